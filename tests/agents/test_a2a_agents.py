@@ -162,7 +162,7 @@ def result(version: str) -> Callable[..., dict[str, Any]]:
     return result
 
 
-async def test_a_message_is_answered_by_a_message(server: Server, version: str, result: Any, played: Any) -> None:
+async def test_a_message_reply_is_the_answer(server: Server, version: str, result: Any, played: Any) -> None:
     server.speaks(version).answers += [{"result": result("message", "A four.")}, {"result": result("message", "Even.")}]
     agent, session = agent_at(server.address), Session("s")
 
@@ -179,7 +179,7 @@ async def test_a_message_is_answered_by_a_message(server: Server, version: str, 
     assert first.captures == ("told",)
 
 
-async def test_a_stream_tells_its_messages_and_its_artifact_is_the_answer(
+async def test_a_stream_yields_its_messages_and_its_artifact_is_the_answer(
     server: Server, version: str, result: Any, played: Any
 ) -> None:
     looking = OLD["message"]("Looking.")  # type: ignore[operator]
@@ -200,7 +200,7 @@ async def test_a_stream_tells_its_messages_and_its_artifact_is_the_answer(
     assert (turn.answer, turn.intermediate) == ("A four.", (("dice", "Looking."),))
 
 
-async def test_a_task_is_asked_for_until_it_is_over(server: Server, version: str, result: Any, played: Any) -> None:
+async def test_a_task_is_polled_until_it_ends(server: Server, version: str, result: Any, played: Any) -> None:
     artifacts = [OLD["artifact"]("A four.")["artifact"]]  # type: ignore[operator]
     whole = OLD["task"]("completed", artifacts=artifacts)  # type: ignore[operator]
     server.speaks(version).answers += [
@@ -215,7 +215,7 @@ async def test_a_task_is_asked_for_until_it_is_over(server: Server, version: str
     assert server.asked[1]["params"]["id"] == "t1"
 
 
-async def test_a_task_that_needs_input_is_gone_on_with(server: Server, version: str, result: Any, played: Any) -> None:
+async def test_a_task_that_needs_input_is_resumed(server: Server, version: str, result: Any, played: Any) -> None:
     question = OLD["message"]("How many sides?")  # type: ignore[operator]
     question = question if version == "0.3" else renamed(question)
     history = [question]
@@ -239,7 +239,7 @@ def asked_for(server: Server) -> list[tuple[str, str | None, str | None]]:
 
 
 @pytest.mark.parametrize(("answer", "text"), [("6", "6"), ({"sides": 6}, '{"sides": 6}')], ids=["text", "JSON"])
-async def test_a_scripted_answer_goes_on_with_the_task_in_the_same_turn(
+async def test_a_scripted_answer_resumes_the_task_in_the_same_turn(
     server: Server, version: str, result: Any, answer: JsonValue, text: str
 ) -> None:
     server.speaks(version, is_streaming=True).answers += [
@@ -257,7 +257,7 @@ async def test_a_scripted_answer_goes_on_with_the_task_in_the_same_turn(
     assert kinds == ["waiting", "decision"]
 
 
-async def test_without_a_script_the_next_message_gives_the_input(server: Server, result: Any, version: str) -> None:
+async def test_without_a_script_the_next_message_is_the_input(server: Server, result: Any, version: str) -> None:
     server.speaks(version, is_streaming=True).answers += [
         [result("task", "submitted"), result("status", "input-required")],
         [result("status", "working"), result("artifact", "A four."), result("status", "completed")],
@@ -313,7 +313,7 @@ REFUSED = "the task was not cancelled: {address}/rpc refused: -32002: Task canno
 
 @pytest.mark.parametrize("is_refused", [False, True], ids=["cancelled", "refused"])
 @pytest.mark.parametrize("state", ["auth-required", "input-required"])
-async def test_a_denial_cancels_the_task_and_the_conversation_goes_on(
+async def test_a_denial_cancels_the_task_and_the_conversation_continues(
     server: Server, version: str, result: Any, state: str, is_refused: bool
 ) -> None:
     bye = OLD["message"]("Nothing bought.")  # type: ignore[operator]
@@ -362,7 +362,7 @@ async def test_a_question_is_answered_in_its_task_after_the_process_of_the_agent
 
 
 @pytest.mark.parametrize("state", ["failed", "rejected", "canceled", "auth-required"])
-async def test_a_task_that_ends_badly_says_so(
+async def test_a_failed_task_is_an_error_with_its_state(
     server: Server, version: str, result: Any, played: Any, state: str
 ) -> None:
     server.speaks(version, is_streaming=True).answers.append([result("task", "submitted"), result("status", state)])
@@ -376,7 +376,7 @@ async def test_a_task_that_ends_badly_says_so(
         assert turn.error.message == f"the task of the agent ended {state}"
 
 
-async def test_calls_of_an_agent_of_adk_are_told_once(server: Server, played: Any) -> None:
+async def test_calls_of_an_adk_agent_are_reported_once(server: Server, played: Any) -> None:
     def part(kind: str, **data: Any) -> dict[str, Any]:
         return {"kind": "data", "data": {"id": "c1", "name": "roll", **data}, "metadata": {"adk_type": kind}}
 
@@ -399,7 +399,7 @@ async def test_calls_of_an_agent_of_adk_are_told_once(server: Server, played: An
     assert (turn.usages[0].tokens_in, turn.usages[0].tokens_out) == (7, 2)
 
 
-async def test_what_an_agent_of_adk_thinks_runs_and_spends_is_read_as_of_its_own_server(
+async def test_thoughts_code_and_usage_of_an_adk_agent_equal_those_of_its_own_server(
     server: Server, played: Any
 ) -> None:
     def part(kind: str, **data: Any) -> dict[str, Any]:
@@ -447,7 +447,7 @@ def test_the_card_describes_the_agent(server: Server) -> None:
 @pytest.mark.parametrize(
     "path", ["/.well-known/agent-card.json", "/.well-known/agent.json", "/a/.well-known/agent-card.json"]
 )
-def test_the_card_is_found_where_servers_have_it(server: Server, path: str) -> None:
+def test_the_card_is_read_from_the_well_known_paths(server: Server, path: str) -> None:
     server.speaks("0.3").card_path = path
 
     assert agent_at(f"{server.address}/a").describe().name == "dice"
@@ -458,14 +458,14 @@ def test_the_card_is_found_where_servers_have_it(server: Server, path: str) -> N
     ("url", "words"),
     [("https://evil.example/rpc", "on another host"), ("http://127.0.0.1:1/rpc", "on another host")],
 )
-def test_a_card_that_leads_to_another_host_is_refused(server: Server, url: str, words: str) -> None:
+def test_a_card_with_an_address_on_another_host_is_refused(server: Server, url: str, words: str) -> None:
     server.speaks("0.3").card["url"] = url
 
     with pytest.raises(AgentError, match=words):
         agent_at(server.address).describe()
 
 
-async def test_a_card_may_have_another_name_of_this_machine(server: Server, result: Any, played: Any) -> None:
+async def test_a_card_may_use_another_loopback_name(server: Server, result: Any, played: Any) -> None:
     server.speaks("0.3").card["url"] = server.address.replace("127.0.0.1", "0.0.0.0") + "/rpc"  # noqa: S104
     server.answers.append({"result": OLD["message"]("A four.")})  # type: ignore[operator]
 
@@ -480,7 +480,7 @@ async def test_a_card_may_have_another_name_of_this_machine(server: Server, resu
         ([], "without a message or a task"),
     ],
 )
-async def test_an_answer_that_is_none_is_named(server: Server, played: Any, answer: Any, words: str) -> None:
+async def test_an_answer_without_a_result_is_an_error(server: Server, played: Any, answer: Any, words: str) -> None:
     server.speaks("0.3", is_streaming=True).answers.append(answer)
 
     turn = await played(agent_at(server.address), Session("s"), "Roll.")
@@ -496,7 +496,7 @@ def test_a_card_without_json_rpc_is_refused(server: Server) -> None:
         agent_at(server.address).describe()
 
 
-async def test_keys_go_with_every_request(
+async def test_headers_with_keys_are_sent_with_every_request(
     server: Server, result: Any, played: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("A_KEY", "Bearer k")

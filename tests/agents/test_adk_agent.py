@@ -48,7 +48,7 @@ async def test_the_second_turn_remembers_the_first(loaded: Any, play: Any) -> No
     assert shown(agent) == ["Roll a d6", "roll_die", "roll_die", "got 6", "hi"]
 
 
-async def test_a_fresh_worker_tells_the_agent_what_was_said(loaded: Any, play: Any) -> None:
+async def test_a_new_worker_restores_the_conversation(loaded: Any, play: Any) -> None:
     agent = loaded(ROLLER)
     session = Session("s", state={"player": "Ann"})
     await play(agent, session, "Roll a d6")
@@ -59,7 +59,7 @@ async def test_a_fresh_worker_tells_the_agent_what_was_said(loaded: Any, play: A
     assert shown(agent) == ["Roll a d6", "roll_die", "roll_die", "got 6", "hi"]
 
 
-async def test_a_state_that_a_person_changed_is_what_the_next_turn_starts_from(loaded: Any, play: Any) -> None:
+async def test_the_next_turn_starts_from_a_state_edited_by_a_person(loaded: Any, play: Any) -> None:
     agent = loaded(ROLLER)
     session = Session("s", state={"player": "Ann"})
     await play(agent, session, "Roll a d6")
@@ -71,7 +71,7 @@ async def test_a_state_that_a_person_changed_is_what_the_next_turn_starts_from(l
     assert asked(agent)[-1].config.system_instruction.startswith("Roll for Bob.")
 
 
-async def test_text_is_streamed_in_a_chat_and_kept_once(loaded: Any, play: Any) -> None:
+async def test_text_is_streamed_in_a_chat_and_recorded_once(loaded: Any, play: Any) -> None:
     agent = loaded(ROLLER)
     session = Session("s", state={"player": "Ann"}, is_streaming=True)
 
@@ -81,7 +81,7 @@ async def test_text_is_streamed_in_a_chat_and_kept_once(loaded: Any, play: Any) 
     assert session.turns[0].answer == "hello there"
 
 
-async def test_prefixes_of_the_state_are_kept_within_their_session(loaded: Any, play: Any) -> None:
+async def test_state_with_prefixes_stays_in_its_session(loaded: Any, play: Any) -> None:
     source = (
         SCRIPT
         + """
@@ -158,7 +158,7 @@ root_agent = LlmAgent(name="a", model=Scripted(answer=lambda word, request: said
     assert (len(session.turns[0].tool_calls), session.turns[0].answer) == (2, "")
 
 
-async def test_an_import_that_fails_in_each_turn_fails_as_it_does_without_us(
+async def test_a_failing_import_in_each_turn_fails_as_without_evaldesk(
     loaded: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """google-adk looks for its agents of A2A in each turn; their modules are read anew where the package is missing."""
@@ -179,7 +179,7 @@ async def test_an_import_that_fails_in_each_turn_fails_as_it_does_without_us(
 
 
 @pytest.mark.parametrize(("said", "total"), [(10, 21), (7, 21), (7, None)])
-async def test_thoughts_are_counted_once_also_where_they_are_in_the_tokens_of_the_answer(
+async def test_thoughts_included_in_the_answer_tokens_are_counted_once(
     loaded: Any, play: Any, said: int, total: int | None
 ) -> None:
     """As google-adk tells them of LiteLLM's models, of Gemini, and of a model that tells no total."""

@@ -79,7 +79,7 @@ async def test_a_recorded_trial_is_played_again_without_model_and_tools(loaded: 
     CURRENT_RECORDER.set(None)
 
 
-async def test_a_replay_that_lacks_the_call_says_so(loaded: Any, tmp_path: Path) -> None:
+async def test_a_call_missing_in_a_replay_is_an_error(loaded: Any, tmp_path: Path) -> None:
     result = await play_trial(loaded(ROLLER), spec(Recording("replay", str(tmp_path))))
 
     assert result.error

@@ -22,7 +22,7 @@ root_agent = LlmAgent(name="a", model=LiteLlm(model="hosted_vllm/small", api_bas
 """
 
 
-async def test_what_a_run_asks_of_the_model_reaches_it(loaded: Any, play: Any) -> None:
+async def test_model_options_of_a_run_reach_the_model(loaded: Any, play: Any) -> None:
     agent = loaded(ROLLER)
     options = ModelOptions(temperature=0.2, top_p=0.5, max_tokens=9)
 
@@ -108,7 +108,7 @@ async def test_a_gemini_without_a_key_names_the_variable(loaded: Any, play: Any,
         ('LiteLlm(model="vertex_ai/one")', ()),
     ],
 )
-def test_a_key_is_missing_only_where_the_code_gives_none(
+def test_missing_keys_are_named_unless_the_code_has_one(
     loaded: Any, model: str, missing: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI"):

@@ -75,9 +75,7 @@ async def test_an_adk_server_plays_turns_in_a_session_of_its_own(answers: Any, p
 
 
 @pytest.mark.parametrize("count", [float("nan"), -1, 2.0**60])
-async def test_a_count_that_no_count_can_be_is_an_error_and_never_0_tokens(
-    answers: Any, play: Any, count: float
-) -> None:
+async def test_an_invalid_token_count_is_an_error_and_never_0_tokens(answers: Any, play: Any, count: float) -> None:
     address, server = answers
     server.gives({"id": "s-77", "appName": "weather"})
     event = {"author": "weather", "usageMetadata": {"promptTokenCount": count}}
@@ -88,7 +86,7 @@ async def test_a_count_that_no_count_can_be_is_an_error_and_never_0_tokens(
         await play(agent, Session("s"), "Sun?")
 
 
-async def test_an_adk_server_that_fails_is_said(answers: Any, play: Any) -> None:
+async def test_a_failing_adk_server_is_an_error(answers: Any, play: Any) -> None:
     address, server = answers
     agent = load_agent(agent_ref(f"adk:{address}/weather"))
     server.gives(status=404, raw=b"no such app")
@@ -102,7 +100,7 @@ async def test_an_adk_server_that_fails_is_said(answers: Any, play: Any) -> None
     assert event.error.message == "model is gone"
 
 
-async def test_a_server_that_forgot_the_session_is_told_about(answers: Any, play: Any) -> None:
+async def test_a_lost_session_of_the_server_is_logged(answers: Any, play: Any) -> None:
     address, server = answers
     server.gives({"id": "s"})
     server.gives(ADK_EVENTS[-1], kind="text/event-stream")

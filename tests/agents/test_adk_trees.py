@@ -33,7 +33,7 @@ async def test_transfer_to_a_sub_agent_keeps_authors(loaded: Any, play: Any) -> 
     assert session.turns[1].events[-1].author == "clerk"
 
 
-async def test_the_calls_inside_an_agent_tool_are_told_but_are_not_the_agents_own(loaded: Any, play: Any) -> None:
+async def test_calls_inside_an_agent_tool_are_reported_apart_from_the_agents_own(loaded: Any, play: Any) -> None:
     agent = loaded(AGENT_TOOL)
     session = Session("s")
 
@@ -147,9 +147,7 @@ def test_a_folder_with_only_yaml(tmp_path: Path) -> None:
     assert [agent.name for agent in described.sub_agents] == ["clerk"]
 
 
-async def test_an_agent_that_a_coroutine_makes_is_made_for_each_turn_and_closed_after_it(
-    loaded: Any, play: Any
-) -> None:
+async def test_an_agent_from_a_coroutine_factory_is_made_and_closed_for_each_turn(loaded: Any, play: Any) -> None:
     source = f"""{ROLLER}
 from contextlib import AsyncExitStack
 

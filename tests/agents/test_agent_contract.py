@@ -54,7 +54,7 @@ def agent(example: Example, loaded: Any, tmp_path: Path) -> Iterator[Agent]:
         yield loaded(example.source)
 
 
-def test_it_describes_itself(agent: Agent, example: Example, kind: AgentKind) -> None:
+def test_the_description_has_name_and_kind(agent: Agent, example: Example, kind: AgentKind) -> None:
     described = agent.describe()
 
     assert described.name
@@ -88,7 +88,7 @@ async def test_a_tool_call_has_its_result_and_changes_the_state(agent: Agent, ex
     assert session.state == ({"rolls": [6]} if example.keeps_state else {})
 
 
-async def test_usage_is_told_for_each_call_of_a_model(agent: Agent, example: Example, play: Any) -> None:
+async def test_usage_is_reported_for_each_model_call(agent: Agent, example: Example, play: Any) -> None:
     events = await play(agent, example.session("s"), "Roll a d6")
 
     usages = [event.usage for event in events if event.usage]
@@ -102,7 +102,7 @@ async def test_partial_text_comes_only_when_the_session_streams(agent: Agent, ex
     assert not any(event.is_partial for event in events)
 
 
-async def test_a_failure_is_raised_or_told(agent: Agent, example: Example, play: Any) -> None:
+async def test_a_failure_is_raised_or_an_error_event(agent: Agent, example: Example, play: Any) -> None:
     said = ""
 
     try:
@@ -113,7 +113,7 @@ async def test_a_failure_is_raised_or_told(agent: Agent, example: Example, play:
     assert said
 
 
-async def test_two_sessions_at_once_do_not_meet(agent: Agent, example: Example, play: Any) -> None:
+async def test_two_concurrent_sessions_are_isolated(agent: Agent, example: Example, play: Any) -> None:
     sessions = [example.session(str(sides)) for sides in (6, 8, 10, 12)]
 
     await asyncio.gather(*(play(agent, session, f"Roll a d{session.id}") for session in sessions))

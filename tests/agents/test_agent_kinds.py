@@ -62,7 +62,7 @@ def brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgentKi
     sys.modules.pop("crew_kind", None)
 
 
-def test_every_kind_of_a_package_is_there_while_another_thread_looks_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kinds_of_packages_are_complete_while_another_thread_loads_them(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds, seen = AgentKinds(AGENTS.builtin), list[bool]()
 
     def look(group: str) -> Iterator[EntryPoint]:
@@ -112,11 +112,11 @@ def test_a_remote_kind_is_named_by_its_prefix_and_an_object_never_is(kind: Agent
     ("address", "name"),
     [("http://127.0.0.1:8000/v1", "http_chat"), ("http://127.0.0.1/v1/", "http_chat"), ("http://127.0.0.1/x", "http")],
 )
-def test_an_address_alone_is_of_the_kind_that_its_end_says(address: str, name: str) -> None:
+def test_the_end_of_an_address_decides_its_kind(address: str, name: str) -> None:
     assert agent_ref(address).kind == AGENTS.at_address(address).name == name
 
 
-def test_an_extra_is_one_of_ours_and_installs_the_package(kind: AgentKind) -> None:
+def test_an_extra_exists_and_installs_the_package(kind: AgentKind) -> None:
     extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
     assert bool(kind.extra) == bool(kind.package) == bool(kind.modules)
@@ -145,7 +145,7 @@ IMPORTS = {
 @pytest.mark.parametrize("statement", IMPORTS.values(), ids=list(IMPORTS))
 @pytest.mark.parametrize("near", [None, "", "__init__.py", "agent.py"], ids=["nothing", "folder", "package", "agent"])
 @pytest.mark.parametrize("framework", FRAMEWORKS, ids=[kind.name for kind in FRAMEWORKS])
-def test_a_framework_that_is_missing_is_named_also_where_a_folder_has_its_name(
+def test_a_missing_framework_shadowed_by_a_folder_is_named(
     framework: AgentKind, near: str | None, statement: str, loaded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     top = framework.modules[0].partition(".")[0]
@@ -170,7 +170,7 @@ def test_a_framework_that_is_missing_is_named_also_where_a_folder_has_its_name(
     assert (f"({top!r} is {folder}" in str(refused.value)) == (near is not None)
 
 
-def test_a_module_that_an_installed_framework_lacks_is_told_in_pythons_words(
+def test_a_missing_module_of_an_installed_framework_has_pythons_message(
     loaded: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(missing_packages, "is_installed", lambda package: True)
@@ -179,7 +179,7 @@ def test_a_module_that_an_installed_framework_lacks_is_told_in_pythons_words(
         loaded("import agents.anything")
 
 
-def test_what_a_module_of_the_users_own_package_lacks_is_told_in_pythons_words(
+def test_a_missing_name_in_the_users_own_package_has_pythons_message(
     loaded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(missing_packages, "is_installed", lambda package: False)
@@ -250,7 +250,7 @@ def test_a_kind_that_an_agent_claims_is_never_imported_by_its_words(brought: Age
     assert brought.find("gone") is None  # its package cannot be imported
 
 
-def test_no_other_list_of_kinds_is_kept() -> None:
+def test_there_is_no_second_list_of_kinds() -> None:
     lists: dict[str, Any] = {}
     names = set(AGENTS)
     for path in (REPOSITORY / "app" / "evaldesk").rglob("*.py"):
@@ -283,7 +283,7 @@ def test_no_adapter_of_a_framework_is_imported_for_a_function() -> None:
     assert found.stdout.split() == ["python", "python"]
 
 
-def test_a_kind_with_a_home_takes_nothing_before_that_is_imported(
+def test_a_kind_with_a_home_adapts_no_object_before_its_import(
     kind: AgentKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in kind.home:
@@ -292,5 +292,5 @@ def test_a_kind_with_a_home_takes_nothing_before_that_is_imported(
     assert kind.may_take(object()) == (not kind.home and not kind.is_remote and not kind.first_parameter)
 
 
-def test_a_function_is_of_the_kind_that_its_first_parameter_says() -> None:
+def test_the_first_parameter_decides_the_kind_of_a_function() -> None:
     assert adapt_object(lambda instance, metadata: None, AgentRef("a", "a:b")).describe().kind == "benchmark"

@@ -69,7 +69,7 @@ def test_a_name_that_is_not_in_the_tree_is_answered_with_the_nearest(loaded: Any
         loaded(TREE, part="clark")
 
 
-async def test_of_a_module_of_functions_another_one_is_played(loaded: Any, play: Any) -> None:
+async def test_another_function_of_the_module_is_played(loaded: Any, play: Any) -> None:
     session = Session("s")
 
     await play(loaded(FUNCTIONS, part="shout"), session, "hello")

@@ -19,7 +19,7 @@ def _blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", DOC.read_text("utf-8"), re.DOTALL)
 
 
-def test_the_agent_that_is_shown_loads(loaded: Any) -> None:
+def test_the_documented_agent_loads(loaded: Any) -> None:
     example = next(block for block in _blocks("python") if "LlmAgent" in block)
     described = loaded(example).describe()
 
@@ -28,7 +28,7 @@ def test_the_agent_that_is_shown_loads(loaded: Any) -> None:
 
 
 @pytest.mark.anyio
-async def test_the_function_that_is_shown_tells_its_call_and_its_result(loaded: Any, played: Any) -> None:
+async def test_the_documented_function_reports_its_call_and_result(loaded: Any, played: Any) -> None:
     example = next(block for block in _blocks("python") if "ToolCall" in block)
 
     record = await played(loaded(example), Session("s"), "A17")
@@ -38,7 +38,7 @@ async def test_the_function_that_is_shown_tells_its_call_and_its_result(loaded: 
     assert (record.answer, record.state_after) == ("Order A17 is shipped.", {"last_order": "A17"})
 
 
-def test_the_object_that_is_shown_is_made_of_the_state_and_gives_it_back() -> None:
+def test_the_documented_dependency_object_round_trips_the_state() -> None:
     example = next(block for block in _blocks("python") if "make_deps" in block)
     names: dict[str, Any] = {}
     exec(example, names)  # noqa: S102
@@ -46,7 +46,7 @@ def test_the_object_that_is_shown_is_made_of_the_state_and_gives_it_back() -> No
     assert names["read_state"](names["make_deps"]({"orders": ["tea"]})) == {"orders": ["tea"]}
 
 
-def test_the_configuration_that_is_shown_is_read(tmp_path: Path) -> None:
+def test_the_documented_configuration_is_read(tmp_path: Path) -> None:
     home = tmp_path / "home"
     for folder in (home / "agents" / "support", tmp_path / "team" / "agents", home / "shop"):
         folder.mkdir(parents=True)
@@ -65,7 +65,7 @@ def test_the_configuration_that_is_shown_is_read(tmp_path: Path) -> None:
     assert len(settings.roots) == 3
 
 
-def test_the_containers_that_are_shown_are_read_and_have_their_defaults(tmp_path: Path) -> None:
+def test_the_documented_containers_are_read_with_their_defaults(tmp_path: Path) -> None:
     (tmp_path / "support").mkdir()
     (tmp_path / "support" / "__init__.py").touch()
     (tmp_path / "support" / "agent.py").write_text("def root_agent(message): return message\n")
@@ -79,7 +79,7 @@ def test_the_containers_that_are_shown_are_read_and_have_their_defaults(tmp_path
     assert ref.container == Container("support:3")
 
 
-def test_the_environments_that_are_shown_are_read(tmp_path: Path) -> None:
+def test_the_documented_environments_are_read(tmp_path: Path) -> None:
     _, example, *_ = _blocks("toml")
     (tmp_path / "evaldesk.toml").write_text(example)
 
@@ -88,7 +88,7 @@ def test_the_environments_that_are_shown_are_read(tmp_path: Path) -> None:
     assert found == {"next": Environment("../shop-next/.venv"), "box": Environment(container=Container("shop:7"))}
 
 
-def test_the_isolation_that_is_shown_is_read(tmp_path: Path) -> None:
+def test_the_documented_isolation_is_read(tmp_path: Path) -> None:
     *_, example = _blocks("toml")
     (tmp_path / "evaldesk.toml").write_text(example)
 

@@ -12,19 +12,19 @@ def _said(text: str) -> Event:
     return Event("agent_message", author="a", text=text)
 
 
-def test_the_last_message_is_the_answer_and_the_others_are_on_the_way() -> None:
+def test_the_last_message_is_the_answer_and_earlier_ones_are_intermediate() -> None:
     turn = TurnRecord("q", (_said("let me look"), CALL, RESULT, _said("it is 1")))
 
     assert (turn.answer, turn.intermediate) == ("it is 1", (("a", "let me look"),))
 
 
-def test_what_was_said_while_calling_a_tool_is_no_answer() -> None:
+def test_text_beside_a_tool_call_is_no_answer() -> None:
     turn = TurnRecord("q", (_said("let me look"), CALL, RESULT), stop_reason="max_turns")
 
     assert (turn.answer, turn.intermediate) == ("", (("a", "let me look"),))
 
 
-def test_nothing_said_in_a_turn_that_reached_its_bound_is_an_answer() -> None:
+def test_a_turn_at_its_limit_has_no_answer() -> None:
     turn = TurnRecord("q", (CALL, RESULT, _said("still at it")), stop_reason="max_turns")
 
     assert (turn.answer, turn.intermediate) == ("", (("a", "still at it"),))

@@ -47,7 +47,7 @@ def answers_fixture() -> Iterator[tuple[str, Answers]]:
 @pytest.mark.anyio
 @pytest.mark.parametrize(("line", "said"), BAD_JSON.values(), ids=BAD_JSON)
 @pytest.mark.parametrize("door", ["whole", "lines", "adk", "command"])
-async def test_json_with_no_one_meaning_errs_by_name(
+async def test_ambiguous_json_is_a_named_error(
     answers: Any, play: Any, tmp_path: Path, door: str, line: str, said: str
 ) -> None:
     address, server = answers
@@ -78,7 +78,9 @@ async def test_json_with_no_one_meaning_errs_by_name(
 @pytest.mark.anyio
 @pytest.mark.parametrize("kind", ["application/json", "application/x-ndjson"])
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-async def test_an_answer_that_unpacks_to_too_much_is_refused(answers: Any, play: Any, kind: str, encoding: str) -> None:
+async def test_a_decompressed_answer_beyond_the_limit_is_refused(
+    answers: Any, play: Any, kind: str, encoding: str
+) -> None:
     address, server = answers
     pack = gzip.compress if encoding == "gzip" else zlib.compress
     server.gives(raw=pack(b" " * (MAX_ANSWER + 1)), kind=kind, headers={"content-encoding": encoding})
@@ -89,7 +91,7 @@ async def test_an_answer_that_unpacks_to_too_much_is_refused(answers: Any, play:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "x" * 500])
-async def test_a_packing_that_was_not_asked_for_is_refused(answers: Any, play: Any, encoding: str) -> None:
+async def test_an_unrequested_content_encoding_is_refused(answers: Any, play: Any, encoding: str) -> None:
     address, server = answers
     server.gives({"events": []}, headers={"content-encoding": encoding})
 
@@ -100,7 +102,7 @@ async def test_a_packing_that_was_not_asked_for_is_refused(answers: Any, play: A
 
 
 @pytest.mark.anyio
-async def test_a_packed_answer_is_read(answers: Any, play: Any) -> None:
+async def test_a_compressed_answer_is_read(answers: Any, play: Any) -> None:
     address, server = answers
     body = json.dumps({"events": [{"kind": "message", "text": "hello\u0000"}]}).encode()
     server.gives(raw=gzip.compress(body), headers={"content-encoding": "gzip"})
@@ -156,7 +158,7 @@ packed = st.sampled_from([("gzip", gzip.compress), ("deflate", zlib.compress), (
 
 
 @given(packed, st.binary(max_size=3_000), st.lists(st.integers(1, 500), max_size=20), st.integers(1, 4_000))
-def test_a_body_is_unpacked_as_it_was_or_refused(way: Any, body: bytes, sizes: list[int], limit: int) -> None:
+def test_a_compressed_body_is_read_exactly_or_refused(way: Any, body: bytes, sizes: list[int], limit: int) -> None:
     encoding, pack = way
     data = pack(body)
     unpacker, found = Unpacker(encoding, limit), b""
@@ -172,13 +174,13 @@ def test_a_body_is_unpacked_as_it_was_or_refused(way: Any, body: bytes, sizes: l
 
 
 @given(st.sampled_from(["gzip", "deflate"]), st.binary(max_size=500))
-def test_what_is_not_packed_at_all_is_refused(encoding: str, data: bytes) -> None:
+def test_an_uncompressed_body_with_an_encoding_stays_within_the_limit(encoding: str, data: bytes) -> None:
     with suppress(FormatError):
         assert len(Unpacker(encoding, 100).feed(data)) <= 100
 
 
 @given(st.lists(st.binary(max_size=20).filter(lambda line: b"\n" not in line)), st.integers(1, 7))
-def test_lines_are_the_same_however_they_are_cut(lines: list[bytes], size: int) -> None:
+def test_lines_do_not_depend_on_the_chunks(lines: list[bytes], size: int) -> None:
     data = b"\n".join(lines)
     cutter = LineCutter()
 
@@ -212,7 +214,7 @@ KEYS = (
     st.sampled_from(["message", "log", "tool_call", "tool_result", "usage", "error", "state"]),
     st.dictionaries(st.sampled_from(KEYS), json_values),
 )
-def test_any_event_is_an_event_or_an_error_by_name(kind: str, fields: dict[str, Any]) -> None:
+def test_any_json_is_an_event_or_a_named_error(kind: str, fields: dict[str, Any]) -> None:
     with suppress(AgentError, BadNumberError):
         assert all(isinstance(event, Event) for event in read_events({"kind": kind, **fields}, Session("s"), "a"))
 

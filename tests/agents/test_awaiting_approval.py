@@ -126,7 +126,7 @@ BOUNDED = [
 
 
 @pytest.mark.parametrize(("package", "source"), BOUNDED)
-async def test_at_the_bound_of_a_turn_a_call_counts_where_it_has_a_result(
+async def test_at_the_limit_of_a_turn_only_calls_with_a_result_count(
     loaded: Any, played: Any, package: str, source: str
 ) -> None:
     skip_without(package)
@@ -210,7 +210,7 @@ LIKENESS = [
 
 
 @pytest.mark.parametrize("waiting", LIKENESS)
-def test_a_call_that_waits_is_found_however_the_agent_names_it(waiting: Waiting) -> None:
+def test_a_pending_call_is_matched_by_id_or_name(waiting: Waiting) -> None:
     turn = waited(Event("tool_call", call=CALL), PENDING_RESULT, waiting=waiting)
 
     check_nothing_is_satisfied(turn)
@@ -221,7 +221,7 @@ CUT: list[StopReason] = ["max_turns", "max_iterations", "error", "timed_out", "c
 
 @pytest.mark.parametrize("reason", CUT)
 @pytest.mark.parametrize("captures", [("adapter",), ("told",), ("spans",), ("gateway",), ()])
-def test_a_call_without_a_result_is_not_made_in_a_turn_that_was_cut_short(
+def test_a_call_without_a_result_does_not_count_in_an_interrupted_turn(
     reason: StopReason, captures: tuple[Capture, ...]
 ) -> None:
     first, last = Event("tool_call", call=CALL), Event("tool_call", call=replace(CALL, id="c2"))
@@ -248,7 +248,7 @@ def test_the_reason_names_the_call_that_waits() -> None:
     assert scores[0].reason == "Of the calls, 1 missing, 1 extra: roll_die, which waits for an answer."
 
 
-def test_only_the_call_that_waits_is_not_made() -> None:
+def test_only_the_pending_call_does_not_count() -> None:
     first, second = replace(CALL, id=None), replace(CALL, args={"sides": 8}, id=None)
     made = [Event("tool_call", call=first), Event("tool_result", call=first, result=6)]
     done = waited(*made, waiting=Waiting("", "roll_die", {"sides": 8}))
@@ -267,7 +267,7 @@ def test_only_the_call_that_waits_is_not_made() -> None:
 
 @pytest.mark.parametrize("waiting", [Waiting("c1", "roll_die", {"sides": 6}), Waiting("adk-2", "roll_die", CALL.args)])
 @pytest.mark.parametrize("form", ["adk-results", "otel", "atif"])
-def test_a_trial_that_waited_is_no_other_after_export_and_import(form: str, waiting: Waiting) -> None:
+def test_a_paused_trial_is_equal_after_export_and_import(form: str, waiting: Waiting) -> None:
     turn = waited(Event("tool_call", call=CALL), PENDING_RESULT, waiting=waiting)
     result = recorded_trial((turn,))
     run = RecordedRun("run", "dice", (Case("c", (Turn("Roll a d6"),)),), (replace(result, stop_reason=AWAITING),))

@@ -66,7 +66,7 @@ def log_of(result: TrialResult, author: str) -> list[Event]:
     return [event for turn in result.transcript.turns for event in turn.events if event.author == author]
 
 
-async def test_an_instance_is_processed_in_a_folder_whose_changes_are_kept_and_labelled(loaded: Any) -> None:
+async def test_changes_in_the_folder_of_an_instance_are_recorded_with_its_isolation(loaded: Any) -> None:
     agent = loaded(BENCH, "process_instance")
 
     result = await play_trial(agent, spec(row(files={"old.txt": "old\n"})))
@@ -94,7 +94,7 @@ async def test_an_instance_is_processed_in_a_folder_whose_changes_are_kept_and_l
     assert "+++ b/made.txt" in str(kept["diff"])
 
 
-async def test_hooks_are_called_also_when_the_instance_breaks(loaded: Any, capsys: Any) -> None:
+async def test_hooks_are_called_after_a_failed_instance(loaded: Any, capsys: Any) -> None:
     agent = loaded(BENCH, "process_instance")
 
     result = await play_trial(agent, spec(row("break")))

@@ -30,7 +30,7 @@ class EvalOutput:
 @pytest.mark.parametrize(
     ("returned", "said"), [(None, "EvalOutput"), ({"instance_id": "x"}, "no test_result; it has: instance_id")]
 )
-def test_what_is_no_eval_output_is_said(returned: object, said: str) -> None:
+def test_a_result_without_the_shape_of_an_eval_output_is_an_error(returned: object, said: str) -> None:
     with pytest.raises(AgentError, match=said):
         output_text(returned)
 
@@ -39,7 +39,7 @@ def _events(output: object) -> list[Event]:
     return list(output_events(output_text(output), {}, "Solve it."))
 
 
-def test_an_output_is_told_with_its_history_its_usage_and_its_text() -> None:
+def test_an_output_becomes_events_of_history_usage_and_text() -> None:
     action = {"id": 1, "action": "run", "args": {"command": "ls"}}
     observation = {"observation": "run", "content": "a.txt", "cause": 1}
     output = EvalOutput(
@@ -76,7 +76,7 @@ def test_a_stated_total_wins_over_the_sum_of_its_parts(metrics: dict[str, Any], 
 
 
 @pytest.mark.parametrize("cost", [-1, math.nan, math.inf, 2.0**60, True, "1"])
-def test_a_cost_that_no_cost_can_be_is_an_error_of_the_trial(cost: object) -> None:
+def test_an_invalid_cost_is_an_error_of_the_trial(cost: object) -> None:
     events = _events({"test_result": {"ok": True}, "history": [], "metrics": {"accumulated_cost": cost}})
 
     [error] = [event.error for event in events if event.error]
@@ -85,7 +85,7 @@ def test_a_cost_that_no_cost_can_be_is_an_error_of_the_trial(cost: object) -> No
     assert not [event for event in events if event.usage]
 
 
-def test_a_row_that_cannot_be_read_is_kept_all_the_same() -> None:
+def test_an_unreadable_row_is_recorded_with_an_error() -> None:
     events = _events({"test_result": {}, "history": [7]})
 
     assert [event.kind for event in events] == ["log", "error"]
@@ -99,7 +99,7 @@ class Model:
         return '{"instance_id":"x","test_result":{"n":1.0},"history":null}'
 
 
-def test_a_model_that_writes_itself_is_kept_byte_for_byte() -> None:
+def test_a_pydantic_output_is_recorded_byte_for_byte() -> None:
     assert output_text(Model()) == Model().model_dump_json()
 
 
@@ -118,7 +118,7 @@ def test_the_rows_of_openhands_become_events() -> None:
     assert errors == ["max_iterations"]
 
 
-def test_observations_without_a_cause_are_kept() -> None:
+def test_observations_without_a_cause_are_recorded() -> None:
     history = [{"observation": "error", "content": "lost"}, {"observation": "run", "content": "of nobody"}]
 
     events = _events({"test_result": {}, "history": history})

@@ -68,7 +68,7 @@ def is_over(end: int) -> bool:
     return bool(select.select([end], [], [], 60)[0]) and os.read(end, 100) == b""
 
 
-async def test_code_that_minds_no_rule_of_ours_has_its_own_folder_environment_and_group(
+async def test_user_code_has_its_own_folder_environment_and_process_group(
     loaded: Any, tmp_path: Path, capsys: Any
 ) -> None:
     agent = loaded(ITS_OWN, "process_instance")
@@ -95,7 +95,7 @@ async def test_code_that_minds_no_rule_of_ours_has_its_own_folder_environment_an
     assert "+mine" in diffs[0]["diff"]
 
 
-async def test_a_cancelled_instance_is_torn_down_and_leaves_nothing(
+async def test_a_cancelled_instance_runs_teardown_and_leaves_no_process(
     loaded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("evaldesk.agents.openhands.benchmark.ENDING_S", 60.0)

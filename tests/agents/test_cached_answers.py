@@ -56,7 +56,7 @@ def stored(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 @pytest.mark.parametrize("is_streaming", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("source", [OURS, ADK, OPENAI], ids=["ours", "adk", "openai_agents"])
-async def test_an_answer_out_of_a_cache_is_marked_as_replayed(
+async def test_a_cached_answer_is_marked_as_replayed(
     endpoint: Endpoint, loaded: Any, played: Any, stored: threading.Event, source: str, is_streaming: bool
 ) -> None:
     skip_without("fastapi")  # which LiteLLM imports where it answers out of its cache

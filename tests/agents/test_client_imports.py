@@ -85,7 +85,7 @@ def played(tmp_path: Path, endpoint: Endpoint) -> Callable[[str, int], Any]:
         for package in CLIENTS
     ],
 )
-def test_a_client_that_a_turn_imports_follows_no_redirect(
+def test_a_client_imported_in_a_turn_follows_no_redirect(
     package: str, endpoint: Endpoint, played: Callable[[str, int], Any]
 ) -> None:
     with served() as elsewhere:
@@ -101,7 +101,7 @@ def test_a_client_that_a_turn_imports_follows_no_redirect(
 
 
 @pytest.mark.server
-def test_a_client_that_a_turn_imports_tries_again_as_often_as_the_run_says(
+def test_a_client_imported_in_a_turn_retries_by_the_run_options(
     endpoint: Endpoint, played: Callable[[str, int], Any]
 ) -> None:
     endpoint.fails(503, "busy", retry_after_ms="1").fails(503, "busy", retry_after_ms="1").says("hello")
@@ -122,7 +122,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     third_party_clients._actions.pop("a_late_module", None)
 
 
-def test_a_module_has_run_and_is_found_when_it_is_acted_on(module: str) -> None:
+def test_the_action_runs_after_the_module_and_sees_it_imported(module: str) -> None:
     seen: list[Any] = []
 
     def act() -> None:
@@ -147,14 +147,14 @@ def test_a_module_keeps_its_loader_and_its_source(module: str) -> None:
     assert inspect.getsource(found) == "value = 1\n"
 
 
-def test_a_name_that_is_nowhere_is_missing_as_before() -> None:
+def test_a_missing_module_raises_the_usual_error() -> None:
     on_import(["a_module_that_is_nowhere"], lambda: None)
 
     with pytest.raises(ModuleNotFoundError, match="a_module_that_is_nowhere"):
         __import__("a_module_that_is_nowhere")
 
 
-def test_a_loader_that_takes_no_change_is_left_alone() -> None:
+def test_a_loader_without_settable_attributes_is_unchanged() -> None:
     class Fixed:
         __slots__ = ()
 

@@ -74,7 +74,7 @@ async def test_one_process_plays_all_turns_of_a_session(agent: Agent, play: Any)
     assert not kept.is_alive
 
 
-async def test_a_trial_ends_the_process_it_began(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_end_of_a_trial_ends_its_process(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[CommandProcess] = []
     start = CommandProcess.__init__
 
@@ -95,7 +95,9 @@ async def test_a_trial_ends_the_process_it_began(agent: Agent, monkeypatch: pyte
     ("message", "said"),
     [("exit", "exit code 3 before its turn was done"), ("garble", "not a JSON object: b'{this is no JSON")],
 )
-async def test_a_command_that_ends_or_garbles_is_said(agent: Agent, play: Any, message: str, said: str) -> None:
+async def test_a_command_that_ends_early_or_writes_bad_json_is_an_error(
+    agent: Agent, play: Any, message: str, said: str
+) -> None:
     session = Session("s")
 
     with pytest.raises(AgentError, match=re.escape(said)):
@@ -132,12 +134,12 @@ async def test_cancelling_kills_the_command_and_its_children(agent: Agent) -> No
     os.close(child)
 
 
-async def test_a_command_that_is_not_there_is_named(play: Any) -> None:
+async def test_a_missing_command_is_named(play: Any) -> None:
     with pytest.raises(AgentError, match="'no-such-command' cannot be started"):
         await play(load_agent(AgentRef("cmd", "no-such-command", kind="command")), Session("s"), "hi")
 
 
-def test_a_command_line_that_cannot_be_read_is_refused() -> None:
+def test_an_unreadable_command_line_is_refused() -> None:
     with pytest.raises(AgentError, match="cannot be read"):
         load_agent(AgentRef("cmd", "python 'agent.py", kind="command"))
 
@@ -209,7 +211,7 @@ def runner(language: str) -> str:
 
 
 @pytest.mark.parametrize("language", MODULES)
-async def test_the_documented_module_is_all_that_a_command_needs(language: str, tmp_path: Path, play: Any) -> None:
+async def test_the_documented_module_suffices_for_a_command(language: str, tmp_path: Path, play: Any) -> None:
     command = runner(language)
     document = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text("utf-8")
     library, name, source = MODULES[language]
@@ -279,7 +281,7 @@ async def test_a_command_waits_for_a_person_and_goes_on(language: str, tmp_path:
     assert [event.result for event in turn.events if event.kind == "tool_result"] == ["deny"]
 
 
-def test_a_process_leaves_without_a_word_and_takes_its_groups_along() -> None:
+def test_an_exiting_process_kills_its_groups_without_a_warning() -> None:
     code = """
         import subprocess, sys
         from evaldesk.agents.group_guard import watch

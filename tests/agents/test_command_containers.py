@@ -87,7 +87,7 @@ def text(observed: object) -> str:
     return observed.content
 
 
-def test_commands_see_the_image_and_nothing_of_this_machine(opened: Open, docker: Path) -> None:
+def test_commands_see_only_the_files_of_the_image(opened: Open, docker: Path) -> None:
     log = docker / "log"
     n_before = len(log.read_text().splitlines()) if log.exists() else 0
     runtime = opened(Container("shop:7", variables=("SHOP_KEY", "SHOP_ABSENT")))
@@ -139,7 +139,7 @@ def test_files_are_those_of_the_container(opened: Open, tmp_path: Path) -> None:
     assert not Path("/testbed").exists()
 
 
-def test_a_link_in_a_container_brings_no_file_of_this_machine(opened: Open, tmp_path: Path) -> None:
+def test_a_link_in_a_container_copies_no_file_of_this_machine(opened: Open, tmp_path: Path) -> None:
     runtime = opened(Container("shop:7"))
     (tmp_path / "secret").write_text("of this machine")
     run(runtime, f"mkdir out && ln -s {tmp_path}/secret out/link && ln -s /etc out/folder && echo x > out/kept")
@@ -178,7 +178,7 @@ def test_each_instance_names_its_image(opened: Open) -> None:
         ("shop:9", AgentError, "a container of shop:9 for the commands did not start: Unable to find image 'shop:9'"),
     ],
 )
-def test_an_image_that_cannot_be_is_the_error_of_its_instance(
+def test_an_invalid_image_is_an_error_of_its_instance(
     docker: Path, monkeypatch: pytest.MonkeyPatch, image: str | None, kind: type[Exception], problem: str
 ) -> None:
     monkeypatch.setenv("PATH", f"{docker / 'bin'}{os.pathsep}{os.environ['PATH']}")

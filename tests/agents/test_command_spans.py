@@ -142,7 +142,7 @@ STORY = [11, "roll", "roll", 20, "A four."]
 
 @pytest.mark.parametrize("is_late", [False, True], ids=["before done", "after done"])
 @pytest.mark.parametrize("kind", [PROTOBUF, JSON])
-async def test_spans_of_a_command_tell_its_calls(play: Any, kind: str, is_late: bool) -> None:
+async def test_spans_of_a_command_become_its_calls(play: Any, kind: str, is_late: bool) -> None:
     bodies = [request_of(INNER), request_of(AROUND)]
     sent = [encoded(body) if kind == PROTOBUF else json.dumps(body).encode() for body in bodies]
 
@@ -153,7 +153,7 @@ async def test_spans_of_a_command_tell_its_calls(play: Any, kind: str, is_late: 
     assert result.transcript.turns[0].tool_calls[0].args == {"sides": 6}
 
 
-async def test_each_turn_has_its_own_spans_and_what_a_command_tells_counts_once(play: Any) -> None:
+async def test_each_turn_has_its_own_spans_and_reported_calls_count_once(play: Any) -> None:
     told = [
         {"kind": "usage", "model": "small", "tokens_in": 11, "tokens_out": 5},
         {"kind": "tool_call", "name": "roll", "args": {"sides": 6}, "id": "c1"},
@@ -190,7 +190,7 @@ TOLD = {"kind": "usage", "model": "small", "tokens_in": 11, "tokens_out": 5}
     ],
     ids=["all", "none of the last", "none", "told", "the outermost", "late", "late and last", "no call", "broken off"],
 )
-async def test_a_trial_whose_spans_came_late_or_never_has_no_whole_numbers(
+async def test_late_or_missing_spans_make_the_usage_a_lower_bound(
     play: Any, monkeypatch: pytest.MonkeyPatch, plans: list[Any], words: list[str], tokens: int
 ) -> None:
     monkeypatch.setattr(span_endpoint, "SETTLE_S", 0.2)
@@ -205,7 +205,7 @@ async def test_a_trial_whose_spans_came_late_or_never_has_no_whole_numbers(
     assert "late" not in plans[-1] or result.cost is None
 
 
-def test_a_span_that_ended_before_a_turn_began_is_none_of_it() -> None:
+def test_a_span_from_before_the_turn_does_not_belong_to_it() -> None:
     endpoint, turns = SpanEndpoint(), [TurnSpans(lambda: 0.0) for _ in range(2)]
 
     with endpoint.listening(turns[0]):
@@ -218,7 +218,7 @@ def test_a_span_that_ended_before_a_turn_began_is_none_of_it() -> None:
     assert [turn.lacks.startswith(CAME_LATE) for turn in turns] == [True, False]
 
 
-def test_an_address_takes_packed_spans_and_refuses_others_in_words() -> None:
+def test_compressed_spans_are_read_and_other_encodings_refused() -> None:
     endpoint, turn = SpanEndpoint(), TurnSpans(lambda: 0.0)
     endpoint.open()
     url = endpoint.variables({"no_proxy": "a.test"})["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"]
@@ -256,7 +256,7 @@ def test_spans_that_name_the_trace_of_another_turn_belong_to_the_address_they_we
     assert (len(turn.events()), victim.events()) == (5, ())
 
 
-def test_a_span_whose_outer_one_does_not_come_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_span_without_its_parent_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(span_endpoint, "SETTLE_S", 0.0)
     endpoint, turns = SpanEndpoint(), [TurnSpans(lambda: 0.0), TurnSpans(lambda: 0.0)]
 
@@ -301,7 +301,7 @@ def test_time_without_a_processor_is_no_time_without_spans(
     assert lock.n_waits == n_waits
 
 
-def test_spans_as_protocol_buffers_are_those_in_json() -> None:
+def test_spans_in_protobuf_equal_spans_in_json() -> None:
     values = {
         "a": {"doubleValue": 0.5},
         "b": {"boolValue": True},
@@ -320,7 +320,7 @@ def test_spans_as_protocol_buffers_are_those_in_json() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_bytes_that_are_no_spans_are_refused_in_words(data: bytes) -> None:
+def test_invalid_span_bytes_are_refused_with_a_message(data: bytes) -> None:
     try:
         assert isinstance(read_otlp(data), dict)
     except FormatError:

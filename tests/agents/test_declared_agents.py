@@ -126,25 +126,25 @@ def test_a_wrong_table_is_refused_with_its_place(workspace: Path, text: str, say
     assert "evaldesk.toml" in str(caught.value)
 
 
-def test_a_name_that_is_nearly_declared_is_answered_with_it(workspace: Path) -> None:
+def test_a_misspelled_name_gets_a_suggestion(workspace: Path) -> None:
     with pytest.raises(UsageError, match=r"'bokshop' is neither .*; did you mean bookshop\?"):
         named_ref("bokshop", {"bookshop": {"model": "demo/dice"}}, workspace)
 
 
-def test_a_tool_that_is_not_there_is_named(workspace: Path) -> None:
+def test_a_missing_tool_is_named(workspace: Path) -> None:
     [ref] = _refs(workspace, "[agents.x]\nmodel = 'demo/dice'\ntools = ['shop_of_dice.tools:fold']\n")
 
     with pytest.raises(AgentError, match=r"x: tool module 'shop_of_dice\.tools' has no attribute 'fold'"):
         load_agent(ref)
 
 
-def test_what_is_declared_and_found_is_one_agent(workspace: Path) -> None:
+def test_a_declared_agent_replaces_the_same_agent_on_disk(workspace: Path) -> None:
     declared = _refs(workspace, "[agents.mine]\ntarget = 'shop_of_dice'\n")
 
     assert [ref.id for ref in merge_refs(find_agents([workspace]), declared)] == ["mine"]
 
 
-def test_a_found_agent_makes_way_for_a_declared_one_of_its_name(workspace: Path) -> None:
+def test_an_agent_on_disk_is_renamed_for_a_declared_one_of_its_name(workspace: Path) -> None:
     declared = _refs(workspace, "[agents.shop_of_dice]\nmodel = 'demo/dice'\n")
 
     assert [ref.id for ref in merge_refs(find_agents([workspace]), declared)] == ["shop_of_dice", "shop_of_dice-2"]
@@ -167,7 +167,7 @@ def test_a_command_may_name_a_declared_agent(workspace: Path) -> None:
     assert named_agent("x", str(workspace)) == ref
 
 
-def test_a_module_of_the_same_name_from_elsewhere_makes_way(tmp_path: Path, workspace: Path) -> None:
+def test_a_module_of_the_same_name_from_another_root_is_replaced(tmp_path: Path, workspace: Path) -> None:
     text = "[agents.x]\nmodel = 'demo/dice'\ntools = ['shop_of_dice.tools:roll_die']\n"
     load_agent(_refs(workspace, text)[0])
     other = tmp_path / "elsewhere"

@@ -93,7 +93,7 @@ def test_the_scripted_model_says_the_same_with_and_without_litellm(monkeypatch: 
     assert any(each[4] for each in through_litellm if each[0] != "error")
 
 
-def test_a_listener_of_litellm_hears_the_calls_of_the_scripted_model(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_callbacks_of_litellm_get_the_calls_of_the_demo_model(monkeypatch: pytest.MonkeyPatch) -> None:
     call = CALLS[0]
     assert is_demo(call)
 

@@ -107,7 +107,7 @@ def test_the_environment_sets_the_share_for_trials_only() -> None:
     assert _decide("Roll a d6", seed=None, share=None, environment=environment) == right
 
 
-def test_an_agent_with_other_tools_is_told_what_this_is() -> None:
+def test_an_agent_with_other_tools_gets_an_explanation() -> None:
     reply = decide([{"role": "user", "content": "hi"}], [], seed=None, share=None, environment={})
 
     assert "scripted demo model" in reply.text

@@ -95,7 +95,7 @@ async def test_a_state_that_was_changed_makes_another_object(source: str, loaded
     assert fresh.state == {"orders": ["milk", "bread"], "n_made": 3}
 
 
-async def test_the_state_is_seen_to_change_where_the_tool_ended(source: str, loaded: Any, played: Any) -> None:
+async def test_a_state_change_is_recorded_after_its_tool_call(source: str, loaded: Any, played: Any) -> None:
     agent = loaded(source + FUNCTIONS.format(async_=""))
     record = await played(agent, Session("s", state={"orders": []}), "cake")
     kinds = [event.kind for event in record.events if event.kind in ("tool_call", "state_delta", "agent_message")]
@@ -105,7 +105,7 @@ async def test_the_state_is_seen_to_change_where_the_tool_ended(source: str, loa
     assert record.state_after["orders"] == ["cake"]
 
 
-async def test_without_functions_the_error_says_what_to_write(source: str, loaded: Any, play: Any) -> None:
+async def test_without_functions_the_error_suggests_make_deps(source: str, loaded: Any, play: Any) -> None:
     with pytest.raises(AgentError, match=r"'dict' object.*write make_deps\(state\) beside the agent"):
         await play(loaded(source), Session("s"), "cake")
 
@@ -124,9 +124,7 @@ async def test_a_state_that_is_no_object_is_refused(source: str, loaded: Any, pl
         ("def read_state(deps):\n    return {}\n", r"read_state needs make_deps\(state\)"),
     ],
 )
-def test_functions_that_cannot_be_are_refused_when_the_agent_is_loaded(
-    source: str, more: str, said: str, loaded: Any
-) -> None:
+def test_invalid_functions_are_refused_when_the_agent_is_loaded(source: str, more: str, said: str, loaded: Any) -> None:
     with pytest.raises(AgentError, match=said):
         loaded(source + "\n" + more)
 

@@ -55,7 +55,7 @@ async def test_the_agent_that_a_function_makes_keeps_its_calls_its_state_and_its
 
 
 @pytest.mark.parametrize("package", SHAPES)
-async def test_it_is_described_as_what_it_makes(loaded: Any, package: str) -> None:
+async def test_a_factory_is_described_as_its_agent(loaded: Any, package: str) -> None:
     skip_without(package)
 
     made, own = loaded(factory_of(SHAPES[package])).describe(), loaded(SHAPES[package]).describe()
@@ -114,7 +114,7 @@ def root_agent(state):
     assert said == ["11", "12", "1", "13"]
 
 
-async def test_a_made_agent_goes_on_after_a_decision(loaded: Any) -> None:
+async def test_an_agent_of_a_factory_resumes_after_a_decision(loaded: Any) -> None:
     skip_without("pydantic_ai")
 
     turn = await decided(loaded, factory_of(PYDANTIC), Decision("approve"), is_same=False)
@@ -122,7 +122,7 @@ async def test_a_made_agent_goes_on_after_a_decision(loaded: Any) -> None:
     assert (turn.error, turn.answer) == (None, "got 6")
 
 
-async def test_a_function_that_makes_no_agent_says_so(loaded: Any, played: Any) -> None:
+async def test_a_factory_without_an_agent_is_an_error(loaded: Any, played: Any) -> None:
     agent = loaded("def root_agent():\n    return 'hello'\n")
 
     turn = await played(agent, Session("s"), "hi")
@@ -132,7 +132,7 @@ async def test_a_function_that_makes_no_agent_says_so(loaded: Any, played: Any) 
     assert "gave str: an agent must take a message, and a function without one must make an agent" in turn.error.message
 
 
-async def test_a_function_that_needs_the_state_of_a_session_is_described_by_itself(loaded: Any, played: Any) -> None:
+async def test_a_factory_that_needs_a_session_state_is_described_by_its_docstring(loaded: Any, played: Any) -> None:
     source = '''
 def root_agent(state):
     """Serves a customer."""
@@ -147,9 +147,7 @@ def root_agent(state):
 
 
 @pytest.mark.parametrize("annotation", ["RunnableConfig", "'RunnableConfig'"])
-async def test_a_graph_is_made_with_a_config_as_its_own_server_makes_it(
-    annotation: str, loaded: Any, play: Any
-) -> None:
+async def test_a_graph_factory_gets_a_config_as_on_its_own_server(annotation: str, loaded: Any, play: Any) -> None:
     skip_without("langgraph")
     source = f"{langgraph_source.ROLLER}\nfrom langchain_core.runnables import RunnableConfig\nmade = root_agent\n"
     source += (

@@ -80,7 +80,7 @@ async def test_a_refusal_for_good_stops_the_run_once_and_leaves_the_rest_pending
 
 
 @both_clients
-async def test_what_passes_when_it_is_tried_again_is_counted_and_told_in_the_trial(
+async def test_transient_failures_are_counted_and_logged_in_the_trial(
     desk: RunDesk, tmp_path: Path, endpoint: Any
 ) -> None:
     endpoint.fails(429, "slow down", retry_after="0").says("hello")
@@ -96,7 +96,7 @@ async def test_what_passes_when_it_is_tried_again_is_counted_and_told_in_the_tri
 
 
 @both_clients
-async def test_a_run_says_that_it_is_rate_limited_while_it_waits(desk: RunDesk, tmp_path: Path, endpoint: Any) -> None:
+async def test_a_run_shows_a_rate_limit_while_it_waits(desk: RunDesk, tmp_path: Path, endpoint: Any) -> None:
     endpoint.fails(429, "slow down", retry_after="50")
     run_id = await desk.start(_plan(desk, tmp_path, endpoint, n_cases=1))
 
@@ -126,7 +126,7 @@ async def test_faults_that_stay_are_errors_of_their_trials_and_never_answers(
 
 
 @both_clients
-async def test_what_a_model_without_a_price_costs_is_unknown(desk: RunDesk, tmp_path: Path, endpoint: Any) -> None:
+async def test_the_cost_of_a_model_without_a_price_is_unknown(desk: RunDesk, tmp_path: Path, endpoint: Any) -> None:
     endpoint.says("hello")
 
     run = await _run(desk, tmp_path, endpoint, n_cases=1)
@@ -138,7 +138,7 @@ async def test_what_a_model_without_a_price_costs_is_unknown(desk: RunDesk, tmp_
     assert trial.result.cost is None
 
 
-async def test_what_a_model_with_a_price_costs_is_known(
+async def test_the_cost_of_a_model_with_a_price_is_known(
     desk: RunDesk, tmp_path: Path, endpoint: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "a-key-for-the-tests")

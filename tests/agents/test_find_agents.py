@@ -57,7 +57,7 @@ def _targets(*roots: Path) -> list[tuple[str, str]]:
         "factory-and-root",
     ],
 )
-def test_a_folder_with_an_agent_is_found(tmp_path: Path, files: dict[str, str], target: str) -> None:
+def test_a_folder_with_an_agent_is_discovered(tmp_path: Path, files: dict[str, str], target: str) -> None:
     [ref] = find_agents([_write(tmp_path, files)])
 
     assert (ref.id, ref.target, ref.root, ref.folder) == ("a", target, str(tmp_path), str(tmp_path / "a"))
@@ -115,13 +115,13 @@ def test_a_missing_root_has_no_agents(tmp_path: Path) -> None:
     assert find_agents([tmp_path / "nowhere"]) == []
 
 
-def test_a_name_that_no_package_can_have_is_imported_from_its_own_folder(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_package_name_is_imported_from_itself(tmp_path: Path) -> None:
     [ref] = find_agents([_write(tmp_path, {"v1.2 beta/agent.py": "root_agent = 1"})])
 
     assert (ref.id, ref.target, ref.root) == ("v1.2-beta", "agent:root_agent", str(tmp_path / "v1.2 beta"))
 
 
-def test_the_samples_are_found() -> None:
+def test_the_samples_are_discovered() -> None:
     assert [ref.id for ref in find_agents([paths.samples()])] == ["hello_world", "trip_planner"]
 
 
@@ -157,7 +157,7 @@ def test_a_module_on_the_command_line_is_looked_for_in_the_current_folder(
         ("pack/quick.py", UsageError, "name the agent that it defines, such as pack.quick:root_agent"),
     ],
 )
-def test_what_leads_nowhere_is_refused(
+def test_an_unknown_spec_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str, kind: type[Exception], says: str
 ) -> None:
     monkeypatch.chdir(_write(tmp_path, {"pack/quick.py": ""}))

@@ -72,9 +72,7 @@ async def test_a_fault_that_the_run_asks_for_reaches_every_client(
 
 
 @pytest.mark.parametrize("name", SOURCES)
-async def test_as_many_retries_as_were_asked_for_are_made_counted_and_told(
-    name: str, endpoint: Endpoint, asked: Any
-) -> None:
+async def test_the_retries_of_the_run_are_made_counted_and_logged(name: str, endpoint: Endpoint, asked: Any) -> None:
     for _ in range(2):
         endpoint.fails(429, "slow down", retry_after_ms="1")
     _answer(endpoint, name)
@@ -88,7 +86,7 @@ async def test_as_many_retries_as_were_asked_for_are_made_counted_and_told(
 
 
 @pytest.mark.parametrize("name", SOURCES)
-async def test_no_key_goes_where_an_endpoint_redirects_to(name: str, endpoint: Endpoint, asked: Any) -> None:
+async def test_no_key_is_sent_to_the_target_of_a_redirect(name: str, endpoint: Endpoint, asked: Any) -> None:
     with served() as elsewhere:
         endpoint.fails(307, location=f"{elsewhere.address}/chat/completions?key=hidden")
         _answer(elsewhere, name)
@@ -101,7 +99,7 @@ async def test_no_key_goes_where_an_endpoint_redirects_to(name: str, endpoint: E
 
 
 @pytest.mark.parametrize("name", OWN)
-async def test_a_client_has_its_own_number_where_a_run_asks_for_none(name: str, endpoint: Endpoint, asked: Any) -> None:
+async def test_a_client_keeps_its_own_retries_without_a_run_option(name: str, endpoint: Endpoint, asked: Any) -> None:
     for _ in range(4):
         endpoint.fails(503, "busy", retry_after_ms="1")
 
@@ -113,7 +111,7 @@ async def test_a_client_has_its_own_number_where_a_run_asks_for_none(name: str, 
 
 
 @pytest.mark.parametrize("name", OWN)
-async def test_a_dropped_connection_is_tried_again(name: str, endpoint: Endpoint, asked: Any) -> None:
+async def test_a_dropped_connection_is_retried(name: str, endpoint: Endpoint, asked: Any) -> None:
     endpoint.drops()
     _answer(endpoint, name)
 
@@ -124,7 +122,7 @@ async def test_a_dropped_connection_is_tried_again(name: str, endpoint: Endpoint
     assert [usage.n_attempts for usage in turn.usages] == [2]
 
 
-async def test_a_client_is_left_alone_outside_of_turns(endpoint: Endpoint) -> None:
+async def test_a_client_is_unchanged_outside_of_turns(endpoint: Endpoint) -> None:
     from openai import AsyncOpenAI
 
     from evaldesk.llm.third_party_clients import wrap_clients

@@ -156,7 +156,7 @@ def test_a_connection_that_the_provider_ended_is_not_used_again(gateway: Gateway
     sdk.close()
 
 
-def test_a_connection_that_ends_as_the_request_is_on_its_way_is_replaced(
+def test_a_connection_closed_during_the_request_is_replaced(
     provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(providers, "_is_ended", lambda connection: False)
@@ -171,7 +171,7 @@ def test_a_connection_that_ends_as_the_request_is_on_its_way_is_replaced(
     assert len(provider.asked) == provider.n_connections == 3
 
 
-def test_an_answer_that_was_not_read_to_its_end_takes_its_connection_along(provider: Provider) -> None:
+def test_an_unfinished_answer_closes_its_connection(provider: Provider) -> None:
     for size in (10, None):
         with open_answer("POST", provider.address, json.dumps(CALL).encode(), {}) as answer:
             assert answer.read(size).startswith(b'{"id"')
@@ -179,7 +179,7 @@ def test_an_answer_that_was_not_read_to_its_end_takes_its_connection_along(provi
     assert provider.n_connections == 2
 
 
-def test_an_answer_shorter_than_it_says_takes_its_connection_along(gateway: Gateway, provider: Provider) -> None:
+def test_an_answer_shorter_than_its_content_length_closes_its_connection(gateway: Gateway, provider: Provider) -> None:
     provider.length_told, provider.ends_silently = 100_000, True
     sdk = HTTPConnection(gateway.host)
 
@@ -220,7 +220,7 @@ def test_a_client_of_http_1_0_reads_a_stream_without_chunks(gateway: Gateway) ->
     assert stream.endswith(b"data: [DONE]\n\n")
 
 
-def test_a_large_body_is_asked_for_before_it_is_sent(gateway: Gateway, provider: Provider) -> None:
+def test_a_large_body_gets_100_continue_first(gateway: Gateway, provider: Provider) -> None:
     name, _, port = gateway.host.partition(":")
     body = json.dumps({**CALL, "more": "x" * 100_000}).encode()
     head = f"POST {gateway.path} HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: {len(body)}\r\n\r\n"

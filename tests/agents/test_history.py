@@ -24,7 +24,7 @@ ONE, TWO = ToolCall("a", {}, "c1"), ToolCall("b", {}, "c2")
 USAGE = Event("usage", usage=Usage("m"))
 
 
-def test_calls_of_one_reply_stay_together_and_of_two_apart() -> None:
+def test_calls_of_one_reply_share_a_message_and_of_two_do_not() -> None:
     called = [Event("tool_call", call=ONE), Event("tool_result", call=ONE, result=1)]
     again = [Event("tool_call", call=TWO), Event("tool_result", call=TWO, result="x")]
 
@@ -41,7 +41,7 @@ def test_every_call_is_answered_even_where_the_turn_was_stopped() -> None:
     assert shown == [("assistant", None, ["c1"]), ("tool", "no result: the turn was stopped", "c1")]
 
 
-def test_calls_without_an_id_are_given_one() -> None:
+def test_calls_without_an_id_get_one() -> None:
     call = ToolCall("a", {})
 
     shown = _shown(Event("tool_call", call=call), Event("tool_result", call=call, result={"é": 1}))
@@ -49,11 +49,11 @@ def test_calls_without_an_id_are_given_one() -> None:
     assert shown == [("assistant", None, ["call_1_0"]), ("tool", '{"é": 1}', "call_1_0")]
 
 
-def test_pieces_of_text_are_not_shown_twice() -> None:
+def test_partial_text_is_not_repeated() -> None:
     shown = _shown(Event("agent_message", text="do", is_partial=True), Event("agent_message", text="done"))
 
     assert shown == [("assistant", "done", None)]
 
 
-def test_a_turn_without_an_answer_leaves_its_question() -> None:
+def test_a_turn_without_an_answer_keeps_its_question() -> None:
     assert chat_messages([TurnRecord("go")]) == [{"role": "user", "content": "go"}]

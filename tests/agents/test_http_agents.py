@@ -52,7 +52,7 @@ async def test_the_documented_server_plays_turns_and_keeps_the_state(documented:
     assert session.state == {"rolls": [6, 8]}
 
 
-async def test_events_come_as_lines_and_the_whole_session_is_sent(answers: Any, play: Any) -> None:
+async def test_events_are_read_by_line_and_the_session_is_sent(answers: Any, play: Any) -> None:
     address, server = answers
     server.gives(
         {"kind": "message", "text": "he", "is_partial": True},
@@ -100,7 +100,7 @@ async def test_events_come_as_lines_and_the_whole_session_is_sent(answers: Any, 
         ({"raw": b'{"events": [{"kind": "usage", "tokens_in": "x"}]}'}, "tokens_in must be a number"),
     ],
 )
-async def test_what_a_server_does_wrong_is_said(answers: Any, play: Any, given: Any, said: str) -> None:
+async def test_invalid_answers_of_a_server_are_errors(answers: Any, play: Any, given: Any, said: str) -> None:
     address, server = answers
     server.gives(**given)
 
@@ -108,7 +108,7 @@ async def test_what_a_server_does_wrong_is_said(answers: Any, play: Any, given: 
         await play(load_agent(agent_ref(address)), Session("s"), "hi")
 
 
-async def test_an_error_event_is_told(answers: Any, play: Any) -> None:
+async def test_an_error_event_is_an_error_of_the_turn(answers: Any, play: Any) -> None:
     address, server = answers
     server.gives({"events": [{"kind": "error", "message": "out of dice", "code": "no_dice"}]})
 
@@ -118,7 +118,7 @@ async def test_an_error_event_is_told(answers: Any, play: Any) -> None:
 
 
 @pytest.mark.parametrize("code", sorted(FATAL_KINDS))
-async def test_no_word_of_a_server_ends_the_run(answers: Any, play: Any, code: str) -> None:
+async def test_no_error_code_of_a_server_ends_the_run(answers: Any, play: Any, code: str) -> None:
     address, server = answers
     server.gives({"events": [{"kind": "error", "message": "no more", "code": code}]})
 
@@ -127,7 +127,7 @@ async def test_no_word_of_a_server_ends_the_run(answers: Any, play: Any, code: s
     assert (event.error.kind, event.error.message) == ("agent_error", f"{code}: no more")
 
 
-async def test_a_server_that_is_not_there_is_named(play: Any) -> None:
+async def test_an_unreachable_server_is_named(play: Any) -> None:
     agent = load_agent(agent_ref("http://127.0.0.1:9"))
 
     with pytest.raises(AgentError, match=r"http://127.0.0.1:9: ConnectError"):
@@ -153,7 +153,7 @@ async def test_a_server_gets_the_decisions_with_the_message_and_needs_no_memory(
 
 
 @pytest.mark.parametrize("choices", [[], ["maybe"], [3]])
-async def test_a_wait_without_a_choice_that_is_known_is_refused(answers: Any, play: Any, choices: Any) -> None:
+async def test_a_waiting_event_without_a_known_choice_is_refused(answers: Any, play: Any, choices: Any) -> None:
     address, server = answers
     server.gives({"events": [{"kind": "waiting", "name": "refund", "choices": choices}]})
 
@@ -207,7 +207,7 @@ def test_a_spec_says_which_kind_of_agent_it_is(spec: str, kind: str | None) -> N
         "replay:no",
     ],
 )
-def test_addresses_and_commands_that_cannot_be_are_refused(spec: str) -> None:
+def test_invalid_addresses_and_commands_are_refused(spec: str) -> None:
     with pytest.raises(UsageError):
         remote_ref(spec)
 

@@ -45,7 +45,7 @@ async def test_a_chat_endpoint_streams_and_takes_the_model_of_the_run(endpoint: 
     assert endpoint.asked[0]["model"] == "large"
 
 
-async def test_a_chat_endpoint_that_fails_or_wants_tools_is_said(endpoint: Any, play: Any) -> None:
+async def test_a_chat_endpoint_that_fails_or_requests_tools_is_an_error(endpoint: Any, play: Any) -> None:
     agent = load_agent(agent_ref(endpoint.address))
     session = Session("s", model_options=ModelOptions(n_retries=0))
     endpoint.fails(500).says("", ("c1", "roll", "{}"))

@@ -40,7 +40,7 @@ def agent_in(folder: Path, source: str = AGENT) -> AgentRef:
     return ref
 
 
-def test_the_environment_of_its_project_is_found(tmp_path: Path) -> None:
+def test_the_environment_of_the_agents_project_is_used(tmp_path: Path) -> None:
     python = environment(tmp_path / ".venv")
 
     assert with_place(agent_in(tmp_path / "agents" / "shop")).python == python
@@ -53,7 +53,7 @@ def test_the_nearest_environment_wins(tmp_path: Path) -> None:
     assert with_place(agent_in(tmp_path / "agents" / "shop")).python == python
 
 
-def test_another_repository_around_the_agents_is_not_asked(tmp_path: Path) -> None:
+def test_the_search_ends_at_the_root_of_the_repository(tmp_path: Path) -> None:
     environment(tmp_path / ".venv")
     (tmp_path / "cloned" / ".git").mkdir(parents=True)
 
@@ -74,7 +74,7 @@ def test_a_project_of_uv_may_name_its_environment(tmp_path: Path) -> None:
     assert project_python(tmp_path, {"UV_PROJECT_ENVIRONMENT": "env"}) == python
 
 
-def test_an_environment_of_pipenv_is_found_by_its_project(tmp_path: Path) -> None:
+def test_an_environment_of_pipenv_is_matched_by_its_project_file(tmp_path: Path) -> None:
     shop = tmp_path / "shop"
     shop.mkdir()
     (shop / "Pipfile").write_text("")
@@ -87,7 +87,7 @@ def test_an_environment_of_pipenv_is_found_by_its_project(tmp_path: Path) -> Non
     assert project_python(shop, {"HOME": str(tmp_path)}) == python
 
 
-def test_the_newest_environment_of_poetry_is_found_by_the_digest_of_its_folder(tmp_path: Path) -> None:
+def test_the_newest_environment_of_poetry_is_matched_by_its_digest(tmp_path: Path) -> None:
     shop = tmp_path / "shop"
     shop.mkdir()
     (shop / "pyproject.toml").write_text('[tool.poetry]\nname = "Shop Agents"\n')
@@ -105,13 +105,13 @@ def test_the_newest_environment_of_poetry_is_found_by_the_digest_of_its_folder(t
     assert project_python(shop, given) == ""
 
 
-def test_an_interpreter_that_cannot_be_started_is_not_found(tmp_path: Path) -> None:
+def test_a_file_that_is_not_executable_is_no_interpreter(tmp_path: Path) -> None:
     Path(environment(tmp_path / ".venv")).chmod(0o644)
 
     assert project_python(tmp_path) == ""
 
 
-def test_an_environment_whose_interpreter_was_removed_is_not_replaced_by_ours_without_a_word(tmp_path: Path) -> None:
+def test_a_removed_interpreter_stays_the_configured_one(tmp_path: Path) -> None:
     python = tmp_path / "shop" / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.symlink_to(tmp_path / "removed" / "python3")
@@ -119,7 +119,7 @@ def test_an_environment_whose_interpreter_was_removed_is_not_replaced_by_ours_wi
     assert with_place(agent_in(tmp_path / "shop" / "support")).python == str(python)
 
 
-def test_our_own_environment_is_ours(tmp_path: Path) -> None:
+def test_our_own_environment_needs_no_other_interpreter(tmp_path: Path) -> None:
     ref = agent_in(tmp_path / "shop")
     (tmp_path / ".venv").symlink_to(sys.prefix)
 
@@ -127,7 +127,7 @@ def test_our_own_environment_is_ours(tmp_path: Path) -> None:
     assert with_place(ref, sys.executable).python == ""
 
 
-def test_agents_that_are_not_imported_have_none(tmp_path: Path) -> None:
+def test_remote_agents_have_no_interpreter(tmp_path: Path) -> None:
     python = environment(tmp_path / ".venv")
     tables = {"served": {"url": "http://127.0.0.1:9/v1"}, "model": {"model": "demo/dice"}}
 
@@ -149,7 +149,7 @@ def test_an_agent_of_our_own_class_stays_where_litellm_is(tmp_path: Path) -> Non
     assert with_place(ref).python == python
 
 
-def test_the_settings_name_one_for_all_and_an_agent_one_for_itself(tmp_path: Path) -> None:
+def test_an_agents_own_interpreter_overrides_the_one_of_the_settings(tmp_path: Path) -> None:
     found, named, own = (environment(tmp_path / name) for name in (".venv", "named", "own"))
     agent_in(tmp_path / "shop")
     (tmp_path / "evaldesk.toml").write_text(
@@ -164,7 +164,7 @@ def test_the_settings_name_one_for_all_and_an_agent_one_for_itself(tmp_path: Pat
     assert with_place(replace(refs[1])).python == found
 
 
-def test_what_a_person_names_is_looked_up_from_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configured_interpreter_is_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python = environment(tmp_path / "shop" / ".venv")
     monkeypatch.setenv("PATH", str(Path(python).parent))
     (tmp_path / "evals").mkdir()

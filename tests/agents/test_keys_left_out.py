@@ -49,7 +49,7 @@ def agent(request: pytest.FixtureRequest, loaded: Any, tmp_path: Path) -> Iterat
             yield load_agent(agent_ref(f"json:{address}/"))
 
 
-async def test_they_are_named_once_for_each_kind_and_a_usage_without_numbers_is_a_lower_bound(
+async def test_unknown_keys_are_logged_once_for_each_kind_and_a_usage_without_numbers_is_a_lower_bound(
     agent: Agent, played: Any
 ) -> None:
     turn = await played(agent, Session("s"), "hi")
@@ -60,7 +60,7 @@ async def test_they_are_named_once_for_each_kind_and_a_usage_without_numbers_is_
 
 
 @pytest.mark.parametrize("kind", _MAKERS)
-def test_an_event_with_every_key_of_its_kind_is_told_without_a_word(kind: str) -> None:
+def test_an_event_with_known_keys_is_logged_without_a_note(kind: str) -> None:
     fit: dict[str, Any] = {"name": "look", "state": {}, "media": [], "choices": ["approve"], "args": {}, "tokens_in": 1}
     keys = _MAKERS[kind][1].split()
     texts = {"text", "message", "code", "model"}
@@ -71,7 +71,7 @@ def test_an_event_with_every_key_of_its_kind_is_told_without_a_word(kind: str) -
     assert "log" not in [each.kind for each in found if each.author == "evaldesk"]
 
 
-def test_many_and_long_keys_are_cut() -> None:
+def test_long_lists_of_unknown_keys_are_truncated() -> None:
     event = {"kind": "log", "text": "x"} | {f"{at}{'k' * 500}": 1 for at in range(1000)}
 
     told, _ = read_events(event, Session("s"), "a")

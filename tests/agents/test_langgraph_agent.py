@@ -37,7 +37,7 @@ async def test_a_turn_with_a_tool(loaded: Any, play: Any) -> None:
     ] * 2
 
 
-async def test_a_graph_is_asked_for_the_keys_of_its_state_once(
+async def test_the_input_schema_of_a_graph_is_read_once(
     loaded: Any, play: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = loaded(ROLLER)
@@ -102,12 +102,12 @@ async def test_max_turns_is_a_stop_of_its_own(loaded: Any, play: Any) -> None:
     assert len([event for event in events if event.kind == "tool_call"]) == 2
 
 
-async def test_a_model_that_is_built_in_cannot_be_replaced(loaded: Any, play: Any) -> None:
+async def test_a_built_in_model_cannot_be_replaced(loaded: Any, play: Any) -> None:
     with pytest.raises(AgentError, match="its model built in"):
         await play(loaded(ROLLER), Session("s", model="openai/gpt-4o"), "hi")
 
 
-async def test_a_graph_that_names_its_model_in_its_context_is_given_another(loaded: Any, play: Any) -> None:
+async def test_a_model_in_the_context_schema_can_be_replaced(loaded: Any, play: Any) -> None:
     source = (
         SCRIPT
         + """
@@ -130,7 +130,7 @@ root_agent = graph.compile()
     assert session.turns[0].answer == "openai/gpt-4o"
 
 
-async def test_a_state_without_messages_is_said(loaded: Any, play: Any) -> None:
+async def test_a_state_without_messages_is_an_error(loaded: Any, play: Any) -> None:
     source = (
         SCRIPT
         + """
@@ -147,7 +147,7 @@ root_agent = graph.compile()
         await play(loaded(source), Session("s"), "hi")
 
 
-def test_a_graph_that_is_not_compiled_is_said(loaded: Any) -> None:
+def test_an_uncompiled_graph_is_an_error(loaded: Any) -> None:
     with pytest.raises(AgentError, match=r"give graph\.compile\(\)"):
         loaded(ROLLER.replace('graph.compile(name="dice")', "graph"))
 

@@ -100,7 +100,7 @@ async def here(source: str, folder: Path, state: dict[str, Any] | None = None) -
 @pytest.mark.parametrize("saver", SAVERS)
 @pytest.mark.parametrize("update", UPDATES)
 @pytest.mark.parametrize("state", STATES)
-async def test_a_node_sees_in_each_turn_what_it_sees_under_langgraph_alone(
+async def test_nodes_get_the_same_state_as_under_langgraph_alone(
     state: str, update: str, saver: str, tmp_path: Path
 ) -> None:
     source = source_of(state, update, saver)
@@ -162,9 +162,7 @@ OBJECTS = """
 
 
 @pytest.mark.parametrize("saver", SAVERS.values(), ids=SAVERS)
-async def test_objects_of_the_state_and_messages_of_nodes_are_there_in_the_next_turn(
-    saver: str, tmp_path: Path
-) -> None:
+async def test_state_objects_and_node_messages_persist_to_the_next_turn(saver: str, tmp_path: Path) -> None:
     source = textwrap.dedent(OBJECTS).format(saver=saver)
 
     played = await here(source, tmp_path)

@@ -37,7 +37,7 @@ async def test_an_async_tool_that_does_not_end_gives_the_model_an_error() -> Non
     assert (outcome.result, outcome.is_error) == ("wait: not finished within 0.01 s", True)
 
 
-async def test_a_blocking_tool_that_does_not_end_is_left_behind() -> None:
+async def test_a_blocking_tool_is_abandoned_at_its_limit() -> None:
     held = threading.Event()
 
     def wait() -> None:
@@ -49,7 +49,7 @@ async def test_a_blocking_tool_that_does_not_end_is_left_behind() -> None:
     assert (outcome.result, outcome.is_error) == ("wait: not finished within 0.01 s", True)
 
 
-async def test_a_bounded_tool_that_ends_is_as_without_a_bound() -> None:
+async def test_a_limit_does_not_change_a_tool_that_ends_in_time() -> None:
     def roll(sides: int, state: dict[str, Any]) -> int:
         state["rolled"] = sides
         return sides
@@ -60,7 +60,7 @@ async def test_a_bounded_tool_that_ends_is_as_without_a_bound() -> None:
     assert (outcome.result, outcome.is_error, state) == (6, False, {"rolled": 6})
 
 
-async def test_a_timeout_of_the_tools_own_is_told_as_such() -> None:
+async def test_a_timeout_of_the_tool_itself_is_reported_as_its_error() -> None:
     async def fetch() -> None:
         raise TimeoutError("the shop does not answer")
 

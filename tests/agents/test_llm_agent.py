@@ -90,7 +90,7 @@ async def test_several_calls_in_one_reply_run_in_order(endpoint: Any, play: Any,
     ],
     ids=["raises", "missing", "unknown", "wrong-type", "broken-json", "list", "no-tool"],
 )
-async def test_a_tool_that_fails_tells_the_model_why(
+async def test_the_error_of_a_tool_goes_to_the_model(
     endpoint: Any, play: Any, results: Any, name: str, arguments: str, said: str
 ) -> None:
     endpoint.says("", ("c1", name, arguments)).says("sorry")
@@ -114,7 +114,7 @@ async def test_the_trace_of_a_tool_that_raises_is_logged(endpoint: Any, play: An
     assert "agents/tools/functions.py" not in log
 
 
-async def test_the_conversation_so_far_is_shown_to_the_model(endpoint: Any, play: Any) -> None:
+async def test_the_conversation_so_far_is_sent_to_the_model(endpoint: Any, play: Any) -> None:
     endpoint.says("", ("c1", "add", '{"a": 1, "b": 2}')).says("3").says("yes")
     agent, session = _agent(endpoint), Session("s")
 
@@ -125,7 +125,7 @@ async def test_the_conversation_so_far_is_shown_to_the_model(endpoint: Any, play
     assert shown == [("user", "1 and 2?"), ("assistant", None), ("tool", "3"), ("assistant", "3"), ("user", "sure?")]
 
 
-async def test_the_instruction_is_filled_anew_for_each_call(endpoint: Any, play: Any) -> None:
+async def test_placeholders_are_replaced_for_each_call(endpoint: Any, play: Any) -> None:
     endpoint.says("", ("c1", "add", '{"a": 1, "b": 2}')).says("3")
 
     await play(_agent(endpoint, instruction="Sum {sum?}."), Session("s"), "1 and 2?")
@@ -141,7 +141,7 @@ async def test_a_missing_key_of_the_state_is_named(endpoint: Any, play: Any) -> 
     assert endpoint.asked == []
 
 
-async def test_a_turn_without_an_end_is_stopped(endpoint: Any, play: Any) -> None:
+async def test_a_turn_at_its_iteration_limit_is_stopped(endpoint: Any, play: Any) -> None:
     for _ in range(2):
         endpoint.says("", ("c1", "add", '{"a": 1, "b": 2}'))
 
@@ -151,7 +151,7 @@ async def test_a_turn_without_an_end_is_stopped(endpoint: Any, play: Any) -> Non
     assert "2 model calls" in events[-1].error.message
 
 
-async def test_an_empty_answer_is_logged_and_no_message(endpoint: Any, play: Any) -> None:
+async def test_an_empty_answer_is_a_log_and_no_message(endpoint: Any, play: Any) -> None:
     endpoint.says("")
 
     events = await play(_agent(endpoint), Session("s"), "go")
@@ -189,7 +189,7 @@ async def test_a_streaming_session_sees_the_text_as_it_comes(play: Any) -> None:
     assert ["".join(pieces)] == whole
 
 
-def test_it_describes_itself() -> None:
+def test_the_description_has_name_and_kind() -> None:
     described = LlmAgent(name="a", model="openai/x", instruction="Do.", tools=[add], initial_state={"n": 1}).describe()
 
     assert (described.name, described.kind, described.model, described.is_demo) == ("a", "litellm", "openai/x", False)
@@ -204,7 +204,7 @@ def test_it_describes_itself() -> None:
     }
 
 
-def test_a_demo_model_is_said_to_be_one() -> None:
+def test_a_demo_model_is_marked_in_the_description() -> None:
     described = LlmAgent(name="a", model="demo/dice").describe()
 
     assert (described.model, described.is_demo) == ("demo/dice (scripted demo model)", True)

@@ -53,11 +53,11 @@ def elsewhere() -> Iterator[Endpoint]:
         ("hosted_vllm/small", None, False),
     ],
 )
-def test_names_without_a_price_at_an_address_of_ones_own_go_there(model: str, base: str | None, is_so: bool) -> None:
+def test_models_without_a_price_at_an_own_address_use_our_client(model: str, base: str | None, is_so: bool) -> None:
     assert (own_endpoint(ModelCall(model, MESSAGES, api_base=base)) is not None) is is_so
 
 
-def test_no_provider_of_litellm_is_taken_for_a_name_of_a_model() -> None:
+def test_the_list_of_providers_has_all_of_litellm() -> None:
     litellm = open_litellm()
 
     known = {*map(str, litellm.models_by_provider), *(item.value for item in litellm.LlmProviders)}
@@ -65,7 +65,7 @@ def test_no_provider_of_litellm_is_taken_for_a_name_of_a_model() -> None:
     assert known <= PROVIDERS
 
 
-def test_who_listens_to_the_calls_of_litellm_hears_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_callbacks_litellm_makes_all_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_litellm(), "success_callback", [print])
 
     assert not is_direct(ModelCall("small", MESSAGES, api_base=OWN))
@@ -93,7 +93,7 @@ async def test_a_trial_at_an_own_endpoint_never_asks_for_litellm(
     assert [usage.n_attempts for usage in result.usages] == [2]
 
 
-async def test_what_such_calls_need_is_imported_before_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_warm_imports_the_packages_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr("evaldesk.llm.client.open_litellm", lambda: opened.append("litellm"))
 
@@ -131,9 +131,7 @@ async def test_each_name_takes_its_own_key(
 
 
 @pytest.mark.parametrize(("model", "name"), [("openai/small", "OPENAI_API_KEY"), ("small", "MINE")])
-async def test_a_key_that_is_not_there_is_named_before_anybody_is_asked(
-    endpoint: Endpoint, model: str, name: str
-) -> None:
+async def test_a_missing_key_is_an_error_before_any_request(endpoint: Endpoint, model: str, name: str) -> None:
     fields = {"api_key_env": name} if name == "MINE" else {}
 
     with pytest.raises(ModelError, match=name) as caught:
@@ -166,7 +164,7 @@ async def test_a_redirect_is_not_followed(endpoint: Endpoint, elsewhere: Endpoin
 
 @pytest.mark.parametrize("tell", [None, print], ids=["whole", "streamed"])
 @pytest.mark.parametrize("status", [200, 500])
-async def test_an_answer_that_unpacks_to_too_much_is_an_error(endpoint: Endpoint, status: int, tell: Any) -> None:
+async def test_a_decompressed_answer_beyond_the_limit_is_an_error(endpoint: Endpoint, status: int, tell: Any) -> None:
     headers = {"content-encoding": "gzip", "content-type": "text/event-stream" if tell else "application/json"}
     endpoint.gives(gzip.compress(b" " * (MAX_ANSWER + 1)), status=status, headers=headers)
 
@@ -176,7 +174,7 @@ async def test_an_answer_that_unpacks_to_too_much_is_an_error(endpoint: Endpoint
     assert (caught.value.kind, len(endpoint.asked)) == ("too_big", 1)
 
 
-async def test_a_packed_answer_is_read(endpoint: Endpoint) -> None:
+async def test_a_compressed_answer_is_read(endpoint: Endpoint) -> None:
     body = gzip.compress(json.dumps(completion("hello")).encode())
     endpoint.gives(body, headers={"content-encoding": "gzip"})
 
@@ -200,7 +198,7 @@ DEEP = b"[" * 10_000 + b"]" * 10_000
     ids=["deep", "deep error", "half", "NaN", "1e400", "Latin-1"],
 )
 @pytest.mark.parametrize("status", [200, 500])
-async def test_an_answer_that_is_no_json_is_an_error_of_its_call(endpoint: Endpoint, body: bytes, status: int) -> None:
+async def test_invalid_json_is_an_error_of_its_call(endpoint: Endpoint, body: bytes, status: int) -> None:
     endpoint.gives(body, status=status)
 
     with pytest.raises(ModelError) as caught:
@@ -210,7 +208,7 @@ async def test_an_answer_that_is_no_json_is_an_error_of_its_call(endpoint: Endpo
 
 
 @pytest.mark.parametrize("count", ["-1", "1e30", str(2**70), "true", '"3"'])
-async def test_a_count_that_cannot_be_is_an_error_of_its_call(endpoint: Endpoint, count: str) -> None:
+async def test_an_invalid_count_is_an_error_of_its_call(endpoint: Endpoint, count: str) -> None:
     body = json.dumps(completion("hello")).replace('"prompt_tokens": 11', f'"prompt_tokens": {count}')
     endpoint.gives(body.encode())
 
@@ -260,7 +258,7 @@ async def test_a_stream_that_ends_without_a_reason_is_no_answer(endpoint: Endpoi
     assert not caught.value.is_fatal
 
 
-async def test_an_endpoint_that_does_not_stream_is_read_whole(endpoint: Endpoint) -> None:
+async def test_an_endpoint_without_streaming_is_read_in_one_piece(endpoint: Endpoint) -> None:
     endpoint.says("hello")
     pieces: list[str] = []
 
@@ -269,7 +267,7 @@ async def test_an_endpoint_that_does_not_stream_is_read_whole(endpoint: Endpoint
     assert (pieces, reply.text) == (["hello"], "hello")
 
 
-async def test_a_streamed_call_may_be_long_and_without_its_number(endpoint: Endpoint) -> None:
+async def test_a_streamed_call_may_be_long_and_without_an_index(endpoint: Endpoint) -> None:
     text = json.dumps({"said": "x" * 300_000})
     parts = [("c1", text), (None, ""), ("c2", "{"), ("c2", "}")]
     deltas = [
@@ -301,7 +299,7 @@ async def test_text_may_come_in_parts(endpoint: Endpoint) -> None:
         ("<h1>Bad gateway</h1>", "Bad gateway"),
     ],
 )
-async def test_errors_of_every_shape_say_what_is_wrong(endpoint: Endpoint, body: object, says: str) -> None:
+async def test_errors_of_every_shape_show_their_message(endpoint: Endpoint, body: object, says: str) -> None:
     endpoint.gives(body.encode() if isinstance(body, str) else json.dumps(body).encode(), status=400)
 
     with pytest.raises(ModelError, match=says) as caught:
@@ -316,7 +314,7 @@ def _events(*deltas: Mapping[str, Any]) -> bytes:
 
 
 @pytest.mark.parametrize("model", ["small", "gpt-4o-mini"])
-async def test_a_count_of_tokens_that_cannot_be_is_named_and_not_asked_again(
+async def test_an_invalid_token_count_is_named_and_not_retried(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, model: str
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")

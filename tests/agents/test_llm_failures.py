@@ -76,7 +76,7 @@ def test_retry_after_is_read_in_every_form(headers: dict[str, str], seconds: flo
     assert failure_of(_RaisedError("slow down", 429, headers), MODEL).retry_after_s == seconds
 
 
-def test_the_delay_in_googles_words_is_waited_for() -> None:
+def test_the_retry_delay_of_google_is_waited_for() -> None:
     details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}]
     said = f"429 RESOURCE_EXHAUSTED. { {'error': {'code': 429, 'details': details}} }"
 
@@ -92,19 +92,19 @@ def test_the_delay_in_googles_words_is_waited_for() -> None:
         (httpx.ReadError(""), "connection"),
     ],
 )
-def test_what_the_network_does_is_tried_again_though_it_says_nothing(error: Exception, kind: str) -> None:
+def test_network_errors_without_a_status_are_retried(error: Exception, kind: str) -> None:
     failure = failure_of(error, MODEL)
 
     assert (failure.kind, failure.is_passing) == (kind, True)
 
 
-def test_a_provider_may_forbid_another_attempt() -> None:
+def test_a_provider_may_forbid_a_retry() -> None:
     failure = failure_of(_RaisedError("down for good", 503, {"x-should-retry": "false"}), MODEL)
 
     assert (failure.kind, failure.is_passing) == ("server_error", False)
 
 
-def test_a_fault_in_the_library_is_not_tried_again() -> None:
+def test_a_fault_in_the_library_is_not_retried() -> None:
     assert not failure_of(_RaisedError("No module named 'mcp'", 500), MODEL).is_passing
 
 

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("client")]
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-async def test_a_passing_failure_is_tried_again_and_counted(endpoint: Any, status: int) -> None:
+async def test_a_transient_failure_is_retried_and_counted(endpoint: Any, status: int) -> None:
     endpoint.fails(status).says("hello")
 
     reply = await complete(call_of(endpoint), patience=HASTE)
@@ -35,7 +35,7 @@ async def test_retry_after_is_waited_for_instead_of_our_own_pause(endpoint: Any)
     assert reply.usage.n_attempts == 2
 
 
-async def test_a_retry_after_beyond_our_patience_ends_thecall_of(endpoint: Any) -> None:
+async def test_a_retry_after_beyond_the_longest_wait_ends_the_call(endpoint: Any) -> None:
     endpoint.fails(429, retry_after="3600")
 
     with pytest.raises(ModelError) as caught:
@@ -44,7 +44,7 @@ async def test_a_retry_after_beyond_our_patience_ends_thecall_of(endpoint: Any) 
     assert (caught.value.kind, caught.value.is_fatal, len(endpoint.asked)) == ("rate_limit", False, 1)
 
 
-async def test_patience_ends(endpoint: Any) -> None:
+async def test_the_last_attempt_ends_the_retries(endpoint: Any) -> None:
     for _ in range(3):
         endpoint.fails(500, "the disk is full")
 
@@ -64,7 +64,7 @@ async def test_patience_ends(endpoint: Any) -> None:
         (402, None, "quota", "nothing left to spend"),
     ],
 )
-async def test_a_fatal_failure_is_not_tried_again_and_says_what_to_do(
+async def test_a_fatal_failure_is_not_retried_and_names_the_next_step(
     endpoint: Any, status: int, code: str | None, kind: str, says: str
 ) -> None:
     endpoint.fails(status, "refused", code)
@@ -85,7 +85,7 @@ async def test_a_refused_request_fails_once_and_is_not_fatal(endpoint: Any) -> N
     assert (caught.value.kind, caught.value.is_fatal, len(endpoint.asked)) == ("bad_request", False, 1)
 
 
-async def test_nobody_at_the_address_is_a_connection_failure() -> None:
+async def test_a_closed_port_is_a_connection_failure() -> None:
     call = ModelCall(MODEL, MESSAGES, api_base="http://127.0.0.1:9/v1")
 
     with pytest.raises(ModelError, match="tried 3 times") as caught:
@@ -95,7 +95,7 @@ async def test_nobody_at_the_address_is_a_connection_failure() -> None:
     assert "cannot connect to 127.0.0.1:9: Connection refused" in str(caught.value)
 
 
-async def test_a_dropped_connection_is_tried_again(endpoint: Any) -> None:
+async def test_a_dropped_connection_is_retried(endpoint: Any) -> None:
     endpoint.drops().says("hello")
 
     reply = await complete(call_of(endpoint), patience=HASTE)
@@ -103,7 +103,7 @@ async def test_a_dropped_connection_is_tried_again(endpoint: Any) -> None:
     assert (reply.text, reply.usage.n_attempts) == ("hello", 2)
 
 
-async def test_a_pause_is_told_with_its_reason_and_its_end(endpoint: Any) -> None:
+async def test_a_retry_pause_is_reported_with_its_reason_and_end(endpoint: Any) -> None:
     endpoint.fails(429, "slow down", retry_after="0").fails(503).says("hello")
     waits: list[str] = []
 
@@ -115,7 +115,7 @@ async def test_a_pause_is_told_with_its_reason_and_its_end(endpoint: Any) -> Non
     assert waits[1].startswith("server error until")
 
 
-async def test_a_field_that_a_strict_endpoint_refuses_is_left_out_from_then_on(endpoint: Any) -> None:
+async def test_a_field_refused_by_a_strict_endpoint_is_dropped_from_then_on(endpoint: Any) -> None:
     endpoint.fails(422, "extra_forbidden: body.seed").says("hello").says("again")
 
     await complete(call_of(endpoint, seed=4))
@@ -124,7 +124,7 @@ async def test_a_field_that_a_strict_endpoint_refuses_is_left_out_from_then_on(e
     assert ["seed" in asked for asked in endpoint.asked] == [True, False, False]
 
 
-async def test_a_field_that_a_person_asked_for_is_left_out_where_the_model_refuses_it(
+async def test_a_field_set_by_the_user_is_dropped_when_the_model_refuses_it(
     endpoint: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(STRICTNESS, "_refused_fields", {})

@@ -98,7 +98,9 @@ async def test_an_error_in_a_good_status_is_an_error(endpoint: Any) -> None:
         ("content_policy_violation: not this", "content_policy"),
     ],
 )
-async def test_a_conversation_that_cannot_be_read_is_told_apart(endpoint: Any, message: str, kind: str) -> None:
+async def test_context_window_and_content_policy_errors_are_distinguished(
+    endpoint: Any, message: str, kind: str
+) -> None:
     endpoint.fails(400, message)
 
     with pytest.raises(ModelError) as caught:

@@ -15,7 +15,7 @@ from evaldesk.llm import complete
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("client")]
 
 
-async def test_a_reply_has_text_usage_and_no_price_where_none_is_known(endpoint: Any) -> None:
+async def test_a_reply_of_an_unpriced_model_has_text_and_usage(endpoint: Any) -> None:
     endpoint.says("hello")
 
     reply = await complete(call_of(endpoint))
@@ -25,7 +25,7 @@ async def test_a_reply_has_text_usage_and_no_price_where_none_is_known(endpoint:
     assert (reply.usage.model, reply.usage.cost, reply.usage.n_attempts) == (MODEL, None, 1)
 
 
-async def test_only_what_openai_knows_reaches_the_endpoint(endpoint: Any) -> None:
+async def test_only_fields_of_openai_reach_the_endpoint(endpoint: Any) -> None:
     endpoint.says("hello")
 
     await complete(call_of(endpoint, tools=[TOOL], temperature=0.5, max_tokens=9, seed=4))
@@ -55,7 +55,7 @@ async def test_tool_calls_come_back_as_the_model_wrote_them(
     assert found == [("c1", "roll_die", '{"sides": 6}'), ("c2", "roll_die", "{broken")]
 
 
-async def test_a_streamed_reply_tells_its_text_piece_by_piece(endpoint: Any) -> None:
+async def test_a_streamed_reply_sends_its_text_in_pieces(endpoint: Any) -> None:
     endpoint.answers.append(streamed({"content": "hel"}, {"content": "lo"}))
     pieces: list[str] = []
 
@@ -66,7 +66,7 @@ async def test_a_streamed_reply_tells_its_text_piece_by_piece(endpoint: Any) -> 
     assert endpoint.asked[0]["stream_options"] == {"include_usage": True}
 
 
-async def test_streamed_tool_calls_are_put_together(endpoint: Any) -> None:
+async def test_streamed_tool_calls_are_merged(endpoint: Any) -> None:
     first = {"index": 0, "id": "c1", "type": "function", "function": {"name": "roll_die", "arguments": ""}}
     pieces = [{"index": 0, "function": {"arguments": text}} for text in ('{"sides"', ": 6}")]
     endpoint.answers.append(streamed(*({"tool_calls": [piece]} for piece in (first, *pieces))))
@@ -80,7 +80,7 @@ async def test_streamed_tool_calls_are_put_together(endpoint: Any) -> None:
     "raw", [b'{"choices": [{"mess', b"<html>The gateway says hello</html>", b"{}", b'{"choices": []}', b"", b"null"]
 )
 @pytest.mark.parametrize("model", ["hosted_vllm/small", "openai/small"])
-async def test_an_answer_that_is_none_is_an_error_and_never_an_empty_reply(
+async def test_an_answer_without_choices_is_an_error_and_no_empty_reply(
     endpoint: Any, raw: bytes, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "a-key-for-the-tests")
@@ -94,7 +94,7 @@ async def test_an_answer_that_is_none_is_an_error_and_never_an_empty_reply(
     assert "tried 3 times" in str(caught.value)
 
 
-async def test_a_stream_that_breaks_off_is_an_error_and_is_not_begun_again(endpoint: Any) -> None:
+async def test_an_interrupted_stream_is_an_error_and_not_retried(endpoint: Any) -> None:
     endpoint.drops("hel").streams("hel", "lo")
     pieces: list[str] = []
 
@@ -104,7 +104,7 @@ async def test_a_stream_that_breaks_off_is_an_error_and_is_not_begun_again(endpo
     assert (len(endpoint.asked), caught.value.is_fatal) == (1, False)
 
 
-async def test_cancelling_the_caller_cancels_thecall_of(endpoint: Any) -> None:
+async def test_cancelling_the_caller_cancels_the_call(endpoint: Any) -> None:
     held = endpoint.stalls()
     task = asyncio.create_task(complete(call_of(endpoint)))
     while not endpoint.asked:

@@ -81,7 +81,7 @@ def test_calls_stay_in_the_thread_of_the_trial(trial_thread: OneThread, endpoint
     assert hops == []
 
 
-def test_what_litellm_asks_is_taken_to_its_one_loop(
+def test_calls_of_litellm_run_on_its_one_loop(
     trial_thread: OneThread, endpoint: Endpoint, hops: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")
@@ -93,7 +93,7 @@ def test_what_litellm_asks_is_taken_to_its_one_loop(
     assert hops == [trial_thread.trial_thread._thread.name]
 
 
-def test_every_piece_of_a_stream_is_told_before_the_reply_is_there(trial_thread: OneThread, endpoint: Endpoint) -> None:
+def test_every_piece_of_a_stream_is_sent_before_the_reply(trial_thread: OneThread, endpoint: Endpoint) -> None:
     endpoint.streams("hel", "lo")
     pieces: list[str] = []
 
@@ -104,7 +104,7 @@ def test_every_piece_of_a_stream_is_told_before_the_reply_is_there(trial_thread:
     assert trial_thread.carry_out(work()) == ("hello", "hello")
 
 
-def test_a_call_ends_with_the_work_that_makes_it(trial_thread: OneThread, endpoint: Endpoint) -> None:
+def test_a_call_ends_with_its_task(trial_thread: OneThread, endpoint: Endpoint) -> None:
     release = endpoint.stalls()
     endpoint.asked = asked = Asked()
     trial_thread.begin(complete(call_of(endpoint)))

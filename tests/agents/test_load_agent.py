@@ -65,7 +65,7 @@ def test_a_missing_attribute_is_named(loaded: Any) -> None:
     assert not error.trace
 
 
-def test_a_module_that_is_not_there_is_answered_with_the_nearest(tmp_path: Path) -> None:
+def test_a_missing_module_gets_a_suggestion(tmp_path: Path) -> None:
     (tmp_path / "server_of_mine.py").write_text("agent_loop = 1")
 
     with pytest.raises(AgentError) as caught:
@@ -75,7 +75,7 @@ def test_a_module_that_is_not_there_is_answered_with_the_nearest(tmp_path: Path)
     assert not caught.value.trace
 
 
-def test_what_no_adapter_knows_is_said(loaded: Any) -> None:
+def test_an_object_without_an_adapter_is_refused(loaded: Any) -> None:
     error = _failure(loaded, "root_agent = 17")
 
     assert str(error).startswith("some_agent.agent:root_agent is a builtins.int, which no adapter knows")
@@ -86,13 +86,11 @@ def test_an_adapter_that_is_not_installed_is_named(tmp_path: Path) -> None:
         load_agent(AgentRef("a", "a:root_agent", root=str(tmp_path), kind="crew"))
 
 
-def test_another_missing_module_is_left_as_it_is(loaded: Any) -> None:
+def test_another_missing_module_keeps_pythons_message(loaded: Any) -> None:
     assert str(_failure(loaded, "import no_such_module")).endswith("No module named 'no_such_module'")
 
 
-def test_the_nearest_env_file_fills_in_what_the_environment_lacks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_nearest_env_file_sets_missing_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "agents" / "a"
     folder.mkdir(parents=True)
     (tmp_path / ".env").write_text("FAR=1\n")
@@ -121,7 +119,7 @@ def test_the_env_file_can_be_switched_off(tmp_path: Path) -> None:
         pytest.param(0o100664, os.geteuid(), "can be written by other users", id="a group"),
     ],
 )
-def test_an_env_file_that_others_own_or_write_is_not_read(tmp_path: Path, mode: int, owner: int, said: str) -> None:
+def test_an_env_file_owned_or_writable_by_others_is_not_read(tmp_path: Path, mode: int, owner: int, said: str) -> None:
     group_of_nobody = 54321
     seen = os.stat_result((mode, 1, 1, 1, owner, group_of_nobody, 1, 0, 0, 0))
 
@@ -142,7 +140,7 @@ def test_a_writable_env_file_stops_its_agent(tmp_path: Path) -> None:
         load_environment(str(tmp_path), {})
 
 
-async def test_agents_of_the_same_name_in_different_roots_do_not_meet(loaded: Any, play: Any) -> None:
+async def test_agents_of_the_same_name_in_different_roots_are_separate_modules(loaded: Any, play: Any) -> None:
     first = loaded("from some_agent.agent import __file__ as here\ndef root_agent(message): return 'one'")
     second = loaded("def root_agent(message): return 'two'")
 
@@ -173,7 +171,7 @@ def test_an_agent_is_loaded_while_another_thread_imports_a_module(
     assert load_agent(AgentRef("b", "quiet_bot:agent", root=str(tmp_path))).describe().name == "agent"
 
 
-async def test_files_beside_the_agent_can_be_imported(tmp_path: Path, play: Any) -> None:
+async def test_modules_in_the_folder_of_the_agent_can_be_imported(tmp_path: Path, play: Any) -> None:
     folder = tmp_path / "team"
     folder.mkdir()
     folder.joinpath("__init__.py").write_text("")

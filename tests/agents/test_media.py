@@ -86,7 +86,7 @@ async def test_an_image_is_sent_in_its_turn_and_remembered_in_the_next(
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-async def test_a_fresh_worker_sends_the_image_of_an_earlier_turn(
+async def test_a_new_worker_sends_the_image_of_an_earlier_turn(
     framework: str, loaded: Any, played: Any, endpoint: Endpoint
 ) -> None:
     package, source = FRAMEWORKS[framework]
@@ -117,7 +117,7 @@ async def test_a_sound_is_sent(loaded: Any, played: Any, endpoint: Endpoint) -> 
     assert {"type": "input_audio", "input_audio": {"data": sound().data, "format": "wav"}} in first
 
 
-async def test_media_stand_where_they_stood_in_the_message(loaded: Any, played: Any, endpoint: Endpoint) -> None:
+async def test_media_keep_their_position_in_the_message(loaded: Any, played: Any, endpoint: Endpoint) -> None:
     first, second = picture("one.png", at=len("First")), picture("two.png", at=len("First\nSecond"), seed=3)
     agent = loaded(OURS.replace("{address}", endpoint.address))
     endpoint.says("seen")
@@ -179,7 +179,7 @@ async def test_an_agent_answers_with_an_image(loaded: Any, played: Any) -> None:
 @pytest.mark.parametrize(
     "media", ['[Media("image/png", "?!")]', '["cat"]', '[Media("image/png", "")]', '[Media(1, "aGk=")]', "7"]
 )
-async def test_an_image_that_is_none_errors_its_turn(loaded: Any, played: Any, media: str) -> None:
+async def test_an_invalid_image_is_an_error_of_its_turn(loaded: Any, played: Any, media: str) -> None:
     source = f"from evaldesk import Event, Media\ndef root_agent(_):\n    yield Event('agent_message', media={media})\n"
 
     turn = await played(loaded(source), Session("s"), "Draw")

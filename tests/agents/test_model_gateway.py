@@ -223,7 +223,7 @@ APIS: dict[str, tuple[Sequence[Any], list[Answer], str]] = {
 
 
 @pytest.mark.parametrize("name", APIS)
-async def test_calls_results_and_tokens_are_seen_in_every_api(name: str, play_calls: Play, endpoint: Endpoint) -> None:
+async def test_calls_results_and_tokens_are_read_in_every_api(name: str, play_calls: Play, endpoint: Endpoint) -> None:
     requests, given, model = APIS[name]
     endpoint.answers += given
     second = (20, 2) if "chat" not in name else (11, 5)
@@ -245,7 +245,7 @@ async def test_calls_results_and_tokens_are_seen_in_every_api(name: str, play_ca
 
 
 @pytest.mark.parametrize("name", APIS)
-async def test_the_command_reads_what_the_provider_said(name: str, play_calls: Play, endpoint: Endpoint) -> None:
+async def test_the_command_gets_the_providers_answer(name: str, play_calls: Play, endpoint: Endpoint) -> None:
     requests, given, _ = APIS[name]
     endpoint.answers += given
     wanted = [json.dumps(answer.body) if not answer.stream else "" for answer in given]
@@ -259,9 +259,7 @@ async def test_the_command_reads_what_the_provider_said(name: str, play_calls: P
         assert said.endswith("data: [DONE]\n\n") or not answer.stream
 
 
-async def test_tokens_of_a_chat_are_asked_for_and_an_endpoint_that_refuses_that_is_asked_without(
-    play_calls: Play, endpoint: Endpoint
-) -> None:
+async def test_stream_usage_is_requested_unless_the_endpoint_refuses_it(play_calls: Play, endpoint: Endpoint) -> None:
     endpoint.fails(400, "unknown field stream_options")
     endpoint.answers.append(Answer(stream=chunks({"role": "assistant", "content": "4"})[:-1]))
 
@@ -272,7 +270,7 @@ async def test_tokens_of_a_chat_are_asked_for_and_an_endpoint_that_refuses_that_
     assert shown(played) == [("small", 0, 0)]
 
 
-async def test_an_agent_that_asks_for_tokens_is_given_them(play_calls: Play, endpoint: Endpoint) -> None:
+async def test_an_agent_that_requests_stream_usage_gets_it(play_calls: Play, endpoint: Endpoint) -> None:
     endpoint.answers.append(Answer(stream=chunks({"role": "assistant", "content": "4"})))
     request = call("openai", "/chat/completions", messages=ASKED, stream=True, stream_options={"include_usage": True})
 
@@ -290,7 +288,7 @@ async def test_tokens_that_a_request_claims_are_not_counted(play_calls: Play, en
     assert shown(played) == [("small", 11, 5)]
 
 
-async def test_a_refusal_is_tried_again_as_often_as_the_run_asks_for(play_calls: Play, endpoint: Endpoint) -> None:
+async def test_an_error_answer_is_retried_by_the_run_options(play_calls: Play, endpoint: Endpoint) -> None:
     endpoint.fails(429, "slow down", retry_after="0.01").fails(500, "broken", retry_after="0.01").says("4")
 
     played = await play_calls(CHAT_REQUESTS[:1], model_options=ModelOptions(n_retries=2))
@@ -299,7 +297,7 @@ async def test_a_refusal_is_tried_again_as_often_as_the_run_asks_for(play_calls:
     assert len(endpoint.asked) == 3
 
 
-async def test_the_last_refusal_is_the_agents_and_its_sdk_does_not_try_again(
+async def test_the_last_error_goes_to_the_agent_and_its_sdk_does_not_retry(
     play_calls: Play, endpoint: Endpoint
 ) -> None:
     endpoint.fails(401, "wrong key")
@@ -311,7 +309,7 @@ async def test_the_last_refusal_is_the_agents_and_its_sdk_does_not_try_again(
     assert shown(played) == []
 
 
-async def test_a_redirect_leads_nowhere(play_calls: Play, endpoint: Endpoint) -> None:
+async def test_a_redirect_is_passed_on_and_not_followed(play_calls: Play, endpoint: Endpoint) -> None:
     endpoint.answers.append(Answer({"moved": 1}, 307, {"location": "http://127.0.0.1:9/elsewhere"}))
 
     played = await play_calls(CHAT_REQUESTS[:1])
@@ -409,7 +407,7 @@ async def test_prices_of_the_run_are_for_its_calls(play_calls: Play, endpoint: E
     assert played.cost == pytest.approx((11 * 1 + 5 * 2) / 1_000_000)
 
 
-async def test_each_turn_has_its_own_calls_and_a_command_tells_none_twice(play_calls: Play, endpoint: Endpoint) -> None:
+async def test_each_turn_has_its_own_calls_without_duplicates(play_calls: Play, endpoint: Endpoint) -> None:
     endpoint.answers += APIS["chat"][1]
     tells = [
         {"kind": "tool_call", "name": "roll", "args": {}},
@@ -425,7 +423,9 @@ async def test_each_turn_has_its_own_calls_and_a_command_tells_none_twice(play_c
     assert [event.text for event in played.transcript.turns[0].events if event.text == "kept"]
 
 
-async def test_what_a_command_tells_in_a_turn_without_a_model_counts(play_calls: Play, endpoint: Endpoint) -> None:
+async def test_calls_reported_by_a_command_count_in_a_turn_without_a_model(
+    play_calls: Play, endpoint: Endpoint
+) -> None:
     endpoint.answers += APIS["chat"][1]
     roll = {"name": "roll", "id": "c9"}
     tells = [
@@ -447,9 +447,7 @@ async def test_what_a_command_tells_in_a_turn_without_a_model_counts(play_calls:
     "raw",
     [b"", b"[]", b"null", b"{", b'{"choices": 1}', b'{"choices": [{"message": {"tool_calls": 7}}]}', b"[" * 90_000],
 )
-async def test_an_answer_of_any_shape_reaches_the_agent_and_harms_no_trial(
-    raw: bytes, play_calls: Play, endpoint: Endpoint
-) -> None:
+async def test_an_answer_of_any_shape_reaches_the_agent(raw: bytes, play_calls: Play, endpoint: Endpoint) -> None:
     endpoint.gives(raw)
 
     played = await play_calls(CHAT_REQUESTS[:1])
@@ -460,7 +458,9 @@ async def test_an_answer_of_any_shape_reaches_the_agent_and_harms_no_trial(
 
 
 @pytest.mark.parametrize("number", [-1, 2**70, "many", None, [1]])
-async def test_tokens_that_cannot_be_are_left_out_by_name(number: object, play_calls: Play, endpoint: Endpoint) -> None:
+async def test_invalid_token_counts_are_dropped_with_a_log(
+    number: object, play_calls: Play, endpoint: Endpoint
+) -> None:
     endpoint.answers.append(Answer({**completion("4"), "usage": {"prompt_tokens": number, "completion_tokens": 5}}))
 
     played = await play_calls(CHAT_REQUESTS[:1])
@@ -480,7 +480,7 @@ async def test_tokens_that_cannot_be_are_left_out_by_name(number: object, play_c
     ],
     ids=["chat", "anthropic", "gemini"],
 )
-async def test_a_stream_that_the_provider_breaks_off_breaks_off_for_the_agent(
+async def test_a_stream_cut_by_the_provider_is_cut_for_the_agent(
     requests: Any, stream: Any, tokens_in: int, play_calls: Play, endpoint: Endpoint, tmp_path: Path
 ) -> None:
     recording = Recording("record", str(tmp_path / "calls"))
@@ -497,7 +497,7 @@ async def test_a_stream_that_the_provider_breaks_off_breaks_off_for_the_agent(
     assert len(endpoint.asked) == 1
 
 
-def test_a_call_that_a_turn_does_not_wait_for_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_without_an_answer_at_the_end_of_the_turn_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_gateway, "LAST_CALL_S", 0.0)
     gateway, missed = ModelGateway({}), Mock()
     token = PLAYED_TURN.set(missed)
@@ -549,7 +549,7 @@ for line in sys.stdin:
 """
 
 
-async def test_the_providers_own_sdks_find_it(
+async def test_sdks_of_the_providers_use_the_gateway(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint
 ) -> None:
     pytest.importorskip("openai", reason="the SDK of OpenAI is not installed")
@@ -581,7 +581,7 @@ async def test_a_turn_gets_no_more_model_calls_than_the_run_allows(play_calls: P
 
 
 @pytest.mark.parametrize("name", APIS)
-async def test_a_call_whose_result_is_told_beyond_the_bound_was_made(
+async def test_a_result_sent_beyond_the_limit_makes_its_call_count(
     name: str, play_calls: Play, endpoint: Endpoint
 ) -> None:
     requests, given, _ = APIS[name]
@@ -595,7 +595,7 @@ async def test_a_call_whose_result_is_told_beyond_the_bound_was_made(
     assert [call.name for call in turn.judged_calls] == ["roll"]
 
 
-async def test_the_bound_of_model_calls_is_that_of_each_turn(play_calls: Play, endpoint: Endpoint) -> None:
+async def test_the_limit_of_model_calls_is_per_turn(play_calls: Play, endpoint: Endpoint) -> None:
     for _ in range(4):
         endpoint.says("4")
 
@@ -645,7 +645,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-async def test_an_injected_fault_reaches_the_agent_untried_and_the_trial_says_so(
+async def test_an_injected_fault_reaches_the_agent_without_retries_and_is_logged(
     name: str, play_calls: Play, endpoint: Endpoint
 ) -> None:
     result = await play_calls([CHAT_REQUESTS[0]], model_options=ModelOptions(faults=((name, 1.0),)))
@@ -659,7 +659,7 @@ async def test_an_injected_fault_reaches_the_agent_untried_and_the_trial_says_so
 
 @pytest.mark.parametrize("requests", [CHAT_REQUESTS, streamed(CHAT_REQUESTS)], ids=["whole", "streamed"])
 @pytest.mark.parametrize(("name", "n_asked"), [("timeout", 0), ("truncated", 1)])
-async def test_a_fault_of_the_connection_ends_it_before_the_answer_is_whole(
+async def test_an_injected_connection_fault_cuts_the_answer(
     name: str, n_asked: int, requests: Any, play_calls: Play, endpoint: Endpoint
 ) -> None:
     endpoint.answers.append(Answer(stream=CHAT_STREAM) if requests is not CHAT_REQUESTS else Answer(completion("4")))
@@ -687,7 +687,7 @@ async def test_equal_trials_have_equal_faults_and_a_share_is_one_of_all_calls(
     assert 15 <= sum("Injected" in each for each in logs(first)) <= 45
 
 
-async def test_a_field_that_the_run_asks_for_is_left_out_where_its_model_refuses_it(
+async def test_a_field_of_the_run_is_dropped_when_its_model_refuses_it(
     play_calls: Play, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(STRICTNESS, "_refused_fields", {})
@@ -704,7 +704,7 @@ async def test_a_field_that_the_run_asks_for_is_left_out_where_its_model_refuses
     assert len(result.usages) == 2
 
 
-async def test_a_field_of_the_agents_own_is_refused_as_where_it_is_deployed(
+async def test_a_refused_field_of_the_agent_fails_as_in_production(
     play_calls: Play, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(STRICTNESS, "_refused_fields", {})

@@ -27,7 +27,7 @@ root_agent = LlmAgent(name="small", model="{model}", temperature=0.1, max_tokens
 """
 
 
-async def test_what_a_run_asks_reaches_the_endpoint_and_overrides_the_agent(
+async def test_options_of_a_run_reach_the_endpoint_and_override_the_agent(
     endpoint: Any, loaded: Any, play: Any
 ) -> None:
     agent = loaded(AGENT.format(model="org/small-8b", more=""))
@@ -41,7 +41,7 @@ async def test_what_a_run_asks_reaches_the_endpoint_and_overrides_the_agent(
     assert (asked["temperature"], asked["top_p"], asked["max_tokens"], asked["top_k"]) == (0.7, 0.9, 7, 20)
 
 
-async def test_the_body_has_no_field_that_nobody_asked_for(endpoint: Any, loaded: Any, play: Any) -> None:
+async def test_the_body_has_only_requested_fields(endpoint: Any, loaded: Any, play: Any) -> None:
     agent = loaded(AGENT.format(model="small", more=""))
     endpoint.says("hello")
 
@@ -60,7 +60,7 @@ async def test_max_turns_bounds_the_model_calls_of_a_turn(endpoint: Any, loaded:
     assert events[-1].error.kind == "max_turns"
 
 
-async def test_the_key_is_read_from_the_variable_that_was_named(endpoint: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_key_is_read_from_the_configured_variable(endpoint: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", "k-123456")
     endpoint.says("hello")
 
@@ -99,7 +99,7 @@ async def test_no_retries_means_one_attempt(endpoint: Any, loaded: Any, play: An
 
 
 @pytest.mark.usefixtures("client")
-async def test_a_price_that_was_given_counts(endpoint: Any, loaded: Any, play: Any) -> None:
+async def test_a_configured_price_counts(endpoint: Any, loaded: Any, play: Any) -> None:
     agent = loaded(AGENT.format(model="small", more=""))
     endpoint.says("hello")
     options = ModelOptions(endpoint.address, price_in=2, price_out=10)
@@ -110,7 +110,7 @@ async def test_a_price_that_was_given_counts(endpoint: Any, loaded: Any, play: A
     assert usage.cost == pytest.approx((11 * 2 + 5 * 10) / 1_000_000)
 
 
-async def test_a_price_says_nothing_where_no_tokens_were_told(endpoint: Any) -> None:
+async def test_without_tokens_a_price_gives_no_cost(endpoint: Any) -> None:
     endpoint.answers.append(Answer({"choices": [{"message": {"content": "hello"}}]}))
 
     reply = await complete(_call(endpoint, prices=(2.0, 10.0)))
@@ -136,12 +136,12 @@ async def test_a_price_says_nothing_where_no_tokens_were_told(endpoint: Any) -> 
         ({"price_out": 1}, "both price_in and price_out"),
     ],
 )
-def test_options_that_cannot_be_are_refused(fields: dict[str, Any], says: str) -> None:
+def test_invalid_options_are_refused(fields: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         ModelOptions(**fields)
 
 
-def test_later_options_win_where_they_say_something() -> None:
+def test_later_options_override_earlier_ones_when_set() -> None:
     joined = ModelOptions(temperature=0.0, max_tokens=5, extra={"a": 1, "b": 1}) | ModelOptions(
         max_tokens=9, extra={"b": 2}
     )
@@ -149,7 +149,7 @@ def test_later_options_win_where_they_say_something() -> None:
     assert joined == ModelOptions(temperature=0.0, max_tokens=9, extra={"a": 1, "b": 2})
 
 
-def test_a_run_stored_before_there_were_options_can_be_read() -> None:
+def test_a_run_stored_without_options_can_be_read() -> None:
     stored = b'{"agent":{"id":"a","target":"a:b"},"evalset_id":"e","limits":{"trial_timeout_s":5.0}}'
 
     config = from_json(stored, RunConfig)
@@ -204,7 +204,7 @@ def _call(endpoint: Any, **fields: Any) -> ModelCall:
         "METADATA.google.internal.",
     ],
 )
-def test_a_link_local_address_needs_a_person_who_means_it(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_local_address_needs_the_environment_variable(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="EVALDESK_LINK_LOCAL=1"):
         ModelOptions(base_url=f"http://{host}/v1")
     with pytest.raises(UsageError, match="EVALDESK_LINK_LOCAL=1"):
@@ -219,5 +219,5 @@ def test_a_link_local_address_needs_a_person_who_means_it(host: str, monkeypatch
 @pytest.mark.parametrize(
     "host", ["127.0.0.1:8000", "[::1]:8000", "10.0.0.7", "169.253.1.1", "gpu.local", "metadata.shop"]
 )
-def test_other_hosts_of_a_network_are_taken(host: str) -> None:
+def test_other_hosts_of_a_network_are_accepted(host: str) -> None:
     assert ModelOptions(base_url=f"http://{host}/v1").base_url

@@ -25,7 +25,7 @@ caching_prompt = true
 
 
 @pytest.mark.parametrize("name", ["eval_gpt4", "llm.eval_gpt4", "[llm.eval_gpt4]", " [llm.eval_gpt4] "])
-def test_a_profile_is_found_by_each_of_its_names_and_inherits(tmp_path: Path, name: str) -> None:
+def test_a_profile_is_read_by_each_of_its_names_and_inherits(tmp_path: Path, name: str) -> None:
     (tmp_path / "config.toml").write_text(CONFIG)
 
     profile = read_profile(tmp_path / "config.toml", name, {"BENCH_KEY": "k-secret"})
@@ -49,7 +49,7 @@ def test_llm_alone_is_the_base(tmp_path: Path) -> None:
         ("eval_gpt4", {}, "the environment has no BENCH_KEY"),
     ],
 )
-def test_a_wrong_profile_is_answered_with_the_groups_there_are(
+def test_an_unknown_profile_error_lists_the_groups(
     tmp_path: Path, name: str, environment: dict[str, str], said: str
 ) -> None:
     (tmp_path / "config.toml").write_text(CONFIG)

@@ -48,7 +48,7 @@ async def test_text_is_streamed_in_a_chat(loaded: Any, play: Any) -> None:
     assert session.turns[0].answer == "hello there"
 
 
-async def test_a_handoff_is_a_call_and_the_other_agent_goes_on(loaded: Any, play: Any) -> None:
+async def test_a_handoff_is_a_call_and_the_other_agent_continues(loaded: Any, play: Any) -> None:
     source = (
         SCRIPT
         + """
@@ -123,7 +123,7 @@ root_agent = Agent(
     assert (session.turns[0].answer, events[-1].author) == (answer, "clerk")
 
 
-async def test_a_tool_that_the_provider_ran_is_told_with_its_result(loaded: Any, play: Any) -> None:
+async def test_a_hosted_tool_call_is_reported_with_its_result(loaded: Any, play: Any) -> None:
     source = (
         SCRIPT
         + """
@@ -232,7 +232,7 @@ def test_the_description(loaded: Any) -> None:
     assert tool.parameters["required"] == ["sides"]
 
 
-def test_a_key_that_the_code_gave_the_sdk_is_not_missing(loaded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_set_in_the_sdk_by_code_is_not_missing(loaded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from agents.models import _openai_shared
 
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)

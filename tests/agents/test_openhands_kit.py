@@ -112,7 +112,7 @@ def test_files_are_written_read_and_edited(runtime: Runtime) -> None:
 
 
 @pytest.mark.parametrize("action", [FileReadAction("../../etc/passwd"), FileWriteAction("/workspace/../../x", "no")])
-def test_no_file_outside_of_the_workspace_is_reached(runtime: Runtime, action: Action) -> None:
+def test_paths_outside_of_the_workspace_are_refused(runtime: Runtime, action: Action) -> None:
     observed = runtime.run_action(action)
 
     assert isinstance(observed, ErrorObservation)
@@ -178,7 +178,7 @@ def test_a_run_of_the_agent_is_awaited_or_read_as_its_state() -> None:
     assert call_async_from_sync(lambda: ControllerRun(work())).iteration == 3
 
 
-def test_the_model_is_asked_with_the_options_of_its_run_and_tells_cached_tokens(
+def test_the_model_call_has_the_run_options_and_cached_tokens(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[ModelCall] = []
@@ -205,7 +205,7 @@ def test_the_model_is_asked_with_the_options_of_its_run_and_tells_cached_tokens(
     assert [usage.tokens_cached for usage in read_usages(Place(Document(metrics)), metrics)] == [4]
 
 
-def test_a_run_that_has_ended_is_awaited_or_read_again() -> None:
+def test_a_finished_run_may_be_awaited_or_read_again() -> None:
     async def work() -> State:
         return State(iteration=3)
 
@@ -249,7 +249,7 @@ def test_metadata_names_the_folder_and_no_key(tmp_path: Path) -> None:
     assert again.llm_config.temperature == 0.3
 
 
-def test_a_group_of_models_is_found_under_each_of_its_names(tmp_path: Path) -> None:
+def test_a_group_of_models_is_read_under_each_of_its_names(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text('[llm]\ntemperature = 0.1\n[llm.small]\nmodel = "openai/small"\nmodify_params = false\n')
 
@@ -282,7 +282,7 @@ def test_a_function_that_no_other_process_can_import_is_refused() -> None:
     assert importable(run)[0].endswith("test_openhands_kit:run")
 
 
-def test_every_name_that_a_standin_gives_is_there() -> None:
+def test_every_name_of_a_standin_exists() -> None:
     for package in (OPENHANDS, EVALUATION):
         for sources in package.modules.values():
             for name in sources:

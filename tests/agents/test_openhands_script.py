@@ -122,7 +122,7 @@ def test_no_key_is_in_the_results_of_a_script(played: Played) -> None:
 
 
 @pytest.mark.server
-def test_a_second_start_runs_the_rest_only(played: Played) -> None:
+def test_a_second_start_runs_only_unfinished_instances(played: Played) -> None:
     assert played.endpoint.answers == []
     assert [row["instance_id"] for row in played.rows] == ["n4", "n3", "n5"]
     assert [row["test_result"]["resolved"] for row in played.rows] == [False, True, False]
@@ -176,7 +176,7 @@ def test_an_installed_package_wins_over_the_shims(tmp_path: Path, name: str) -> 
     ],
     ids=["raises", "syntax", "file", "nul"],
 )
-def test_a_script_that_raises_is_told_as_python_tells_it(tmp_path: Path, script: str, said: str) -> None:
+def test_an_exception_of_a_script_has_pythons_traceback(tmp_path: Path, script: str, said: str) -> None:
     (tmp_path / "run.py").write_text(script)
     command = [sys.executable, *BENCHMARK[:-1], "run.py", "--debug"]
 

@@ -54,7 +54,7 @@ async def test_a_loop_runs_with_its_tools_and_its_own_reward(
     assert (result.usages[0].tokens_in, result.usages[0].tokens_out) == (11, 5)
 
 
-async def test_the_endpoint_is_asked_as_osmosis_asks_it(
+async def test_the_request_to_the_endpoint_equals_that_of_osmosis(
     endpoint: Any, loaded: Any, spec: Callable[..., TrialSpec]
 ) -> None:
     agent = loaded(SERVER, "agent_loop")
@@ -71,7 +71,7 @@ async def test_the_endpoint_is_asked_as_osmosis_asks_it(
     assert given == {"role": "tool", "content": "3", "tool_call_id": "c1"}
 
 
-async def test_the_request_says_which_row_and_run_it_is(
+async def test_the_request_has_the_row_and_run_index(
     endpoint: Any, loaded: Any, spec: Callable[..., TrialSpec]
 ) -> None:
     agent = loaded(SERVER, "agent_loop")
@@ -131,7 +131,7 @@ def test_a_loop_describes_its_tools(loaded: Any) -> None:
     assert [tool.name for tool in described.tools] == ["add"]
 
 
-async def test_without_a_model_the_reason_says_how_to_name_one(loaded: Any, play: Any) -> None:
+async def test_without_a_model_the_error_suggests_the_option(loaded: Any, play: Any) -> None:
     with pytest.raises(ModelError, match="--model"):
         await play(loaded(SERVER, "agent_loop"), Session("s"), "1 + 2?")
 
@@ -143,14 +143,14 @@ def test_a_class_that_needs_arguments_is_refused_by_name(loaded: Any) -> None:
         loaded(source, "Needy")
 
 
-def test_what_the_stand_in_lacks_says_what_to_install(loaded: Any) -> None:
+def test_a_missing_name_in_the_stand_in_suggests_the_package(loaded: Any) -> None:
     with pytest.raises(AgentError, match="pip install osmosis-ai"):
         loaded("import osmosis_ai\nagent = osmosis_ai.evaluate_rubric\n", "agent")
     with pytest.raises(AgentError, match=r"has no osmosis_ai.rollout.integrations.agents.strands; pip install"):
         loaded("import osmosis_ai.rollout.integrations.agents.strands\n")
 
 
-async def test_an_error_of_the_loop_is_told(endpoint: Any, loaded: Any, play: Any) -> None:
+async def test_an_error_of_the_loop_is_an_error_event(endpoint: Any, loaded: Any, play: Any) -> None:
     broken = (
         "\nclass Broken(Calculator):\n    async def run(self, ctx):\n        return ctx.error('the server is gone')\n"
     )

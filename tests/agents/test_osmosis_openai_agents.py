@@ -98,7 +98,7 @@ async def test_its_agents_ask_the_model_of_the_run_and_their_session_is_graded(
     assert [asked["messages"][0]["content"] for asked in endpoint.asked] == ["Multiply.", "Multiply."]
 
 
-def test_its_model_outside_of_a_rollout_says_where_it_belongs(loaded: Any) -> None:
+def test_its_model_outside_of_a_rollout_is_an_error(loaded: Any) -> None:
     source = "from osmosis_ai.rollout.integrations.agents.openai_agents import OsmosisLitellmModel\n"
 
     with pytest.raises(AgentError, match="in the `run` of the workflow"):

@@ -33,7 +33,7 @@ def waits(pace: Pace, *moments: float, model: str = "openai/small") -> list[floa
     return [round(pace.wait_s(model, lambda at=moment: NOW + at), 3) for moment in moments]  # type: ignore[misc]
 
 
-def test_each_request_books_the_next_free_moment() -> None:
+def test_each_request_books_the_next_free_time() -> None:
     assert waits(Pace(60, None), 0, 0, 0, 2.5, 10) == [0, 1, 2, 0.5, 0]
 
 
@@ -45,7 +45,7 @@ def test_a_model_is_one_with_and_without_its_provider_and_another_elsewhere() ->
     assert waits(Pace(60, None, "http://127.0.0.1:9/v1"), 0) == [0]
 
 
-def test_tokens_that_were_spent_hold_up_the_next_request() -> None:
+def test_used_tokens_delay_the_next_request() -> None:
     pace = Pace(None, 600)  # ten a second, a hundred at once
     first = waits(pace, 0)
     pace.book_tokens("small", 300, lambda: NOW)
@@ -53,7 +53,7 @@ def test_tokens_that_were_spent_hold_up_the_next_request() -> None:
     assert (first, waits(pace, 0)) == ([0], [20])
 
 
-def test_a_request_that_is_larger_than_the_limit_is_sent_all_the_same() -> None:
+def test_a_request_larger_than_the_limit_is_sent() -> None:
     pace = Pace(None, 60)
     waits(pace, 0)
     pace.book_tokens("small", 6_000, lambda: NOW)
@@ -61,7 +61,7 @@ def test_a_request_that_is_larger_than_the_limit_is_sent_all_the_same() -> None:
     assert waits(pace, 0) == [3_590]
 
 
-def test_a_moment_far_ahead_is_none_that_is_waited_for() -> None:
+def test_a_booking_far_in_the_future_is_not_waited_for() -> None:
     pace = Pace(60, None)
     waits(pace, 0)
 
@@ -88,7 +88,7 @@ def test_processes_share_a_limit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["others may write", "a link", "no folder"])
-def test_a_folder_that_is_not_the_users_alone_is_not_used(tmp_path: Path, how: str) -> None:
+def test_a_shared_folder_is_not_used(tmp_path: Path, how: str) -> None:
     folder = tmp_path / f"evaldesk-{os.getuid()}"
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(mode=0o700)
@@ -110,7 +110,7 @@ OWN = 'from evaldesk import LlmAgent\nroot_agent = LlmAgent(name="small", model=
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("source", [OWN, FRAMEWORK], ids=["our own calls", "a client of the agent's own"])
-async def test_calls_of_a_turn_keep_to_the_limit_and_tell_the_trial(
+async def test_calls_of_a_turn_keep_the_rate_limit_and_report_waits(
     loaded: Any, played: Any, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     booked: list[tuple[int | None, str]] = []

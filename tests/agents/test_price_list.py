@@ -104,7 +104,7 @@ def test_usual_prices_are_known_without_litellm() -> None:
     assert said == [str(price("gpt-4o", 1000, 100)), str(price("gemini-2.5-flash", 1000, 100)), "0.0", "None", "False"]
 
 
-def test_where_litellm_is_imported_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_imported_litellm_gives_the_price(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_litellm(), "cost_per_token", lambda **_: (0.25, 0.5))
 
     assert price("gpt-4o", 2, 2) == 0.75

@@ -150,7 +150,7 @@ async def test_an_agent_is_played_in_its_project(
 
 
 @every_shape
-def test_the_agent_of_a_project_is_found_from_its_top(
+def test_the_agent_of_a_project_is_discovered_from_its_root(
     lay: Lay, files: dict[str, str], folder: str, target: str, said: str
 ) -> None:
     home = lay(**files)
@@ -174,7 +174,7 @@ async def test_a_module_is_named_as_the_project_imports_it(
     assert await answer(host, asked[1]) == "tools say hello"
 
 
-def test_an_agent_that_imports_nothing_from_its_package_keeps_the_name_of_its_folder(lay: Lay) -> None:
+def test_without_package_imports_an_agent_has_the_name_of_its_folder(lay: Lay) -> None:
     home = lay(**{"agents/__init__.py": "", "agents/support/__init__.py": "", "agents/support/agent.py": PLAIN})
 
     ref = agent_ref(str(home / "agents" / "support"))
@@ -206,9 +206,7 @@ def test_a_project_file_that_cannot_be_read_hides_no_source(lay: Lay, text: str)
     assert source_folders(home) == [home / "src"]
 
 
-async def test_a_workspace_is_played_by_its_own_interpreter_and_what_is_installed_there_wins(
-    lay: Lay, host: AgentHost
-) -> None:
+async def test_a_uv_workspace_is_played_with_its_interpreter_and_installed_packages(lay: Lay, host: AgentHost) -> None:
     home = lay(**SHAPES["workspace of uv"][0])
     python = make_environment(home / ".venv")
     install(home / ".venv", "shop_core", "2", "def answer(message):\n    return 'installed says ' + message\n")

@@ -61,7 +61,9 @@ def sent(prompts: Prompts) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", NESTED)
-async def test_calls_of_every_framework_are_kept_as_they_were_sent(name: str, endpoint: Endpoint, loaded: Any) -> None:
+async def test_model_requests_of_every_framework_are_stored_verbatim(
+    name: str, endpoint: Endpoint, loaded: Any
+) -> None:
     package, source, argument = NESTED[name]
     skip_without(package)
     endpoint.says("", ("c1", "ask", json.dumps({argument: "what?"}))).says("42").says("it is 42")
@@ -81,7 +83,9 @@ async def test_calls_of_every_framework_are_kept_as_they_were_sent(name: str, en
 
 
 @pytest.mark.parametrize("source", [WHOLE, THREAD], ids=["a client", "a thread of the agent"])
-async def test_a_client_of_a_function_is_seen_with_its_time(source: str, endpoint: Endpoint, loaded: Any) -> None:
+async def test_requests_of_a_functions_client_are_stored_with_their_duration(
+    source: str, endpoint: Endpoint, loaded: Any
+) -> None:
     endpoint.says("hello")
 
     turn, prompts = await asked(loaded(source.replace("{address}", endpoint.address)))
@@ -93,7 +97,7 @@ async def test_a_client_of_a_function_is_seen_with_its_time(source: str, endpoin
 
 
 @pytest.mark.parametrize("name", APIS)
-async def test_the_gateway_keeps_calls_of_every_api(name: str, play_calls: Play, endpoint: Endpoint) -> None:
+async def test_the_gateway_stores_calls_of_every_api(name: str, play_calls: Play, endpoint: Endpoint) -> None:
     requests, given, _ = APIS[name]
     endpoint.answers += given
 
@@ -107,7 +111,7 @@ async def test_the_gateway_keeps_calls_of_every_api(name: str, play_calls: Play,
     assert "sides" in first
 
 
-async def test_a_streamed_answer_is_put_together(play_calls: Play, endpoint: Endpoint) -> None:
+async def test_a_streamed_answer_is_merged(play_calls: Play, endpoint: Endpoint) -> None:
     endpoint.answers += [Answer(stream=ANTHROPIC_STREAM), Answer(stream=chunks({"content": "a "}, {"content": "four"}))]
     chat = {
         "variable": "OPENAI_BASE_URL",
@@ -123,7 +127,7 @@ async def test_a_streamed_answer_is_put_together(play_calls: Play, endpoint: End
     assert said[1]["content"] == "a four"
 
 
-async def test_spans_tell_how_a_model_was_asked_where_no_request_was_seen(loaded: Any) -> None:
+async def test_prompts_come_from_spans_without_an_observed_request(loaded: Any) -> None:
     skip_without("opentelemetry.sdk")
 
     _, prompts = await asked(loaded(PLAIN), "Roll.")
@@ -133,7 +137,7 @@ async def test_spans_tell_how_a_model_was_asked_where_no_request_was_seen(loaded
     assert "A four." in json.dumps(prompts.part(prompts.calls[1].answer))
 
 
-async def test_a_call_that_is_both_spanned_and_seen_is_kept_once(endpoint: Endpoint, loaded: Any) -> None:
+async def test_a_call_in_spans_and_requests_is_stored_once(endpoint: Endpoint, loaded: Any) -> None:
     skip_without("opentelemetry.sdk")
     endpoint.says("hello")
     both = WHOLE.replace("{address}", endpoint.address).replace("async def root_agent", "async def ask")
@@ -145,7 +149,7 @@ async def test_a_call_that_is_both_spanned_and_seen_is_kept_once(endpoint: Endpo
     assert sent(prompts) == [[{"role": "user", "content": "hi"}]]
 
 
-async def test_a_turn_that_is_not_told_to_keep_any_keeps_none(endpoint: Endpoint, loaded: Any) -> None:
+async def test_a_turn_without_prompt_storage_stores_none(endpoint: Endpoint, loaded: Any) -> None:
     endpoint.says("hello")
     attempt = Attempt()
 
@@ -155,7 +159,7 @@ async def test_a_turn_that_is_not_told_to_keep_any_keeps_none(endpoint: Endpoint
 
 
 @pytest.mark.parametrize("source", [WHOLE, OURS_ALONE], ids=["a client", "a call of ours"])
-async def test_a_call_that_fails_is_kept_with_the_reason(source: str, endpoint: Endpoint, loaded: Any) -> None:
+async def test_a_failed_call_is_stored_with_its_reason(source: str, endpoint: Endpoint, loaded: Any) -> None:
     endpoint.fails(400, "no such field")
 
     turn, prompts = await asked(loaded(source.replace("{address}", endpoint.address)))
@@ -166,7 +170,7 @@ async def test_a_call_that_fails_is_kept_with_the_reason(source: str, endpoint: 
     assert "400" in str(prompts.part(prompts.calls[0].answer)) or "no such field" in str(prompts.parts)
 
 
-async def test_each_attempt_of_a_client_that_is_tried_again_is_kept(endpoint: Endpoint, loaded: Any) -> None:
+async def test_each_attempt_of_a_retried_client_is_stored(endpoint: Endpoint, loaded: Any) -> None:
     endpoint.fails(429, "slow down", retry_after="0.01").says("hello")
 
     turn, prompts = await asked(loaded(WHOLE.replace("{address}", endpoint.address)))
@@ -176,7 +180,7 @@ async def test_each_attempt_of_a_client_that_is_tried_again_is_kept(endpoint: En
     assert len(prompts.parts) == 4
 
 
-async def test_the_gateway_keeps_a_call_that_was_refused(play_calls: Play, endpoint: Endpoint) -> None:
+async def test_the_gateway_stores_a_refused_call(play_calls: Play, endpoint: Endpoint) -> None:
     endpoint.fails(401, "wrong key")
 
     played = await play_calls(ANTHROPIC_REQUESTS[:1])
@@ -186,7 +190,7 @@ async def test_the_gateway_keeps_a_call_that_was_refused(play_calls: Play, endpo
     assert "wrong key" in str(played.prompts.part(played.prompts.calls[0].answer))
 
 
-async def test_how_a_simulated_user_was_asked_is_kept_for_its_turn(endpoint: Endpoint) -> None:
+async def test_the_prompt_of_a_simulated_user_is_stored_with_its_turn(endpoint: Endpoint) -> None:
     endpoint.says("To Rome.").says("</finished>")
     user = UserConfig("small", options=ModelOptions(base_url=endpoint.address))
 
@@ -200,7 +204,7 @@ async def test_how_a_simulated_user_was_asked_is_kept_for_its_turn(endpoint: End
     assert "not counted" not in [span.note for span in spans]
 
 
-async def test_a_run_that_keeps_no_prompts_keeps_none_of_the_user_either(endpoint: Endpoint) -> None:
+async def test_without_prompt_storage_the_users_prompts_are_not_stored(endpoint: Endpoint) -> None:
     endpoint.says("To Rome.").says("</finished>")
     user = UserConfig("small", options=ModelOptions(base_url=endpoint.address))
     config = RunConfig(AgentRef("a", "a"), "s", user=user, prompts="off")

@@ -50,7 +50,7 @@ async def test_text_is_streamed_in_a_chat(loaded: Any, play: Any) -> None:
     assert session.turns[0].answer == "hello there "
 
 
-async def test_a_tool_that_asks_for_another_try_is_an_error_that_the_model_reads(loaded: Any, play: Any) -> None:
+async def test_a_model_retry_is_an_error_result_for_the_model(loaded: Any, play: Any) -> None:
     source = (
         SCRIPT
         + """
@@ -164,7 +164,7 @@ def words(text: str) -> dict[str, Any]:
     return {"id": "m1", "type": "message", "role": "assistant", "status": "completed", "content": content}
 
 
-async def test_a_model_of_the_responses_api_tells_thoughts_calls_tokens_and_the_limit(
+async def test_a_model_of_the_responses_api_reports_thoughts_calls_tokens_and_the_limit(
     loaded: Any, play: Any, endpoint: Any
 ) -> None:
     cut = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
@@ -182,7 +182,7 @@ async def test_a_model_of_the_responses_api_tells_thoughts_calls_tokens_and_the_
     assert "reasoning" in str(endpoint.asked[1]["input"])
 
 
-async def test_a_tool_that_the_provider_ran_is_told_where_it_was_called(loaded: Any, play: Any, endpoint: Any) -> None:
+async def test_a_builtin_tool_of_the_provider_is_reported_at_its_call(loaded: Any, play: Any, endpoint: Any) -> None:
     endpoint.answers += [response(words("I look."), SEARCH, words("It is a six.")), response(words("Yes."))]
     agent, session = loaded(RESPONSES.replace("ADDRESS", endpoint.address)), Session("s")
 
@@ -221,7 +221,7 @@ NAMED = 'from pydantic_ai import Agent\nroot_agent = Agent("{}", defer_model_che
     ],
     ids=["the agent's name", "with a colon", "with a slash", "the agent's object", "another model of it"],
 )
-async def test_an_endpoint_of_the_run_is_asked_by_the_responses_api(
+async def test_an_endpoint_of_the_run_uses_the_responses_api(
     loaded: Any, play: Any, endpoint: Any, source: str, model: str | None
 ) -> None:
     endpoint.answers += [response(words("A six."))]
@@ -265,7 +265,7 @@ def test_the_description(loaded: Any) -> None:
 
 
 @pytest.mark.parametrize(("model", "n_opened"), [("openai:gpt-4o", 0), ("openai:gpt-99", 1)])
-def test_litellm_is_imported_only_for_prices_that_it_alone_knows(
+def test_litellm_is_imported_only_for_its_own_prices(
     model: str, n_opened: int, loaded: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     skip_without("litellm")
@@ -278,7 +278,7 @@ def test_litellm_is_imported_only_for_prices_that_it_alone_knows(
     assert len(opened) == n_opened
 
 
-async def test_the_answer_is_what_the_validators_and_output_functions_of_the_agent_make(loaded: Any, play: Any) -> None:
+async def test_the_answer_is_the_output_of_validators_and_output_functions(loaded: Any, play: Any) -> None:
     source = (
         SCRIPT
         + """

@@ -38,7 +38,7 @@ async def test_every_shape_answers(loaded: Any, play: Any, source: str) -> None:
     assert [(event.kind, event.text) for event in events] == [("agent_message", "you said hi")]
 
 
-async def test_strings_that_follow_each_other_are_pieces_of_one_answer(loaded: Any, play: Any) -> None:
+async def test_consecutive_strings_are_one_answer(loaded: Any, play: Any) -> None:
     session = Session("s")
 
     await play(loaded("def root_agent(message):\n    yield 'all '\n    yield 'done'"), session, "hi")
@@ -47,7 +47,7 @@ async def test_strings_that_follow_each_other_are_pieces_of_one_answer(loaded: A
     assert session.turns[0].intermediate == ()
 
 
-async def test_what_is_said_before_an_event_is_a_message_on_the_way(loaded: Any, play: Any) -> None:
+async def test_strings_before_an_event_are_an_intermediate_message(loaded: Any, play: Any) -> None:
     session = Session("s")
     code = "from evaldesk.model import Event, ToolCall\ndef root_agent(message):\n    yield 'one moment'\n"
     code += "    yield Event('tool_call', call=ToolCall('look'))\n    yield 'done'"
@@ -58,7 +58,7 @@ async def test_what_is_said_before_an_event_is_a_message_on_the_way(loaded: Any,
     assert [text for _, text in session.turns[0].intermediate] == ["one moment"]
 
 
-async def test_state_is_the_agents_to_change(loaded: Any, play: Any) -> None:
+async def test_an_agent_may_change_the_state(loaded: Any, play: Any) -> None:
     session = Session("s", state={"n": 1})
 
     await play(loaded("def root_agent(message, state):\n    state['n'] += 1\n    return 'ok'"), session, "hi")
@@ -107,7 +107,7 @@ def root_agent(message):
         ),
     ],
 )
-async def test_a_broken_contract_is_said(loaded: Any, play: Any, source: str, says: str) -> None:
+async def test_an_invalid_return_value_is_an_error(loaded: Any, play: Any, source: str, says: str) -> None:
     with pytest.raises(AgentError, match=says):
         await play(loaded(source), Session("s"), "hi")
 
@@ -140,11 +140,11 @@ def root_agent(message):
     assert [session.state for session in sessions] == [{"n": 1}, {"n": 1}]
 
 
-async def test_none_says_nothing(loaded: Any, play: Any) -> None:
+async def test_none_is_no_answer(loaded: Any, play: Any) -> None:
     assert await play(loaded("def root_agent(message): return None"), Session("s"), "hi") == []
 
 
-def test_it_describes_itself_by_name_and_docstring(loaded: Any) -> None:
+def test_the_description_has_name_and_docstring(loaded: Any) -> None:
     described = loaded("def root_agent(message):\n    '''Says it\n    again.\n\n    More.\n    '''").describe()
 
     assert (described.name, described.kind, described.description) == ("root_agent", "python", "Says it again.")
@@ -168,7 +168,7 @@ async def root_agent(message):
         pytest.param(400, "Too hot", "agent_raised", id="another-fault"),
     ],
 )
-async def test_what_refuses_the_client_of_a_function_is_told_apart(
+async def test_refusals_of_a_functions_own_client_are_classified(
     endpoint: Any, loaded: Any, played: Any, status: int, said: str, kind: str
 ) -> None:
     agent = loaded(ASKING.replace("{address}", endpoint.address))
@@ -202,7 +202,7 @@ def root_agent(message):
     assert [(turn.error, turn.answer) for turn in turns] == [(None, "HI" if kind == "function" else "and HI")] * 2
 
 
-async def test_the_loop_is_there_again_where_the_function_failed(loaded: Any, played: Any) -> None:
+async def test_the_event_loop_is_restored_after_an_exception(loaded: Any, played: Any) -> None:
     turn = await played(loaded("def root_agent(message):\n    raise ValueError('no')\n"), Session("s"), "hi")
 
     assert turn.error
@@ -210,9 +210,7 @@ async def test_the_loop_is_there_again_where_the_function_failed(loaded: Any, pl
     assert asyncio.current_task() is not None
 
 
-async def test_a_semaphore_that_other_trials_hold_in_their_loops_is_told_with_the_remedy(
-    loaded: Any, played: Any
-) -> None:
+async def test_a_semaphore_bound_to_another_loop_is_an_error_with_a_hint(loaded: Any, played: Any) -> None:
     source = """
 import asyncio
 from threading import Thread

@@ -45,7 +45,7 @@ def _nothing_learned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(STRICTNESS, "_refused_fields", {})
 
 
-async def test_a_limit_of_tokens_is_asked_by_its_other_name(loaded: Any, played: Any) -> None:
+async def test_a_refused_token_limit_is_sent_by_its_other_name(loaded: Any, played: Any) -> None:
     with answering() as (address, server):
         server.gives(refusal("max_tokens"), status=400)
         server.gives(answer())
@@ -66,7 +66,7 @@ async def test_a_limit_of_tokens_is_asked_by_its_other_name(loaded: Any, played:
 
 
 @pytest.mark.parametrize("name", ["temperature", "reasoning_effort"])
-async def test_a_refused_parameter_is_left_out_and_said_once(loaded: Any, played: Any, name: str) -> None:
+async def test_a_refused_parameter_is_dropped_and_logged_once(loaded: Any, played: Any, name: str) -> None:
     with answering() as (address, server):
         server.gives(refusal(name), status=400)
         server.gives(answer())
@@ -95,7 +95,7 @@ async def test_a_wrong_value_is_no_refusal_of_its_parameter(loaded: Any, played:
     assert len(server.asked) == 1
 
 
-async def test_an_endpoint_that_refuses_everything_is_asked_a_few_times_and_no_more() -> None:
+async def test_an_endpoint_that_refuses_every_field_gets_a_few_requests() -> None:
     call = ModelCall(
         "small", [{"role": "user", "content": "hi"}], temperature=0.7, max_tokens=9, reasoning_effort="low"
     )
@@ -152,7 +152,7 @@ async def test_a_cut_answer_of_a_client_of_the_agents_own_is_marked(loaded: Any,
     assert (turn.error, turn.answer, turn.is_cut) == (None, "hel", True)
 
 
-async def test_a_text_that_speaks_of_a_cut_is_not_one(loaded: Any, played: Any) -> None:
+async def test_a_text_about_a_length_limit_is_not_truncated(loaded: Any, played: Any) -> None:
     said = json.dumps({"finish_reason": "length"})
     with answering() as (address, server):
         server.gives({"id": "x", "object": "chat.completion", "created": 0, "model": "small", **answer(said)})
@@ -167,7 +167,7 @@ async def test_a_text_that_speaks_of_a_cut_is_not_one(loaded: Any, played: Any) 
     ("status", "kind", "words"),
     [(401, "authentication", "no valid key"), (403, "permission", "the key is valid but may not use this model")],
 )
-async def test_a_key_that_may_not_is_told_from_one_that_is_wrong(
+async def test_permission_and_authentication_errors_are_distinguished(
     loaded: Any, played: Any, status: int, kind: str, words: str
 ) -> None:
     with answering() as (address, server):
@@ -182,7 +182,7 @@ async def test_a_key_that_may_not_is_told_from_one_that_is_wrong(
     assert ("set " in turn.error.message) == (status == 401)
 
 
-def test_a_client_of_the_agents_own_tells_them_apart_as_well() -> None:
+def test_permission_and_authentication_errors_of_an_own_client_are_distinguished() -> None:
     import httpx
     import openai
 
@@ -207,7 +207,7 @@ async def test_a_key_in_the_code_is_no_missing_key_and_stays_out_of_the_body(loa
     assert ("api_key" in body, body["top_k"]) == (False, 3)
 
 
-def test_an_agent_of_a_provider_with_a_key_in_the_code_lacks_none(loaded: Any) -> None:
+def test_a_provider_agent_with_a_key_in_the_code_has_no_missing_key(loaded: Any) -> None:
     source = 'from evaldesk import LlmAgent\nroot_agent = LlmAgent(name="a", model="openai/gpt-4o-mini"{more})\n'
 
     without, with_key = (
@@ -221,7 +221,7 @@ WARM = FRAMEWORK.replace('model="small",', 'model="small", temperature=0.7, max_
 SDK_ANSWER = {"id": "x", "object": "chat.completion", "created": 0, "model": "small", **answer()}
 
 
-async def test_a_field_of_the_run_is_left_out_for_a_client_of_the_agents_own(loaded: Any, played: Any) -> None:
+async def test_a_refused_field_of_the_run_is_dropped_for_an_own_client(loaded: Any, played: Any) -> None:
     with answering() as (address, server):
         server.gives(refusal("temperature"), status=400)
         server.gives(refusal("max_tokens"), status=400)
@@ -241,7 +241,7 @@ async def test_a_field_of_the_run_is_left_out_for_a_client_of_the_agents_own(loa
     assert logs == ["small refuses temperature: from now on it is asked without"]
 
 
-async def test_a_field_in_the_agents_code_fails_here_as_it_does_where_it_is_deployed(loaded: Any, played: Any) -> None:
+async def test_a_refused_field_in_the_agents_code_fails_as_in_production(loaded: Any, played: Any) -> None:
     with answering() as (address, server):
         server.gives(refusal("temperature"), status=400)
         agent = loaded(WARM.format(address=address))
@@ -265,7 +265,7 @@ async def root_agent(message):
 
 
 @pytest.mark.parametrize("source", [AGENT.replace("/v1", ""), BESIDE], ids=["ours", "a client of the agent's own"])
-async def test_a_call_that_was_under_way_when_another_learned_a_refusal_is_sent_again(
+async def test_a_call_is_retried_when_a_concurrent_call_learned_the_refusal(
     loaded: Any, played: Any, endpoint: Endpoint, source: str
 ) -> None:
     held = threading.Event()

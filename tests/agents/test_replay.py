@@ -112,7 +112,7 @@ async def test_each_trial_index_has_answers_of_its_own(endpoint: Any, trial: Any
     assert "trial 3" in again[2].error.message
 
 
-async def test_the_same_question_twice_has_two_answers(endpoint: Any, tmp_path: Path, play: Any) -> None:
+async def test_a_repeated_question_has_two_answers(endpoint: Any, tmp_path: Path, play: Any) -> None:
     agent = replace(AGENT, tools=[])
     options = ModelOptions(base_url=endpoint.address)
     endpoint.says("first").says("second")
@@ -125,7 +125,7 @@ async def test_the_same_question_twice_has_two_answers(endpoint: Any, tmp_path: 
     assert await answers("record") == await answers("replay") == ["first", "second"]
 
 
-async def test_a_replay_never_asks_and_auto_asks_for_what_is_missing(endpoint: Any, trial: Any) -> None:
+async def test_a_replay_makes_no_calls_and_auto_makes_missing_ones(endpoint: Any, trial: Any) -> None:
     endpoint.says("one").says("two")
     await play_trial(AGENT, trial("record", 0, "a"))
 
@@ -138,7 +138,7 @@ async def test_a_replay_never_asks_and_auto_asks_for_what_is_missing(endpoint: A
     assert len(endpoint.asked) == 2
 
 
-async def test_another_instruction_is_another_question(endpoint: Any, trial: Any) -> None:
+async def test_another_instruction_has_another_recording_key(endpoint: Any, trial: Any) -> None:
     endpoint.says("one")
     await play_trial(AGENT, trial("record"))
 
@@ -149,7 +149,7 @@ async def test_another_instruction_is_another_question(endpoint: Any, trial: Any
 
 
 @pytest.mark.parametrize("name", SAMPLING)
-async def test_another_setting_is_another_question_that_is_shown(endpoint: Any, trial: Any, name: str) -> None:
+async def test_another_setting_has_another_recording_key_and_is_named(endpoint: Any, trial: Any, name: str) -> None:
     value = "low" if name == "reasoning_effort" else 1
     endpoint.says("answer")
     await play_trial(AGENT, trial("record"))
@@ -187,7 +187,7 @@ async def test_no_secret_reaches_the_recording(endpoint: Any, trial: Any, monkey
     assert b"very-secret-value" not in kept
 
 
-async def test_a_torn_recording_is_said(endpoint: Any, trial: Any) -> None:
+async def test_a_truncated_recording_is_an_error(endpoint: Any, trial: Any) -> None:
     endpoint.says("one")
     spec = trial("record")
     await play_trial(AGENT, spec)

@@ -60,7 +60,7 @@ async def test_a_recorded_transcript_answers_as_it_did(tmp_path: Path) -> None:
     assert "replayed from t.json, turn 1" in [event.text for event in result.transcript.turns[0].events]
 
 
-async def test_trials_are_found_by_case_and_index(tmp_path: Path) -> None:
+async def test_trials_are_matched_by_case_and_index(tmp_path: Path) -> None:
     trials = [
         {"case_id": case, "trial_index": index, "transcript": transcript(f"{case}{index}")}
         for case in ("a", "b")

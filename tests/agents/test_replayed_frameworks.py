@@ -148,9 +148,7 @@ async def test_a_call_that_was_not_recorded_reaches_no_model(name: str, endpoint
 
 
 @pytest.mark.parametrize("name", ["urllib", "aiohttp", "a thread"])
-async def test_a_call_that_cannot_be_recorded_is_made_where_nothing_is_replayed(
-    name: str, endpoint: Endpoint, play_as: Any
-) -> None:
+async def test_an_unrecordable_call_is_made_outside_of_a_replay(name: str, endpoint: Endpoint, play_as: Any) -> None:
     answer(endpoint, name)
 
     played = await play_as(name, "record")
@@ -158,7 +156,7 @@ async def test_a_call_that_cannot_be_recorded_is_made_where_nothing_is_replayed(
     assert (played.transcript.turns[0].answer, len(endpoint.asked)) == ("hello", 1)
 
 
-async def test_a_failed_attempt_is_not_recorded_and_counts_for_nothing(endpoint: Endpoint, play_as: Any) -> None:
+async def test_a_failed_attempt_is_not_recorded_and_has_no_key(endpoint: Endpoint, play_as: Any) -> None:
     endpoint.fails(429, "slow down", retry_after_ms="1").says("hello")
 
     first = await play_as("openai, own client", "record")
@@ -168,7 +166,7 @@ async def test_a_failed_attempt_is_not_recorded_and_counts_for_nothing(endpoint:
     assert len(endpoint.asked) == 2
 
 
-async def test_another_question_is_asked_where_answers_may_come_from_both(endpoint: Endpoint, play_as: Any) -> None:
+async def test_in_auto_mode_another_question_is_a_model_call(endpoint: Endpoint, play_as: Any) -> None:
     endpoint.says("one").says("two")
     await play_as("openai, own client", "record", "first")
 

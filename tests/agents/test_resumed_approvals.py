@@ -117,7 +117,7 @@ DENIED = [shape for shape in APPROVED if shape.id != "LangGraph interrupt"]
 
 @pytest.mark.parametrize(("package", "source"), DENIED)
 @PLACES
-async def test_a_denied_call_is_not_made_and_the_agent_is_told(
+async def test_a_denied_call_is_not_made_and_the_agent_gets_the_denial(
     loaded: Loaded, package: str, source: str, is_same: bool
 ) -> None:
     skip_without(package)
@@ -144,7 +144,7 @@ async def test_an_answer_is_the_result_of_the_call(loaded: Loaded, package: str,
 
 
 @pytest.mark.parametrize(("package", "source"), APPROVED)
-async def test_the_next_turn_knows_what_was_done(loaded: Loaded, package: str, source: str) -> None:
+async def test_the_next_turn_continues_after_a_resumed_one(loaded: Loaded, package: str, source: str) -> None:
     skip_without(package)
     agent, session = loaded(source), Session("s")
     record = await play_turn(agent, session, "Roll a d6", attempt=Attempt())
@@ -273,7 +273,7 @@ async def _calls_in_adk(agent: Any, message: str) -> list[str]:
     return [str(call.name) for call in get_all_tool_calls(invocation.intermediate_data)]
 
 
-async def test_a_turn_goes_on_only_where_each_call_has_a_decision(loaded: Loaded, played: Any) -> None:
+async def test_a_turn_resumes_only_with_a_decision_for_each_call(loaded: Loaded, played: Any) -> None:
     skip_without("pydantic_ai")
     source = PYDANTIC.replace(
         'return called("roll_die", {"sides": found}) if isinstance(found, int) else said(found)',
@@ -319,7 +319,7 @@ INBOX = GRAPH.replace(
 
 @pytest.mark.parametrize("source", [BREAKPOINT, MIDDLEWARE, INBOX], ids=["breakpoint", "middleware", "agent-inbox"])
 @PLACES
-async def test_the_other_ways_in_which_a_graph_waits(loaded: Loaded, source: str, is_same: bool) -> None:
+async def test_breakpoints_and_middleware_interrupts_are_resumed(loaded: Loaded, source: str, is_same: bool) -> None:
     skip_without("langgraph")
 
     turn = await decided(loaded, source, Decision("approve"), is_same=is_same)
@@ -381,7 +381,7 @@ async def test_each_of_several_calls_of_a_graph_gets_its_own_decision(loaded: Lo
 
 @NODES
 @PLACES
-async def test_so_it_does_in_a_chat(loaded: Loaded, source: str, is_same: bool) -> None:
+async def test_approvals_work_in_a_chat(loaded: Loaded, source: str, is_same: bool) -> None:
     skip_without("langgraph")
     wanted = {3: Decision("deny"), 2: Decision("approve"), 6: Decision("answer", answer=4)}
     agent, session = loaded(source), Session("s")
@@ -398,7 +398,7 @@ async def test_so_it_does_in_a_chat(loaded: Loaded, source: str, is_same: bool) 
     assert (turn.error, turn.stop_reason, turn.answer) == (None, "answered", OWN)
 
 
-async def test_a_graph_without_a_checkpointer_says_why_it_cannot_go_on(loaded: Loaded) -> None:
+async def test_a_graph_without_a_checkpointer_cannot_resume(loaded: Loaded) -> None:
     skip_without("langgraph")
     source = GRAPH.replace(", checkpointer=InMemorySaver()", "")
 
@@ -458,13 +458,13 @@ async def test_a_function_that_takes_decisions_is_called_again_with_them(loaded:
     assert [waiting.question for event in turn.events if (waiting := event.waiting)] == ["Sure?", "Sure?"]
 
 
-async def test_an_object_with_a_method_for_it_is_resumed(loaded: Loaded) -> None:
+async def test_an_object_with_a_resume_method_is_resumed(loaded: Loaded) -> None:
     turn = await decided(loaded, CLASS, Decision("approve"))
 
     assert (turn.error, turn.answer) == (None, "Roll a d6: approve")
 
 
-async def test_an_agent_that_cannot_go_on_says_what_to_write(loaded: Loaded) -> None:
+async def test_an_agent_without_resume_gets_a_hint(loaded: Loaded) -> None:
     source = CLASS.partition("    def resume")[0]
 
     result = await play_trial(loaded(source), spec_of(case_of({"decision": "approve"})))
@@ -474,7 +474,7 @@ async def test_an_agent_that_cannot_go_on_says_what_to_write(loaded: Loaded) -> 
     assert "give it a method `resume(message, decisions)`" in result.error.message
 
 
-async def test_an_agent_cannot_tell_a_decision_itself(loaded: Loaded, played: Any) -> None:
+async def test_an_agent_cannot_send_a_decision_event(loaded: Loaded, played: Any) -> None:
     source = """
 from evaldesk import Event
 from evaldesk.model import Decision, Waiting
@@ -495,7 +495,7 @@ def root_agent(message, decisions):
 """
 
 
-async def test_an_agent_that_asks_for_ever_ends_awaiting(loaded: Loaded) -> None:
+async def test_an_agent_that_always_waits_ends_awaiting_approval(loaded: Loaded) -> None:
     result = await play_trial(loaded(FOREVER), spec_of(case_of({"decision": "approve"})))
 
     [turn] = result.transcript.turns
@@ -517,9 +517,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("raw", "sentence"), WRONG)
-async def test_decisions_that_cannot_be_read_are_the_error_of_the_trial(
-    loaded: Loaded, raw: Any, sentence: str
-) -> None:
+async def test_unreadable_decisions_are_an_error_of_the_trial(loaded: Loaded, raw: Any, sentence: str) -> None:
     case = replace(case_of(), extra={"human_decisions": raw})
 
     result = await play_trial(loaded(PYTHON), spec_of(case))

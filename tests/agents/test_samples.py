@@ -89,9 +89,7 @@ async def test_trials_of_the_dice_roller_differ(hello_world: Agent, play: Any) -
     assert outcomes.most_common(1)[0][1] >= 24
 
 
-async def test_the_scripted_provider_fails_now_and_then_and_says_that_it_pretends(
-    hello_world: Agent, play: Any
-) -> None:
+async def test_the_demo_provider_fails_sometimes_with_a_marked_error(hello_world: Agent, play: Any) -> None:
     failures = []
 
     for seed in range(80):
@@ -125,7 +123,7 @@ async def test_the_trip_planner_compares_and_saves(trip_planner: Agent, play: An
     assert all(not event.is_error for turn in session.turns for event in turn.events)
 
 
-async def test_the_trip_planner_without_a_state_names_what_is_missing(trip_planner: Agent, play: Any) -> None:
+async def test_the_trip_planner_without_a_state_names_the_missing_key(trip_planner: Agent, play: Any) -> None:
     events = await play(trip_planner, Session("s"), TRIP[0])
 
     assert "'origin'" in events[-1].error.message

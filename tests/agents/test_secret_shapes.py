@@ -169,7 +169,7 @@ def test_the_rules_of_gitleaks_are_there_with_their_licence() -> None:
 
 
 @pytest.mark.parametrize("shape", shapes(), ids=lambda shape: shape.name)
-def test_each_rule_finds_a_sample_of_itself(shape: Shape) -> None:
+def test_each_rule_matches_its_sample(shape: Shape) -> None:
     for attempt in range(200):
         sample = _sample(parser.parse(shape.pattern, re.ASCII))
         sample = "".join(CHANCE.choice((each, each.upper())) for each in sample) if attempt % 4 == 3 else sample
@@ -277,16 +277,16 @@ def _sources() -> Iterator[str]:
         "rollouts/2026-11-28T19-35-01_hello_world_gpt-4o-mini-2024-07-18.jsonl",
     ],
 )
-def test_what_identifies_a_thing_stays(text: str) -> None:
+def test_ids_are_not_masked(text: str) -> None:
     assert scrubber_of({})(text) == text
 
 
-def test_an_image_in_a_text_is_looked_at_at_its_ends_only() -> None:
+def test_only_the_ends_of_an_embedded_image_are_scanned() -> None:
     image = "data:image/png;base64," + "iVBORw0KGgo" * 100_000
 
     assert not has_shape(machine_words(image.encode()))
     assert mask_shapes(image, str) == image
 
 
-def test_entropy_counts_bits_of_a_letter() -> None:
+def test_entropy_is_in_bits_per_character() -> None:
     assert (bits_of(""), bits_of("aaaa"), bits_of("abab"), bits_of("abcd")) == (0, 0, 1, 2)

@@ -53,7 +53,7 @@ def test_secrets_are_replaced_and_words_are_not(text: str, wanted: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "wanted"), TEXTS)
-def test_secrets_are_replaced_wherever_they_stand_in_a_value(text: str, wanted: str) -> None:
+def test_secrets_are_replaced_anywhere_in_a_value(text: str, wanted: str) -> None:
     value = {"events": [{"text": text, text: [1, None, 2**70]}]}
 
     clean = json_scrubber(ENVIRONMENT)(to_json(value))
@@ -61,7 +61,7 @@ def test_secrets_are_replaced_wherever_they_stand_in_a_value(text: str, wanted: 
     assert from_json(clean, object) == {"events": [{"text": wanted, wanted: [1, None, 2**70]}]}
 
 
-def test_a_value_without_secrets_is_given_back_as_it_is() -> None:
+def test_a_value_without_secrets_is_unchanged() -> None:
     data = to_json({"text": "a risk-averse word"})
 
     assert json_scrubber(ENVIRONMENT)(data) is data
@@ -157,7 +157,7 @@ PLAIN_VARIABLES = {
 
 
 @pytest.mark.parametrize("name", SECRET_VARIABLES)
-def test_names_and_forms_of_variables_tell_what_is_secret(name: str) -> None:
+def test_names_and_forms_of_variables_decide_about_secrets(name: str) -> None:
     environment = {name: SECRET_VARIABLES[name]}
 
     said = scrub(f"it is {SECRET_VARIABLES[name]}.", environment)
@@ -284,7 +284,7 @@ def test_a_stream_shows_each_word_when_the_next_begins() -> None:
     assert stream.rest() == ""
 
 
-def test_a_long_stream_without_a_space_is_not_held_for_ever() -> None:
+def test_a_long_stream_without_a_space_is_flushed() -> None:
     stream = StreamScrubber({})
 
     assert sum(len(stream.feed("x" * 100)) for _ in range(1_000)) > 90_000
@@ -319,14 +319,14 @@ AROUND = ["", " ", '"', "\\n", "…", "id", "x" * 80, "words of a sentence ", '"
 @given(
     st.lists(st.sampled_from(AROUND), max_size=4), st.sampled_from(KEYS), st.lists(st.sampled_from(AROUND), max_size=4)
 )
-def test_what_would_be_masked_is_never_missed_by_the_quick_check(before: list[str], key: str, after: list[str]) -> None:
+def test_the_quick_check_matches_every_masked_text(before: list[str], key: str, after: list[str]) -> None:
     text = "".join((*before, key, *after))
 
     assert may_hold_key(text.encode()) or scrub(text, {}) == text
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_each_key_is_masked_and_found_by_the_quick_check(key: str) -> None:
+def test_each_key_is_masked_and_matched_by_the_quick_check(key: str) -> None:
     assert scrub(key, {}) != key
     assert may_hold_key(key.encode())
 
@@ -339,5 +339,5 @@ def test_each_key_is_masked_and_found_by_the_quick_check(key: str) -> None:
     ],
     ids=["rows", "prose"],
 )
-def test_rows_of_ids_and_numbers_are_not_looked_at_twice(text: str) -> None:
+def test_rows_of_ids_and_prose_have_no_machine_words(text: str) -> None:
     assert machine_words(text.encode()) == b""

@@ -18,7 +18,7 @@ def _said(text: str) -> Event:
     return Event("agent_message", text=text)
 
 
-async def test_the_work_goes_on_only_after_its_event_was_taken() -> None:
+async def test_the_work_continues_only_after_its_event_was_taken() -> None:
     order: list[str] = []
 
     async def work(send: SendEvent) -> None:
@@ -58,7 +58,7 @@ async def test_an_error_of_the_listener_is_its_own_and_ends_the_work() -> None:
     assert [type(error) for error in seen] == [asyncio.CancelledError]
 
 
-async def test_a_listener_that_has_enough_ends_the_work() -> None:
+async def test_a_listener_may_end_the_work() -> None:
     ended = threading.Event()
     taken: list[str] = []
 
@@ -78,7 +78,7 @@ async def test_a_listener_that_has_enough_ends_the_work() -> None:
     assert taken == ["a", "b"]
 
 
-async def test_nothing_is_taken_of_work_that_goes_on_after_its_listener_left() -> None:
+async def test_no_event_is_taken_after_the_listener_left() -> None:
     taken: list[str] = []
     began, goes_on, tried = threading.Event(), threading.Event(), threading.Event()
 
@@ -106,7 +106,7 @@ async def test_nothing_is_taken_of_work_that_goes_on_after_its_listener_left() -
     assert taken == []
 
 
-async def test_work_whose_listener_left_before_it_began_does_nothing() -> None:
+async def test_work_without_a_listener_at_its_start_does_not_run() -> None:
     done: list[str] = []
     holding, goes_on = threading.Event(), threading.Event()
 

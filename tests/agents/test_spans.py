@@ -101,7 +101,7 @@ def sdk() -> None:
     skip_without("opentelemetry.sdk")
 
 
-async def test_spans_tell_model_calls_tokens_tool_calls_and_results(loaded: Any, played: Any) -> None:
+async def test_spans_become_model_calls_tokens_tool_calls_and_results(loaded: Any, played: Any) -> None:
     turn = await played(loaded(PLAIN), Session("s"), "Roll.")
 
     assert story(turn) == STORY
@@ -110,7 +110,7 @@ async def test_spans_tell_model_calls_tokens_tool_calls_and_results(loaded: Any,
     assert [event.at_ms for event in turn.events] == sorted(event.at_ms for event in turn.events)
 
 
-async def test_a_played_turn_is_the_one_that_the_same_spans_import(loaded: Any, played: Any) -> None:
+async def test_a_played_turn_equals_an_import_of_its_spans(loaded: Any, played: Any) -> None:
     agent = loaded(
         PLAIN + "\n\ndef spans():\n    return [json.loads(span.to_json()) for span in exporter.get_finished_spans()]\n"
     )
@@ -125,7 +125,7 @@ async def test_a_played_turn_is_the_one_that_the_same_spans_import(loaded: Any, 
     assert [usage.model for usage in turn.usages] == [usage.model for usage in imported[0].usages]
 
 
-async def test_what_a_model_is_given_again_happened_in_an_earlier_turn(loaded: Any, played: Any) -> None:
+async def test_messages_of_earlier_turns_in_a_request_are_not_repeated(loaded: Any, played: Any) -> None:
     source = (
         HEAD
         + """
@@ -142,7 +142,7 @@ def root_agent(message, session):
     assert story(turn) == [("usage", 33), ("agent_message", "It is even.")]
 
 
-async def test_what_the_agent_tells_itself_is_not_told_twice(loaded: Any, played: Any) -> None:
+async def test_events_reported_by_the_agent_are_not_repeated_from_spans(loaded: Any, played: Any) -> None:
     source = (
         HEAD
         + """
@@ -164,9 +164,7 @@ def root_agent(message):
     assert len(turn.tool_calls) == 1
 
 
-async def test_calls_that_are_seen_on_their_way_and_in_spans_count_once(
-    endpoint: Endpoint, loaded: Any, played: Any
-) -> None:
+async def test_calls_in_requests_and_spans_count_once(endpoint: Endpoint, loaded: Any, played: Any) -> None:
     skip_without("openai")
     endpoint.says("A four.").says("Unseen.")
     source = (
@@ -191,9 +189,7 @@ def root_agent(message):
     assert turn.captures == ("told", "spans", "gateway")
 
 
-async def test_tokens_of_a_model_inside_of_a_tool_count_and_its_calls_are_the_tools_own(
-    loaded: Any, played: Any
-) -> None:
+async def test_tokens_inside_a_tool_count_and_its_calls_belong_to_the_tool(loaded: Any, played: Any) -> None:
     source = (
         HEAD
         + """
@@ -209,7 +205,7 @@ def root_agent(message):
     assert [event.within for event in turn.events if event.usage and event.usage.tokens_in == 100] == ["roll"]
 
 
-async def test_spans_of_turns_that_are_played_at_once_stay_apart(loaded: Any, played: Any) -> None:
+async def test_spans_of_concurrent_turns_are_separate(loaded: Any, played: Any) -> None:
     import asyncio
 
     source = (
@@ -242,7 +238,7 @@ async def root_agent(message):
 
 @pytest.mark.parametrize(("session", "counted"), [("the same", [500]), ("another", [])])
 @pytest.mark.parametrize("is_own_trace", [False, True])
-async def test_what_a_turn_left_running_counts_in_its_own_session_alone(
+async def test_background_work_of_a_turn_counts_in_its_own_session(
     session: str, counted: list[int], is_own_trace: bool, loaded: Any, played: Any
 ) -> None:
     source = f"""
@@ -274,7 +270,7 @@ def root_agent(message):
     assert [usage.tokens_in for usage in turn.usages] == counted
 
 
-async def test_a_framework_without_a_provider_of_its_own_is_seen(loaded: Any, played: Any) -> None:
+async def test_a_framework_without_a_tracer_provider_gets_one(loaded: Any, played: Any) -> None:
     source = HEAD.replace("tracer = provider.get_tracer", "tracer = trace.get_tracer")
     agent = loaded(source + "\ndef root_agent(message):\n    return run(message)\n")
 
@@ -283,7 +279,7 @@ async def test_a_framework_without_a_provider_of_its_own_is_seen(loaded: Any, pl
     assert story(turn) == STORY
 
 
-async def test_calls_whose_spans_hold_no_messages_are_counted(loaded: Any, played: Any) -> None:
+async def test_calls_in_spans_without_messages_are_counted(loaded: Any, played: Any) -> None:
     """Instruments leave out the messages unless they are told otherwise, and not each has a span of the agent."""
     agent = loaded(
         HEAD
@@ -316,7 +312,7 @@ def root_agent(message):
     assert turn.captures == ("told", "spans")
 
 
-async def test_the_first_price_is_no_time_of_the_agent(
+async def test_the_price_lookup_is_not_the_agents_time(
     loaded: Any, played: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def price(*_: object) -> float:
@@ -331,7 +327,7 @@ async def test_the_first_price_is_no_time_of_the_agent(
     assert turn.duration_ms < 2_000
 
 
-async def test_an_agent_that_never_heard_of_spans_pays_nothing(loaded: Any, played: Any) -> None:
+async def test_an_agent_without_opentelemetry_has_no_span_capture(loaded: Any, played: Any) -> None:
     turn = await played(loaded("def root_agent(message):\n    return message\n"), Session("s"), "hi")
 
     assert (turn.captures, story(turn)) == (("told",), [("agent_message", "hi")])
@@ -351,7 +347,7 @@ REAL = {
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_spans_of_real_packages_are_read_alike_when_they_are_played_and_imported(name: str) -> None:
+def test_spans_of_real_packages_are_equal_when_played_and_imported(name: str) -> None:
     data = SAMPLES.joinpath(name).read_bytes()
     turn = TurnSpans(lambda: time.time() * 1000)
     for span in read_spans(data, name):
@@ -389,9 +385,7 @@ TOOLS = {
 
 @with_sdk
 @pytest.mark.parametrize("name", TOOLS)
-async def test_a_tool_is_read_as_its_framework_writes_it(
-    name: str, loaded: Any, played: Any, endpoint: Endpoint
-) -> None:
+async def test_tool_spans_of_each_framework_are_read(name: str, loaded: Any, played: Any, endpoint: Endpoint) -> None:
     span, attributes = TOOLS[name]
     source = f"""
 {HEAD}
@@ -419,7 +413,7 @@ def root_agent(message):
 
 
 @with_sdk
-async def test_a_model_that_nobody_counted_makes_the_tokens_at_least(loaded: Any, played: Any) -> None:
+async def test_a_model_call_without_usage_makes_the_tokens_a_lower_bound(loaded: Any, played: Any) -> None:
     source = (
         HEAD
         + """

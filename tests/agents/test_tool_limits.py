@@ -42,7 +42,7 @@ async def test_a_tool_that_does_not_end_gives_the_model_an_error(source: str, lo
     assert "got " in session.turns[0].answer
 
 
-async def test_a_tool_that_ends_in_time_is_as_without_a_limit(source: str, loaded: Any, play: Any) -> None:
+async def test_a_limit_does_not_change_a_tool_in_time(source: str, loaded: Any, play: Any) -> None:
     agent = loaded(source)
     sessions = [Session("s", limits=Limits(tool_timeout_s=limit)) for limit in (3600, None)]
 
@@ -110,7 +110,7 @@ async def root_agent(message):
     assert session.turns[0].answer == "wait: not finished within 0.01 s"
 
 
-async def test_a_plain_function_is_left_behind_in_its_thread() -> None:
+async def test_a_plain_function_is_abandoned_in_its_thread() -> None:
     held = threading.Event()
     TOOL_LIMIT.set(0.01)
 
@@ -120,7 +120,7 @@ async def test_a_plain_function_is_left_behind_in_its_thread() -> None:
     held.set()
 
 
-async def test_a_timeout_of_the_tools_own_passes_through() -> None:
+async def test_a_timeout_of_the_tool_itself_passes_through() -> None:
     async def fetch() -> None:
         raise TimeoutError("the shop does not answer")
 

@@ -110,7 +110,7 @@ async def test_a_number_in_quotes_still_fits() -> None:
     assert (await tool_of(double).run({"number": "21"}, {})).result == 42
 
 
-async def test_state_is_given_and_never_asked_for() -> None:
+async def test_the_state_parameter_is_filled_and_not_in_the_schema() -> None:
     def remember(word: str, state: dict[str, Any]) -> None:
         state["word"] = word
 
@@ -158,7 +158,7 @@ async def test_methods_are_tools() -> None:
     assert (await tool.run({"item": "abc"}, {})).result == 3
 
 
-async def test_what_json_cannot_say_comes_back_as_text() -> None:
+async def test_results_without_a_json_form_become_text() -> None:
     def odd() -> object:
         return {"when": {1, 2}, 3: b"x"}
 

@@ -188,7 +188,7 @@ def root_agent(message):
 
 
 @pytest.mark.parametrize("source", [WHOLE, THREAD, ASKED], ids=["whole", "in a thread", "streamed"])
-async def test_a_function_with_a_client_of_its_own_tells_nothing_and_is_counted(
+async def test_an_own_client_of_a_function_is_counted_without_usage_events(
     source: str, endpoint: Endpoint, loaded: Any, played: Any
 ) -> None:
     endpoint.streams("hel", "lo") if source is ASKED else endpoint.says("hello")
@@ -202,7 +202,7 @@ async def test_a_function_with_a_client_of_its_own_tells_nothing_and_is_counted(
 
 
 @pytest.mark.parametrize("source", [UNASKED, BROKEN_OFF, URLLIB], ids=["no usage", "broken off", "urllib"])
-async def test_a_call_whose_tokens_are_not_told_is_at_least_so(
+async def test_unknown_tokens_of_a_call_make_the_usage_a_lower_bound(
     source: str, endpoint: Endpoint, loaded: Any, played: Any
 ) -> None:
     if source is URLLIB:
@@ -246,7 +246,7 @@ SOME = {"kind": "usage", "model": "small", "tokens_in": 11, "tokens_out": 5}
     ],
     ids=["nothing", "told 0", "one turn", "promised", "gateway", "broken off", "its error", "timed out", "unknown"],
 )
-async def test_a_command_whose_calls_nobody_sees_and_that_tells_none_has_no_whole_numbers(
+async def test_an_unobserved_command_without_usage_events_has_lower_bounds(
     turns: list[Any], options: dict[str, bool], is_least: bool, tmp_path: Path
 ) -> None:
     (tmp_path / "agent.py").write_text(SILENT)
@@ -261,7 +261,7 @@ async def test_a_command_whose_calls_nobody_sees_and_that_tells_none_has_no_whol
     assert "sleep" in turns[0] or result.tokens == sum(event == SOME for events in turns for event in events) * 16
 
 
-def test_each_kind_says_whether_a_call_may_go_uncounted() -> None:
+def test_each_kind_declares_uncounted_calls() -> None:
     gateway = json.dumps({"model_gateway": True})
 
     assert [kind.name for kind in AGENTS.builtin if not kind.sees_calls(AgentRef("a", "t"))] == [

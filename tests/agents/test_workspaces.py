@@ -59,7 +59,7 @@ def test_a_file_may_not_lie_outside_of_the_workspace(tmp_path: Path) -> None:
         open_workspace({}, tmp_path / "absent")
 
 
-def test_long_output_loses_its_middle() -> None:
+def test_long_output_is_shortened_in_the_middle() -> None:
     text = shorten("a" * 10 + "b" * 100 + "c" * 10, 20)
 
     assert text.startswith("a" * 10)
@@ -67,7 +67,7 @@ def test_long_output_loses_its_middle() -> None:
     assert "100 characters left out" in text
 
 
-def test_a_command_does_not_outlive_a_process_that_was_killed(tmp_path: Path) -> None:
+def test_a_command_does_not_outlive_its_killed_process(tmp_path: Path) -> None:
     code = (
         "import os, time\n"
         "from evaldesk.agents.workspaces import open_workspace\n"
@@ -89,7 +89,7 @@ def test_a_command_does_not_outlive_a_process_that_was_killed(tmp_path: Path) ->
     parent.stdout.close()
 
 
-def test_links_of_an_agent_show_nothing_of_the_files_they_lead_to(tmp_path: Path) -> None:
+def test_links_in_a_workspace_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "criteria.json").write_text("the expected word")
     workspace = open_workspace({})
     workspace.remember()
