@@ -22,7 +22,7 @@ def reader_may_leave() -> Iterator[None]:
 
 
 def drop_output() -> None:
-    """Send nothing more to a reader who has left, also at Python's final flush."""
+    """Drop all further output after the reader closed the pipe, also at Python's final flush."""
     with suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())

@@ -127,7 +127,7 @@ def _subject(runs: StoredRuns, run: RunSummary, n: int | None, pass_threshold: f
 
 
 def _explained(of_run: Gates, asked: AskedGates) -> Gates:
-    """The gates that are asked for, or those of the run with what is asked for beside them, such as a rule."""
+    """The requested gates, or the gates of the run with the requested changes, such as a rule."""
     of_run = Gates() if Gates(**cast("Any", asked)).asks_for_verdicts else of_run
     check_confirm({"regression_rule": of_run.regression_rule, **asked}, flag_of)
     return replace(of_run, **cast("Any", asked))
@@ -151,7 +151,7 @@ def _as_json(subjects: Mapping[str, Subject], found: Mapping[str, tuple[GateFore
 
 
 def _gate_json(found: GateForecast) -> dict[str, Any]:
-    """`false_alarm` is null for an agent below the bar, `fails` is the chance to fail whatever its level."""
+    """`false_alarm` is null for an agent below the bar, `fails` is the chance to fail at any level."""
     alarm = found.false_alarm
     return {
         "name": found.name,

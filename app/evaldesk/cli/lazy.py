@@ -49,7 +49,7 @@ def _process_once(
 
 
 class LazyCommand(NamedTuple):
-    """A command as `module:attr`, and the first sentence of its help; empty for one that no list shows."""
+    """A command as `module:attr`, and the first sentence of its help; empty for a hidden command."""
 
     target: str
     words: str

@@ -41,7 +41,7 @@ class Executor(Protocol):
     """Carries out trials. Every submitted spec has exactly one result, also after a failure.
 
     `pauses` are the known reasons why the models of its trials wait. `places` are where its trials are played at this
-    moment; none for one that plays in the caller's own process. `end_reason` says why it takes no more trials though
+    moment; none in the caller's own process. `end_reason` says why it takes no more trials though
     nobody cancelled it, as when every host of a cluster is gone; those under way have ended as cancelled.
     `grading_changes` name the files that score trials and have changed on the disk since they were copied.
     """

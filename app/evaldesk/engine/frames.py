@@ -139,7 +139,7 @@ class Beat(msgspec.Struct, frozen=True, tag="beat"):
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
     """A trial's result. A tainted worker holds a trial thread that does not come back, and is to be replaced.
 
-    `changed` are the settings of the whole process that are not what they were before its first trial, in words;
+    `changed` are the settings of the whole process that differ from those before its first trial, in words;
     `began_changed` says that they were so when this trial began.
     """
 

@@ -124,7 +124,7 @@ OWN = ProcessLauncher()
 class SandboxLauncher:
     """Starts each worker as `process` does, and hides files from it before it imports anything of the agent.
 
-    What is `hidden` is not there for it but for what is `visible` inside; folders that are `read_only` cannot be
+    Paths in `hidden` are covered but for `visible` ones inside; folders that are `read_only` cannot be
     written. Where the machine allows namespaces to bubblewrap alone, it makes the sandbox.
     """
 

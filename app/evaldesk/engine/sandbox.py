@@ -1,6 +1,6 @@
 """Hides files from a player by namespaces of Linux: eval sets, the database and the home, but for its own code.
 
-The process moves into a user and a mount namespace of its own, covers what is hidden with empty files and folders, and
+The process moves into a user and a mount namespace of its own, covers hidden paths with empty files and folders, and
 gives up every capability, so that it cannot uncover them; a namespace that it makes later inherits the covers locked
 (mount_namespaces(7)). Nothing is installed and nobody is asked for rights. It imports only the standard library, since
 a player on the agent's own interpreter runs it first. (decision 471)

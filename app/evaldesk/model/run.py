@@ -41,7 +41,7 @@ DECISIONS_ASKED = Criterion("decisions_asked", 1.0)
 
 
 def default_criteria(cases: Sequence[Case], *, strict: bool = False) -> tuple[Criterion, ...]:
-    """ADK's two criteria, and what else a case asserts: its final state, decisions of its turns.
+    """ADK's two criteria, and criteria for the case's further assertions: final state, decisions of its turns.
 
     With `strict` ADK's two only.
     """
@@ -64,7 +64,7 @@ EACH_IMAGE = "instance"
 class Container:
     """A container that agents are played in. `memory` is in MiB, `pids` bounds processes and threads.
 
-    `network` is the one that docker or podman gives by default, the models of the providers alone, or none at all.
+    `network` is the default one of docker or podman, the models of the providers alone, or none at all.
     `variables` are the names of the
     environment variables that the agent gets; without them it gets none of ours.
     """
@@ -95,7 +95,7 @@ LEAST_MEMORY, LEAST_PIDS, MAX_CPUS = 64, 16, 1024
 
 
 def checked_container(container: Container) -> Container:
-    """The container, or the settings of those that other names choose. Raises UsageError naming the key at fault."""
+    """The container, or the settings of other names. Raises UsageError naming the key at fault."""
     if container.image and not _IMAGE.fullmatch(container.image):
         raise UsageError(f"image = {container.image!r} is not the name of an image", field="image")
     if not 0 < container.cpus <= MAX_CPUS:
@@ -116,7 +116,7 @@ class AgentRef:
 
     `folder` holds the agent's own files (watched for edits). `kind` names an adapter, or is empty to let the adapters
     look at the object. `declared` is the agent's table of `evaldesk.toml` as JSON text; an agent that is made of its
-    table alone has no target. `part` names an agent inside the tree of the one that is found, by its own name or its
+    table alone has no target. `part` names an agent inside the tree of the target, by its own name or its
     name in the module; empty is the agent itself. `python` is the interpreter that it is played on; empty is
     Evaldesk's own. `container` is where it is played; None is a process of this machine. `commands` is the container of
     the commands that a benchmark's script runs, where the script itself is played on this machine. `isolation` is that
@@ -324,7 +324,7 @@ class TrialResult:
     start_ms: float = 0.0
 
     def without_content(self, error: ErrorRecord) -> TrialResult:
-        """The trial errored for that reason, without what it said and scored, its time and its usages."""
+        """The trial errored for that reason, without transcript, scores, time and usages."""
         return replace(
             self,
             status="errored",
@@ -505,7 +505,7 @@ PlaceState: TypeAlias = Literal["starting", "up", "lost"]
 class Place:
     """A machine, or containers on it, with `n_workers` players that are up and `n_under_way` trials.
 
-    `note` says why it, or a worker of it, was lost, and what differs there from here.
+    `note` is the reason of its loss, or of a worker's, and the differences from here.
     """
 
     name: str
@@ -522,7 +522,7 @@ def is_more(cost: float, max_cost: float | None) -> bool:
 
 
 def is_news(told: Sequence[Place], places: Sequence[Place]) -> bool:
-    """Whether a place came, changed its state, or says something else; how much it has to do is no news."""
+    """Whether a place came, changed its state, or has another note; its load is no news."""
     return [(each.name, each.state, each.note) for each in told] != [
         (each.name, each.state, each.note) for each in places
     ]

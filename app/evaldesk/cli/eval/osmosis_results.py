@@ -124,7 +124,7 @@ LONGEST_PART = 60
 
 
 def is_folder(name: str) -> bool:
-    """Whether `-o` names a folder: one that is there, or a name without an ending."""
+    """Whether `-o` names a folder: an existing one, or a name without an ending."""
     return name.endswith("/") or Path(name).is_dir() or not Path(name).suffix
 
 

@@ -181,7 +181,7 @@ def show_other_verdicts(runs: StoredRuns, played: Sequence[Played], spelled: str
 
 
 def _show_name(each: Played, played: Sequence[Played]) -> None:
-    """The name of the eval set, above what is said of one of several; its file where another has the same name."""
+    """The name of the eval set as a heading among several; its file where another has the same name."""
     named = [(other.job.evalset.name or other.job.evalset.id, other.job.path) for other in played]
     name, path = each.job.evalset.name or each.job.evalset.id, each.job.path
     is_shared = any(other == name and of != path for other, of in named)

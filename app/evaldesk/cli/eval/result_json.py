@@ -130,7 +130,7 @@ def run_object(run: RunSummary, numbers: RunNumbers) -> dict[str, Any]:
 
 
 def spent_object(run: RunSummary) -> dict[str, Any]:
-    """What a run used; `cost` is null where only the `known_cost` is: of some trials calls or prices are not known."""
+    """The usage of a run; `cost` is null where some calls or prices are not known, `known_cost` is the rest."""
     return {
         "tokens": run.tokens,
         "n_uncounted": run.n_uncounted,
@@ -146,7 +146,7 @@ def ends(interval: Interval | None) -> list[float] | None:
 
 
 def not_applicable(run: RunSummary) -> list[dict[str, Any]]:
-    """The metrics that do not apply to every case: in how many they do."""
+    """The number of cases to which each metric applies, for metrics that do not apply to all."""
     asserted = run.config.n_asserted
     return [
         {"metric": metric, "n_cases_asserted": n, "n_cases": run.n_cases, "sentence": sentence}
@@ -185,7 +185,7 @@ def metric_objects(runs: StoredRuns, run: RunSummary) -> list[dict[str, Any]]:
 
 
 def mean_unscored_as_0(row: MetricRow, run: RunSummary) -> float:
-    """The `mean` of Osmosis' results.json: over all trials, 0 for those that the metric did not score."""
+    """The `mean` of Osmosis' results.json: over all trials, 0 for unscored ones."""
     return row.mean * row.n / max(row.n, run.n_done)
 
 

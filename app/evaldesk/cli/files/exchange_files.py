@@ -88,7 +88,7 @@ def visible(text: str) -> str:
 def write_bytes(
     data: bytes | Iterable[bytes], output: str | None, *, ending: str = "", is_forced: bool = False
 ) -> None:
-    """Write to the file named, or to the stream as its `ending` allows; one that is there stays unless forced."""
+    """Write to the file named, or to the stream as its `ending` allows; an existing file stays unless forced."""
     if output is None or output == "-":
         show_document((data,) if isinstance(data, bytes) else data, ending)
         return

@@ -96,7 +96,7 @@ class _Terminal:
         self._path, self._line = path, ProgressLine()
 
     def reading(self, n_done: int, n_total: int) -> None:
-        """So many bytes are read."""
+        """Show the number of read bytes."""
         self._line.show(f"Reading {visible(self._path.name)}", "MiB", n_done / 2**20, n_total / 2**20)
 
     def progress(self, n_done: int, n_total: int) -> None:

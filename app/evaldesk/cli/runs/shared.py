@@ -92,7 +92,7 @@ def accept_option(command: Command) -> Command:
 
 
 async def accept_run(desk: Desk, run: RunSummary, digest: str) -> None:
-    """Show what a run of somebody else would do, and ask a person at the terminal; `digest` is an earlier answer.
+    """Show the parts of somebody else's run, and ask a person at the terminal; `digest` is an earlier answer.
 
     Raises TrustError where the run has changed since.
     """
@@ -109,7 +109,7 @@ async def accept_run(desk: Desk, run: RunSummary, digest: str) -> None:
 
 
 def foreign_lines(found: ForeignRun) -> list[str]:
-    """What a run would do that waits for a person: the parts that differ from this workspace first."""
+    """The parts of a run that waits for a person, first the ones that differ from this workspace."""
     from evaldesk.wording.printable import in_one_line
 
     differences = [f"  {name}: {stored or '-'} (here: {own or 'none'})" for name, stored, own in found.differences]

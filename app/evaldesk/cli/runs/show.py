@@ -123,13 +123,13 @@ def _concluded(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
 
 
 def _by(run: RunSummary) -> str:
-    """Who started the run, and on which machine."""
+    """The person and the machine that started the run."""
     words = started_words(run.started_by, run.started_on)
     return f" {words}" if words else ""
 
 
 def _places(run: RunSummary) -> list[tuple[str, str]]:
-    """Where a run that goes on is played at this moment, and how many trials were lost with a worker or a host."""
+    """The current places of a running run, and the number of trials lost with a worker or a host."""
     places, gone = (run.places, ()) if run.status in LIVE else ((), run.places)
     now = [("Places", places_words(places))] if places else []
     each = [("", f"{place.name}: {place_words(place)}") for place in places if is_telling(places)]

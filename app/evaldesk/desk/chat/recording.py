@@ -33,7 +33,7 @@ MAX_NAMED = 10
 class RecordedTurn:
     """A turn of a session as a turn of a case; `why_left_out` is empty when it is proposed.
 
-    `decisions` are those that a person made in it, `edited` the keys of the state that a person changed before it.
+    `decisions` are a person's decisions in it, `edited` the keys of the state that a person changed before it.
     """
 
     turn: Turn

@@ -512,7 +512,7 @@ def _at_field(name: str) -> Iterator[None]:
 def order_of_play(config: RunConfig, n_cases: int, n_most: int) -> Sequence[int] | None:
     """The order in which the cases of a run with at most `n_most` trials each are played; None for that of the file.
 
-    What is likely after some cases speaks for the others where chance decided, before the first trial, which come
+    The first cases speak for the others where chance decided, before the first trial, which come
     first.
     """
     if n_most > 1 or config.gates.stop_when_decided != "likely":

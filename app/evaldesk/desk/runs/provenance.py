@@ -61,7 +61,7 @@ class ForeignRun:
     """A stored run that waits for a person.
 
     `differences` are the parts that this workspace neither finds nor declares: name, stored value, value here.
-    `parts` are all names and values of what would run, and `digest` is over them. Where nobody is named as its starter
+    `parts` are all names and values of the run, and `digest` is over them. Where nobody is named as its starter
     it `is_refused`.
     """
 

@@ -40,7 +40,7 @@ def plan_rescoring(
 ) -> RunPlan:
     """A run that scores the trials of run `run_id` by `criteria`; everything else stays as it was played.
 
-    `played` is what may be taken over of its configuration, by default all. `cases` are those of the run with other
+    `played` is the part of its configuration to copy, by default all. `cases` are those of the run with other
     expectations; None takes them as they were played. The limit of cost was one of playing, which that run has
     answered: its trials keep what they cost, and are not paid. Raises ConflictError while that run goes on, UsageError
     naming the field for criteria that cannot be.

@@ -83,7 +83,7 @@ class Death:
     """How a worker ended: `kind` says it for the error of its trials.
 
     It is "timed_out" when it was killed because something in it took too long, "out_of_memory" when its container was
-    killed, which is what happens beyond its memory.
+    killed, as happens beyond its memory.
     """
 
     message: str
@@ -95,7 +95,7 @@ class WorkerProcess:
     """One worker. `on_answer` gets its frames, `on_death` is called once, when it is gone and all frames are read.
 
     A worker that is gone before `start` returned is the error of `start` alone. `pauses` are the last reported reasons
-    why its trials wait. `max_processes` is how many processes of the agent may run beside the worker; None is any
+    why its trials wait. `max_processes` bounds the processes of the agent beside the worker; None is any
     number.
     """
 
@@ -231,7 +231,7 @@ class WorkerProcess:
     async def make_zygote(self, frame: Fork) -> Zygote | str:
         """Let the worker import an agent and be forked from now on; else why it is not, in words.
 
-        One that is no zygote has work like any other, unless it is gone: then `is_up` is false.
+        Without a zygote it stays a worker like any other, unless it is gone: then `is_up` is false.
         """
         if self._control is None:
             return "it was not started for that"
@@ -298,7 +298,7 @@ class WorkerProcess:
             mark_process(self.pid, self._mark)
 
     def received(self, data: bytes) -> None:
-        """Read data from the pipe of the frames; what its interpreter prints until the worker is ready is output."""
+        """Read data from the pipe of the frames; text of its interpreter before the worker is ready is output."""
         self._silent_s = 0.0
         try:
             for line in self._lines.feed(data):

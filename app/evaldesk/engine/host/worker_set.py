@@ -67,7 +67,7 @@ class WorkerSet:
     killed it suffers. It is the same when one of them changed settings that all of them share, such as the working
     folder. A worker that is not shared has one trial and ends after it.
 
-    Players are forks of one that imported the agent, where that is safe; else `unforked` says why they are not.
+    Players are forked from one import of the agent, where that is safe; else `unforked` has the reason.
     """
 
     def __init__(
