@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ from click.testing import CliRunner
 from evaldesk.cli import cli
 from evaldesk.desk.repair import file_faults
 from evaldesk.desk.workspace import open_settings
-from evaldesk.errors import ConflictError
+from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.formats import read_evalset, write_evalset
 from evaldesk.model import Case, EvalSet, Turn
 from evaldesk.store import Store, hold_workspace, recovery
+from evaldesk.store.backups import back_up
 from evaldesk.store.evalsets.half_files import half_file
 
 CASES = tuple(Case(f"case_{number}", (Turn('{[a \\ "brace" }'),)) for number in range(3))
@@ -272,3 +274,23 @@ def test_a_database_is_not_repaired_while_a_desk_is_open(home: Path) -> None:
         assert "is held by process" in str(_doctor(home, "--repair").exception)
 
     assert path.read_bytes() == before
+
+
+def test_backups_are_listed_and_one_is_put_in_place(home: Path) -> None:
+    path = home / ".evaldesk" / "evaldesk.db"
+    Store.open(path).close()
+    made = back_up(path, datetime(2026, 11, 28, 12, tzinfo=UTC))
+    data = bytearray(path.read_bytes())
+    data[4096:] = b"\x07" * (len(data) - 4096)
+    path.write_bytes(data)
+
+    damaged = _doctor(home)
+    unknown = _doctor(home, "--restore", "yesterday")
+    restored = _doctor(home, "--restore", "latest")
+
+    assert made
+    assert (damaged.exit_code, restored.exit_code) == (1, 0)
+    assert isinstance(unknown.exception, NotFoundError)
+    assert "20261128T120000Z" in str(unknown.exception)
+    assert f"The backup of 2026-11-28 12:00 UTC is in the place of {path}." in restored.output
+    assert "1 backup, 20261128T120000Z to 20261128T120000Z; evaldesk doctor --restore latest" in restored.output

@@ -29,6 +29,11 @@ MARKS = {"good": ("ok", "green"), "untried": ("-", "white"), "warning": ("look",
 @click.option(
     "--repair", "is_repaired", is_flag=True, help="Mend what is broken in the workspace; no desk may be open."
 )
+@click.option(
+    "--restore",
+    metavar="WHEN",
+    help="Put a backup of the database in its place: `latest`, or a name of the line `backups`; no desk may be open.",
+)
 @click.option("--on", metavar="NAME", help="Play one trial of a sample agent on [executors.NAME] of evaldesk.toml.")
 @python_option
 @trust_option
@@ -38,6 +43,7 @@ def doctor(
     is_called: bool,
     is_played: bool,
     is_repaired: bool,
+    restore: str | None,
     on: str | None,
     python: str | None,
     is_trusted: bool,
@@ -45,9 +51,10 @@ def doctor(
 ) -> None:
     """Check the workspace, the agents, the models and the environment; starts no run.
 
-    Nothing is written without --repair. A repair removes unfinished files of killed writers and moves files that
-    cannot be read into the trash folder; whole cases of an eval set that ends too early are kept as a new set. The
-    rows of a damaged database that can be read go into a new one; the damaged file is kept in a folder beside it.
+    Nothing is written without --repair or --restore. A repair removes unfinished files of killed writers and moves
+    files that cannot be read into the trash folder; whole cases of an eval set that ends too early are kept as a new
+    set. The rows of a damaged database that can be read go into a new one; the damaged file is kept in a folder beside
+    it. An open desk makes backups: hourly while the database changes, the last 24 and one of each of the last 7 days.
 
     Exit code 0: no problem, or all are repaired; 1: a problem.
 
@@ -57,18 +64,23 @@ def doctor(
     evaldesk doctor --play --python python3.12
     evaldesk doctor --on cluster
     evaldesk doctor --repair
+    evaldesk doctor --restore latest
     """
+    from evaldesk.wording.printable import printable
+
     settings = settings_of(folders, workspace, python)
     trust = answered(settings, is_trusted=is_trusted)
     if is_called or is_played or on:
         trust.check_all()
-    if is_repaired:
+    if is_repaired or restore:
         trust.check_repair()
+    if restore:
+        from evaldesk.desk.doctor import restore_backup
+
+        show(printable(restore_backup(settings, restore).sentence))
     looking = _findings(settings, trust, on, is_called=is_called, is_played=is_played, is_repaired=is_repaired)
     findings = asyncio.run(looking)
     width = max(len(found.about) for found in findings)
-    from evaldesk.wording.printable import printable
-
     for found in findings:
         mark, colour = MARKS[found.state]
         show(f"{style(mark.ljust(4), fg=colour)}  {found.about.ljust(width)}  {printable(found.sentence)}")

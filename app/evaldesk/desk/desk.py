@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import logging
 import os
+import sqlite3
 import zlib
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from evaldesk.store.presets import PresetStore
 
 log = logging.getLogger("evaldesk.desk")
+BACKUP_LOOK_S = 60.0
 
 
 class Desk:
@@ -59,6 +62,7 @@ class Desk:
         self._polling: asyncio.Task[None] | None = None
         self._recovering: asyncio.Task[None] | None = None
         self._indexing: asyncio.Task[None] | None = None
+        self._backing_up: asyncio.Task[None] | None = None
 
     @classmethod
     def open(cls, settings: Settings, trust: Trust | None = None) -> Desk:
@@ -217,6 +221,23 @@ class Desk:
         self._warming = asyncio.create_task(self._warm_runs())
         self._polling = asyncio.create_task(self.runs.poll_requests(takes_up=True))
         self._recovering = asyncio.create_task(asyncio.to_thread(self._recover_imports))
+        if not (self.settings.store or self.store.is_read_only or self.is_restricted):
+            self._backing_up = asyncio.create_task(self._back_up_hourly())
+
+    async def _back_up_hourly(self) -> None:
+        """Look each minute whether a backup of the database is due."""
+        while True:
+            await asyncio.sleep(BACKUP_LOOK_S)
+            await asyncio.to_thread(self.back_up, datetime.now(UTC))
+
+    def back_up(self, now: datetime) -> None:
+        """Make a backup of the database where one is due; a failure is logged."""
+        from evaldesk.store.backups import back_up
+
+        try:
+            back_up(self.settings.database_file, now)
+        except (EvaldeskError, OSError, sqlite3.Error) as error:
+            log.warning("the database cannot be backed up: %s", error)
 
     def _start_driver(self, run_id: int, digest: str) -> None:
         """Let a process of its own play a run that this one must not."""
@@ -251,7 +272,7 @@ class Desk:
 
     async def close(self) -> None:
         """Stop the runs of this process; finished trials are stored, the others stay planned."""
-        for task in (self._warming, self._polling, self._recovering, self._indexing):
+        for task in (self._warming, self._polling, self._recovering, self._indexing, self._backing_up):
             if task:
                 task.cancel()
         if "imports" in self.__dict__:

@@ -30,7 +30,7 @@ from evaldesk.engine.executors import MAX_LOCAL, Node, check_executor, kind_of, 
 from evaldesk.engine.host.process import WorkerStartError
 from evaldesk.engine.launch import launcher_of, sandbox_problem
 from evaldesk.engine.sandbox import has_bubblewrap
-from evaldesk.errors import EvaldeskError, ModelError
+from evaldesk.errors import EvaldeskError, ModelError, UsageError
 from evaldesk.llm import ModelCall, Patience, complete, missing_keys
 from evaldesk.model import (
     AgentRef,
@@ -43,11 +43,13 @@ from evaldesk.model import (
     TurnRecord,
     TurnSpec,
 )
+from evaldesk.model.conclusion import counted
 from evaldesk.model.json_text import shortened
 from evaldesk.model.run import ExecutorConfig, Place, PlaceState
 from evaldesk.model.stored import RunSummary, host_of
 from evaldesk.settings import CONFIG_NAME, Settings
 from evaldesk.store import Store, hold_workspace
+from evaldesk.store.backups import LATEST, backup_named, backups_of
 from evaldesk.store.network_disk import disk_refusal
 from evaldesk.store.store import EngineFacts, is_made, repair_marker
 from evaldesk.wording.places import again_sentence, place_words
@@ -117,7 +119,14 @@ def look_at_workspace(settings: Settings) -> list[Finding]:
     except EvaldeskError as error:
         return [*found, Finding("database", "bad", str(error))]
     words = f"{settings.database}, {n_runs} run{'s' if n_runs != 1 else ''}"
-    return [*found, Finding("database", "good", words), engine, *runs]
+    return [*found, Finding("database", "good", words), engine, *_backups(file), *runs]
+
+
+def _backups(file: Path) -> list[Finding]:
+    if not (found := backups_of(file)):
+        return []
+    words = f"{counted(len(found), 'backup')}, {found[-1].name} to {found[0].name}"
+    return [Finding("backups", "good", f"{words}; evaldesk doctor --restore {LATEST} puts one in place")]
 
 
 def look_at_runs(store: Store) -> list[Finding]:
@@ -214,6 +223,17 @@ def repair_files(settings: Settings) -> list[Finding]:
         return []
     with hold_workspace(settings.state_folder, url=""):
         return [_mended(about, fault) for about, fault in faults]
+
+
+def restore_backup(settings: Settings, name: str) -> Finding:
+    """Put a backup in the place of the database. Raises WorkspaceError while a desk is open, and NotFoundError."""
+    from evaldesk.store.recovery import restore
+
+    if settings.store:
+        raise UsageError(f"{settings.store} is on a server, which has backups of its own")
+    backup = backup_named(settings.database_file, name)
+    with hold_workspace(settings.state_folder, url=""):
+        return Finding("database", "good", restore(settings.database_file, backup))
 
 
 def _mended(about: str, fault: Fault) -> Finding:

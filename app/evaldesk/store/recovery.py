@@ -57,6 +57,7 @@ from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import counted, plural
 from evaldesk.paths import is_read_only
 from evaldesk.reading.sqlite_pages import Row, SqlitePages, Tree, Value
+from evaldesk.store.backups import Backup, copy_database
 from evaldesk.store.database import FIRST_TABLES, Clock, execute_many, utc_now
 from evaldesk.store.runs import planning, trash
 from evaldesk.store.runs.recording import (
@@ -164,6 +165,36 @@ def recover(path: Path) -> str:
         for folder in (path.parent, aside):
             remove_leftovers(folder)
         return (aside / _REPORT).read_text("utf-8")
+
+
+def restore(path: Path, backup: Backup) -> str:
+    """Put a backup in the place of the database, which is kept aside; gives a sentence.
+
+    A restore that was killed is finished by `recover`. Raises WorkspaceError while another process has it open.
+    """
+    if is_read_only(path):
+        raise WorkspaceError(f"{path.parent} is read-only; copy the workspace to a place that can be written")
+    marker = repair_marker(path)
+    with alone_in(path.parent):
+        if marker.exists():
+            raise WorkspaceError(f"a repair of {path} is not finished; `evaldesk doctor --repair` finishes it")
+        if not path.exists():
+            raise WorkspaceError(f"{path} is missing; copy {backup.path} to its place")
+        with _locked(path):
+            create_file(marker, f"damaged-{secrets.token_hex(4)}".encode(), mode=0o600)
+            aside = _aside(marker)
+            make_folder(aside)
+            aside.chmod(0o700)
+            _move_aside(path, aside)
+            copy_database(backup.path, aside / _NEW)
+            report = (
+                f"The backup of {backup.made_at:%Y-%m-%d %H:%M} UTC is in the place of {path}. Rows that were written "
+                f"after it are only in {aside / path.name}, which is kept."
+            )
+            replace_file(aside / _REPORT, report.encode(), mode=0o600)
+            _put_in_place(path, aside)
+        remove_file(marker)
+        return report
 
 
 def _is_in_place(aside: Path) -> bool:
