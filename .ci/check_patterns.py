@@ -34,7 +34,7 @@ LONG_REPEAT = 200
 # Patterns that are made of values of a call, each with examples of what it becomes.
 WORD, ANY_CASE = [r"a\ word"], ["(?i)a|bc"]
 EXAMPLES: dict[str, list[str]] = {
-    "agents/finding.py:_imports_from": [r"(?m)^[ \t]*(?:from|import)[ \t]+package\b(?!\s*=)"],
+    "agents/discovery.py:_imports_from": [r"(?m)^[ \t]*(?:from|import)[ \t]+package\b(?!\s*=)"],
     "agents/users/users.py:ModelUser._read": ANY_CASE,
     "demo_model/trips.py:read_wishes": [r"\bmay\b"],
     "demo_model/trips.py:_cities": [r"(?i)\brome\b"],

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evaldesk.agents import Agent, load_agent
-from evaldesk.agents.finding import remote_ref_of_kind
+from evaldesk.agents.discovery import remote_ref_of_kind
 from evaldesk.agents.remote.protocol import read_events
 from evaldesk.model import Change, Event, Session, TurnRecord
 from evaldesk.wire import to_json

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.agents.answering import Answers, answering
 
 from evaldesk.agents import agent_ref, load_agent
-from evaldesk.agents.finding import remote_ref_of_kind
+from evaldesk.agents.discovery import remote_ref_of_kind
 from evaldesk.agents.remote.protocol import read_events
 from evaldesk.errors import AgentError, BadNumberError, FormatError
 from evaldesk.model import Event, Session

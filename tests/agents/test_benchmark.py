@@ -13,7 +13,7 @@ from tests.agents.test_model_profiles import CONFIG
 
 from evaldesk import paths
 from evaldesk.agents.openhands.benchmark import encode_options
-from evaldesk.agents.own.declared import declared_refs
+from evaldesk.agents.own.tables import declared_refs
 from evaldesk.engine import play_trial
 from evaldesk.engine.worker.player import load_ready
 from evaldesk.errors import AgentError, UsageError

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from evaldesk.agents import declared_refs, find_agents, load_agent, merge_refs, named_ref
-from evaldesk.agents.own.declared import LlmTable
 from evaldesk.agents.own.litellm import LlmAgent
+from evaldesk.agents.own.tables import LlmTable
 from evaldesk.codec import msgspec
 from evaldesk.desk.named_agents import named_agent
 from evaldesk.desk.workspace import open_settings

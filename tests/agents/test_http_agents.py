@@ -11,7 +11,7 @@ import pytest
 from tests.agents.answering import Answers, answering, serving
 
 from evaldesk.agents import agent_ref, load_agent
-from evaldesk.agents.finding import remote_ref, remote_ref_of_kind
+from evaldesk.agents.discovery import remote_ref, remote_ref_of_kind
 from evaldesk.engine import play_trial
 from evaldesk.errors import AgentError, BadNumberError, UsageError
 from evaldesk.model import AgentRef, Case, Session, TrialSpec, Turn, TurnRecord

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evaldesk.agents import agent_ref, load_agent
-from evaldesk.agents.finding import remote_ref_of_kind
+from evaldesk.agents.discovery import remote_ref_of_kind
 from evaldesk.errors import ModelError
 from evaldesk.model import ModelOptions, Session
 

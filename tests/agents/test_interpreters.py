@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from evaldesk.agents import declared_refs, find_agents
-from evaldesk.agents.finding import project_python, with_place
+from evaldesk.agents.discovery import project_python, with_place
 from evaldesk.errors import UsageError
 from evaldesk.model import AgentRef
 from evaldesk.paths import OURS, interpreter_path, samples

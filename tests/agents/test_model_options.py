@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.agents.endpoint import Answer
 
-from evaldesk.agents.finding import remote_ref
+from evaldesk.agents.discovery import remote_ref
 from evaldesk.errors import ModelError, UsageError
 from evaldesk.llm import ModelCall, complete
 from evaldesk.model import ModelOptions, RunConfig, Session

@@ -11,7 +11,7 @@ import pytest
 from tests.virtual_environments import install, make_environment
 
 from evaldesk.agents import agent_ref, find_agents
-from evaldesk.agents.finding import source_folders, with_place
+from evaldesk.agents.discovery import source_folders, with_place
 from evaldesk.desk.named_agents import module_agent
 from evaldesk.engine import AgentHost
 from evaldesk.model import AgentRef, Event, TurnRecord, TurnSpec

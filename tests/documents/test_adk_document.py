@@ -14,7 +14,7 @@ from tests.documents.conftest import Snippets
 from tests.documents.statements import commands_of
 
 from evaldesk import match_trajectory
-from evaldesk.agents.finding import find_agents
+from evaldesk.agents.discovery import find_agents
 from evaldesk.cli import cli
 from evaldesk.errors import FormatError
 from evaldesk.formats.files import read_file

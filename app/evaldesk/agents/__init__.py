@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from evaldesk.agents.agent import AGENTS, Agent, AgentKind
-from evaldesk.agents.finding import agent_ref, find_agents
-from evaldesk.agents.own.declared import declared_refs, merge_refs, named_ref
+from evaldesk.agents.discovery import agent_ref, find_agents
+from evaldesk.agents.own.tables import declared_refs, merge_refs, named_ref
 
 if TYPE_CHECKING:
     from evaldesk.agents.loading import adapt_object, load_agent

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from evaldesk.agents.agent import AGENTS, Agent, AgentKind, Resumable, is_from, summary_of
-from evaldesk.agents.finding import FACTORY, YAML_NAME, is_imported, source_folders
+from evaldesk.agents.discovery import FACTORY, YAML_NAME, is_imported, source_folders
 from evaldesk.agents.missing_packages import missing_package
 from evaldesk.agents.shared_loop import OnSharedLoop, on_shared_loop
 from evaldesk.agents.spans import SDK, watch_providers

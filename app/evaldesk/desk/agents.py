@@ -11,7 +11,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from evaldesk import paths
 from evaldesk.agents import AGENTS, declared_refs, find_agents, merge_refs
-from evaldesk.agents.finding import with_place
+from evaldesk.agents.discovery import with_place
 from evaldesk.desk.trust import Trust
 from evaldesk.engine.host.code_files import agent_files, package_folders
 from evaldesk.engine.host.zygote import UNFORKED

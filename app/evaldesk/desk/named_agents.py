@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evaldesk.agents import agent_ref, named_ref
-from evaldesk.agents.finding import source_folders
+from evaldesk.agents.discovery import source_folders
 from evaldesk.engine.launch import placed
 from evaldesk.errors import UsageError
 from evaldesk.model import AgentRef

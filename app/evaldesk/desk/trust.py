@@ -21,7 +21,7 @@ from pathlib import Path
 
 from evaldesk import paths
 from evaldesk.agents import declared_refs, find_agents, merge_refs
-from evaldesk.agents.finding import with_place
+from evaldesk.agents.discovery import with_place
 from evaldesk.desk.process_owner import starter
 from evaldesk.durable_files import create_file, make_folder, replace_file
 from evaldesk.errors import ConflictError, TrustError, UsageError

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from evaldesk.agents.containers import PULL_TIMEOUT_S, container_client, docker_run_command, is_podman
-from evaldesk.agents.finding import is_imported, with_place
+from evaldesk.agents.discovery import is_imported, with_place
 from evaldesk.engine.sandbox import FLAG as SANDBOX_FLAG
 from evaldesk.engine.sandbox import bubblewrap_command, has_bubblewrap, plan_text, problem
 from evaldesk.errors import NotFoundError, UsageError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evaldesk.agents import AGENTS
-from evaldesk.agents.finding import is_imported
+from evaldesk.agents.discovery import is_imported
 from evaldesk.desk.agents import FoundAgent
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import AgentDescription, AgentRef, JsonObject, JsonValue

@@ -17,7 +17,7 @@ from evaldesk.agents.adk.models import EFFORT, agents_below, is_litellm, model_n
 from evaldesk.agents.adk.plugin import Witness, plugin_class
 from evaldesk.agents.adk.translation import events_of_adk
 from evaldesk.agents.agent import is_from
-from evaldesk.agents.finding import FACTORY
+from evaldesk.agents.discovery import FACTORY
 from evaldesk.agents.own.instruction import placeholders
 from evaldesk.agents.tools.frameworks import call_limit_event, lost_turn_error, pause, take_paused_turn, waiting_events
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT

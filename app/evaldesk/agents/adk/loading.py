@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from evaldesk.agents.finding import YAML_NAME
+from evaldesk.agents.discovery import YAML_NAME
 from evaldesk.agents.loading import make_importable
 from evaldesk.agents.missing_packages import missing_package
 from evaldesk.agents.traces import user_trace

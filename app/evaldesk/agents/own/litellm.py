@@ -37,7 +37,7 @@ from evaldesk.transcripts.messages.chat import RAW_ARGS, tool_call
 def adapt(candidate: object, ref: AgentRef) -> LlmAgent | None:
     """The object itself if it is an LlmAgent, or the LlmAgent declared by `ref`; else None."""
     if candidate is None and ref.kind == "litellm" and ref.declared:
-        from evaldesk.agents.own.declared import llm_fields
+        from evaldesk.agents.own.tables import llm_fields
 
         return LlmAgent(**llm_fields(ref))
     return candidate if isinstance(candidate, LlmAgent) else None

@@ -12,7 +12,7 @@ from typing import Any
 
 from evaldesk.agents import agent_ref
 from evaldesk.agents.containers import container_client
-from evaldesk.agents.finding import commands_in
+from evaldesk.agents.discovery import commands_in
 from evaldesk.agents.openhands.benchmark import KIND, encode_options
 from evaldesk.desk.runs.file_places import git_head
 from evaldesk.desk.runs.stored_runs import StoredRuns

@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
-from evaldesk.agents.finding import is_imported, source_folders
+from evaldesk.agents.discovery import is_imported, source_folders
 from evaldesk.model import AgentRef, Criterion, RunConfig
 from evaldesk.process_setup import parsing
 

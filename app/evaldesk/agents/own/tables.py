@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from evaldesk.agents.agent import AGENTS, AgentKind
-from evaldesk.agents.finding import agent_ref, remote_ref_of_kind
+from evaldesk.agents.discovery import agent_ref, remote_ref_of_kind
 from evaldesk.agents.traces import user_trace
 from evaldesk.backports import chdir
 from evaldesk.codec import msgspec
