@@ -358,7 +358,10 @@ class OpenTurn:
 
 @dataclass(frozen=True, slots=True)
 class StoredSession:
-    """A chat session with its turns, as it is reopened; `open_turn` comes after them."""
+    """A chat session with its turns, as it is reopened; `open_turn` comes after them.
+
+    Of a session of many turns a page reads the last ones: `first` is the index of the first of `turns`.
+    """
 
     id: str
     agent_id: str
@@ -370,6 +373,12 @@ class StoredSession:
     created_at: datetime
     updated_at: datetime
     open_turn: OpenTurn | None = None
+    first: int = 0
+
+    @property
+    def n_turns(self) -> int:
+        """How many turns there are, also before those that were read."""
+        return self.first + len(self.turns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

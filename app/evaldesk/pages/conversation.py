@@ -138,7 +138,7 @@ def deciding(session: StoredSession) -> Deciding | None:
         )
         for each in last.waiting
     )
-    return Deciding(len(session.turns), asked_of(last), asked)
+    return Deciding(session.n_turns, asked_of(last), asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,13 +172,18 @@ class TurnView:
         return not self.is_live and not any(part.kind in {"message", "error"} for part in self.parts)
 
 
-def turn_views(turns: Sequence[TurnRecord], initial_state: JsonObject, agent: str) -> tuple[TurnView, ...]:
-    """The finished turns of a session."""
+def turn_views(
+    turns: Sequence[TurnRecord], initial_state: JsonObject, agent: str, first: int = 0
+) -> tuple[TurnView, ...]:
+    """The finished turns of a session.
+
+    Those of a long one begin with the index `first`: that turn tells the state before the next, and has no view.
+    """
     before = [initial_state, *(turn.state_after for turn in turns)]
     markdown = Markdown()
     return tuple(
         TurnView(
-            number=index + 1,
+            number=first + index + 1,
             query=markdown.prose(turn.query),
             parts=parts_of(turn.events, markdown),
             duration_ms=turn.duration_ms,
@@ -189,15 +194,14 @@ def turn_views(turns: Sequence[TurnRecord], initial_state: JsonObject, agent: st
             media=media_views(turn.media),
         )
         for index, turn in enumerate(turns)
+        if index or not first
     )
 
 
-def live_view(
-    running: RunningTurn, agent: str, turns: Sequence[TurnRecord] = (), initial_state: JsonObject | None = None
-) -> TurnView:
-    """A turn that is being played, after the finished `turns`."""
-    turns = turns[: running.turn_index]
-    before = turns[-1].state_after if turns else (initial_state or running.state)
+def live_view(running: RunningTurn, agent: str, session: StoredSession) -> TurnView:
+    """A turn that is being played, after the finished ones of its session."""
+    turns = session.turns[: running.turn_index - session.first]
+    before = turns[-1].state_after if turns else session.initial_state or running.state
     return TurnView(
         number=running.turn_index + 1,
         query=Markdown().prose(running.message),

@@ -9,7 +9,7 @@ from datetime import datetime
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, delete, false, func, insert, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, delete, false, func, insert, select, tuple_, update
 
 from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model import Event, JsonObject, Prompts, TurnRecord
@@ -52,6 +52,17 @@ class SessionStore(Part):
         """A session with its turns."""
         with self._database.reading() as connection:
             return _stored(connection, session_id)
+
+    def recent(self, session_id: str, most: int, n: int) -> StoredSession:
+        """A session with its turns; with the last `n`, where there are more than `most`."""
+        with self._database.reading() as connection:
+            return _stored(connection, session_id, most, n)
+
+    def turns(self, session_id: str, first: int, end: int) -> tuple[TurnRecord, ...]:
+        """The turns from an index up to another."""
+        with self._database.reading() as connection:
+            _row(connection, session_id)
+            return _turns(connection, session_id, SESSION_TURN.c.turn_index.between(first, end - 1))
 
     def changed_at(self, session_id: str) -> datetime:
         """When a turn of the session began or ended last, or its state was set."""
@@ -361,23 +372,29 @@ def _change(connection: Connection, session_id: str, values: Values) -> None:
     connection.execute(update(SESSION).where(SESSION.c.id == session_id).values(values))
 
 
-def _stored(connection: Connection, session_id: str) -> StoredSession:
+def _turns(connection: Connection, session_id: str, *where: ColumnElement[bool]) -> tuple[TurnRecord, ...]:
+    own = select(SESSION_TURN.c.codec, SESSION_TURN.c.data).where(SESSION_TURN.c.session_id == session_id, *where)
+    rows = connection.execute(own.order_by(SESSION_TURN.c.turn_index))
+    return unpack_all([(codec, data) for codec, data in rows], TurnRecord)
+
+
+def _stored(connection: Connection, session_id: str, most: int | None = None, n: int = 0) -> StoredSession:
     row = _row(connection, session_id)
-    turns = select(SESSION_TURN.c.codec, SESSION_TURN.c.data).where(SESSION_TURN.c.session_id == session_id)
+    first = 0 if most is None or row.n_turns <= most else row.n_turns - n
     cases = select(SESSION_CASE.c.evalset_id, SESSION_CASE.c.case_id, SESSION_CASE.c.added_at)
     cases = cases.where(SESSION_CASE.c.session_id == session_id).order_by(SESSION_CASE.c.added_at)
-    rows = [(codec, data) for codec, data in connection.execute(turns.order_by(SESSION_TURN.c.turn_index))]
     return StoredSession(
         id=row.id,
         agent_id=row.agent_id,
         title=row.title,
         initial_state=from_json(row.initial_state, dict),
         state=from_json(row.state, dict),
-        turns=unpack_all(rows, TurnRecord),
+        turns=_turns(connection, session_id, SESSION_TURN.c.turn_index >= first),
         added_to=tuple(AddedCase(*case) for case in connection.execute(cases)),
         created_at=row.created_at,
         updated_at=row.updated_at,
         open_turn=_open_turn(connection, session_id),
+        first=first,
     )
 
 

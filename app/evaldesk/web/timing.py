@@ -44,9 +44,9 @@ class Bar:
     width: float
 
 
-def timings(turns: Sequence[TurnRecord]) -> tuple[TurnTiming, ...]:
-    """One row for each turn."""
-    return tuple(_timing(index + 1, turn) for index, turn in enumerate(turns))
+def timings(turns: Sequence[TurnRecord], first: int = 0) -> tuple[TurnTiming, ...]:
+    """One row for each turn, from the index `first` on."""
+    return tuple(_timing(number, turn) for number, turn in enumerate(turns, first + 1))
 
 
 def bars(rows: Sequence[TurnTiming]) -> tuple[tuple[TurnTiming, tuple[Bar, ...]], ...]:

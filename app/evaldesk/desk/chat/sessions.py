@@ -17,6 +17,7 @@ from evaldesk.model.decisions import fits
 from evaldesk.model.media import MAX_MEDIA_COUNT, Media, with_names
 from evaldesk.model.stored import OpenTurn, SessionSummary, StoredSession
 from evaldesk.model.transcript import interrupted_turn
+from evaldesk.model.trial_turns import MANY_TURNS
 from evaldesk.reading.strict_json import kind_of, parse_json
 from evaldesk.store import Store
 from evaldesk.wire import value_scrubber
@@ -25,6 +26,8 @@ log = logging.getLogger("evaldesk.chat")
 
 MAX_MESSAGE = 200_000
 MAX_TITLE = 120
+RECENT_TURNS = 50
+"""Turns of a long chat that its page has at first."""
 PAGE_SIZE = 200
 PROPOSED_TITLE = 56
 TURN_TIMEOUT_S = 300.0
@@ -85,6 +88,14 @@ class SessionDesk:
     def get(self, session_id: str) -> StoredSession:
         """A session with its turns; an open turn that nobody plays is the last of them. Raises NotFoundError."""
         return _with_left_turn(self._store.sessions.get(session_id))
+
+    def recent(self, session_id: str) -> StoredSession:
+        """The session as `get`; of many turns the last RECENT_TURNS, and the one before them. Raises NotFoundError."""
+        return _with_left_turn(self._store.sessions.recent(session_id, MANY_TURNS, RECENT_TURNS + 1))
+
+    def turns(self, session_id: str, first: int, end: int) -> Sequence[TurnRecord]:
+        """The finished turns from an index up to another. Raises NotFoundError."""
+        return self._store.sessions.turns(session_id, first, end)
 
     def rename(self, session_id: str, title: str) -> None:
         """Give a session another title. Raises UsageError for a blank one."""
@@ -375,7 +386,8 @@ def _with_left_turn(session: StoredSession) -> StoredSession:
     left = session.open_turn
     if left is None or is_turn_played(left):
         return session
-    before, after = session.turns[: left.turn_index], session.turns[left.turn_index :]
+    at = left.turn_index - session.first
+    before, after = session.turns[:at], session.turns[at:]
     events = (*(event for waited in after for event in waited.events), *left.events)  # a turn that went on has some
     record = interrupted_turn(left.message, events, session.state, left.asked_by)
     state_before = after[0].state_before if after else record.state_before

@@ -15,11 +15,12 @@ from evaldesk.desk.chat.sessions import PAGE_SIZE
 from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
 from evaldesk.model import AgentRef, ErrorRecord
 from evaldesk.model.stored import StoredSession
+from evaldesk.pages.chat_pieces import chat_piece, chat_pieces
 from evaldesk.pages.conversation import changes_of, deciding, gist, live_view, open_view, turn_views
 from evaldesk.pages.large_state import MAX_TYPED, large_state, value_part
 from evaldesk.pages.timeline import raw_chat_call, read_chat_timeline
 from evaldesk.pages.typed import error_sentence
-from evaldesk.web.forms.fields import attachment, file_text_of, read_form, start_of, text_of
+from evaldesk.web.forms.fields import attachment, file_text_of, number_of, read_form, start_of, text_of
 from evaldesk.web.render import desk_of, go, number, page
 from evaldesk.web.timing import bars, timings, total_cost
 from evaldesk.wording.json_layout import laid_out
@@ -127,13 +128,13 @@ def _typed_state(text: str, error: str) -> dict[str, Any]:
 
 async def download_state(request: Request) -> Response:
     """GET …/state/file: the state as JSON, to be edited elsewhere and put back."""
-    session = await run_in_threadpool(desk_of(request).sessions.get, request.path_params["session_id"])
+    session = await run_in_threadpool(desk_of(request).sessions.recent, request.path_params["session_id"])
     return attachment(laid_out(session.state, width=0), "state.json")
 
 
 async def show_value(request: Request) -> Response:
     """One value of the state, part by part: `key`, and `from` the character that the part begins with."""
-    session = await run_in_threadpool(desk_of(request).sessions.get, request.path_params["session_id"])
+    session = await run_in_threadpool(desk_of(request).sessions.recent, request.path_params["session_id"])
     part = await run_in_threadpool(value_part, session.state, request.query_params.get("key", ""), start_of(request))
     address = f"/sessions/{session.id}"
     return page(
@@ -150,7 +151,7 @@ async def show_value(request: Request) -> Response:
 def show_session(request: Request, *, status: int = 200, **shown: Any) -> Response:
     """The page of the session that the address names."""
     desk = desk_of(request)
-    session = desk.sessions.get(request.path_params["session_id"])
+    session = desk.sessions.recent(request.path_params["session_id"])
     desk.agents.warm(session.agent_id)
     values = {**session_view(request, session), "has_adk_sessions": desk.adk_sessions.is_any, **shown}
     return page(request, "sessions/show.html", status=status, **values)
@@ -161,13 +162,15 @@ def session_view(request: Request, session: StoredSession) -> dict[str, Any]:
     desk = desk_of(request)
     agent = agent_of(request, session)
     running = desk.sessions.running(session.id)
-    rows = timings(session.turns)
+    rows = timings(session.turns[bool(session.first) :], session.first + bool(session.first))
     sessions = desk.sessions.list(request.query_params.get("older", ""))
     large = large_state(session.state)
     elsewhere = None if running else session.open_turn
-    live = live_view(running, agent.name, session.turns, session.initial_state) if running else None
+    live = live_view(running, agent.name, session) if running else None
     open_index = running.turn_index if running else elsewhere.turn_index if elsewhere else None
-    turns = session.turns[:open_index]  # one that goes on after a decision is stored as it waited
+    n_turns = session.n_turns if open_index is None else min(open_index, session.n_turns)
+    turns = session.turns[: n_turns - session.first]  # one that goes on after a decision is stored as it waited
+    views = turn_views(turns, session.initial_state, agent.name, session.first)
     used = [usage.model for turn in session.turns[-1:] for usage in turn.usages]
     return {
         "session": session,
@@ -179,7 +182,9 @@ def session_view(request: Request, session: StoredSession) -> dict[str, Any]:
         "agent_name": agent.name,
         "agent_model": agent.description.model if agent.description else None,
         "is_demo": agent.is_demo,
-        "turns": turn_views(turns, session.initial_state, agent.name),
+        "turns": views,
+        "n_turns": n_turns,
+        "pieces": chat_pieces(desk.sessions, session, views, agent.name, turn_asked(request)),
         "deciding": None if running else deciding(session),
         "live": open_view(elsewhere, agent.name) if elsewhere else live,
         "is_interrupted": bool(session.turns) and session.turns[-1].stop_reason == "interrupted",
@@ -191,7 +196,7 @@ def session_view(request: Request, session: StoredSession) -> dict[str, Any]:
         "large": large,
         "state_error": "",
         "changes": changes_of(session),
-        "n_events": sum(len(turn.events) for turn in session.turns),
+        "n_events": None if session.first else sum(len(turn.events) for turn in session.turns),
         "timings": rows,
         "bars": bars(rows),
         "cost": total_cost(rows),
@@ -248,6 +253,27 @@ async def show_call(request: Request) -> Response:
     )
 
 
+def turn_asked(request: Request) -> int:
+    """The number of the turn that the address names; 0 without one."""
+    return number_of(request.query_params.get("turn")) or 0
+
+
+async def show_piece(request: Request) -> Response:
+    """GET /sessions/{session_id}/pieces?from=51&to=9950: turns that the page of a long chat left out, and the gap.
+
+    From the first turn on they are the last ones of the gap, which a reader meets from below. Without htmx the address
+    leads to the page that has them.
+    """
+    desk, session_id, query = desk_of(request), request.path_params["session_id"], request.query_params
+    first, last = number_of(query.get("from")) or 0, number_of(query.get("to")) or 0
+    session = await run_in_threadpool(desk.sessions.recent, session_id)
+    name = agent_of(request, session).name
+    pieces = await run_in_threadpool(chat_piece, desk.sessions, session, name, first, last)
+    if not request.headers.get("HX-Request"):
+        return go(f"/sessions/{session_id}?turn={first}#turn-{first}")
+    return page(request, "sessions/pieces.html", pieces=pieces, session_id=session_id)
+
+
 async def simulate(request: Request) -> Response:
     """POST …/cases/{key}/simulation: play the scenario in a new chat session, and go there."""
     desk = desk_of(request)
@@ -263,6 +289,7 @@ routes = [
     Route("/sessions", create, methods=["POST"]),
     Route("/sessions/new", new),
     Route("/sessions/{session_id}", show),
+    Route("/sessions/{session_id}/pieces", show_piece),
     Route("/sessions/{session_id}/timeline", show_timeline),
     Route(f"/sessions/{{session_id}}/calls/{number('at')}", show_call),
     Route("/sessions/{session_id}/title", rename, methods=["POST"]),

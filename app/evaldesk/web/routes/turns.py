@@ -102,7 +102,7 @@ async def events(request: Request) -> Response:
     """The running turn from its start on, for a page that was opened in the middle; `after` turns are shown there."""
     session_id = request.path_params["session_id"]
     desk = desk_of(request)
-    after = _shown(request.query_params.get("after", ""), len(desk.sessions.get(session_id).turns))
+    after = _shown(request.query_params.get("after", ""), desk.sessions.recent(session_id).n_turns)
     return event_stream(request, _messages(request, desk.sessions.running(session_id), after=after))
 
 
@@ -115,12 +115,14 @@ async def news(request: Request) -> Response:
     changed = await asyncio.to_thread(desk.sessions.changed_at, session_id)
     if asked.get("seen", "") in ("", changed.isoformat()):
         return HTMLResponse("")
-    view = session_view(request, await asyncio.to_thread(desk.sessions.get, session_id))
-    n_turns = len(view["turns"])
+    view = session_view(request, await asyncio.to_thread(desk.sessions.recent, session_id))
+    n_turns = view["n_turns"]
     after = _shown(asked.get("after", ""), n_turns)
     if view["live"]:
         begun = _out_of_band("innerHTML", "stream", fragment(request, TEMPLATE, "stream", **view))
-        return HTMLResponse(_added(request, view["turns"][after:]) + _removed(n_turns + 1) + begun)
+        return HTMLResponse(
+            _added(request, [turn for turn in view["turns"] if turn.number > after]) + _removed(n_turns + 1) + begun
+        )
     return HTMLResponse(_ended(request, max(after - 1, 0)))  # the last one may have gone on after a decision
 
 
@@ -128,7 +130,7 @@ async def cancel(request: Request) -> Response:
     """Stop the running turn."""
     session_id = request.path_params["session_id"]
     desk = desk_of(request)
-    desk.sessions.get(session_id)
+    desk.sessions.recent(session_id)
     await desk.sessions.stop(session_id)
     if request.headers.get("HX-Request"):
         return Response(status_code=204)
@@ -170,12 +172,12 @@ async def _messages(request: Request, turn: RunningTurn | None, after: int) -> A
 
 
 async def _growing(request: Request, turn: RunningTurn) -> AsyncIterator[str]:
-    session = desk_of(request).sessions.get(turn.session_id)
+    session = desk_of(request).sessions.recent(turn.session_id)
     name = agent_of(request, session).name
     while not turn.is_finished:
         n_seen = len(turn.events)
         began = time.monotonic()
-        view = live_view(turn, name, session.turns, session.initial_state)
+        view = live_view(turn, name, session)
         text = fragment(request, TEMPLATE, "live", live=view, parts=turn_macros(request))
         spent_s = time.monotonic() - began
         yield text
@@ -187,7 +189,7 @@ async def _growing(request: Request, turn: RunningTurn) -> AsyncIterator[str]:
 async def _stored(request: Request, patience_s: float) -> AsyncIterator[tuple[OpenTurn, str]]:
     """A turn that another process plays, as far as it is stored, and its part of the page."""
     desk, session_id = desk_of(request), request.path_params["session_id"]
-    name = agent_of(request, await asyncio.to_thread(desk.sessions.get, session_id)).name
+    name = agent_of(request, await asyncio.to_thread(desk.sessions.recent, session_id)).name
     began = _began(request, ELSEWHERE)
     async for turn in desk.sessions.elsewhere(session_id, patience_s):
         view = open_view(turn, name)
@@ -197,7 +199,7 @@ async def _stored(request: Request, patience_s: float) -> AsyncIterator[tuple[Op
 
 def _began(request: Request, notice: str = "") -> str:
     """The parts of the page that change when a turn begins."""
-    actions = fragment(request, TEMPLATE, "composer_actions", live=True, turns=())
+    actions = fragment(request, TEMPLATE, "composer_actions", live=True, n_turns=0)
     note = fragment(request, TEMPLATE, "composer_note", problem="", notice=notice)
     emptied = ("opening", "interrupted", "deciding", "announcement")
     swaps = [("composer-actions", actions), ("composer-note", note), *((element_id, "") for element_id in emptied)]
@@ -206,10 +208,11 @@ def _began(request: Request, notice: str = "") -> str:
 
 def _ended(request: Request, after: int) -> str:
     """The parts of the page that change when a turn is over, and the turns that it has not shown yet."""
-    session = desk_of(request).sessions.get(request.path_params["session_id"])
+    session = desk_of(request).sessions.recent(request.path_params["session_id"])
     view = session_view(request, session)
     name = agent_of(request, session).name
-    fresh = turn_views(session.turns, session.initial_state, name)[after:]
+    views = turn_views(session.turns, session.initial_state, name, session.first)
+    fresh = [turn for turn in views if turn.number > after]
     last = session.turns[-1] if fresh else None
     answer = "" if last is None else "waits for a decision" if last.waiting else last.answer[:MAX_ANNOUNCED]
     title = escape(session.title or "New session")
