@@ -1,4 +1,4 @@
-"""What a process of ours sets of itself: when garbage is collected, how many files it may hold open, how it ends.
+"""Settings of an own process: garbage collection, limit of open files, end of the process.
 
 And what the code in it changed of what all of it shares, which processes it left behind, and whether an import did
 what each process has to do for itself.
@@ -102,7 +102,7 @@ _RLIMIT_LOCKS = 10  # Linux counts no locks against it since 2.4, and hands it o
 
 
 def mark_process(pid: int, mark: str) -> None:
-    """Give a process, and what it starts from now on, the mark of a worker in a limit that means nothing (Linux).
+    """Give a process, and its later children, the mark of a worker in a limit that means nothing (Linux).
 
     A program keeps it when it clears its environment; where this person may make control groups, it is in one of the
     mark, too. No mark takes away the one that was inherited.
@@ -181,7 +181,7 @@ _CAPABILITIES = 0x20080522  # the version of the two calls, as linux/capability.
 
 
 def hide_memory() -> None:
-    """Let no process of the same user read the memory of this one: it knows what is expected of agents."""
+    """Let no process of the same user read the memory of this one: it holds expectations."""
     if sys.platform == "linux":
         # Without it a player of the same user could attach a debugger: decision 065.
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
@@ -235,7 +235,7 @@ def children(pid: int) -> list[int]:
 
 
 def bound_memory(mib: int) -> None:
-    """Let this process and those that it starts from now on have that much memory each, and not more again (Linux)."""
+    """Bound the memory of this process and of its later children, each, for good (Linux)."""
     # RLIMIT_AS would count reserved address space, 64 MiB a thread: decision 074.
     resource.setrlimit(resource.RLIMIT_DATA, (mib * 2**20, mib * 2**20))
 
@@ -327,7 +327,7 @@ def _changed_names(before: dict[Any, Any], now: dict[Any, Any]) -> set[str]:
 
 
 def _own_entries(state: _State) -> list[str]:
-    """`sys.path` without what packages add of themselves: folders inside of them, and the working folder at the end.
+    """`sys.path` without additions of packages: folders inside of them, and the working folder at the end.
 
     LiteLLM appends the latter, at an import that may come with the first price that is asked for.
     """

@@ -45,7 +45,7 @@ Row: TypeAlias = tuple[str, FindingDraft, str, str, datetime | None]
 
 @dataclass(frozen=True, slots=True)
 class TakenIn:
-    """What an import stored; `n_named` notes got a kind, `n_elsewhere` findings are on trials that are not here."""
+    """The result of an import; `n_named` notes got a mode, `n_elsewhere` findings are on trials that are not here."""
 
     n_modes: int
     n_findings: int
@@ -55,7 +55,7 @@ class TakenIn:
 
     @property
     def words(self) -> str:
-        """`Imported 2 new kinds of failure and 1 new finding.`, and what else came."""
+        """`Imported 2 new kinds of failure and 1 new finding.`, and the other parts."""
         parts = [f"{counted(self.n_modes, 'new kind')} of failure", counted(self.n_findings, "new finding")]
         parts += [f"a kind for {counted(self.n_named, 'note')}"] if self.n_named else []
         parts += [f"{counted(self.n_clear, 'trial')} with nothing wrong"] if self.n_clear else []
@@ -92,7 +92,7 @@ def _listed(parts: Iterator[bytes], counted: Counter[str], file: ExportStream) -
 
 @dataclass(frozen=True)
 class _Export:
-    """What is written, in each of the forms; `is_whole` where it is not one mode alone."""
+    """The text to write, in each of the forms; `is_whole` where it is not one mode alone."""
 
     desk: Desk
     mask: Callable[[str], str]
@@ -151,7 +151,7 @@ class _Export:
         }
 
     def _excerpts(self) -> Iterator[dict[str, Any]]:
-        """The rows, each with the words of its trial around what is marked; some trials are read at a time."""
+        """The rows, each with the text of its trial around the mark; some trials are read at a time."""
         for first in range(0, len(self.found), SIGNED_AT_ONCE):
             some = self.found[first : first + SIGNED_AT_ONCE]
             played = {

@@ -86,14 +86,14 @@ class FailureDesk:
         return self._failures.modes()
 
     def trials_by_run(self, mode_id: int) -> Mapping[int, int]:
-        """How many trials of each run have the mode."""
+        """The number of trials of each run with the mode."""
         return self._failures.trials_by_run(mode_id)
 
     def propose(self, run_id: int) -> int:
-        """Propose findings for trials that fail alike, by what their metrics found; no model is asked.
+        """Propose findings for trials with equal failure signatures; no model is asked.
 
         A trial is proposed to a mode when it fails as trials of that mode do, else when another unread one fails as it
-        does. Returns how many are new. Raises NotFoundError.
+        does. Returns the number of new ones. Raises NotFoundError.
         """
         played = played_run_id(self._store.runs, run_id)
         signatures = self._signatures(played)
@@ -152,7 +152,7 @@ class FailureDesk:
         self._store.proposals.decide(finding_ids, author, new_mode)
 
     def name(self, finding_ids: Sequence[int], typed: TypedFinding) -> None:
-        """Give notes without a mode the one that was typed.
+        """Give notes without a mode the typed one.
 
         Raises UsageError naming the field, NotFoundError, ConflictError when one has a mode by now.
         """
@@ -230,7 +230,7 @@ class FailureDesk:
         return self._failures.undo(self.sign(author))
 
     def sign(self, typed: str) -> str:
-        """The person who takes a step, who sits at this browser from now on. Raises UsageError."""
+        """The person of a step, whose name this browser keeps. Raises UsageError."""
         name = checked_name(typed)
         self._person.is_called(name)
         return name
@@ -301,7 +301,7 @@ def checked_anchor(typed: TypedFinding, transcript: Transcript) -> Anchor:
 
 
 def excerpt(anchor: Anchor, transcript: Transcript) -> str:
-    """The words around what is marked; without a mark what its turn, or the last one, asked and answered."""
+    """The text around the mark; without a mark the query and answer of its turn, or of the last one."""
     turns = transcript.turns
     if not turns:
         return ""

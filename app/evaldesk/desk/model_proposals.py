@@ -51,7 +51,7 @@ failure, letter by letter. Leave out a trial in which you find no failure.
 
 @dataclass(frozen=True, slots=True)
 class ModelProposals:
-    """How many kinds a model proposed for how many of the trials that it got, and the quotes that were refused.
+    """The numbers of proposed modes and of their trials, and the refused quotes.
 
     `cost` is None where the price is not known.
     """
@@ -66,7 +66,7 @@ class ModelProposals:
 
 
 class ModelProposalDesk:
-    """Asks a model of the settings for kinds of failure; what it proposes counts nowhere until a person accepts it."""
+    """Asks a model of the settings for failure modes; no proposal counts until a person accepts it."""
 
     def __init__(self, settings: Settings, store: Store, host: TurnPlayer) -> None:
         self._settings = settings
@@ -80,7 +80,7 @@ class ModelProposalDesk:
         return tuple(dict.fromkeys((*self._settings.allowed_judges, *self._settings.models)))
 
     async def propose(self, run_id: int, model: str) -> ModelProposals:
-        """Ask about the next unread failed trials of a run and the kinds there are, and store what was proposed.
+        """Ask about the next unread failed trials of a run and the existing modes, and store the proposals.
 
         Raises UsageError for a model that the settings do not name and where nothing is left to ask about, ModelError
         for one that gives no answer that can be read, ConflictError while it is asked about this run, NotFoundError.
@@ -113,7 +113,7 @@ class ModelProposalDesk:
         return ModelProposals(model, len(trials), len(kinds), n_stored, refused, tokens, cost)
 
     def _next_trials(self, run_id: int) -> Mapping[TrialKey, TrialResult]:
-        """The next unread trials that failed, else that broke, of which no model was asked with success."""
+        """The next unread failed trials, else errored ones, without a model's answer yet."""
         failures = self._store.failures
         done = failures.read_trials(run_id).read | self._store.proposals.asked_of_model(run_id)
         by_letter: dict[str, list[TrialKey]] = {"f": [], "e": []}
@@ -185,7 +185,7 @@ def _drafts(
 
 
 def _named(reply: Kinds) -> Iterator[tuple[str, str, str, str]]:
-    """Name, definition, trial and quote of each finding, without what cannot be stored."""
+    """Name, definition, trial and quote of each finding, without text that cannot be stored."""
     for kind in reply.kinds:
         name = " ".join(plain_text(kind.name).split())[:MAX_MODE_NAME].rstrip()
         definition = " ".join(plain_text(kind.definition).split())[:MAX_TEXT]

@@ -51,7 +51,7 @@ class Question:
 
 
 class Trust:
-    """The consent of a person to run what a workspace holds."""
+    """The consent of a person to run the code of a workspace."""
 
     def __init__(self, settings: Settings, environment: Mapping[str, str] | None = None) -> None:
         environment = os.environ if environment is None else environment
@@ -278,7 +278,7 @@ def _has_settings(settings: Settings) -> bool:
 
 
 def _interpreters(settings: Settings) -> Iterator[str]:
-    """Those that the settings name."""
+    """The folders that the settings name."""
     yield settings.python
     for environment in settings.environments.values():
         with suppress(UsageError):

@@ -105,7 +105,7 @@ TO_URL = str.maketrans("+/", "-_")
 
 
 def sniffed_type(content: bytes) -> str:
-    """The MIME type that the first bytes show, of those that a browser shows safely; empty for any other."""
+    """The MIME type by the first bytes, among types that a browser shows safely; empty for any other."""
     for mime_type, starts in _SHOWN.items():
         if any(content.startswith(start) for start in starts):
             return mime_type
@@ -132,7 +132,7 @@ _HELD = re.compile(rf"{MARK}sha256(?:-url)?:([0-9a-f]{{64}})")
 
 
 def images_in(value: object) -> list[Media]:
-    """The images in a result of a tool, in order, also in one that is JSON as text; at most MAX_MEDIA bytes of base64.
+    """The images in a result of a tool, in order, also in JSON as text; at most MAX_MEDIA bytes of base64.
 
     Their forms are those of MCP, google-adk, Anthropic, LangChain and pydantic-ai (base64 beside its type) and of
     OpenAI (data URLs). The bytes tell the type: what no browser shows safely, as an SVG, is none.
@@ -197,7 +197,7 @@ def _is_json(text: str) -> bool:
 
 
 def _image(data: str, declared: str, room: int) -> Media | None:
-    """The image with that base64, of which no letter may be lost, or of which only the digest is here."""
+    """The image with that base64, which must be complete, or with its digest alone."""
     if held := _HELD.fullmatch(data):
         return Media(declared if declared in SHOWN_TYPES else "image/png", f"{HELD}{held[1]}")
     if not data or len(data) > room:

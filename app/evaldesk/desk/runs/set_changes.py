@@ -26,7 +26,7 @@ MOST_READ = 200
 
 @dataclass(frozen=True, slots=True)
 class SetChanges:
-    """The ids of the cases of a run that assert or ask something else now, or are gone, and how many are new.
+    """The ids of the cases of a run with other messages or assertions now, or removed ones, and the number of new ones.
 
     `cases` are those of the run with the expectations of now: a case that asks something else, or is gone, has those of
     the run, since its trials answer no other question. Of a large set there are none, and `unread` are the edited cases
@@ -64,7 +64,7 @@ class SetChanges:
 
     @property
     def choice(self) -> str:
-        """`1 case differs`: what a re-score by the set as it is now judges otherwise."""
+        """`1 case differs`: the cases that a re-score by the current set judges otherwise."""
         n, most = len(self.asserting), len(self.asserting) + len(self.unread)
         if not most:
             return "no case differs"

@@ -56,7 +56,7 @@ BADGES: Mapping[str, str] = {"passed": "passed", "failed": "failed", "unsure": "
 
 @dataclass(frozen=True, slots=True)
 class QueuePlace:
-    """Where a reader is in a queue: what its addresses carry. `at` is the place of a trial, None for the next unread.
+    """The place of a reader in a queue, as in its addresses. `at` is the place of a trial, None for the next unread.
 
     `is_open` shows verdicts and scores before a label is given.
     """
@@ -92,7 +92,7 @@ class QueueSquare:
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """A kind of failure, how many trials of the queue show it, and whether this one does."""
+    """A failure mode, its number of trials in the queue, and whether this trial shows it."""
 
     mode: Mode
     n: int
@@ -101,7 +101,7 @@ class Chip:
 
 @dataclass(frozen=True, slots=True)
 class StoredLine:
-    """What was stored last: the trials and the label, and only now what the metrics said."""
+    """The last stored label with its trials, and now the scores of the metrics."""
 
     badge: str
     verdict: str
@@ -111,7 +111,7 @@ class StoredLine:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What the case expects of a turn or as a whole, as text; without what was compared with it."""
+    """The expectations of a turn or a case, as text, without a comparison."""
 
     title: str
     calls: Sequence[str] | None
@@ -120,7 +120,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class TrialToRead:
-    """The trial that is read. While it `is_hidden` nothing in it tells what the metrics said."""
+    """The trial to read. While it `is_hidden` nothing in it shows the scores."""
 
     item: QueueItem
     number: int
@@ -179,7 +179,7 @@ def read_queue(
     turn: int = 0,
     undone: str = "",
 ) -> QueuePage:
-    """A queue at a place; `stored` are the trials that were labelled just now, `undone` says what was taken back.
+    """A queue at a place; `stored` are the trials labelled just now, `undone` names the undone step.
 
     `turn` is the number of the turn that the address names.
 
@@ -219,7 +219,7 @@ def read_queue(
 
 
 def is_hidden(desk: Desk, place: QueuePlace) -> tuple[QueueItem, bool]:
-    """A trial of the queue, and whether what the metrics said of it is hidden from the reader. Raises NotFoundError."""
+    """A trial of the queue, and whether its scores are hidden from the reader. Raises NotFoundError."""
     queue = desk.queues.get(place.queue_id)
     items = desk.store.queues.items(queue.id, desk.queues.reader(place.reader))
     item = next((each for each in items if each.place == place.at), None)
@@ -239,7 +239,7 @@ def next_unread(desk: Desk, place: QueuePlace, after: int) -> int | None:
 def blind_turn(
     desk: Desk, item: QueueItem, turn: int, first: int = 0, *, has_events: bool = False
 ) -> tuple[TrialTurns, TurnPanel]:
-    """A turn as a reader sees it who does not know the verdict. Raises NotFoundError."""
+    """A turn without the verdict. Raises NotFoundError."""
     turns = _blind(recorded_turns(desk.store.runs, item.run_id, item.key))
     return turns, turn_part(turns, turn, first, has_events=has_events)
 
@@ -377,7 +377,7 @@ def _chips(desk: Desk, queue: Queue, modes: Sequence[Mode], here: Collection[int
 
 @dataclass(frozen=True, slots=True)
 class QueueLine:
-    """A trial of a queue as one line; what the metrics said only where it is not hidden."""
+    """A trial of a queue as one line; the scores only where they are not hidden."""
 
     item: QueueItem
     name: str
@@ -410,7 +410,7 @@ def _line(page: QueuePage, item: QueueItem) -> QueueLine:
 
 
 def places(texts: Iterable[str]) -> list[int]:
-    """The places that the tick boxes of a form name; those that no page gave are left out."""
+    """The places that the tick boxes of a form name, without invented ones."""
     heads = (text.partition(".")[0] for text in texts)
     return [int(head) for head in heads if head.isascii() and head.isdecimal() and len(head) < 10]
 

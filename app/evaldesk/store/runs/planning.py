@@ -110,7 +110,7 @@ class Planning:
         return len(self.cases) > self._at_once
 
     def step(self) -> None:
-        """Plan the next cases; one that failed may be tried again.
+        """Plan the next cases; a failed step may be tried again.
 
         Raises ConflictError when the run was deleted or taken by another process meanwhile.
         """
@@ -239,7 +239,7 @@ def pending(
 ) -> list[PendingTrial]:
     """The trials to play, the first trial of every case before the second of any.
 
-    With `limit` about so many of them, or none at their end: those that come after the trial at `after`. The cases come
+    With `limit` about that number of them after the trial at `after`, or none at their end. The cases come
     in the `order` of their indexes, or in that of the file.
     """
     run = run_row(connection, run_id)
@@ -298,7 +298,7 @@ def plan_confirming(connection: Connection, run_id: int, cases: Sequence[int], n
 
 
 def begin_retry(connection: Connection, run_id: int) -> None:
-    """Let the totals over cases of a run be counted anew; one that was decided is asked again whether it is."""
+    """Reset the totals and the stop decision of a run before a retry."""
     if run_row(connection, run_id).stop:
         connection.execute(update(RUN).where(RUN.c.id == run_id).values(stop=None))
     totals.forget(connection, run_id)
@@ -307,7 +307,7 @@ def begin_retry(connection: Connection, run_id: int) -> None:
 def retry_some(connection: Connection, run_id: int, first: int) -> tuple[int, int]:
     """Plan errored trials of some cases from `first` on again, as their next attempt, and take them out of every total.
 
-    Gives the case after those, and how many trials they are; 0 when no errored trial is left.
+    Returns the case after them, and the number of trials; 0 when no errored trial is left.
     """
     of_run = (TRIAL.c.run_id == run_id) & (TRIAL.c.verdict == "errored") & (TRIAL.c.case_index >= first)
     next_case = select(TRIAL.c.case_index).where(of_run).order_by(TRIAL.c.case_index).limit(1)
@@ -348,7 +348,7 @@ def insert_run(
     driver: str,
     starter: Starter = NOBODY,
 ) -> int:
-    """Insert the row of a run without cases, which will have so many trials each, and return its id."""
+    """Insert the row of a run without cases yet, and return its id."""
     names = {
         "agent_id": config.agent.id,
         "evalset_id": config.evalset_id,

@@ -76,7 +76,7 @@ class Storable(NamedTuple):
 
 
 def record(connection: Connection, results: Sequence[Storable], clock: Clock) -> int:
-    """Write results and return how many counted.
+    """Write results and return the number that counted.
 
     A result does not count when its trial has one already, or has been given to a later attempt; its content is kept as
     evidence. One for a trial that does not exist, its run deleted meanwhile, is dropped.
@@ -202,7 +202,7 @@ def _at(row: Values, *names: str) -> Values:
 
 
 def _gain(rows: Sequence[Values], confirming: Sequence[Values] = ()) -> Values:
-    """What rows add to the counters. Confirming trials cost something, and are in no count and no mean time."""
+    """The gain of the counters by rows. Confirming trials cost something, and are in no count and no mean time."""
     gains = [counters(row) for row in rows]
     gains += [dict.fromkeys(COUNTERS, 0) | {name: counters(row)[name] for name in COSTS} for row in confirming]
     return {f"add_{name}": sum(gain[name] for gain in gains) for name in COUNTERS}
@@ -366,7 +366,7 @@ Compared: TypeAlias = Callable[[TrialResult], "Divergence | None"]
 
 
 def storable_rows(results: Iterable[TrialResult], compared: Compared | None = None) -> list[Storable]:
-    """Each result with its rows; one that the database cannot hold is an errored one that says why.
+    """Each result with its rows; a result that the database cannot hold becomes an errored one with the reason.
 
     A trial of many turns is `compared` with its case, so that its page need not read all of them.
     """
@@ -374,7 +374,7 @@ def storable_rows(results: Iterable[TrialResult], compared: Compared | None = No
 
 
 def unstorable(result: TrialResult, reason: str) -> Storable:
-    """The errored result that is stored in place of one that the database cannot hold, and its row."""
+    """The errored result in place of one too large or odd for the database, and its row."""
     bare = result.without_content(ErrorRecord(KIND, f"the result cannot be stored: {reason}"))
     return Storable(bare, transcript_row(bare))
 

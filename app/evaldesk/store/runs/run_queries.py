@@ -196,7 +196,7 @@ def counts_by_status(
     text: str = "",
     is_part: bool = False,
 ) -> dict[RunStatus, int]:
-    """How many of the matching runs there are of each status that occurs."""
+    """The number of matching runs of each occurring status."""
     chosen = select(RUN.c.status, func.count().label("n"))
     chosen = chosen.where(VISIBLE, *matching(None, agent_id, evalset_id, model, text, is_part=is_part))
     rows = connection.execute(chosen.group_by(RUN.c.status))
@@ -316,7 +316,7 @@ def matching(
 
 
 def _kinds(connection: Connection, run_id: int, metrics: Sequence[str]) -> dict[str, tuple[CaseScores, ...]]:
-    """The cases by what they scored, of the metrics that have few different ones."""
+    """The cases by their scores, for metrics with few different scores."""
     held = CASE_METRIC.c
     found: dict[str, tuple[CaseScores, ...]] = {}
     for metric in metrics:
@@ -456,7 +456,7 @@ def newest_counts(connection: Connection, run_id: int, limit: int) -> Counts:
 
 
 def score_counts(connection: Connection, run_id: int) -> dict[str, list[tuple[float, int]]]:
-    """For each metric its values in order, each with how many trials have it; reads every score of the run."""
+    """For each metric its values in order, each with its number of trials; reads every score of the run."""
     run_row(connection, run_id)
     held = SCORE.c
     rows = select(held.metric, held.value, func.count()).where(held.run_id == run_id)
@@ -523,7 +523,7 @@ def cases_named(connection: Connection, run_id: int, text: str, *, limit: int) -
 
 
 def case_counts(connection: Connection, run_id: int) -> dict[CaseFilter, int]:
-    """How many cases each filter of `case_rows` shows."""
+    """The number of cases that each filter of `case_rows` shows."""
     run = run_row(connection, run_id)
     config = from_json(run.config, RunConfig)
     found: Counter[CaseFilter] = Counter()
@@ -538,7 +538,7 @@ def case_counts(connection: Connection, run_id: int) -> dict[CaseFilter, int]:
 
 
 def outcome_counts(connection: Connection, run_id: int) -> list[tuple[int, int, int]]:
-    """How many cases have so many scored and so many passed trials: (n_scored, n_passed, n_cases).
+    """The number of cases by scored and passed trials: (n_scored, n_passed, n_cases).
 
     Errored trials are scored where the run counts errors as failures.
     """
@@ -546,7 +546,7 @@ def outcome_counts(connection: Connection, run_id: int) -> list[tuple[int, int, 
 
 
 def ended_counts(connection: Connection, run_id: int) -> list[tuple[Counts, int]]:
-    """How many cases of a run with as many trials of each ended alike."""
+    """The number of cases with each outcome, in a run with as many trials of each."""
     run = run_row(connection, run_id)
     are_failures = are_errors_failures(run.config)
     rows = sorted(_outcome_rows(connection, run))
@@ -565,7 +565,7 @@ def _outcome_counts(connection: Connection, run: Row[Any]) -> list[tuple[int, in
 
 
 def _outcome_rows(connection: Connection, run: Row[Any]) -> list[tuple[totals.Outcome, int]]:
-    """How many cases have each outcome, from the totals or, where they are not whole, from the cases."""
+    """The number of cases with each outcome, from the totals or, where they are incomplete, from the cases."""
     if _is_totalled(run):
         return totals.outcome_rows(connection, run.id)
     outcome = [_C[name] for name in totals.OUTCOME]

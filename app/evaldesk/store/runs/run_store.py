@@ -119,7 +119,7 @@ class RunStore(Part):
         return Planning(self._database, self._clock, config, cases, driver, baseline, n_each, self._starter)
 
     def record(self, results: Sequence[TrialResult], *, lease: int | None = None) -> int:
-        """Make results durable in one transaction and return how many counted.
+        """Make results durable in one transaction and return the number that counted.
 
         A result for a trial that has one already does not count; a cancelled trial counts and stays to do. One that
         the database cannot hold is stored as errored and says why; the others are stored as they are. `lease` is that
@@ -207,7 +207,7 @@ class RunStore(Part):
             connection.execute(update(RUN).where(RUN.c.id == run_id).values(note=note))
 
     def set_stop_rule(self, run_id: int, rule: StopRule | None) -> bool:
-        """Let a run stop once its gates are decided, or play every trial; False for one that is over."""
+        """Let a run stop once its gates are decided, or play every trial; False for an ended run."""
         with self._database.writing() as connection:
             run_queries.run_row(connection, run_id)
             going = (RUN.c.id == run_id) & RUN.c.status.not_in(planning.ENDED)
@@ -229,7 +229,7 @@ class RunStore(Part):
                 planning.plan_confirming(connection, run_id, some, n)
 
     def retry_errored(self, run_id: int) -> int:
-        """Plan the errored trials of a run again, in steps that let others write, and return how many they are."""
+        """Plan the errored trials of a run again, in steps that let others write, and return their number."""
         self._begin_retry(run_id)
         case_index, n_some = self._retry_some(run_id, 0)
         n = n_some
@@ -260,7 +260,7 @@ class RunStore(Part):
             self._name_runs_before()
 
     def _name_runs_before(self) -> None:
-        """Let cases whose last run is hidden show the one before it, in steps; what a crash cut short goes on."""
+        """Name the last visible run of cases whose last run is hidden, in steps; continues after a crash."""
         while hidden := self._hidden_last_runs():
             for run_id in hidden:
                 orphans = self._runs_before(run_id)
@@ -292,7 +292,7 @@ class RunStore(Part):
             return [row.id for row in rows]
 
     def sizes(self, run_ids: Sequence[int]) -> dict[int, int]:
-        """About how many bytes the transcripts of each run take, also of one in the trash."""
+        """The approximate size of each run's transcripts, runs in the trash included."""
         with self._database.reading() as connection:
             return {run_id: trash.n_bytes(connection, run_id) for run_id in run_ids}
 

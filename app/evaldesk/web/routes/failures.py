@@ -43,7 +43,7 @@ async def _room(
     asked: ModelProposals | None = None,
     imported: str = "",
 ) -> Response:
-    """The room; with what could not be stored as it was typed, or what was taken back or in."""
+    """The room, with refused text as it was typed, or a note on the last undo or import."""
     before, first = (number_of(request.query_params.get(name)) for name in ("before", "from"))
     room = await asyncio.to_thread(read_failures, desk_of(request), run_id, before, typed, error, first or 0)
     return page(
@@ -154,7 +154,7 @@ async def create(request: Request) -> Response:
 async def show_mode(request: Request) -> Response:
     """GET /failures/{mode_id}: a kind of failure, with findings older than `before` and runs before `runs`.
 
-    A person who comes from the room of a `run` is led back to it.
+    A visit from the room of a `run` leads back to it.
     """
     return await _mode(request, request.path_params["mode_id"])
 
@@ -291,7 +291,7 @@ def _typed_mode(form: FormData) -> TypedMode:
 
 
 def _from(run_id: int | None) -> str:
-    """What an address says of the room from which a person comes."""
+    """The room of the visit, as the address names it."""
     return "" if run_id is None else f"?run={run_id}"
 
 

@@ -68,9 +68,9 @@ async def create(request: Request) -> Response:
 
 
 async def show(request: Request) -> Response:
-    """GET /queues/{queue_id}: the trial `at`, else the next that `reader` has not labelled, else what all showed.
+    """GET /queues/{queue_id}: the trial `at`, else the next one without a label of `reader`, else the results.
 
-    `blind` on or off hides or shows what the metrics said. After a label without a script `stored` names its trials.
+    `blind` on or off hides or shows the scores. After a label without a script `stored` names its trials.
     """
     query = request.query_params
     stored, is_whole = places(query.getlist("stored")[:1]), bool(query.get("all"))
@@ -160,7 +160,7 @@ async def undo(request: Request) -> Response:
 
 
 async def find(request: Request) -> Response:
-    """POST /queues/{queue_id}/findings: name what went wrong in the trial `at`; `op=remove` takes `finding` away."""
+    """POST /queues/{queue_id}/findings: add a finding on the trial `at`; `op=remove` removes `finding`."""
     form = await read_form(request)
     place = _place_of_form(request, form)
     typed = typed_finding(form, text_of(form, "reader"))
@@ -191,7 +191,7 @@ async def _list(request: Request, place: QueuePlace, stored: Collection[int] = (
 
 
 async def turn(request: Request, kind: str = "turn") -> Response:
-    """GET .../trials/{place}/turns/{turn} for a page that left it out, without what the metrics said of it."""
+    """GET .../trials/{place}/turns/{turn} for a page that left it out, without its scores."""
     queue_id, at, index = (request.path_params[name] for name in ("queue_id", "place", "turn"))
     first = start_of(request)
     desk = desk_of(request)
@@ -205,7 +205,7 @@ async def turn(request: Request, kind: str = "turn") -> Response:
 
 
 async def piece(request: Request) -> Response:
-    """GET .../trials/{place}/turns?from=51&to=100: turns that the page left out, without what the metrics said.
+    """GET .../trials/{place}/turns?from=51&to=100: turns that the page left out, without scores.
 
     Without htmx the address leads to the page that begins with these turns.
     """
