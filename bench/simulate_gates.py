@@ -8,15 +8,20 @@ same each time.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from evaldesk.desk.runs.gates.forecasts import BARS_FROM_HISTORY
-from evaldesk.statistics.history.build_tests import confirmed_verdict, likely_verdict, looks_low
+from evaldesk.desk.runs.gates.conclusion import regressions_answer
+from evaldesk.model.comparison import PlayedCase
+from evaldesk.model.conclusion import CONFIRM, RegressionRule
+from evaldesk.model.evalset import CaseKey
+from evaldesk.model.history import CaseHistory, RunDays
+from evaldesk.statistics.case_comparison import changed_to, compare_cases
+from evaldesk.statistics.history.days import day_shifts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,13 +29,12 @@ if TYPE_CHECKING:
     Rates = NDArray[np.float64]
     Passes = NDArray[np.int64]
 
-N_BUILDS = 300
+N_BUILDS = 200
 N_CASES, DROP, DAY = 20, 0.15, 0.5
 SEED = 20261123
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "ci.md"
 FIRST, LAST = "<!-- simulated gates -->\n", "<!-- end of simulated gates -->\n"
 RECOMMENDED = "--n 5 --max-regressions 0 --regression-rule confirm"
-FRESH = 5
 
 MIXTURES: dict[str, Callable[[np.random.Generator], Rates]] = {
     "all 0.9": lambda _: np.full(N_CASES, 0.9),
@@ -50,74 +54,79 @@ class Build(NamedTuple):
 
 @dataclass(frozen=True)
 class Rule:
-    """A gate and its number of trials; `options` is how it is asked for.
+    """A gate and its number of trials: `options` is how it is asked for, `bar` a pass rate.
 
-    `bar` is a pass rate, `confirm` the needed and the fresh trials of a suspect, `history` the rule whose bar is the
-    history. Without any a flip alone counts.
+    Without a bar the rule is one on regressions, `confirm` as `--confirm`; its baseline has as many trials, after
+    `n_runs` runs of history.
     """
 
     options: str
     n: int
     bar: float | None = None
-    confirm: tuple[int, int] | None = None
-    history: str = ""
+    rule: RegressionRule = "any"
+    confirm: tuple[int, int] = CONFIRM
+    n_runs: int = 1
 
-    def build(self, random: np.random.Generator, history: tuple[Passes, int], rates: Rates) -> Build:
-        """Play one build; the newest run of the history is its baseline."""
-        before, n_before = history
+    def build(self, random: np.random.Generator, runs: Sequence[Passes], rates: Rates) -> Build:
+        """Play one build, and let the product's own rule answer; the newest of the runs before is its baseline."""
         passes = random.binomial(self.n, rates)
         n_trials = self.n * N_CASES
         if self.bar is not None:
             return Build(bool(passes.sum() < self.bar * n_trials - 1e-9), n_trials)
-        has_passed = before == n_before
-        suspects = np.flatnonzero(has_passed & (passes < self.n))
-        if self.confirm:
-            needed, fresh = self.confirm
-            again = random.binomial(fresh, rates[suspects])
-            return Build(bool((again < needed).any()), n_trials + fresh * len(suspects))
-        if not self.history:
-            return Build(len(suspects) > 0, n_trials)
-        known = [(n_before, int(passed)) for passed in before]
-        now = [(self.n, int(passed)) for passed in passes]
-        if self.history == "likely":
-            found = likely_verdict(known, now)
-            return Build(found.is_suite_worse or bool(found.worse_cases), n_trials)
-        played = set(range(N_CASES) if looks_low(known, now) else suspects.tolist())
-        fresh_trials = [
-            (FRESH, int(random.binomial(FRESH, rates[at]))) if at in played else (0, 0) for at in range(N_CASES)
+        before = self._cases(runs[-1])
+        history = [CaseHistory(len(runs) * self.n, int(passed)) for passed in np.sum(runs, axis=0)]
+        before = [replace(case, history=each) for case, each in zip(before, history, strict=True)]
+        days = RunDays(len(runs), day_shifts([[(self.n, int(passed)) for passed in run] for run in runs]).weights)
+        now = self._cases(passes)
+        change = compare_cases("history", before, now, rule=self.rule, confirm=self.confirm, days=days)
+        again = {case.key for case in change.unconfirmed}
+        fresh = self.confirm[1]
+        if again:
+            letters = iter(_letters(random.binomial(fresh, rates), fresh))
+            now = [
+                replace(case, confirming=own if case.key in again else "")
+                for case, own in zip(now, letters, strict=True)
+            ]
+            change = changed_to(change, before, now)
+        return Build(regressions_answer(change, 0) == "failed", n_trials + fresh * len(again))
+
+    def _cases(self, passes: Passes) -> list[PlayedCase]:
+        return [
+            PlayedCase(CaseKey("set", str(at), 0, "d"), letters) for at, letters in enumerate(_letters(passes, self.n))
         ]
-        found = confirmed_verdict(known, now, suspects.tolist(), fresh_trials)
-        return Build(found.is_suite_worse or bool(found.worse_cases), n_trials + FRESH * len(played))
+
+
+def _letters(passes: Passes, n: int) -> list[str]:
+    """The first trials that failed are the last: only their number counts, but for a baseline of other length."""
+    return ["p" * int(passed) + "f" * (n - int(passed)) for passed in passes]
 
 
 RULES = (
     Rule("--n 1 --max-regressions 0", 1),
     Rule("--n 5 --max-regressions 0", 5),
-    Rule("--n 1 --max-regressions 0 --regression-rule confirm --confirm 9/12", 1, confirm=(9, 12)),
-    Rule("--n 5 --max-regressions 0 --regression-rule likely", 5, history="likely"),
-    Rule(RECOMMENDED, 5, history="confirm"),
+    Rule("--n 1 --max-regressions 0 --regression-rule confirm --confirm 9/12", 1, rule="confirm", confirm=(9, 12)),
+    Rule("--n 5 --max-regressions 0 --regression-rule likely", 5, rule="likely"),
+    Rule("--n 2 --max-regressions 0 --regression-rule confirm", 2, rule="confirm", n_runs=3),
+    Rule(RECOMMENDED, 5, rule="confirm"),
+    Rule(RECOMMENDED, 5, rule="confirm", n_runs=6),
     Rule("--n 2 --min-pass-rate 0.82", 2, bar=0.82),
     Rule("--n 5 --min-pass-rate 0.82", 5, bar=0.82),
 )
 
 
-SHOWN = tuple(rule for rule in RULES if BARS_FROM_HISTORY or not rule.history)
-"""The rules that judge runs."""
-
-
-def history_of(random: np.random.Generator, rates: Rates, rule: Rule) -> tuple[Passes, int]:
-    """The passes of each case in a baseline with as many trials as the build; one of five for rules with a history."""
-    return random.binomial(rule.n, rates), rule.n
+def history_of(random: np.random.Generator, rates: Rates, rule: Rule, *, on_days: bool = False) -> list[Passes]:
+    """The passes of each case in the runs before a build, each on its own day."""
+    return [random.binomial(rule.n, _on_day(random, rates) if on_days else rates) for _ in range(rule.n_runs)]
 
 
 def simulate(rule: Rule, mixture: str, kind: str, n_builds: int = N_BUILDS) -> tuple[float, float]:
     """The share of builds that fail, and the mean trials of a case."""
-    random = np.random.default_rng([SEED, *rule.options.encode(), *mixture.encode(), *kind.encode()])
+    random = np.random.default_rng([SEED, rule.n_runs, *rule.options.encode(), *mixture.encode(), *kind.encode()])
     builds = []
     for _ in range(n_builds):
         rates = MIXTURES[mixture](random)
-        history = history_of(random, _on_day(random, rates) if kind == "days" else rates, rule)
-        builds.append(rule.build(random, history, _now(random, rates, kind)))
+        runs = history_of(random, rates, rule, on_days=kind == "days")
+        builds.append(rule.build(random, runs, _now(random, rates, kind)))
     return float(np.mean([build.fails for build in builds])), float(
         np.mean([build.n_trials for build in builds])
     ) / N_CASES
@@ -146,17 +155,18 @@ def _on_day(random: np.random.Generator, rates: Rates) -> Rates:
 def table(n_builds: int = N_BUILDS) -> Iterator[str]:
     """The lines of the table."""
     days = f"all 0.9, days differ by {DAY:g} logits"
-    columns = (*MIXTURES, days, "finds, even drop", "finds, a quarter drops", "trials a case")
+    columns = ("trials a case before", *MIXTURES, days, "finds, even drop", "finds, a quarter drops", "trials a case")
     yield f"| gate, {N_CASES} cases | {' | '.join(columns)} |\n"
-    yield "|---|" + "---|" * (len(MIXTURES) + 4) + "\n"
-    for rule in SHOWN:
+    yield "|---|" + "---|" * (len(MIXTURES) + 5) + "\n"
+    for rule in RULES:
         same = [simulate(rule, mixture, "same", n_builds) for mixture in MIXTURES]
         on_days, _ = simulate(rule, "all 0.9", "days", n_builds)
         power = [
             min(simulate(rule, mixture, kind, n_builds)[0] for mixture in MIXTURES) for kind in ("even", "quarter")
         ]
         shares = [f"{100 * share:.1f} %" for share in (*(share for share, _ in same), on_days, *power)]
-        yield f"| `{rule.options}` | {' | '.join(shares)} | {np.mean([n for _, n in same]):.1f} |\n"
+        before = "none" if rule.bar is not None else f"{rule.n} x {rule.n_runs}"
+        yield f"| `{rule.options}` | {before} | {' | '.join(shares)} | {np.mean([n for _, n in same]):.1f} |\n"
 
 
 def main() -> None:

@@ -76,7 +76,6 @@ def test_a_gate_is_read_as_it_is_shown(option: RunOption) -> None:
         ("pairs", "a=b"),
         ("pairs", "5=0.5=3"),
         ("pairs", "5=0.5,5=0.9"),
-        ("passes", "3"),
         ("passes", "5/3"),
         ("passes", "0/3"),
         ("passes", "1/101"),

@@ -123,19 +123,20 @@ GATE_OPTIONS: tuple[RunOption, ...] = (
         "choice",
         title="A case regressed when",
         words="regression rule",
-        help="A case regressed when its verdict flipped (any, default), when fresh trials confirm it (confirm), "
-        "or when it dropped by more than chance (likely).",
+        help="A case regressed when its verdict flipped (any, default), when it passes fewer trials than its history "
+        "allows (likely), or when it does so in fresh trials, too (confirm).",
         default="any",
         choices=REGRESSION_RULES,
     ),
     _gate(
         "confirm",
         "passes",
-        title="Fresh trials that must pass",
-        help="With confirm: M of R fresh trials must pass; default 3/5.",
+        title="Fresh trials",
+        help="With confirm: the fresh trials of a case, judged by its history; default 5. M/R: M of them must pass, "
+        "whatever the case did before.",
         default=CONFIRM,
         high=MOST_CONFIRMING,
-        metavar="M/R",
+        metavar="R|M/R",
     ),
     _gate(
         "new_cases",
@@ -197,7 +198,7 @@ class AskedGates(TypedDict, total=False):
     max_regressions: int | None
     margin: float | None
     regression_rule: str | None
-    confirm: tuple[int, int] | None
+    confirm: tuple[int, int] | int | None
     new_cases: str | None
     undecided: str | None
     stop_when_decided: str | None

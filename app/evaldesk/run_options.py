@@ -95,7 +95,8 @@ class RunOption(NamedTuple):
                 named = (each.split("=") for each in text.split(","))
                 found = tuple((name.strip(), float(share)) for name, share in named)
             elif self.kind == "passes":
-                found = tuple(int(each) for each in text.split("/"))
+                numbers = [int(each) for each in text.split("/")]
+                found = numbers[0] if len(numbers) == 1 else tuple(numbers) if numbers[0] else None
         except (ValueError, KeyError, RecursionError):
             found = None
         if found is None or (isinstance(found, float) and not math.isfinite(found)):
@@ -128,7 +129,7 @@ class RunOption(NamedTuple):
         if self.kind in ("pairs", "shares"):
             return ", ".join(f"{k}={rate:.10g}" for k, rate in value) or self.unset
         if self.kind == "passes":
-            return f"{value[0]}/{value[1]}"
+            return f"{value[0]}/{value[1]}" if value[0] else f"{value[1]}"
         if self.kind == "budget":
             return budget_words(value)
         if isinstance(value, Mapping):
@@ -154,7 +155,7 @@ class RunOption(NamedTuple):
             "object": 'an object such as {"top_k": 20}',
             "pairs": "K=R, such as 5=0.9, where each K is at least 1 and named once, and R between 0 and 1",
             "shares": f"shares of calls, such as slow=0.1, together at most 1, of {', '.join(self.choices)}",
-            "passes": f"M/R, such as 3/5, where M is at least 1 and R from M to {self.high:g}",
+            "passes": f"R, such as 5, or M/R, such as 3/5, where M is at least 1 and R from M to {self.high:g}",
             "budget": f"a number of trials such as 200, 1 to {self.high:g}, or US dollars such as 5usd",
         }[self.kind]
 
@@ -184,12 +185,12 @@ class RunOption(NamedTuple):
             return None
 
     def _as_numbers(self, value: Any) -> tuple[Any, ...] | None:
-        """Pairs of k and a rate, or one pair of passes and trials."""
+        """Pairs of k and a rate, or one pair of passes, 0 where none are asked for, and trials."""
         pairs = value.items() if isinstance(value, Mapping) else value
         try:
             if self.kind == "passes":
-                needed, n = map(operator.index, pairs)
-                return (needed, n) if 1 <= needed <= n <= self.high else None
+                needed, n = (0, value) if isinstance(value, int) else map(operator.index, pairs)
+                return (needed, n) if 0 <= needed <= n and 1 <= n <= self.high and value is not True else None
             found = tuple((operator.index(k), float(rate)) for k, rate in pairs)
         except (TypeError, ValueError):
             return None

@@ -1,4 +1,4 @@
-"""`--regression-rule confirm`: a case that seems to have regressed is played again before it counts."""
+"""`--regression-rule confirm --confirm M/R`: a case that seems to have regressed is played again before it counts."""
 
 from __future__ import annotations
 
@@ -56,9 +56,10 @@ def suspicious(place: Place) -> Place:
     return place
 
 
-def play(place: Place, answers: str, *more: object) -> Result:
+def play(place: Place, answers: str, *more: object, confirm: str = "3/5") -> Result:
     script(place, answers)
-    return place.eval(place.folder / "first.evalset.json", *CONFIRM, "-o", "now.json", *more)
+    rule = (*CONFIRM, "--confirm", confirm)
+    return place.eval(place.folder / "first.evalset.json", *rule, "-o", "now.json", *more)
 
 
 def told(place: Place) -> Any:
@@ -112,7 +113,7 @@ def test_every_door_names_the_confirmed_case_and_calls_the_other_flipped(suspici
 
 
 def test_how_many_of_how_many_can_be_asked_for(suspicious: Place) -> None:
-    result = play(suspicious, "wrong right wrong", "--confirm", "2/2")
+    result = play(suspicious, "wrong right wrong", confirm="2/2")
 
     assert result.exit_code == 1
     assert "Played again, 2 of 2 must pass: case_1 passed 1 of 2" in result.output
@@ -193,10 +194,10 @@ def test_a_killed_run_plays_its_fresh_trials_when_it_is_resumed(suspicious: Plac
 def test_the_gate_answers_as_soon_as_the_fresh_trials_tell(confirming: str, answer: str) -> None:
     key = CaseKey("set", "a")
     before, after = PlayedCase(key, "p"), PlayedCase(key, "f", confirming=confirming)
-    change = compare_cases("run 1", [before], [after], rule="confirm")
+    change = compare_cases("run 1", [before], [after], rule="confirm", confirm=(3, 5))
 
     (gate, *_) = conclude(
-        Gates(max_regressions=0, regression_rule="confirm"),
+        Gates(max_regressions=0, regression_rule="confirm", confirm=(3, 5)),
         RunNumbers.of_cases([CaseNumbers("a", Counts(1, failed=1))]),
         change,
     ).gates

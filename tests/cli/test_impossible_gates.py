@@ -32,8 +32,8 @@ def n_runs(place: Place) -> int:
         ),
         (
             ["--baseline", "1", "--max-regressions", "0", "--regression-rule", "likely"],
-            "--regression-rule likely can never fail: so few trials cannot show a drop in any case; "
-            "play at least 4 of each case in both runs, and say --n 4 or more",
+            "--regression-rule likely can never fail: after 2 trials of 2 cases in the baseline, so few trials could "
+            "all fail by chance; say --n 2 or more, or compare with a run of more trials",
         ),
     ],
     ids=["scored", "regressions", "likely"],

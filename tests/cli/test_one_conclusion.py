@@ -58,6 +58,7 @@ from evaldesk.model import (
 from evaldesk.model.comparison import Baseline, PlayedCase, RunChange
 from evaldesk.model.conclusion import NEW_CASES, OUTCOMES, UNDECIDED, VERDICTS, Answer, Conclusion, GateOutcome, Outcome
 from evaldesk.model.evalset import CaseKey
+from evaldesk.model.history import CaseHistory
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.home import home
 from evaldesk.pages.reports.markdown import TITLES
@@ -91,8 +92,10 @@ FRESH = {
 COMPARING = ("--max-regressions", "--margin")
 BROKEN = "The model refused for good."
 CONFIRM = "--regression-rule confirm"
-CONFIRMED_PASSES = f"{CONFIRM}, passed"
-"""Without a planned pass a run passes by this rule: the case passes in enough fresh trials."""
+BY_HISTORY = {"always passed": (5, 0, 0, 0, 0), "always failed": (0, 5, 0, 0, 0)}
+"""The same where the history of the case judges them, which passed 10 of 10 before."""
+CONFIRMED_PASSES = (f"{CONFIRM}, passed", f"{CONFIRM}, always passed")
+"""Without a planned pass a run passes by these rules: the case passes in enough fresh trials."""
 ASKED: dict[str, dict[str, Any]] = {
     NO_GATE: {},
     "--min-pass-rate": {"min_pass_rate": 0.5},
@@ -109,7 +112,8 @@ ASKED: dict[str, dict[str, Any]] = {
     "--margin, --undecided neutral": {"margin": 0.1, "baseline": "1", "undecided": "neutral"},
     "--stop-when-decided": {"min_pass_rate": 0.5, "stop_when_decided": "exact"},
     "--regression-rule likely": {**COMPARED, "regression_rule": "likely"},
-    **{f"{CONFIRM}, {word}": {**COMPARED, "regression_rule": "confirm"} for word in FRESH},
+    **{f"{CONFIRM}, {word}": {**COMPARED, "regression_rule": "confirm", "confirm": (3, 5)} for word in FRESH},
+    **{f"{CONFIRM}, {word}": {**COMPARED, "regression_rule": "confirm"} for word in BY_HISTORY},
     **{f"--undecided {word}": {"min_pass_rate": 0.5, "undecided": word} for word in UNDECIDED},
     "--pass-at, --undecided neutral": {"pass_at": ((1, 0.5),), "undecided": "neutral"},
     "--pass-hat, --undecided neutral": {"pass_hat": ((1, 0.5),), "undecided": "neutral"},
@@ -221,7 +225,7 @@ def stored(
     if gates.regression_rule == "confirm" and not ended[4]:
         plan_confirming(store.runs, run_id, gates)
         if any(trial.trial_index >= config.n for trial in store.runs.pending(run_id)):
-            store.runs.record(trials(run_id, FRESH[gate.rpartition(", ")[2]], first=config.n))
+            store.runs.record(trials(run_id, (FRESH | BY_HISTORY)[gate.rpartition(", ")[2]], first=config.n))
     store.runs.set_status(run_id, status, BROKEN if status == "failed" else "")
     return store.runs.summary(run_id)
 
@@ -300,8 +304,9 @@ def asked_once(store: Store) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def baseline(store: Store) -> Baseline:
-    """A run in which the case passed."""
-    return Baseline("run 1", StoredRuns(store.runs).played_cases([stored(store, (1, 0, 0, 0, 0), "finished")]))
+    """A run in which the case passed, as in nine runs before."""
+    played = StoredRuns(store.runs).played_cases([stored(store, (1, 0, 0, 0, 0), "finished")])
+    return Baseline("run 1", tuple(replace(case, history=CaseHistory(10, 10)) for case in played))
 
 
 BASELINES = ("none", "same", "new", "edited", "deleted")
@@ -319,12 +324,13 @@ def cells(baseline: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def before_of(baseline: str) -> list[PlayedCase]:
-    """The cases of the baseline, each with a passed trial."""
+    """The cases of the baseline, each with a passed trial, as in nine runs before."""
     digests = {"same": case_version(CASE), "edited": "0" * 64, "deleted": case_version(CASE)}
     known = [("a", digests[baseline])] if baseline in digests else []
     steady = [("steady", case_version(STEADY))] if baseline in UNACCOUNTED else []
     gone = [("gone", "1" * 64)] if baseline == "deleted" else []
-    return [PlayedCase(CaseKey("set", name, 0, digest), "p") for name, digest in (*known, *steady, *gone)]
+    keys = [CaseKey("set", name, 0, digest) for name, digest in (*known, *steady, *gone)]
+    return [PlayedCase(key, "p", history=CaseHistory(10, 10)) for key in keys]
 
 
 @dataclass(frozen=True)
@@ -372,7 +378,7 @@ class Cell:
         now = PlayedCase(CaseKey("set", "a", 0, case_version(CASE)), letters, asserted={})
         found = self.change(now)
         if found.unconfirmed and not self.ended[4]:
-            fresh = zip("pfeu.", FRESH[self.gate.rpartition(", ")[2]], strict=True)
+            fresh = zip("pfeu.", (FRESH | BY_HISTORY)[self.gate.rpartition(", ")[2]], strict=True)
             found = self.change(replace(now, confirming="".join(letter * n for letter, n in fresh)))
         return conclude(gates, self.numbers, found)
 
@@ -414,7 +420,7 @@ def test_no_run_passes_with_a_trial_that_nothing_accounts_for(baseline: str) -> 
         assert found.outcome != "neutral" or "neutral" in cell.asked.values(), cell
         if found.outcome == "passed":
             assert not unplayed, cell
-            assert passed or cell.gate in (OPENHANDS, CONFIRMED_PASSES) or is_informing, cell
+            assert passed or cell.gate in (OPENHANDS, *CONFIRMED_PASSES) or is_informing, cell
             assert not errored or "max_error_rate" in cell.asked, cell
             assert not unscored or "max_unscored_rate" in cell.asked or cell.gate == OPENHANDS, cell
             assert not failed or not cell.is_unaccounted or is_informing, cell
@@ -709,7 +715,7 @@ def test_a_pytest_item_is_compared_as_a_run_is(
         store.runs.record(trials(run_id, ended))
         if gates.regression_rule == "confirm":
             plan_confirming(store.runs, run_id, gates)
-            fresh = FRESH[gate.rpartition(", ")[2]]
+            fresh = (FRESH | BY_HISTORY)[gate.rpartition(", ")[2]]
             left = store.runs.pending(run_id)
             store.runs.record(trials(run_id, fresh, first=config.n) if left else [])
         store.runs.set_status(run_id, "finished")
@@ -801,7 +807,14 @@ def test_a_drop_by_more_than_chance_is_told_alike(
 
 @pytest.mark.parametrize(
     ("fresh", "code", "answer"),
-    [("passed", 0, "held"), ("failed", 1, "failed"), ("errored", 3, "undecided"), ("unscored", 3, "undecided")],
+    [
+        ("passed", 0, "held"),
+        ("failed", 1, "failed"),
+        ("errored", 3, "undecided"),
+        ("unscored", 3, "undecided"),
+        ("always passed", 0, "held"),
+        ("always failed", 1, "failed"),
+    ],
 )
 def test_fresh_trials_decide_in_every_writer_and_are_in_no_count(
     fresh: str, code: int, answer: str, store: Store, baseline: Baseline, tmp_path: Path
@@ -813,7 +826,8 @@ def test_fresh_trials_decide_in_every_writer_and_are_in_no_count(
     gate = next(each for each in found.value["gates"] if each["name"] == "--max-regressions")
     assert (found.code, gate["answer"]) == (code, answer)
     assert (found.value["counts"]["n_planned"], found.value["counts"]["n_failed"]) == (1, 1)
-    assert f"passed {FRESH[fresh][0]} of 5" in gate["sentence"]
+    passed = (FRESH | BY_HISTORY)[fresh][0]
+    assert f"passed {passed} of 5" in gate["sentence"] or f"failed {5 - passed} of 5 (worse" in gate["sentence"]
 
 
 @pytest.mark.parametrize("undecided", UNDECIDED)

@@ -10,7 +10,6 @@ import pytest
 import scipy
 from tests.golden_values import golden
 
-from evaldesk.statistics.exact_tests import fisher_drop, trials_to_tell
 from evaldesk.statistics.history.draws import assumed_rates
 from evaldesk.statistics.history.gates import (
     case_fails,
@@ -143,8 +142,3 @@ def test_the_normal_is_that_of_scipy() -> None:
     z = np.linspace(-5, 5, 41)
 
     assert normal_at_most(z) == pytest.approx(scipy.stats.norm.cdf(z), abs=2e-7)
-
-
-def test_the_trials_that_can_tell_are_the_fewest() -> None:
-    assert [trials_to_tell(n_cases) for n_cases in (1, 6, 20)] == [4, 5, 6]
-    assert fisher_drop(5, 5, 0, 5) == pytest.approx(0.00397, abs=1e-5)

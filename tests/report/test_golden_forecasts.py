@@ -18,8 +18,7 @@ from evaldesk.statistics.history.build_tests import (
     confirmed_verdict,
     likely_verdict,
     looks_low,
-    passes_at_most,
-    suite_bar,
+    passes_of,
 )
 from evaldesk.statistics.history.days import day_shifts
 from evaldesk.statistics.history.draws import drawn_rates
@@ -82,10 +81,10 @@ def test_known_chances_of_few_passes_of_a_case(row: Any) -> None:
 def test_known_chances_of_few_passes_of_a_suite(row: Any) -> None:
     cases, build = of(row), Counter({(n, c, row["n"]): times for n, c, times in row["kinds"]})
 
-    found = [passes_at_most(cases, build, t) for t in row["t"]]
+    found = [passes_of(cases, build).at_most(t) for t in row["t"]]
 
     assert found == pytest.approx(row["at_most"], abs=EXACT)
-    assert suite_bar(cases, build, 0.02) == row["bar"]
+    assert passes_of(cases, build).bar(0.02) == row["bar"]
 
 
 @rows("pairs")
@@ -173,7 +172,7 @@ def test_known_shifts_of_days_and_their_bars(row: Any) -> None:
     assert sum(chance for _, chance in days.coarse) == pytest.approx(1)
     for n, bars in row["bars_same_day_and_with_days"].items():
         build = Counter({(*total, int(n)): times for total, times in totals.items()})
-        assert [suite_bar(cases, build, 0.02), suite_bar(cases, build, 0.02, days)] == bars
+        assert [passes_of(cases, build).bar(0.02), passes_of(cases, build, days).bar(0.02)] == bars
 
 
 @rows("anytime")

@@ -34,7 +34,7 @@ def rows_of_page() -> dict[str, list[str]]:
 def test_the_page_has_a_row_for_each_rule_and_a_figure_for_each_mixture() -> None:
     found = rows_of_page()
 
-    assert list(found) == [rule.options for rule in simulation.SHOWN]
+    assert list(found) == [rule.options for rule in simulation.RULES]
     assert {len(cells) for cells in found.values()} == {len(simulation.MIXTURES) + 4}
 
 

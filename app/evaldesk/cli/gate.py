@@ -20,7 +20,6 @@ from evaldesk.desk.runs.gates.forecasts import (
     history_subject,
 )
 from evaldesk.desk.runs.gates.measured import measured_pairs
-from evaldesk.desk.runs.histories import run_history
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.gate_options import GATES_BY_NAME, AskedGates, check_confirm, flag_of
@@ -120,7 +119,7 @@ def _subject(runs: StoredRuns, run: RunSummary, n: int | None, pass_threshold: f
     """The cases of a run with their history, and the trials that it had or `n`."""
     n_each = [n] * run.n_cases if n else runs.n_played(run.id)
     threshold = run.config.pass_threshold if pass_threshold is None else pass_threshold
-    found = history_subject(run_history(runs, run), n_each, threshold)
+    found = history_subject(runs.history(run), n_each, threshold)
     if found is None:
         raise UsageError(f"run {run.id} has no scored trials to estimate pass rates from; name another run")
     return found

@@ -10,8 +10,9 @@ from itertools import count
 from math import inf
 from typing import Literal, TypeAlias, get_args
 
-from evaldesk.model.conclusion import CONFIRM, Interval, RegressionRule
+from evaldesk.model.conclusion import CONFIRM, Interval, RegressionRule, is_by_history
 from evaldesk.model.evalset import CaseKey, Place
+from evaldesk.model.history import ONE_DAY, CaseHistory, RunDays
 
 CaseState: TypeAlias = Literal["same", "edited since", "lost its reference", "lost its verdict", "gone", "new"]
 Kind: TypeAlias = Literal[
@@ -94,7 +95,8 @@ class PlayedCase:
 
     `verdicts` has one letter a trial, by trial index: `p`, `f`, `e`, `u`, and `.` for a trial to play. A file may hold
     only the counts: then they are not `is_ordered`. `asserted` is the result of `assertions`, None where it is not
-    known. `confirming` has the letters of fresh trials that confirm a regression, and is empty without any.
+    known. `confirming` has the letters of fresh trials that confirm a regression, and is empty without any. `history`
+    are the trials by the same agent that a later run is judged by; None where these are its own.
     """
 
     key: CaseKey
@@ -104,13 +106,28 @@ class PlayedCase:
     asserted: Mapping[str, int] | None = None
     is_ordered: bool = True
     confirming: str = ""
+    history: CaseHistory | None = None
 
     @property
     def scored(self) -> str:
         """The letters of the scored trials, by trial index."""
-        if self.errors_are_failures:
-            return self.verdicts.replace("e", "f").replace("u", "").replace(".", "")
-        return self.verdicts.replace("e", "").replace("u", "").replace(".", "")
+        return self._scored(self.verdicts)
+
+    @property
+    def scored_again(self) -> str:
+        """The letters of the scored fresh trials."""
+        return self._scored(self.confirming)
+
+    def _scored(self, letters: str) -> str:
+        scored = letters.replace("e", "f" if self.errors_are_failures else "")
+        return scored.replace("u", "").replace(TO_PLAY, "")
+
+    @property
+    def past(self) -> tuple[int, int]:
+        """The scored and passed trials by which a later run is judged."""
+        if self.history is not None and self.history.scored:
+            return self.history.trials
+        return len(self.scored), self.scored.count("p")
 
     @property
     def is_without_verdict(self) -> bool:
@@ -211,8 +228,11 @@ class CaseChange:
     """A case in both runs, or in one of them.
 
     `points` is how much more often it passes now, in points of 100; `p` Fisher's of its two rates, None with one trial
-    on a side. `stands_out` says whether that is more than chance among so many cases, and `is_likely_drop` whether
-    it dropped so far that a drop in any of so many cases is hardly chance.
+    on a side. `stands_out` says whether that is more than chance among so many cases. `chance` is that of an unchanged
+    agent to pass so few of its trials, fresh ones among them, by the history of the case; None where that does not
+    judge. It `is_worse` where this is hardly chance in any of so many cases, whatever fresh trials without a verdict
+    bring, and `may_be_worse` where they could make it so. `is_again` says whether it is played again: it flipped, or
+    its suite looks low.
     """
 
     key: CaseKey
@@ -224,7 +244,10 @@ class CaseChange:
     points: float | None = None
     p: float | None = None
     stands_out: bool = False
-    is_likely_drop: bool = False
+    chance: float | None = None
+    is_worse: bool = False
+    may_be_worse: bool = False
+    is_again: bool = False
 
     @property
     def is_regression(self) -> bool:
@@ -249,12 +272,49 @@ class CaseChange:
         return not self.is_same_case or self.before is None or not self.before.scored
 
 
+@dataclass(frozen=True, slots=True)
+class SuiteChange:
+    """The compared cases of an eval set together, against what their history allows.
+
+    `passed` of `scored` trials passed, those of the first look; of every case played again, `passed_again` of
+    `scored_again`. An unchanged agent passes between `usual` of these, and so few of all with this `chance`. Where the
+    suite `looks_low`, the rule "confirm" plays every case again. It `is_worse` whatever fresh trials without a verdict
+    bring, `may_be_worse` where they could make it so, and `can_be_worse` if every trial failed.
+    """
+
+    evalset: str
+    scored: int
+    passed: int
+    usual: tuple[int, int]
+    chance: float
+    scored_again: int = 0
+    passed_again: int = 0
+    looks_low: bool = False
+    is_worse: bool = False
+    may_be_worse: bool = False
+    can_be_worse: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class MissingTrials:
+    """The trials of each case that are missing to see a drop of SOUGHT in 4 of 5 builds: of a build, or before it.
+
+    Both are 0 where no number of either is enough, and cases are missing.
+    """
+
+    now: int = 0
+    before: int = 0
+
+
 @dataclass(frozen=True)
 class RunChange:
     """The changes of a run against the earlier run `name`. `rates` compares the pass rates of the compared cases.
 
-    `trials_to_tell` is how many trials each case needs in both runs so that a drop can be likely, None where the trials
-    suffice. `rule` says which cases regressed; by "confirm" the passes of fresh trials that `confirm` asks for decide.
+    `rule` says which cases regressed; by "confirm" the passes of fresh trials that `confirm` asks for decide, or the
+    history of the cases. `suites` are then the cases of each eval set together, `n_worst` how many cases would be worse
+    if every trial failed, and `missing` the trials that are too few; `days` is how far runs differ from day to day.
+    Where trials of the run may be `replayed`, only the fresh ones count. `others` are the histories of cases that are
+    played apart, such as those of other items of pytest: the suite is not judged then.
     `refusal` says why the rule has no fresh trials to judge by; empty where it has.
     `weaker` says how the criteria are weaker than those of the earlier run, so that a case may fail more and pass.
     """
@@ -262,9 +322,14 @@ class RunChange:
     name: str
     cases: tuple[CaseChange, ...]
     rates: Comparison | None
-    trials_to_tell: int | None = None
     rule: RegressionRule = "any"
     confirm: tuple[int, int] = CONFIRM
+    suites: tuple[SuiteChange, ...] = ()
+    n_worst: int = 0
+    missing: MissingTrials | None = None
+    days: RunDays = ONE_DAY
+    replayed: bool = False
+    others: tuple[tuple[int, int], ...] = ()
     refusal: str = ""
     weaker: tuple[str, ...] = ()
 
@@ -296,29 +361,76 @@ class RunChange:
         return tuple(case for case in self.cases if case.is_unaccounted)
 
     @property
+    def is_by_history(self) -> bool:
+        """Whether the history of the cases judges."""
+        return is_by_history(self.rule, self.confirm)
+
+    @property
     def regressed(self) -> tuple[CaseChange, ...]:
         """The cases that regressed by `rule`; one that passed and lost its verdict regressed by every rule."""
+        if self.is_by_history:
+            return tuple(case for case in self.cases if case.is_worse or case.kind == "lost its verdict")
         if self.rule == "any":
             return tuple(case for case in self.cases if case.is_regression)
-        if self.rule == "confirm":
-            return tuple(case for case in self.cases if case.is_regression and self.passes_again(case) is False)
-        return tuple(case for case in self.cases if case.is_likely_drop or case.kind == "lost its verdict")
+        return tuple(case for case in self.cases if case.is_regression and self.passes_again(case) is False)
 
     @property
     def played_again(self) -> tuple[CaseChange, ...]:
-        """The cases that fresh trials are about: those that seem to have regressed, by the rule "confirm"."""
-        return tuple(case for case in self.cases if self.rule == "confirm" and case.kind == "broken")
+        """The cases that fresh trials are about, by the rule "confirm": suspects, and all where the suite looks low."""
+        if self.rule != "confirm":
+            return ()
+        return tuple(case for case in self.cases if (case.is_again if self.is_by_history else case.kind == "broken"))
 
     @property
     def unconfirmed(self) -> tuple[CaseChange, ...]:
-        """The cases that seem to have regressed, and of which too few fresh trials have a verdict to tell."""
+        """The cases that are to be played again, and of which too few fresh trials have a verdict to tell."""
         return tuple(case for case in self.played_again if self.passes_again(case) is None)
 
     def passes_again(self, case: CaseChange) -> bool | None:
-        """Whether enough fresh trials of a case passed, None where that is open; one without a verdict never passes."""
-        if case.kind != "broken" or case.after is None:
+        """Whether enough fresh trials of a case passed, None where that is open; one without a verdict never passes.
+
+        By the history a case passes again unless it is worse, and is open until each of its fresh trials is scored.
+        """
+        if case.after is None:
             return False
-        return case.after.has_passed_again(self.confirm[0])
+        needed, n = self.confirm
+        if self.is_by_history:
+            return not case.is_worse if len(case.after.scored_again) >= n else None
+        return case.after.has_passed_again(needed) if case.kind == "broken" else False
+
+    def fails(self, most: int) -> bool | None:
+        """Whether more than `most` cases regressed, or the suite where none may; None where fresh trials decide it."""
+        n_worse, suites = len(self.regressed), self.suites if not most else ()
+        if n_worse > most or any(suite.is_worse for suite in suites):
+            return True
+        if self.is_by_history:
+            n_may = sum(case.may_be_worse or case.kind == "lost its verdict" for case in self.cases)
+            return None if n_may > most or any(suite.may_be_worse for suite in suites) else False
+        return None if n_worse + len(self.unconfirmed) > most else False
+
+    def can_fail(self, most: int) -> bool:
+        """Whether the history is long enough that a run in which every trial failed would fail."""
+        if not self.is_by_history:
+            return True
+        return self.n_worst > most or (not most and any(suite.can_be_worse for suite in self.suites))
+
+    @property
+    def has_fallen(self) -> bool:
+        """Whether a case passes less often than before; by "confirm" one that flipped, unless it only passes again."""
+        if self.rule == "confirm":
+            again = (case.after.scored_again for case in self.played_again if case.kind == "broken" and case.after)
+            return any(letters.count("p") < max(len(letters), self.confirm[1]) for letters in again)
+        return any((case.points or 0.0) < 0 for case in self.cases)
+
+    @property
+    def untold(self) -> tuple[CaseChange, ...]:
+        """The cases that flipped and of which every trial failed, though their history is too short to tell."""
+        return tuple(
+            case
+            for case in self.played_again
+            if case.kind == "broken" and self.is_by_history and not case.may_be_worse
+            if case.after and "p" not in case.after.verdicts + case.after.confirming
+        )
 
     @property
     def n_judged(self) -> int:
@@ -359,7 +471,8 @@ class Bar:
 class Baseline:
     """An earlier run, by number or by file: its cases as they were. `name` says which run it is.
 
-    `run_id` is its number; None for a file.
+    `run_id` is its number; None for a file. The cases have the history that later runs are judged by, as it was when
+    the first of these began; `days` is how far the runs of it differ from day to day.
     `bars` are what passed there had to reach, by the name of the eval set; those of old files are not known.
     """
 
@@ -367,3 +480,4 @@ class Baseline:
     cases: tuple[PlayedCase, ...]
     run_id: int | None = None
     bars: Mapping[str, tuple[Bar, ...]] = field(default_factory=dict)
+    days: RunDays = ONE_DAY

@@ -98,9 +98,16 @@ def adk_verdict(scores: Sequence[Score]) -> Verdict:
 
 
 RegressionRule: TypeAlias = Literal["any", "confirm", "likely"]
-CONFIRM = (3, 5)
-"""By the rule "confirm" a case regressed that passes fewer than 3 of 5 fresh trials, unless others are asked for."""
+CONFIRM = (0, 5)
+"""The fresh trials of the rule "confirm" that must pass, 0 where the history of the cases judges, and all of them."""
 REGRESSION_RULES: tuple[RegressionRule, ...] = get_args(RegressionRule)
+
+
+def is_by_history(rule: RegressionRule, confirm: tuple[int, int]) -> bool:
+    """Whether a rule on regressions takes its bar from the history of the cases, not from a fixed number of passes."""
+    return rule == "likely" or (rule == "confirm" and not confirm[0])
+
+
 NewCases: TypeAlias = Literal["must-pass", "undecided", "inform"]
 NEW_CASES: tuple[NewCases, ...] = get_args(NewCases)
 """What a case asks of a run that its baseline does not account for."""
@@ -299,8 +306,9 @@ class Gates:
     share of the trials of each case; `unscored_are_failures` lets unscored ones fail
     the run then. `baseline` names an earlier run: so many cases as `max_regressions` may have regressed since, and by
     as much as `margin`, a share, the mean pass rate of the cases may drop. By `regression_rule` a case regressed
-    when its verdict flipped ("any"), when it also passes too few fresh trials ("confirm"; `confirm` is how many of how
-    many must pass), or when its pass rate dropped by more than chance ("likely").
+    when its verdict flipped ("any"), when it or the suite passes fewer trials than its history allows ("likely"), or
+    fewer also when it is played again ("confirm"; `confirm` is how many of how many fresh trials must pass, 0 of them
+    where the history judges).
     By `new_cases` a case that the baseline does not account for must pass by itself, leaves the run undecided where it
     does not, or informs only.
     With `undecided` a gate on a rate is undecided while its threshold lies inside the interval; it counts as this says.
@@ -333,6 +341,11 @@ class Gates:
         """Whether a gate other than the default one is about the verdicts of trials."""
         numbers = (self.min_pass_rate, self.min_case_pass_rate, self.max_regressions, self.margin)
         return any(number is not None for number in numbers) or bool(self.pass_at or self.pass_hat)
+
+    @property
+    def is_by_history(self) -> bool:
+        """Whether its rule on regressions takes its bar from the history of the cases."""
+        return is_by_history(self.regression_rule, self.confirm)
 
     @property
     def compares(self) -> bool:

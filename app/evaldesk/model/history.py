@@ -22,21 +22,43 @@ class CaseHistory:
 
 
 @dataclass(frozen=True, slots=True)
+class RunDays:
+    """How far runs of an unchanged agent differ from day to day: `weights` of `statistics.history.days.SIGMAS`.
+
+    They are empty where too few of the `n_runs` tell it.
+    """
+
+    n_runs: int = 0
+    weights: tuple[float, ...] = ()
+
+
+ONE_DAY = RunDays()
+"""Nothing is known of how days differ."""
+
+
+@dataclass(frozen=True, slots=True)
 class SetHistory:
     """The histories of some cases, in their order, over the runs of one class.
 
     `run_ids` are the runs, newest first. `runs` are the scored and passed planned trials of each case in each run that
-    played at least half of the cases, the oldest first: they tell whether days differ.
+    played at least half of the cases, the oldest first: they tell whether days differ. `days` is that where it was
+    computed before, as in a baseline.
     """
 
     cases: tuple[CaseHistory, ...]
     run_ids: tuple[int, ...] = ()
     runs: tuple[tuple[tuple[int, int], ...], ...] = ()
+    days: RunDays | None = None
 
     @property
     def trials(self) -> tuple[tuple[int, int], ...]:
         """The scored and passed trials of each case."""
         return tuple(case.trials for case in self.cases)
+
+    @property
+    def n_runs(self) -> int:
+        """The runs of the class."""
+        return self.days.n_runs if self.days else len(self.run_ids)
 
     @property
     def n_scored(self) -> int:
@@ -51,4 +73,4 @@ class SetHistory:
     def of(self, places: tuple[int, ...]) -> SetHistory:
         """The history of some of the cases, by their places."""
         runs = tuple(tuple(run[place] for place in places) for run in self.runs)
-        return SetHistory(tuple(self.cases[place] for place in places), self.run_ids, runs)
+        return SetHistory(tuple(self.cases[place] for place in places), self.run_ids, runs, self.days)

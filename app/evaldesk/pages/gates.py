@@ -12,7 +12,6 @@ from evaldesk.desk.runs.deciding import DECIDED_LIKELY
 from evaldesk.desk.runs.gates.conclusion import ALL_PASSED, EVERY_CASE, OF_A_RATE
 from evaldesk.desk.runs.gates.forecasts import MOST_PREVIEWED, check_explained, gate_forecasts, history_subject
 from evaldesk.desk.runs.gates.measured import measured_pairs
-from evaldesk.desk.runs.histories import run_history
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.gate_options import GATE_OPTIONS, GATES_BY_NAME, asked_of, flag_of
@@ -230,7 +229,7 @@ def _row(
         flips=tuple(flips),
     )
     (newest, alone, _) = found[0]
-    forecast = _forecast(alone, run_history(stored, newest), _n_each(stored, newest), newest.config.pass_threshold)
+    forecast = _forecast(alone, stored.history(newest), _n_each(stored, newest), newest.config.pass_threshold)
     if forecast is None:
         return row
     pairs = measured_pairs(stored, newest, alone)

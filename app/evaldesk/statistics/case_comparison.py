@@ -21,8 +21,10 @@ from evaldesk.model.comparison import (
 )
 from evaldesk.model.conclusion import CONFIRM, RegressionRule
 from evaldesk.model.evalset import case_names
-from evaldesk.statistics.comparison import benjamini_hochberg, compare_means, holm
-from evaldesk.statistics.exact_tests import ALPHA, fisher, fisher_drop, trials_to_tell
+from evaldesk.model.history import ONE_DAY, RunDays
+from evaldesk.statistics.comparison import benjamini_hochberg, compare_means
+from evaldesk.statistics.exact_tests import ALPHA, fisher
+from evaldesk.statistics.history.run_verdicts import judged_by_history
 
 
 def compare_cases(
@@ -32,11 +34,15 @@ def compare_cases(
     *,
     rule: RegressionRule = "any",
     confirm: tuple[int, int] = CONFIRM,
+    days: RunDays = ONE_DAY,
+    replayed: bool = False,
+    others: Sequence[tuple[int, int]] = (),
 ) -> RunChange:
     """Compare two runs case by case: those that regressed come first, by how much they lost.
 
     A case is compared where its content is the same. A flip is counted between equally many trials of both, the
-    first scored ones by trial index, and not where the rates over all trials say the opposite.
+    first scored ones by trial index, and not where the rates over all trials say the opposite. `days`, `replayed` and
+    `others` are those of a `RunChange`, for rules whose bar is the history of the cases.
     """
     new = {case.key.place: case for case in after}
     old = matched(before, [case.key for case in after])
@@ -50,11 +56,11 @@ def compare_cases(
     adjusted = benjamini_hochberg([change.p or 0.0 for change in tested])
     outstanding = {change.key.place for change, p in zip(tested, adjusted, strict=True) if p < ALPHA}
     changes = [replace(each, stands_out=True) if each.key.place in outstanding else each for each in changes]
-    changes, to_tell = _likely_drops(changes)
     changes.sort(key=lambda change: (KINDS.index(change.kind), -abs(change.points or 0.0)))
     compared = [change.key.place for change in changes if change.is_compared]
     rates = compare_means(*({place: _sample(side[place]) for place in compared} for side in (old, new)))
-    return RunChange(name, tuple(changes), rates, to_tell, rule, confirm)
+    found = RunChange(name, tuple(changes), rates, rule, confirm, days=days, replayed=replayed, others=tuple(others))
+    return judged_by_history(found) if found.is_by_history else found
 
 
 def filled_change(change: RunChange, *, passes: bool, errored: bool) -> RunChange:
@@ -63,7 +69,7 @@ def filled_change(change: RunChange, *, passes: bool, errored: bool) -> RunChang
         (each.before, each.after and each.after.filled(each.after.n_missing(errored) * passes, errored=errored))
         for each in change.cases
     ]
-    return _changed(change, pairs)
+    return changed_to(change, *_sides(pairs))
 
 
 def filled_changes(change: RunChange, *, errored: bool, most: int) -> list[RunChange]:
@@ -72,44 +78,43 @@ def filled_changes(change: RunChange, *, errored: bool, most: int) -> list[RunCh
     if prod(n + 1 for n in n_missing) > most:
         return []
     return [
-        _changed(
+        changed_to(
             change,
-            [
-                (each.before, each.after and each.after.filled(n, errored=errored))
-                for each, n in zip(change.cases, passes, strict=True)
-            ],
+            *_sides(
+                [
+                    (each.before, each.after and each.after.filled(n, errored=errored))
+                    for each, n in zip(change.cases, passes, strict=True)
+                ]
+            ),
         )
         for passes in product(*(range(n + 1) for n in n_missing))
     ]
 
 
-def _changed(change: RunChange, pairs: Sequence[tuple[PlayedCase | None, PlayedCase | None]]) -> RunChange:
-    before, after = [old for old, _ in pairs if old], [new for _, new in pairs if new]
-    found = compare_cases(change.name, before, after, rule=change.rule, confirm=change.confirm)
+def _sides(
+    pairs: Sequence[tuple[PlayedCase | None, PlayedCase | None]],
+) -> tuple[list[PlayedCase], list[PlayedCase]]:
+    return [old for old, _ in pairs if old], [new for _, new in pairs if new]
+
+
+def changed_to(change: RunChange, before: Sequence[PlayedCase], after: Sequence[PlayedCase]) -> RunChange:
+    """The change by the same rule if the cases had these trials."""
+    found = compare_cases(
+        change.name,
+        before,
+        after,
+        rule=change.rule,
+        confirm=change.confirm,
+        days=change.days,
+        replayed=change.replayed,
+        others=change.others,
+    )
     return replace(found, refusal=change.refusal, weaker=change.weaker)
 
 
 def is_regressed(before: PlayedCase, after: PlayedCase) -> bool:
     """Whether the verdict of a case flipped to the worse, or is lost."""
     return _change("", before, after).kind in REGRESSED
-
-
-def _likely_drops(changes: Sequence[CaseChange]) -> tuple[list[CaseChange], int | None]:
-    """The changes with the likely drops marked, by Holm over all tested cases, and the trials that a drop needs."""
-    tested = {change.key.place: _drop(change) for change in changes if change.p is not None}
-    # One drop of many cases is mostly chance: decision 057.
-    adjusted = holm([fisher_drop(*counts) for counts in tested.values()])
-    likely = {place for place, p in zip(tested, adjusted, strict=True) if p < ALPHA}
-    marked = [replace(each, is_likely_drop=True) if each.key.place in likely else each for each in changes]
-    deepest = [fisher_drop(passed, n, 0, n_after) for passed, n, _, n_after in tested.values()]
-    n_compared = sum(each.is_compared for each in changes)
-    can_tell = not n_compared or any(p * len(deepest) < ALPHA for p in deepest)
-    return marked, None if can_tell else trials_to_tell(n_compared)
-
-
-def _drop(change: CaseChange) -> tuple[int, int, int, int]:
-    old, new = (side.scored if side else "" for side in (change.before, change.after))
-    return old.count("p"), len(old), new.count("p"), len(new)
 
 
 def _change(name: str, before: PlayedCase, after: PlayedCase) -> CaseChange:

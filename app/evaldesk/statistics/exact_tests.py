@@ -27,14 +27,6 @@ def mcnemar(n_fixed: int, n_broken: int) -> float:
 ALPHA = 0.05
 
 
-def trials_to_tell(n_cases: int) -> int:
-    """The fewest trials of each case in both runs with which one case can show a drop by Fisher's test and Holm."""
-    n = 2
-    while n_cases * fisher_drop(n, n, 0, n) >= ALPHA:
-        n += 1
-    return n
-
-
 @lru_cache(maxsize=4096)
 def fisher(c_before: int, n_before: int, c_after: int, n_after: int) -> float:
     """Chance of two rates at least as unlikely as these when both are the same; 1 without trials. (Fisher, exact)"""
@@ -42,19 +34,6 @@ def fisher(c_before: int, n_before: int, c_after: int, n_after: int) -> float:
     seen = _ways(c_before, n_before, c_after, n_after)
     ways = (_ways(i, n_before, c - i, n_after) for i in range(max(0, c - n_after), min(n_before, c) + 1))
     return sum(each for each in ways if each <= seen) / comb(n_before + n_after, c)
-
-
-@lru_cache(maxsize=4096)
-def fisher_drop(c_before: int, n_before: int, c_after: int, n_after: int) -> float:
-    """Chance of a drop at least as deep when both rates are the same; 1 without trials. (Fisher, exact, one-sided)"""
-    c = c_before + c_after
-    ways = total = _ways(c_before, n_before, c_after, n_after)
-    for passed in range(c_before, min(n_before, c)):
-        # One step from these passes of the first run to one more.
-        after = c - passed
-        ways = ways * (n_before - passed) * after // ((passed + 1) * (n_after - after + 1))
-        total += ways
-    return total / comb(n_before + n_after, c)
 
 
 def sign_flips(differences: Sequence[int]) -> float:

@@ -34,9 +34,10 @@ OPTIONS = (
         "regression-rule",
         "",
         "RULE",
-        "A case regressed when its verdict flipped (any), or when fresh trials confirm it (confirm).",
+        "A case regressed when its verdict flipped (any), or when it also passes fewer fresh trials than its history "
+        "allows (confirm).",
     ),
-    ("confirm", "", "M/R", "With confirm: M of R fresh trials must pass; default 3/5."),
+    ("confirm", "", "R|M/R", "With confirm: fresh trials of a case, default 5; with M/R, M of them must pass."),
     (
         "new-cases",
         "",

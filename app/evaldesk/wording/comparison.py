@@ -244,7 +244,10 @@ def again_notes(change: RunChange | None) -> dict[str, str]:
     """The outcome of the fresh trials of each flipped case, by name: `flipped, passed 4 of 5 when played again`."""
     found = {}
     for case in change.played_again if change else ():
+        if case.kind != "broken" or change is None:
+            continue
         letters = case.after.confirming if case.after else ""
         again = f"passed {letters.count('p')} of {len(letters)} when played again" if letters else "not played again"
-        found[case.name] = f"flipped, {again}"
+        verdict = {True: " (chance)", False: " (worse)", None: ""}[change.passes_again(case)]
+        found[case.name] = f"flipped, {again}{verdict if change.is_by_history else ''}"
     return found

@@ -12,8 +12,8 @@ import pytest
 from tests.desk.runs_by_hand import HandExecutor, OpenDesk, ended, over, started, subject
 
 from evaldesk.desk.process_owner import current_owner
-from evaldesk.desk.runs.deciding import Decider, ReadStrips, _dropped
-from evaldesk.desk.runs.gates.conclusion import CaseNumbers, Ending, RunNumbers, Spent, conclude
+from evaldesk.desk.runs.deciding import Decider, ReadStrips, _judged
+from evaldesk.desk.runs.gates.conclusion import CaseNumbers, Ending, RunNumbers, Spent, conclude, regressions_answer
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.engine import GradeSpec
@@ -32,12 +32,13 @@ from evaldesk.model import (
     Turn,
     Verdict,
 )
-from evaldesk.model.comparison import Baseline, PlayedCase
+from evaldesk.model.comparison import PlayedCase
 from evaldesk.model.conclusion import Stop
 from evaldesk.model.evalset import CaseKey
 from evaldesk.pages.runs.page import read_run
 from evaldesk.pages.runs.view import RunQuery
 from evaldesk.statistics.anytime import DifferenceSeen, anytime_interval, difference_interval
+from evaldesk.statistics.case_comparison import compare_cases
 
 VERDICTS: dict[str, Verdict] = {"p": "passed", "f": "failed", "e": "errored", "u": "unscored"}
 
@@ -551,36 +552,42 @@ def compared(letters: str, index: int) -> PlayedCase:
     return PlayedCase(CaseKey("set", f"c{index}", 0, "d"), letters)
 
 
-def test_likely_regressions_are_decided_when_the_rest_cannot_change_them() -> None:
-    """As the whole run says, for every rest of the trials."""
-    chance, n, n_cases = Random(13), 10, 3
-    gates = Gates(max_regressions=0, baseline="run 1", regression_rule="likely", stop_when_decided="exact")
+@pytest.mark.parametrize(("rule", "least"), [("likely", (15, 15)), ("confirm", (3, 15))])
+def test_regressions_by_history_are_decided_when_the_rest_cannot_change_them(rule: Any, least: tuple[int, int]) -> None:
+    """As the whole run says, whatever the other planned and the fresh trials bring."""
+    chance, n, n_cases = Random(13), 6 if rule == "likely" else 10, 3
+    gates = Gates(max_regressions=0, baseline="run 1", regression_rule=rule, stop_when_decided="exact")
+    before = [compared("pppppppppf", index) for index in range(n_cases)]
+    planned = [compared("." * n, index) for index in range(n_cases)]
+    judged = _judged(compare_cases("run 1", before, planned, rule=rule), planned)
     n_held = n_failed = 0
-    for _ in range(250):
-        rates = [chance.choice([0.0, 0.2, 0.9, 1.0]) for _ in range(n_cases)]
-        before = Baseline("run 1", tuple(compared("p" * n, index) for index in range(n_cases)))
-        planned = [compared("." * n, index) for index in range(n_cases)]
+    for _ in range(45):
+        rates = [chance.choice([0.0, 0.9, 1.0, 1.0, 1.0]) for _ in range(n_cases)]
         strips = ["".join("p" if chance.random() < rate else "f" for _ in range(n)) for rate in rates]
-        dropped = _dropped(before, planned)
-        found = decider(gates, n, n_cases, regressed=lambda *_: False, dropped=dropped).look(reader(strips), Spent())
-        whole = bool(dropped(strips))
+        found = decider(gates, n, n_cases, judged=judged).look(reader(strips), Spent())
         if found is None:
             continue
-        n_failed, n_held = n_failed + whole, n_held + (not whole)
+        fresh = ["".join(chance.choice("pf") for _ in range(5)) for _ in range(n_cases)]
+        played = [
+            replace(compared(strip, index), confirming=again if rule == "confirm" else "")
+            for index, (strip, again) in enumerate(zip(strips, fresh, strict=True))
+        ]
+        whole = regressions_answer(compare_cases("run 1", before, played, rule=rule), 0)
+        n_failed, n_held = n_failed + (whole == "failed"), n_held + (whole == "held")
         assert found.n_blocks < n
-        assert found.answers[0].answer == ("failed" if whole else "held"), strips
+        assert found.answers[0].answer == whole, (strips, fresh)
 
-    assert n_failed > 50
-    assert n_held > 20
+    assert n_failed >= least[0]
+    assert n_held >= least[1]
 
 
-def test_trials_that_cannot_tell_a_drop_decide_nothing() -> None:
-    before = Baseline("run 1", tuple(compared("pp", index) for index in range(20)))
-    dropped = _dropped(before, [compared("..", index) for index in range(20)])
+def test_a_history_too_short_to_tell_decides_nothing() -> None:
+    before, planned = [compared("p", 0)], [compared("..", 0)]
+    judged = _judged(compare_cases("run 1", before, planned, rule="likely"), planned)
     gates = Gates(max_regressions=0, baseline="run 1", regression_rule="likely", stop_when_decided="exact")
 
-    assert dropped(["ff"] * 20) is None
-    assert decider(gates, 2, 20, regressed=lambda *_: True, dropped=dropped).look(reader(["fp"] * 20), Spent()) is None
+    assert regressions_answer(judged(["ff"]), 0) == "undecided"
+    assert decider(gates, 2, 1, judged=judged).look(reader(["fp"]), Spent()) is None
 
 
 class Graded(HandExecutor):

@@ -7,14 +7,16 @@ from tests.desk.runs_by_hand import HandExecutor, OpenDesk, over, started
 
 from evaldesk.desk.runs.gates.measured import measured_pairs
 from evaldesk.desk.runs.stored_runs import StoredRuns
-from evaldesk.model import Gates
+from evaldesk.model import Gates, Verdict
 from evaldesk.store import Store
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_flips_of_single_trials_are_measured_as_each_rule_judges_them(open_desk: OpenDesk, store: Store) -> None:
-    desk = open_desk(*(HandExecutor(verdicts) for verdicts in (("passed",), ("passed", "failed")) * 3))
+    passed: list[Verdict] = ["passed"] * 19
+    strips: list[list[Verdict]] = [passed, [*passed, "failed"]]
+    desk = open_desk(*(HandExecutor(verdicts) for verdicts in strips * 3))
     summary = None
     for _ in range(6):
         summary = await over(desk, await started(desk, n_cases=20, seed=1))

@@ -100,7 +100,7 @@ async def play_jobs(
     if len(plans) == 1:  # those of several runs are of all of them
         plans = [replace(plan, config=replace(plan.config, files=files)) for plan in plans]
     end_ahead("player")  # nobody took it: the agent is imported elsewhere
-    warn_of_false_alarms(desk, gates, [plan for job, plan in zip(jobs, plans, strict=True) if not job.is_baseline])
+    warn_of_false_alarms(gates, [plan for job, plan in zip(jobs, plans, strict=True) if not job.is_baseline])
     max_cost = gates.max_cost
     played: list[Played] = []
     for job, plan in zip(jobs, plans, strict=True):
@@ -115,9 +115,9 @@ async def play_jobs(
     return played, plans[len(played) :]
 
 
-def warn_of_false_alarms(desk: Desk, gates: Gates, plans: Sequence[RunPlan]) -> None:
+def warn_of_false_alarms(gates: Gates, plans: Sequence[RunPlan]) -> None:
     """Warn of a gate on regressions that fails often by chance, or may, and name the rule to add."""
-    found = doubtful_regressions(gates, plans, desk.stored_runs)
+    found = doubtful_regressions(gates, plans)
     if found is None:
         return
     flips, confirmed = found

@@ -10,10 +10,11 @@ from typing import Any
 
 from evaldesk import __version__
 from evaldesk.cli.eval.playing import Played
-from evaldesk.desk.runs.baseline import VERSION, bar_object, case_object
+from evaldesk.desk.runs.baseline import VERSION, bar_object, case_object, days_object
 from evaldesk.desk.runs.gates.bars import bars_of
 from evaldesk.desk.runs.gates.conclusion import CaseNumbers, RunNumbers
 from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval, run_name
+from evaldesk.gate_options import GATES_BY_NAME
 from evaldesk.model import Conclusion, Counts, Outcome
 from evaldesk.model.comparison import CaseChange, PlayedCase, RunChange
 from evaldesk.model.conclusion import Interval
@@ -66,13 +67,14 @@ def counts_object(counts: Counts) -> dict[str, int]:
 
 def _baseline_object(change: RunChange) -> dict[str, Any]:
     """The change of each case since the baseline."""
-    regressed = {case.key.place for case in change.regressed}
+    regressed, again = ({case.key.place for case in cases} for cases in (change.regressed, change.played_again))
     return {
         "name": change.name,
         "rule": change.rule,
-        "confirm": None if change.rule != "confirm" else f"{change.confirm[0]}/{change.confirm[1]}",
+        "confirm": None if change.rule != "confirm" else GATES_BY_NAME["confirm"].shown(change.confirm),
         "sentence": change_sentence(change),
         "n_regressed": len(change.regressed),
+        "suites": [asdict(suite) for suite in change.suites],
         "cases": [
             {
                 "evalset": case.key.evalset,
@@ -80,7 +82,8 @@ def _baseline_object(change: RunChange) -> dict[str, Any]:
                 "ordinal": case.key.ordinal,
                 "state": case.state,
                 "is_regression": case.key.place in regressed,
-                **({"confirming": _confirming_object(case)} if case in change.played_again else {}),
+                **({} if case.chance is None else {"chance": case.chance}),
+                **({"confirming": _confirming_object(case)} if case.key.place in again else {}),
             }
             for case in change.cases
         ],
@@ -156,11 +159,13 @@ def not_applicable(run: RunSummary) -> list[dict[str, Any]]:
 
 def _run_object(runs: StoredRuns, run: RunSummary, played: Sequence[PlayedCase]) -> dict[str, Any]:
     numbers = runs.numbers(run)
+    played, days = runs.with_history(run, played)
     others = [asdict(found) for found in runs.by_other_tools(run).verdicts]
     cases = [case_object(each) | _case_object(case) for each, case in zip(played, numbers.cases, strict=True)]
     seen = {"capture": list(runs.captures(run)), "metrics": metric_objects(runs, run)}
     criteria = [bar_object(bar) for bar in bars_of(run.config.criteria)]
-    return {**run_object(run, numbers), **seen, "criteria": criteria, "cases": cases, "other_verdicts": others}
+    of_later = {"criteria": criteria, "history_days": days_object(days)}
+    return {**run_object(run, numbers), **seen, **of_later, "cases": cases, "other_verdicts": others}
 
 
 def metric_objects(runs: StoredRuns, run: RunSummary) -> list[dict[str, Any]]:

@@ -116,7 +116,7 @@ async def _submit(settings: Settings, job: Job, compared_with: str | None) -> tu
         gates = job.options.gates
         baseline = None if compared_with is None else await asyncio.to_thread(desk.stored_runs.baseline, compared_with)
         (plan,) = await plan_jobs(desk, [job], gates=gates, baseline=baseline)
-        warn_of_false_alarms(desk, gates, [plan])
+        warn_of_false_alarms(gates, [plan])
         run_id = await desk.runs.submit(plan)
         return await desk.runs.summary(run_id), run_digest(plan.config)
     finally:

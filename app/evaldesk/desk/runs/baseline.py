@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import fsum
 from pathlib import Path
 from typing import Any
 
 from evaldesk.errors import UsageError
 from evaldesk.model.comparison import Bar, Baseline, PlayedCase
 from evaldesk.model.evalset import CaseKey
+from evaldesk.model.history import ONE_DAY, CaseHistory, RunDays
 from evaldesk.reading.regular_file import read_named
+from evaldesk.statistics.history.days import SIGMAS
 
 VERSION = 3
 _OF_BYTES = 2
@@ -42,7 +45,27 @@ def case_object(case: PlayedCase) -> dict[str, Any]:
         "pass_threshold": case.pass_threshold,
         "errors_are_failures": case.errors_are_failures,
         "asserted": dict(case.asserted or {}),
+        "history": case.past,
     }
+
+
+def days_object(days: RunDays) -> dict[str, Any]:
+    """How far the runs of the history differ from day to day, for a later baseline; `_days` reads it."""
+    return {"n_runs": days.n_runs, "weights": days.weights}
+
+
+def _days(runs: Sequence[Any]) -> RunDays:
+    """Over the eval sets of the file: the mean over those whose runs tell it. Older files do not."""
+    found = [
+        RunDays(int(days["n_runs"]), tuple(map(float, days["weights"])))
+        for days in (run.get("history_days") for run in runs)
+        if days
+    ]
+    if any(len(days.weights) not in (0, len(SIGMAS)) for days in found):
+        raise ValueError("weights of days")
+    known = [days.weights for days in found if days.weights]
+    weights = tuple(fsum(column) / len(known) for column in zip(*known, strict=True))
+    return RunDays(max((days.n_runs for days in found), default=0), weights)
 
 
 def bar_object(bar: Bar) -> dict[str, Any]:
@@ -57,12 +80,13 @@ def _bar(value: Any) -> Bar:
 def _of_file(path: Path) -> Baseline:
     try:
         value = json.loads(read_named(path).decode("utf-8-sig"))
-        version = value.get("version", 1)
+        version, days = value.get("version", 1), ONE_DAY
         cases = tuple(_first_version(value)) if version == 1 else ()
         bars: dict[str, tuple[Bar, ...]] = {}
         if version in (_OF_BYTES, VERSION):
             cases = tuple(_played_case(case) for run in value["runs"] for case in run["cases"])
             bars = {str(case["evalset"]): _bars(run) for run in value["runs"] for case in run["cases"][:1]}
+            days = _days(value["runs"])
         if version == _OF_BYTES:
             cases = tuple(replace(case, key=replace(case.key, digest="")) for case in cases)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
@@ -71,7 +95,7 @@ def _of_file(path: Path) -> Baseline:
         raise UsageError(f"--baseline {path}: {why}; name a file that `evaldesk eval -o FILE.json` wrote") from error
     if version not in range(1, VERSION + 1):
         raise UsageError(f"--baseline {path}: version {version!r} is not known, versions 1 to {VERSION} are")
-    return Baseline(path.name, cases, bars=bars)
+    return Baseline(path.name, cases, bars=bars, days=days)
 
 
 def _bars(run: Any) -> tuple[Bar, ...]:
@@ -86,7 +110,15 @@ def _played_case(case: Any) -> PlayedCase:
         pass_threshold=float(case["pass_threshold"]),
         errors_are_failures=bool(case["errors_are_failures"]),
         asserted={str(kind): int(n) for kind, n in case["asserted"].items()},
+        history=_history(case["history"]) if "history" in case else None,
     )
+
+
+def _history(value: Any) -> CaseHistory:
+    scored, passed = map(int, value)
+    if not 0 <= passed <= scored:
+        raise ValueError("more passed trials than scored ones")
+    return CaseHistory(scored, passed)
 
 
 def _first_version(value: Any) -> Iterator[PlayedCase]:

@@ -12,7 +12,7 @@ from functools import partial
 
 from evaldesk.desk.other_tools import as_tool_judges
 from evaldesk.desk.runs.driver import trial_spec
-from evaldesk.desk.runs.fresh_trials import without_fresh_trials
+from evaldesk.desk.runs.fresh_trials import repeats_recorded, without_fresh_trials
 from evaldesk.desk.runs.gates.bars import bars_of, is_asserted, weaker_words
 from evaldesk.desk.runs.model_checks import check_models
 from evaldesk.desk.runs.plan import (
@@ -84,7 +84,8 @@ class CasePlayer:
     ) -> RunChange | None:
         """The change of a case that was played against a baseline; None where the baseline has not got the case.
 
-        By the rule "confirm" a case that seems to have regressed is played again here.
+        By the rule "confirm" a case that seems to have regressed is played again here. By the history, the other cases
+        of the baseline count among those that could be worse; together they are judged by a whole run only.
         """
         key = CaseKey(evalset, case.id, 0, case_version(case))
         alike = [each for each in baseline.cases if each.key.case_id == case.id]
@@ -99,7 +100,18 @@ class CasePlayer:
             ready.errors_are_failures,
             assertions(case),
         )
-        found = compare_cases(baseline.name, [known], [played], rule=gates.regression_rule, confirm=gates.confirm)
+        others = [each.past for each in baseline.cases if each is not known and each.scored]
+        compared = partial(
+            compare_cases,
+            baseline.name,
+            [known],
+            rule=gates.regression_rule,
+            confirm=gates.confirm,
+            days=baseline.days,
+            replayed=repeats_recorded(ready),
+            others=others,
+        )
+        found = compared([played])
         bars = {evalset: bars_of(ready.criteria)}
         found = replace(found, weaker=weaker_words(found, baseline, bars, partial(is_asserted, lambda: [case])))
         if not found.unconfirmed:
@@ -107,11 +119,7 @@ class CasePlayer:
         if refusal := without_fresh_trials(ready):
             return replace(found, refusal=refusal)
         again = self.play(case, options.but(n=gates.confirm[1], recording="off"), first=ready.n)
-        confirmed = replace(played, confirming=again.letters)
-        again_found = compare_cases(
-            baseline.name, [known], [confirmed], rule=gates.regression_rule, confirm=gates.confirm
-        )
-        return replace(again_found, weaker=found.weaker)
+        return replace(compared([replace(played, confirming=again.letters)]), weaker=found.weaker)
 
     def close(self) -> None:
         """End the workers and the thread."""

@@ -25,14 +25,15 @@ from evaldesk.desk.runs.gates.conclusion import (
     Spent,
     curtailed,
     outcomes,
+    regressions_answer,
 )
 from evaldesk.desk.runs.plan import order_of_play, shuffled
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import Answer, Counts, GateOutcome, RunConfig
-from evaldesk.model.comparison import ROUNDING, TO_PLAY, Baseline, PlayedCase, matched
+from evaldesk.model.comparison import ROUNDING, TO_PLAY, Baseline, PlayedCase, RunChange, matched
 from evaldesk.model.conclusion import Interval, Stop, StopRule, counted, has_too_many_errors, scored_and_passed
 from evaldesk.statistics.anytime import ALPHA, DifferenceSeen, anytime_interval, difference_interval, sign_evidence
-from evaldesk.statistics.case_comparison import compare_cases, is_regressed
+from evaldesk.statistics.case_comparison import changed_to, is_regressed
 from evaldesk.store import RunStore
 from evaldesk.wording.words import asides_words, counted_words, named_words, passed_sentence
 
@@ -53,8 +54,8 @@ class Decider:
     """Asks after each whole block of a run whether its gates are decided, from the letters of its trials.
 
     `n_each` are the trials of each case. `regressed` says of a case, by index, whether it regressed with these letters;
-    None without a baseline. `dropped` gives those that likely dropped when all cases have these letters, or None where
-    that cannot be told. `alone` are the cases that must pass by themselves, by index. Where the criteria `is_weaker`
+    None without a baseline, and where the history of the cases judges them: `judged` gives the change when all cases
+    have these letters. `alone` are the cases that must pass by themselves, by index. Where the criteria `is_weaker`
     than those of the baseline, no comparison holds. `rates_before` are the pass rates in the baseline of the cases that
     are compared. `order`
     is the order of play of a run with one trial a case. `names` are the ids of the cases, read when one is named.
@@ -68,7 +69,7 @@ class Decider:
         *,
         names: Callable[[], Sequence[str]],
         regressed: Callable[[int, str], bool] | None = None,
-        dropped: Callable[[Sequence[str]], Sequence[int] | None] | None = None,
+        judged: Callable[[Sequence[str]], RunChange] | None = None,
         rates_before: Mapping[int, float] | None = None,
         alone: Mapping[int, PlayedCase] | None = None,
         is_weaker: bool = False,
@@ -83,7 +84,7 @@ class Decider:
         self._n_planned = sum(n_each)
         self._names = names
         self._regressed = cache(regressed) if regressed else None
-        self._dropped = dropped
+        self._judged = judged
         self._rates_before = rates_before or {}
         self._alone = alone or {}
         self._is_weaker = is_weaker
@@ -143,7 +144,7 @@ class Decider:
 
     def _look_by_case(self, read: ReadStrips, spent: Spent) -> Stop | None:
         """As `look`, reading only the cases that come after those that were seen done."""
-        if not self._first and self._regressed and self._gates.regression_rule != "likely":
+        if not self._first and self._regressed:
             self._n_lost = {rest: sum(self._regressed(case, rest) for case in range(self._n_cases)) for rest in "pf"}
         for n_blocks in (look for look in self._looks if self._n_looked < look):
             for strip in read(self._order[len(self._first) : n_blocks]):
@@ -161,7 +162,7 @@ class Decider:
         """Count the next case of a run with one trial a case."""
         self._first.append(letter)
         self._of_first[letter] += 1
-        if self._regressed and self._gates.regression_rule != "likely":
+        if self._regressed:
             is_lost = self._regressed(case, letter)
             for rest in "pf":
                 self._n_lost[rest] += is_lost - self._regressed(case, rest)
@@ -268,38 +269,57 @@ class Decider:
     def _regressions(self, seen: _Seen) -> GateOutcome:
         """Cases that regressed whatever the other trials do, and those that still can.
 
-        By the rule "confirm" fresh trials have the last word on the first. By "likely" a drop in one case is judged
-        with those in all others; more failures in any of them make more drops likely, never fewer.
+        By the rule "confirm" fresh trials have the last word on the first.
         """
         name, gates = "--max-regressions", self._gates
         most, against = gates.max_regressions or 0, f"against {gates.baseline or 'the baseline'}"
+        if self._judged and not seen.is_short:
+            return self._by_history(seen, most, against, self._judged)
         if self._regressed is None or seen.is_short:
             return GateOutcome(name, "undecided", "")
         n_lost, n_may = (self._count_lost(seen, rest) for rest in "pf")
-        if n_lost is None or n_may is None:
-            return GateOutcome(name, "undecided", "")
         if n_may <= most:
             cases = "1 case" if n_may == 1 else f"{n_may:,} cases" if n_may else "no case"
             return GateOutcome(name, "held", f"{cases} can regress {against}, {most:,} allowed; {seen.left}")
         if n_lost <= most or gates.regression_rule == "confirm":
             return GateOutcome(name, "undecided", "")
-        lost = self._lost(seen, "p") or ()
+        lost = self._lost(seen, "p")
         words = f"{counted_words(len(lost), self._n_cases, 'case')} regressed {against}, {most:,} allowed"
         names = self._names()
         words = f"{words}: {self._named(lost)}; {seen.left}"
         return GateOutcome(name, "failed", words, tuple(names[case] for case in lost))
 
-    def _count_lost(self, seen: _Seen, rest: str) -> int | None:
-        """How many cases `_lost` names; with one trial a case they were counted when they were seen."""
-        if self._n == 1 and self._gates.regression_rule != "likely":
-            return self._n_lost[rest]
-        lost = self._lost(seen, rest)
-        return None if lost is None else len(lost)
+    def _by_history(
+        self, seen: _Seen, most: int, against: str, judged: Callable[[Sequence[str]], RunChange]
+    ) -> GateOutcome:
+        """Decided where the answer is the same if all other trials pass, and if all of them fail, fresh ones, too.
 
-    def _lost(self, seen: _Seen, rest: str) -> Sequence[int] | None:
-        """The cases that regressed if every other trial ends so; None where so few trials cannot tell."""
-        if self._gates.regression_rule == "likely":
-            return self._dropped([seen.filled(kind, rest) for kind in seen.letters]) if self._dropped else None
+        More passes make no case and no suite worse, so nothing between the two answers otherwise.
+        """
+        name = "--max-regressions"
+        best = judged([seen.filled(kind, "p") for kind in seen.letters])
+        if regressions_answer(best, most) == "failed":
+            regressed = [case.name for case in best.regressed]
+            words = f"{counted_words(len(regressed), best.n_judged, 'case')} regressed by more than chance {against}, "
+            words += f"{most:,} allowed, whatever is left brings"
+            named = f": {named_words(regressed, MOST_NAMED)}" if regressed else "; all of them together did"
+            return GateOutcome(name, "failed", f"{words}{named}; {seen.left}", tuple(regressed))
+        worst = judged([seen.filled(kind, "f") for kind in seen.letters])
+        if regressions_answer(worst, most) == "held":
+            words = (
+                f"no case can regress by more than chance {against}"
+                if not most
+                else (f"at most {counted(most, 'case')} can regress by more than chance {against}")
+            )
+            return GateOutcome(name, "held", f"{words}, {most:,} allowed; {seen.left}")
+        return GateOutcome(name, "undecided", "")
+
+    def _count_lost(self, seen: _Seen, rest: str) -> int:
+        """How many cases `_lost` names; with one trial a case they were counted when they were seen."""
+        return self._n_lost[rest] if self._n == 1 else len(self._lost(seen, rest))
+
+    def _lost(self, seen: _Seen, rest: str) -> Sequence[int]:
+        """The cases that regressed if every other trial ends so."""
         regressed = self._regressed or (lambda *_: False)
         return [case for case, kind in enumerate(seen.letters) if regressed(case, seen.filled(kind, rest))]
 
@@ -498,8 +518,8 @@ def decider_of(store: RunStore, run_id: int, rule: StopRule) -> Decider:
         n_each,
         rule,
         names=lambda: StoredRuns(store).case_ids(run_id),
-        regressed=_regressed(baseline, planned) if baseline else None,
-        dropped=_dropped(baseline, planned) if baseline else None,
+        regressed=_regressed(baseline, planned) if baseline and not config.gates.is_by_history else None,
+        judged=_judged(change, planned) if change and config.gates.is_by_history else None,
         rates_before=_rates(baseline, planned) if baseline else None,
         alone=alone if config.gates.new_cases != "inform" else {},
         is_weaker=bool(change and change.weaker),
@@ -528,14 +548,11 @@ def _regressed(baseline: Baseline, planned: Sequence[PlayedCase]) -> Callable[[i
     return is_worse
 
 
-def _dropped(baseline: Baseline, planned: Sequence[PlayedCase]) -> Callable[[Sequence[str]], Sequence[int] | None]:
-    places = {case.key.place: index for index, case in enumerate(planned)}
+def _judged(change: RunChange, planned: Sequence[PlayedCase]) -> Callable[[Sequence[str]], RunChange]:
+    before = [case.before for case in change.cases if case.before]
 
-    def likely_drops(letters: Sequence[str]) -> Sequence[int] | None:
+    def judged(letters: Sequence[str]) -> RunChange:
         played = [replace(case, verdicts=own) for case, own in zip(planned, letters, strict=True)]
-        change = compare_cases(baseline.name, baseline.cases, played, rule="likely")
-        if change.trials_to_tell is not None:
-            return None
-        return [places[case.key.place] for case in change.regressed]
+        return changed_to(change, before, played)
 
-    return likely_drops
+    return judged

@@ -36,13 +36,16 @@ from evaldesk.model import Capture, Case, Conclusion, Counts, Gates, Outcome, Ru
 from evaldesk.model.comparison import Baseline, Comparison, PlayedCase, RunChange, matched
 from evaldesk.model.conclusion import VERDICTS, Interval
 from evaldesk.model.evalset import CaseKey, assertions, case_names, numbered_keys
+from evaldesk.model.history import CaseHistory, RunDays, SetHistory
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseRow, MetricRow, RunSummary, TrialKey
 from evaldesk.settings import Settings
 from evaldesk.statistics.case_comparison import compare_cases
 from evaldesk.statistics.comparison import compare_scores
+from evaldesk.statistics.history.days import day_shifts
 from evaldesk.statistics.intervals import CaseCounts, score_interval
 from evaldesk.store import RunStore, Store
+from evaldesk.store.runs.histories import NO_HISTORY, history_class
 from evaldesk.store.runs.run_store import is_imported
 from evaldesk.wording.words import counted_words, named_words
 
@@ -238,7 +241,15 @@ class StoredRuns:
     def change_since(self, baseline: Baseline, runs: Sequence[RunSummary], gates: Gates) -> RunChange:
         """The change of the runs of one command against a baseline, by the rule of their gates."""
         played, rule = self.played_cases(runs), gates.regression_rule
-        found = compare_cases(baseline.name, baseline.cases, played, rule=rule, confirm=gates.confirm)
+        found = compare_cases(
+            baseline.name,
+            baseline.cases,
+            played,
+            rule=rule,
+            confirm=gates.confirm,
+            days=baseline.days,
+            replayed=any(repeats_recorded(run.config) for run in runs),
+        )
         needs_fresh = without_fresh_trials if rule == "confirm" else without_evidence
         refusals = (needs_fresh(run.config) for run in runs if rule != "any")
         bars = {run.config.evalset_name: bars_of(run.config.criteria) for run in runs}
@@ -256,10 +267,31 @@ class StoredRuns:
             raise NotFoundError(f"--baseline {given}: {error}") from error
 
     def baseline_of(self, run_id: int) -> Baseline:
-        """The cases of an earlier run."""
+        """The cases of an earlier run, with the history by which a run that begins now is judged."""
         run = self.summary(run_id)
         bars = {run.config.evalset_name: bars_of(run.config.criteria)}
-        return Baseline(f"run {run_id}", self.played_cases([run]), run_id, bars)
+        cases, days = self.with_history(run, self.played_cases([run]))
+        return Baseline(f"run {run_id}", cases, run_id, bars, days)
+
+    def with_history(self, run: RunSummary, cases: Sequence[PlayedCase]) -> tuple[tuple[PlayedCase, ...], RunDays]:
+        """The cases of a run, each with its history, and how far the runs of that differ from day to day."""
+        history = self.history(run)
+        with_own = (replace(case, history=each) for case, each in zip(cases, history.cases, strict=True))
+        return tuple(with_own), RunDays(history.n_runs, day_shifts(history.runs).weights)
+
+    def history(self, run: RunSummary, keys: Sequence[CaseKey] | None = None) -> SetHistory:
+        """The history of cases, by default of those of the run, over all runs of the same class.
+
+        Of a run that has no class, such as an imported one, only its own trials.
+        """
+        of_class = history_class(run.config)
+        if of_class != NO_HISTORY:
+            return self._store.case_histories(of_class, self._store.case_keys(run.id) if keys is None else keys)
+        cases = self.played_cases([run])
+        scored = {(case.key.case_id, case.key.digest): case.scored for case in cases}
+        asked = [case.key for case in cases] if keys is None else keys
+        of_keys = [scored.get((key.case_id, key.digest), "") for key in asked]
+        return SetHistory(tuple(CaseHistory(len(each), each.count("p")) for each in of_keys))
 
     def played_cases(self, runs: Sequence[RunSummary]) -> tuple[PlayedCase, ...]:
         """The cases of runs that belong together, as they are compared with those of a baseline."""
@@ -394,7 +426,7 @@ def is_held(store: RunStore, summary: RunSummary) -> bool:
 
 
 def plan_confirming(store: RunStore, run_id: int, gates: Gates, lease: int | None = None) -> None:
-    """Plan the fresh trials of the cases of a run that seem to have regressed; none without a baseline."""
+    """Plan the fresh trials that the rule "confirm" asks for after the planned ones; none without a baseline."""
     baseline = store.baseline(run_id)
     if baseline is None:
         return

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from evaldesk.statistics.comparison import holm
@@ -17,7 +18,12 @@ from evaldesk.statistics.history.posterior import Posterior, posterior_of, rate_
 from evaldesk.statistics.history.sums import MOST_EXACT_TRIALS, Sums, pass_chances
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from evaldesk.statistics.history.posterior import Floats
+
+    Complexes: TypeAlias = NDArray[np.complex128]
 
 SUITE_LEVEL = 0.02
 CASE_LEVEL = 0.01
@@ -61,15 +67,20 @@ def confirmed_verdict(
     suspects: Sequence[int],
     fresh: Sequence[Trials],
     days: DayShifts = SAME_DAY,
+    *,
+    counts_first: bool = True,
 ) -> BuildVerdict:
     """The verdict after fresh trials of the suspects, by place, and of every case where the suite looked low.
 
     The first trials count, too: had all cases been played again, both tests would keep their level, and multiplicity
-    is over all cases, not over suspects.
+    is over all cases, not over suspects. They do not count where they may be replayed: fresh ones alone keep the level
+    as well, whatever was looked at before.
     """
     first = suite_chance(history, now, days)
     is_low = first <= LOOK_LEVEL
-    both = [(n + n_fresh, passed + again) for (n, passed), (n_fresh, again) in zip(now, fresh, strict=True)]
+    both = list(fresh)
+    if counts_first:
+        both = [(n + n_fresh, passed + again) for (n, passed), (n_fresh, again) in zip(now, fresh, strict=True)]
     suite = suite_chance(history, both, days) if is_low else first
     of_suspects = case_chances(history, both)
     cases = tuple(chance if place in set(suspects) else 1.0 for place, chance in enumerate(of_suspects))
@@ -83,32 +94,65 @@ def worse_cases(chances: Sequence[float]) -> tuple[int, ...]:
 
 def suite_chance(history: Sequence[Trials], now: Sequence[Trials], days: DayShifts = SAME_DAY) -> float:
     """The chance that an unchanged agent passes so few of the scored trials, or fewer; 1 without any."""
+    passes = _passes(history, now, days)
+    return passes.at_most(sum(passed for _, passed in now)) if passes else 1.0
+
+
+def usual_passes(history: Sequence[Trials], now: Sequence[Trials], days: DayShifts = SAME_DAY) -> tuple[int, int]:
+    """The fewest passes of so many trials that are not worse, and the most that are as likely at the other end."""
+    passes = _passes(history, now, days)
+    return (passes.bar(SUITE_LEVEL) + 1, min(passes.most, passes.bar(1 - SUITE_LEVEL) + 1)) if passes else (0, 0)
+
+
+def _passes(history: Sequence[Trials], now: Sequence[Trials], days: DayShifts) -> Passes | None:
     kinds = Counter((*before, scored) for before, (scored, _) in zip(history, now, strict=True) if scored)
-    if not kinds:
-        return 1.0
-    return passes_at_most(posterior_of(history), kinds, sum(passed for _, passed in now), days)
+    return passes_of(posterior_of(history), kinds, days) if kinds else None
 
 
-def passes_at_most(
-    cases: Posterior, builds: Counter[tuple[int, int, int]], passes: int, days: DayShifts = SAME_DAY
-) -> float:
-    """The chance of so many passes or fewer; `builds` are (scored before, passed before, trials now) of cases."""
-    rows = cases.main_rows
+@dataclass(frozen=True, eq=False)
+class Passes:
+    """The passes of a build of an unchanged agent, 0 to `most`: exact chances, or sums by day and row with weights."""
+
+    most: int
+    exact: Floats | None
+    sums: tuple[tuple[Sums, float], ...]
+    weights: Floats
+
+    def at_most(self, passes: int) -> float:
+        """The chance of so many passes or fewer."""
+        if self.exact is None:
+            return sum(weight * float(self.weights @ each.at_most(passes)) for each, weight in self.sums)
+        return 0.0 if passes < 0 else float(self.exact[min(passes, self.most)])
+
+    def bar(self, level: float) -> int:
+        """The most passes whose chance, with fewer ones, is at most `level`; -1 where even none is likelier."""
+        low, high = -1, self.most
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self.at_most(middle) <= level else (low, middle - 1)
+        return low
+
+
+def passes_of(cases: Posterior, builds: Counter[tuple[int, int, int]], days: DayShifts = SAME_DAY) -> Passes:
+    """The passes of a build, by (scored before, passed before, trials now) of its cases."""
+    return _passes_of(cases, tuple(sorted(builds.items())), days)
+
+
+@lru_cache(maxsize=16)
+def _passes_of(cases: Posterior, builds: tuple[tuple[tuple[int, int, int], int], ...], days: DayShifts) -> Passes:
+    """Kept, since one build is asked about many numbers of passes: at each look of a run that stops when decided."""
+    import numpy as np
+
+    rows, kinds = cases.main_rows, Counter(dict(builds))
     weights = cases.weights[rows] / cases.weights[rows].sum()
-    return sum(weight * float(weights @ _sums(cases, builds, shift).at_most(passes)) for shift, weight in days.shifts)
-
-
-def suite_bar(cases: Posterior, builds: Counter[tuple[int, int, int]], level: float, days: DayShifts = SAME_DAY) -> int:
-    """The most passes whose chance, with fewer ones, is at most `level`; -1 where even none is likelier."""
-    rows = cases.main_rows
-    weights = cases.weights[rows] / cases.weights[rows].sum()
-    sums = [(_sums(cases, builds, shift), weight) for shift, weight in days.shifts]
-    low, high = -1, sums[0][0].most
-    while low < high:
-        middle = (low + high + 1) // 2
-        chance = sum(weight * float(weights @ each.at_most(middle)) for each, weight in sums)
-        low, high = (middle, high) if chance <= level else (low, middle - 1)
-    return low
+    sums = tuple((_sums(cases, kinds, shift), weight) for shift, weight in days.shifts)
+    most = sums[0][0].most
+    if sums[0][0].chances is None:
+        return Passes(most, None, sums, weights)
+    mixed = sum(weight * (weights @ each.chances) for each, weight in sums if each.chances is not None)
+    exact = np.clip(np.cumsum(mixed), 0.0, 1.0)
+    exact[-1] = 1.0
+    return Passes(most, exact, (), weights)
 
 
 def case_chances(history: Sequence[Trials], now: Sequence[Trials]) -> tuple[float, ...]:
@@ -148,6 +192,15 @@ def _sums(cases: Posterior, builds: Counter[tuple[int, int, int]], shift: int) -
     return Sums(n_trials, mean, variance, third)
 
 
+@lru_cache(maxsize=64)
+def _waves(n: int, size: int) -> Complexes:
+    """The terms of the Fourier transform of `size` values, of the first n + 1 of these."""
+    import numpy as np
+
+    waves: Complexes = np.exp(-2j * np.pi / size * np.outer(np.arange(n + 1), np.arange(size // 2 + 1)))
+    return waves
+
+
 def _exact_sums(cases: Posterior, groups: Sequence[tuple[int, int, int]], n_trials: int, rates: Floats) -> Sums:
     import numpy as np
 
@@ -158,6 +211,7 @@ def _exact_sums(cases: Posterior, groups: Sequence[tuple[int, int, int]], n_tria
     tables = {n: pass_chances(n, rates) for n in {n for _, n, _ in groups}}
     for place, n, times in groups:
         chances = prior @ (tables[n] * cases.likelihood[place][:, None]) / cases.evidence[place, rows][:, None]
-        product *= np.fft.rfft(chances, size, axis=1) ** times
+        # A case has few values: their terms of the transform are fewer than its steps.
+        product *= (chances @ _waves(n, size)) ** times
     nothing = np.zeros(len(rows))
     return Sums(n_trials, nothing, nothing, nothing, np.fft.irfft(product, size, axis=1))

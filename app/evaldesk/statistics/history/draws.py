@@ -46,8 +46,7 @@ class Draws:
     @property
     def is_too_short(self) -> bool:
         """Whether its history has too few trials to know or to propose anything."""
-        cases = self.cases
-        return cases is not None and (cases.fewest_trials < _FEWEST_EACH or cases.n_trials < _FEWEST)
+        return self.cases is not None and too_short(self.cases) > 0
 
     def counts(self, columns: Places | slice = slice(None)) -> Floats:
         """How many of these cases have each rate, in each draw."""
@@ -73,6 +72,12 @@ class Draws:
     def on_day(self, shift: int) -> Draws:
         """The same cases on a day with this shift, in steps of the grid."""
         return replace(self, rates=shifted(self.rates, shift))
+
+
+def too_short(cases: Posterior) -> int:
+    """The trials of each case that a history lacks before it tells anything: three of each, and fifty in all."""
+    of_all = -(-(_FEWEST - cases.n_trials) // cases.n_cases)
+    return max(0, _FEWEST_EACH - cases.fewest_trials, of_all)
 
 
 def assumed_rates(rates: Sequence[float]) -> Draws:

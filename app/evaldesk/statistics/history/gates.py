@@ -11,7 +11,6 @@ from math import ceil, comb, fsum, inf, lcm, sqrt
 from typing import TYPE_CHECKING
 
 from evaldesk.model.comparison import FEWEST_ALIKE
-from evaldesk.statistics.exact_tests import ALPHA, fisher_drop
 from evaldesk.statistics.history.draws import Draws, columns_of
 from evaldesk.statistics.history.sums import Sums, ValueTable, expected_squares, pass_chances, sum_of
 from evaldesk.statistics.intervals import mean_interval, t_95, wilson
@@ -173,27 +172,6 @@ def regression_chances(
             of_rate = of_rate * case_holds(n, threshold, (before or draws).rates)
         found[:, places] = of_rate[draws.places[:, places]]
     return found if passed_before is None else found[:, np.array(passed_before, bool)]
-
-
-def drops_fail(draws: Draws, n_each: Sequence[int], allowed: int, *, worse: float = 0.0) -> Floats:
-    """The chance that more than `allowed` cases drop by Fisher's test between two runs that are to be played.
-
-    Every case at the first level of Holm, 0.05 over the number of cases: exact for none allowed.
-    """
-    import numpy as np
-
-    level = ALPHA / max(1, draws.n_cases)
-    found = np.zeros(len(draws.places))
-    for shift, weight in draws.days.coarse:
-        now = draws.on_day(shift).worse(worse)
-        of_case = np.empty(draws.places.shape)
-        for n, places in columns_of(n_each):
-            before, after = pass_chances(n, draws.rates), pass_chances(n, now.rates)
-            drops = [[n > 1 and fisher_drop(a, n, b, n) < level for b in range(n + 1)] for a in range(n + 1)]
-            of_rate = np.einsum("ga,gb,ab->g", before, after, np.array(drops, float))
-            of_case[:, places] = of_rate[draws.places[:, places]]
-        found += weight * more_than(allowed, of_case)
-    return found
 
 
 def more_than(allowed: int, chances: Floats) -> Floats:

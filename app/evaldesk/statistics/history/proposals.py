@@ -9,9 +9,10 @@ from math import ceil, inf, sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+from evaldesk.model.conclusion import CONFIRM
 from evaldesk.model.forecast import FOUND, OFTEN, Range
 from evaldesk.model.forecast import SOUGHT as DROP
-from evaldesk.statistics.history.build_tests import LOOK_LEVEL, SUITE_LEVEL, suite_bar
+from evaldesk.statistics.history.build_tests import LOOK_LEVEL, SUITE_LEVEL, passes_of
 from evaldesk.statistics.history.draws import Draws
 from evaldesk.statistics.history.gates import (
     drop_answers,
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
     from evaldesk.statistics.history.posterior import Floats
 
 MOST_N = 20
-FRESH = 5
-"""Fresh trials of a case that is played again."""
+_, FRESH = CONFIRM
 FEWEST_EACH = 3
 """Trials of a case from which on its history tells something."""
 CASES_SHARE = 0.01
@@ -75,23 +75,23 @@ def likely_fails(draws: Draws, n_each: Sequence[int], now: Draws) -> Floats:
     return over_days(lambda each: pass_sums(each, n_each).at_most(bar), now)
 
 
-def confirm_forecast(draws: Draws, n_each: Sequence[int], *, drop: float = DROP) -> Setting:
-    """How the rule `confirm` behaves: the suite looks low, and is low after fresh trials of every case."""
-    bar = history_bar(draws, [n + FRESH for n in n_each], SUITE_LEVEL)
-    fails, finds = (Range.of(confirm_fails(draws, n_each, each)) for each in (draws, draws.worse(drop)))
-    return Setting(max(n_each), bar, fails, finds, n_more=FRESH * draws.n_cases * share_that_looks_low(draws, n_each))
+def confirm_forecast(draws: Draws, n_each: Sequence[int], *, fresh: int = FRESH, drop: float = DROP) -> Setting:
+    """How the rule `confirm` behaves: the suite looks low, and is low after `fresh` more trials of every case."""
+    bar = history_bar(draws, [n + fresh for n in n_each], SUITE_LEVEL)
+    fails, finds = (Range.of(confirm_fails(draws, n_each, each, fresh)) for each in (draws, draws.worse(drop)))
+    return Setting(max(n_each), bar, fails, finds, n_more=fresh * draws.n_cases * share_that_looks_low(draws, n_each))
 
 
-def confirm_fails(draws: Draws, n_each: Sequence[int], now: Draws) -> Floats:
+def confirm_fails(draws: Draws, n_each: Sequence[int], now: Draws, n_fresh: int = FRESH) -> Floats:
     """The chance of the rule `confirm` to fail in each draw of `now`, by the bars from the history of `draws`."""
     import numpy as np
 
     first = history_bar(draws, n_each, LOOK_LEVEL)
-    bar = history_bar(draws, [n + FRESH for n in n_each], SUITE_LEVEL)
+    bar = history_bar(draws, [n + n_fresh for n in n_each], SUITE_LEVEL)
     edges = np.unique(np.linspace(-1, first, min(first + 2, _MOST_LOOKS)).astype(int)).tolist()
 
     def of_day(each: Draws) -> Floats:
-        seen, fresh = pass_sums(each, n_each), pass_sums(each, [FRESH] * each.n_cases)
+        seen, fresh = pass_sums(each, n_each), pass_sums(each, [n_fresh] * each.n_cases)
         below = [seen.at_most(edge) for edge in edges]
         found = 0 * below[0]
         for at in range(1, len(edges)):
@@ -116,7 +116,7 @@ def history_bar(draws: Draws, n_each: Sequence[int], level: float) -> int:
         return first_value(sums.most, lambda passes: float(sums.at_most(passes)[0]) > level) - 1
     kinds = [kind[:2] for kind in cases.kinds for _ in range(kind[2])]
     build = Counter((scored, passed, n) for (scored, passed), n in zip(kinds, n_each, strict=True))
-    return suite_bar(cases, build, level, draws.days)
+    return passes_of(cases, build, draws.days).bar(level)
 
 
 def proposed_likely(draws: Draws, *, drop: float = DROP) -> Setting | None:
@@ -134,26 +134,30 @@ def proposed_likely(draws: Draws, *, drop: float = DROP) -> Setting | None:
     return found
 
 
-def proposed_confirm(draws: Draws, *, drop: float = DROP) -> Setting | None:
+def proposed_confirm(draws: Draws, *, fresh: int = FRESH, drop: float = DROP) -> Setting | None:
     """The fewest trials with which the rule `confirm` finds the drop; None as above."""
     cases = draws.cases
     if draws.is_too_short:
         return None
     if cases is None:
         variances = [float((rates * (1 - rates)).mean()) for rates in (draws.case_means, draws.worse(drop).case_means)]
-        n = confirm_trials(draws.n_cases, inf, variances[0], variances[1], drop)
+        n = confirm_trials(draws.n_cases, inf, variances[0], variances[1], fresh=fresh, drop=drop)
     else:
         each = cases.n_trials / cases.n_cases
-        n = confirm_trials(cases.n_cases, each, cases.trial_variance(), cases.trial_variance(drop), drop)
+        n = confirm_trials(
+            cases.n_cases, each, cases.trial_variance(), cases.trial_variance(drop), fresh=fresh, drop=drop
+        )
     # The formula is near; the forecast says whether it is enough.
     for each in range(n or MOST_N + 1, MOST_N + 1):
-        found = confirm_forecast(draws, [each] * draws.n_cases, drop=drop)
+        found = confirm_forecast(draws, [each] * draws.n_cases, fresh=fresh, drop=drop)
         if found.finds.mean >= FOUND and found.fails.high <= _MOST_FALSE:
             return found
     return None
 
 
-def confirm_trials(n_cases: int, h: float, before: float, after: float, drop: float = DROP) -> int | None:
+def confirm_trials(
+    n_cases: int, h: float, before: float, after: float, *, fresh: int = FRESH, drop: float = DROP
+) -> int | None:
     """The fewest trials a case with which the rule `confirm` finds the drop after `h` trials a case of history.
 
     `before` and `after` are the variances of a trial unchanged and after the drop. None up to MOST_N.
@@ -165,7 +169,7 @@ def confirm_trials(n_cases: int, h: float, before: float, after: float, drop: fl
         same, worse = (sqrt(max(1e-12, (v / n + before / h) / n_cases)) for v in (before, after))
         return phi((drop - bar * same) / worse)
 
-    return next((n for n in range(1, MOST_N + 1) if power(n, look) * power(n + FRESH, suite) >= _PLANNED_POWER), None)
+    return next((n for n in range(1, MOST_N + 1) if power(n, look) * power(n + fresh, suite) >= _PLANNED_POWER), None)
 
 
 def proposed_rate(draws: Draws, *, drop: float = DROP) -> Setting | None:
@@ -256,9 +260,13 @@ def _fewest(setting: Callable[[int], Setting], is_enough: Callable[[Setting], bo
     return found
 
 
-def history_needed(n_cases: int, before: float, drop: float = DROP) -> int:
-    """The trials of history a case below which no number of trials finds the drop."""
-    return ceil(_POWER_FACTOR * before / (n_cases * drop**2))
+def history_needed(n_cases: int, before: float, now: float = 0.0, drop: float = DROP) -> int:
+    """The trials of history a case below which no number of trials finds the drop; 0 where no history is enough.
+
+    `now` is the variance of the mean of a case's trials in the build: 0 for any number of them.
+    """
+    left = n_cases * drop**2 / _POWER_FACTOR - now
+    return ceil(before / left) if left > 0 else 0
 
 
 def trials_without_history(n_cases: int, h: float, before: float, after: float, drop: float = DROP) -> int | None:

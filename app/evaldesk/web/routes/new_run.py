@@ -19,7 +19,7 @@ from evaldesk.desk.evalsets.cases import with_ids
 from evaldesk.desk.runs.allocating import Budget, Subject, last_class, spread
 from evaldesk.desk.runs.estimate import estimate
 from evaldesk.desk.runs.gates.forecasts import MOST_PREVIEWED, preview_gates
-from evaldesk.desk.runs.histories import ComparedHistory, compared_history, keys_of, run_history
+from evaldesk.desk.runs.histories import ComparedHistory, compared_history, keys_of
 from evaldesk.desk.runs.plan import RunOptions, RunPlan
 from evaldesk.errors import ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.model import Case, EvalSet, Gates
@@ -376,7 +376,7 @@ def _history(
     last = runs.last_played(agent.id, file.id) if agent and file else None
     if last is None or file is None or not 0 < len(cases) <= MOST_PREVIEWED:
         return None
-    return run_history(runs, last, keys_of(file.name, cases))
+    return runs.history(last, keys_of(file.name, cases))
 
 
 def _compared(desk: Desk, evalset: str, cases: Sequence[Case], run_id: int | None) -> ComparedHistory | None:
@@ -384,7 +384,7 @@ def _compared(desk: Desk, evalset: str, cases: Sequence[Case], run_id: int | Non
     if run_id is None:
         return None
     try:
-        return compared_history(desk.stored_runs, desk.stored_runs.baseline_of(run_id), keys_of(evalset, cases))
+        return compared_history(desk.stored_runs.baseline_of(run_id), keys_of(evalset, cases))
     except NotFoundError:
         return None
 

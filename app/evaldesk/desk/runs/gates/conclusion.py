@@ -28,6 +28,7 @@ from evaldesk.statistics.intervals import (
 )
 from evaldesk.wording.comparison import change_sentence, deleted_words, flips_words, states_words
 from evaldesk.wording.recorded import absent_words
+from evaldesk.wording.regressions import history_sentences
 from evaldesk.wording.words import (
     CI,
     any_stop_words,
@@ -594,38 +595,42 @@ def _regressions(run: RunNumbers, change: RunChange | None, gates: Gates) -> Gat
     most = gates.max_regressions or 0
     if change is None:
         return GateOutcome("--max-regressions", "undecided", _compared_words(gates))
-    is_likely = change.rule == "likely"
-    n_open = len(change.unconfirmed)
+    is_refused = bool(change.refusal) and (change.rule == "likely" or bool(change.unconfirmed))
     names = tuple(case.name for case in change.regressed)
-    answer: Answer = "held" if change.n_judged else "undecided"
-    cannot_tell = is_likely and change.trials_to_tell is not None
-    if cannot_tell or (is_likely and change.refusal):
-        answer = "undecided"
-    if change.weaker or len(names) <= most < len(names) + n_open:
-        answer = "undecided"
-    if len(names) > most and not (is_likely and change.refusal):
-        answer = "failed"
-    regressed = "regressed by more than chance" if is_likely else "regressed"
-    parts = [
+    regressed = "regressed by more than chance" if change.is_by_history else "regressed"
+    headline = (
         f"{counted_words(len(names), change.n_judged, 'case')} {regressed} against {change.name}, {most:,} allowed"
-        + deleted_words(change),
-        flips_words(change),
-        f"Pass rate: {change_sentence(change)}",
-    ]
-    if cannot_tell:
-        few = "So few trials cannot show a drop that is more than chance"
-        parts.insert(1, f"{few}; play at least {change.trials_to_tell} of each case in both runs")
+    )
+    if not most and any(suite.is_worse for suite in change.suites):
+        headline += "; all of them together did" if len(change.suites) == 1 else "; those of an eval set together did"
+    parts = [headline + deleted_words(change), flips_words(change), f"Pass rate: {change_sentence(change)}"]
     if change.weaker:
         parts.insert(1, _weaker_words(change))
-    if change.refusal and (is_likely or change.unconfirmed):
+    if is_refused:
         parts.insert(1, f"Not judged: {change.refusal}")
+    elif change.is_by_history:
+        parts[1:1] = history_sentences(change, MOST_NAMED)
     elif change.played_again:
         parts.insert(1, _again_words(change))
     if names:
         lost = set(change.named("lost its verdict"))
         marked = [f"{name} (no verdict now)" if name in lost else name for name in names]
         parts.append(f"Regressed: {named_words(marked, MOST_NAMED)}")
+    answer = regressions_answer(change, most)
     return GateOutcome("--max-regressions", answer, ". ".join([*parts, *states_words(change, MOST_NAMED)]), names)
+
+
+def regressions_answer(change: RunChange, most: int) -> Answer:
+    """Undecided where fresh trials can change it, and where a case fell that no outcome could have told from chance."""
+    fails = change.fails(most)
+    if change.rule == "likely" and change.refusal:
+        return "undecided"
+    if fails:
+        return "failed"
+    is_blind = change.has_fallen and (not change.can_fail(most) or len(change.regressed) + len(change.untold) > most)
+    if fails is None or is_blind or change.weaker or not change.n_judged:
+        return "undecided"
+    return "held"
 
 
 def _margin(run: RunNumbers, change: RunChange | None, gates: Gates, most: float) -> GateOutcome:

@@ -46,11 +46,8 @@ EXPLAINED = (
     "stop_when_decided",
 )
 """The gates about verdicts, whose chances can be computed before a run, and what changes their answers."""
-BARS_FROM_HISTORY = False
-"""Whether runs are judged by the rules of reference/forecasts.md 4 and 5, whose bar is the history of a case.
-
-Until then forecasts are of the rules that judge: Fisher's test, and a fixed number of fresh trials.
-"""
+FIXED_BAR = "a fixed number of fresh trials ignores what each case did before; --confirm R takes its bar from that"
+"""Beside a gate that is quiet only where all cases are alike."""
 _DRAWS_OF_WORSE = 32
 """Draws that are enough for a mean chance."""
 _BELOW, _AT_THE_BAR = 0.9, 0.1
@@ -151,14 +148,14 @@ def history_subject(
         return None
     trials = history.trials
     order = sorted(range(len(trials)), key=lambda place: (trials[place], n_each[place]))
-    days = _days(history.runs)
+    days = DayShifts(history.days.weights) if history.days else _days(history.runs)
     draws = drawn_rates(posterior_of(trials), days)
     basis = Basis(
         n_cases=len(trials),
         n_scored=history.n_scored,
         n_passed=history.n_passed,
         n_failing=sum(scored >= proposals.FEWEST_EACH and not passed for scored, passed in trials),
-        n_runs=len(history.run_ids),
+        n_runs=history.n_runs,
         fewest=min(scored for scored, _ in trials),
         sigma=days.sigma if days.is_known else None,
     )
@@ -438,13 +435,6 @@ def _regression_gate(gates: Gates, allowed: int, subject: Subject) -> _Gate:
             words, _regressions(subject, allowed, None), propose=lambda now: _proposed_confirm(now, subject, allowed)
         )
     words += f" --regression-rule {gates.regression_rule}"
-    if gates.regression_rule == "likely" and not BARS_FROM_HISTORY:
-
-        def of_cases(each: Draws, drop: float) -> tuple[Floats, Floats]:
-            fails = chances.drops_fail(each, n_each, allowed, worse=drop)
-            return 1 - fails, fails
-
-        return _Gate(words, of_cases)
     if gates.regression_rule == "likely":
 
         def of_suite(each: Draws, drop: float) -> tuple[Floats, Floats]:
@@ -452,37 +442,38 @@ def _regression_gate(gates: Gates, allowed: int, subject: Subject) -> _Gate:
             return (1 - fails, fails) if not allowed else (0 * fails + 1, 0 * fails)
 
         return _Gate(words, of_suite, propose=lambda now: _proposed_likely(now, subject), extra=proposals.CASES_SHARE)
-    if gates.confirm != CONFIRM or not BARS_FROM_HISTORY:
-        needed, fresh = gates.confirm
+    needed, fresh = gates.confirm
+    if needed:
         flips = chances.regression_chances(draws, n_each, subject.pass_threshold, passed_before=subject.passed_before)
         return _Gate(
-            words if gates.confirm == CONFIRM else f"{words} --confirm {needed}/{fresh}",
+            f"{words} --confirm {needed}/{fresh}",
             _regressions(subject, allowed, gates.confirm),
             n_more=fresh * float(flips.sum(axis=1).mean()),
+            hint=FIXED_BAR,
             propose=lambda now: _proposed_confirm(now, subject, allowed),
         )
 
     def again(each: Draws, drop: float) -> tuple[Floats, Floats]:
-        fails = proposals.confirm_fails(draws, n_each, each.worse(drop))
+        fails = proposals.confirm_fails(draws, n_each, each.worse(drop), fresh)
         return (1 - fails, fails) if not allowed else (0 * fails + 1, 0 * fails)
 
     return _Gate(
-        words,
+        words if gates.confirm == CONFIRM else f"{words} --confirm {fresh}",
         again,
-        n_more=_fresh_trials(subject),
+        n_more=_fresh_trials(subject, fresh),
         propose=lambda now: _proposed_confirm(now, subject, allowed),
         extra=proposals.CASES_SHARE,
     )
 
 
-def _fresh_trials(subject: Subject) -> float:
+def _fresh_trials(subject: Subject, fresh: int) -> float:
     """The mean number of fresh trials of the rule `confirm` if nothing changes: of suspects, or of every case."""
     low = proposals.share_that_looks_low(subject.draws, subject.n_each)
     flips = chances.regression_chances(
         subject.draws, subject.n_each, subject.pass_threshold, passed_before=subject.passed_before
     )
     suspects = float(flips.sum(axis=1).mean())
-    return proposals.FRESH * (low * subject.n_cases + (1 - low) * suspects)
+    return fresh * (low * subject.n_cases + (1 - low) * suspects)
 
 
 def _regressions(
@@ -530,7 +521,7 @@ def _proposed_likely(is_searched: bool, subject: Subject) -> Proposal | None:
 def _proposed_confirm(is_searched: bool, subject: Subject, allowed: int) -> Proposal | None:
     """The rule whose bar is the history; where cases may regress, a fixed number of fresh trials."""
     rule = f"--max-regressions {allowed} --regression-rule confirm"
-    if not allowed and BARS_FROM_HISTORY:
+    if not allowed:
         found = _searched(is_searched, "confirm", subject)
         return None if found is None else _proposal(subject, found, f"--n {found.n} {rule}", proposals.CASES_SHARE)
     found = _searched(is_searched, "fixed", subject, float(allowed))

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from evaldesk.desk.runs.fresh_trials import without_evidence
+from evaldesk.desk.runs.histories import compared_history, keys_of
 from evaldesk.desk.runs.plan import RunPlan
 from evaldesk.errors import UsageError
 from evaldesk.gate_options import GATES_BY_NAME, flag_of
 from evaldesk.model import Gates
-from evaldesk.model.comparison import PlayedCase
+from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import counted
 from evaldesk.run_options import BY_NAME, RunOption
-from evaldesk.statistics.exact_tests import ALPHA, fisher_drop, trials_to_tell
+from evaldesk.statistics.history.run_verdicts import can_fail
+
+MOST_MORE = 20
+"""More trials of each case that are looked at."""
 
 
 def check_gates(gates: Gates, plans: Sequence[RunPlan], called: Callable[[RunOption], str] = flag_of) -> None:
@@ -47,8 +51,8 @@ def check_gates(gates: Gates, plans: Sequence[RunPlan], called: Callable[[RunOpt
         raise UsageError(
             f"{name} {most} can never fail: {_planned(n_cases, n_trials)}; say {name} {fewer}", field="max_regressions"
         )
-    if most is not None and gates.regression_rule == "likely":
-        _check_likely(plans, called)
+    if most is not None and gates.is_by_history:
+        _check_history(gates, most, plans, called)
 
 
 def _planned(n_cases: int, n_trials: int) -> str:
@@ -57,34 +61,30 @@ def _planned(n_cases: int, n_trials: int) -> str:
     return f"the run has {cases} and {trials}"
 
 
-def _check_likely(plans: Sequence[RunPlan], called: Callable[[RunOption], str]) -> None:
-    """Refuse trials that could not show a drop even if a single case were compared.
+def _check_history(gates: Gates, most: int, plans: Sequence[RunPlan], called: Callable[[RunOption], str]) -> None:
+    """Refuse trials after so short a history that they could all fail by chance, even if all had passed before."""
+    fresh = gates.confirm[1] if gates.regression_rule == "confirm" else 0
+    suites = []
+    for plan in plans:
+        keys = keys_of(plan.config.evalset_name, plan.cases)
+        found = compared_history(plan.baseline or Baseline("", ()), keys)
+        if found.places:
+            passed = [(case.scored, case.scored) for case in found.history.cases]
+            suites.append((passed, [plan.n_each[place] for place in found.places]))
 
-    How many cases are compared is known after the run, when edited ones are left out.
-    """
-    compared = [
-        (case, n_of[case.key.case_id])
-        for plan in plans
-        for n_of in [{each.id: n for each, n in zip(plan.cases, plan.n_each, strict=True)}]
-        for case in baseline_of(plan)
-    ]
-    if compared and not any(_can_drop(case, n) for case, n in compared):
-        needed, rule, more = trials_to_tell(1), called(GATES_BY_NAME["regression_rule"]), called(BY_NAME["n"])
-        raise UsageError(
-            f"{rule} likely can never fail: so few trials cannot show a drop in any case; "
-            f"play at least {needed} of each case in both runs, and say {more} {needed} or more",
-            field="regression_rule",
-        )
+    def can(more: int) -> bool:
+        return can_fail([(history, [n + more + fresh for n in n_each]) for history, n_each in suites], most)
 
-
-def baseline_of(plan: RunPlan) -> list[PlayedCase]:
-    """The cases of the baseline that are scored and have the id of a planned case."""
-    ids = {case.id for case in plan.cases}
-    known = plan.baseline.cases if plan.baseline else ()
-    return [case for case in known if case.key.case_id in ids and case.scored]
-
-
-def _can_drop(case: PlayedCase, n: int) -> bool:
-    """Whether so many trials could show a drop from all passed to none, if no other case were compared."""
-    n_before = len(case.scored)
-    return min(n_before, n) > 1 and fisher_drop(n_before, n_before, 0, n) < ALPHA
+    if not suites or can(0):
+        return
+    rule = f"{called(GATES_BY_NAME['regression_rule'])} {gates.regression_rule}"
+    before = counted(sum(n for history, _ in suites for n, _ in history), "trial")
+    cases = counted(sum(len(history) for history, _ in suites), "case")
+    more = next((n for n in range(1, MOST_MORE + 1) if can(n)), 0)
+    n = max(plan.config.n for plan in plans) + more
+    advice = f"say {called(BY_NAME['n'])} {n} or more, or " if more else ""
+    raise UsageError(
+        f"{rule} can never fail: after {before} of {cases} in the baseline, so few trials could all fail by chance; "
+        f"{advice}compare with a run of more trials",
+        field="regression_rule",
+    )

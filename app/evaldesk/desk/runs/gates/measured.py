@@ -8,14 +8,12 @@ from itertools import permutations
 from typing import TypeAlias
 
 from evaldesk.desk.runs.gates.conclusion import RunNumbers, conclude
-from evaldesk.desk.runs.gates.forecasts import BARS_FROM_HISTORY
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import Gates
 from evaldesk.model.comparison import PlayedCase
 from evaldesk.model.forecast import UnchangedPairs
 from evaldesk.model.stored import RunSummary
 from evaldesk.statistics.case_comparison import compare_cases
-from evaldesk.statistics.history.build_tests import likely_verdict
 from evaldesk.statistics.history.unchanged_pairs import unchanged_pairs
 from evaldesk.store import RunStore
 from evaldesk.store.runs.histories import NO_HISTORY, history_class
@@ -55,23 +53,8 @@ def _measured(store: RunStore, gates: Gates, run_ids: tuple[int, ...]) -> Unchan
     runs = StoredRuns(store)
     summaries = [runs.summary(run_id) for run_id in run_ids]
     played = {run.id: runs.played_cases([run]) for run in summaries}
-    fails = _by_history(gates, played)
-    if gates.regression_rule != "likely" or not BARS_FROM_HISTORY:  # by the rule that judges runs
-        fails = _by_comparison(gates, played, {run.id: runs.numbers(run) for run in summaries})
+    fails = _by_comparison(gates, played, {run.id: runs.numbers(run) for run in summaries})
     return unchanged_pairs(len(run_ids), sum(fails(before, after) for before, after in permutations(run_ids, 2)))
-
-
-def _by_history(gates: Gates, played: Mapping[int, Sequence[PlayedCase]]) -> Fails:
-    trials = {
-        run_id: [(len(case.scored), case.scored.count("p")) for case in cases] for run_id, cases in played.items()
-    }
-    allowed = gates.max_regressions or 0
-
-    def fails(before: int, after: int) -> bool:
-        found = likely_verdict(trials[before], trials[after])
-        return len(found.worse_cases) > allowed or (found.is_suite_worse and not allowed)
-
-    return fails
 
 
 def _by_comparison(

@@ -8,16 +8,12 @@ from dataclasses import replace
 from evaldesk.desk.runs.gates.forecasts import MOST_PREVIEWED, gate_forecasts, history_subject
 from evaldesk.desk.runs.histories import compared_history, keys_of
 from evaldesk.desk.runs.plan import RunPlan
-from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import Gates
-from evaldesk.model.conclusion import CONFIRM
 from evaldesk.model.forecast import OFTEN, GateForecast
 from evaldesk.model.history import SetHistory
 
 
-def doubtful_regressions(
-    gates: Gates, plans: Sequence[RunPlan], runs: StoredRuns
-) -> tuple[GateForecast, GateForecast] | None:
+def doubtful_regressions(gates: Gates, plans: Sequence[RunPlan]) -> tuple[GateForecast, GateForecast] | None:
     """The gate on regressions where a flip alone counts, and the same gate where fresh trials confirm it.
 
     None without the gate, with another rule, and where it is not likely to fail often.
@@ -29,19 +25,18 @@ def doubtful_regressions(
     passed: list[bool] = []
     for plan in plans:
         if plan.baseline is not None:
-            found = compared_history(runs, plan.baseline, keys_of(plan.config.evalset_name, plan.cases))
+            found = compared_history(plan.baseline, keys_of(plan.config.evalset_name, plan.cases))
             histories.append(found.history)
             n_each += [plan.n_each[place] for place in found.places]
             passed += found.passed
     if not 0 < len(n_each) <= MOST_PREVIEWED:
         return None
-    history = (
-        histories[0] if len(histories) == 1 else SetHistory(tuple(case for each in histories for case in each.cases))
-    )
+    cases = tuple(case for each in histories for case in each.cases)
+    history = SetHistory(cases, days=histories[0].days)
     subject = history_subject(history, n_each, plans[0].config.pass_threshold, passed)
     if subject is None:
         return None
     asked = Gates(max_regressions=gates.max_regressions)
-    confirmed = replace(asked, regression_rule="confirm", confirm=CONFIRM)
+    confirmed = replace(asked, regression_rule="confirm")
     (flips,), (again,) = (gate_forecasts(each, subject, is_searched=False) for each in (asked, confirmed))
     return (flips, again) if flips.fails.mean > OFTEN else None

@@ -1,0 +1,100 @@
+"""What the history of the cases says of a run, a sentence each, the same in every door. (reference/forecasts.md 10)"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import floor, log10
+
+from evaldesk.model.comparison import CaseChange, MissingTrials, RunChange, SuiteChange
+from evaldesk.model.conclusion import counted
+from evaldesk.model.forecast import SOUGHT
+from evaldesk.wording.words import named_words
+
+LEAST_ODDS = 1e-6
+
+
+def history_sentences(change: RunChange, most: int = 10) -> Iterator[str]:
+    """The verdict of the suite and of its cases, and what is missing to see a worse agent; without full stops."""
+    if change.rule == "confirm" and (flipped := [case for case in change.played_again if case.kind == "broken"]):
+        named = named_words([again_words(change, case) for case in flipped], most)
+        yield f"{counted(len(flipped), 'case')} flipped; played again: {named}"
+    for suite in change.suites:
+        name = f"{suite.evalset}: " if len(change.suites) > 1 else ""
+        yield name + suite_words(suite)
+    worse = [case for case in change.regressed if case.chance is not None]
+    if worse and change.rule == "likely":
+        yield named_words([case_words(case) for case in worse], most)
+    if change.untold:
+        names = named_words([case.name for case in change.untold], most)
+        yield f"Every trial of {names} failed, and its history is too short to tell that from chance"
+    if change.missing and not any(suite.is_worse for suite in change.suites):
+        yield missing_words(change.missing)
+
+
+def suite_words(suite: SuiteChange) -> str:
+    """`51 of 60 passed; with this history an unchanged agent gets so few in 1 of 100 builds`."""
+    scored, passed = suite.scored + suite.scored_again, suite.passed + suite.passed_again
+    few = f"with this history an unchanged agent gets so few in {odds_words(suite.chance)} builds"
+    if not suite.looks_low:
+        if suite.is_worse:
+            return f"{passed:,} of {scored:,} passed; {few}"
+        low, high = suite.usual
+        return f"{passed:,} of {scored:,} passed: within what this agent did before ({low:,}–{high:,})"
+    if suite.may_be_worse != suite.is_worse:
+        return f"{suite.passed:,} of {suite.scored:,} passed, which looks low; fresh trials of every case decide"
+    words = f"Looked low, so every case was played again: {passed:,} of {scored:,}"
+    return f"{words}; {few}" if suite.is_worse else f"{words}, as before"
+
+
+def again_words(change: RunChange, case: CaseChange) -> str:
+    """`refund failed 4 of 5 (worse)`, `greet passed 5 of 5 (chance)`; a case that needs more verdicts says so."""
+    letters = case.after.confirming if case.after else ""
+    if not letters:
+        return f"{case.name} was not played again"
+    passes, passed, n = change.passes_again(case), letters.count("p"), len(letters)
+    if passes is None:
+        n_left = n - passed - letters.count("f")
+        left = f"{n_left} without a verdict; resume the run, or retry its errors"
+        return f"{case.name} passed {passed} of {n}, {left}"
+    if passes:
+        return f"{case.name} passed {passed} of {n} (chance)"
+    return f"{case.name} failed {n - passed} of {n} (worse, {_before_words(case)})"
+
+
+def case_words(case: CaseChange) -> str:
+    """`refund: 1 of 3 passed, 38 of 40 before, by chance in 1 of 2,000 builds`."""
+    scored = case.after.scored if case.after else ""
+    return f"{case.name}: {scored.count('p')} of {len(scored)} passed, {_before_words(case)}"
+
+
+def _before_words(case: CaseChange) -> str:
+    scored, passed = case.before.past if case.before else (0, 0)
+    odds = "" if case.chance is None else f", by chance in {odds_words(case.chance)} builds"
+    return f"{passed:,} of {scored:,} before{odds}"
+
+
+def missing_words(missing: MissingTrials) -> str:
+    """`Too few trials to see 15 points 4 times in 5: 4 more trials a case would do`."""
+    points = f"{100 * SOUGHT:.0f} points"
+    if missing.now:
+        return f"Too few trials to see {points} 4 times in 5: {_more_words(missing.now)} a case would do"
+    if missing.before:
+        needed = f"at least {_more_words(missing.before)} a case {'is' if missing.before == 1 else 'are'} needed before"
+        return f"Too little history to see {points} 4 times in 5: {needed}"
+    return f"Too few cases to see {points} 4 times in 5: add cases"
+
+
+def _more_words(n: int) -> str:
+    return f"{n:,} more {'trial' if n == 1 else 'trials'}"
+
+
+def odds_words(chance: float) -> str:
+    """`1 of 100`, `4 of 1,000`, `1 of 20,000`."""
+    if chance < LEAST_ODDS:
+        return f"fewer than 1 of {1 / LEAST_ODDS:,.0f}"
+    if chance >= 0.01:
+        return f"{100 * chance:.0f} of 100"
+    if chance >= 0.001:
+        return f"{1000 * chance:.0f} of 1,000"
+    digits = 10 ** floor(log10(1 / chance))
+    return f"1 of {round(1 / chance / digits) * digits:,}"
