@@ -1,7 +1,7 @@
 """A run judged by the history of its compared cases, by the rules `likely` and `confirm`. (reference/forecasts.md 4, 5)
 
 Every case and the suite are judged twice where fresh trials have no verdict yet: as if these passed, and as if they
-failed. More passes never make either worse, so what both say is decided.
+failed. More passes never make either worse, so what both say is decided. (docs/decisions/057)
 """
 
 from __future__ import annotations
