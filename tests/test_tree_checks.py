@@ -102,6 +102,17 @@ def test_free_relatives_are_counted_outside_of_code(words: ModuleType, text: str
     assert len(words.free_relatives(text)) == n
 
 
+def test_too_many_free_relatives_and_too_few_docstrings_are_findings(words: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "good.py").write_text('"""The calls of a turn."""\n', "utf-8")
+    assert words.count(tmp_path).findings() == []
+
+    (tmp_path / "bad.py").write_text('"""What is said."""\n\ndef play(): ...\n', "utf-8")
+    relatives, missing = words.count(tmp_path).findings()
+
+    assert "most in bad.py 1" in relatives
+    assert missing.startswith("docstrings: 66.7 % of public modules")
+
+
 def test_the_decisions_and_their_index_are_whole(book: ModuleType) -> None:
     assert book.check_book() == []
 
