@@ -56,7 +56,7 @@ async def attempt(call: ModelCall, on_text: Callable[[str], object] | None) -> M
                 raise
             note = dropped_fields_note(call.model, dropped_fields)
             if turn and note:
-                turn.add_note(note)
+                turn.log_note(note)
 
 
 async def _inject(fault: str, call: ModelCall) -> None:

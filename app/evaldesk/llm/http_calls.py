@@ -134,7 +134,7 @@ class _Request:
         )
         new_fields = STRICTNESS.learn(model, str(request.url), optional_fields, status, text) & optional_fields
         if self.turn and (note := dropped_fields_note(model, new_fields)):
-            self.turn.add_note(note)
+            self.turn.log_note(note)
         return self.without_unsupported(request)  # also what a call beside it learned meanwhile
 
     def _optional_fields(self, body: JsonObject) -> frozenset[str]:

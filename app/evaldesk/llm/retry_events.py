@@ -89,7 +89,7 @@ class TurnListener:
         """The fault to inject into the next request, reported to the turn; empty for none."""
         return ""
 
-    def add_note(self, text: str) -> None:
+    def log_note(self, text: str) -> None:
         """Add a log line about a call."""
 
     def note_pause(self, wait: RetryWait, *, is_counted: bool) -> None:

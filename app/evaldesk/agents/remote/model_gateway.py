@@ -69,7 +69,7 @@ class PlayedTurn:
             )
             sentence = dropped_fields_note(call.model, new_fields) if new_fields else ""
             if self.listener and sentence:
-                self.listener.add_note(sentence)
+                self.listener.log_note(sentence)
         names = STRICTNESS.unknown_to(call.model, base) & optional_fields & call.body.keys()
         body = without_fields(call.body, names)
         return replace(call, body=dict(body), data=json.dumps(body).encode()) if names else None

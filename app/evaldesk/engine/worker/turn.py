@@ -167,10 +167,10 @@ class OpenTurn(TurnListener):
         self._n_requests += 1
         found = draw_fault(shares, f"{self._session.seed} {self._index} {self._n_requests}")
         if found:
-            self.add_note(f"{INJECTED}{self._n_requests} of this turn, to {model}: {WORDS[found]}")
+            self.log_note(f"{INJECTED}{self._n_requests} of this turn, to {model}: {WORDS[found]}")
         return found
 
-    def add_note(self, text: str) -> None:
+    def log_note(self, text: str) -> None:
         """Keep a remark on a model call, in any thread."""
         self._keep(Event("log", at_ms=self._now_ms(), author="evaldesk", text=text))
 
