@@ -45,7 +45,7 @@ EXAMPLES: dict[str, list[str]] = {
     "metrics/responses/required_outputs.py:RequiredOutputs._is_in_answers": [r"(?<!\w)(?<![0-9]\.)12(?!\w)(?!\.[0-9])"],
     "pages/finding.py:_matched": WORD,
     "secret_shapes.py:Shape.compiled": [],  # each shape is played by itself
-    "secret_shapes.py:_marks": ["(?=(sk|pa))"],
+    "secret_shapes.py:Shape.loose": [],
     "secrets.py:_searches": ["(?<=sk_)live"],
     "secrets.py:scrubber_of": WORD,
 }
@@ -131,6 +131,7 @@ def _made_patterns() -> Iterator[Found]:
             yield Found(f"desk/adopting.py:{package.name}", pattern, int(re.IGNORECASE), False)
     for shape in shapes():
         yield Found(f"secret_shapes.py:{shape.name}", shape.compiled.pattern, int(re.ASCII), False)
+        yield Found(f"secret_shapes.py:{shape.name}, loose", shape.loose.pattern, int(re.ASCII), False)
 
 
 def _module(path: Path) -> ModuleType | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import csv
+import io
 import json
 import logging
 import re
@@ -34,7 +36,7 @@ from evaldesk.model.failures import FindingDraft
 from evaldesk.paths import PACKAGE
 from evaldesk.store import Store
 from evaldesk.wording.log_writer import write_logs
-from evaldesk.wording.printable import html_document, json_document, printable
+from evaldesk.wording.printable import cell, html_document, json_document, printable
 from evaldesk.wording.writer import show, show_document, show_json, show_progress, style
 
 HOSTILE = (
@@ -307,6 +309,26 @@ def test_a_record_of_a_log_steers_nothing_and_has_no_secret(
     assert "forged" in err
     assert steering(err) == []
     assert key not in err
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"], ids=["comma", "semicolon", "tab"])
+@pytest.mark.parametrize("formula", ["=cmd|' /C calc'!A0", "+1+1", "-1+cmd|' /C calc'!A0", "@SUM(1)", "＝1+1"])
+@pytest.mark.parametrize(
+    "before", ["", " ", '"', "\ufeff", "a;", "a; ", 'a;"', "a\n", "a\r\n", "a,", "a\t", 'a";', "a\n\n "]
+)
+def test_no_part_of_a_cell_is_a_formula_however_a_spreadsheet_divides_the_file(
+    before: str, formula: str, delimiter: str
+) -> None:
+    """Cells are read as a spreadsheet of each country reads them, and line by line by one that takes no quotes."""
+    text = io.StringIO(newline="")
+    csv.writer(text).writerow(map(cell, ("1", "a case", before + formula, before + formula)))
+
+    rows = list(csv.reader(io.StringIO(text.getvalue(), newline=""), delimiter=delimiter))
+    cells = [each for row in rows for each in row]
+    cells += [each for line in text.getvalue().splitlines() for each in line.split(delimiter)]
+
+    assert len(cells) >= 2
+    assert [each for each in cells if each.lstrip(' "\ufeff').startswith(("=", "+", "-", "@", "＝"))] == []
 
 
 def test_text_of_many_scripts_stays_readable() -> None:

@@ -88,15 +88,21 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\0", "＝", "＋", "－", "�
 """The characters that a cell must not begin with (https://owasp.org/www-community/attacks/CSV_Injection)."""
 
 
+_INNER_FORMULA = re.compile(r"(?<=[;\t\n,])(?=[^\S\n]{0,99}[\"']{0,9}[=+\-@＝＋－＠])")
+"""Where a formula would begin for a spreadsheet that divides cells elsewhere: one of Europe opens a file with commas by
+semicolons, and then neither quotes nor line ends within quotes hold a cell together."""
+
+
 def cell(value: T) -> T | str:
     """`value` for a spreadsheet; a text is printable.
 
-    A text that a spreadsheet would take for a formula gets a quote before it.
+    A text that a spreadsheet would take for a formula gets a quote before it, and a part of it that would be one in a
+    cell of its own a space of no width.
     """
     if not isinstance(value, str):
         return value
-    text = printable(value)
-    return f"'{text}" if value.startswith(_FORMULA) else text
+    text = _INNER_FORMULA.sub(_NOTHING, printable(value))
+    return f"'{text}" if value.lstrip(' \u00a0\ufeff"').startswith(_FORMULA) else text
 
 
 _LOST = "�"
