@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -19,6 +20,7 @@ from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.imports.importing import ImportDesk
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import FormatError
+from evaldesk.formats.exchange import FORMATS
 from evaldesk.formats.files import names_for, read_file, suffix_of, write_file
 from evaldesk.model import Case, Conclusion, Criterion, RecordedPlan, Turn
 from evaldesk.settings import Settings
@@ -148,6 +150,93 @@ OVERFULL = {
     "promptfoo-a-row-twice": promptfoo(0, 1, 2, 2, n_passed=3),
     "promptfoo-a-row-more": promptfoo(0, 1, 2, n_passed=2),
 }
+
+
+SAMPLES = Path(__file__).parents[1] / "formats/exchange_samples"
+
+
+def samples_of_runs() -> dict[str, tuple[bytes, str]]:
+    """A file of its tool for each format that records runs, by reflection over all formats, and its name."""
+    found = {}
+    for name in FORMATS:
+        (path,) = (each for each in SAMPLES.iterdir() if each.name.partition(".")[0] == name)
+        if read_file(path.read_bytes(), path.name).runs:
+            found[name] = (path.read_bytes(), path.name)
+    return found
+
+
+OF_RUNS = samples_of_runs()
+
+
+def twice(name: str) -> bytes:
+    """The sample with each trial, event or span in it twice."""
+    data, _ = OF_RUNS[name]
+    if name in ("openhands", "openhands-log"):
+        return data.rstrip() + b"\n" + data
+    file = json.loads(data)
+    if isinstance(file, list):
+        return encoded(file + file)
+    key = {
+        "adk-results": "eval_case_results",
+        "atif": "steps",
+        "inspect": "samples",
+        "osmosis-results": "rows",
+        "otel": "resourceSpans",
+        "promptfoo": "results",
+        "swe-agent": "trajectory",
+        "tau2-results": "simulations",
+    }[name]
+    within = file["results"] if name == "promptfoo" else file
+    within[key] = [*within[key], *within[key]]
+    return encoded(file)
+
+
+IS_NO_PLANNED_TRIAL = {
+    "adk-results": "an entry has no number: more of them are more trials",
+    "atif": "a step has no id: it was made twice",
+}
+
+
+@pytest.mark.parametrize("name", OF_RUNS)
+def test_what_a_file_has_twice_counts_once_and_the_earlier_is_said(name: str) -> None:
+    """Of each format that records runs, whatever it says of its plan."""
+    data, source = OF_RUNS[name]
+    (once,), over = read_file(data, source).runs, read_file(twice(name), source)
+    (run,) = over.runs
+
+    ends = [[(trial.case_index, trial.trial_index, trial.verdict) for trial in each.results] for each in (once, run)]
+    assert is_passed(run) <= is_passed(once)
+    if name in IS_NO_PLANNED_TRIAL:
+        assert set(ends[0]) <= set(ends[1])
+        return
+    assert (ends[1], run.plan) == (ends[0], once.plan)
+    is_by_trial = len(once.results) > 1
+    assert any("the later counts" in words for words in over.kept) == is_by_trial
+
+
+@pytest.mark.parametrize("name", OF_RUNS)
+def test_no_part_of_a_file_has_a_run_with_more_passed_trials(name: str) -> None:
+    """A file of each format that is cut at 40 places: refused, or without a verdict that the whole does not have."""
+    data, source = OF_RUNS[name]
+    whole = verdicts_of(data, source)
+    for at in range(1, 40):
+        with suppress(FormatError):
+            cut = verdicts_of(data[: len(data.rstrip()) * at // 40], source)
+            assert cut["passed"] <= whole["passed"], at
+
+
+def verdicts_of(data: bytes, source: str) -> Counter[str]:
+    return Counter(trial.verdict for run in read_file(data, source).runs for trial in run.results)
+
+
+def test_each_format_that_tells_its_plan_has_a_file_that_lacks_some_and_one_that_has_more() -> None:
+    """Told by their samples, so that a new format that records runs needs its own."""
+    told = {name for name, (data, source) in OF_RUNS.items() if read_file(data, source).runs[0].plan.n_planned}
+    lacking = {read_file(encoded(file), "r.json").format for file, _ in TRUNCATED.values()}
+    overfull = {read_file(encoded(file), "r.json").format for file in OVERFULL.values()}
+
+    assert told - lacking == {"adk-results", "swe-agent"}, "both have a test of their own"
+    assert told - overfull == {"adk-results", "swe-agent"}, "a trial has no number, and one trial has no other"
 
 
 def recorded(n: int, plan: RecordedPlan) -> RecordedRun:

@@ -51,9 +51,16 @@ class OpenHandsLog(ReadOnly):
         notes = Notes()
         messages: list[Message] = []
         events: list[dict[str, Any]] = []
+        seen: set[str] = set()
         for place, raw in read_values(data, source):
-            events.append(read_mapping(place, raw))
-            messages += read_event(place, events[-1], notes)
+            event = read_mapping(place, raw)
+            event_id = event.get("id")
+            if isinstance(event_id, str):
+                if event_id in seen:  # of a log that was joined from overlapping parts
+                    continue
+                seen.add(event_id)
+            events.append(event)
+            messages += read_event(place, event, notes)
         turns = turns_of(messages, tells_results=True)
         if not turns:
             raise FormatError("no event has content: the log contains no turn", source=source)
