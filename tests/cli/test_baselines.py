@@ -66,6 +66,24 @@ def test_a_case_of_one_of_two_files_of_the_same_name_is_found_by_its_content_in_
     ]
 
 
+def test_an_edited_case_of_one_of_two_files_of_the_same_name_is_of_that_file_in_any_order(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("one", "two"):
+        (place.folder / folder).mkdir()
+    files = {name: place.evalset(name, {name: name}) for name in ("one/same", "two/same")}
+    place.eval(*files.values(), "-o", "base.json")
+    place.evalset("one/same", {"edited": "edited"})
+    monkeypatch.setenv("ECHO_WRONG", "two/same")
+
+    result = place.eval(*reversed(files.values()), "--baseline", "base.json", "-o", "now.json")
+
+    assert result.exit_code == 1, result.output
+    assert "Regressed: two/same:case_1" in result.output
+    assert states(place.folder / "now.json") == {"one/same:case_1": "edited since", "two/same:case_1": "same"}
+    assert [conclusion_of(place, 3 + n)[0] for n in range(2)] == ["failed", "undecided"]  # the second compares nothing
+
+
 def test_the_run_of_one_of_two_files_of_the_same_name_is_compared_with_that_file(place: Place) -> None:
     for folder in ("one", "two"):
         (place.folder / folder).mkdir()

@@ -149,7 +149,7 @@ def read_gates(runs: RunStore, show: str = "") -> GatesPage:
         if conclusion.outcome == "interrupted":
             continue
         for options, gates, state in _answers(run, conclusion):
-            found[options, run.config.agent.id, run.config.evalset_name].append((run, gates, state))
+            found[options, run.config.agent.id, run.config.evalset_id].append((run, gates, state))
     rows = [_row(stored, key, answers) for key, answers in found.items()]
     rows.sort(key=lambda row: (list(FLAGS).index(row.flag), -len(row.answers)))
     n_of = Counter(row.flag for row in rows)
@@ -210,7 +210,7 @@ def _row(
     stored: StoredRuns, key: tuple[str, str, str], found: Sequence[tuple[RunSummary, Gates, GateState]]
 ) -> GateRow:
     """`found` has the newest run first."""
-    options, agent, evalset = key
+    options, agent, _ = key
     same: dict[tuple[str, str], list[GateAnswer]] = defaultdict(list)
     for run, gates, state in found:
         against = run.config.gates.baseline if gates.compares else ""
@@ -223,7 +223,7 @@ def _row(
     row = GateRow(
         options=options,
         agent=agent,
-        evalset=evalset,
+        evalset=found[0][0].config.evalset_name,
         answers=tuple(GateAnswer(run.id, state) for run, _, state in reversed(found)),
         flag=_flag(Counter(state for *_, state in found), bool(flips)),
         flips=tuple(flips),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache, partial
 from itertools import islice
+from pathlib import PurePath
 from typing import Any, Literal, get_args
 
 from evaldesk.desk.other_tools import difference, has_other_scores, may_differ, tools_beside, unscored_by
@@ -32,7 +33,7 @@ from evaldesk.desk.trust import check_store
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.matching.case_version import case_version
 from evaldesk.metrics import known_metric
-from evaldesk.model import Capture, Case, Conclusion, Counts, Gates, Outcome, RunStatus, TrialResult
+from evaldesk.model import Capture, Case, Conclusion, Counts, Gates, Outcome, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline, Comparison, PlayedCase, RunChange, matched
 from evaldesk.model.conclusion import VERDICTS, Interval
 from evaldesk.model.evalset import CaseKey, assertions, case_names, numbered_keys
@@ -252,7 +253,8 @@ class StoredRuns:
         )
         needs_fresh = without_fresh_trials if rule == "confirm" else without_evidence
         refusals = (needs_fresh(run.config) for run in runs if rule != "any")
-        bars = {run.config.evalset_name: bars_of(run.config.criteria) for run in runs}
+        names = set_names([run.config for run in runs])
+        bars = {name: bars_of(run.config.criteria) for name, run in zip(names, runs, strict=True)}
         asserted = partial(is_asserted, lambda: [case for run in runs for case in self._store.cases(run.id)])
         weaker = weaker_words(found, baseline, bars, asserted)
         return replace(found, refusal=next(filter(None, refusals), ""), weaker=weaker)
@@ -295,7 +297,8 @@ class StoredRuns:
 
     def played_cases(self, runs: Sequence[RunSummary]) -> tuple[PlayedCase, ...]:
         """The cases of runs that belong together, as they are compared with those of a baseline."""
-        found = [case for run in runs for case in _played(self._store, run)]
+        names = set_names([run.config for run in runs])
+        found = [case for name, run in zip(names, runs, strict=True) for case in _played(self._store, run, name)]
         keys = _renumbered([case.key for case in found])
         return tuple(replace(case, key=key) for case, key in zip(found, keys, strict=True))
 
@@ -449,7 +452,8 @@ def planned_numbers(plan: RunPlan) -> RunNumbers:
 
 def compared_plans(plans: Sequence[RunPlan], baseline: Baseline) -> list[RunPlan]:
     """The plans of one command, each with the baseline without the cases that belong to another of them."""
-    planned = [(plan.config.evalset_name, case) for plan in plans for case in plan.cases]
+    names = set_names([plan.config for plan in plans])
+    planned = [(name, case) for name, plan in zip(names, plans, strict=True) for case in plan.cases]
     n_named = Counter((name, case.id) for name, case in planned)
     n_named.update(case.key.place[:2] for case in baseline.cases)
     named = {case.key.evalset for case in baseline.cases}
@@ -462,7 +466,8 @@ def compared_plans(plans: Sequence[RunPlan], baseline: Baseline) -> list[RunPlan
     compared, left = [], iter(own.values())
     for plan in plans:
         cases = [case for case in islice(left, len(plan.cases)) if case]
-        cases = [replace(case, key=replace(case.key, ordinal=0)) for case in cases]
+        name = plan.config.evalset_name
+        cases = [replace(case, key=replace(case.key, evalset=name, ordinal=0)) for case in cases]
         compared.append(replace(plan, baseline=replace(baseline, cases=(*cases, *gone))))
     return compared
 
@@ -480,11 +485,24 @@ def joined_numbers(runs: Sequence[RunNumbers]) -> RunNumbers:
     return replace(found, counts=Counts.total(run.counts for run in runs), equal_kinds=equal)
 
 
-def _played(store: RunStore, run: RunSummary) -> list[PlayedCase]:
+def set_names(configs: Sequence[RunConfig]) -> list[str]:
+    """The name of each eval set of one command; files of one name have so much of their folders as tells them apart."""
+    paths = {config.evalset_id: PurePath(config.evalset_path).parent.parts for config in configs}
+    names = {config.evalset_id: config.evalset_name for config in configs}
+    alike = Counter(names.values())
+    for name in [each for each, n in alike.items() if n > 1]:
+        ids = [evalset_id for evalset_id in names if names[evalset_id] == name]
+        longest = max(len(paths[each]) for each in ids)
+        n_parts = next((n for n in range(1, longest + 1) if len({paths[each][-n:] for each in ids}) == len(ids)), 0)
+        names |= {each: "/".join((*paths[each][-n_parts:], name)) for each in ids if n_parts}
+    return [names[config.evalset_id] for config in configs]
+
+
+def _played(store: RunStore, run: RunSummary, name: str) -> list[PlayedCase]:
     outcomes, snapshots = store.case_outcomes(run.id), store.cases(run.id)
     return [
         PlayedCase(
-            key=CaseKey(run.config.evalset_name, each.case_id, 0, each.digest),
+            key=CaseKey(name, each.case_id, 0, each.digest),
             verdicts=each.verdicts,
             pass_threshold=run.config.pass_threshold,
             errors_are_failures=run.config.errors_are_failures,
