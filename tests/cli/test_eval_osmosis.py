@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +104,32 @@ def test_results_are_in_the_documented_schema_and_ours_under_one_key(place: Plac
     assert "error" not in found["rows"][0]["runs"][0]
     assert (found["evaldesk"]["n_errored"], found["evaldesk"]["dataset"]["n_rows"]) == (4, 4)
     assert f"{exact}: mean 0.625, std 0.484" in result.output
+
+
+def test_a_resumed_run_writes_the_files_of_its_command_in_the_form_of_osmosis(place: Place, rows: Path) -> None:
+    names = ("now.json", "out/", "now.csv", "now.xml", "now.md")
+    files = [each for name in names[:3] for each in ("-o", name)]
+    _eval(place, rows, "--offset", 1, *files, "--junit", "now.xml", "--summary", "now.md", "--max-error-rate", 1)
+    played = json.loads((place.folder / "now.json").read_text())
+    for name in (*names[:1], *names[2:]):
+        (place.folder / name).unlink()
+    with closing(sqlite3.connect(place.folder / ".evaldesk/evaldesk.db")) as database, database:
+        database.execute("UPDATE trial SET verdict = NULL, status = 'planned' WHERE case_index = 0")
+        database.execute("UPDATE run SET status = 'running', driver = ''")
+
+    resumed = place.run("run", "resume", 1)
+    found = json.loads((place.folder / "now.json").read_text())
+    rows.unlink()
+    with closing(sqlite3.connect(place.folder / ".evaldesk/evaldesk.db")) as database, database:
+        database.execute("UPDATE trial SET verdict = NULL, status = 'planned' WHERE case_index = 0")
+        database.execute("UPDATE run SET status = 'running', driver = ''")
+    without = place.run("run", "resume", 1)
+
+    assert all((place.folder / name).exists() for name in names), resumed.output
+    assert [row["row_index"] for row in found["rows"]] == [row["row_index"] for row in played["rows"]] == [1, 2, 3]
+    assert found["evaldesk"]["dataset"] == played["evaldesk"]["dataset"]
+    assert "out; `evaldesk export 1 --format osmosis-results -o FILE` writes it" in resumed.stderr
+    assert "now.json; `evaldesk export 1" in without.stderr
 
 
 def test_run_info_and_results_json_give_one_mean_one_name(place: Place, rows: Path) -> None:

@@ -380,7 +380,7 @@ class ExecutorConfig:
     options: JsonObject = field(default_factory=dict)
 
 
-FileOption: TypeAlias = Literal["output", "junit", "summary"]
+FileOption: TypeAlias = Literal["output", "osmosis", "junit", "summary"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 import click
 
 from evaldesk.cli.broken_pipe import reader_may_leave
+from evaldesk.cli.eval.osmosis_results import is_folder
 from evaldesk.cli.eval.output_files import check_outputs, show_annotations, write_outputs
 from evaldesk.cli.eval.playing import EXIT_INTERRUPTED, Played, plan_jobs, play_jobs, resume_command
 from evaldesk.cli.eval.report import report_error, show_details, show_result
@@ -22,7 +23,7 @@ from evaldesk.desk.other_tools import CALLED
 from evaldesk.desk.runs.gates.conclusion import Ending, RunNumbers, conclude
 from evaldesk.desk.runs.plan import RunOptions, RunPlan, Unjudged
 from evaldesk.desk.runs.stored_runs import StoredRuns, joined_numbers, planned_numbers
-from evaldesk.errors import AgentError, UsageError
+from evaldesk.errors import AgentError, EvaldeskError, UsageError
 from evaldesk.model import Conclusion, EvalSet, Gates
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import counted
@@ -75,7 +76,7 @@ async def _play_and_judge(
                 is_quiet=request.quiet or request.is_json,
                 gates=gates,
                 baseline=baseline,
-                files=() if request.module or request.benchmark else request.files,
+                files=request.files,
             )
         except AgentError as error:
             report_error(jobs[0].agent.id, error)
@@ -124,16 +125,37 @@ def end(
 
 def write_files(desk: Desk, run: RunSummary, conclusion: Conclusion) -> None:
     """Write the files that the command which began the run was asked for. Raises UsageError."""
-    if not run.config.files or run.config.source_run_id is not None:
+    files = run.config.files
+    if not files or run.config.source_run_id is not None:
         return
-    named = {option: path for option, path in run.config.files if option != "output"}
-    outputs = tuple(path for option, path in run.config.files if option == "output")
-    request = EvalRequest((), outputs=outputs, junit=named.get("junit"), summary=named.get("summary"))
+    named = {option: path for option, path in files if option in ("junit", "summary")}
+    outputs = tuple(path for option, path in files if option == "output")
+    of_osmosis = tuple(path for option, path in files if option == "osmosis")
     path = Path(run.config.evalset_path)
-    evalset = EvalSet(run.config.evalset_id, run.config.evalset_name)
+    rows = _rows_of(desk, run) if of_osmosis else None
+    lost = [each for each in of_osmosis if rows is None or is_folder(each)]
+    for each in lost:
+        show(f"Not written: {each}; `evaldesk export {run.id} --format osmosis-results -o FILE` writes it", err=True)
+    outputs += tuple(each for each in of_osmosis if each not in lost)
+    module = run.config.agent.id if of_osmosis else None  # by which Osmosis' form is told
+    request = EvalRequest((), outputs=outputs, junit=named.get("junit"), summary=named.get("summary"), module=module)
+    evalset = rows or EvalSet(run.config.evalset_id, run.config.evalset_name)
     played = Played(Job(run.config.agent, evalset, path, RunOptions()), run)
     write_outputs(desk.stored_runs, request, [played], conclusion, desk.stored_runs.change(run))
-    show(f"Written: {', '.join(path for _, path in run.config.files)}", err=True)
+    if written := [*outputs, *named.values()]:
+        show(f"Written: {', '.join(written)}", err=True)
+
+
+def _rows_of(desk: Desk, run: RunSummary) -> EvalSet | None:
+    """The data set that the run chose its rows from; None where the file is gone or lacks one of them."""
+    from evaldesk.desk.imports.files import read_path  # most runs are of no data set
+
+    try:
+        rows = read_path(Path(run.config.evalset_path)).evalset
+    except (EvaldeskError, OSError):
+        return None
+    ids = {case.id for case in rows.cases} if rows else set()
+    return rows if ids.issuperset(desk.store.runs.case_ids(run.id).values()) else None
 
 
 def _numbers(desk: Desk, played: Sequence[Played], left_out: Sequence[RunPlan]) -> RunNumbers:

@@ -78,8 +78,11 @@ class EvalRequest:
 
     @property
     def files(self) -> tuple[tuple[FileOption, str], ...]:
-        """The files that are asked for, by their option and with their whole path."""
-        named: list[tuple[FileOption, str | None]] = [("output", name) for name in self.outputs]
+        """The files that are asked for, by their option and with their whole path; those of Osmosis have their own."""
+        named: list[tuple[FileOption, str | None]] = [
+            ("osmosis" if self.module and Path(name).suffix in ("", ".json") else "output", name)
+            for name in self.outputs
+        ]
         named += [("junit", self.junit), ("summary", self.summary)]
         return tuple((option, str(Path(name).absolute())) for option, name in named if name)
 
