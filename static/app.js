@@ -281,6 +281,21 @@ function offerTurns() {
 
 document.addEventListener("htmx:after:swap", offerTurns);
 
+/* Earlier turns of a chat come above what one reads, which stays where it is: browsers hold no place at the very top. */
+let below = null; // the turn after a gap that is in sight, the gap, and how far down the turn is
+document.addEventListener("htmx:before:swap", () => {
+  const gap = $$("[data-follow] [data-gap]").find((each) => each.getBoundingClientRect().bottom > 0);
+  const turn = gap?.nextElementSibling;
+  below = turn && { gap, turn, top: turn.getBoundingClientRect().top };
+});
+document.addEventListener("htmx:after:swap", () => {
+  if (!below || below.gap.isConnected) return;
+  const box = below.turn.closest("[data-follow]");
+  const scroller = box.scrollHeight > box.clientHeight ? box : document.scrollingElement;
+  scroller.scrollTop += below.turn.getBoundingClientRect().top - below.top;
+  below = null;
+});
+
 /* Text that is marked in a turn is the quote of the next finding. */
 document.addEventListener("selectionchange", () => {
   const field = document.querySelector("[data-quote]");

@@ -66,15 +66,15 @@ def test_the_turn_of_the_address_is_on_its_page(chat: Any, address: str, turn: i
     assert sorted(drawn + gaps) == [*range(1, N + 1)]
 
 
-def test_a_piece_from_the_middle_goes_on_below(chat: Any, address: str) -> None:
-    piece = chat.client.get(f"{address}/pieces?from=201&to=280", headers=HTMX).text
+def test_a_piece_of_the_middle_is_of_both_ends_of_its_gap(chat: Any, address: str) -> None:
+    piece = chat.client.get(f"{address}/pieces?from=101&to=280", headers=HTMX).text
 
-    assert numbers(piece) == [*range(201, 251)]
-    assert GAP.findall(piece) == [("251", "280")]
+    assert numbers(piece) == [*range(101, 126), *range(256, 281)]
+    assert GAP.findall(piece) == [("126", "255")]
 
 
 def test_a_change_of_the_state_stands_before_its_turn_in_every_piece(chat: Any, address: str) -> None:
-    pieces = [chat.client.get(f"{address}/pieces?from={first}&to=280", headers=HTMX).text for first in (151, 200, 201)]
+    pieces = [chat.client.get(f"{address}/pieces?from={first}&to=280", headers=HTMX).text for first in (191, 200, 201)]
 
     assert ["You changed the state:" in piece for piece in pieces] == [True, True, False]
     assert "You changed the state:" not in chat.client.get(address).text

@@ -8,7 +8,7 @@ from evaldesk.desk.chat.sessions import RECENT_TURNS, SessionDesk
 from evaldesk.errors import NotFoundError
 from evaldesk.model.stored import StoredSession
 from evaldesk.pages.conversation import TurnView, turn_views
-from evaldesk.pages.trial_turns import Gap
+from evaldesk.pages.trial_turns import Gap, pieces_of_gap
 
 
 def chat_pieces(
@@ -29,20 +29,14 @@ def chat_pieces(
 def chat_piece(
     sessions: SessionDesk, session: StoredSession, agent: str, first: int, last: int
 ) -> Sequence[TurnView | Gap]:
-    """Some turns of the gap from a number up to another, and the rest of it; from 1 on the last turns of the gap.
-
-    Raises NotFoundError where there is none.
-    """
+    """Some turns of a gap of numbers, and the rest of it. Raises NotFoundError where there is none."""
     last = min(last, session.n_turns)
     if not 1 <= first <= last:
         raise NotFoundError(f"the chat has no turns {first} to {last}")
-    if first == 1:
-        begin = max(last - RECENT_TURNS + 1, 1)
-        before = [Gap(1, begin - 1)] if begin > 1 else []
-        return [*before, *_views(sessions, session, agent, begin, last)]
-    end = min(first + RECENT_TURNS - 1, last)
-    after = [Gap(end + 1, last)] if end < last else []
-    return [*_views(sessions, session, agent, first, end), *after]
+    found: list[TurnView | Gap] = []
+    for each in pieces_of_gap(first, last, session.n_turns):
+        found += [each] if isinstance(each, Gap) else _views(sessions, session, agent, each.start + 1, each.stop)
+    return found
 
 
 def _views(sessions: SessionDesk, session: StoredSession, agent: str, first: int, last: int) -> Sequence[TurnView]:

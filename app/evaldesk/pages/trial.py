@@ -32,7 +32,6 @@ from evaldesk.pages.trial_turns import (
     MAX_SAID,
     PAGE_ROOM,
     PART_ROOM,
-    PIECE,
     Gap,
     Room,
     ScoreLine,
@@ -40,6 +39,7 @@ from evaldesk.pages.trial_turns import (
     answer_diff,
     drawn_turns,
     pieces_of,
+    pieces_of_gap,
     score_lines,
     turn_at,
     turn_part,
@@ -298,10 +298,7 @@ def recorded_turns(runs: RunStore, run_id: int, key: TrialKey) -> TrialTurns:
 
 
 def read_piece(runs: RunStore, run_id: int, key: TrialKey, first: int, last: int) -> Sequence[TurnPanel | Gap]:
-    """The turns of a gap from the number `first` on, and the gap after them up to the number `last`.
-
-    Raises NotFoundError where there is none.
-    """
+    """Some turns of the gap from the number `first` to `last`, and the rest of it. Raises NotFoundError without any."""
     return piece_of(recorded_turns(runs, run_id, key), first, last)
 
 
@@ -310,10 +307,7 @@ def piece_of(played: TrialTurns, first: int, last: int) -> Sequence[TurnPanel | 
     last = min(last, played.n_turns)
     if not 1 <= first <= last:
         raise NotFoundError(f"the trial has no turn {first}")
-    end = min(first + PIECE - 1, last)
-    rest = [Gap(end + 1, last)] if end < last else []
-    pieces: list[range | Gap] = [range(first - 1, end), *rest]
-    return turn_pieces(played, pieces, MAX_SAID, Room(PART_ROOM, EVENTS_ROOM))
+    return turn_pieces(played, pieces_of_gap(first, last, played.n_turns), MAX_SAID, Room(PART_ROOM, EVENTS_ROOM))
 
 
 def event_part(runs: RunStore, run_id: int, key: TrialKey, place: tuple[int, int], start: int) -> ValuePart:

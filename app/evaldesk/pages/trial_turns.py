@@ -191,6 +191,20 @@ def pieces_of(n_turns: int, wanted: Sequence[int] = ()) -> list[range | Gap]:
     return [*found, Gap(end + 1, n_turns)] if end < n_turns else found
 
 
+def pieces_of_gap(first: int, last: int, n_turns: int) -> list[range | Gap]:
+    """PIECE turns of a gap of numbers, by their indexes, and the rest of it.
+
+    They are taken from both its ends, of which a reader meets one: what is left is then out of sight, and is not asked
+    for before one scrolls on. A gap at an end of all turns is met from one side.
+    """
+    if last - first < PIECE:
+        return [range(first - 1, last)]
+    n_before = PIECE if last == n_turns else 0 if first == 1 else PIECE // 2
+    begin, end = first + n_before, last - (PIECE - n_before)
+    pieces: list[range | Gap] = [range(first - 1, begin - 1), Gap(begin, end), range(end, last)]
+    return [each for each in pieces if isinstance(each, Gap) or each]
+
+
 def turn_panels(turns: TrialTurns, most_said: int | None = None, room: Room | None = None) -> tuple[TurnPanel, ...]:
     """All turns of the case and the played turns. See `turn_pieces`."""
     return drawn_turns(turn_pieces(turns, [range(turns.n_turns)], most_said, room))

@@ -261,8 +261,7 @@ def turn_asked(request: Request) -> int:
 async def show_piece(request: Request) -> Response:
     """GET /sessions/{session_id}/pieces?from=51&to=9950: turns that the page of a long chat left out, and the gap.
 
-    From the first turn on they are the last ones of the gap, which a reader meets from below. Without htmx the address
-    leads to the page that has them.
+    Without htmx the address leads to the page that begins with them.
     """
     desk, session_id, query = desk_of(request), request.path_params["session_id"], request.query_params
     first, last = number_of(query.get("from")) or 0, number_of(query.get("to")) or 0

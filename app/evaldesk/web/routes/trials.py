@@ -108,7 +108,7 @@ MOST_TURNS = 2**31
 
 
 async def show_piece(request: Request) -> Response:
-    """GET .../turns?from=51&to=100: turns that the page of a long trial left out, and the gap after them.
+    """GET .../turns?from=51&to=100: turns that the page of a long trial left out, and the rest of their gap.
 
     Without numbers they begin with the first turn.
     Without htmx the address leads to the page that begins with these turns.
