@@ -447,16 +447,22 @@ def test_a_case_that_failed_before_passes_and_one_without_a_baseline_is_judged_a
     alone.assert_outcomes(passed=1, failed=1)
 
 
-def test_a_regression_is_confirmed_by_fresh_trials(project: pytest.Pytester) -> None:
+@pytest.mark.parametrize(
+    ("confirm", "line"),
+    [
+        ("2/4", "*Played again, 2 of 4 must pass: differs passed 0 of 4*"),
+        ("4", "*1 case flipped; played again: differs failed 4 of 4 (worse, 2 of 2 before, by chance in *"),
+    ],
+    ids=["fixed bar", "history"],
+)
+def test_a_regression_is_confirmed_by_fresh_trials(confirm: str, line: str, project: pytest.Pytester) -> None:
     baseline = _baseline(project, {"flaky": "pp", "differs": "pp"})
-    rule = "--evaldesk-regression-rule=confirm"
+    rule = ("--evaldesk-regression-rule=confirm", f"--evaldesk-confirm={confirm}")
 
-    result = _run(
-        project, "evalsets", "-k", "flaky or differs", baseline, rule, "--evaldesk-n=2", "--evaldesk-confirm=2/4"
-    )
+    result = _run(project, "evalsets", "-k", "flaky or differs", baseline, *rule, "--evaldesk-n=2")
 
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*Played again, 2 of 4 must pass: differs passed 0 of 4*"])
+    result.stdout.fnmatch_lines([line])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from tests.desk.runs_by_hand import HandExecutor, OpenDesk, ended, over, started, subject
 
 from evaldesk.desk.process_owner import current_owner
-from evaldesk.desk.runs.deciding import Decider, ReadStrips, _judged
+from evaldesk.desk.runs.deciding import MOST_JUDGED, Decider, ReadStrips, _judged
 from evaldesk.desk.runs.gates.conclusion import CaseNumbers, Ending, RunNumbers, Spent, conclude, regressions_answer
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.desk.runs.stored_runs import StoredRuns
@@ -32,7 +32,7 @@ from evaldesk.model import (
     Turn,
     Verdict,
 )
-from evaldesk.model.comparison import PlayedCase
+from evaldesk.model.comparison import PlayedCase, RunChange
 from evaldesk.model.conclusion import Stop
 from evaldesk.model.evalset import CaseKey
 from evaldesk.pages.runs.page import read_run
@@ -588,6 +588,26 @@ def test_a_history_too_short_to_tell_decides_nothing() -> None:
 
     assert regressions_answer(judged(["ff"]), 0) == "undecided"
     assert decider(gates, 2, 1, judged=judged).look(reader(["fp"]), Spent()) is None
+
+
+def test_a_long_run_is_judged_by_history_at_few_looks() -> None:
+    n_cases = 200
+    before = [compared("ppppp", index) for index in range(n_cases)]
+    planned = [compared(".", index) for index in range(n_cases)]
+    judged, n_judged = _judged(compare_cases("run 1", before, planned, rule="likely"), planned), 0
+
+    def counting(letters: Sequence[str]) -> RunChange:
+        nonlocal n_judged
+        n_judged += 1
+        return judged(letters)
+
+    gates = Gates(max_regressions=0, baseline="run 1", regression_rule="likely", stop_when_decided="exact")
+    found = decider(gates, 1, n_cases, judged=counting).look(reader(["f"] * n_cases), Spent())
+
+    assert found is not None
+    assert found.n_blocks < n_cases
+    assert found.answers[0].answer == "failed"
+    assert n_judged <= 2 * MOST_JUDGED
 
 
 class Graded(HandExecutor):

@@ -40,6 +40,8 @@ from evaldesk.wording.words import asides_words, counted_words, named_words, pas
 LOOKED_AT_EACH = 200
 DECIDED_LIKELY = ("min_pass_rate", "min_case_pass_rate", "margin")
 """The gates that `likely` decides by what is beyond doubt; it decides the others as `exact` does."""
+MOST_JUDGED = 20
+"""Of a run with one trial a case the looks at which the history judges, which goes over all cases."""
 GROWTH = 1.02
 """Of a run with one trial a case each of the first cases is looked after, later ones 2 % apart."""
 
@@ -90,6 +92,8 @@ class Decider:
         self._is_weaker = is_weaker
         self._order = range(n_cases) if order is None else order
         self._looks = looks_of(self._n, n_cases)
+        step = max(1, ceil(len(self._looks) / MOST_JUDGED)) if self._n == 1 else 1
+        self._looks_of_history = frozenset(self._looks[::step])
         self._in_blocks = cache(lambda n_blocks: sum(min(n, n_blocks) for n in n_each))
         self._n_looked = 0
         self._strips = [TO_PLAY * n for n in n_each] if self._n > 1 else []
@@ -274,6 +278,8 @@ class Decider:
         name, gates = "--max-regressions", self._gates
         most, against = gates.max_regressions or 0, f"against {gates.baseline or 'the baseline'}"
         if self._judged and not seen.is_short:
+            if seen.n_blocks not in self._looks_of_history:
+                return GateOutcome(name, "undecided", "")
             return self._by_history(seen, most, against, self._judged)
         if self._regressed is None or seen.is_short:
             return GateOutcome(name, "undecided", "")
