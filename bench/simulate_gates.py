@@ -21,7 +21,7 @@ from evaldesk.model.conclusion import CONFIRM, RegressionRule
 from evaldesk.model.evalset import CaseKey
 from evaldesk.model.history import CaseHistory, RunDays
 from evaldesk.statistics.case_comparison import changed_to, compare_cases
-from evaldesk.statistics.history.days import day_shifts
+from evaldesk.statistics.history.days import FEWEST_RUNS, day_shifts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Rates = NDArray[np.float64]
     Passes = NDArray[np.int64]
 
-N_BUILDS = 40
+N_BUILDS, N_AFTER_RUNS = 200, 40
 N_CASES, DROP, DAY = 20, 0.15, 0.5
 SEED = 20261123
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "ci.md"
@@ -66,6 +66,11 @@ class Rule:
     rule: RegressionRule = "any"
     confirm: tuple[int, int] = CONFIRM
     n_runs: int = 1
+
+    @property
+    def n_builds(self) -> int:
+        """The builds of each cell: fewer after many runs, whose days take the most time."""
+        return N_AFTER_RUNS if self.n_runs >= FEWEST_RUNS else N_BUILDS
 
     @property
     def before(self) -> str:
@@ -128,11 +133,11 @@ def history_of(random: np.random.Generator, rates: Rates, rule: Rule, *, on_days
     return [random.binomial(rule.n, _on_day(random, rates) if on_days else rates) for _ in range(rule.n_runs)]
 
 
-def simulate(rule: Rule, mixture: str, kind: str, n_builds: int = N_BUILDS) -> tuple[float, float]:
+def simulate(rule: Rule, mixture: str, kind: str) -> tuple[float, float]:
     """The share of builds that fail, and the mean trials of a case."""
     random = np.random.default_rng([SEED, rule.n_runs, *rule.options.encode(), *mixture.encode(), *kind.encode()])
     builds = []
-    for _ in range(n_builds):
+    for _ in range(rule.n_builds):
         rates = MIXTURES[mixture](random)
         runs = history_of(random, rates, rule, on_days=kind == "days")
         builds.append(rule.build(random, runs, _now(random, rates, kind)))
@@ -161,18 +166,16 @@ def _on_day(random: np.random.Generator, rates: Rates) -> Rates:
         return np.asarray(1 / (1 + np.exp(-(np.log(rates) - np.log1p(-rates) + shift))))
 
 
-def table(n_builds: int = N_BUILDS) -> Iterator[str]:
+def table() -> Iterator[str]:
     """The lines of the table."""
     days = f"all 0.9, days differ by {DAY:g} logits"
     columns = ("trials a case before", *MIXTURES, days, "finds, even drop", "finds, a quarter drops", "trials a case")
     yield f"| gate, {N_CASES} cases | {' | '.join(columns)} |\n"
     yield "|---|" + "---|" * (len(MIXTURES) + 5) + "\n"
     for rule in RULES:
-        same = [simulate(rule, mixture, "same", n_builds) for mixture in MIXTURES]
-        on_days, _ = simulate(rule, "all 0.9", "days", n_builds)
-        power = [
-            min(simulate(rule, mixture, kind, n_builds)[0] for mixture in MIXTURES) for kind in ("even", "quarter")
-        ]
+        same = [simulate(rule, mixture, "same") for mixture in MIXTURES]
+        on_days, _ = simulate(rule, "all 0.9", "days")
+        power = [min(simulate(rule, mixture, kind)[0] for mixture in MIXTURES) for kind in ("even", "quarter")]
         shares = [f"{100 * share:.1f} %" for share in (*(share for share, _ in same), on_days, *power)]
         yield f"| `{rule.options}` | {rule.before} | {' | '.join(shares)} | {np.mean([n for _, n in same]):.1f} |\n"
 
