@@ -63,7 +63,7 @@ SHOWN: Mapping[str, str] = {
     "JSON, JSON lines and data sets": "test_uploads.py: numbers and text survive",
     "JSON that a command prints": "test_outgoing_text.py: json of a command",
     "Only terminal output, CSV": "test_said_to_a_terminal.py: a cell is no formula, a summary steers nothing",
-    "They unpack answers as they like": "agents/test_llm_direct.py: an answer that unpacks",
+    "They unpack answers as they like": "agents/test_llm_direct.py: a decompressed answer beyond the limit",
     "Redirects are refused in the clients": (
         "agents/test_redirects.py: a redirect is not followed, a redirect of another page"
     ),
