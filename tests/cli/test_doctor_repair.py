@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from evaldesk.cli import cli
 from evaldesk.desk.repair import file_faults
+from evaldesk.desk.trust import Trust
 from evaldesk.desk.workspace import open_settings
 from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.formats import read_evalset, write_evalset
@@ -278,11 +279,13 @@ def test_a_database_is_not_repaired_while_a_desk_is_open(home: Path) -> None:
 
 def test_backups_are_listed_and_one_is_put_in_place(home: Path) -> None:
     path = home / ".evaldesk" / "evaldesk.db"
-    Store.open(path).close()
-    made = back_up(path, datetime(2026, 11, 28, 12, tzinfo=UTC))
+    Trust(open_settings((), workspace=str(home))).opened_store().close()
+    made = back_up(path, datetime(2025, 11, 28, 12, tzinfo=UTC))
     data = bytearray(path.read_bytes())
     data[4096:] = b"\x07" * (len(data) - 4096)
     path.write_bytes(data)
+
+    assert Trust(open_settings((), workspace=str(home))).is_database_ours
 
     damaged = _doctor(home)
     unknown = _doctor(home, "--restore", "yesterday")
@@ -291,6 +294,7 @@ def test_backups_are_listed_and_one_is_put_in_place(home: Path) -> None:
     assert made
     assert (damaged.exit_code, restored.exit_code) == (1, 0)
     assert isinstance(unknown.exception, NotFoundError)
-    assert "20261128T120000Z" in str(unknown.exception)
-    assert f"The backup of 2026-11-28 12:00 UTC is in the place of {path}." in restored.output
-    assert "1 backup, 20261128T120000Z to 20261128T120000Z; evaldesk doctor --restore latest" in restored.output
+    assert "20251128T120000Z" in str(unknown.exception)
+    assert not Trust(open_settings((), workspace=str(home))).is_database_ours
+    assert f"The backup of 2025-11-28 12:00 UTC is in the place of {path}." in restored.output
+    assert "1 backup, 20251128T120000Z to 20251128T120000Z; evaldesk doctor --restore latest" in restored.output

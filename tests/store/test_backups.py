@@ -19,6 +19,7 @@ from evaldesk.store.backups import Backup, back_up, backup_named, backups_of, ex
 
 NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
+LATER = NOW + 100 * HOUR
 CONFIG = RunConfig(AgentRef("dice", "dice:agent"), "set")
 
 
@@ -67,10 +68,22 @@ def test_a_backup_is_made_hourly_while_the_database_changes(path: Path) -> None:
     assert first
     assert later
     assert (soon, unchanged) == (None, None)
-    assert [each.made_at for each in backups_of(path)] == [NOW + HOUR, NOW]
+    assert [each.made_at for each in backups_of(path, LATER)] == [NOW + HOUR, NOW]
     assert first.path.stat().st_mode & 0o777 == 0o600
     assert first.path.parent.stat().st_mode & 0o777 == 0o700
     assert not [each for each in first.path.parent.iterdir() if each.suffix != ".db"]
+
+
+def test_a_file_of_the_future_is_no_backup_and_keeps_none_from_being_made(path: Path) -> None:
+    folder = path.with_name("backups")
+    folder.mkdir()
+    (folder / "evaldesk-20990101T000000Z.db").write_bytes(path.read_bytes())
+    (folder / "evaldesk-20260101T000000Z.db").symlink_to(path)
+
+    made = back_up(path, NOW)
+
+    assert backups_of(path, LATER) == [made]
+    assert backup_named(path, "latest", LATER) == made
 
 
 def test_a_backup_has_the_rows_that_are_still_in_the_log(path: Path) -> None:
@@ -111,7 +124,7 @@ def test_a_database_that_is_too_large_or_a_full_disk_gets_no_backup(
     monkeypatch.undo()
     monkeypatch.setattr(backups, "FREE_BYTES", 2**62)
 
-    assert (too_large, back_up(path, NOW), backups_of(path)) == (None, None, [])
+    assert (too_large, back_up(path, NOW), backups_of(path, LATER)) == (None, None, [])
 
 
 def test_a_damaged_database_displaces_no_backup(path: Path) -> None:
@@ -122,7 +135,7 @@ def test_a_damaged_database_displaces_no_backup(path: Path) -> None:
     with pytest.raises(DamagedDatabaseError, match="is damaged"):
         back_up(path, NOW + 2 * HOUR)
 
-    assert backups_of(path) == [first]
+    assert backups_of(path, LATER) == [first]
     assert first
     assert [each.name for each in first.path.parent.iterdir()] == [first.path.name]
 
@@ -132,7 +145,7 @@ def test_a_restored_backup_has_its_rows_and_the_damaged_file_is_kept(path: Path)
     add_run(path)
     damage(path)
 
-    sentence = recovery.restore(path, backup_named(path, "latest"))
+    sentence = recovery.restore(path, backup_named(path, "latest", LATER))
 
     (aside,) = path.parent.glob("damaged-*")
     assert n_runs(path) == 1
@@ -141,7 +154,7 @@ def test_a_restored_backup_has_its_rows_and_the_damaged_file_is_kept(path: Path)
         f"The backup of 2026-11-28 12:00 UTC is in the place of {path}. Rows that were written after it are only in "
         f"{aside / path.name}, which is kept."
     )
-    assert len(backups_of(path)) == 1
+    assert len(backups_of(path, LATER)) == 1
 
 
 @pytest.mark.parametrize("step", ["make_folder", "_move_aside", "copy_database", "_put_in_place", "remove_file"])
@@ -156,7 +169,7 @@ def test_a_restore_that_was_killed_is_finished_by_the_repair(
     with monkeypatch.context() as patched:
         patched.setattr(recovery, step, killed)
         with pytest.raises(KeyboardInterrupt):
-            recovery.restore(path, backup_named(path, "latest"))
+            recovery.restore(path, backup_named(path, "latest", LATER))
     with pytest.raises(WorkspaceError, match="doctor --repair"):
         Store.open(path)
 
@@ -167,11 +180,11 @@ def test_a_restore_that_was_killed_is_finished_by_the_repair(
 
 def test_a_name_of_no_backup_is_refused_with_those_there_are(path: Path) -> None:
     with pytest.raises(NotFoundError):
-        backup_named(path, "latest")
+        backup_named(path, "latest", LATER)
     back_up(path, NOW)
 
     with pytest.raises(NotFoundError, match="20261128T120000Z"):
-        backup_named(path, "20261128T110000Z")
+        backup_named(path, "20261128T110000Z", LATER)
 
 
 def test_a_database_that_is_open_elsewhere_is_not_replaced(path: Path) -> None:
@@ -190,9 +203,10 @@ def _restored_elsewhere(path: Path, made: Backup) -> None:
     import sys
 
     code = (
-        "import sys\nfrom pathlib import Path\nfrom evaldesk.store.recovery import restore\n"
+        "import sys\nfrom datetime import UTC, datetime\nfrom pathlib import Path\n"
+        "from evaldesk.store.recovery import restore\n"
         "from evaldesk.store.backups import backup_named\npath = Path(sys.argv[1])\n"
-        "restore(path, backup_named(path, 'latest'))"
+        "restore(path, backup_named(path, 'latest', datetime.max.replace(tzinfo=UTC)))"
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -211,5 +225,5 @@ def test_an_open_desk_makes_backups_and_logs_a_damaged_database(
     touch(path, NOW + HOUR)
     desk.back_up(NOW + 2 * HOUR)
 
-    assert len(backups_of(path)) == 1
+    assert len(backups_of(path, LATER)) == 1
     assert "cannot be backed up" in caplog.text

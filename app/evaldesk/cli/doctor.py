@@ -77,7 +77,7 @@ def doctor(
     if restore:
         from evaldesk.desk.doctor import restore_backup
 
-        show(printable(restore_backup(settings, restore).sentence))
+        show(printable(restore_backup(settings, trust, restore).sentence))
     looking = _findings(settings, trust, on, is_called=is_called, is_played=is_played, is_repaired=is_repaired)
     findings = asyncio.run(looking)
     width = max(len(found.about) for found in findings)

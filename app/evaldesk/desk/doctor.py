@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -123,7 +124,7 @@ def look_at_workspace(settings: Settings) -> list[Finding]:
 
 
 def _backups(file: Path) -> list[Finding]:
-    if not (found := backups_of(file)):
+    if not (found := backups_of(file, datetime.now(UTC))):
         return []
     words = f"{counted(len(found), 'backup')}, {found[-1].name} to {found[0].name}"
     return [Finding("backups", "good", f"{words}; evaldesk doctor --restore {LATEST} puts one in place")]
@@ -225,13 +226,18 @@ def repair_files(settings: Settings) -> list[Finding]:
         return [_mended(about, fault) for about, fault in faults]
 
 
-def restore_backup(settings: Settings, name: str) -> Finding:
-    """Put a backup in the place of the database. Raises WorkspaceError while a desk is open, and NotFoundError."""
+def restore_backup(settings: Settings, trust: Trust, name: str) -> Finding:
+    """Put a backup in the place of the database, whose rows count as those of others from then on.
+
+    Raises WorkspaceError while a desk is open, and NotFoundError.
+    """
     from evaldesk.store.recovery import restore
 
     if settings.store:
         raise UsageError(f"{settings.store} is on a server, which has backups of its own")
-    backup = backup_named(settings.database_file, name)
+    backup = backup_named(settings.database_file, name, datetime.now(UTC))
+    # A file of that name may have come with a repository: nothing in it was submitted by this user.
+    trust.disown_rows()
     with hold_workspace(settings.state_folder, url=""):
         return Finding("database", "good", restore(settings.database_file, backup))
 

@@ -118,6 +118,12 @@ class Trust:
             self._answers.remove_foreign_caches(state)
         return self._answers.mark_own(state, is_made=is_made) and all(kept)
 
+    def disown_rows(self) -> None:
+        """Let the rows of the database count as those of others from now on, as after a restore of a file."""
+        if self._is_made:
+            self._is_made = False
+            self._answers.mark_own(self._settings.state_folder, is_made=False)
+
     def look_only(self) -> None:
         """Ask no more on the first page; nothing may run."""
         self.is_look_only = True

@@ -41,19 +41,20 @@ class Backup:
         return self.made_at.strftime(_STAMP)
 
 
-def backups_of(path: Path) -> Sequence[Backup]:
-    """The backups of a database, the newest first."""
+def backups_of(path: Path, now: datetime) -> Sequence[Backup]:
+    """The backups of a database, the newest first; one of the future was made by somebody else, or by another clock."""
     folder, found = path.with_name(_FOLDER), []
     for each in folder.iterdir() if folder.is_dir() and not folder.is_symlink() else ():
         if (match := _NAME.fullmatch(each.name)) and each.is_file() and not each.is_symlink():
             made_at = datetime.strptime(match[1], _STAMP).replace(tzinfo=UTC)
-            found.append(Backup(each, made_at, each.stat().st_size))
+            if made_at <= now:
+                found.append(Backup(each, made_at, each.stat().st_size))
     return sorted(found, key=lambda backup: backup.made_at, reverse=True)
 
 
-def backup_named(path: Path, name: str) -> Backup:
+def backup_named(path: Path, name: str, now: datetime) -> Backup:
     """The backup of that name, or the newest for `latest`. Raises NotFoundError."""
-    found = backups_of(path)
+    found = backups_of(path, now)
     if name == LATEST and found:
         return found[0]
     for each in found:
@@ -67,7 +68,7 @@ def back_up(path: Path, now: datetime) -> Backup | None:
 
     Raises DamagedDatabaseError where the database is damaged: the older backups stay.
     """
-    known = backups_of(path)
+    known = backups_of(path, now)
     if not _is_due(path, known, now):
         return None
     n_bytes, folder = path.stat().st_size, path.with_name(_FOLDER)
@@ -84,7 +85,7 @@ def back_up(path: Path, now: datetime) -> Backup | None:
         move_file(temporary, target)
     finally:
         remove_file(temporary)
-    found = backups_of(path)
+    found = backups_of(path, now)
     for each in expired(found):
         remove_file(each.path)
     return found[0]
