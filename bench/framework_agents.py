@@ -122,7 +122,7 @@ async def _adapted(name: str, folder: str) -> Callable[[], Awaitable[object]]:
         wrap_clients()
         events = agent.reply(Session("s"), "hi")
         if isinstance(events, EventStream):
-            await events.hear(lambda _: False)
+            await events.consume(lambda _: False)
             return
         async for _ in events:
             pass

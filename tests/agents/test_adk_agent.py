@@ -165,7 +165,9 @@ async def test_a_failing_import_in_each_turn_fails_as_without_evaldesk(
     remote = "google.adk.agents.remote_a2a_agent"
     if find_spec("a2a"):
         pytest.skip("the package that the import needs is here")
-    monkeypatch.setattr(sys, "meta_path", [each for each in sys.meta_path if type(each).__name__ != "_FailsEarly"])
+    monkeypatch.setattr(
+        sys, "meta_path", [each for each in sys.meta_path if type(each).__name__ != "_EarlyImportFailure"]
+    )
     with pytest.raises(ImportError) as natively:
         import_module(remote)
     loaded(ROLLER)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.agents.test_benchmark import log_of, row, spec
 
-from evaldesk.agents.openhands.benchmark import fail
+from evaldesk.agents.openhands.benchmark import report_failure
 from evaldesk.agents.openhands.child import failure_fields
 from evaldesk.engine import play_trial
 from evaldesk.engine.worker.attempt import Attempt
@@ -140,7 +140,7 @@ def test_a_refused_key_in_an_instance_stops_the_run() -> None:
     AuthenticationError.__module__ = "openai"
 
     with pytest.raises(ModelError) as caught:
-        fail(failure_fields(AuthenticationError("wrong key")), lambda event: None)
+        report_failure(failure_fields(AuthenticationError("wrong key")), lambda event: None)
 
     assert (caught.value.kind, caught.value.is_fatal) == ("authentication", True)
 

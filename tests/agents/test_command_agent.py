@@ -284,9 +284,9 @@ async def test_a_command_waits_for_a_person_and_goes_on(language: str, tmp_path:
 def test_an_exiting_process_kills_its_groups_without_a_warning() -> None:
     code = """
         import subprocess, sys
-        from evaldesk.agents.group_guard import watch
+        from evaldesk.agents.group_guard import watch_group
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
-        watch(child.pid)
+        watch_group(child.pid)
         print(child.pid, flush=True)
         sys.stdin.readline()
         child.returncode = 0  # ours to forget, so that nobody warns of it

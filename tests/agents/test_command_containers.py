@@ -57,7 +57,7 @@ def opened(docker: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
     said: list[str] = []
 
     def make(container: Container, image: str | None = None) -> Runtime:
-        trial.begin(trial.InstanceTrial(workspace, None, said.append, commands=container))
+        trial.begin_trial(trial.InstanceTrial(workspace, None, said.append, commands=container))
         config = OpenHandsConfig()
         config.sandbox.base_container_image = image
         found.append(Runtime(config))
@@ -183,7 +183,7 @@ def test_an_invalid_image_is_an_error_of_its_instance(
 ) -> None:
     monkeypatch.setenv("PATH", f"{docker / 'bin'}{os.pathsep}{os.environ['PATH']}")
     workspace = open_workspace(os.environ)
-    trial.begin(trial.InstanceTrial(workspace, None, print, commands=Container(EACH_IMAGE)))
+    trial.begin_trial(trial.InstanceTrial(workspace, None, print, commands=Container(EACH_IMAGE)))
     config = OpenHandsConfig()
     config.sandbox.base_container_image = image
     try:

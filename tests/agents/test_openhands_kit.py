@@ -57,7 +57,7 @@ from evaldesk.transcripts.openhands_rows import read_usages
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
     workspace = open_workspace(os.environ)
-    trial.begin(trial.InstanceTrial(workspace, None, print))
+    trial.begin_trial(trial.InstanceTrial(workspace, None, print))
     found = Runtime(OpenHandsConfig())
     yield found
     found.close()
@@ -194,7 +194,7 @@ def test_the_model_call_has_the_run_options_and_cached_tokens(
     workspace = open_workspace(os.environ)
     try:
         for profile, config in ((profile_of(task), None), (None, group)):
-            trial.begin(trial.InstanceTrial(workspace, profile, print))
+            trial.begin_trial(trial.InstanceTrial(workspace, profile, print))
             given = OpenHandsConfig(llms={"llm": config} if config else {})
             metrics = controller.run_controller(given, MessageAction("go")).metrics.get()
     finally:

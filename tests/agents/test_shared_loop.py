@@ -30,7 +30,7 @@ async def test_the_work_continues_only_after_its_event_was_taken() -> None:
         order.append(event.text)
         return False
 
-    assert await EventStream(work).hear(take) is False
+    assert await EventStream(work).consume(take) is False
     assert [event.text async for event in EventStream(work)] == ["a", "b"]
     assert order == ["a", "after a", "b", "after b", "after a", "after b"]
 
@@ -52,7 +52,7 @@ async def test_an_error_of_the_listener_is_its_own_and_ends_the_work() -> None:
         raise AgentError("too many events")
 
     with pytest.raises(AgentError, match="too many"):
-        await EventStream(work).hear(take)
+        await EventStream(work).consume(take)
 
     await asyncio.to_thread(ended.wait)
     assert [type(error) for error in seen] == [asyncio.CancelledError]
@@ -73,7 +73,7 @@ async def test_a_listener_may_end_the_work() -> None:
         taken.append(event.text)
         return event.text == "b"
 
-    assert await EventStream(work).hear(take) is True
+    assert await EventStream(work).consume(take) is True
     await asyncio.to_thread(ended.wait)
     assert taken == ["a", "b"]
 
@@ -95,14 +95,14 @@ async def test_no_event_is_taken_after_the_listener_left() -> None:
         taken.append(event.text)
         return False
 
-    listening = asyncio.ensure_future(EventStream(work).hear(take))
+    listening = asyncio.ensure_future(EventStream(work).consume(take))
     await asyncio.to_thread(began.wait)
     listening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await listening
     goes_on.set()
     await asyncio.to_thread(tried.wait)
-    assert await EventStream(_nothing).hear(take) is False  # the loop has gone round since then
+    assert await EventStream(_nothing).consume(take) is False  # the loop has gone round since then
     assert taken == []
 
 
@@ -119,14 +119,14 @@ async def test_work_without_a_listener_at_its_start_does_not_run() -> None:
 
     held = asyncio.ensure_future(on_shared_loop(hold()))
     await asyncio.to_thread(holding.wait)
-    listening = asyncio.ensure_future(EventStream(work).hear(lambda _: False))
+    listening = asyncio.ensure_future(EventStream(work).consume(lambda _: False))
     await asyncio.sleep(0)
     listening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await listening
     goes_on.set()
     await held
-    assert await EventStream(_nothing).hear(lambda _: False) is False  # the loop has gone round since then
+    assert await EventStream(_nothing).consume(lambda _: False) is False  # the loop has gone round since then
     assert done == []
 
 
@@ -140,7 +140,7 @@ async def test_the_error_of_the_work_is_raised_to_its_listener(error: BaseExcept
         await send(_said("a"))
         raise error
 
-    for listen in (EventStream(work).hear(lambda _: False), _all_of(EventStream(work))):
+    for listen in (EventStream(work).consume(lambda _: False), _all_of(EventStream(work))):
         with pytest.raises(type(error)):
             await listen
 

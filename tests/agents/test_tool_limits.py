@@ -11,7 +11,7 @@ from tests.agents.installed import skip_without
 from tests.agents.osmosis_example import SERVER
 from tests.agents.roller import never_ending
 
-from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolLateError, in_time, unblocking
+from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolLateError, call_in_time, in_thread_if_sync
 from evaldesk.model import Limits, ModelOptions, Session
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what a framework warns of is not ours
@@ -115,7 +115,7 @@ async def test_a_plain_function_is_abandoned_in_its_thread() -> None:
     TOOL_LIMIT.set(0.01)
 
     with pytest.raises(ToolLateError, match=r"wait: not finished within 0\.01 s"):
-        await in_time("wait", unblocking(lambda: held.wait(60)))
+        await call_in_time("wait", in_thread_if_sync(lambda: held.wait(60)))
 
     held.set()
 
@@ -127,4 +127,4 @@ async def test_a_timeout_of_the_tool_itself_passes_through() -> None:
     TOOL_LIMIT.set(3600)
 
     with pytest.raises(TimeoutError, match="the shop"):
-        await in_time("fetch", fetch)
+        await call_in_time("fetch", fetch)

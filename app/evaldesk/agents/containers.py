@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from evaldesk.agents.group_guard import end_group, watch
+from evaldesk.agents.group_guard import end_group, watch_group
 from evaldesk.agents.workspaces import CommandResult, Workspace
 from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import Container
@@ -96,7 +96,7 @@ class CommandContainer:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        watch(process.pid)
+        watch_group(process.pid)
         # `readline` has no timeout, and a pull of the image may hang.
         timer = threading.Timer(PULL_TIMEOUT_S, process.kill)
         timer.start()

@@ -35,7 +35,7 @@ _lock = threading.Lock()
 _guard: subprocess.Popen[bytes] | None = None
 
 
-def watch(group: int) -> None:
+def watch_group(group: int) -> None:
     """Add the group to the watchdog: it is killed when this process ends."""
     _write(f"+{group}")
 

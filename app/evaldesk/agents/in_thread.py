@@ -14,7 +14,7 @@ JOIN_S = 5.0
 T = TypeVar("T")
 
 
-async def in_thread(call: Callable[[], T], on_cancel: Callable[[], None] | None = None) -> T:
+async def run_in_thread(call: Callable[[], T], on_cancel: Callable[[], None] | None = None) -> T:
     """The result of `call` in a daemon thread of its own, in the context of the caller.
 
     On cancellation `on_cancel` must make the thread return. A thread that does not return blocks the turn's own thread

@@ -42,7 +42,7 @@ class EventStream(AsyncIterator[Event]):
         self._work = work
         self._generator: AsyncGenerator[Event, None] | None = None
 
-    async def hear(self, take: Callable[[Event], bool]) -> bool:
+    async def consume(self, take: Callable[[Event], bool]) -> bool:
         """Pass each event to `take`, on the shared loop, until it returns True; returns whether it did.
 
         Exceptions of `take` and `work` pass through and end it. Faster than iteration from another loop, with its two

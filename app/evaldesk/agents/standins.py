@@ -32,7 +32,7 @@ def install(*packages: StandinPackage) -> None:
             sys.meta_path.append(_Finder(package))
 
 
-def give_way(name: str, file: str) -> None:
+def replace_package(name: str, file: str) -> None:
     """Replace the package `name` during the import of its `__init__.py`, `file`.
 
     The replacement is the installed package, else the stand-in. The folder of `file` is removed from `sys.path`.

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from evaldesk.agents.group_guard import end_group, kill_group, watch
+from evaldesk.agents.group_guard import end_group, kill_group, watch_group
 from evaldesk.errors import UsageError
 from evaldesk.model.run import IMAGE_VARIABLE, Container
 
@@ -84,7 +84,7 @@ class Workspace:
                 start_new_session=True,
             )
             self._groups.add(process.pid)
-            watch(process.pid)
+            watch_group(process.pid)
         try:
             output, _ = process.communicate(input, timeout=timeout_s)
         except subprocess.TimeoutExpired:

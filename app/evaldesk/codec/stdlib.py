@@ -462,14 +462,14 @@ def _format(data: bytes | str, *, indent: int = 2) -> bytes:
     value = _load(data)
     if indent:
         return stdlib_json.dumps(value, ensure_ascii=False, indent=indent).encode()
-    return _spaced(value).encode()
+    return _format_value(value).encode()
 
 
-def _spaced(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_quote(key)}: {_spaced(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{_quote(key)}: {_format_value(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_spaced, value)) + "]"
+        return "[" + ", ".join(map(_format_value, value)) + "]"
     return Encoder().encode(value).decode()
 
 

@@ -77,7 +77,7 @@ def _own_diff(case: Case, transcript: Transcript, scores: Sequence[Score], index
 
 def _rows(case: Case, transcript: Transcript, scores: Sequence[Score]) -> dict[int, tuple[CallRow, ...]]:
     """The rows of each asserted turn."""
-    rows: dict[int, list[CallRow]] = {at: [] for at in _asserted(case)}
+    rows: dict[int, list[CallRow]] = {at: [] for at in _asserted_turns(case)}
     for row, expected_at, actual_at in _steps(case, transcript, scores):
         if expected_at is not None and actual_at is not None and expected_at != actual_at:
             rows[expected_at].append(replace(row, actual=None, has_result=False, actual_turn=actual_at + 1))
@@ -92,11 +92,13 @@ def _steps(
 ) -> Iterator[tuple[CallRow, int | None, int | None]]:
     """The steps of the alignment over the conversation as rows, with the turns of both sides."""
     expected_calls = [
-        (at, k, call) for at in _asserted(case) for k, call in enumerate(case.turns[at].expected.tool_calls or (), 1)
+        (at, k, call)
+        for at in _asserted_turns(case)
+        for k, call in enumerate(case.turns[at].expected.tool_calls or (), 1)
     ]
     actual_calls = [
         (at, k, outcome)
-        for at in _asserted(case)
+        for at in _asserted_turns(case)
         if at < len(transcript.turns)
         for k, outcome in enumerate(call_outcomes(transcript.turns[at]), 1)
     ]
@@ -108,5 +110,5 @@ def _steps(
         yield replace(row, expected_place=expected_place, actual_place=actual_place), expected_at, actual_at
 
 
-def _asserted(case: Case) -> list[int]:
+def _asserted_turns(case: Case) -> list[int]:
     return [at for at, turn in enumerate(case.turns) if turn.expected.tool_calls is not None]

@@ -48,7 +48,7 @@ def use_loop(loop: asyncio.AbstractEventLoop) -> None:
     _thread_state.home = loop
 
 
-def is_home() -> bool:
+def is_own_loop() -> bool:
     """Whether calls may run on the current loop; otherwise they run on the shared loop of model calls."""
     return _thread_state.home is asyncio.get_running_loop()
 

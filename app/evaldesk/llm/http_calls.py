@@ -514,25 +514,25 @@ def _raise_as_google(fault: str) -> None:
 
 
 def _tee_async(segments: Callable[[], AsyncIterator[Any]], model_request: _Request) -> Callable[[], AsyncIterator[Any]]:
-    async def teed() -> AsyncIterator[Any]:
+    async def report_at_end() -> AsyncIterator[Any]:
         parts = []
         async for part in segments():
             parts.append(json.dumps(part))
             yield part
         model_request.report(_json_array(parts))
 
-    return teed
+    return report_at_end
 
 
 def _tee_sync(segments: Callable[[], Iterator[Any]], model_request: _Request) -> Callable[[], Iterator[Any]]:
-    def teed() -> Iterator[Any]:
+    def report_at_end() -> Iterator[Any]:
         parts = []
         for part in segments():
             parts.append(json.dumps(part))
             yield part
         model_request.report(_json_array(parts))
 
-    return teed
+    return report_at_end
 
 
 def _json_array(parts: Iterable[str]) -> bytes:

@@ -16,7 +16,7 @@ from evaldesk.errors import ModelError
 from evaldesk.llm.attempts import is_direct
 from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.llm.client import endpoint, is_cached, open_litellm
-from evaldesk.llm.direct import is_home
+from evaldesk.llm.direct import is_own_loop
 from evaldesk.llm.failures import failure_of
 from evaldesk.llm.recording import CURRENT_RECORDER
 from evaldesk.llm.retries import PATIENT, Patience, complete_patiently, patiently
@@ -44,7 +44,7 @@ async def complete(
 
     async def ask() -> ModelReply:
         with hide_requests():
-            if is_home() and is_direct(call):
+            if is_own_loop() and is_direct(call):
                 with mute_listeners():
                     return await complete_patiently(call, on_text, patience, on_wait)
             return await on_loop(complete_patiently(call, send, patience, on_wait))
@@ -100,12 +100,12 @@ def litellm_endpoint(model: str, options: ModelOptions) -> dict[str, Any]:
 async def _chunks(stream: Any, model: str) -> AsyncIterator[Any]:
     iterator = aiter(stream)
 
-    async def following() -> Any:
+    async def next_chunk() -> Any:
         try:
             return await anext(iterator, None)
         except Exception as error:  # LiteLLM and the provider's client raise exceptions of any kind
             failure = failure_of(error, model)
             raise ModelError(failure.sentence, kind=failure.kind, is_fatal=failure.is_fatal) from None
 
-    while (chunk := await on_loop(following())) is not None:
+    while (chunk := await on_loop(next_chunk())) is not None:
         yield chunk

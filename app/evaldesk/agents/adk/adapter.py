@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from evaldesk.agents.adk.loading import app_of, part_of, reset_data_of, spare_failed_import, yaml_agent
+from evaldesk.agents.adk.loading import app_of, fail_import_early, part_of, reset_data_of, yaml_agent
 from evaldesk.agents.adk.models import EFFORT, agents_below, is_litellm, model_name, use_shared_loop, with_model
 from evaldesk.agents.adk.plugin import Witness, plugin_class
 from evaldesk.agents.adk.translation import events_of_adk
@@ -72,7 +72,7 @@ class AdkAgent:
 
     def __post_init__(self) -> None:
         use_shared_loop(self.app.root_agent)
-        spare_failed_import()
+        fail_import_early()
 
     def describe(self) -> AgentDescription:
         """The root agent with its sub-agents as a tree."""
@@ -348,17 +348,17 @@ def _past_events(turn: TurnRecord, invocation_id: str, root_name: str) -> Iterat
     from google.adk.events.event import Event as AdkEvent
     from google.genai import types
 
-    def made(author: str, role: str, *parts: Any) -> Any:
+    def new_event(author: str, role: str, *parts: Any) -> Any:
         return AdkEvent(author=author, invocation_id=invocation_id, content=types.Content(role=role, parts=list(parts)))
 
-    yield made("user", "user", *_parts(turn.query, turn.media, types))
+    yield new_event("user", "user", *_parts(turn.query, turn.media, types))
     events = [event for event in turn.events if not event.within]
     answered_ids = {event.call.id for event in events if event.kind == "tool_result" and event.call}
     for (kind, author), group in groupby(
         _replayable_events(events, answered_ids), key=lambda event: (event.kind, event.author)
     ):
         role = "user" if kind == "tool_result" else "model"
-        yield made(author or root_name, role, *(_part(event, types) for event in group))
+        yield new_event(author or root_name, role, *(_part(event, types) for event in group))
 
 
 def _parts(text: str, media: Iterable[Media], types: Any) -> list[Any]:

@@ -62,13 +62,13 @@ def yaml_agent(ref: AgentRef) -> object:
 _REMOTE, _NEEDED = "google.adk.agents.remote_a2a_agent", "a2a"
 
 
-def spare_failed_import() -> None:
+def fail_import_early() -> None:
     """Fail the import of remote agents early: google-adk tries it in each turn, and reads modules before it fails."""
-    if _REMOTE not in sys.modules and not any(isinstance(finder, _FailsEarly) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _FailsEarly())  # first, before the finders that would read the module
+    if _REMOTE not in sys.modules and not any(isinstance(finder, _EarlyImportFailure) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _EarlyImportFailure())  # first, before the finders that would read the module
 
 
-class _FailsEarly(MetaPathFinder):
+class _EarlyImportFailure(MetaPathFinder):
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
         if fullname == _REMOTE and _NEEDED not in sys.modules and find_spec(_NEEDED) is None:
             raise ModuleNotFoundError(f"No module named {_NEEDED!r}", name=_NEEDED)

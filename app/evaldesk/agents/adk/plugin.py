@@ -10,7 +10,7 @@ from typing import Any
 
 from evaldesk.agents.adk.answers import Answers
 from evaldesk.agents.adk.translation import events_of_adk
-from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolLateError, in_time, unblocking
+from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolLateError, call_in_time, in_thread_if_sync
 from evaldesk.model import Event, ModelOptions, ToolCall, Waiting
 
 NAME = "evaldesk"
@@ -115,12 +115,12 @@ def limit_tools(tools: dict[str, Any]) -> None:
 def _limit_tool(tool: Any) -> Any:
     tool_copy = copy(tool)
     if callable(getattr(tool_copy, "func", None)):
-        tool_copy.func = unblocking(tool_copy.func)
+        tool_copy.func = in_thread_if_sync(tool_copy.func)
     run = tool_copy.run_async
 
     async def run_async(*, args: dict[str, Any], tool_context: Any) -> Any:
         try:
-            return await in_time(tool.name, partial(run, args=args, tool_context=tool_context))
+            return await call_in_time(tool.name, partial(run, args=args, tool_context=tool_context))
         except ToolLateError as error:
             return {"error": str(error)}
 

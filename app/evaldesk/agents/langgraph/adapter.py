@@ -408,7 +408,7 @@ def _watch(node: Any) -> None:
     if getattr(own, _MARK, False) or (own is None and node._wrap_tool_call is not None):
         return
 
-    async def seen(request: Any, execute: Any) -> Any:
+    async def call_tool_with_double(request: Any, execute: Any) -> Any:
         from langgraph.errors import GraphInterrupt
 
         name, call_id = request.tool_call["name"], request.tool_call["id"]
@@ -426,8 +426,8 @@ def _watch(node: Any) -> None:
             raise
         return _message(result, name, call_id) if _is_plain(result) else result
 
-    setattr(seen, _MARK, True)
-    node._awrap_tool_call = seen
+    setattr(call_tool_with_double, _MARK, True)
+    node._awrap_tool_call = call_tool_with_double
 
 
 def _message(result: Any, name: str, call_id: str, *, status: str = "success") -> Any:

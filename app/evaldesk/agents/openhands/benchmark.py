@@ -22,8 +22,8 @@ from typing import Any
 
 from evaldesk.agents.agent import Agent, ModelCaller, own_python, parameter_names, summary_of
 from evaldesk.agents.event_pump import SendEvent, events_of
-from evaldesk.agents.group_guard import end_group, kill_group, watch
-from evaldesk.agents.in_thread import in_thread
+from evaldesk.agents.group_guard import end_group, kill_group, watch_group
+from evaldesk.agents.in_thread import run_in_thread
 from evaldesk.agents.openhands.metadata import Options, Task
 from evaldesk.agents.openhands.output import output_events
 from evaldesk.agents.trial_context import CURRENT_TRIAL
@@ -93,7 +93,7 @@ class BenchmarkAgent(ModelCaller):
             workspace.remember()
             outcome = await self._run_instance(self._task(session, workspace, instance), workspace, send)
             if "failed" in outcome:
-                fail(outcome["failed"], send)
+                report_failure(outcome["failed"], send)
                 return
             for event in output_events(outcome["output"], outcome["more"], message):
                 send(event)
@@ -108,7 +108,7 @@ class BenchmarkAgent(ModelCaller):
             send(Event("log", author=self.ref.id, text=text))
 
         try:
-            return await in_thread(lambda: process.talk(workspace.remember, log), on_cancel=process.interrupt)
+            return await run_in_thread(lambda: process.talk(workspace.remember, log), on_cancel=process.interrupt)
         finally:
             process.close()
             file_names, diff = workspace.changes()
@@ -121,7 +121,7 @@ class BenchmarkAgent(ModelCaller):
             target=self.target,
             root=self.ref.root,
             path=tuple(sys.path),
-            options=_absolute(self.options),
+            options=_with_absolute_folder(self.options),
             instance=instance,
             folder=str(workspace.path),
             command_env=workspace.env,
@@ -133,13 +133,13 @@ class BenchmarkAgent(ModelCaller):
         )
 
 
-def _absolute(options: Options) -> Options:
+def _with_absolute_folder(options: Options) -> Options:
     """The options with an absolute output folder, for a process with another working folder."""
     folder = options.output_folder
     return msgspec.structs.replace(options, output_folder=str(Path(folder).absolute()) if folder else "")
 
 
-def fail(failure: dict[str, Any], send: SendEvent) -> None:
+def report_failure(failure: dict[str, Any], send: SendEvent) -> None:
     """Send the error event for the failure report of an instance's process.
 
     Raises ModelError for a refusal of the provider.
@@ -230,7 +230,7 @@ class InstanceProcess:
             stderr=subprocess.PIPE,
             start_new_session=True,  # one group for the process and its commands, to kill them together: decision 099
         )
-        watch(self._process.pid)
+        watch_group(self._process.pid)
         self._task = task
         self._is_started = False
         self._last = ""
@@ -257,7 +257,7 @@ class InstanceProcess:
             elif "log" in frame:
                 on_log(frame["log"])
             elif "waits" in frame:
-                _tell_wait(**frame["waits"])
+                _report_pause(**frame["waits"])
             elif "whole" in frame:
                 if turn := PLAYED_TURN.get():
                     turn.note_reply()
@@ -314,7 +314,7 @@ class InstanceProcess:
                 sys.stdout.write(text)
 
 
-def _tell_wait(failure: dict[str, Any], n_tried: int, n_attempts: int, seconds: float) -> None:
+def _report_pause(failure: dict[str, Any], n_tried: int, n_attempts: int, seconds: float) -> None:
     """Report a retry pause of a model call of the process to the trial."""
     if listener := CURRENT_LISTENER.get():
         until = datetime.now(UTC) + timedelta(seconds=seconds)

@@ -108,9 +108,9 @@ def _run_task(task: Task, report: Callable[..., None], tasks: BinaryIO) -> dict[
     try:
         metadata = metadata_of(task, workspace, log)
         if OPENHANDS.name in sys.modules:
-            from evaldesk.agents.openhands.kit.trial import InstanceTrial, begin
+            from evaldesk.agents.openhands.kit.trial import InstanceTrial, begin_trial
 
-            begin(InstanceTrial(workspace, profile_of(task), log, task.seed, task.commands, task.model_options))
+            begin_trial(InstanceTrial(workspace, profile_of(task), log, task.seed, task.commands, task.model_options))
         _hook(module, SETUPS[:n_hooks], workspace, instance)
         report(ready=True)
         tasks.readline()  # the parent has seen the existing files
@@ -144,10 +144,10 @@ def _hook(module: object, names: tuple[str, ...], workspace: Workspace, instance
 def _call(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
     result = function(**arguments)
 
-    async def awaited() -> Any:
+    async def await_result() -> Any:
         return await result
 
-    return asyncio.run(awaited()) if inspect.isawaitable(result) else result
+    return asyncio.run(await_result()) if inspect.isawaitable(result) else result
 
 
 def failure_fields(error: BaseException) -> dict[str, object]:

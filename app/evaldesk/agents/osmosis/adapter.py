@@ -274,9 +274,9 @@ def _workflow_agent(workflow: object, ref: AgentRef) -> WorkflowAgent:
     agent = WorkflowAgent(
         ref,
         workflow,
-        _only(module, "AgentWorkflowConfig", is_class=False, but="GraderConfig"),
-        _only(module, "Grader", is_class=True),
-        _only(module, "GraderConfig", is_class=False),
+        _only_of_kind(module, "AgentWorkflowConfig", is_class=False, but="GraderConfig"),
+        _only_of_kind(module, "Grader", is_class=True),
+        _only_of_kind(module, "GraderConfig", is_class=False),
     )
     return _check_methods(agent)
 
@@ -295,7 +295,7 @@ def _check_methods(agent: WorkflowAgent) -> WorkflowAgent:
     return agent
 
 
-def _only(module: ModuleType, kind: str, *, is_class: bool, but: str = "") -> Any:
+def _only_of_kind(module: ModuleType, kind: str, *, is_class: bool, but: str = "") -> Any:
     """The only concrete class or object of that kind in the module, None without one. Raises AgentError for several."""
     values_by_id = {
         id(value): value

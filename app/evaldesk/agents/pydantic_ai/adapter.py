@@ -288,7 +288,7 @@ def _watched_toolset_class() -> Any:
     from pydantic_ai import ModelRetry
     from pydantic_ai.toolsets import WrapperToolset
 
-    class Watched(WrapperToolset[Any]):  # type: ignore[misc] # the package may be missing
+    class WatchedToolset(WrapperToolset[Any]):  # type: ignore[misc] # the package may be missing
         async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
             call = partial(super().call_tool, name, tool_args, ctx, tool)
             try:
@@ -298,7 +298,7 @@ def _watched_toolset_class() -> Any:
             finally:
                 await note_state(ctx.deps)
 
-    return Watched
+    return WatchedToolset
 
 
 class EventSender:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from evaldesk.agents.agent import Agent, SessionResource
 from evaldesk.agents.event_pump import SendEvent, events_of
-from evaldesk.agents.group_guard import end_group, watch
-from evaldesk.agents.in_thread import in_thread
+from evaldesk.agents.group_guard import end_group, watch_group
+from evaldesk.agents.in_thread import run_in_thread
 from evaldesk.agents.remote.http_protocol import read_options
 from evaldesk.agents.remote.protocol import Calls, read_events, turn_body
 from evaldesk.agents.spans import OPEN_SPANS
@@ -99,7 +99,7 @@ class CommandAgent:
 
         async def work(send: SendEvent) -> None:
             body = turn_body(session, message, decided)
-            await in_thread(lambda: process.talk(session, body, send, self.ref.id), on_cancel=process.kill)
+            await run_in_thread(lambda: process.play_turn(session, body, send, self.ref.id), on_cancel=process.kill)
 
         return events_of(work)
 
@@ -131,7 +131,7 @@ class CommandProcess(SessionResource):
             stderr=subprocess.PIPE,
             start_new_session=True,  # one group for the command and its children, to kill them together: decision 099
         )
-        watch(self._process.pid)
+        watch_group(self._process.pid)
         self._stderr: deque[str] = deque(maxlen=_N_LINES)
         self._stderr_reader = threading.Thread(target=_drain, args=(self._process, self._stderr), daemon=True)
         self._stderr_reader.start()
@@ -159,18 +159,18 @@ class CommandProcess(SessionResource):
         if self._spans:
             self._spans.close()
 
-    def talk(self, session: Session, body: JsonObject, send: SendEvent, author: str) -> None:
+    def play_turn(self, session: Session, body: JsonObject, send: SendEvent, author: str) -> None:
         """Play a turn, or resume it. Raises AgentError when the command ends early or writes an invalid event."""
         open_turn = OPEN_SPANS.get() if self._spans else None
         with self._spans.listening(open_turn()) if self._spans and open_turn else nullcontext():
             if self._gateway is None:
-                self._talk(session, body, send, author)
+                self._exchange(session, body, send, author)
                 return
             replaces = self._gateway.replaces
             with self._gateway.listening(session, send, goes_on=bool(body["decisions"])):
-                self._talk(session, body, lambda event: None if replaces(event) else send(event), author)
+                self._exchange(session, body, lambda event: None if replaces(event) else send(event), author)
 
-    def _talk(self, session: Session, body: JsonObject, send: SendEvent, author: str) -> None:
+    def _exchange(self, session: Session, body: JsonObject, send: SendEvent, author: str) -> None:
         calls, log = Calls(), _Lines(send)
         try:
             self._write({"type": "turn", **body})

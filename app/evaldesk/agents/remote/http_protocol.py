@@ -178,7 +178,7 @@ def _unpacker(response: Any) -> Callable[[bytes], bytes]:
     address = str(response.url)[:200]
     unpacker: Unpacker | None = None
 
-    def unpacked(data: bytes) -> bytes:
+    def unpack(data: bytes) -> bytes:
         nonlocal unpacker
         try:
             unpacker = unpacker or Unpacker(response.headers.get("content-encoding"))
@@ -186,4 +186,4 @@ def _unpacker(response: Any) -> Callable[[bytes], bytes]:
         except FormatError as error:
             raise AgentError(f"{address}: {error}") from None
 
-    return unpacked
+    return unpack

@@ -15,7 +15,7 @@ from typing import Any
 from evaldesk.agents.dependencies import hint_of
 from evaldesk.agents.shared_loop import SendEvent
 from evaldesk.agents.tools.doubles import double_of
-from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolFailedError, in_time
+from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolFailedError, call_in_time
 from evaldesk.errors import AgentError, NoDoubleError
 from evaldesk.llm.failures import model_error
 from evaldesk.model import ErrorRecord, Event, JsonObject, JsonValue, Session, ToolCall, Waiting
@@ -136,7 +136,7 @@ async def tool_result(
             calls.failure = error
         raise
     if outcome is None:
-        return await in_time(name, call)
+        return await call_in_time(name, call)
     if calls:
         await calls.send(Event("log", author=outcome.source, text=outcome.note))
     if outcome.is_error:

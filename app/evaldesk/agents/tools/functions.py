@@ -12,7 +12,7 @@ from functools import partial
 from inspect import cleandoc
 from typing import Annotated, Any
 
-from evaldesk.agents.in_thread import in_thread
+from evaldesk.agents.in_thread import run_in_thread
 from evaldesk.agents.traces import error_words, user_trace
 from evaldesk.backports import timeout
 from evaldesk.codec import msgspec
@@ -90,7 +90,7 @@ class Tool:
         if self.takes_state:
             arguments[STATE] = state
         call = partial(self.function, **arguments)
-        result = await in_thread(call) if is_bounded and not inspect.iscoroutinefunction(self.function) else call()
+        result = await run_in_thread(call) if is_bounded and not inspect.iscoroutinefunction(self.function) else call()
         return await result if inspect.isawaitable(result) else result
 
     def _fit_arguments(self, args: JsonObject) -> dict[str, object]:

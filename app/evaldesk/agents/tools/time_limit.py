@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from functools import partial, wraps
 from typing import Any, TypeVar
 
-from evaldesk.agents.in_thread import in_thread
+from evaldesk.agents.in_thread import run_in_thread
 from evaldesk.backports import timeout
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ class ToolLateError(ToolFailedError):
     """A tool call that exceeded its time limit."""
 
 
-async def in_time(name: str, call: Callable[[], Awaitable[T]]) -> T:
+async def call_in_time(name: str, call: Callable[[], Awaitable[T]]) -> T:
     """The result of `call` of the tool. Raises ToolLateError when it takes longer than the limit of the turn."""
     limit = TOOL_LIMIT.get()
     time_limit = timeout(limit)
@@ -38,7 +38,7 @@ async def in_time(name: str, call: Callable[[], Awaitable[T]]) -> T:
         raise ToolLateError(f"{name}: not finished within {limit:g} s") from error
 
 
-def unblocking(function: Callable[..., Any]) -> Callable[..., Any]:
+def in_thread_if_sync(function: Callable[..., Any]) -> Callable[..., Any]:
     """A version of the function that can time out: a synchronous one runs in a thread, abandoned at the limit."""
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         return function
@@ -47,7 +47,7 @@ def unblocking(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     async def threaded(*args: Any, **kwargs: Any) -> Any:
-        result = await in_thread(partial(function, *args, **kwargs))
+        result = await run_in_thread(partial(function, *args, **kwargs))
         return await result if inspect.isawaitable(result) else result
 
     return threaded

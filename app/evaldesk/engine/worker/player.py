@@ -274,7 +274,7 @@ async def _heard(reply: AsyncIterator[Event], turn: OpenTurn) -> StopReason:
         return bool(reasons)
 
     if isinstance(reply, EventStream):
-        await reply.hear(take)
+        await reply.consume(take)
     else:
         await _taken(reply, take)
     if reasons:

@@ -31,7 +31,7 @@ from evaldesk.agents.openhands.kit.events import (
 )
 from evaldesk.agents.openhands.kit.runtime import Runtime
 from evaldesk.agents.openhands.kit.state import AgentState, Metrics, State
-from evaldesk.agents.openhands.kit.trial import current
+from evaldesk.agents.openhands.kit.trial import current_trial
 from evaldesk.agents.openhands.llm_profiles import LlmProfile
 from evaldesk.agents.openhands.metadata import EFFORT, KEY_VARIABLE, RUN
 from evaldesk.background_loop import is_in_loop
@@ -146,7 +146,7 @@ class ControllerRun(Coroutine[Any, Any, State]):
 
 class _Loop:
     def __init__(self, config: OpenHandsConfig, runtime: Runtime, user: UserResponse | None) -> None:
-        trial = current()
+        trial = current_trial()
         llm_config = config.get_llm_config()
         self.profile = llm_config.as_profile() if llm_config else trial.profile
         self.runtime = runtime
@@ -289,13 +289,13 @@ def call_async_from_sync(corofn: Callable[..., Any], timeout: float | None = 15,
         raise ValueError("corofn is not a function")
     future: Future[Any] = Future()
 
-    async def awaited() -> Any:
+    async def await_result() -> Any:
         result = corofn(*args, **kwargs)
         return await result if inspect.isawaitable(result) else result
 
     def work() -> None:
         try:
-            future.set_result(asyncio.run(awaited()))
+            future.set_result(asyncio.run(await_result()))
         except BaseException as error:
             future.set_exception(error)
 

@@ -37,7 +37,7 @@ from evaldesk.agents.openhands.kit.events import (
     NullObservation,
     Observation,
 )
-from evaldesk.agents.openhands.kit.trial import InstanceTrial, current
+from evaldesk.agents.openhands.kit.trial import InstanceTrial, current_trial
 from evaldesk.agents.workspaces import CommandResult, Workspace
 from evaldesk.errors import UsageError
 from evaldesk.model import Container
@@ -62,7 +62,7 @@ class Runtime:
     """The runtime of one trial: runs actions in its workspace."""
 
     def __init__(self, config: OpenHandsConfig | None = None) -> None:
-        trial = current()
+        trial = current_trial()
         self.config = config or OpenHandsConfig()
         self.sid = "default"
         self.workspace = trial.workspace

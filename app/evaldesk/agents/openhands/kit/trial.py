@@ -29,12 +29,12 @@ class InstanceTrial:
 _current: list[InstanceTrial] = []
 
 
-def begin(trial: InstanceTrial) -> None:
+def begin_trial(trial: InstanceTrial) -> None:
     """Set the trial of this process."""
     _current[:] = [trial]
 
 
-def current() -> InstanceTrial:
+def current_trial() -> InstanceTrial:
     """The trial of this process. Raises AgentError outside of one."""
     if not _current:
         raise AgentError(

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from evaldesk.agents.osmosis.kit.exceptions import ToolArgumentError
 from evaldesk.agents.tools.doubles import double_of
-from evaldesk.agents.tools.time_limit import ToolLateError, in_time
+from evaldesk.agents.tools.time_limit import ToolLateError, call_in_time
 
 __all__ = [
     "count_messages_by_role",
@@ -88,7 +88,7 @@ async def _execute(call: Message, executor: Callable[[Message], Awaitable[Messag
     outcome = await double_of(name, args, {})
     if outcome is None:
         try:
-            return await in_time(name, partial(executor, call))
+            return await call_in_time(name, partial(executor, call))
         except ToolLateError as error:
             return create_tool_error_result(call_id, str(error))
     make_message = create_tool_error_result if outcome.is_error else create_tool_result

@@ -1,5 +1,5 @@
 """Gives way to the installed package of this name, else to Evaldesk's stand-in."""
 
-from evaldesk.agents.standins import give_way
+from evaldesk.agents.standins import replace_package
 
-give_way(__name__, __file__)
+replace_package(__name__, __file__)
