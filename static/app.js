@@ -621,7 +621,7 @@ document.addEventListener("click", (event) => {
 function openPalette() {
   const field = palette().querySelector("input");
   field.value = "";
-  isFollowing = isMoved = false;
+  isFollowing = false;
   document.getElementById("found").replaceChildren();
   palette().showModal();
   offerHere("");
@@ -696,25 +696,24 @@ function choose(index) {
 const isAnswered = () => palette().querySelector("[data-answers]")?.dataset.answers === palette().querySelector("input").value;
 let isFollowing = false; // Enter was pressed before the answer came
 
-/* The option that is chosen; one that an arrow reached stays so when an answer comes, and what it led to before all. */
-let [chosenAt, chosenAddress, isMoved] = [0, "", false];
+/* The option that is chosen, and what it leads to: it stays chosen when an answer comes that offers it, too. */
+let [chosenAt, chosenAddress] = [0, ""];
 
 document.addEventListener("input", (event) => {
   if (!event.target.closest?.("#palette")) return;
   document.getElementById("found").replaceChildren();
-  isFollowing = isMoved = false;
+  isFollowing = false;
   offerHere(event.target.value);
 });
 document.addEventListener("htmx:after:swap", () => {
   if (!palette()?.open) return;
-  const kept = isMoved && chosenAddress ? options().findIndex((option) => option.href === chosenAddress) : -1;
+  const kept = chosenAddress ? options().findIndex((option) => option.href === chosenAddress) : -1;
   choose(kept < 0 ? chosenAt : kept);
   if (isFollowing && isAnswered()) followOption(options()[chosenAt]);
 });
 document.addEventListener("keydown", (event) => {
   if (!event.target.matches?.("#palette input") || isComposing(event)) return;
   const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  isMoved ||= Boolean(by);
   if (by) choose(chosenAt + by);
   else if (event.key === "Enter" && !isAnswered()) isFollowing = true;
   else if (event.key === "Enter") followOption(options()[chosenAt], event.ctrlKey || event.metaKey);

@@ -12,6 +12,7 @@ from evaldesk.diff.turn_diff import CallRow, turn_diff
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Expected, TrialResult, TurnRecord
 from evaldesk.model.stored import TrialKey
+from evaldesk.model.trial_turns import MANY_TURNS
 from evaldesk.pages.runs.view import STATUS_OF, Square, trial_href, window
 from evaldesk.store import RunStore
 
@@ -63,7 +64,10 @@ class PairTurn:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The page. With `is_all` equal turns and calls are shown, too; `other_show` is the address of the other way."""
+    """The page. With `is_all` equal turns and calls are shown, too; `other_show` is the address of the other way.
+
+    Of trials of many turns the first that differ are shown; `n_turns_left_out` are the others.
+    """
 
     a: PairSide
     b: PairSide
@@ -72,6 +76,7 @@ class Pair:
     other_show: str
     swapped: str
     n_left_out: int
+    n_turns_left_out: int
 
     @property
     def sentence(self) -> str:
@@ -114,14 +119,17 @@ def read_pair(runs: RunStore, run_id: int, key: TrialKey, other: str, *, is_all:
         raise NotFoundError(f"case {key[0] + 1} of run {run_id} has only one trial: there is none to stand beside it")
     right = runs.trial(b[0], *b[1])
     turns, n_left_out = _turns(left, right, is_all=is_all)
+    is_long = len(turns) > MANY_TURNS
+    shown = [turn for turn in turns if is_all or turn.differs][:MANY_TURNS] if is_long else turns
     return Pair(
         _side(runs, "A", a, b, left, lambda at: pair_href((run_id, (key[0], at)), b, is_all=is_all)),
         _side(runs, "B", b, a, right, lambda at: pair_href(a, (b[0], (b[1][0], at)), is_all=is_all)),
-        turns,
+        shown,
         is_all,
         pair_href(a, b, is_all=not is_all),
         pair_href(b, a, is_all=is_all),
         n_left_out,
+        len(turns) - len(shown),
     )
 
 

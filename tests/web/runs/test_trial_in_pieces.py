@@ -206,6 +206,22 @@ def test_a_blind_reader_gets_the_rest_of_a_trial_without_what_is_expected(pages:
     assert {430, *range(1, PIECE + 1)} <= {*map(int, TURNS.findall(pages.get(f"{queue}?turn=430").text))}
 
 
+def test_two_long_trials_side_by_side_show_the_turns_that_differ(pages: Any) -> None:
+    runs, (case, transcript) = pages.desk.store.runs, long_trial()
+    run_id = runs.create(RunConfig(AgentRef("agent", "agent"), "trips", n=2), [case])
+    other = replace(transcript.turns[700], events=())
+    both = (transcript, Transcript((*transcript.turns[:700], other, *transcript.turns[701:])))
+    runs.record([TrialResult(run_id, 0, at, "finished", "failed", "answered", each) for at, each in enumerate(both)])
+    address = f"/runs/{run_id}/cases/0/trials/0/pair"
+
+    page, whole = pages.get(address).text, pages.get(f"{address}?show=all").text
+
+    assert TURNS.findall(page) == ["701"]
+    assert "First difference in turn 701" in page
+    assert "999 turns not shown here." in page
+    assert len(TURNS.findall(whole)) == MANY_TURNS
+
+
 def test_a_report_says_which_turns_are_in_the_desk_only(pages: Any, address: str) -> None:
     page = run_report(StoredRuns(pages.desk.store.runs), int(address.split("/")[2])).data.decode()
 
