@@ -230,6 +230,17 @@ def test_a_gate_that_often_fails_by_chance_says_what_to_add(place: Place, *, rul
     assert ("Add --regression-rule confirm: about " in result.output) == is_warned, result.output
 
 
+def test_a_fixed_bar_is_forecast_and_warned_of(place: Place) -> None:
+    path = place.evalset("first", {"flaky": "flaky", "two": "two"})
+    place.eval(path, "--n", 4, "--pass-threshold", 0.5)
+    rule = ("--baseline", 1, "--regression-rule", "confirm", "--confirm", "3/5")
+
+    result = place.eval(path, "--n", 4, "--pass-threshold", 0.5, *rule)
+
+    assert "--confirm 3/5 ignores what each case did before; --confirm 5 does not: about " in result.output
+    assert "of unchanged builds" in result.output
+
+
 def test_a_baseline_without_a_flaky_case_gives_no_warning(place: Place) -> None:
     path = place.evalset("first", {"two": "two"})
     place.eval(path, "--n", 4)

@@ -116,15 +116,18 @@ async def play_jobs(
 
 
 def warn_of_false_alarms(gates: Gates, plans: Sequence[RunPlan]) -> None:
-    """Warn of a gate on regressions that fails often by chance, or may, and name the rule to add."""
+    """Warn of a gate on regressions that fails often by chance, or may, or has a fixed bar; name the rule to take."""
     found = doubtful_regressions(gates, plans)
     if found is None:
         return
-    flips, confirmed = found
-    kind = "Warning" if flips.is_frequent else "Note"
+    asked, confirmed = found
+    needed, fresh = gates.confirm
+    advice = "Add --regression-rule confirm"
+    if needed:
+        advice = f"--confirm {needed}/{fresh} ignores what each case did before; --confirm {fresh} does not"
     show(
-        f"{kind}: --max-regressions {gates.max_regressions}: {forecast_sentence(flips)} "
-        f"Add --regression-rule confirm: {about_words(confirmed.fails.mean)}.",
+        f"{'Warning' if asked.is_frequent else 'Note'}: --max-regressions {gates.max_regressions}: "
+        f"{forecast_sentence(asked)} {advice}: {about_words(confirmed.fails.mean)}.",
         err=True,
     )
 

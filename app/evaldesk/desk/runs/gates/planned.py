@@ -14,11 +14,12 @@ from evaldesk.model.history import SetHistory
 
 
 def doubtful_regressions(gates: Gates, plans: Sequence[RunPlan]) -> tuple[GateForecast, GateForecast] | None:
-    """The gate on regressions where a flip alone counts, and the same gate where fresh trials confirm it.
+    """The gate on regressions that does not ask what the cases did before, and the same gate where that judges them.
 
-    None without the gate, with another rule, and where it is not likely to fail often.
+    None without the gate, with a rule whose bar is the history, and where a flip alone counts and is not likely to fail
+    often.
     """
-    if gates.max_regressions is None or gates.regression_rule != "any":
+    if gates.max_regressions is None or gates.is_by_history:
         return None
     histories: list[SetHistory] = []
     n_each: list[int] = []
@@ -36,7 +37,8 @@ def doubtful_regressions(gates: Gates, plans: Sequence[RunPlan]) -> tuple[GateFo
     subject = history_subject(history, n_each, plans[0].config.pass_threshold, passed)
     if subject is None:
         return None
-    asked = Gates(max_regressions=gates.max_regressions)
-    confirmed = replace(asked, regression_rule="confirm")
-    (flips,), (again,) = (gate_forecasts(each, subject, is_searched=False) for each in (asked, confirmed))
-    return (flips, again) if flips.fails.mean > OFTEN else None
+    rule, (needed, fresh) = gates.regression_rule, gates.confirm
+    asked = Gates(max_regressions=gates.max_regressions, regression_rule=rule, confirm=gates.confirm)
+    confirmed = replace(asked, regression_rule="confirm", confirm=(0, fresh))
+    (fixed,), (again,) = (gate_forecasts(each, subject, is_searched=False) for each in (asked, confirmed))
+    return (fixed, again) if needed or fixed.fails.mean > OFTEN else None
