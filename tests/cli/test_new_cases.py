@@ -135,6 +135,21 @@ def test_every_door_gives_the_answer_of_the_table(
     wanted = row.outcome
     if gate == "margin" and row.baseline == "same" and not row.passes:
         wanted = "passed"  # one case of two: the drop may be chance, and the margin allows it
+    code = next(each for each, code in EXIT_CODES.items() if code == found.exit_code)
+    assert code == wanted, found.output
+    assert_same_answer_everywhere(place, wanted, has_baseline=row.baseline != "none")
+    assert row.passes or wanted != "passed" or row.rule == "inform" or row.baseline in ("deleted", "same")
+    if row.baseline == "deleted":
+        assert "1 case of it is gone" in found.output
+    if row.baseline in ("new", "edited", "lost its reference", "no verdict before"):
+        assert "that base.json does not account for" in found.output
+
+
+def assert_same_answer_everywhere(place: Place, wanted: str, words: str = "", *, has_baseline: bool = True) -> None:
+    """The files of the newest run, its page, its line, its report and `run info` have one answer and the same gates.
+
+    `words` are in a gate of each.
+    """
     told = json.loads((place.folder / "now.json").read_text())
     store = place.store()
     run = max(store.runs.list(), key=lambda each: each.id)
@@ -143,7 +158,6 @@ def test_every_door_gives_the_answer_of_the_table(
     report = run_report(runs, run.id, {}).data.decode()
     info = place.run("run", "info", run.id)
     answers = {
-        "exit code": next(each for each, code in EXIT_CODES.items() if code == found.exit_code),
         "JSON": told["outcome"],
         "JUnit": junit_answer(place.folder / "now.xml"),
         "Markdown": markdown_answer(place.folder / "now.md"),
@@ -152,13 +166,11 @@ def test_every_door_gives_the_answer_of_the_table(
         "report": next(each for each in EXIT_CODES if f"<b>{each.capitalize()}.</b>" in report),
         "run info": conclusion_of(info),
     }
-    assert answers == dict.fromkeys(answers, wanted), found.output
-    assert row.passes or wanted != "passed" or row.rule == "inform" or row.baseline in ("deleted", "same")
-    assert_same_lines(told, page, line, report, info, has_baseline=row.baseline != "none")
-    if row.baseline == "deleted":
-        assert "1 case of it is gone" in found.output
-    if row.baseline in ("new", "edited", "lost its reference", "no verdict before"):
-        assert "that base.json does not account for" in found.output
+    assert answers == dict.fromkeys(answers, wanted), info.output
+    assert_same_lines(told, page, line, report, info, has_baseline=has_baseline)
+    markdown = (place.folder / "now.md").read_text().replace("\\", "")
+    assert [words in text for text in (report, info.output, markdown)] == [True] * 3
+    assert any(words in gate["sentence"] for gate in told["gates"]) or not words
 
 
 def conclusion_of(info: Result) -> str:
@@ -235,14 +247,16 @@ def test_criteria_that_sank_with_the_agent_are_no_baseline(
     monkeypatch.setenv("ECHO_WRONG", "one")
     (place.folder / "test_config.json").write_text(json.dumps({"criteria": criteria}))
 
-    of_file = place.eval(path, "--baseline", "base.json", *GATES[gate], "--junit", "now.xml")
-    of_run = place.eval(path, "--baseline", "1", *GATES[gate])
+    of_file = place.eval(path, "--baseline", "base.json", *GATES[gate])
+    of_run = place.eval(
+        path, "--baseline", "1", *GATES[gate], "-o", "now.json", "--junit", "now.xml", "--summary", "now.md"
+    )
 
     for found in (of_file, of_run):
         assert found.exit_code == 3, found.output
         assert words in found.output
         assert "by the criteria of now, and compare with that run" in found.output
-    assert junit_answer(place.folder / "now.xml") == "undecided"
+    assert_same_answer_everywhere(place, "undecided", words)
 
 
 def test_criteria_that_ask_for_more_are_compared(place: Place) -> None:

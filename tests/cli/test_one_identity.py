@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import shlex
 import shutil
 import sqlite3
 from contextlib import closing
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,6 +30,7 @@ from evaldesk.wire import from_json, to_json
 if TYPE_CHECKING:
     from tests.cli.conftest import Place
 
+CHECKOUT = Path(__file__).parents[2]
 DESKS = {
     "ui": (),
     "ui agents": ("agents",),
@@ -132,6 +135,61 @@ def test_what_a_desk_played_is_known_to_the_shell(
 
     assert len(ids_of_runs(project)) == 1
     assert len(json.loads(project.run("run", "list", "--evalset", "greet", "--json").output)["items"]) == 4
+
+
+def documented_sets() -> list[str]:
+    """The eval sets that commands of the documentation name, each once, without the cases that are chosen."""
+    found = dict[str, None]()
+    for file in (CHECKOUT / "README.md", *sorted(CHECKOUT.glob("docs/*.md"))):
+        for line in re.findall(r"evaldesk eval ([^\n`|]*)", file.read_text("utf-8")):
+            words = shlex.split(line.partition(" #")[0])
+            is_named = len(words) > 1 and not any(word.startswith("-") for word in words[:2]) and "..." not in words
+            found |= {words[1].partition(".json:")[0] + ".json" * (".json:" in words[1]): None} if is_named else {}
+    return list(found)
+
+
+def test_the_documentation_names_sets_in_several_ways() -> None:
+    assert {"hello_world", "evalsets/hello_world.evalset.json", "shop.evalset.json"} <= set(documented_sets())
+
+
+@pytest.mark.parametrize("is_browser_first", [False, True], ids=["shell, then browser", "browser, then shell"])
+@pytest.mark.parametrize("name", documented_sets())
+def test_each_documented_command_meets_the_desk_in_one_set(place: Place, name: str, *, is_browser_first: bool) -> None:
+    """The set is played as the command names it, and on a desk, in either order."""
+    is_sample = "hello_world" in name
+    if "/" in name:
+        (place.folder / name).parent.mkdir(exist_ok=True)
+        shutil.copy(CHECKOUT / name, place.folder / name)
+    elif not is_sample:
+        place.evalset(name.removesuffix(".evalset.json"), {"hi": "hi"})
+
+    def in_shell() -> None:
+        agent = "samples/hello_world" if is_sample else place.agent
+        model = ("--model", "demo/scripted?mistakes=0") if is_sample else ()
+        result = place.run("eval", agent, name, "--n", "1", *model)
+        assert "Run " in result.output, result.output + repr(result.exception)
+
+    async def in_browser() -> None:
+        settings = open_settings((), workspace=str(place.folder), is_demo=is_sample)
+        trust = Trust(settings)
+        trust.give()
+        desk = Desk.open(settings, trust)
+        await desk.agents.start()
+        await desk.agents.wait_until_ready()
+        (file,) = (each for each in desk.evalsets.list() if each.name == PurePath(name).name.partition(".")[0])
+        known = desk.stored_runs.newest_of_evalsets()
+        assert (file.id in known) == (not is_browser_first)
+        agent = "hello_world" if is_sample else place.agent.name
+        options = RunOptions(n=1, model="demo/scripted?mistakes=0" if is_sample else None)
+        await desk.runs.run_to_end(await desk.plan_run(agent, file.id, options), lambda _: None)
+        desk.store.close()
+
+    for is_browser in (is_browser_first, not is_browser_first):
+        asyncio.run(in_browser()) if is_browser else in_shell()
+
+    assert len(ids_of_runs(place)) == 1
+    with place.store() as store:
+        assert len(store.runs.list()) == 2
 
 
 @pytest.mark.parametrize("is_edited", [False, True], ids=["renamed", "renamed and edited"])
