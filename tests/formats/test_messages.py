@@ -200,7 +200,7 @@ def test_trials_have_places_without_gaps(
         at = trials.place(key)
         trials.offer(at, Case(key))
         trials.add(at, recorded_trial(()), number)
-    cases, results = trials.finished()
+    cases, results = trials.finish()
 
     assert [(result.case_index, result.trial_index) for result in results] == places
     assert [case.id for case in cases] == list(dict.fromkeys(key for key, _ in rows))
@@ -214,7 +214,7 @@ def test_the_last_result_of_a_trial_counts_and_the_others_are_beside_it(kind: ty
         scores = [] if value is None else [recorded_score(metric, value)]
         trials.add(0, recorded_trial((), scores=scores, criteria=[metric], error=error), 7)
     trials.add(0, None, 7)
-    _, (result,) = trials.finished()
+    _, (result,) = trials.finish()
 
     assert result.verdict == "passed"
     assert result.earlier == (EarlierResult("errored", "502"), EarlierResult("failed", "", {"m": 0.0}))

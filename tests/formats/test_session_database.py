@@ -84,7 +84,7 @@ def test_no_bytes_by_chance_break_the_reading(tmp_path: Path) -> None:
             read_file(bytes(data), "session.db")
         with suppress(FormatError), session_database.opened_file(path) as connection:
             names = session_database.session_names(connection)
-            session_database.listed(connection, names, "session.db")
+            session_database.list_sessions(connection, names, "session.db")
             for name, _ in names:
                 session_database.read_session(connection, name, "session.db")
             n_read += 1

@@ -18,7 +18,7 @@ from evaldesk.agents.adk.translation import events_of_adk
 from evaldesk.agents.langgraph.adapter import EventSender
 from evaldesk.agents.message_events import MessageEvents
 from evaldesk.engine import play_trial
-from evaldesk.formats.adk.results import read_played
+from evaldesk.formats.adk.results import read_invocation
 from evaldesk.formats.files import read_file, write_file
 from evaldesk.model import (
     AgentRef,
@@ -332,7 +332,7 @@ def adk_of_results() -> TurnRecord:
         "final_response": ADK[-1]["content"],
         "intermediate_data": {"invocation_events": [{k: e[k] for k in e if k != "invocationId"} for e in ADK[1:]]},
     }
-    return read_played(Place(Document(raw)), raw)
+    return read_invocation(Place(Document(raw)), raw)
 
 
 @pytest.mark.parametrize("door", [adk_of_server, adk_of_objects, adk_of_results])

@@ -84,8 +84,8 @@ def load_evalset(path: Path | str) -> EvalSet:
     Raises FormatError, or OSError when there is no such file.
     """
     data = read_named(Path(path))
-    whole = peek(data).whole
-    if any(form.is_form_of(whole) for form in EVALSET_FORMS.values()):
+    document = peek(data).whole
+    if any(form.is_form_of(document) for form in EVALSET_FORMS.values()):
         return read_evalset(data, source=str(path))
     from evaldesk.formats.files import read_other_evalset  # it builds on this module
 

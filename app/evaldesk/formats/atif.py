@@ -37,7 +37,7 @@ from evaldesk.transcripts.recorded import RecordedRun, file_stem, iso_ms, record
 from evaldesk.transcripts.recorded_sessions import Session, run_of_sessions, session_note
 
 _SOURCES: dict[str, Speaker] = {"system": "system", "user": "user", "agent": "agent"}
-_TOLD = ("schema_version", "session_id", "steps", "final_metrics")
+_TRAJECTORY_KEYS = ("schema_version", "session_id", "steps", "final_metrics")
 
 
 class Atif(WritesRuns):
@@ -61,16 +61,16 @@ class Atif(WritesRuns):
     def read(data: bytes, *, source: str) -> Imported:
         """A case and a trial for each trajectory. Raises FormatError."""
         notes = Notes()
-        found = [_read(place, raw, notes) for place, raw in read_values(data, source)]
-        n_cut = sum(one.is_cut for one in found)
-        if not found:
+        trajectories = [_read(place, raw, notes) for place, raw in read_values(data, source)]
+        n_cut = sum(one.is_cut for one in trajectories)
+        if not trajectories:
             raise FormatError("the file has no trajectory", source=source)
         name = file_stem(source).removesuffix(".atif")
-        run = run_of_sessions(name, found[0].agent, found[0].model, [one.session for one in found])
+        run = run_of_sessions(name, trajectories[0].agent, trajectories[0].model, [one.session for one in trajectories])
         if n_cut:
-            reason = f"{counted(n_cut, 'session')} of {len(found):,} without the last steps"
+            reason = f"{counted(n_cut, 'session')} of {len(trajectories):,} without the last steps"
             run = replace(run, plan=replace(run.plan, status="unfinished", reason=reason))
-        return imported_sessions("atif", run, counted(len(found), "recorded session"), notes)
+        return imported_sessions("atif", run, counted(len(trajectories), "recorded session"), notes)
 
     @staticmethod
     def parts(run: RecordedRun) -> Iterator[bytes]:
@@ -93,30 +93,30 @@ class _Trajectory:
 
 def _read(place: Place, raw: Any, notes: Notes) -> _Trajectory:
     n_lost = -notes.count(NO_TEXT)
-    whole = read_mapping(place, raw)
-    agent = read_mapping(place.at("agent"), whole.get("agent", ABSENT))
+    trajectory = read_mapping(place, raw)
+    agent = read_mapping(place.at("agent"), trajectory.get("agent", ABSENT))
     model = read_optional_text(place.at("agent", "model_name"), agent.get("model_name"))
     steps = read_list(
-        place.at("steps"), whole.get("steps", ABSENT), lambda at, step: _read_step(at, step, model, notes)
+        place.at("steps"), trajectory.get("steps", ABSENT), lambda at, step: _read_step(at, step, model, notes)
     )
     turns = turns_of((message for step in steps for message in step), tells_results=True)
-    extra = notes.unknown(place, whole, (*_TOLD, "agent"))
+    extra = notes.unknown(place, trajectory, (*_TRAJECTORY_KEYS, "agent"))
     about = {key: value for key, value in agent.items() if key not in ("name", "model_name")}
-    final = whole.get("final_metrics")
+    final = trajectory.get("final_metrics")
     total = _usage(final, model, "total_prompt_tokens", "total_completion_tokens", "total_cost_usd")
     n_steps = final.get("total_steps") if isinstance(final, dict) else None
-    is_cut = (isinstance(n_steps, int) and n_steps > len(steps)) or bool(whole.get("continued_trajectory_ref"))
+    is_cut = (isinstance(n_steps, int) and n_steps > len(steps)) or bool(trajectory.get("continued_trajectory_ref"))
     counts_steps = any(turn.usages for turn in turns)
     root = extra.get("extra")
     note = root.get(NOTE) if isinstance(root, dict) else None
     if isinstance(root, dict) and note is not None:
-        rest = {key: value for key, value in root.items() if key != NOTE}
-        extra = {key: value for key, value in {**extra, "extra": rest}.items() if key != "extra" or rest}
+        other_extra = {key: value for key, value in root.items() if key != NOTE}
+        extra = {key: value for key, value in {**extra, "extra": other_extra}.items() if key != "extra" or other_extra}
     return _Trajectory(
         agent=read_text(place.at("agent", "name"), agent.get("name", ABSENT)),
         model=model,
         session=Session(
-            id=read_optional_text(place.at("session_id"), whole.get("session_id")) or "trajectory",
+            id=read_optional_text(place.at("session_id"), trajectory.get("session_id")) or "trajectory",
             turns=turns,
             extra={**extra, **({"agent": about} if about else {})},
             usages=None if counts_steps or not total else (total,),

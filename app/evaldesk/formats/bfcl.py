@@ -40,8 +40,8 @@ class Bfcl(ReadOnly):
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
         """Whether the first line is a question of several turns, the expected calls of one, or a function."""
-        seen = peek(data)
-        first = seen.line if seen.line is not None else seen.whole
+        preview = peek(data)
+        first = preview.line if preview.line is not None else preview.whole
         if not isinstance(first, dict):
             return False
         question = first.get("question")
@@ -52,7 +52,7 @@ class Bfcl(ReadOnly):
     @staticmethod
     def read(data: bytes, *, source: str) -> Imported:
         """A case for each question. Raises FormatError, also when there are only expected calls."""
-        return _imported(_sorted(data, source), source)
+        return _build_import(_sort_lines(data, source), source)
 
 
 @dataclass(slots=True)
@@ -64,33 +64,33 @@ class _Lines:
     functions: list[dict[str, Any]] = field(default_factory=list)
 
 
-def _sorted(data: bytes, source: str) -> _Lines:
-    found = _Lines()
+def _sort_lines(data: bytes, source: str) -> _Lines:
+    lines = _Lines()
     for line in read_lines(data, source):
         place = Place(line)
         row = read_mapping(place, line.value)
         if "parameters" in row and "name" in row:
-            found.functions.append(row)
+            lines.functions.append(row)
             continue
         key = read_text(place.at("id"), row.get("id", ABSENT))
-        rows = found.questions if "question" in row else found.answers
+        rows = lines.questions if "question" in row else lines.answers
         if "question" not in row and "ground_truth" not in row:
             raise place.error("this line has neither question nor ground_truth, and is not a function")
         if key in rows:
             raise place.at("id").error(f"{key[:80]!r} is there already")
         rows[key] = (place, row)
-    return found
+    return lines
 
 
-def _imported(lines: _Lines, source: str) -> Imported:
+def _build_import(lines: _Lines, source: str) -> Imported:
     name = file_stem(source)
     if not lines.questions and not lines.answers:
         raise FormatError("these are only functions; put them into one file with the questions", source=source)
     if not lines.questions:
-        asked = PurePath(source).name.replace(_ANSWERS, "")
+        file_name = PurePath(source).name.replace(_ANSWERS, "")
         raise FormatError(
             f"these are only expected calls; put their questions before them in one file, such as "
-            f"`cat {asked} {_ANSWERS}{asked} > both.jsonl`, and import that",
+            f"`cat {file_name} {_ANSWERS}{file_name} > both.jsonl`, and import that",
             source=source,
         )
     notes = Notes()
@@ -101,11 +101,11 @@ def _imported(lines: _Lines, source: str) -> Imported:
         if key not in lines.questions:
             notes.refuse("expected calls of a question that is not there", place)
     extra: dict[str, Any] = {"functions": lines.functions} if lines.functions else {}
-    understood, kept = _understood(lines, name), _kept(reading, lines)
-    return Imported("bfcl", EvalSet(name, cases=cases, extra=extra), (), understood, kept, notes.sentences)
+    understood_words, kept_words = _understood_words(lines, name), _kept_words(reading, lines)
+    return Imported("bfcl", EvalSet(name, cases=cases, extra=extra), (), understood_words, kept_words, notes.sentences)
 
 
-def _understood(lines: _Lines, name: str) -> tuple[str, ...]:
+def _understood_words(lines: _Lines, name: str) -> tuple[str, ...]:
     missing = len(lines.questions.keys() - lines.answers.keys())
     if not missing:
         return ()
@@ -117,16 +117,16 @@ def _understood(lines: _Lines, name: str) -> tuple[str, ...]:
     )
 
 
-def _kept(reading: _Reading, lines: _Lines) -> tuple[str, ...]:
-    found = []
+def _kept_words(reading: _Reading, lines: _Lines) -> tuple[str, ...]:
+    sentences = []
     if lines.functions:
-        found.append(f"The documentation of {counted(len(lines.functions), 'function')}, with the eval set.")
+        sentences.append(f"The documentation of {counted(len(lines.functions), 'function')}, with the eval set.")
     if reading.n_unnamed:
-        found.append(
+        sentences.append(
             f"{counted(reading.n_unnamed, 'expected call')} with arguments by position, named 0, 1, …: add the lines "
             "of the func_doc files to name them."
         )
-    return tuple(found)
+    return tuple(sentences)
 
 
 @dataclass(slots=True)
@@ -206,12 +206,15 @@ def parse_call(text: str, parameters: Mapping[str, Sequence[str]]) -> ToolCall |
             return None
         name = ast.unparse(tree.func)
         values = [_plain(ast.literal_eval(argument)) for argument in tree.args]
-        named = [(keyword.arg, _plain(ast.literal_eval(keyword.value))) for keyword in tree.keywords]
+        keyword_args = [(keyword.arg, _plain(ast.literal_eval(keyword.value))) for keyword in tree.keywords]
     except _DAMAGE:
         return None
-    known = parameters.get(name, ())
-    args = {known[index] if index < len(known) else str(index): value for index, value in enumerate(values)}
-    for key, value in named:
+    parameter_names = parameters.get(name, ())
+    args = {
+        parameter_names[index] if index < len(parameter_names) else str(index): value
+        for index, value in enumerate(values)
+    }
+    for key, value in keyword_args:
         if key is None or key in args:
             return None
         args[key] = value

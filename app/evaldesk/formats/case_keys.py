@@ -9,7 +9,7 @@ from typing import Any
 from evaldesk.model import Case, JsonObject, Turn
 from evaldesk.reading.shape import FORM, format_in, shown_extra
 
-KEPT = "old_turn_keys"
+OLD_TURN_KEYS = "old_turn_keys"
 _CALL_KEYS = ("partial_args", "will_continue")
 
 
@@ -19,9 +19,9 @@ def for_adk(case: Case, turn_keys: Collection[str]) -> Case:
     """
     if format_in(case.extra) == "adk":
         return case
-    kept = [found for index, turn in enumerate(case.turns) if (found := _foreign(index, turn, turn_keys))]
+    entries = [entry for index, turn in enumerate(case.turns) if (entry := _foreign(index, turn, turn_keys))]
     turns = tuple(_native(turn, turn_keys) for turn in case.turns)
-    extra: dict[str, Any] = {**shown_extra(case.extra), **({KEPT: kept} if kept else {})}
+    extra: dict[str, Any] = {**shown_extra(case.extra), **({OLD_TURN_KEYS: entries} if entries else {})}
     return replace(case, turns=turns, extra=extra)
 
 
@@ -30,9 +30,9 @@ def _foreign(index: int, turn: Turn, turn_keys: Collection[str]) -> dict[str, An
     by_call = {
         str(number): _without(call.extra, _CALL_KEYS) for number, call in enumerate(turn.expected.tool_calls or ())
     }
-    calls = {number: found for number, found in by_call.items() if found}
-    held = {name: value for name, value in (("keys", keys), ("calls", calls)) if value}
-    return {"turn": index, **held} if held else {}
+    calls = {number: call_keys for number, call_keys in by_call.items() if call_keys}
+    fields = {name: value for name, value in (("keys", keys), ("calls", calls)) if value}
+    return {"turn": index, **fields} if fields else {}
 
 
 def _native(turn: Turn, turn_keys: Collection[str]) -> Turn:

@@ -51,27 +51,27 @@ def _read_one(place: Place, raw: Any) -> JsonObject:
     name_at, name = config.get("name", (at.at("name"), ABSENT))
     options: dict[str, Any] = {"function": _target(name_at, read_text(name_at, name))}
     info_at, info = fields.get("metric_info", (place, None))
-    declared = _fields(info_at, info) if info is not None else {}
-    texts = (fields.get("description", (place, ""))[1], declared.get("description", (place, ""))[1])
-    described = next((text for text in texts if isinstance(text, str) and text), "")
-    if described:
-        options["description"] = described
-    return {**options, **_range(info_at, declared)}
+    metric_info = _fields(info_at, info) if info is not None else {}
+    texts = (fields.get("description", (place, ""))[1], metric_info.get("description", (place, ""))[1])
+    description = next((text for text in texts if isinstance(text, str) and text), "")
+    if description:
+        options["description"] = description
+    return {**options, **_range(info_at, metric_info)}
 
 
-def _range(place: Place, declared: dict[str, tuple[Place, Any]]) -> JsonObject:
-    info_at, info = declared.get("metric_value_info", (place, None))
+def _range(place: Place, metric_info: dict[str, tuple[Place, Any]]) -> JsonObject:
+    info_at, info = metric_info.get("metric_value_info", (place, None))
     values = _fields(info_at, info) if info is not None else {}
     at, interval = values.get("interval", (info_at, None))
     if interval is None:
         return {}
-    found: dict[str, Any] = {}
+    limits: dict[str, Any] = {}
     for key, (bound_at, bound) in _fields(at, interval).items():
         if key in ("min_value", "max_value"):
             if isinstance(bound, bool) or not isinstance(bound, int | float):
                 raise wanted(bound_at, bound, "a number")
-            found["low" if key == "min_value" else "high"] = bound
-    return found
+            limits["low" if key == "min_value" else "high"] = bound
+    return limits
 
 
 def _target(place: Place, name: str) -> str:
@@ -85,14 +85,14 @@ def _target(place: Place, name: str) -> str:
 
 
 def _write_one(name: str, options: JsonObject) -> dict[str, Any]:
-    found: dict[str, Any] = {"code_config": {"name": str(options["function"]).replace(":", ".")}}
+    entry: dict[str, Any] = {"code_config": {"name": str(options["function"]).replace(":", ".")}}
     bounds = {"min_value": options.get("low"), "max_value": options.get("high")}
     interval = {key: bound for key, bound in bounds.items() if bound is not None}
     if interval:
-        found["metric_info"] = {"metric_name": name, "metric_value_info": {"interval": interval}}
+        entry["metric_info"] = {"metric_name": name, "metric_value_info": {"interval": interval}}
     if options.get("description"):
-        found["description"] = options["description"]
-    return found
+        entry["description"] = options["description"]
+    return entry
 
 
 def _fields(place: Place, raw: Any) -> dict[str, tuple[Place, Any]]:
@@ -137,8 +137,12 @@ class CriteriaFile:
     def _path(self, metric: str, option: str) -> tuple[str, ...]:
         raw: Any = self.document.value
         criteria = next((key for key in raw if snake_case(key) == "criteria"), "criteria") if raw else "criteria"
-        given = raw.get(criteria, {}).get(metric) if raw else None
-        spelled = next((key for key in given if snake_case(key) == option), "") if isinstance(given, dict) else ""
+        raw_criterion = raw.get(criteria, {}).get(metric) if raw else None
+        spelled = (
+            next((key for key in raw_criterion if snake_case(key) == option), "")
+            if isinstance(raw_criterion, dict)
+            else ""
+        )
         return (criteria, metric, spelled) if spelled else (criteria, metric)
 
 
@@ -190,8 +194,8 @@ def write_criteria_file(file: CriteriaFile, source: str = "criteria") -> bytes:
 def _read_criteria(place: Place, raw: Any) -> tuple[Criterion, ...]:
     if raw is ABSENT:
         return ()
-    found = read_mapping(place, raw)
-    return tuple(read_criterion(place.at(metric), metric, value) for metric, value in found.items())
+    raw_criteria = read_mapping(place, raw)
+    return tuple(read_criterion(place.at(metric), metric, value) for metric, value in raw_criteria.items())
 
 
 def read_criterion(place: Place, metric: str, raw: Any) -> Criterion:
@@ -205,12 +209,12 @@ def read_criterion(place: Place, metric: str, raw: Any) -> Criterion:
         if name in spelled:
             raise place.at(key).error(f"the same key is there twice, as {spelled[name]} and as {key}")
         spelled[name] = key
-        options[name] = _respelled(value) if name in DEEP_OPTIONS else value
+        options[name] = _respell(value) if name in DEEP_OPTIONS else value
     if "threshold" not in options:
         hint = '"threshold": null to have it inform only'
         raise place.error(f'{metric} has no threshold; add one, such as "threshold": 0.8, or {hint}')
-    given = options.pop("threshold")
-    threshold = None if given is None else _threshold(place.at(spelled["threshold"]), given)
+    raw_threshold = options.pop("threshold")
+    threshold = None if raw_threshold is None else _threshold(place.at(spelled["threshold"]), raw_threshold)
     return _with_function(Criterion(metric, threshold, options))
 
 
@@ -234,20 +238,20 @@ def _threshold(place: Place, raw: Any) -> float:
     return value
 
 
-def _respelled(value: Any) -> Any:
+def _respell(value: Any) -> Any:
     if isinstance(value, list):
-        return [_respelled(item) for item in value]
+        return [_respell(item) for item in value]
     if not isinstance(value, dict):
         return value
-    found = {snake_case(key): item for key, item in value.items()}
-    return {key: item if key == "judge_model_config" else _respelled(item) for key, item in found.items()}
+    fields = {snake_case(key): item for key, item in value.items()}
+    return {key: item if key == "judge_model_config" else _respell(item) for key, item in fields.items()}
 
 
 def _write_criteria(criteria: tuple[Criterion, ...]) -> dict[str, Any]:
-    return {each.metric: _written(each) for each in criteria}
+    return {each.metric: _write_criterion(each) for each in criteria}
 
 
-def _written(criterion: Criterion) -> Any:
+def _write_criterion(criterion: Criterion) -> Any:
     options = dict(criterion.options)
     if options.get("function") == criterion.metric:
         del options["function"]
@@ -259,12 +263,12 @@ def _written(criterion: Criterion) -> Any:
 def _patch_criteria(raw: Any, criteria: tuple[Criterion, ...]) -> Any:
     """The criteria as they stood in the file, with changed ones rewritten."""
     nowhere = Place(Document(None))
-    found = {}
+    entries = {}
     for each in criteria:
         old = raw.get(each.metric, ABSENT)
         is_same = old is not ABSENT and read_criterion(nowhere, each.metric, old) == each
-        found[each.metric] = old if is_same else _written(each)
-    return found
+        entries[each.metric] = old if is_same else _write_criterion(each)
+    return entries
 
 
 _FILE = Shape(

@@ -78,10 +78,10 @@ class Imported:
     warnings: tuple[str, ...] = ()
 
 
-def imported_sessions(format: str, run: RecordedRun, recorded: str, notes: Notes) -> Imported:  # noqa: A002
-    """The run, and its cases as an eval set that expects the `recorded` behaviour."""
+def imported_sessions(format: str, run: RecordedRun, subject: str, notes: Notes) -> Imported:  # noqa: A002
+    """The run, and its cases as an eval set that expects the behaviour of its `subject`."""
     words = (
-        f"Each of {recorded} is a case that expects the calls and answers it shows; look them over before they count "
+        f"Each of {subject} is a case that expects the calls and answers it shows; look them over before they count "
         "as right.",
     )
     return Imported(format, EvalSet(run.name, cases=run.cases), (run,), words, refused=notes.sentences)

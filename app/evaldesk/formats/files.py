@@ -18,7 +18,7 @@ from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, kind_of, parse_json
 from evaldesk.transcripts.recorded import RecordedRun
 
-PACKED = {"osmosis-parquet": "osmosis-jsonl"}
+TEXT_FORMATS = {"osmosis-parquet": "osmosis-jsonl"}
 """Formats whose files are no text that can be searched, each with the text format that holds the same rows."""
 
 BESIDE = ("metadata.json", ERRORS)
@@ -71,14 +71,14 @@ def as_one_file(parts: Sequence[tuple[str, bytes]]) -> tuple[str, bytes]:
     return source, b"\n".join(line for line in lines if line)
 
 
-def _read(found: Format, data: bytes, source: str, outcome: str) -> Imported:
+def _read(form: Format, data: bytes, source: str, outcome: str) -> Imported:
     if not outcome:
-        return found.read(data, source=source)
-    if not isinstance(found, OutcomeFormat):
+        return form.read(data, source=source)
+    if not isinstance(form, OutcomeFormat):
         raise FormatError(
-            f"{found.title}: the file states which trials passed, so no outcome can be chosen", source=source
+            f"{form.title}: the file states which trials passed, so no outcome can be chosen", source=source
         )
-    return found.read_by(data, source=source, outcome=outcome)
+    return form.read_by(data, source=source, outcome=outcome)
 
 
 def read_other_evalset(data: bytes, source: str) -> EvalSet:
@@ -106,10 +106,10 @@ def run_parts(run: RecordedRun, format: str) -> Iterator[bytes]:  # noqa: A002
 
     Raises as `write_file` does, also after the first part.
     """
-    found = load_format(format)
-    if found.writes == ("evalset",):
-        raise FormatError(f"{found.title}: contains no run; write a run as {', '.join(names_for('run'))}")
-    return found.parts(run) if isinstance(found, StreamedFormat) else iter((found.write(run),))
+    form = load_format(format)
+    if form.writes == ("evalset",):
+        raise FormatError(f"{form.title}: contains no run; write a run as {', '.join(names_for('run'))}")
+    return form.parts(run) if isinstance(form, StreamedFormat) else iter((form.write(run),))
 
 
 def recognised(data: bytes, source: str) -> str | None:
@@ -136,7 +136,7 @@ def title_of(name: str) -> str:
 
 
 def pack(text: bytes, name: str) -> bytes:
-    """The file of a format of `PACKED` that holds these rows. Raises FormatError."""
+    """The file of a format of `TEXT_FORMATS` that holds these rows. Raises FormatError."""
     return cast("PackedFormat", load_format(name)).pack(text)
 
 
@@ -147,11 +147,13 @@ def suffix_of(name: str) -> str:
 
 def _refusal(data: bytes, source: str) -> FormatError:
     """Why no format recognised the file: its fault as JSON, or its actual kind."""
-    seen = peek(data)
-    if isinstance(seen.line, dict) and "solution_str" in seen.line:
+    preview = peek(data)
+    if isinstance(preview.line, dict) and "solution_str" in preview.line:
         return FormatError("these are conversations to be graded: evaldesk rubric -d FILE", source=source)
-    if seen.whole is None and isinstance(seen.line, dict):
-        return FormatError(f"lines of JSON that no format knows, {_keys(seen.line)}; {_known()}", source=source)
+    if preview.whole is None and isinstance(preview.line, dict):
+        return FormatError(
+            f"lines of JSON that no format knows, {_keys(preview.line)}; {_known_formats()}", source=source
+        )
     try:
         document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
     except FormatError as error:
@@ -160,7 +162,9 @@ def _refusal(data: bytes, source: str) -> FormatError:
     if "eval config" in reason:
         reason += "; it goes to a run as its criteria: evaldesk eval --config-file-path FILE"
     is_named = not reason.startswith("this is not an eval set")
-    return document.error(reason if is_named else f"no format knows this file, {_keys(document.value)}; {_known()}")
+    return document.error(
+        reason if is_named else f"no format knows this file, {_keys(document.value)}; {_known_formats()}"
+    )
 
 
 def _keys(value: Any) -> str:
@@ -172,5 +176,5 @@ def _keys(value: Any) -> str:
     return f"{where}an object with the keys {names}" if names else f"{where}an empty object"
 
 
-def _known() -> str:
+def _known_formats() -> str:
     return f"known are {', '.join(FORMATS)}"

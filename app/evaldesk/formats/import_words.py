@@ -16,22 +16,22 @@ from evaldesk.transcripts.recorded import RecordedRun, verdict_counts
 MAX_KEYS = 12
 
 
-def with_words(imported: Imported, seen: Seen | None = None) -> Imported:
+def with_words(contents: Imported, case_counts: CaseCounts | None = None) -> Imported:
     """The same with sentences about its contents, and about keys that it only keeps, before those of its format.
 
-    `seen` are the cases, where they were counted as they were read.
+    `case_counts` are those of its cases, where they were counted as they were read.
     """
-    evalset = imported.evalset
-    cases = evalset.cases if evalset else (case for run in imported.runs for case in run.cases)
-    seen = seen or Seen(cases)
-    of_set = seen.understood(evalset.cases) if evalset else ()
-    of_runs = (words for run in imported.runs for words in _of_run(run))
-    understood = (*of_set, *of_runs, *imported.understood, *imported.warnings)
-    kept = (*seen.kept(evalset.extra if evalset else {}), *imported.kept)
-    return replace(imported, understood=understood, kept=kept)
+    evalset = contents.evalset
+    cases = evalset.cases if evalset else (case for run in contents.runs for case in run.cases)
+    case_counts = case_counts or CaseCounts(cases)
+    of_set = case_counts.understood_words(evalset.cases) if evalset else ()
+    of_runs = (words for run in contents.runs for words in _of_run(run))
+    understood_words = (*of_set, *of_runs, *contents.understood, *contents.warnings)
+    kept_words = (*case_counts.kept_words(evalset.extra if evalset else {}), *contents.kept)
+    return replace(contents, understood=understood_words, kept=kept_words)
 
 
-class Seen:
+class CaseCounts:
     """Counts over the cases of a file, added one after the other."""
 
     def __init__(self, cases: Iterable[Case] = ()) -> None:
@@ -58,11 +58,11 @@ class Seen:
         for level, extras in _LEVELS.items():
             names, n = self._levels[level]
             for extra in extras(case):
-                shown = shown_extra(extra)
-                n[0] += bool(shown)
-                names.update(dict.fromkeys((key[:60] for key in shown), 1))
+                own_keys = shown_extra(extra)
+                n[0] += bool(own_keys)
+                names.update(dict.fromkeys((key[:60] for key in own_keys), 1))
 
-    def understood(self, cases: Sequence[Case]) -> Iterator[str]:
+    def understood_words(self, cases: Sequence[Case]) -> Iterator[str]:
         """Sentences about the contents of these cases, which were counted."""
         n = self._n
         if n["turns"] or not n["scenarios"]:
@@ -81,13 +81,13 @@ class Seen:
         if n["finals"]:
             yield f"Final state of {counted(n['finals'], 'case')}."
 
-    def kept(self, extra: JsonObject) -> Iterator[str]:
+    def kept_words(self, extra: JsonObject) -> Iterator[str]:
         """One sentence for each level that has keys without a meaning here; `extra` is of the eval set."""
         if names := _names(shown_extra(extra)):
             yield f"Of the eval set: {names}."
-        for level, (known, (n,)) in self._levels.items():
+        for level, (level_names, (n,)) in self._levels.items():
             if n:
-                yield f"In {counted(n, level)}: {_names(known)}."
+                yield f"In {counted(n, level)}: {_names(level_names)}."
 
 
 def _of_run(run: RecordedRun) -> Iterator[str]:
@@ -106,8 +106,10 @@ def _of_run(run: RecordedRun) -> Iterator[str]:
 
 
 def _names(names: Iterable[str]) -> str:
-    found = list(dict.fromkeys(key[:60] for key in names))
-    return ", ".join(found[:MAX_KEYS]) + (f" and {len(found) - MAX_KEYS} more" if len(found) > MAX_KEYS else "")
+    unique_names = list(dict.fromkeys(key[:60] for key in names))
+    return ", ".join(unique_names[:MAX_KEYS]) + (
+        f" and {len(unique_names) - MAX_KEYS} more" if len(unique_names) > MAX_KEYS else ""
+    )
 
 
 _LEVELS: Mapping[str, Callable[[Case], Iterable[JsonObject]]] = {

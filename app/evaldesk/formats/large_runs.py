@@ -84,9 +84,9 @@ class TrialRowsOnDisk(TrialRows):
     def place(self, key: str | int) -> int:
         """The place of the case with that key."""
         with in_words():
-            found = self._database.execute('SELECT place FROM "case" WHERE key = ?', (key,)).fetchone()
-            if found is not None:
-                return int(found[0])
+            row = self._database.execute('SELECT place FROM "case" WHERE key = ?', (key,)).fetchone()
+            if row is not None:
+                return int(row[0])
             self._database.execute('INSERT INTO "case" (place, key) VALUES (?, ?)', (self._n_cases, key))
         self._n_cases += 1
         return self._n_cases - 1
@@ -94,8 +94,8 @@ class TrialRowsOnDisk(TrialRows):
     def offer(self, place: int, case: Case, weight: int = 0) -> None:
         """A case for that place."""
         with in_words():
-            (known,) = self._database.execute('SELECT weight FROM "case" WHERE place = ?', (place,)).fetchone()
-            if known is None or weight > known:
+            (old_weight,) = self._database.execute('SELECT weight FROM "case" WHERE place = ?', (place,)).fetchone()
+            if old_weight is None or weight > old_weight:
                 values = (weight, to_json(case), place)
                 self._database.execute('UPDATE "case" SET weight = ?, data = ? WHERE place = ?', values)
 
@@ -104,13 +104,13 @@ class TrialRowsOnDisk(TrialRows):
         if number is not None and abs(number) >= UNNUMBERED:
             raise FormatError(f"a trial has a number of {number.bit_length()} bits")
         with in_words():
-            counted = 'UPDATE "case" SET n = n + 1 WHERE place = ? RETURNING n - 1'
-            ((rank,),) = self._database.execute(counted, (place,)).fetchall()
+            rank_sql = 'UPDATE "case" SET n = n + 1 WHERE place = ? RETURNING n - 1'
+            ((rank,),) = self._database.execute(rank_sql, (place,)).fetchall()
             number = UNNUMBERED + rank if number is None else number
             row = {"place": place, "number": number, "rank": rank, "data": None, "verdict": None}
             if result:
-                known = "SELECT data FROM trial WHERE place = ? AND number = ?"
-                (before,) = self._database.execute(known, (place, number)).fetchone() or (None,)
+                select_sql = "SELECT data FROM trial WHERE place = ? AND number = ?"
+                (before,) = self._database.execute(select_sql, (place, number)).fetchone() or (None,)
                 if before is not None:
                     result = replacing(from_json(before, TrialResult), result)
                     self.n_replaced += 1
@@ -125,32 +125,32 @@ class TrialRowsOnDisk(TrialRows):
 
     def sorted_keys(self) -> Iterator[tuple[int, Any]]:
         """The places of the cases and their keys, in the order of the keys."""
-        return self._fetched('SELECT place, key FROM "case" ORDER BY key')
+        return self._fetch_rows('SELECT place, key FROM "case" ORDER BY key')
 
-    def finished(self, *, by_key: bool = False) -> tuple[ReadItems[Case], LargeResults]:
+    def finish(self, *, by_key: bool = False) -> tuple[ReadItems[Case], LargeResults]:
         """The cases, and the trials in the order of their rows; each is read when it is asked for."""
         with in_words():
             self._database.execute(_ORDER if by_key else 'UPDATE "case" SET at = place')
             self._database.execute('CREATE INDEX case_at ON "case" (at)')
             self._database.execute(_RANK)
             self._database.execute("DELETE FROM trial WHERE data IS NULL")
-            found = self._database.execute("SELECT verdict, count(*) FROM trial GROUP BY verdict")
-            verdicts = Counter(dict(found))
+            rows = self._database.execute("SELECT verdict, count(*) FROM trial GROUP BY verdict")
+            verdicts = Counter(dict(rows))
         return ReadItems(self._n_cases, self._read_cases), LargeResults(verdicts.total(), self._read_results, verdicts)
 
     def _read_cases(self, first: int) -> Iterator[Case]:
-        for (data,) in self._fetched('SELECT data FROM "case" WHERE at >= ? ORDER BY at', first):
+        for (data,) in self._fetch_rows('SELECT data FROM "case" WHERE at >= ? ORDER BY at', first):
             yield from_json(data, Case)
 
     def _read_results(self, first: int) -> Iterator[TrialResult]:
-        for data, at, rank in self._fetched(_RESULTS, first):
+        for data, at, rank in self._fetch_rows(_RESULTS, first):
             yield replace(from_json(data, TrialResult), case_index=at, trial_index=rank)
 
-    def _fetched(self, statement: str, *values: int) -> Iterator[Any]:
+    def _fetch_rows(self, statement: str, *values: int) -> Iterator[Any]:
         with in_words():
-            found = self._database.execute(statement, values)
+            cursor = self._database.execute(statement, values)
         rows = [None]
         while rows:
             with in_words():
-                rows = found.fetchmany(AT_ONCE)
+                rows = cursor.fetchmany(AT_ONCE)
             yield from rows

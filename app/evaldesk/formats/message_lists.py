@@ -43,18 +43,18 @@ class _Messages:
     @classmethod
     def recognises(cls, data: bytes, source: str) -> bool:
         """Whether the first conversation has roles, and blocks or a system prompt beside it where Anthropic's has."""
-        found = _first(data)
-        return found is not None and has_blocks(found) is cls.of_anthropic
+        conversation = _first(data)
+        return conversation is not None and has_blocks(conversation) is cls.of_anthropic
 
     @classmethod
     def read(cls, data: bytes, *, source: str) -> Imported:
         """A case for each conversation. Raises FormatError."""
-        return _imported(cls.name, data, source, read_anthropic if cls.of_anthropic else read_chat)
+        return _build_import(cls.name, data, source, read_anthropic if cls.of_anthropic else read_chat)
 
     @classmethod
     def write(cls, what: EvalSet | RecordedRun) -> bytes:
         """One conversation a line. Raises FormatError."""
-        return _written(what, write_anthropic if cls.of_anthropic else write_openai)
+        return _write_cases(what, write_anthropic if cls.of_anthropic else write_openai)
 
 
 class OpenAiMessages(_Messages):
@@ -88,7 +88,7 @@ class PydanticAiMessages(ReadOnly):
     @staticmethod
     def read(data: bytes, *, source: str) -> Imported:
         """The one case of the conversation. Raises FormatError."""
-        return _imported("pydantic-ai", data, source, read_pydantic)
+        return _build_import("pydantic-ai", data, source, read_pydantic)
 
 
 def _first(data: bytes) -> Any:
@@ -105,7 +105,7 @@ def _first(data: bytes) -> Any:
     return value if is_chat and any("content" in each for each in objects) else None
 
 
-def _imported(name: str, data: bytes, source: str, read: _Read) -> Imported:
+def _build_import(name: str, data: bytes, source: str, read: _Read) -> Imported:
     notes = Notes()
     own_name = stem(source).removesuffix(".jsonl").removesuffix(".messages")
     cases: dict[str, Case] = {}
@@ -138,15 +138,18 @@ def _case(place: Place, raw: Any, default: str, read: _Read, notes: Notes) -> Ca
     at = place if isinstance(raw, list) else place.at("messages")
     system = fields.get("system")
     if not isinstance(raw, list) and system is not None:
-        found = (*read(place, [{"role": "system", "content": system}], notes), *read(at, fields.get("messages"), notes))
+        messages = (
+            *read(place, [{"role": "system", "content": system}], notes),
+            *read(at, fields.get("messages"), notes),
+        )
     else:
-        found = read(at, fields.get("messages"), notes)
+        messages = read(at, fields.get("messages"), notes)
     name = next((own for key in _NAMES if isinstance(own := fields.get(key), str) and own), default)
     extra = notes.unknown(place, fields, _BESIDE)
-    return case_of(name, turns_of(found), [each.text for each in found if each.speaker == "system"], extra)
+    return case_of(name, turns_of(messages), [each.text for each in messages if each.speaker == "system"], extra)
 
 
-def _written(what: EvalSet | RecordedRun, write: Callable[[Case], dict[str, Any]]) -> bytes:
+def _write_cases(what: EvalSet | RecordedRun, write: Callable[[Case], dict[str, Any]]) -> bytes:
     if isinstance(what, RecordedRun):
         raise FormatError("lists of messages contain no verdicts; write a run as adk-results or osmosis-results")
     if not what.cases:

@@ -79,20 +79,24 @@ def read_traces(format_name: str, data: bytes, source: str) -> Imported:
     """The conversations in the spans of a file. Raises FormatError, also when no span is of an agent."""
     notes = Notes()
     spans = read_spans(data, source)
-    found = [each for each in conversations(spans, notes) if any(visit.steps or visit.note for visit in each.visits)]
-    if not found:
+    agent_conversations = [
+        each for each in conversations(spans, notes) if any(visit.steps or visit.note for visit in each.visits)
+    ]
+    if not agent_conversations:
         what = " ".join(notes.sentences) or "none has gen_ai.*, OpenInference or ADK attributes with messages"
         raise FormatError(
             f"none of {counted(len(spans), 'span')} describes the work of an agent: {what}", source=source
         )
     name = file_stem(source).removesuffix(".otel")
-    models = Counter(model_of(step.span) for one in found for visit in one.visits for step in visit.steps if step.call)
-    agents = Counter(one.agent for one in found if one.agent)
+    models = Counter(
+        model_of(step.span) for one in agent_conversations for visit in one.visits for step in visit.steps if step.call
+    )
+    agents = Counter(one.agent for one in agent_conversations if one.agent)
     n_lost = notes.count(NO_TEXT)  # the spans do not tell of which conversation: each is looked at
-    sessions = [replace(session_of(conversation), n_lost=n_lost) for conversation in found]
+    sessions = [replace(session_of(conversation), n_lost=n_lost) for conversation in agent_conversations]
     run = run_of_sessions(name, _commonest(agents), _commonest(models) or None, sessions)
-    recorded = f"{counted(len(found), 'conversation')} in {counted(len(spans), 'span')}"
-    return imported_sessions(format_name, run, recorded, notes)
+    subject = f"{counted(len(agent_conversations), 'conversation')} in {counted(len(spans), 'span')}"
+    return imported_sessions(format_name, run, subject, notes)
 
 
 def _commonest(names: Counter[str]) -> str:
@@ -110,10 +114,10 @@ _STEP_MS = 0.001
 
 def _spans(run: RecordedRun) -> Iterator[dict[str, Any]]:
     start_ms = 0.0
-    taken: dict[str, int] = {}
+    used_names: dict[str, int] = {}
     for result in run.results:
         case_id = run.cases[result.case_index].id
-        name = free_name(f"{case_id}#{result.trial_index}" if result.trial_index else case_id, taken)
+        name = free_name(f"{case_id}#{result.trial_index}" if result.trial_index else case_id, used_names)
         # One after the other, so that the trials come back in this order.
         start_ms = yield from _of_trial(run, result, name, start_ms)
 
@@ -238,8 +242,8 @@ class _Trace:
 
     def _add_model_call(self, outputs: Sequence[Event]) -> None:
         usage = next((event.usage for event in outputs if event.usage), None)
-        begun = self.spans[-1]["startTimeUnixNano"] if self.spans else "0"
-        last_ms = int(begun) / 1e6 + _STEP_MS if self.spans else 0.0
+        last_start = self.spans[-1]["startTimeUnixNano"] if self.spans else "0"
+        last_ms = int(last_start) / 1e6 + _STEP_MS if self.spans else 0.0
         start_ms = max(last_ms, self.now_ms - (usage.duration_ms if usage else 0.0))
         self.now_ms = max(self.now_ms, start_ms)
         model = usage.model if usage else self.run.model

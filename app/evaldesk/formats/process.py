@@ -25,14 +25,14 @@ SMALL = 512 * 1024
 """Up to so many bytes are read at once: a process costs as much as a MiB does."""
 TIMEOUT_S = 120.0
 TIMEOUT_LARGE_S = 1_200.0
-PACKED = (b"PK", b"PAR1")
+PACKED_MAGIC = (b"PK", b"PAR1")
 """How archives and Parquet begin: a small one may hold much."""
 COMMAND = (sys.executable, "-P", "-m", "evaldesk.formats.process")
 
 
 def read_upload(data: bytes, source: str, outcome: str = "") -> Imported:
     """The contents of an uploaded file. Raises FormatError, also for a file that takes too long or too much."""
-    if len(data) <= SMALL and not data.startswith(PACKED):
+    if len(data) <= SMALL and not data.startswith(PACKED_MAGIC):
         return read_file(data, source, outcome=outcome)
     return _read_apart(to_json(Request(source, outcome)) + b"\n" + data, source, TIMEOUT_S)
 
@@ -44,8 +44,8 @@ def read_large_upload(path: Path, source: str, outcome: str = "") -> Imported:
 
 def _read_apart(request: bytes, source: str, timeout_s: float) -> Imported:
     try:
-        done = subprocess.run(COMMAND, input=request, capture_output=True, timeout=timeout_s, check=False)
-        answer = from_json(done.stdout, Answer)
+        process = subprocess.run(COMMAND, input=request, capture_output=True, timeout=timeout_s, check=False)
+        answer = from_json(process.stdout, Answer)
     except subprocess.TimeoutExpired:
         raise _too_much(source, f"it was not read within {timeout_s:g} s") from None
     except msgspec.MsgspecError:

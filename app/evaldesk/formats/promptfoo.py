@@ -85,14 +85,14 @@ class Promptfoo(ReadOnly):
         """The tests as cases and a run for each prompt and provider. Raises FormatError."""
         notes = Notes()
         runs: dict[tuple[str, str], _Run] = {}
-        planned = _Planned()
-        for place, raw in _rows(data, source, planned):
+        planned_trials = _PlannedTrials()
+        for place, raw in _rows(data, source, planned_trials):
             row = read_row(place, raw, notes)
-            planned.n_rows += 1
+            planned_trials.n_rows += 1
             runs.setdefault((row.provider, row.prompt), _Run(row.provider, row.prompt)).rows.append(row)
         if not runs:
             raise FormatError("the file has no results", source=source)
-        return _imported(list(runs.values()), file_stem(source), notes, planned)
+        return _build_import(list(runs.values()), file_stem(source), notes, planned_trials)
 
 
 @dataclass(slots=True)
@@ -103,18 +103,20 @@ class _Run:
     prompt: str
     rows: list[Row] = field(default_factory=list)
 
-    def recorded(self, stem: str, is_one_of_many: bool, planned: _Planned) -> tuple[RecordedRun, tuple[str, ...]]:
+    def recorded_run(
+        self, stem: str, is_one_of_many: bool, planned_trials: _PlannedTrials
+    ) -> tuple[RecordedRun, tuple[str, ...]]:
         """The run with its cases, those with the same test being trials of one, and words about earlier results."""
         names = dict.fromkeys(score.metric for row in self.rows for score in row.scores)
         criteria = (PASS, *(Criterion(name) for name in names if name != PASS.metric))
-        trials, taken, n_cases = TrialRows(), dict[str, int](), 0
+        trials, used_names, n_cases = TrialRows(), dict[str, int](), 0
         for row in self.rows:
             at = trials.place(row.test)
             if at == n_cases:
                 n_cases += 1
-                trials.offer(at, row.case(free_name(row.description or f"test_{n_cases}", taken)))
+                trials.offer(at, row.case(free_name(row.description or f"test_{n_cases}", used_names)))
             trials.add(at, _result(row, criteria), row.number)
-        cases, results = trials.finished()
+        cases, results = trials.finish()
         run = RecordedRun(
             name=f"{stem} {self.provider}" if is_one_of_many else stem,
             agent=self.provider or stem,
@@ -123,13 +125,13 @@ class _Run:
             criteria=criteria,
             model=self.provider or None,
             note=f"Prompt: {self.prompt}"[:500] if self.prompt else "",
-            plan=planned.plan_of(self.rows[0].prompt_index, len(results)),
+            plan=planned_trials.plan_of(self.rows[0].prompt_index, len(results)),
         )
         return run, trials.earlier_words
 
 
 @dataclass(slots=True)
-class _Planned:
+class _PlannedTrials:
     """The rows that the statistics of a file count, of each prompt with its provider and of all, and those in it."""
 
     by_prompt: dict[int, int] = field(default_factory=dict)
@@ -160,37 +162,37 @@ def _total(place: Place, raw: Any, *keys: str) -> int:
     return sum(read_optional_count(place.at(key), counts.get(key)) or 0 for key in keys)
 
 
-def _rows(data: bytes, source: str, planned: _Planned) -> Iterator[tuple[Place, Any]]:
+def _rows(data: bytes, source: str, planned_trials: _PlannedTrials) -> Iterator[tuple[Place, Any]]:
     for document in read_documents(data, source):
         place = Place(document)
-        whole = read_mapping(place, document.value)
-        if isinstance(document, Line) or _is_row(whole):
-            yield place, whole
+        root = read_mapping(place, document.value)
+        if isinstance(document, Line) or _is_row(root):
+            yield place, root
             continue
-        results, at = whole.get("results", ABSENT), place.at("results")
+        results, at = root.get("results", ABSENT), place.at("results")
         if isinstance(results, dict):
-            planned.add(at, results)
+            planned_trials.add(at, results)
             results, at = results.get("results", ABSENT), at.at("results")
         yield from read_list(at, results, lambda inner, raw: (inner, raw))
 
 
-def _imported(runs: Sequence[_Run], stem: str, notes: Notes, planned: _Planned) -> Imported:
-    found = [run.recorded(stem, len(runs) > 1, planned) for run in runs]
-    recorded = tuple(run for run, _ in found)
-    kept = tuple(words for _, own in found for words in own)
+def _build_import(runs: Sequence[_Run], stem: str, notes: Notes, planned_trials: _PlannedTrials) -> Imported:
+    pairs = [run.recorded_run(stem, len(runs) > 1, planned_trials) for run in runs]
+    recorded_runs = tuple(run for run, _ in pairs)
+    kept_words = tuple(words for _, own in pairs for words in own)
     rows = [row for run in runs for row in run.rows]
-    understood = ["A trial passes when promptfoo says so; scores and assertions inform."]
+    understood_words = ["A trial passes when promptfoo says so; scores and assertions inform."]
     if len(runs) > 1:
-        understood.append(
+        understood_words.append(
             f"{counted(len(runs), 'run')}, one for each prompt and provider; the eval set is that of the first."
         )
     n_cached = sum(row.is_cached for row in rows)
     if n_cached:
-        understood.append(
+        understood_words.append(
             f"{counted(n_cached, 'answer')} came from promptfoo's cache: repeats of one answer are not independent."
         )
-    evalset = EvalSet(stem, cases=recorded[0].cases)
-    return Imported("promptfoo", evalset, recorded, tuple(understood), kept, notes.sentences)
+    evalset = EvalSet(stem, cases=recorded_runs[0].cases)
+    return Imported("promptfoo", evalset, recorded_runs, tuple(understood_words), kept_words, notes.sentences)
 
 
 def _result(row: Row, criteria: Sequence[Criterion]) -> TrialResult:
@@ -258,17 +260,17 @@ def read_row(place: Place, raw: Any, notes: Notes) -> Row:
     test = read_optional_mapping(place.at("testCase"), row.get("testCase")) or {}
     prompt = read_optional_mapping(place.at("prompt"), row.get("prompt")) or {}
     response = read_optional_mapping(place.at("response"), row.get("response")) or {}
-    given = test.get("vars") or row.get("vars") or {}
+    variables = test.get("vars") or row.get("vars") or {}
     n_lost = -notes.count(NO_TEXT)
-    asked = _asked(place.at("prompt", "raw"), prompt.get("raw"), notes)
+    prompt_messages = _prompt_messages(place.at("prompt", "raw"), prompt.get("raw"), notes)
     n_lost += notes.count(NO_TEXT)
     error = _error(row, response)
     assertions = test.get("assert")
     asserted = [each for each in assertions if isinstance(each, dict)] if isinstance(assertions, list) else []
     extra = {key: test[key] for key in ("assert", "metadata", "options", "threshold") if test.get(key)}
-    queries = tuple(message.text for message in asked if message.speaker == "user") or ("",)
+    queries = tuple(message.text for message in prompt_messages if message.speaker == "user") or ("",)
     return Row(
-        test=json.dumps([given, test.get("description"), assertions], sort_keys=True),
+        test=json.dumps([variables, test.get("description"), assertions], sort_keys=True),
         description=read_optional_text(place.at("testCase", "description"), test.get("description")) or "",
         provider=_provider(row.get("provider")),
         prompt=read_optional_text(place.at("prompt", "label"), prompt.get("label")) or "",
@@ -279,8 +281,8 @@ def read_row(place: Place, raw: Any, notes: Notes) -> Row:
             for number, each in enumerate(asserted, 1)
             if _says(each, "llm-rubric")
         ),
-        extra={"vars": given, **extra} if given else extra,
-        turns=turns_of(_spoken(place.at("response"), asked, response, notes), error),
+        extra={"vars": variables, **extra} if variables else extra,
+        turns=turns_of(_conversation_messages(place.at("response"), prompt_messages, response, notes), error),
         scores=() if error else tuple(_scores(place, row, notes)),
         usage=_usage(row, response),
         duration_ms=known_time(place.at("latencyMs"), row.get("latencyMs"), notes),
@@ -296,7 +298,7 @@ def _says(assertion: dict[str, Any], kind: str) -> bool:
     return assertion.get("type") == kind and isinstance(assertion.get("value"), str)
 
 
-def _asked(place: Place, raw: Any, notes: Notes) -> tuple[Message, ...]:
+def _prompt_messages(place: Place, raw: Any, notes: Notes) -> tuple[Message, ...]:
     """The prompt: messages as JSON, or text."""
     text = read_optional_text(place, raw) or ""
     value = json_value(text)
@@ -305,19 +307,21 @@ def _asked(place: Place, raw: Any, notes: Notes) -> tuple[Message, ...]:
     return (Message("user", text),)
 
 
-def _spoken(place: Place, asked: tuple[Message, ...], response: dict[str, Any], notes: Notes) -> tuple[Message, ...]:
+def _conversation_messages(
+    place: Place, prompt_messages: tuple[Message, ...], response: dict[str, Any], notes: Notes
+) -> tuple[Message, ...]:
     """The conversation: the recording of a provider of conversations, or else the prompt and its answer."""
     metadata = response.get("metadata")
-    recorded = metadata.get("messages") if isinstance(metadata, dict) else None
-    if isinstance(recorded, list) and recorded:
+    raw_messages = metadata.get("messages") if isinstance(metadata, dict) else None
+    if isinstance(raw_messages, list) and raw_messages:
         try:
-            return read_chat(place.at("metadata", "messages"), recorded, notes)
+            return read_chat(place.at("metadata", "messages"), raw_messages, notes)
         except FormatError:
             notes.refuse("the messages of a conversation, which cannot be read", place.at("metadata", "messages"))
     output = response.get("output")
     if output is None:
-        return asked
-    return (*asked, _answer(place.at("output"), output))
+        return prompt_messages
+    return (*prompt_messages, _answer(place.at("output"), output))
 
 
 def _answer(place: Place, output: Any) -> Message:
@@ -337,26 +341,26 @@ def _scores(place: Place, row: dict[str, Any], notes: Notes) -> Iterator[Score]:
     value = None if not isinstance(success, bool) else float(success)
     yield recorded_score(PASS, value, text_of(graded.get("reason")))
     yield from _informing(place.at("score"), "score", row.get("score", graded.get("score")), "", notes)
-    named = row.get("namedScores") or graded.get("namedScores")
-    for name, part in named.items() if isinstance(named, dict) else ():
+    named_scores = row.get("namedScores") or graded.get("namedScores")
+    for name, part in named_scores.items() if isinstance(named_scores, dict) else ():
         yield from _informing(place.at("namedScores", name), name, part, "", notes)
     components = graded.get("componentResults")
-    seen = {PASS.metric, "score", *(named if isinstance(named, dict) else ())}
+    used_names = {PASS.metric, "score", *(named_scores if isinstance(named_scores, dict) else ())}
     for component in components[:_MAX_ASSERTIONS] if isinstance(components, list) else ():
         if isinstance(component, dict):
             at, why = place.at("gradingResult", "componentResults"), text_of(component.get("reason"))
-            yield from _informing(at, _name(component, seen), component.get("score"), why, notes)
+            yield from _informing(at, _name(component, used_names), component.get("score"), why, notes)
 
 
-def _name(component: dict[str, Any], seen: set[str]) -> str:
+def _name(component: dict[str, Any], used_names: set[str]) -> str:
     """The name of the assertion; the second of a type has a number."""
     assertion = component.get("assertion")
     kind = assertion.get("type") if isinstance(assertion, dict) else None
     base = kind if isinstance(kind, str) and kind else "assertion"
     number, name = 2, base
-    while name in seen:
+    while name in used_names:
         name, number = f"{base} {number}", number + 1
-    seen.add(name)
+    used_names.add(name)
     return name
 
 
@@ -379,11 +383,11 @@ def _error(row: dict[str, Any], response: dict[str, Any]) -> ErrorRecord | None:
 
 
 def _usage(row: dict[str, Any], response: dict[str, Any]) -> Usage | ErrorRecord | None:
-    used = response.get("tokenUsage") or row.get("tokenUsage")
+    token_usage = response.get("tokenUsage") or row.get("tokenUsage")
     cost = row.get("cost", response.get("cost"))
-    if not isinstance(used, dict) and cost is None:
+    if not isinstance(token_usage, dict) and cost is None:
         return None
-    counts = used if isinstance(used, dict) else {}
+    counts = token_usage if isinstance(token_usage, dict) else {}
     return recorded_usage(_provider(row.get("provider")), counts, "prompt", "completion", cost=cost)
 
 

@@ -28,26 +28,28 @@ class SweAgent(ReadOnly):
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
         """Whether this is an object with a trajectory and the history of messages."""
-        whole = peek(data).whole
-        return isinstance(whole, dict) and {"trajectory", "history"} <= set(whole)
+        document = peek(data).whole
+        return isinstance(document, dict) and {"trajectory", "history"} <= set(document)
 
     @staticmethod
     def read(data: bytes, *, source: str) -> Imported:
         """One case and one trial. Raises FormatError."""
         document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
         place = Place(document)
-        return _imported(place, read_mapping(place, document.value), file_stem(source))
+        return _build_import(place, read_mapping(place, document.value), file_stem(source))
 
 
-def _imported(place: Place, whole: dict[str, Any], name: str) -> Imported:
+def _build_import(place: Place, trajectory: dict[str, Any], name: str) -> Imported:
     notes = Notes()
-    history = read_list(place.at("history"), whole.get("history", ABSENT), lambda at, raw: (at, read_mapping(at, raw)))
+    history = read_list(
+        place.at("history"), trajectory.get("history", ABSENT), lambda at, raw: (at, read_mapping(at, raw))
+    )
     turns = turns_of(_messages(history, notes), tells_results=True)
-    info = read_optional_mapping(place.at("info"), whole.get("info")) or {}
+    info = read_optional_mapping(place.at("info"), trajectory.get("info")) or {}
     result = {key: value for key, value in info.items() if key != "model_stats"}
     if turns and result:
         turns = (*turns[:-1], replace(turns[-1], state_after=result))
-    environment = read_optional_text(place.at("environment"), whole.get("environment"))
+    environment = read_optional_text(place.at("environment"), trajectory.get("environment"))
     extra = {"environment": environment} if environment else {}
     case = Case(name, tuple(Turn(turn.query) for turn in turns), extra=extra)
     stop = read_optional_text(place.at("info", "exit_status"), info.get("exit_status")) or ""
@@ -60,8 +62,10 @@ def _imported(place: Place, whole: dict[str, Any], name: str) -> Imported:
     )
     plan = RecordedPlan(1, status="finished" if stop else "unfinished")
     run = RecordedRun(name, "SWE-agent", (case,), (trial,), plan=plan)
-    understood = ("What the agent submitted and how it ended is the state after its last turn; nothing is asserted.",)
-    return Imported("swe-agent", EvalSet(name, cases=(case,)), (run,), understood, (), notes.sentences)
+    understood_words = (
+        "What the agent submitted and how it ended is the state after its last turn; nothing is asserted.",
+    )
+    return Imported("swe-agent", EvalSet(name, cases=(case,)), (run,), understood_words, (), notes.sentences)
 
 
 def _messages(history: tuple[tuple[Place, dict[str, Any]], ...], notes: Notes) -> Iterator[Message]:

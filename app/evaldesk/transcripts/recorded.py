@@ -157,7 +157,7 @@ class TrialRows:
         """The places of the cases and their keys, in the order of the keys."""
         return iter(sorted(((place, key) for key, place in self._places.items()), key=itemgetter(1)))
 
-    def finished(self, *, by_key: bool = False) -> tuple[Cases, Results]:
+    def finish(self, *, by_key: bool = False) -> tuple[Cases, Results]:
         """The cases, in the order of their keys if asked, and the trials in the order of their rows."""
         order = [place for place, _ in self.sorted_keys()] if by_key else range(len(self._rows))
         at = {place: index for index, place in enumerate(order)}

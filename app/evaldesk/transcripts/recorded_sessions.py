@@ -86,7 +86,7 @@ def run_of_sessions(name: str, agent: str, model: str | None, sessions: Sequence
         at = trials.place(case_id)
         trials.offer(at, _case(case_id, session, tells_calls=tells_calls))
         trials.add(at, _trial(session, note, scores, criteria), note.trial_index if note else None)
-    cases, results = trials.finished()
+    cases, results = trials.finish()
     plan = next((note.plan for note in notes if note and note.plan), RecordedPlan())
     return RecordedRun(name, agent or name, cases, results, criteria, model, plan=plan)
 

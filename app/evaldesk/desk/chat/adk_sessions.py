@@ -21,7 +21,7 @@ from evaldesk.formats.adk.session_database import (
     MAGIC,
     ListedSession,
     SessionName,
-    listed,
+    list_sessions,
     opened_file,
     read_session,
     session_names,
@@ -150,7 +150,7 @@ class AdkSessions:
                 names = session_names(connection)
                 ids = [_id_of(file_id, name) for name, _ in names]
                 start = ids.index(older) + 1 if older in ids else 0
-                shown = listed(connection, names[start : start + PAGE_SIZE], path.name)
+                shown = list_sessions(connection, names[start : start + PAGE_SIZE], path.name)
         except (FormatError, OSError) as error:
             is_named = path.parts[-2:] == OF_ADK.parts
             return AdkDatabase(file_id, self._place(path), error=str(error)) if is_named else None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from evaldesk.formats.files import PACKED, pack, suffix_of, write_file
+from evaldesk.formats.files import TEXT_FORMATS, pack, suffix_of, write_file
 from evaldesk.model import EvalSet
 from evaldesk.secrets import known_values, scrubber_of
 from evaldesk.transcripts.recorded import RecordedRun
@@ -47,8 +47,8 @@ def masked_file(what: EvalSet | RecordedRun, format_name: str, environment: Mapp
 
     A packed file cannot be searched, so it is made of the text of its rows. Raises FormatError, NotFoundError.
     """
-    is_packed = format_name in PACKED
-    found = masked(write_file(what, PACKED.get(format_name, format_name)), environment, _parts(what))
+    is_packed = format_name in TEXT_FORMATS
+    found = masked(write_file(what, TEXT_FORMATS.get(format_name, format_name)), environment, _parts(what))
     data = pack(found.data, format_name) if is_packed else found.data
     return replace(found, data=data, ending=suffix_of(format_name))
 

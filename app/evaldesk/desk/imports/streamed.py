@@ -15,7 +15,7 @@ from evaldesk.errors import FormatError
 from evaldesk.formats.adk.evalset import AdkStream
 from evaldesk.formats.exchange import MAX_ROW, Imported, LargeRunFormat, OutcomeFormat
 from evaldesk.formats.files import load_format, recognised
-from evaldesk.formats.import_words import Seen, with_words
+from evaldesk.formats.import_words import CaseCounts, with_words
 from evaldesk.formats.osmosis.dataset import open_rows
 from evaldesk.model import Case, EvalSet
 from evaldesk.reading.json_stream import NotStreamedError
@@ -164,7 +164,7 @@ class _Told(io.BufferedIOBase):
 
 
 def _adk(file: BinaryIO, path: Path, source: str, folder: Path) -> Imported:
-    seen, stream = Seen(), AdkStream(file, source)
+    seen, stream = CaseCounts(), AdkStream(file, source)
     with new_index(folder) as index:
         for item, case in stream:
             seen.add(case)
@@ -176,7 +176,7 @@ def _adk(file: BinaryIO, path: Path, source: str, folder: Path) -> Imported:
 
 def _rows(file: BinaryIO, source: str, folder: Path, name: str) -> Imported:
     """The rows as cases of a set of ADK, which is written beside them. Raises FormatError for an inexact case."""
-    seen, reader = Seen(), open_rows(name, file, source)
+    seen, reader = CaseCounts(), open_rows(name, file, source)
 
     def cases() -> Iterator[Case]:
         for case, _ in reader:
@@ -189,4 +189,4 @@ def _rows(file: BinaryIO, source: str, folder: Path, name: str) -> Imported:
     found = IndexedCases(folder / _NAME, index_path(folder, writer.version))
     if found.repeated_ids():
         raise FormatError("a case_id is there twice", source=source)
-    return with_words(reader.imported(name, found.evalset), seen)
+    return with_words(reader.build_import(name, found.evalset), seen)

@@ -143,8 +143,8 @@ def _write_intermediate(expected: Expected) -> Any:
     if events:
         return _write_events(events, expected)
     values = {"tool_uses": expected.tool_calls, "intermediate_responses": expected.intermediate}
-    written = write_object(_INTERMEDIATE, values, expected.extra)
-    return written or ABSENT
+    fields = write_object(_INTERMEDIATE, values, expected.extra)
+    return fields or ABSENT
 
 
 def _write_events(raw: dict[str, Any], expected: Expected) -> Any:
@@ -186,16 +186,16 @@ def _write_responses(messages: tuple[tuple[str, str], ...]) -> Any:
 
 def _patch_responses(raw: Any, messages: tuple[tuple[str, str], ...]) -> Any:
     old = _read_responses(Place(Document(None)), raw)
-    changed = []
+    responses = []
     for before, after in edited_pairs(old, messages):
         if after is None:
             continue
         author, text = messages[after]
         if before is not None and old[before] == messages[after]:
-            changed.append(raw[before])
+            responses.append(raw[before])
         else:
-            changed.append([author, patch_message(raw[before][1] or [] if before is not None else [], text)])
-    return changed
+            responses.append([author, patch_message(raw[before][1] or [] if before is not None else [], text)])
+    return responses
 
 
 def _read_args(place: Place, raw: Any) -> dict[str, Any]:
@@ -236,13 +236,13 @@ _CAMEL_CASE = {
 
 def _read_scenario(place: Place, raw: Any) -> dict[str, Any] | None:
     """The scenario with its keys as ADK writes them; a key in both spellings is refused."""
-    found = read_optional_mapping(place, raw)
-    if found is None:
+    scenario = read_optional_mapping(place, raw)
+    if scenario is None:
         return None
     for camel, snake in _CAMEL_CASE.items():
-        if camel in found and snake in found:
+        if camel in scenario and snake in scenario:
             raise place.at(camel).error(f"it stands beside {snake}; keep one of them")
-    return {_CAMEL_CASE.get(key, key): value for key, value in found.items()}
+    return {_CAMEL_CASE.get(key, key): value for key, value in scenario.items()}
 
 
 SESSION = Shape(

@@ -48,8 +48,8 @@ def patch_content(raw: Any, text: str | None) -> Any:
 def patch_query(raw: Any, query: Query) -> Any:
     """`raw` saying `query` instead; parts that are neither text nor media stay."""
     text, media = query
-    kept = joined(message_parts(read_parts(_NOWHERE, raw)))[1]
-    if [item.digest or item.uri for item in kept] == [item.digest or item.uri for item in media]:
+    old_media = joined(message_parts(read_parts(_NOWHERE, raw)))[1]
+    if [item.digest or item.uri for item in old_media] == [item.digest or item.uri for item in media]:
         return patch_content(raw, text)
     others = [part for part in raw.get("parts") or [] if not (_is_text(part) or any(message_parts([part])))]
     return {**raw, "parts": [*write_query(query)["parts"], *others]}
@@ -60,15 +60,15 @@ _NOWHERE = Place(Document(None))
 
 def patch_parts(parts: Sequence[dict[str, Any]], text: str | None) -> list[dict[str, Any]]:
     """The parts with `text` in place of the texts they had; None takes all text out."""
-    kept, text = _kept_thoughts(parts, text)
+    new_parts, text = _leading_thoughts(parts, text)
     is_placed = text is None
-    for part in parts[len(kept) :]:
+    for part in parts[len(new_parts) :]:
         if not _is_text(part):
-            kept.append(part)
+            new_parts.append(part)
         elif not is_placed and not part.get("thought"):
-            kept.append({**part, "text": text})
+            new_parts.append({**part, "text": text})
             is_placed = True
-    return kept if is_placed else [*kept, {"text": text}]
+    return new_parts if is_placed else [*new_parts, {"text": text}]
 
 
 def patch_message(parts: Sequence[dict[str, Any]], text: str | None) -> list[dict[str, Any]]:
@@ -77,17 +77,17 @@ def patch_message(parts: Sequence[dict[str, Any]], text: str | None) -> list[dic
     return [*thoughts, *patch_parts([part for part in parts if not part.get("thought")], text)]
 
 
-def _kept_thoughts(parts: Sequence[dict[str, Any]], text: str | None) -> tuple[list[dict[str, Any]], str | None]:
+def _leading_thoughts(parts: Sequence[dict[str, Any]], text: str | None) -> tuple[list[dict[str, Any]], str | None]:
     """The leading thoughts when `text` still begins with them, and the rest of `text`."""
     thoughts = []
     for part in parts:
         if not (part.get("thought") and part.get("text")):
             break
         thoughts.append(part)
-    spoken = "".join(part["text"] + "\n" for part in thoughts)
-    if text is None or not text.startswith(spoken) or text == spoken:
+    thought_text = "".join(part["text"] + "\n" for part in thoughts)
+    if text is None or not text.startswith(thought_text) or text == thought_text:
         return [], text
-    return thoughts, text.removeprefix(spoken)
+    return thoughts, text.removeprefix(thought_text)
 
 
 def _is_text(part: dict[str, Any]) -> bool:

@@ -56,8 +56,8 @@ def patch_events(
     events = list(raw)
     if old_messages != messages:
         events = _with_messages(events, old_messages, messages)
-    written, old_written = [write_call(call) for call in calls], [write_call(call) for call in old_calls]
-    return events if written == old_written else _with_calls(events, old_written, written)
+    raw_calls, old_raw_calls = [write_call(call) for call in calls], [write_call(call) for call in old_calls]
+    return events if raw_calls == old_raw_calls else _with_calls(events, old_raw_calls, raw_calls)
 
 
 def tool_responses(events: Sequence[dict[str, Any]]) -> list[Any]:
@@ -71,9 +71,9 @@ def _with_calls(
 ) -> list[dict[str, Any]]:
     pairs = edited_pairs(old, new)
     following = _additions(pairs)
-    kept = {before: after for before, after in pairs if before is not None}
-    removed_ids = {old[before].get("id") for before, after in kept.items() if after is None} - {None}
-    changed: list[dict[str, Any]] = []
+    new_places = {before: after for before, after in pairs if before is not None}
+    removed_ids = {old[before].get("id") for before, after in new_places.items() if after is None} - {None}
+    new_events: list[dict[str, Any]] = []
     number = 0
     for event in events:
         parts: list[dict[str, Any]] = []
@@ -82,48 +82,48 @@ def _with_calls(
             if not key:
                 parts.extend([] if _answers(part, removed_ids) else [part])
                 continue
-            after = kept[number]
+            after = new_places[number]
             parts.extend([] if after is None else [{**part, key: new[after]}])
             parts.extend({"function_call": new[index]} for index in following.get(number, ()))
             number += 1
-        changed.append(_with_parts(event, parts))
+        new_events.append(_with_parts(event, parts))
     first = [{"function_call": new[index]} for index in following.get(-1, ())]
     author = events[0]["author"] if events else "agent"
-    return [{"author": author, "content": {"parts": first, "role": "model"}}, *changed] if first else changed
+    return [{"author": author, "content": {"parts": first, "role": "model"}}, *new_events] if first else new_events
 
 
 def _with_messages(events: list[dict[str, Any]], old: Messages, new: Messages) -> list[dict[str, Any]]:
     pairs = edited_pairs(old, new)
     following = _additions(pairs)
-    kept = {before: after for before, after in pairs if before is not None}
-    changed = [_message_event(*new[index]) for index in following.get(-1, ())]
+    new_places = {before: after for before, after in pairs if before is not None}
+    new_events = [_message_event(*new[index]) for index in following.get(-1, ())]
     number = 0
     for event in events:
         if not message_text(_parts(event)):
-            changed.append(event)
+            new_events.append(event)
             continue
-        after = kept[number]
+        after = new_places[number]
         text = None if after is None else new[after][1]
         author = event["author"] if after is None else new[after][0]
         is_same = after is not None and new[after] == old[number]
-        changed.append(
+        new_events.append(
             event if is_same else {**_with_parts(event, patch_message(_parts(event), text)), "author": author}
         )
-        changed.extend(_message_event(*new[index]) for index in following.get(number, ()))
+        new_events.extend(_message_event(*new[index]) for index in following.get(number, ()))
         number += 1
-    return changed
+    return new_events
 
 
 def _additions(pairs: Sequence[tuple[int | None, int | None]]) -> dict[int, list[int]]:
     """New items by the old one they follow, -1 for those before all."""
-    found: dict[int, list[int]] = {}
+    additions: dict[int, list[int]] = {}
     last = -1
     for before, after in pairs:
         if before is not None:
             last = before
         elif after is not None:
-            found.setdefault(last, []).append(after)
-    return found
+            additions.setdefault(last, []).append(after)
+    return additions
 
 
 def _parts(event: dict[str, Any]) -> list[dict[str, Any]]:

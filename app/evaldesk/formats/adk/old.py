@@ -53,7 +53,7 @@ class OldList(AdkForm):
     @staticmethod
     def losses(evalset: EvalSet) -> tuple[str, ...]:
         """The parts of this set that the old list cannot hold, one sentence each."""
-        return (*_set_losses(evalset), *(lost for case in evalset.cases for lost in case_losses(case)))
+        return (*_set_losses(evalset), *(loss for case in evalset.cases for loss in case_losses(case)))
 
 
 class FlatList(AdkForm):
@@ -100,8 +100,8 @@ class FlatList(AdkForm):
             "keys of its own": shown_extra(case.extra),
             f"a name other than that of its set, {evalset.id!r}": case.id != evalset.id,
         }
-        lost = (f"case {case.id!r} has {what}, which the flat form cannot hold" for what in parts if parts[what])
-        return (*_set_losses(evalset), *lost, *case_losses(case))
+        part_losses = (f"case {case.id!r} has {what}, which the flat form cannot hold" for what in parts if parts[what])
+        return (*_set_losses(evalset), *part_losses, *case_losses(case))
 
 
 def _has(item: Any, key: str) -> bool:

@@ -72,13 +72,13 @@ def case_losses(case: Case) -> tuple[str, ...]:
 
 
 def _turn_losses(turn: Turn) -> list[str]:
-    lost = []
+    losses = []
     raw = form_of(turn.extra).get("raw", {})
     if turn.media or any(_has_more_than_text(value) for value in raw.values()):
-        lost.append("parts of messages that are not text")
+        losses.append("parts of messages that are not text")
     if shown_extra(turn.expected.extra) or "events" in form_of(turn.expected.extra):
-        lost.append("recorded results of tools and the data recorded with them")
-    return lost
+        losses.append("recorded results of tools and the data recorded with them")
+    return losses
 
 
 def _has_more_than_text(content: Any) -> bool:
@@ -127,12 +127,12 @@ def _write_messages(messages: tuple[tuple[str, str], ...]) -> Any:
 
 def _patch_messages(raw: Any, messages: tuple[tuple[str, str], ...]) -> Any:
     old = [(message["author"], message["text"]) for message in raw or ()]
-    changed = []
+    new_messages = []
     for before, after in edited_pairs(old, messages):
         if after is not None:
             author, text = messages[after]
-            changed.append({**(raw[before] if before is not None else {}), "author": author, "text": text})
-    return changed
+            new_messages.append({**(raw[before] if before is not None else {}), "author": author, "text": text})
+    return new_messages
 
 
 def _read_initial(place: Place, raw: Any) -> SessionInit | None:

@@ -85,18 +85,18 @@ class AdkResults(WritesRuns):
     def read_large(file: BinaryIO, *, source: str, outcome: str) -> Imported:
         """As `read`, a result at a time."""
         results = StreamedList(file, source, lambda key: snake_case(key) == "eval_case_results", max_item=MAX_ROW)
-        found = _Results(TrialRowsOnDisk())
+        collector = _Results(TrialRowsOnDisk())
         for item in results:
-            found.add(Place(item), _spelled(Place(item), item.value))
+            collector.add(Place(item), _spelled(Place(item), item.value))
         place = Place(results.shell)
-        return found.imported(place, _spelled(place, results.shell.value))
+        return collector.build_import(place, _spelled(place, results.shell.value))
 
     @staticmethod
     def parts(run: RecordedRun) -> Iterator[bytes]:
         """The results of a run, part by part."""
         app = re.sub(r"\W+", "_", run.agent) or "agent"
         result_id = f"{app}_{run.name}_0"
-        found = {
+        document = {
             "eval_set_result_id": result_id,
             "eval_set_result_name": result_id,
             "eval_set_id": run.name,
@@ -104,18 +104,18 @@ class AdkResults(WritesRuns):
             "creation_timestamp": 0.0,
         }
         if run.plan.n_planned is not None:
-            found[NOTE] = {"plan": plan_note(run.plan)}
-        return text_parts(found, run.name)
+            document[NOTE] = {"plan": plan_note(run.plan)}
+        return text_parts(document, run.name)
 
 
 def _read(place: Place) -> Imported:
     raw = _spelled(place, place.document.value)
     results_at = place.at("eval_case_results")
     items = read_list(results_at, raw.get("eval_case_results", ABSENT), _spelled)
-    found = _Results(TrialRows())
+    collector = _Results(TrialRows())
     for index, item in enumerate(items):
-        found.add(results_at.at(index), item)
-    return found.imported(place, raw)
+        collector.add(results_at.at(index), item)
+    return collector.build_import(place, raw)
 
 
 class _Results:
@@ -135,18 +135,18 @@ class _Results:
         self._rows.offer(at, case, len(case.turns))
         self._rows.add(at, result)
         for score in result.scores:
-            known = self._criteria.get(score.metric)
-            if known is None or known.threshold is None:
+            criterion = self._criteria.get(score.metric)
+            if criterion is None or criterion.threshold is None:
                 self._criteria[score.metric] = Criterion(score.metric, score.threshold)
         self._agent = self._agent or app
         self._n += 1
 
-    def imported(self, place: Place, raw: dict[str, Any]) -> Imported:
+    def build_import(self, place: Place, raw: dict[str, Any]) -> Imported:
         """All of them, after the object that held them."""
         set_id = read_optional_text(place.at("eval_set_id"), raw.get("eval_set_id")) or ""
         if not self._n:
             return Imported("adk-results", understood=("No result.",))
-        cases, results = self._rows.finished()
+        cases, results = self._rows.finish()
         agent = self._agent or _app_of(raw, set_id)
         own = raw.get(NOTE)
         plan = (read_plan(own.get("plan")) if isinstance(own, dict) else None) or self._rows.plan_of(len(cases))
@@ -167,7 +167,7 @@ def _read_result(place: Place, case_id: str, raw: dict[str, Any]) -> tuple[Case,
         expected.append(_expected(here, pair, actual))
         if actual is not None or any(later.get("actual_invocation") for later in pairs[index:]):
             unplayed = {"user_content": spelled(expected[-1]).get("user_content")}
-            records.append(read_played(here.at("actual_invocation"), actual or unplayed))
+            records.append(read_invocation(here.at("actual_invocation"), actual or unplayed))
         scores += _read_scores(here.at("eval_metric_results"), pair.get("eval_metric_results"), turn=index)
     session = read_optional_mapping(place.at("session_details"), raw.get("session_details")) or {}
     state = read_optional_mapping(place.at("session_details", "state"), session.get("state"))
@@ -187,8 +187,8 @@ def _read_result(place: Place, case_id: str, raw: dict[str, Any]) -> tuple[Case,
         usages=tuple(usage for record in records for usage in record.usages),
         duration_ms=sum((record.duration_ms for record in records), 0.0),
     )
-    made: Any = {"eval_id": case_id, "conversation": expected}
-    case = read_case(Place(Document(made, source=place.document.source)), made)
+    raw_case: Any = {"eval_id": case_id, "conversation": expected}
+    case = read_case(Place(Document(raw_case, source=place.document.source)), raw_case)
     return case, result, app
 
 
@@ -211,7 +211,7 @@ def _write_result(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
     records = told_turns(result)
     for index in range(max(len(records), len(conversation))):
         expected = conversation[index] if index < len(conversation) else None
-        actual = write_played(records[index]) if index < len(records) else None
+        actual = write_invocation(records[index]) if index < len(records) else None
         pairs.append(
             {
                 "actual_invocation": actual,
@@ -275,9 +275,11 @@ def _read_score(place: Place, raw: Any, turn: int | None) -> Score:
     reason = _rationales(details)
     if value is None:
         reason = reason or "ADK did not evaluate this metric."
-    kept = {"adk": details} if isinstance(details, dict) and any(each is not None for each in details.values()) else {}
+    score_details = (
+        {"adk": details} if isinstance(details, dict) and any(each is not None for each in details.values()) else {}
+    )
     name = read_text(place.at("metric_name"), values.get("metric_name", ABSENT))
-    return Score(name, value, turn, threshold, passed, reason, kept)
+    return Score(name, value, turn, threshold, passed, reason, score_details)
 
 
 def _write_score(score: Score) -> dict[str, Any]:
@@ -299,8 +301,8 @@ def _rationales(details: Any) -> str:
     rubrics = details.get("rubric_scores", details.get("rubricScores")) if isinstance(details, dict) else None
     if not isinstance(rubrics, list):
         return ""
-    found = (each.get("rationale") for each in rubrics if isinstance(each, dict))
-    return "\n".join(text for text in found if isinstance(text, str) and text)
+    rationales = (each.get("rationale") for each in rubrics if isinstance(each, dict))
+    return "\n".join(text for text in rationales if isinstance(text, str) and text)
 
 
 def _status(place: Place, raw: Any) -> int:
@@ -310,7 +312,7 @@ def _status(place: Place, raw: Any) -> int:
     return number
 
 
-def read_played(place: Place, raw: Any) -> TurnRecord:
+def read_invocation(place: Place, raw: Any) -> TurnRecord:
     """The turn of an invocation. Raises FormatError."""
     values = spelled(read_mapping(place, raw))
     query, media = read_query(place.at("user_content"), values.get("user_content", ABSENT))
@@ -329,19 +331,21 @@ def read_played(place: Place, raw: Any) -> TurnRecord:
     return cut_short(record) if events_key(values.get("intermediate_data") or {}) else record
 
 
-def write_played(record: TurnRecord) -> dict[str, Any]:
+def write_invocation(record: TurnRecord) -> dict[str, Any]:
     """The invocation of a turn."""
     answers = [at for at, event in enumerate(record.events) if event.kind == "agent_message" and not event.is_partial]
     last = answers[-1] if record.answer else None
-    events = [written for at, event in enumerate(record.events) for written in _write_event(event, is_last=at == last)]
+    events = [
+        raw_event for at, event in enumerate(record.events) for raw_event in _write_event(event, is_last=at == last)
+    ]
     events += [_write_request(each) for each in record.waiting]
-    found: dict[str, Any] = {"user_content": write_query((record.query, record.media))}
+    invocation: dict[str, Any] = {"user_content": write_query((record.query, record.media))}
     if last is not None:
-        found["final_response"] = {"parts": [{"text": record.events[last].text}], "role": "model"}
-    found["intermediate_data"] = {"invocation_events": events}
+        invocation["final_response"] = {"parts": [{"text": record.events[last].text}], "role": "model"}
+    invocation["intermediate_data"] = {"invocation_events": events}
     if record.duration_ms:
-        found["duration"] = record.duration_ms / 1000
-    return found
+        invocation["duration"] = record.duration_ms / 1000
+    return invocation
 
 
 def _read_intermediate(place: Place, raw: Any, reader: AdkEvents) -> list[Event]:
@@ -354,10 +358,12 @@ def _read_intermediate(place: Place, raw: Any, reader: AdkEvents) -> list[Event]
         return [each for event in events for each in event]
     values = spelled(raw)
     calls = read_list(place.at("tool_uses"), values.get("tool_uses") or [], reader.call)
-    found = [Event("tool_call", call=call) for call in calls]
-    found += read_list(place.at("tool_responses"), values.get("tool_responses") or [], reader.result)
-    found += read_list(place.at("intermediate_responses"), values.get("intermediate_responses") or [], _read_message)
-    return found
+    intermediate = [Event("tool_call", call=call) for call in calls]
+    intermediate += read_list(place.at("tool_responses"), values.get("tool_responses") or [], reader.result)
+    intermediate += read_list(
+        place.at("intermediate_responses"), values.get("intermediate_responses") or [], _read_message
+    )
+    return intermediate
 
 
 def _read_message(place: Place, raw: Any) -> Event:
@@ -377,18 +383,21 @@ def _write_event(event: Event, *, is_last: bool) -> Iterator[dict[str, Any]]:
     elif event.kind == "agent_message" and is_last:
         yield fields
     elif event.kind == "tool_call" and call:
-        part = {"function_call": _named(call) | {"args": dict(call.args)}}
+        part = {"function_call": _name_and_id(call) | {"args": dict(call.args)}}
         yield fields | {"content": {"parts": [part], "role": "model"}}
     elif event.kind == "tool_result" and call:
-        answer = _named(call) | ({} if event.result is None else {"response": wrapped(event.result)})
+        answer = _name_and_id(call) | ({} if event.result is None else {"response": wrapped(event.result)})
         yield fields | {"content": {"parts": [{"function_response": answer}], "role": "user"}}
 
 
 def _counts(usage: Usage) -> dict[str, int]:
     """google-adk counts thoughts apart from the answer."""
-    said = {"prompt_token_count": usage.tokens_in, "candidates_token_count": usage.tokens_out - usage.tokens_reasoning}
+    counts = {
+        "prompt_token_count": usage.tokens_in,
+        "candidates_token_count": usage.tokens_out - usage.tokens_reasoning,
+    }
     more = {"cached_content_token_count": usage.tokens_cached, "thoughts_token_count": usage.tokens_reasoning}
-    return said | {name: n for name, n in more.items() if n}
+    return counts | {name: n for name, n in more.items() if n}
 
 
 def _write_request(waiting: Waiting) -> dict[str, Any]:
@@ -398,7 +407,7 @@ def _write_request(waiting: Waiting) -> dict[str, Any]:
     return {"author": "", "content": {"parts": [part], "role": "model"}}
 
 
-def _named(call: ToolCall) -> dict[str, Any]:
+def _name_and_id(call: ToolCall) -> dict[str, Any]:
     return {"name": call.name} | ({} if call.id is None else {"id": call.id})
 
 

@@ -17,7 +17,7 @@ from evaldesk.reading.strict_json import Place, parse_json
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_text, snake_case
 from evaldesk.transcripts.recorded import RecordedRun
 
-_NEEDED = ("starting_prompt", "conversation_plan")
+_REQUIRED_KEYS = ("starting_prompt", "conversation_plan")
 
 
 class AdkScenarios:
@@ -34,7 +34,7 @@ class AdkScenarios:
         if not isinstance(value, dict):
             return False
         keys = {snake_case(key) for key in value}
-        return "scenarios" in keys or set(_NEEDED) <= keys
+        return "scenarios" in keys or set(_REQUIRED_KEYS) <= keys
 
     @staticmethod
     def read(data: bytes, *, source: str) -> Imported:
@@ -55,16 +55,16 @@ class AdkScenarios:
         """The scenarios of an eval set. Raises FormatError when a case has turns."""
         if isinstance(what, RecordedRun):
             raise FormatError("a list of scenarios contains no run")
-        spoken = next((case.id for case in what.cases if case.scenario is None), None)
-        if spoken is not None:
-            raise FormatError(f"case {spoken!r} has turns; a list of scenarios holds only cases with a scenario")
+        case_id = next((case.id for case in what.cases if case.scenario is None), None)
+        if case_id is not None:
+            raise FormatError(f"case {case_id!r} has turns; a list of scenarios holds only cases with a scenario")
         return to_text({**what.extra, "scenarios": [case.scenario for case in what.cases]}, {}, what.id)
 
 
 def _read_case(place: Place, raw: Any) -> Case:
     scenario = read_mapping(place, raw)
     spelled = {snake_case(key): key for key in scenario}
-    for key in _NEEDED:
+    for key in _REQUIRED_KEYS:
         read_text(place.at(spelled.get(key, key)), scenario.get(spelled.get(key, key), ABSENT))
     # As ADK names the case it makes of a scenario: a second import adds none twice.
     text = json.dumps(scenario, sort_keys=True)

@@ -20,7 +20,7 @@ from evaldesk.reading.values import read_list, read_mapping, read_optional_mappi
 from evaldesk.transcripts.adk import kept_state, parts_text, read_parts, spelled
 
 _OTHERS = {"eval_cases", "eval_set_id", "eval_case_results", "instance_id", "simulations", "conversation"}
-_KNOWN = ("app_name", "user_id", "state", "events")
+_SESSION_KEYS = ("app_name", "user_id", "state", "events")
 
 
 class AdkSession(ReadOnly):
@@ -66,9 +66,9 @@ def case_of(place: Place, raw: dict[str, Any], name: str, notes: Notes) -> Case 
     if not conversation:
         return None
     case = {"eval_id": name, "conversation": conversation, **_session(place, raw, events)}
-    rest = {key: value for key, value in raw.items() if key not in _KNOWN}
-    if rest:
-        case["recorded_session"] = rest
+    other_keys = {key: value for key, value in raw.items() if key not in _SESSION_KEYS}
+    if other_keys:
+        case["recorded_session"] = other_keys
     return read_case(Place(Document(case, source=place.document.source)), case)
 
 
@@ -86,20 +86,20 @@ def _start_words(place: Place, raw: dict[str, Any]) -> tuple[str, ...]:
 def _session(place: Place, raw: dict[str, Any], events: tuple[dict[str, Any], ...]) -> dict[str, Any]:
     """The initial session and the final state: keys that no event changed were there from the start."""
     state: JsonObject = read_optional_mapping(place.at("state"), raw.get("state")) or {}
-    changed = state_changes(place.at("events"), events)
-    final = {key: value for key, value in {**changed, **state}.items() if key in changed}
-    start = {key: value for key, value in state.items() if key not in changed}
-    found: dict[str, Any] = {}
+    changes = state_changes(place.at("events"), events)
+    final = {key: value for key, value in {**changes, **state}.items() if key in changes}
+    start = {key: value for key, value in state.items() if key not in changes}
+    fields: dict[str, Any] = {}
     names = {key: read_optional_text(place.at(key), raw.get(key)) or "" for key in ("app_name", "user_id")}
     if start or any(names.values()):
-        found["session_input"] = {**names, "state": start}
+        fields["session_input"] = {**names, "state": start}
     if final:
-        found["final_session_state"] = final
-    return found
+        fields["final_session_state"] = final
+    return fields
 
 
 PIECES = "a piece of a streamed answer, which the whole answer repeats"
-_KEPT = ("author", "content", "grounding_metadata", "usage_metadata", "model_version")
+_EVENT_KEYS = ("author", "content", "grounding_metadata", "usage_metadata", "model_version")
 
 
 def invocations_of(place: Place, events: Sequence[dict[str, Any]], notes: Notes) -> list[dict[str, Any]]:
@@ -109,9 +109,9 @@ def invocations_of(place: Place, events: Sequence[dict[str, Any]], notes: Notes)
     for index, raw in enumerate(events):
         here = place.at(index)
         event = spelled(raw)
-        named = read_optional_text(here.at("invocation_id"), event.get("invocation_id"))
+        invocation_id = read_optional_text(here.at("invocation_id"), event.get("invocation_id"))
         # A recording without ids: each message of the user begins a turn.
-        key = named or (f"\x00{index}" if _author(here, event) == "user" or not key else key)
+        key = invocation_id or (f"\x00{index}" if _author(here, event) == "user" or not key else key)
         groups.setdefault(key, []).append((here, event))
     invocations = (_invocation(key.partition("\x00")[0], group, notes) for key, group in groups.items())
     return [invocation for invocation in invocations if invocation]
@@ -119,36 +119,38 @@ def invocations_of(place: Place, events: Sequence[dict[str, Any]], notes: Notes)
 
 def state_changes(place: Place, events: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """The keys of the state that events set, with the last value of each."""
-    changed: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
     for index, event in enumerate(events):
         here = place.at(index, "actions")
         actions = read_optional_mapping(here, event.get("actions")) or {}
         delta = actions.get("state_delta", actions.get("stateDelta"))
-        changed |= read_optional_mapping(here.at("state_delta"), delta) or {}
-    return kept_state(changed)
+        changes |= read_optional_mapping(here.at("state_delta"), delta) or {}
+    return kept_state(changes)
 
 
 def _invocation(name: str, group: Sequence[tuple[Place, dict[str, Any]]], notes: Notes) -> dict[str, Any] | None:
     events = [(here, event, _parts(here, event)) for here, event in group]
-    asked = [event["content"] for here, event, _ in events if _author(here, event) == "user" and event.get("content")]
+    user_contents = [
+        event["content"] for here, event, _ in events if _author(here, event) == "user" and event.get("content")
+    ]
     did = [each for each in events if _author(each[0], each[1]) != "user" and each[2]]
     final = _final(did)
-    kept = []
+    agent_events = []
     for at, (here, event, parts) in enumerate(did):
         if event.get("partial"):
             notes.refuse(PIECES, here)
         elif at == final and not _has(parts, "function_call"):
-            kept.append({key: event[key] for key in _KEPT if key in event and key != "content"})
+            agent_events.append({key: event[key] for key in _EVENT_KEYS if key in event and key != "content"})
         else:
-            kept.append({key: event[key] for key in _KEPT if key in event})
-    if not asked and not kept:
+            agent_events.append({key: event[key] for key in _EVENT_KEYS if key in event})
+    if not user_contents and not agent_events:
         return None
-    found: dict[str, Any] = {"invocation_id": name} if name else {}
-    found["user_content"] = asked[0] if asked else {"parts": [{"text": ""}], "role": "user"}
+    invocation: dict[str, Any] = {"invocation_id": name} if name else {}
+    invocation["user_content"] = user_contents[0] if user_contents else {"parts": [{"text": ""}], "role": "user"}
     if final is not None:
-        found["final_response"] = did[final][1]["content"]
-    found["intermediate_data"] = {"invocation_events": kept}
-    return found
+        invocation["final_response"] = did[final][1]["content"]
+    invocation["intermediate_data"] = {"invocation_events": agent_events}
+    return invocation
 
 
 def _final(did: Sequence[tuple[Place, dict[str, Any], list[dict[str, Any]]]]) -> int | None:

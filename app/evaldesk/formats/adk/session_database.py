@@ -74,16 +74,16 @@ class AdkSessionDatabase(ReadOnly):
     @staticmethod
     def read(data: bytes, *, source: str) -> Imported:
         """An eval set with a case for each session that has a turn. Raises FormatError."""
-        notes, taken = Notes(), dict[str, int]()
+        notes, used_names = Notes(), dict[str, int]()
         cases: list[Case] = []
         try:
-            with _opened(data, source) as connection:
+            with _open_database(data, source) as connection:
                 for session in _sessions(connection, source):
                     place = Place(Document(session, source=f"{source}!session {session['id']}"))
                     if session["id"].startswith(OF_EVALUATIONS):
                         notes.refuse("a session of an evaluation", place)
                     elif (case := case_of(place, session, session["id"], notes)) is not None:
-                        cases.append(replace(case, id=free_name(case.id, taken)))
+                        cases.append(replace(case, id=free_name(case.id, used_names)))
                     else:
                         notes.refuse("a session without a turn", place)
         except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite quotes names that are not UTF-8 in its errors
@@ -99,7 +99,7 @@ def opened_file(path: Path) -> Iterator[sqlite3.Connection]:
     """The database in its place, read only and bounded in its steps. Raises FormatError when it is not ADK's."""
     try:
         with closing(_connected(path)) as connection:
-            _bound(connection)
+            _limit_steps(connection)
             _check_tables(connection, path.name)
             yield connection
     except (sqlite3.Error, UnicodeDecodeError, OSError) as error:
@@ -109,11 +109,11 @@ def opened_file(path: Path) -> Iterator[sqlite3.Connection]:
 def session_names(connection: sqlite3.Connection) -> list[tuple[SessionName, datetime | None]]:
     """The sessions and when each was last used, newest first; those of evaluations are left out."""
     rows = connection.execute(_NAMES)
-    names = (((str(app), str(user), str(session)), _moment(updated)) for app, user, session, updated in rows)
+    names = (((str(app), str(user), str(session)), _parse_time(updated)) for app, user, session, updated in rows)
     return [(name, updated) for name, updated in names if not name[2].startswith(OF_EVALUATIONS)]
 
 
-def listed(
+def list_sessions(
     connection: sqlite3.Connection, names: Sequence[tuple[SessionName, datetime | None]], source: str
 ) -> list[ListedSession]:
     """The lines of a list for these sessions. Raises FormatError."""
@@ -127,7 +127,7 @@ def listed(
 def read_session(connection: sqlite3.Connection, name: SessionName, source: str) -> dict[str, Any] | None:
     """A session in the form in which `adk web` exports it, None where it is gone. Raises FormatError."""
     row = connection.execute(_SESSION, name).fetchone()
-    return _whole(connection, row, source) if row else None
+    return _session_object(connection, row, source) if row else None
 
 
 def _connected(path: Path) -> sqlite3.Connection:
@@ -144,16 +144,16 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 
 @contextmanager
-def _opened(data: bytes, source: str) -> Iterator[sqlite3.Connection]:
+def _open_database(data: bytes, source: str) -> Iterator[sqlite3.Connection]:
     """The database in memory, read only, bounded in its steps. Raises FormatError when it is not ADK's."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.deserialize(data[: _JOURNAL.start] + b"\x01\x01" + data[_JOURNAL.stop :])
-        _bound(connection)
+        _limit_steps(connection)
         _check_tables(connection, source)
         yield connection
 
 
-def _bound(connection: sqlite3.Connection) -> None:
+def _limit_steps(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA query_only = ON")
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_RECORDED_BYTES)
@@ -174,34 +174,36 @@ def _check_tables(connection: sqlite3.Connection, source: str) -> None:
 
 def _check_table(connection: sqlite3.Connection, table: str, columns: set[str], source: str) -> None:
     is_table = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)).fetchone()
-    found = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")} if is_table else set()
-    if "actions" in found and "event_data" not in found:
+    column_names = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")} if is_table else set()
+    if "actions" in column_names and "event_data" not in column_names:
         raise FormatError(
             "this session database has the tables of ADK before 1.22, with pickled actions; "
             "`adk migrate session` writes it anew",
             source=source,
         )
-    if missing := ", ".join(sorted(columns - found)):
+    if missing := ", ".join(sorted(columns - column_names)):
         raise FormatError(f"this is not a session database of ADK: the table {table} has no {missing}", source=source)
 
 
 def _sessions(connection: sqlite3.Connection, source: str) -> Iterator[dict[str, Any]]:
     for row in connection.execute(_SESSIONS).fetchall():
-        yield _whole(connection, row, source)
+        yield _session_object(connection, row, source)
 
 
-def _whole(connection: sqlite3.Connection, row: Sequence[Any], source: str) -> dict[str, Any]:
+def _session_object(connection: sqlite3.Connection, row: Sequence[Any], source: str) -> dict[str, Any]:
     """A session in the form in which `adk web` exports it; state of the app and of the user is part of its state."""
     app_name, user_id, session_id, state = row
     part = f"session {session_id}"
-    shared = {f"app:{key}": value for key, value in _shared(connection, "app", (app_name,), source).items()}
-    shared |= {f"user:{key}": value for key, value in _shared(connection, "user", (app_name, user_id), source).items()}
+    shared_state = {f"app:{key}": value for key, value in _shared_state(connection, "app", (app_name,), source).items()}
+    shared_state |= {
+        f"user:{key}": value for key, value in _shared_state(connection, "user", (app_name, user_id), source).items()
+    }
     rows = connection.execute(_EVENTS, (app_name, user_id, session_id))
     return {
         "id": str(session_id),
         "app_name": str(app_name),
         "user_id": str(user_id),
-        "state": {**shared, **_object(state, source, f"{part}, state")},
+        "state": {**shared_state, **_object(state, source, f"{part}, state")},
         "events": [_object(data, source, f"{part}, event {number}") for number, data in _events(rows, source, part)],
     }
 
@@ -229,18 +231,18 @@ def _first_message(connection: sqlite3.Connection, name: SessionName, source: st
         return ""
 
 
-def _moment(value: Any) -> datetime | None:
+def _parse_time(value: Any) -> datetime | None:
     """A time in seconds, or as SQLAlchemy writes it; None for anything else."""
     try:
         if isinstance(value, int | float):
             return datetime.fromtimestamp(value, UTC)
-        found = datetime.fromisoformat(str(value))
+        time = datetime.fromisoformat(str(value))
     except (ValueError, OverflowError, OSError):
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def _shared(connection: sqlite3.Connection, of: str, key: tuple[str, ...], source: str) -> dict[str, Any]:
+def _shared_state(connection: sqlite3.Connection, of: str, key: tuple[str, ...], source: str) -> dict[str, Any]:
     """The state of an app or of a user; empty where the database has no such table."""
     table = f"{of}_states"
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)).fetchone():

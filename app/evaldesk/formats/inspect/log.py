@@ -82,8 +82,8 @@ class InspectLog(ReadOnly):
         """Whether this is a log, or a zip that has the members of one."""
         if data.startswith(_ZIP):
             return any(name.encode() in data for name in _HEADERS)
-        whole = peek(data).whole
-        return isinstance(whole, dict) and "eval" in whole and bool({"status", "plan", "samples"} & set(whole))
+        document = peek(data).whole
+        return isinstance(document, dict) and "eval" in document and bool({"status", "plan", "samples"} & set(document))
 
     @staticmethod
     def read(data: bytes, *, source: str) -> Imported:
@@ -91,9 +91,9 @@ class InspectLog(ReadOnly):
         if data.startswith(_ZIP):
             members = ZipMembers.open(data, source)
             header = _header(members)
-            return _imported(header, _zipped(members), file_stem(source))
+            return _build_import(header, _zipped(members), file_stem(source))
         document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
-        return _imported(document, _listed(document), file_stem(source))
+        return _build_import(document, _list_samples(document), file_stem(source))
 
 
 def _header(members: ZipMembers) -> Document:
@@ -102,41 +102,41 @@ def _header(members: ZipMembers) -> Document:
         raise FormatError(
             f"the zip file has none of {', '.join(_HEADERS)}: it is not an Inspect log", source=members.source
         )
-    return _parsed(members, name)
+    return _parse_member(members, name)
 
 
 def _zipped(members: ZipMembers) -> Iterator[tuple[Place, Any]]:
     """The samples one by one, so that only one is unpacked at a time."""
     for name in members:
         if name.startswith("samples/") and name.endswith(".json"):
-            document = _parsed(members, name)
+            document = _parse_member(members, name)
             yield Place(document), document.value
 
 
-def _parsed(members: ZipMembers, name: str) -> Document:
+def _parse_member(members: ZipMembers, name: str) -> Document:
     return parse_json(members.read(name), source=f"{members.source}!{name}", max_bytes=MAX_RECORDED_BYTES)
 
 
-def _listed(document: Document) -> Iterator[tuple[Place, Any]]:
+def _list_samples(document: Document) -> Iterator[tuple[Place, Any]]:
     raw = read_mapping(Place(document), document.value).get("samples")
     place = Place(document).at("samples")
     yield from () if raw is None else read_list(place, raw, lambda at, sample: (at, sample))
 
 
-def _imported(header: Document, raw: Iterator[tuple[Place, Any]], stem: str) -> Imported:
+def _build_import(header: Document, raw: Iterator[tuple[Place, Any]], stem: str) -> Imported:
     place, notes = Place(header), Notes()
     log = read_mapping(place, header.value)
     spec = read_mapping(place.at("eval"), log.get("eval", ABSENT))
     samples = _samples(raw, notes)
-    planned = _planned(spec)
+    sample_places = _sample_places(spec)
     criteria = _criteria(samples)
     trials = TrialRows()
-    for sample in sorted(samples, key=lambda each: (planned.get(each.case.id, len(planned)), each.epoch)):
+    for sample in sorted(samples, key=lambda each: (sample_places.get(each.case.id, len(sample_places)), each.epoch)):
         at = trials.place(sample.case.id)
         trials.offer(at, sample.case)
         trials.add(at, _result(sample, criteria), sample.epoch)
-    cases, results = trials.finished()
-    ids = {*planned, *(case.id for case in cases)}
+    cases, results = trials.finish()
+    ids = {*sample_places, *(case.id for case in cases)}
     name = read_optional_text(place.at("eval", "task"), spec.get("task")) or stem
     run = RecordedRun(
         name=name,
@@ -149,7 +149,7 @@ def _imported(header: Document, raw: Iterator[tuple[Place, Any]], stem: str) -> 
         plan=_plan(place, log, trials.plan_of(len(ids), _n_epochs(place, spec))),
     )
     evalset, runs = EvalSet(name, cases=run.cases), (run,) if samples else ()
-    return Imported("inspect", evalset, runs, tuple(_understood(run)), trials.earlier_words, notes.sentences)
+    return Imported("inspect", evalset, runs, tuple(_understood_words(run)), trials.earlier_words, notes.sentences)
 
 
 def _n_epochs(place: Place, spec: dict[str, Any]) -> int | None:
@@ -176,32 +176,34 @@ def _samples(raw: Iterator[tuple[Place, Any]], notes: Notes) -> list[InspectSamp
     return [read_sample(place, value, notes) for place, value in raw]
 
 
-def _planned(spec: dict[str, Any]) -> dict[str, int]:
+def _sample_places(spec: dict[str, Any]) -> dict[str, int]:
     """The places of the samples that were to be played, by their ids; empty where the log does not say."""
     dataset = spec.get("dataset")
     ids = dataset.get("sample_ids") if isinstance(dataset, dict) else None
-    known = [str(key) for key in ids if isinstance(key, int | str)] if isinstance(ids, list) else []
-    return {key: place for place, key in enumerate(dict.fromkeys(known))}
+    sample_ids = [str(key) for key in ids if isinstance(key, int | str)] if isinstance(ids, list) else []
+    return {key: place for place, key in enumerate(dict.fromkeys(sample_ids))}
 
 
 def _criteria(samples: Sequence[InspectSample]) -> tuple[Criterion, ...]:
     """A criterion for each score; it decides where Inspect only says correct, partly or not, or 1 and 0."""
     values: dict[str, bool] = {}
     for sample in samples:
-        for name, found in scorer_values(sample.scores):
-            values[name] = values.get(name, True) and found.is_verdict
+        for name, value in scorer_values(sample.scores):
+            values[name] = values.get(name, True) and value.is_verdict
     return tuple(Criterion(name, _PASSES if is_verdict else None) for name, is_verdict in values.items())
 
 
 def _result(sample: InspectSample, criteria: Sequence[Criterion]) -> TrialResult:
-    found = dict(scorer_values(sample.scores))
+    values_by_metric = dict(scorer_values(sample.scores))
     scores = [
         recorded_score(criterion, one.value, one.reason, one.details)
         for criterion in criteria
-        if (one := found.get(criterion.metric))
+        if (one := values_by_metric.get(criterion.metric))
     ]
     if sample.stop_reason in BOUNDS:  # such a sample is not scored in Inspect, which takes it for an error
-        scores += [recorded_score(each, 0.0) for each in criteria if each.threshold and each.metric not in found]
+        scores += [
+            recorded_score(each, 0.0) for each in criteria if each.threshold and each.metric not in values_by_metric
+        ]
     result = recorded_trial(
         sample.turns,
         scores=scores,
@@ -214,7 +216,7 @@ def _result(sample: InspectSample, criteria: Sequence[Criterion]) -> TrialResult
     return replace(result, earlier=sample.earlier)
 
 
-def _understood(run: RecordedRun) -> Iterator[str]:
+def _understood_words(run: RecordedRun) -> Iterator[str]:
     gating = [criterion.metric for criterion in run.criteria if criterion.threshold is not None]
     informing = [criterion.metric for criterion in run.criteria if criterion.threshold is None]
     if gating:
@@ -261,8 +263,8 @@ def read_sample(place: Place, raw: Any, notes: Notes) -> InspectSample:
     sample = read_mapping(place, raw)
     attachments = read_optional_mapping(place.at("attachments"), sample.get("attachments")) or {}
     stop, error = _ending(sample)
-    spoken = read_chat(place.at("messages"), sample.get("messages") or [], notes)
-    turns = turns_of([_resolved(message, attachments) for message in spoken], error, tells_results=True)
+    messages = read_chat(place.at("messages"), sample.get("messages") or [], notes)
+    turns = turns_of([_resolve_attachments(message, attachments) for message in messages], error, tells_results=True)
     store = read_optional_mapping(place.at("store"), sample.get("store")) or {}
     if turns and store:
         turns = (*turns[:-1], replace(turns[-1], state_after=store))
@@ -345,12 +347,12 @@ def _case(place: Place, sample: dict[str, Any], attachments: Mapping[str, Any], 
 def _queries(place: Place, raw: Any, attachments: Mapping[str, Any], notes: Notes) -> tuple[list[str], dict[str, Any]]:
     """The user's messages; messages of others before or between stay in `extra`."""
     if isinstance(raw, str):
-        return [_attached(raw, attachments)], {}
+        return [_attachment_text(raw, attachments)], {}
     if not isinstance(raw, list):
         raise wanted(place, raw, "a string or a list of messages")
-    spoken = [_resolved(message, attachments) for message in read_chat(place, raw, notes)]
-    has_others = any(message.speaker != "user" for message in spoken)
-    return [m.text for m in spoken if m.speaker == "user"] or [""], {"input": raw} if has_others else {}
+    messages = [_resolve_attachments(message, attachments) for message in read_chat(place, raw, notes)]
+    has_others = any(message.speaker != "user" for message in messages)
+    return [m.text for m in messages if m.speaker == "user"] or [""], {"input": raw} if has_others else {}
 
 
 def _scores(place: Place, sample: dict[str, Any]) -> Mapping[str, Any]:
@@ -362,8 +364,8 @@ def _scores(place: Place, sample: dict[str, Any]) -> Mapping[str, Any]:
 
 def _usages(raw: Any) -> tuple[Usage | ErrorRecord, ...]:
     """One entry for each model: Inspect adds up the calls of a sample."""
-    used = {model: row for model, row in raw.items() if isinstance(row, dict)} if isinstance(raw, dict) else {}
-    return tuple(_usage(model, row) for model, row in used.items())
+    rows = {model: row for model, row in raw.items() if isinstance(row, dict)} if isinstance(raw, dict) else {}
+    return tuple(_usage(model, row) for model, row in rows.items())
 
 
 def _usage(model: str, row: Mapping[str, Any]) -> Usage | ErrorRecord:
@@ -387,16 +389,16 @@ def _error(raw: Any) -> ErrorRecord | None:
     return ErrorRecord("recorded", str(raw.get("message"))[:2000], text_of(raw.get("traceback")))
 
 
-def _resolved(message: Message, attachments: Mapping[str, Any]) -> Message:
+def _resolve_attachments(message: Message, attachments: Mapping[str, Any]) -> Message:
     if not attachments:
         return message
-    result = _attached(message.result, attachments) if isinstance(message.result, str) else message.result
-    return replace(message, text=_attached(message.text, attachments), result=result)
+    result = _attachment_text(message.result, attachments) if isinstance(message.result, str) else message.result
+    return replace(message, text=_attachment_text(message.text, attachments), result=result)
 
 
-def _attached(text: str, attachments: Mapping[str, Any]) -> str:
+def _attachment_text(text: str, attachments: Mapping[str, Any]) -> str:
     """The text itself; long ones stand once under `attachments`, and only their name in the message."""
     if not text.startswith(_ATTACHMENT):
         return text
-    found = attachments.get(text.removeprefix(_ATTACHMENT))
-    return found if isinstance(found, str) else text
+    attachment = attachments.get(text.removeprefix(_ATTACHMENT))
+    return attachment if isinstance(attachment, str) else text

@@ -37,8 +37,8 @@ class OpenHandsLog(ReadOnly):
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
         """Whether the first thing in the file is an event, of the SDK or of a saved trajectory."""
-        seen = peek(data)
-        first = seen.whole[0] if isinstance(seen.whole, list) and seen.whole else seen.line
+        preview = peek(data)
+        first = preview.whole[0] if isinstance(preview.whole, list) and preview.whole else preview.line
         if not isinstance(first, dict) or not {"source", "timestamp"} <= set(first):
             return False
         kind = first.get("kind")
@@ -74,10 +74,10 @@ class OpenHandsLog(ReadOnly):
 
 def _failure(events: list[dict[str, Any]]) -> ErrorRecord | None:
     """Why the conversation broke off; None when it went on afterwards, or the agent ran into a bound of its own."""
-    said = next((event for event in reversed(events) if event.get("kind") in _GOING_ON), None)
-    if said is None or said["kind"] != CONVERSATION_ERROR or bound_of(failure_of(said)):
+    last_event = next((event for event in reversed(events) if event.get("kind") in _GOING_ON), None)
+    if last_event is None or last_event["kind"] != CONVERSATION_ERROR or bound_of(failure_of(last_event)):
         return None
-    return ErrorRecord("instance_error", failure_of(said))
+    return ErrorRecord("instance_error", failure_of(last_event))
 
 
 def _usages(place: Place, events: list[dict[str, Any]]) -> tuple[Usage | ErrorRecord, ...]:
@@ -85,9 +85,9 @@ def _usages(place: Place, events: list[dict[str, Any]]) -> tuple[Usage | ErrorRe
     for event in reversed(events):
         value = event.get("value")
         stats = value.get("usage_to_metrics") if isinstance(value, dict) and event.get("key") == "stats" else None
-        counted = stats if isinstance(stats, dict) else {"llm_metrics": event.get("llm_metrics")}
-        parts = [read_optional_mapping(place.at(key), metrics) for key, metrics in counted.items()]
-        if any(parts) or counted is stats:
+        metrics_by_key = stats if isinstance(stats, dict) else {"llm_metrics": event.get("llm_metrics")}
+        parts = [read_optional_mapping(place.at(key), metrics) for key, metrics in metrics_by_key.items()]
+        if any(parts) or metrics_by_key is stats:
             try:
                 return tuple(usage for part in parts for usage in read_usages(place, part or {}))
             except BadNumberError as error:

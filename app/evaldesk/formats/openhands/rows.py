@@ -42,10 +42,10 @@ class OpenHands(WritesRuns):
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
         """Whether the first line is an EvalOutput or a result of the resolver, or the file is its `metadata.json`."""
-        seen = peek(data)
-        if _is_metadata(seen.whole):
+        preview = peek(data)
+        if _is_metadata(preview.whole):
             return True
-        line = seen.line if seen.whole is None or source.lower().endswith(".jsonl") else None
+        line = preview.line if preview.whole is None or source.lower().endswith(".jsonl") else None
         if not isinstance(line, dict) or "messages" in line:
             return False
         if line == ERRORS_FOLLOW:
@@ -67,8 +67,8 @@ class OpenHands(WritesRuns):
         """
         if _is_metadata(peek(data).whole):
             raise FormatError(METADATA_ALONE, source=source)
-        found = list(_rows(data, source))
-        return _imported(lambda: found, TrialRows(), source, outcome)
+        rows = list(_rows(data, source))
+        return _build_import(lambda: rows, TrialRows(), source, outcome)
 
     @staticmethod
     def read_large(file: BinaryIO, *, source: str, outcome: str) -> Imported:
@@ -78,7 +78,7 @@ class OpenHands(WritesRuns):
             file.seek(0)
             return _rows(file, source)
 
-        return _imported(rows, TrialRowsOnDisk(), source, outcome)
+        return _build_import(rows, TrialRowsOnDisk(), source, outcome)
 
     @staticmethod
     def parts(run: RecordedRun) -> Iterator[bytes]:
@@ -93,10 +93,10 @@ def _rows(data: bytes | BinaryIO, source: str) -> Iterator[_Row]:
     return ((Place(line), read_mapping(Place(line), line.value)) for line in read_lines(data, source))
 
 
-def _imported(rows: Callable[[], Iterable[_Row]], trials: TrialRows, source: str, outcome: str) -> Imported:
+def _build_import(rows: Callable[[], Iterable[_Row]], trials: TrialRows, source: str, outcome: str) -> Imported:
     notes, metadata = Notes(), dict[str, Any]()
-    first, found = None, dict[str, None]()
-    known, errors_at, alone = set[str](), float("inf"), dict[str, int]()
+    first, outcome_keys = None, dict[str, None]()
+    output_ids, errors_at, alone = set[str](), float("inf"), dict[str, int]()
     for number, (place, row) in enumerate(rows()):
         if number < errors_at and row == ERRORS_FOLLOW:
             errors_at = number
@@ -106,16 +106,16 @@ def _imported(rows: Callable[[], Iterable[_Row]], trials: TrialRows, source: str
             continue
         case_id = _instance_id(place, row)
         if number < errors_at:
-            known.add(case_id)
-        elif case_id in known:
+            output_ids.add(case_id)
+        elif case_id in output_ids:
             continue
         else:
             alone[case_id] = number  # the last row about it counts
         first = first or (place, row)
-        found |= dict.fromkeys(row_outcome(row))
+        outcome_keys |= dict.fromkeys(row_outcome(row))
     if first is None:
         raise FormatError("the file contains no row", source=source)
-    keys = usual_first(found)
+    keys = usual_first(outcome_keys)
     criterion = chosen_criterion(keys, outcome, source)
     last, plan = set(alone.values()), None
     for number, (place, row) in enumerate(rows()):
@@ -128,7 +128,7 @@ def _imported(rows: Callable[[], Iterable[_Row]], trials: TrialRows, source: str
             plan = plan or read_plan(note.get("plan"))
     place, row = first
     metadata = metadata | (read_optional_mapping(place.at("metadata"), row.get("metadata")) or {})
-    cases, results = trials.finished()
+    cases, results = trials.finish()
     run = RecordedRun(
         name=text_of(metadata.get("dataset")) or file_stem(source),
         agent=text_of(metadata.get("agent_class")) or "openhands",

@@ -32,9 +32,9 @@ def row_line(run: RecordedRun, result: TrialResult) -> bytes:
     row = row_of(run, result) if text is None else json.loads(text)
     if text is not None and {"instance_id", "issue"} & set(row) and row_note(row) == note:
         return text.encode() + b"\n"
-    rest = {key: value for key, value in row.items() if key != NOTE}
+    fields = {key: value for key, value in row.items() if key != NOTE}
     return write_lines(
-        ({"instance_id": run.cases[result.case_index].id, **rest, **({NOTE: note} if note else {})},), run.name
+        ({"instance_id": run.cases[result.case_index].id, **fields, **({NOTE: note} if note else {})},), run.name
     )
 
 
@@ -81,19 +81,19 @@ def _test_result(result: TrialResult) -> dict[str, Any]:
 
     Where none of them is a key that readers of such files take for the outcome, `resolved` says the verdict.
     """
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for score in result.scores:
         if score.turn is not None or not score.is_applicable:
             continue
-        kept = score.details.get("test_result")
-        found |= kept if isinstance(kept, dict) else {}
-        report = found.get("report")
+        old_result = score.details.get("test_result")
+        fields |= old_result if isinstance(old_result, dict) else {}
+        report = fields.get("report")
         if not (isinstance(report, dict) and score.metric in report):
-            found.setdefault(score.metric, score.value)
+            fields.setdefault(score.metric, score.value)
     is_resolved = {"passed": True, "failed": False}.get(result.verdict)
-    if is_resolved is not None and not set(USUAL) & set(outcome({"test_result": found})):
-        found["resolved"] = is_resolved
-    return found
+    if is_resolved is not None and not set(USUAL) & set(outcome({"test_result": fields})):
+        fields["resolved"] = is_resolved
+    return fields
 
 
 def _history(turns: tuple[TurnRecord, ...], duration: float) -> list[dict[str, Any]]:
@@ -102,9 +102,9 @@ def _history(turns: tuple[TurnRecord, ...], duration: float) -> list[dict[str, A
     began = 0.0
     for turn in turns:
         for event in turn.events:
-            for written in _event(event, causes):
+            for entry in _event(event, causes):
                 at = _START + timedelta(milliseconds=began + event.at_ms)
-                events.append({"id": len(events), "timestamp": at.replace(tzinfo=None).isoformat()} | written)
+                events.append({"id": len(events), "timestamp": at.replace(tzinfo=None).isoformat()} | entry)
                 if event.kind == "tool_call" and event.call:
                     causes[_key(event)] = len(events) - 1
         began += turn.duration_ms
@@ -173,36 +173,36 @@ def _metrics(result: TrialResult) -> dict[str, Any]:
 MAX_NAMED = 20
 
 
-def usual_first(found: Collection[str]) -> tuple[str, ...]:
+def usual_first(keys: Collection[str]) -> tuple[str, ...]:
     """Keys that have a verdict or a share in some row, the usual ones first."""
-    return (*(key for key in USUAL if key in found), *(key for key in found if key not in USUAL))
+    return (*(key for key in USUAL if key in keys), *(key for key in keys if key not in USUAL))
 
 
 def outcome(row: dict[str, Any]) -> dict[str, float]:
     """The keys of a row's outcome: those of the test result and its `report`, usual ones of the row itself."""
     test = test_result(row)
     report = test.get("report")
-    found = {key: row[key] for key in USUAL if key in row} | test | (report if isinstance(report, dict) else {})
-    return dict(_numbers(found))
+    values = {key: row[key] for key in USUAL if key in row} | test | (report if isinstance(report, dict) else {})
+    return dict(_numbers(values))
 
 
-def chosen_criterion(keys: Sequence[str], wanted: str, source: str) -> Criterion | None:
+def chosen_criterion(keys: Sequence[str], outcome_key: str, source: str) -> Criterion | None:
     """The deciding key: the wanted one, else the first usual one. Raises FormatError when no row has it."""
-    if wanted and wanted not in keys:
+    if outcome_key and outcome_key not in keys:
         there = f"there are: {', '.join(keys[:MAX_NAMED])}" if keys else "no row has a true, a false or a share"
-        raise FormatError(f"no row says {wanted[:80]!r} of its outcome; {there}", source=source)
-    name = wanted or next((key for key in keys if key in USUAL), "")
+        raise FormatError(f"no row says {outcome_key[:80]!r} of its outcome; {there}", source=source)
+    name = outcome_key or next((key for key in keys if key in USUAL), "")
     return Criterion(name, 1.0) if name else None
 
 
 def outcome_words(criterion: Criterion | None, keys: Sequence[str]) -> str:
     """The key that decides whether a trial passes, and the alternatives."""
     others = [key for key in keys if criterion is None or key != criterion.metric]
-    named = ", ".join(others[:MAX_NAMED]) + (" and more" if others[MAX_NAMED:] else "")
+    key_names = ", ".join(others[:MAX_NAMED]) + (" and more" if others[MAX_NAMED:] else "")
     if criterion is None:
-        choice = f"choose the deciding key among {named}, or score them here" if named else "score them here"
+        choice = f"choose the deciding key among {key_names}, or score them here" if key_names else "score them here"
         return f"No row states whether it was solved, so its trials are unscored; {choice}."
-    also = f" Rows also have {named}, which could decide instead." if named else ""
+    also = f" Rows also have {key_names}, which could decide instead." if key_names else ""
     return (
         f"A trial passes when its {criterion.metric} is true or 1; a row with an error is errored, not failed, unless "
         f"the agent reached its maximum of iterations.{also}"

@@ -48,14 +48,14 @@ class OsmosisLines:
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
         """Whether the first line is an object with the columns of a row."""
-        seen = peek(data)
-        is_lines = seen.whole is None or source.lower().endswith(".jsonl")
-        return is_lines and isinstance(seen.line, dict) and is_row(seen.line)
+        preview = peek(data)
+        is_lines = preview.whole is None or source.lower().endswith(".jsonl")
+        return is_lines and isinstance(preview.line, dict) and is_row(preview.line)
 
     @staticmethod
     def read(data: bytes, *, source: str) -> Imported:
         """The rows as cases. Raises FormatError."""
-        return _imported("osmosis-jsonl", source, lambda: _lines(data, source))
+        return _build_import("osmosis-jsonl", source, lambda: _lines(data, source))
 
     @staticmethod
     def write(what: EvalSet | RecordedRun) -> bytes:
@@ -86,7 +86,7 @@ class OsmosisList:
         document = parse_json(data, source=source)
         if not isinstance(document.value, list):
             raise document.error(f"JSON file must contain an array of objects, got {kind_name(document.value)}")
-        return _imported("osmosis-json", source, lambda: _items(document))
+        return _build_import("osmosis-json", source, lambda: _items(document))
 
     @staticmethod
     def write(what: EvalSet | RecordedRun) -> bytes:
@@ -109,7 +109,7 @@ class OsmosisTable:
     @staticmethod
     def read(data: bytes, *, source: str) -> Imported:
         """The rows as cases. Raises FormatError."""
-        return _imported("osmosis-csv", source, lambda: _table(data, source))
+        return _build_import("osmosis-csv", source, lambda: _table(data, source))
 
     @staticmethod
     def write(what: EvalSet | RecordedRun) -> bytes:
@@ -140,7 +140,7 @@ class OsmosisParquet:
     def read(data: bytes, *, source: str) -> Imported:
         """The rows as cases. Raises FormatError, also where pyarrow is not installed."""
         rows = read_parquet(data, source)
-        return _imported("osmosis-parquet", source, lambda: _items(Document(rows, source=source)))
+        return _build_import("osmosis-parquet", source, lambda: _items(Document(rows, source=source)))
 
     @staticmethod
     def write(what: EvalSet | RecordedRun) -> bytes:
@@ -174,7 +174,7 @@ class RowReader:
         if not self._n:
             raise FormatError("No rows to evaluate", source=self._source)
 
-    def imported(self, name: str, evalset: EvalSet) -> Imported:
+    def build_import(self, name: str, evalset: EvalSet) -> Imported:
         """The eval set with the notes of its rows."""
         return Imported(name, evalset, refused=self._notes.sentences, warnings=self._missing_prompts())
 
@@ -186,9 +186,9 @@ class RowReader:
         n = self._n_lacking
         if not n:
             return ()
-        named = "row" if n == 1 else f"{n:,} of {self._n:,} rows, first row"
+        row_words = "row" if n == 1 else f"{n:,} of {self._n:,} rows, first row"
         return (
-            f"Warning: no system_prompt in {named} {self._first_lacking}; Osmosis requires this column. "
+            f"Warning: no system_prompt in {row_words} {self._first_lacking}; Osmosis requires this column. "
             "The agent gets no system message there.",
         )
 
@@ -211,14 +211,14 @@ def _of_open_table(file: BinaryIO, source: str) -> Iterator[_Row]:
         text.detach()  # the file is closed by the one who opened it
 
 
-def _imported(name: str, source: str, rows: Callable[[], Iterator[_Row]]) -> Imported:
+def _build_import(name: str, source: str, rows: Callable[[], Iterator[_Row]]) -> Imported:
     reader = RowReader(source, rows())
     cases: dict[str, Case] = {}
     for index, (case, fault) in enumerate(reader):
         if case.id in cases:
             raise fault(f"Row {index}: the case_id {case.id!r} is there twice")
         cases[case.id] = case
-    return reader.imported(name, EvalSet(file_stem(source), cases=tuple(cases.values())))
+    return reader.build_import(name, EvalSet(file_stem(source), cases=tuple(cases.values())))
 
 
 def _lines(data: bytes | BinaryIO, source: str) -> Iterator[_Row]:
@@ -317,7 +317,7 @@ def read_parquet(data: bytes, source: str) -> list[Any]:
         _check_columns(file.schema_arrow.names, source, None)
         sizes = [_stated_size(file.metadata.row_group(index)) for index in range(file.metadata.num_row_groups)]
         _check_size(sum(sizes), limit, source)
-        return [_written(row) for row in _parquet_rows(file, max(sizes, default=0), limit, source)]
+        return [_to_json_value(row) for row in _parquet_rows(file, max(sizes, default=0), limit, source)]
     except FormatError:
         raise
     except Exception as error:  # pyarrow passes on any exception of its readers
@@ -339,14 +339,14 @@ def _parquet_rows(file: Any, widest: int, limit: int, source: str) -> Iterator[A
             yield row
 
 
-def _written(value: object, depth: int = 0) -> Any:
+def _to_json_value(value: object, depth: int = 0) -> Any:
     """As JSON, uncut; dates, times and decimals as their texts."""
     if depth > MAX_DEPTH:
         raise FormatError(f"nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, dict):
-        return {key: _written(item, depth + 1) for key, item in value.items()}
+        return {key: _to_json_value(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_written(item, depth + 1) for item in value]
+        return [_to_json_value(item, depth + 1) for item in value]
     if isinstance(value, date | time):  # a datetime is a date
         return value.isoformat()
     if isinstance(value, Decimal | timedelta | UUID):
@@ -395,11 +395,11 @@ def _pyarrow(source: str) -> tuple[Any, Any]:
 
 def is_row(keys: Iterable[str]) -> bool:
     """Whether an object with these keys means to be a row."""
-    found = {key.lower() for key in keys}
-    if "solution_str" in found:  # a conversation to be graded by a rubric, which is there already
+    lower_keys = {key.lower() for key in keys}
+    if "solution_str" in lower_keys:  # a conversation to be graded by a rubric, which is there already
         return False
-    return bool(found & {"user_prompt", "ground_truth"}) or (
-        "metadata" in found and found <= {"metadata", "label", "system_prompt"}
+    return bool(lower_keys & {"user_prompt", "ground_truth"}) or (
+        "metadata" in lower_keys and lower_keys <= {"metadata", "label", "system_prompt"}
     )
 
 

@@ -60,25 +60,25 @@ class OsmosisResults(WritesRuns):
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
         """Whether this is an object with a configuration and rows or runs, or lines of an index."""
-        seen = peek(data)
-        value = seen.whole
+        preview = peek(data)
+        value = preview.whole
         if isinstance(value, dict) and isinstance(value.get("config"), dict):
-            found = {"n_runs", "eval_fns", "pass_threshold"} & set(value["config"])
-            return bool(found) and ("rows" in value or "runs" in value)
+            config_keys = {"n_runs", "eval_fns", "pass_threshold"} & set(value["config"])
+            return bool(config_keys) and ("rows" in value or "runs" in value)
         if _is_metrics(value):
             return True
-        line = seen.line
+        line = preview.line
         is_alone = value is None or source.lower().endswith(".jsonl")
         return is_alone and isinstance(line, dict) and set(line) >= _INDEX and "messages" not in line
 
     @staticmethod
     def read(data: bytes, *, source: str) -> Imported:
         """A run with the trials of the primary model, and one with those of the baseline. Raises FormatError."""
-        seen = peek(data)
-        if isinstance(seen.line, dict) and set(seen.line) >= _INDEX:
-            found = [_flat(Place(line), line.value) for line in read_lines(data, source)]
-            return _imported(_Header(file_stem(source)), lambda: found, TrialRows)
-        if _is_metrics(seen.whole):
+        preview = peek(data)
+        if isinstance(preview.line, dict) and set(preview.line) >= _INDEX:
+            runs = [_flat(Place(line), line.value) for line in read_lines(data, source)]
+            return _build_import(_Header(file_stem(source)), lambda: runs, TrialRows)
+        if _is_metrics(preview.whole):
             reason = "this is the metrics.json of a run, which has no trials; import the index.jsonl beside it"
             raise FormatError(reason, source=source)
         document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
@@ -87,14 +87,14 @@ class OsmosisResults(WritesRuns):
         header = _header(place.at("config"), raw.get("config", ABSENT), source)
         at = place.at("runs")
         rows = list(_rows(place, raw)) if "rows" in raw else read_list(at, raw.get("runs", ABSENT), _flat)
-        return _imported(header, lambda: rows, TrialRows)
+        return _build_import(header, lambda: rows, TrialRows)
 
     @staticmethod
     def read_large(file: BinaryIO, *, source: str, outcome: str) -> Imported:
         """As `read`, a row or a run at a time, twice: the first time for the configuration, which may stand last."""
         line = peek(file.readline(MAX_LINE)).line
         if isinstance(line, dict) and set(line) >= _INDEX:
-            return _imported(_Header(file_stem(source)), lambda: _indexed(file, source), TrialRowsOnDisk)
+            return _build_import(_Header(file_stem(source)), lambda: _indexed(file, source), TrialRowsOnDisk)
         shell = _open_list(file, source)
         for _ in shell:
             pass
@@ -102,7 +102,7 @@ class OsmosisResults(WritesRuns):
         if "rows" in raw and "runs" in raw:
             raise NotStreamedError
         header = _header(Place(shell.shell).at("config"), raw.get("config", ABSENT), source)
-        return _imported(header, lambda: _streamed(_open_list(file, source)), TrialRowsOnDisk)
+        return _build_import(header, lambda: _streamed(_open_list(file, source)), TrialRowsOnDisk)
 
     @staticmethod
     def parts(run: RecordedRun) -> Iterator[bytes]:
@@ -119,7 +119,7 @@ class OsmosisResults(WritesRuns):
                 "pass_threshold": threshold,
                 "eval_fns": [criterion.metric for criterion in run.criteria],
             }
-            ours = {
+            own_values = {
                 "name": run.name,
                 "agent": run.agent,
                 "note": run.note,
@@ -128,8 +128,8 @@ class OsmosisResults(WritesRuns):
                 "plan": plan_note(run.plan),
             }
             summary = trials.summary([criterion.metric for criterion in run.criteria], threshold)
-            found = {"config": config, "summary": summary, "rows": trials.rows(), "evaldesk": ours}
-            yield from text_parts(found, run.name)
+            document = {"config": config, "summary": summary, "rows": trials.rows(), "evaldesk": own_values}
+            yield from text_parts(document, run.name)
 
 
 def _is_metrics(value: Any) -> bool:
@@ -172,10 +172,10 @@ class _Run:
 def _header(place: Place, raw: Any, source: str) -> _Header:
     raw = read_mapping(place, raw)
     root = Place(place.document)
-    whole = read_mapping(root, place.document.value)
-    own = whole.get("evaldesk")
+    document = read_mapping(root, place.document.value)
+    own = document.get("evaldesk")
     own = own if isinstance(own, dict) else {}
-    summary = read_optional_mapping(root.at("summary"), whole.get("summary")) or {}
+    summary = read_optional_mapping(root.at("summary"), document.get("summary")) or {}
     threshold = read_optional_number(place.at("pass_threshold"), raw.get("pass_threshold"))
     functions = read_list(place.at("eval_fns"), raw.get("eval_fns", []), read_text)
     names = own.get("cases") if isinstance(own.get("cases"), list) else []
@@ -194,15 +194,15 @@ def _header(place: Place, raw: Any, source: str) -> _Header:
         own={name: limit for name, limit in (limits or {}).items() if limit is None or is_score(limit)},
         n_runs=None if own else read_optional_count(place.at("n_runs"), raw.get("n_runs")),
         total_runs=read_optional_count(root.at("summary", "total_runs"), summary.get("total_runs")) or 0,
-        plan=read_plan(own.get("plan")) or _ending(whole, summary),
+        plan=read_plan(own.get("plan")) or _ending(document, summary),
     )
 
 
-def _ending(whole: dict[str, Any], summary: dict[str, Any]) -> RecordedPlan:
+def _ending(document: dict[str, Any], summary: dict[str, Any]) -> RecordedPlan:
     """How a run of Osmosis ended; only a cache and a summary tell it."""
     if summary.get("stopped_early") is True:
         return RecordedPlan(status="stopped", reason=text_of(summary.get("stop_reason")))
-    status = text_of(whole.get("status"))
+    status = text_of(document.get("status"))
     if status in ("", "completed"):
         return RecordedPlan(status="finished" if status or summary else "unknown")
     return RecordedPlan(status="unfinished" if status == "in_progress" else "failed", reason=status)
@@ -245,7 +245,7 @@ def _flat(place: Place, raw: Any) -> _Run:
     return _Run(place, row_index, run_index, read_optional_text(place.at("model_tag"), raw.get("model_tag")) or "", raw)
 
 
-def _imported(header: _Header, runs: Callable[[], Iterable[_Run]], rows: Callable[[], TrialRows]) -> Imported:
+def _build_import(header: _Header, runs: Callable[[], Iterable[_Run]], rows: Callable[[], TrialRows]) -> Imported:
     notes = Notes()
     functions = header.functions or ((REWARD,) if any(REWARD in run.raw for run in runs()) else ())
     criteria = tuple(Criterion(name, header.own.get(name, header.threshold)) for name in functions)
@@ -261,11 +261,11 @@ def _imported(header: _Header, runs: Callable[[], Iterable[_Run]], rows: Callabl
     models = {False: header.model, True: header.baseline}
     if len(by_tag) > 1:
         header = replace(header, total_runs=0)
-    found = tuple(_recorded(header, by_tag[tag], criteria, models[tag]) for tag in sorted(by_tag))
-    kept = tuple(words for tag in sorted(by_tag) for words in by_tag[tag].earlier_words)
+    recorded_runs = tuple(_recorded_run(header, by_tag[tag], criteria, models[tag]) for tag in sorted(by_tag))
+    kept_words = tuple(words for tag in sorted(by_tag) for words in by_tag[tag].earlier_words)
     least = "its threshold" if header.own else f"{header.threshold:g}"
     words = (f"A trial passes when every score reaches {least}; the file has no conversations.",)
-    return Imported(_NAME, runs=found, understood=words, kept=kept, refused=notes.sentences)
+    return Imported(_NAME, runs=recorded_runs, understood=words, kept=kept_words, refused=notes.sentences)
 
 
 def _add(rows: TrialRows, run: _Run, criteria: tuple[Criterion, ...], model: str, notes: Notes) -> None:
@@ -276,12 +276,12 @@ def _add(rows: TrialRows, run: _Run, criteria: tuple[Criterion, ...], model: str
         notes.refuse("a skipped sample without a score", run.place)
 
 
-def _recorded(header: _Header, rows: TrialRows, criteria: tuple[Criterion, ...], model: str) -> RecordedRun:
+def _recorded_run(header: _Header, rows: TrialRows, criteria: tuple[Criterion, ...], model: str) -> RecordedRun:
     n = sum(1 for _ in rows.sorted_keys())
     is_whole = n == len(header.cases) and max(index for _, index in rows.sorted_keys()) == n - 1
     for at, (place, index) in enumerate(rows.sorted_keys()):
         rows.offer(place, Case(header.cases[at] if is_whole else f"row_{index}", turns=(Turn(""),)))
-    cases, results = rows.finished(by_key=True)
+    cases, results = rows.finish(by_key=True)
     plan = header.plan
     if plan.n_planned is None:
         grid = rows.plan_of(n, header.n_runs)
@@ -299,10 +299,12 @@ def _result(run: _Run, criteria: tuple[Criterion, ...], model: str) -> TrialResu
     values = raw.get("scores")
     values = read_mapping(place.at("scores"), values) if values is not None else {REWARD: raw.get(REWARD)}
     own = {score.metric: score for score in _own_scores(raw.get("evaldesk")) if score.value is None}
-    found = [_score(place, criterion, values) for criterion in criteria]
-    scores = [] if error else [own.get(each.metric, each) if each.value is None else each for each in found]
+    all_scores = [_score(place, criterion, values) for criterion in criteria]
+    scores = [] if error else [own.get(each.metric, each) if each.value is None else each for each in all_scores]
     if bound:
-        scores = [recorded_score(each, score.value or 0.0, reason) for each, score in zip(criteria, found, strict=True)]
+        scores = [
+            recorded_score(each, score.value or 0.0, reason) for each, score in zip(criteria, all_scores, strict=True)
+        ]
     tokens = _number(place.at("tokens"), raw.get("tokens"))
     usages = (Usage(model, tokens_in=int(tokens)),) if tokens >= 1 else ()
     return TrialResult(
@@ -330,17 +332,17 @@ def _score(place: Place, criterion: Criterion, values: dict[str, Any]) -> Score:
 
 
 def _write_run(result: TrialResult) -> dict[str, Any]:
-    whole = [score for score in result.scores if score.turn is None]
-    noted = [score_note(score) for score in whole if score.value is None and score.verdict != "unscored"]
-    found: dict[str, Any] = {
+    trial_scores = [score for score in result.scores if score.turn is None]
+    noted = [score_note(score) for score in trial_scores if score.value is None and score.verdict != "unscored"]
+    entry: dict[str, Any] = {
         "run_index": result.trial_index,
         "success": result.error is None,
-        "scores": {score.metric: score.value for score in whole if score.value is not None},
+        "scores": {score.metric: score.value for score in trial_scores if score.value is not None},
         "duration_ms": result.duration_ms,
         "tokens": result.tokens,
     }
-    found |= {"error": result.error.message} if result.error else {}
-    return found | ({"evaldesk": {"scores": noted}} if noted else {})
+    entry |= {"error": result.error.message} if result.error else {}
+    return entry | ({"evaldesk": {"scores": noted}} if noted else {})
 
 
 def _index(place: Place, raw: Any) -> int:
@@ -372,24 +374,24 @@ class _Trials:
         metrics = [criterion.metric for criterion in run.criteria]
         for number, result in enumerate(run.results):
             place = (result.case_index, number)
-            written = (str(result.tokens), result.duration_ms, json.dumps(_write_run(result)))
-            self._database.execute("INSERT INTO trial VALUES (?, ?, ?, ?, ?)", (*place, *written))
+            values = (str(result.tokens), result.duration_ms, json.dumps(_write_run(result)))
+            self._database.execute("INSERT INTO trial VALUES (?, ?, ?, ?, ?)", (*place, *values))
             scores = [(at, *place, _summary_score(result, metric)) for at, metric in enumerate(metrics)]
             self._database.executemany("INSERT INTO score VALUES (?, ?, ?, ?)", scores)
 
     @property
     def n_most(self) -> int:
         """The trials of the row that has most."""
-        found = self._database.execute(
+        cursor = self._database.execute(
             "SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM trial GROUP BY case_index)"
         )
-        return int(found.fetchone()[0])
+        return int(cursor.fetchone()[0])
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The rows in order, each with an iterator over its runs."""
-        found = self._database.execute("SELECT case_index, written FROM trial ORDER BY case_index, number")
-        for index, trials in groupby(found, lambda trial: trial[0]):
-            yield {"row_index": index, "runs": (json.loads(written) for _, written in trials)}
+        cursor = self._database.execute("SELECT case_index, written FROM trial ORDER BY case_index, number")
+        for index, trials in groupby(cursor, lambda trial: trial[0]):
+            yield {"row_index": index, "runs": (json.loads(text) for _, text in trials)}
 
     def summary(self, metrics: Sequence[str], threshold: float) -> dict[str, Any]:
         """Totals and, for each metric, mean, population deviation, range and pass@k; a failed run scores 0 there."""
@@ -406,23 +408,23 @@ class _Trials:
         def values() -> Iterator[float]:
             return (value for (value,) in self._database.execute("SELECT value FROM score WHERE metric = ?", (at,)))
 
-        counted = "SELECT count(*), sum(value >= ?) FROM score WHERE metric = ? GROUP BY case_index"
+        count_sql = "SELECT count(*), sum(value >= ?) FROM score WHERE metric = ? GROUP BY case_index"
         n_rows, n = self._database.execute("SELECT count(DISTINCT case_index), count(*) FROM trial").fetchone()
         n_most = self.n_most
         mean = fsum(values()) / n if n else 0.0
         std = sqrt(fsum((value - mean) * (value - mean) for value in values()) / n) if n else 0.0
-        found = {"mean": mean, "std": std, "min": min(values(), default=0.0), "max": max(values(), default=0.0)}
+        summary = {"mean": mean, "std": std, "min": min(values(), default=0.0), "max": max(values(), default=0.0)}
         for k in KS:
             if 1 < n_most >= k:
-                rows = self._database.execute(counted, (threshold, at))
+                rows = self._database.execute(count_sql, (threshold, at))
                 each = fsum(_pass_at_k(n_of_row, n_passed, k) for n_of_row, n_passed in rows)
-                found[f"pass_at_{k}"] = each / n_rows
-        return found
+                summary[f"pass_at_{k}"] = each / n_rows
+        return summary
 
 
 def _summary_score(trial: TrialResult, metric: str) -> float:
-    found = (score.value for score in trial.scores if score.metric == metric and score.turn is None)
-    value = next(found, None)
+    values = (score.value for score in trial.scores if score.metric == metric and score.turn is None)
+    value = next(values, None)
     return 0.0 if value is None else value
 
 

@@ -69,7 +69,7 @@ _ACTIONS_LOST = (
 """Why a task waits for a review; the last one was written by earlier versions."""
 _STOPS = ("user_stop", "agent_stop", "")
 """Ends after which tau2 checks what the agent did."""
-_TOLD = ("messages", "ticks", "reward_info", "task_id", "trial", "termination_reason", "duration")
+_ROW_KEYS = ("messages", "ticks", "reward_info", "task_id", "trial", "termination_reason", "duration")
 
 
 class Tau2Tasks:
@@ -82,8 +82,8 @@ class Tau2Tasks:
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
         """Whether this is a list of tasks, each with a scenario for its user."""
-        whole = peek(data).whole
-        first = whole[0] if isinstance(whole, list) and whole else None
+        document = peek(data).whole
+        first = document[0] if isinstance(document, list) and document else None
         return isinstance(first, dict) and "user_scenario" in first
 
     @staticmethod
@@ -106,11 +106,11 @@ class Tau2Tasks:
 def read_tasks(place: Place, raw: Any, notes: Notes) -> tuple[Case, ...]:
     """The cases of a list of tasks. Raises FormatError, also when two tasks have one id."""
     cases = read_list(place, raw, lambda at, task: read_task(at, task, notes))
-    seen: set[str] = set()
+    task_ids: set[str] = set()
     for index, case in enumerate(cases):
-        if case.id in seen:
+        if case.id in task_ids:
             raise place.at(index, "id").error(f"a task with the id {case.id[:80]!r} is there already")
-        seen.add(case.id)
+        task_ids.add(case.id)
     return cases
 
 
@@ -141,8 +141,8 @@ def read_task(place: Place, raw: Any, notes: Notes) -> Case:
 def write_task(case: Case) -> dict[str, Any]:
     """The task of a case: as it was read where the case still says the same. Raises FormatError for a conversation."""
     if NEEDS_REVIEW in case.tags and case.extra.get(REVIEW_REASON) in _ACTIONS_LOST:  # the task itself says it
-        rest = {key: value for key, value in case.extra.items() if key != REVIEW_REASON}
-        case = replace(case, tags=tuple(tag for tag in case.tags if tag != NEEDS_REVIEW), extra=rest)
+        other_extra = {key: value for key, value in case.extra.items() if key != REVIEW_REASON}
+        case = replace(case, tags=tuple(tag for tag in case.tags if tag != NEEDS_REVIEW), extra=other_extra)
     if case.scenario is None:
         raise FormatError(
             f"case {case.id!r} is a conversation; a tau2 task is played by a simulated user and needs a scenario"
@@ -171,14 +171,14 @@ def action_notes(cases: Sequence[Case]) -> tuple[str, ...]:
     criteria = [case.extra.get("evaluation_criteria") for case in cases]
     n_actions = sum(isinstance(each, dict) and bool(each.get("actions")) for each in criteria)
     n_required = sum(bool(required_calls(case)) for case in cases)
-    judged = (
+    judged_note = (
         f"The reference actions of {counted(n_required, 'task')} are rewarded: the metric required_calls judges them."
     )
-    kept = (
+    kept_note = (
         f"The {'other ' if n_required else ''}reference actions stay in evaluation_criteria and are not asserted: the "
         "simulated user makes the turns, and tau2 compares the database they lead to, not the calls."
     )
-    return (*([judged] if n_required else ()), *([kept] if n_actions > n_required else ()))
+    return (*([judged_note] if n_required else ()), *([kept_note] if n_actions > n_required else ()))
 
 
 def _scenario(place: Place, task: dict[str, Any]) -> JsonObject:
@@ -198,8 +198,8 @@ def _plan(place: Place, raw: Any) -> str:
         return raw
     if not isinstance(raw, dict):
         raise wanted(place, raw, "a string or an object")
-    named = [(key, read_optional_text(place.at(key), raw.get(key))) for key in _SECTIONS]
-    return "\n\n".join(f"{key.replace('_', ' ').capitalize()}: {text}" for key, text in named if text)
+    sections = [(key, read_optional_text(place.at(key), raw.get(key))) for key in _SECTIONS]
+    return "\n\n".join(f"{key.replace('_', ' ').capitalize()}: {text}" for key, text in sections if text)
 
 
 def _rubrics(place: Place, task: dict[str, Any]) -> tuple[JsonObject, ...]:
@@ -249,18 +249,22 @@ class Tau2Results(ReadOnly):
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
         """Whether this is an object of tasks and their simulations."""
-        whole = peek(data).whole
-        return isinstance(whole, dict) and "tasks" in whole and bool({"simulations", "simulation_index"} & set(whole))
+        document = peek(data).whole
+        return (
+            isinstance(document, dict)
+            and "tasks" in document
+            and bool({"simulations", "simulation_index"} & set(document))
+        )
 
     @staticmethod
     def read(data: bytes, *, source: str) -> Imported:
         """The eval set of the tasks and one run of the simulations. Raises FormatError."""
         document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
         place = Place(document)
-        whole = read_mapping(place, document.value)
+        root = read_mapping(place, document.value)
         at = place.at("simulations")
-        rows = read_list(at, whole.get("simulations") or [], lambda here, raw: (here, read_trial_row(here, raw)))
-        return _imported(place, whole, file_stem(source), rows, TrialRows())
+        rows = read_list(at, root.get("simulations") or [], lambda here, raw: (here, read_trial_row(here, raw)))
+        return _build_import(place, root, file_stem(source), rows, TrialRows())
 
     @staticmethod
     def read_large(file: BinaryIO, *, source: str, outcome: str) -> Imported:
@@ -269,26 +273,26 @@ class Tau2Results(ReadOnly):
         for _ in items:
             pass
         place = Place(items.shell)
-        whole = read_mapping(place, items.shell.value)
+        root = read_mapping(place, items.shell.value)
         file.seek(0)
         rows = ((Place(item), read_trial_row(Place(item), item.value)) for item in _simulations(file, source))
-        return _imported(place, whole, file_stem(source), rows, TrialRowsOnDisk())
+        return _build_import(place, root, file_stem(source), rows, TrialRowsOnDisk())
 
 
 def _simulations(file: BinaryIO, source: str) -> StreamedList:
     return StreamedList(file, source, lambda key: key == "simulations", max_item=MAX_ROW)
 
 
-def _imported(
+def _build_import(
     place: Place,
-    whole: dict[str, Any],
+    root: dict[str, Any],
     name: str,
     rows: Iterable[tuple[Place, dict[str, Any]]],
     trials: TrialRows,
 ) -> Imported:
     notes = Notes()
-    cases = read_tasks(place.at("tasks"), whole.get("tasks", ABSENT), notes)
-    known = {case.id for case in cases}
+    cases = read_tasks(place.at("tasks"), root.get("tasks", ABSENT), notes)
+    task_ids = {case.id for case in cases}
     for case in cases:
         trials.offer(trials.place(case.id), case)
     metrics: dict[str, None] = {}
@@ -297,7 +301,7 @@ def _imported(
     for at, row in rows:
         is_empty = False
         case_id = str(row["task_id"])
-        if case_id not in known:
+        if case_id not in task_ids:
             notes.refuse("a simulation of a task that the file does not have", at)
             continue
         result = _result(at, row, notes)
@@ -306,11 +310,11 @@ def _imported(
         key = (case_id, row.get("trial"))
         ends.pop(key, "")
         ends |= {key: result.stop_reason} if result.error else {}
-    if is_empty and whole.get("simulation_index"):
+    if is_empty and root.get("simulation_index"):
         notes.refuse("the simulations, which tau2 keeps in the folder beside this file", place.at("simulation_index"))
-    info = read_optional_mapping(place.at("info"), whole.get("info")) or {}
+    info = read_optional_mapping(place.at("info"), root.get("info")) or {}
     agent = read_optional_mapping(place.at("info", "agent_info"), info.get("agent_info")) or {}
-    _, results = trials.finished()
+    _, results = trials.finish()
     run = RecordedRun(
         name=name,
         agent=read_optional_text(place.at("info", "agent_info", "implementation"), agent.get("implementation")) or name,
@@ -323,11 +327,11 @@ def _imported(
     )
     evalset = EvalSet(name, cases=cases)
     runs = (run,) if results else ()
-    kept = (*action_notes(cases), *trials.earlier_words)
-    return Imported(_NAME, evalset, runs, _understood(Counter(ends.values())), kept, notes.sentences)
+    kept_words = (*action_notes(cases), *trials.earlier_words)
+    return Imported(_NAME, evalset, runs, _understood_words(Counter(ends.values())), kept_words, notes.sentences)
 
 
-def _understood(ends: Counter[str]) -> tuple[str, ...]:
+def _understood_words(ends: Counter[str]) -> tuple[str, ...]:
     rule = "A trial passes when its reward is 1; the parts of the reward only inform."
     if not ends:
         return (rule,)
@@ -339,8 +343,8 @@ def _understood(ends: Counter[str]) -> tuple[str, ...]:
 
 
 def _note(info: dict[str, Any]) -> str:
-    known = {key: info.get(key) for key in ("git_commit", "seed", "max_steps")}
-    return ", ".join(f"{key} {value}" for key, value in known.items() if isinstance(value, str | int))[:200]
+    fields = {key: info.get(key) for key in ("git_commit", "seed", "max_steps")}
+    return ", ".join(f"{key} {value}" for key, value in fields.items() if isinstance(value, str | int))[:200]
 
 
 def _result(place: Place, row: dict[str, Any], notes: Notes) -> TrialResult:
@@ -374,14 +378,14 @@ def _read(place: Place, raw: Any, notes: Notes) -> Message:
 
 
 def _usage(fields: dict[str, Any]) -> Usage | ErrorRecord | None:
-    used, cost = fields.get("usage"), fields.get("cost")
-    used = used if isinstance(used, dict) else {}
-    if not used and cost is None:
+    counts, cost = fields.get("usage"), fields.get("cost")
+    counts = counts if isinstance(counts, dict) else {}
+    if not counts and cost is None:
         return None
     raw = fields.get("raw_data")
     return recorded_usage(
         text_of(raw.get("model")) if isinstance(raw, dict) else "",
-        used,
+        counts,
         "prompt_tokens",
         "completion_tokens",
         cost=cost,
@@ -391,41 +395,41 @@ def _usage(fields: dict[str, Any]) -> Usage | ErrorRecord | None:
 
 def _scores(place: Place, row: dict[str, Any], end: str) -> tuple[Score, ...]:
     at = place.at("reward_info")
-    found = read_optional_mapping(at, row.get("reward_info")) or {}
-    parts = read_optional_mapping(at.at("reward_breakdown"), found.get("reward_breakdown")) or {}
-    details = {key: value for key, value in found.items() if key != "reward"}
-    details["simulation"] = {key: value for key, value in row.items() if key not in _TOLD}
-    value = reward_value(at.at("reward"), found.get("reward"))
+    reward_info = read_optional_mapping(at, row.get("reward_info")) or {}
+    parts = read_optional_mapping(at.at("reward_breakdown"), reward_info.get("reward_breakdown")) or {}
+    details = {key: value for key, value in reward_info.items() if key != "reward"}
+    details["simulation"] = {key: value for key, value in row.items() if key not in _ROW_KEYS}
+    value = reward_value(at.at("reward"), reward_info.get("reward"))
     if value is None and end not in _STOPS:
         value = 0.0  # as tau2 gives to every simulation that did not stop by itself
-    whole = recorded_score(REWARD, value, _reason(value, found, end), details)
-    named = [(name, reward_value(at.at("reward_breakdown", name), part)) for name, part in parts.items()]
-    return (whole, *(recorded_score(Criterion(f"reward_{name.lower()}"), part) for name, part in named))
+    trial_score = recorded_score(REWARD, value, _reason(value, reward_info, end), details)
+    part_values = [(name, reward_value(at.at("reward_breakdown", name), part)) for name, part in parts.items()]
+    return (trial_score, *(recorded_score(Criterion(f"reward_{name.lower()}"), part) for name, part in part_values))
 
 
-def _reason(value: float | None, found: dict[str, Any], end: str) -> str:
+def _reason(value: float | None, reward_info: dict[str, Any], end: str) -> str:
     if value == 1:
         return "Everything the reward is made of is as it should be."
     if end not in _STOPS:
         return f"The simulation ended by {end}."
-    failed = [what for what, is_met in _checks(found) if not is_met]
+    failed = [what for what, is_met in _checks(reward_info) if not is_met]
     return f"Not as it should be: {'; '.join(failed)}."[:2000] if failed else ""
 
 
-def _checks(found: dict[str, Any]) -> list[tuple[str, bool]]:
+def _checks(reward_info: dict[str, Any]) -> list[tuple[str, bool]]:
     """The checks, and their results."""
-    checks = [("the database", _held(found.get("db_check"), "db_match"))]
+    checks = [("the database", _is_not_false(reward_info.get("db_check"), "db_match"))]
     for key, what, flag in (
         ("env_assertions", "an assertion about the environment", "met"),
         ("communicate_checks", "said", "met"),
         ("nl_assertions", "judged", "met"),
     ):
-        rows = found.get(key)
+        rows = reward_info.get(key)
         for row in rows if isinstance(rows, list) else ():
             text = row.get("info", row.get("nl_assertion")) if isinstance(row, dict) else None
-            checks.append((f"{what}: {text}" if isinstance(text, str) else what, _held(row, flag)))
+            checks.append((f"{what}: {text}" if isinstance(text, str) else what, _is_not_false(row, flag)))
     return checks
 
 
-def _held(row: Any, flag: str) -> bool:
+def _is_not_false(row: Any, flag: str) -> bool:
     return not (isinstance(row, dict) and row.get(flag) is False)

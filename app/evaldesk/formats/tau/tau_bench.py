@@ -42,7 +42,7 @@ from evaldesk.transcripts.recorded_ends import bound_of
 REWARD = Criterion("reward", 1.0)
 _ALMOST = 1e-6
 """tau-bench calls a trial a success when its reward is this near to 1."""
-_PLANNED = 2**40
+_PLAN_WEIGHT = 2**40
 """The weight of a case with its task: more than the number of any row."""
 
 
@@ -57,8 +57,8 @@ class TauBench(ReadOnly):
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
         """Whether this is a list of runs, each with a task id and a trajectory."""
-        whole = peek(data).whole
-        first = whole[0] if isinstance(whole, list) and whole else None
+        document = peek(data).whole
+        first = document[0] if isinstance(document, list) and document else None
         return isinstance(first, dict) and "task_id" in first and bool({"traj", "reward"} & set(first))
 
     @staticmethod
@@ -66,14 +66,14 @@ class TauBench(ReadOnly):
         """One run with a case for each task. Raises FormatError."""
         document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
         rows = read_list(Place(document), document.value, lambda at, raw: (at, read_trial_row(at, raw)))
-        return _imported(rows, file_stem(source), TrialRows())
+        return _build_import(rows, file_stem(source), TrialRows())
 
     @staticmethod
     def read_large(file: BinaryIO, *, source: str, outcome: str) -> Imported:
         """As `read`, a run at a time."""
         items = StreamedList(file, source, max_item=MAX_ROW)
         rows = ((Place(item), read_trial_row(Place(item), item.value)) for item in items)
-        return _imported(rows, file_stem(source), TrialRowsOnDisk())
+        return _build_import(rows, file_stem(source), TrialRowsOnDisk())
 
 
 def reward_value(place: Place, raw: Any) -> float | None:
@@ -91,34 +91,34 @@ def read_trial_row(place: Place, raw: Any) -> dict[str, Any]:
     return row
 
 
-def _imported(rows: Iterable[tuple[Place, dict[str, Any]]], name: str, trials: TrialRows) -> Imported:
+def _build_import(rows: Iterable[tuple[Place, dict[str, Any]]], name: str, trials: TrialRows) -> Imported:
     notes = Notes()
-    planned: set[str] = set()
+    planned_ids: set[str] = set()
     for number, (at, row) in enumerate(rows):
         key = str(row["task_id"])
         place = trials.place(key)
-        if key not in planned:  # a trial that broke may lack its task
+        if key not in planned_ids:  # a trial that broke may lack its task
             case = _case(at, row, notes)
             has_plan = bool((case.scenario or {}).get("conversation_plan"))
-            trials.offer(place, case, _PLANNED if has_plan else number)
-            planned |= {key} if has_plan else set()
+            trials.offer(place, case, _PLAN_WEIGHT if has_plan else number)
+            planned_ids |= {key} if has_plan else set()
         trials.add(place, _result(at, row, notes), row.get("trial"))
-    found, results = trials.finished()
-    cases = tuple(found)
+    case_items, results = trials.finish()
+    cases = tuple(case_items)
     run = RecordedRun(name, name, cases, results, (REWARD,), plan=trials.plan_of(len(cases)))
-    kept = (*_kept(cases), *trials.earlier_words)
-    understood = _understood(verdict_counts(results)["errored"])
-    return Imported("tau-bench", EvalSet(name, cases=cases), (run,), understood, kept, notes.sentences)
+    kept_words = (*_kept_words(cases), *trials.earlier_words)
+    understood_words = _understood_words(verdict_counts(results)["errored"])
+    return Imported("tau-bench", EvalSet(name, cases=cases), (run,), understood_words, kept_words, notes.sentences)
 
 
-def _understood(n_errored: int) -> tuple[str, ...]:
+def _understood_words(n_errored: int) -> tuple[str, ...]:
     rule = "A trial passes when its reward is 1."
     if not n_errored:
         return (rule,)
     return rule, f"{counted(n_errored, 'trial')} ended in an error; tau-bench itself counts them as failures."
 
 
-def _kept(cases: Sequence[Case]) -> tuple[str, ...]:
+def _kept_words(cases: Sequence[Case]) -> tuple[str, ...]:
     if not any("actions" in case.extra for case in cases):
         return ()
     return ("The reference actions are not asserted: they are one way to the right database, not the only one.",)
@@ -153,17 +153,17 @@ def _result(place: Place, row: dict[str, Any], notes: Notes) -> TrialResult:
 
 def _score(place: Place, row: dict[str, Any], info: dict[str, Any]) -> Score:
     value = reward_value(place.at("reward"), row.get("reward"))
-    found = info.get("reward_info")
-    rewarded = found.get("info") if isinstance(found, dict) else None
-    rest = {key: item for key, item in info.items() if key not in ("task", "reward_info")}
-    details = {**rest, **(rewarded if isinstance(rewarded, dict) else {})}
-    return recorded_score(REWARD, value, _reason(value, found, details), details)
+    reward_info = info.get("reward_info")
+    rewarded = reward_info.get("info") if isinstance(reward_info, dict) else None
+    other_info = {key: item for key, item in info.items() if key not in ("task", "reward_info")}
+    details = {**other_info, **(rewarded if isinstance(rewarded, dict) else {})}
+    return recorded_score(REWARD, value, _reason(value, reward_info, details), details)
 
 
-def _reason(value: float | None, found: Any, details: dict[str, Any]) -> str:
+def _reason(value: float | None, reward_info: Any, details: dict[str, Any]) -> str:
     if value == 1:
         return "The database and the required outputs are as expected."
-    if found is None:
+    if reward_info is None:
         return "The trial reached the limit of steps before it was judged."
     if details.get("r_actions") == 0:
         return "The database differs from that of the reference actions."
