@@ -21,7 +21,7 @@ from evaldesk.statistics.history.run_verdicts import missing_trials
 from evaldesk.wording.regressions import history_sentences, odds_words
 
 HALF_AND_HALF = np.repeat([1.0, 0.8], 10)
-N_BUILDS = 60
+N_BUILDS = 50
 
 
 def case(name: str, letters: str, **others: Any) -> PlayedCase:
