@@ -54,7 +54,7 @@ SHOWN: Mapping[str, str] = {
         "cli/test_readme_commands.py: every target is in the makefile; cli/test_served_folders.py: folder"
     ),
     "A folder is an agent when": "agents/test_find_agents.py: a folder; agents/test_agents_doc.py: ",
-    "An agent that you already have": "agents/test_agent_contract.py: it describes itself, a turn of text",
+    "An agent that you already have": "agents/test_agent_contract.py: the description has name, a turn of text",
     "a plain function": "agents/test_python_agent.py: ; agents/test_agent_contract.py: a tool call has its result",
     "Google ADK:": "agents/test_adk_trees.py: a folder with only yaml, plugins and callbacks are honoured",
     "OpenAI Agents SDK, LangGraph": (
