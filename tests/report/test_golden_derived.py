@@ -10,13 +10,30 @@ from typing import Any
 import pytest
 from tests.golden_values import golden
 
-DECISIONS, MODES, PASSK = golden("decisions"), golden("modes"), golden("passk")
+DECISIONS, MODES, PASSK, STATS = golden("decisions"), golden("modes"), golden("passk"), golden("stats")
+Z95 = 1.959963984540054
 Row = dict[str, Any]
 SUITE = [(10, 10)] * 12 + [(10, 9)] * 4 + [(10, 8)] * 2 + [(10, 5), (10, 0)]
 
 
 def near(value: float) -> Any:
     return pytest.approx(value, rel=1e-9, abs=1e-12)
+
+
+def near_all(values: list[float]) -> Any:
+    return [near(value) for value in values]
+
+
+def holm(ordered: list[float]) -> list[float]:
+    """Each of the ordered p values times the number of those from it on, never below the one before, and 1 at most."""
+    return [
+        min(1.0, max((len(ordered) - at) * p for at, p in enumerate(ordered[: end + 1]))) for end in range(len(ordered))
+    ]
+
+
+def is_end_of_wilson(end: float, p: float, n: float) -> bool:
+    """Whether a rate is as far from the one that was seen as its own standard error allows at 95 %."""
+    return end in (0.0, 1.0) or math.isclose((p - end) ** 2, Z95**2 * end * (1 - end) / n, rel_tol=1e-7)
 
 
 def n_needed(n: int, threshold: float) -> int:
@@ -56,12 +73,17 @@ def test_a_case_holds_as_often_as_its_binomial_says() -> None:
         assert row["pass_"] == near(at_least(row["n"], row["need"], row["p"]))
 
 
-def test_a_gate_over_alike_cases_is_one_binomial() -> None:
-    rates = {"20 cases at .9, n=1, bar .9": 0.9, "20 at .95, n=5, bar .9": 0.95}
-    known = {row["name"]: row for row in DECISIONS["pooled_gate"]}
+def test_a_gate_over_cases_is_one_binomial_of_those_that_can_pass() -> None:
+    can_pass = {
+        "20 cases at .9, n=1, bar .9": (20, 0.9),
+        "20 at .95, n=5, bar .9": (20, 0.95),
+        "49 at .99, one at 0, n=10, bar .9": (49, 0.99),
+    }
 
-    for name, p in rates.items():
-        assert known[name]["holds"] == near(at_least(known[name]["of"], known[name]["need"], p))
+    for row in DECISIONS["pooled_gate"]:
+        n_cases, p = can_pass[row["name"]]
+        assert row["need"] == n_needed(row["cases"] * row["n"], row["bar"])
+        assert row["holds"] == near(at_least(n_cases * row["n"], row["need"], p))
     every = [row["holds"] for row in DECISIONS["every_case"]]
     assert every == [near(at_least(5, 4, 0.9) ** 20), near(at_least(10, 8, 0.95) ** 20), 0.0]
 
@@ -118,6 +140,11 @@ def test_modes_that_nobody_saw_follow_from_those_seen_once_and_twice() -> None:
 
         assert (row["S"], row["U"], row["unseen"]) == (len(row["y"]), sum(row["y"]), near(float(unseen)))
         assert row["expected_new_in_next"] == near(once / row["T"])
+        if once and twice:
+            seen = 1 - Fraction(once, sum(row["y"])) * Fraction(
+                (row["T"] - 1) * once, (row["T"] - 1) * once + 2 * twice
+            )
+            assert row["coverage"] == near(float(seen))
     known = MODES["accumulation"]
     for t, n_modes in known["curve"].items():
         missed = [math.comb(known["T"] - y, int(t)) / math.comb(known["T"], int(t)) for y in known["y"]]
@@ -134,6 +161,10 @@ def test_changes_of_modes_are_told_by_all_flips_of_their_signs() -> None:
         ]
 
         assert MODES["mode_change"]["p"][mode] == near(sum(each >= abs(sum(steps)) for each in sums) / len(sums))
+    names = sorted(MODES["mode_change"]["p"], key=MODES["mode_change"]["p"].get)
+    assert [MODES["mode_change"]["holm"][name] for name in names] == near_all(
+        holm([MODES["mode_change"]["p"][name] for name in names])
+    )
 
 
 def test_strata_are_weighed_by_their_size() -> None:
@@ -146,3 +177,115 @@ def test_strata_are_weighed_by_their_size() -> None:
             spread += Fraction(size, total) ** 2 * (1 - Fraction(read, size)) * variance
 
         assert (row["p"], row["se"]) == (near(float(share)), near(math.sqrt(spread)))
+        assert row["n_eff"] == near(row["p"] * (1 - row["p"]) / row["se"] ** 2)
+        assert is_end_of_wilson(row["low"], row["p"], row["n_eff"])
+        assert is_end_of_wilson(row["high"], row["p"], row["n_eff"])
+
+
+def test_labels_go_where_verdicts_of_the_judge_are_least_certain() -> None:
+    row = MODES["neyman"]
+    deviations = [math.sqrt(share * (1 - share)) for share in row["true_good_share"]]
+    weights = [size * each for size, each in zip(row["W"], deviations, strict=True)]
+
+    assert row["alloc"] == near_all([row["m"] * each / sum(weights) for each in weights])
+    assert row["se_neyman"] == near(sum(weights) / math.sqrt(row["m"]))
+    for half, n in row["labels_for_half_width"].items():
+        assert Z95 * sum(weights) / math.sqrt(n) <= float(half) < Z95 * sum(weights) / math.sqrt(n - 1)
+
+
+def test_pass_of_k_counts_draws_of_passes() -> None:
+    for row in STATS["pass_k"]["cases"]:
+        n, c, k = row["n"], row["c"], row["k"]
+        at_least_one = 1 - Fraction(math.comb(n - c, k), math.comb(n, k))
+        every_one = Fraction(math.comb(c, k), math.comb(n, k))
+        for name, exact in (("pass_at_k", at_least_one), ("pass_hat_k", every_one)):
+            assert row[name] == near(float(exact))
+            assert row[f"{name}_exact"] is None or Fraction(row[f"{name}_exact"]) == exact
+    for row in STATS["g_pass_k"]["cases"]:
+        n, c, k = row["n"], row["c"], row["k"]
+        draws = [math.comb(c, won) * math.comb(n - c, k - won) for won in range(row["at_least"], k + 1)]
+        assert row["at_least"] == n_needed(k, row["tau"])
+        assert row["g_pass_at_k"] == near(sum(draws) / math.comb(n, k))
+
+
+def test_the_ends_of_an_interval_make_the_count_as_rare_as_it_says() -> None:
+    for row in STATS["proportion_ci"]["cases"]:
+        c, n, (low, high) = row["c"], row["n"], row["clopper_pearson95"]
+        assert low == 0 if c == 0 else at_least(n, c, low) == pytest.approx(0.025, rel=1e-7)
+        assert high == 1 if c == n else 1 - at_least(n, c + 1, high) == pytest.approx(0.025, rel=1e-7)
+        assert all(is_end_of_wilson(end, row["p"], n) for end in row["wilson95"])
+    for row in STATS["sequential"]["cases"]:
+        c, n = row["c"], row["n"]
+        for end in {*row["cs95"]} - {0.0, 1.0}:
+            evidence = 1 / ((n + 1) * math.comb(n, c)) / (end**c * (1 - end) ** (n - c))
+            assert evidence == pytest.approx(20, rel=1e-6)
+
+
+def test_flips_of_verdicts_are_those_of_a_coin() -> None:
+    for row in STATS["mcnemar"]["cases"]:
+        n, m = row["only_a_passes"] + row["only_b_passes"], min(row["only_a_passes"], row["only_b_passes"])
+        at_most = Fraction(sum(math.comb(n, k) for k in range(m + 1)), 2**n)
+
+        assert row["p_exact"] == near(float(min(Fraction(1), 2 * at_most)))
+        assert row["p_mid"] == near(float(min(Fraction(1), 2 * at_most - Fraction(math.comb(n, m), 2**n))))
+
+
+def test_paired_differences_are_told_by_their_mean_and_all_signs() -> None:
+    row = STATS["paired"]
+    steps = [round(10 * (a - b)) for a, b in zip(row["a"], row["b"], strict=True)]
+    sums = [abs(sum(map(math.prod, zip(signs, steps, strict=True)))) for signs in product((1, -1), repeat=len(steps))]
+    mean = sum(steps) / len(steps) / 10
+    variance = sum((step / 10 - mean) ** 2 for step in steps) / (len(steps) - 1)
+
+    assert (row["mean_diff"], row["se_paired"]) == (near(mean), near(math.sqrt(variance / len(steps))))
+    assert row["t"] == near(row["mean_diff"] / row["se_paired"])
+    assert row["sign_flips_at_least_as_extreme"] == sum(each >= abs(sum(steps)) for each in sums)
+    assert row["p_sign_flip_exact"] == near(row["sign_flips_at_least_as_extreme"] / row["enumerated"])
+
+
+def test_errors_of_clusters_add_up_their_own_deviations() -> None:
+    for row in STATS["clustered_se"]["cases"]:
+        sums: dict[str, float] = {}
+        for name, value in zip(row["cluster_ids"], row["values"], strict=True):
+            sums[name] = sums.get(name, 0.0) + value - row["mean"]
+        squares = sum(each**2 for each in sums.values())
+
+        assert row["mean"] == near(sum(row["values"]) / row["n"])
+        assert row["se_cluster_cr0"] == near(math.sqrt(squares) / row["n"])
+        assert row["se_cluster_cr1"] == near(math.sqrt(squares * len(sums) / (len(sums) - 1)) / row["n"])
+
+
+def test_agreement_is_measured_beyond_that_of_chance() -> None:
+    for row in STATS["agreement"]["cohen_kappa"]:
+        table, total = row["table"], sum(map(sum, row["table"]))
+        observed = Fraction(sum(table[at][at] for at in range(len(table))), total)
+        chance = sum(
+            Fraction(sum(table[at]), total) * Fraction(sum(line[at] for line in table), total)
+            for at in range(len(table))
+        )
+
+        assert (row["observed_agreement"], row["chance_agreement"]) == (near(float(observed)), near(float(chance)))
+        assert row["kappa"] is None if chance == 1 else row["kappa"] == near(float((observed - chance) / (1 - chance)))
+
+
+def test_sizes_corrections_and_flaky_cases_follow_from_their_formulas() -> None:
+    known = STATS["multiple_tests"]
+    n, power = len(known["p"]), STATS["power"]
+
+    assert known["holm"] == near_all(holm(known["p"]))
+    assert known["bh"] == near_all(
+        [min(min(1.0, n * p / (at + 1)) for at, p in enumerate(known["p"]) if at >= start) for start in range(n)]
+    )
+    for row in power["paired_cases"]:
+        spread = row["omega2"] + (row["s2a"] + row["s2b"]) / row["k"]
+        assert row["n"] == near((power["z_alpha2"] + power["z_beta"]) ** 2 * spread / row["delta"] ** 2)
+        assert row["n_ceil"] == math.ceil(row["n"])
+    for row in STATS["flakiness"]["cases"]:
+        n, c = row["n"], row["c"]
+        assert row["flaky"] == (0 < c < n)
+        assert row["disagreement"] == (None if n < 2 else near(2 * c * (n - c) / (n * (n - 1))))
+    for row in STATS["flakiness"]["seen_at_least_one_failure"]:
+        assert row["prob"] == near(1 - (1 - row["fail_rate"]) ** row["runs"])
+    for row in STATS["judge_correction"]["rogan_gladen"]["cases"]:
+        corrected = (row["judge_pass_rate"] + row["specificity"] - 1) / (row["sensitivity"] + row["specificity"] - 1)
+        assert (row["unclipped"], row["corrected"]) == (near(corrected), near(min(1.0, max(0.0, corrected))))
