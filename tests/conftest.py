@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 from _pytest.pytester import SysModulesSnapshot
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 from tests.leftovers import nothing_left, own_imports
 from tests.processor_time import ProcessorTime
 from tests.selection import Outcomes, leave_out_played, shuffle
@@ -49,6 +50,9 @@ settings.register_profile(
     "evaldesk", max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("evaldesk")
+# Hypothesis draws constants of the modules that a process has imported so far: it parses a thousand files in each fork
+# for that, and examples would depend on the order of the tests.
+providers._get_local_constants = lambda: providers._local_constants
 
 FLAGS = [
     "--headless",

@@ -313,6 +313,7 @@ def test_python_names_every_option_in_its_signature(name: str) -> None:
     assert "options" not in parameters
 
 
+@pytest.mark.server
 def test_every_option_of_python_reaches_the_frozen_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,6 +60,7 @@ def _takes(colleague: Colleague, column: Column[Any], value: Any) -> bool:
     return False
 
 
+@pytest.mark.long
 def test_broken_values_in_every_column_break_no_page(fort: Fort) -> None:
     colleague = colleague_of(_place(fort))
     reads = [fort.address(route) for route in fort.routes() if "GET" in (route.methods or ())]

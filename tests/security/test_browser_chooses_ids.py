@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -39,6 +40,14 @@ def run_form(fort: Any, **changes: Any) -> dict[str, Any]:
         "metric": "response_match_score",
         "response_match_score.threshold": "0.8",
     } | changes
+
+
+@pytest.fixture(scope="module")
+def fort(build_fort: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One desk for all tests, which compare what is stored before and after."""
+    opened = build_fort(tmp_path_factory.mktemp("fort") / "workspace")
+    with opened.client:
+        yield opened
 
 
 @pytest.mark.parametrize("field", ["agent", "evalset", "metric", "model", "case"])
@@ -122,7 +131,9 @@ def test_a_turn_is_played_on_a_model_of_the_settings(fort: Any, hostile: str) ->
 @pytest.mark.parametrize(
     "field", ["api_base", "base_url", "api_key", "module", "target", "root", "folder", "kind", "path"]
 )
-def test_a_field_that_nobody_offers_is_not_listened_to(fort: Any, field: str) -> None:
+def test_a_field_that_nobody_offers_is_not_listened_to(open_fort: Callable[..., Any], field: str) -> None:
+    fort = open_fort()  # a run is played in it
+
     answer = fort.client.post("/runs", data=run_form(fort, **{field: "http://evil.invalid/canary"}))
 
     assert answer.status_code == 303

@@ -479,6 +479,7 @@ def pages_of(fort: Fort) -> list[str]:
     ]
 
 
+@pytest.mark.long
 def test_hostile_values_in_every_column_do_nothing(office: Office) -> None:
     """Tables and columns are those that the database tells, so that later ones are written into, too."""
     n_written: dict[str, int] = {}

@@ -36,7 +36,9 @@ def parts(pages: Any, address: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long if name == "many turns" else ()) for name in LONG]
+)
 def test_the_page_of_300_calls_is_small_and_its_parts_hold_each_of_them_once(pages: Any, name: str) -> None:
     page, *others = parts(pages, stored(pages, name))
 
