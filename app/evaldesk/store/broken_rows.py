@@ -43,8 +43,8 @@ from evaldesk.store.tables.runs import LETTERS, RUN, RUN_CASE, TO_DO, TRIAL
 from evaldesk.store.tables.sessions import SESSION
 from evaldesk.wire import from_json
 
-CHECK_S = 2.0
-"""No further table is read after so many seconds."""
+CHECK_CPU_S, CHECK_S = 2.0, 30.0
+"""No further table is read after so many seconds of the processor, and of the clock: a busy machine takes longer."""
 MAX_SHOWN = 80
 
 _STRIP = "".join((TO_DO, *LETTERS.values()))
@@ -88,22 +88,26 @@ def _is_of_store(error: BaseException) -> bool:
 
 def find_broken_row(connection: Connection) -> str:
     """The table, row and column of the first value that is of another type or beyond its range; empty without one."""
-    end = time.monotonic() + CHECK_S
+    ends = time.thread_time() + CHECK_CPU_S, time.monotonic() + CHECK_S
     for table in Row.metadata.sorted_tables:
-        if time.monotonic() > end:
+        if _is_over(ends):
             break
         faults = [fault for column in table.columns for fault in _faults(column, connection.dialect.name)]
         if faults and (sentence := _first_of(connection, table, faults)):
             return sentence
-    return _first_without_json(connection, end)
+    return _first_without_json(connection, ends)
 
 
-def _first_without_json(connection: Connection, end: float) -> str:
+def _is_over(ends: tuple[float, float]) -> bool:
+    return time.thread_time() > ends[0] or time.monotonic() > ends[1]
+
+
+def _first_without_json(connection: Connection, ends: tuple[float, float]) -> str:
     """The first text that must be JSON and is none: the SQL of the two engines for it differs, or is too new."""
     for column in _OF_JSON:
         table = column.table
         for row in connection.execute(select(*table.primary_key, column.label("text")).where(column.is_not(None))):
-            if time.monotonic() > end:
+            if _is_over(ends):
                 return ""
             try:
                 from_json(row.text or "null", object)
