@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,20 +134,20 @@ def _rest(pid: int) -> None:
         spent_s, before_s = now_s - before_s, now_s
 
 
-def ask(connection: Served, path: str) -> Seen:
+def ask(connection: Served, path: str, headers: Mapping[str, str] | None = None) -> Seen:
     """The page as it is when it was asked for once."""
     took, size = [], 0
-    _fetch(connection, path)
+    _fetch(connection, path, headers)
     before = cpu_s_of(connection.pid)
     for _ in range(N_ASKED):
         started = time.perf_counter()
-        size = _fetch(connection, path)
+        size = _fetch(connection, path, headers)
         took.append(1000 * (time.perf_counter() - started))
     return Seen(statistics.median(took), size / 1000, cpu_s_of(connection.pid) - before)
 
 
-def _fetch(connection: Served, path: str) -> int:
-    connection.request("GET", path, headers={"Authorization": f"Bearer {TOKEN}"})
+def _fetch(connection: Served, path: str, headers: Mapping[str, str] | None) -> int:
+    connection.request("GET", path, headers={"Authorization": f"Bearer {TOKEN}", **(headers or {})})
     answer = connection.getresponse()
     size = len(answer.read())
     assert answer.status == 200, f"{path}: {answer.status}"
