@@ -47,7 +47,7 @@ def measure(folder: Path) -> Iterator[Row]:
         report_ms = 1000 * (time.process_time() - began)
     yield Row(f"trial of {N:,} turns, recorded: processor", rounded(1000 * recorded_s), "ms")
     trial, chat = f"/runs/{run_id}/cases/0/trials/0", f"/sessions/{session.id}"
-    pages = (
+    pages: tuple[tuple[str, str, dict[str, str]], ...] = (
         (TRIAL_PAGE, trial, {}),
         (f"{TRIAL_PAGE}, a turn of the address", f"{trial}?turn={N - 20}", {}),
         (PIECE, f"{trial}/turns?from={N - 60}&to={N}", HTMX),

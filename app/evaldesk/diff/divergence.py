@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from evaldesk.diff.conversation_diff import is_of_conversation, rows_of_conversation, scores_by_turn
 from evaldesk.diff.turn_diff import ArgRow, CallRow, turn_diff
 from evaldesk.matching import json_equal
-from evaldesk.model import Case, Score, ToolCall, Transcript, TurnRecord
+from evaldesk.model import Case, Score, ToolCall, Transcript, Turn, TurnRecord
 from evaldesk.model.json_text import shortened
 from evaldesk.model.trial_turns import judges_calls
 
@@ -35,11 +35,16 @@ class Divergence:
         return f"{self.place}: {self.sentence}"
 
 
-def first_divergence(case: Case, transcript: Transcript, scores: Sequence[Score] = ()) -> Divergence | None:
-    """The first turn with other calls, without a record, or with a failed score; then the final state."""
+def first_divergence(
+    case: Case, transcript: Transcript, scores: Sequence[Score] = (), turns: Iterable[Turn] | None = None
+) -> Divergence | None:
+    """The first turn with other calls, without a record, or with a failed score; then the final state.
+
+    `turns` are those of a case of many turns, which are read while they are compared one by one.
+    """
     by_turn = scores_by_turn(scores)
     rows = rows_of_conversation(case, transcript, scores) if is_of_conversation(scores) else None
-    for index, turn in enumerate(case.turns):
+    for index, turn in enumerate(case.turns if turns is None else turns):
         record = transcript.turns[index] if index < len(transcript.turns) else None
         if record is None:
             return Divergence("not_played", index + 1, None, "", f"turn {index + 1}", "it was never played")

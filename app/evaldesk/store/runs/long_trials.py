@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Any, TypeVar
 
 from msgspec import ValidationError
 from sqlalchemy import ColumnElement, Connection, Table, func, select
 
+from evaldesk.diff.conversation_diff import is_of_conversation
 from evaldesk.diff.divergence import Divergence, first_divergence
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, RunConfig, Score, Transcript, TrialResult, Turn, TurnRecord
@@ -25,7 +26,7 @@ from evaldesk.model.trial_turns import (
     turns_in_memory,
 )
 from evaldesk.store.tables.blocks import BEGINNING, BLOCKS, Blocks, Piece
-from evaldesk.store.tables.columns import pack_pieces
+from evaldesk.store.tables.columns import pack_pieces, unpack
 from evaldesk.store.tables.runs import CASE_SNAPSHOT, TRANSCRIPT
 from evaldesk.wire import to_json
 
@@ -107,8 +108,22 @@ def _turns_of(scores: Sequence[Score]) -> tuple[int, int]:
 
 def divergence_of(case: Case, result: TrialResult, config: RunConfig) -> Divergence | None:
     """The first place where a trial and its case differ for a metric that decides."""
+    return first_divergence(case, result.transcript, _gating(result, config))
+
+
+def stored_divergence(codec: int, data: bytes, result: TrialResult, config: RunConfig) -> Divergence | None:
+    """The same by a stored case; one in blocks is read block by block, up to the divergence."""
+    gating = _gating(result, config)
+    if codec != BLOCKS or is_of_conversation(gating):
+        return first_divergence(unpack(codec, data, Case), result.transcript, gating)
+    blocks = Blocks(lambda start, n: data[start : start + n])
+    turns = chain.from_iterable(blocks.each("turns", tuple[Turn, ...]))
+    return first_divergence(blocks.head(LongCase).case, result.transcript, gating, turns)
+
+
+def _gating(result: TrialResult, config: RunConfig) -> list[Score]:
     gating = {criterion.metric for criterion in config.criteria if criterion.threshold is not None}
-    return first_divergence(case, result.transcript, [score for score in result.scores if score.metric in gating])
+    return [score for score in result.scores if score.metric in gating]
 
 
 Opened = Callable[[], AbstractContextManager[Connection]]

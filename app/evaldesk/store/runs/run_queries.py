@@ -584,14 +584,14 @@ def snapshot(connection: Connection, run_id: int, case_index: int) -> Case:
     return found
 
 
-def compared_with(connection: Connection, run_id: int, case_index: int) -> tuple[RunConfig, Case]:
-    """The configuration and the case of a trial, also in a run that is hidden. Raises NotFoundError."""
+def compared_with(connection: Connection, run_id: int, case_index: int) -> tuple[RunConfig, int, bytes]:
+    """The configuration and the packed case of a trial, also in a run that is hidden. Raises NotFoundError."""
     config = connection.scalar(select(RUN.c.config).where(RUN.c.id == run_id))
     at = (CASE_SNAPSHOT.c.run_id == run_id) & (CASE_SNAPSHOT.c.case_index == case_index)
-    case = read_packed(connection, CASE_SNAPSHOT, Case, at)
+    case = connection.execute(select(CASE_SNAPSHOT.c.codec, CASE_SNAPSHOT.c.data).where(at)).first()
     if config is None or case is None:
         raise NotFoundError(f"run {run_id} has no case {case_index}")
-    return from_json(config, RunConfig), case
+    return from_json(config, RunConfig), case.codec, case.data
 
 
 def snapshots(connection: Connection, run_id: int) -> list[Case]:

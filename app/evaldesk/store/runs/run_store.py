@@ -130,10 +130,10 @@ class RunStore(Part):
 
     def _first_divergence(self, result: TrialResult) -> Divergence | None:
         """That of a result that is not stored yet, by its stored case, also in a run that is hidden."""
-        from evaldesk.store.runs.long_trials import divergence_of
+        from evaldesk.store.runs.long_trials import stored_divergence
 
-        config, case = self._compared_with(result.run_id, result.case_index)
-        return divergence_of(case, result, config)
+        config, codec, data = self._compared_with(result.run_id, result.case_index)
+        return stored_divergence(codec, data, result, config)
 
     _compared_with = reading(run_queries.compared_with)
 

@@ -104,6 +104,11 @@ class Blocks:
         texts = (b"[" + text.removeprefix(b",") + b"]" for text in self.texts(wanted))
         return [(block, _decoded(text, kind)) for block, text in zip(wanted, texts, strict=True)]
 
+    def each(self, name: str, kind: type[T]) -> Iterator[T]:
+        """The blocks of the list `name` one after the other, each as `kind`."""
+        for text in self.texts([block for block in self.index if block.name == name]):
+            yield _decoded(b"[" + text.removeprefix(b",") + b"]", kind)
+
     def texts(self, wanted: Sequence[Block]) -> Iterator[bytes]:
         """The unpacked bytes of some blocks; those that follow each other are read at once."""
         row: list[Block] = []
