@@ -18,7 +18,7 @@ def asserted_part(case: Case) -> Case:
     """A case without an id and texts to which every metric of ours applies, or not, as it does to `case`."""
     *others, last = (_turn(turn) for turn in case.turns) if case.turns else (None,)
     turns = dict.fromkeys(map(repr, others))
-    kept = [turn for turn in others if turn and turns.pop(repr(turn), "") is None]
+    distinct_turns = [turn for turn in others if turn and turns.pop(repr(turn), "") is None]
     extra: JsonObject = {} if case_outputs(case) is None else {"required_outputs": []}
     if required_calls(case) is not None:
         extra = {**extra, REQUIRED_CALLS: []}
@@ -26,7 +26,7 @@ def asserted_part(case: Case) -> Case:
         extra = {**extra, DECISIONS: [{"turn": 1, "decision": "approve"}]}
     return Case(
         id="",
-        turns=(*kept, last) if last else (),
+        turns=(*distinct_turns, last) if last else (),
         scenario=None if case.scenario is None else {"": ""} if case.scenario else {},
         final_state=None if case.final_state is None else {},
         rubrics=case.rubrics,

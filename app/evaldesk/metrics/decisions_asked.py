@@ -37,37 +37,37 @@ class DecisionsAsked:
         scripted = readable_decisions(case)
         if not scripted:
             return [Score(self.info.name, reason=NOT_SCRIPTED)]
-        found, said, n_made, n_wanted = [], [], 0, 0
-        for turn, wanted in sorted(scripted.items()):
+        scores, notes, n_made, n_wanted = [], [], 0, 0
+        for turn, decisions in sorted(scripted.items()):
             record = transcript.turns[turn] if turn < len(transcript.turns) else None
-            unused = _unused(wanted, record)
-            n_made, n_wanted = n_made + len(wanted) - len(unused), n_wanted + len(wanted)
-            said += [f"turn {turn + 1}: {_words(decision, record)}" for decision in unused]
+            unused = _unused(decisions, record)
+            n_made, n_wanted = n_made + len(decisions) - len(unused), n_wanted + len(decisions)
+            notes += [f"turn {turn + 1}: {_words(decision, record)}" for decision in unused]
             reason = "; ".join(_words(decision, record) for decision in unused[:MAX_NAMED]) or "asked for"
-            value = 1 - len(unused) / len(wanted)
-            found.append(Score(self.info.name, value, turn, reason=f"{reason[:1].upper()}{reason[1:]}."))
-        more = f" and {len(said) - MAX_NAMED} more" if said[MAX_NAMED:] else ""
-        ending = f": {'; '.join(said[:MAX_NAMED])}{more}." if said else "."
+            value = 1 - len(unused) / len(decisions)
+            scores.append(Score(self.info.name, value, turn, reason=f"{reason[:1].upper()}{reason[1:]}."))
+        more = f" and {len(notes) - MAX_NAMED} more" if notes[MAX_NAMED:] else ""
+        ending = f": {'; '.join(notes[:MAX_NAMED])}{more}." if notes else "."
         reason = f"{part_of(n_made, n_wanted, 'scripted decision', 'was asked for', 'were asked for')}{ending}"
-        return [*found, Score(self.info.name, n_made / n_wanted, reason=reason, details={"unused": [*said]})]
+        return [*scores, Score(self.info.name, n_made / n_wanted, reason=reason, details={"unused": [*notes]})]
 
 
-def _unused(wanted: Sequence[Decision], record: TurnRecord | None) -> list[Decision]:
+def _unused(decisions: Sequence[Decision], record: TurnRecord | None) -> list[Decision]:
     """The scripted decisions that the turn did not use; each decision of the turn uses one."""
     events = record.events if record else ()
-    made = [event.decision for event in events if event.kind == "decision" and event.decision]
+    turn_decisions = [event.decision for event in events if event.kind == "decision" and event.decision]
     unused = []
-    for decision in wanted:
-        same = next((each for each in made if _is_of(decision, each)), None)
+    for decision in decisions:
+        same = next((each for each in turn_decisions if _is_of(decision, each)), None)
         if same is None:
             unused.append(decision)
         else:
-            made.remove(same)
+            turn_decisions.remove(same)
     return unused
 
 
-def _is_of(scripted: Decision, made: Decision) -> bool:
-    return scripted.decision == made.decision and scripted.tool in ("", made.tool)
+def _is_of(scripted: Decision, actual: Decision) -> bool:
+    return scripted.decision == actual.decision and scripted.tool in ("", actual.tool)
 
 
 def _words(decision: Decision, record: TurnRecord | None) -> str:

@@ -60,8 +60,8 @@ class TurnCount:
         n_turns = len(transcript.turns)
         if not n_turns:
             return [Score(self.info.name, reason=NO_TURN)]
-        played = counted(n_turns, "turn")
-        reason = f"{n_turns} of {len(case.turns)} turns." if len(case.turns) > n_turns else f"{played}."
+        turns = counted(n_turns, "turn")
+        reason = f"{n_turns} of {len(case.turns)} turns." if len(case.turns) > n_turns else f"{turns}."
         return [Score(self.info.name, float(n_turns), reason=reason)]
 
 
@@ -82,17 +82,17 @@ class RepeatedCallCount:
         if not transcript.turns:
             return [Score(self.info.name, reason=NO_TURN)]
         scores, again = [], Counter[str]()
-        seen: set[tuple[str, Hashable]] = set()
+        call_keys: set[tuple[str, Hashable]] = set()
         for turn, record in enumerate(transcript.turns):
-            found = _repeated(record.tool_calls, seen if self.scope == "conversation" else set())
-            again.update(found)
-            scores.append(self._score(found, turn))
+            repetitions = _repeated(record.tool_calls, call_keys if self.scope == "conversation" else set())
+            again.update(repetitions)
+            scores.append(self._score(repetitions, turn))
         return [*scores, self._score(again, None)]
 
     def _score(self, again: Counter[str], turn: int | None) -> Score:
         n = again.total()
-        named = ", ".join(f"{name} {count} times" if count > 1 else name for name, count in again.most_common(3))
-        reason = f"{counted(n, 'call')} made again: {named}." if n else "No call was made again."
+        tools = ", ".join(f"{name} {count} times" if count > 1 else name for name, count in again.most_common(3))
+        reason = f"{counted(n, 'call')} made again: {tools}." if n else "No call was made again."
         details: JsonObject = {"repeated": dict(again)}
         return Score(self.info.name, float(n), turn, reason=reason, details=details)
 
@@ -136,17 +136,17 @@ class TokenUsage:
         n_in = [float(sum(usage.tokens_in for usage in _usages(record))) for record in transcript.turns]
         n_out = [float(sum(usage.tokens_out for usage in _usages(record))) for record in transcript.turns]
         totals = [(a + b) or None for a, b in zip(n_in, n_out, strict=True)]
-        *turns, whole = _scores(
+        *turns, trial_score = _scores(
             self.info.name, totals, lambda n: counted(n, "token"), "The agent reports no tokens.", is_none_zero=True
         )
-        if whole.value is None:
-            return [*turns, whole]
+        if trial_score.value is None:
+            return [*turns, trial_score]
         least = [any(usage.is_least for usage in _usages(record)) for record in transcript.turns]
         if any(least):
             turns = [_least(turn) if is_least else turn for turn, is_least in zip(turns, least, strict=True)]
-            return [*turns, _least(whole)]
-        parts = {"total_tokens": whole.value, "input_tokens": mean(n_in), "output_tokens": mean(n_out)}
-        return [*turns, replace(whole, details={**whole.details, **parts})]
+            return [*turns, _least(trial_score)]
+        parts = {"total_tokens": trial_score.value, "input_tokens": mean(n_in), "output_tokens": mean(n_out)}
+        return [*turns, replace(trial_score, details={**trial_score.details, **parts})]
 
 
 def _least(score: Score) -> Score:
@@ -165,23 +165,28 @@ class InvocationDuration:
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
         """The seconds of each turn, and their mean; details split it into model, tools and the rest."""
         seconds = [record.duration_ms / 1000 or None for record in transcript.turns]
-        *turns, whole = _scores(self.info.name, seconds, lambda s: f"{s:.2f} s", "This turn has no time.")
-        if whole.value is None:
-            return [*turns, whole]
-        parts = _split(whole.value, transcript)
+        *turns, trial_score = _scores(self.info.name, seconds, lambda s: f"{s:.2f} s", "This turn has no time.")
+        if trial_score.value is None:
+            return [*turns, trial_score]
+        parts = _duration_parts(trial_score.value, transcript)
         titles = (("model", "model"), ("tool", "tools"), ("framework", "the rest"))
         words = ", ".join(f"{parts[f'{part}_seconds']:.2f} s {word}" for part, word in titles)
-        return [*turns, replace(whole, reason=f"{whole.reason} Of it {words}.", details={**whole.details, **parts})]
+        return [
+            *turns,
+            replace(
+                trial_score, reason=f"{trial_score.reason} Of it {words}.", details={**trial_score.details, **parts}
+            ),
+        ]
 
 
-def _split(total: float, transcript: Transcript) -> dict[str, float]:
+def _duration_parts(total: float, transcript: Transcript) -> dict[str, float]:
     timed = [record for record in transcript.turns if record.duration_ms]
     model = mean([sum(usage.duration_ms for usage in _usages(record)) / 1000 for record in timed])
-    ended = [[event for event in record.events if event.kind == "tool_result"] for record in timed]
-    tool = mean([sum(event.duration_ms or 0.0 for event in events) / 1000 for events in ended])
+    results_by_turn = [[event for event in record.events if event.kind == "tool_result"] for record in timed]
+    tool = mean([sum(event.duration_ms or 0.0 for event in events) / 1000 for events in results_by_turn])
     # Calls made at the same time add up to more than the turn.
-    rest = max(total - model - tool, 0.0)
-    return {"total_seconds": total, "model_seconds": model, "tool_seconds": tool, "framework_seconds": rest}
+    framework = max(total - model - tool, 0.0)
+    return {"total_seconds": total, "model_seconds": model, "tool_seconds": tool, "framework_seconds": framework}
 
 
 def _scores(
@@ -197,18 +202,21 @@ def _scores(
         Score(metric, value, turn, reason=missing if value is None else f"{say(value)}.")
         for turn, value in enumerate(values)
     ]
-    known = [value for value in values if value is not None]
-    if not known:
+    known_values = [value for value in values if value is not None]
+    if not known_values:
         return [*turns, Score(metric, reason=missing if values else NO_TURN)]
-    n_missing = len(values) - len(known)
-    whole = mean(known + [0.0] * n_missing if is_none_zero else known)
-    reason = f"{say(whole)} per turn"
+    n_missing = len(values) - len(known_values)
+    trial_value = mean(known_values + [0.0] * n_missing if is_none_zero else known_values)
+    reason = f"{say(trial_value)} per turn"
     if n_missing:
         one, many = ("counts", "count") if is_none_zero else ("is left out", "are left out")
         ending = " as 0" if is_none_zero else ""
         silent = part_of(n_missing, len(values), "turn", f"says nothing and {one}", f"say nothing and {many}")
         reason += f"; {silent}{ending}"
-    return [*turns, Score(metric, whole, reason=f"{reason}.", details={"n_turns": len(values), "n_missing": n_missing})]
+    return [
+        *turns,
+        Score(metric, trial_value, reason=f"{reason}.", details={"n_turns": len(values), "n_missing": n_missing}),
+    ]
 
 
 def _usages(record: TurnRecord) -> list[Usage]:
@@ -216,13 +224,13 @@ def _usages(record: TurnRecord) -> list[Usage]:
     return [usage for usage in record.usages if usage.role == "agent"]
 
 
-def _repeated(calls: tuple[ToolCall, ...], seen: set[tuple[str, Hashable]]) -> Counter[str]:
+def _repeated(calls: tuple[ToolCall, ...], call_keys: set[tuple[str, Hashable]]) -> Counter[str]:
     """How often each tool was called as it had been before; adds the calls to `seen`."""
     again: Counter[str] = Counter()
     for call in calls:
         key = (call.name, json_key(call.args))
-        again[call.name] += key in seen
-        seen.add(key)
+        again[call.name] += key in call_keys
+        call_keys.add(key)
     return +again
 
 

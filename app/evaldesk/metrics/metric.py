@@ -125,11 +125,11 @@ def whole_score(metric: str, scores: Sequence[Score]) -> Score:
     reason = worst.reason
     if len(values) > 1:
         reason = f"Mean of {len(values)} turns"
-        reason += f", all {values[0]:.2f}." if min(values) == max(values) else f"; lowest is {_named(worst)}"
+        reason += f", all {values[0]:.2f}." if min(values) == max(values) else f"; lowest is {_turn_reason(worst)}"
     return Score(metric, mean(values), reason=reason, details={"n_turns": len(values)})
 
 
-def _named(score: Score) -> str:
+def _turn_reason(score: Score) -> str:
     return f"turn {(score.turn or 0) + 1} with {score.value:.2f}: {score.reason}"
 
 
@@ -259,11 +259,11 @@ def metric_class(name: str) -> type[Metric]:
         raise UsageError(
             f"{name[:80]!r}: the label behind {kind_name}/ is 1 to 40 letters, digits, _ or -", field="metric"
         )
-    return _loaded(kind_name)
+    return _load_metric(kind_name)
 
 
 @cache
-def _loaded(name: str) -> type[Metric]:
+def _load_metric(name: str) -> type[Metric]:
     kind = METRICS.load(name)
     if not isinstance(getattr(kind, "info", None), MetricInfo) or not callable(getattr(kind, "score", None)):
         raise UsageError(f"{name} is not a metric: it needs `info`, a MetricInfo, and a method `score`")

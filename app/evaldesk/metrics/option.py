@@ -71,8 +71,8 @@ def option_infos(metric: type[Any]) -> tuple[OptionInfo, ...]:
     """The options of a metric in their order; fields without a description are left out."""
     if not is_dataclass(metric):
         return ()
-    described = ((each, each.metadata.get(_KEY)) for each in fields(metric))
-    return tuple(replace(info, name=each.name, default=_default_of(each)) for each, info in described if info)
+    options = ((each, each.metadata.get(_KEY)) for each in fields(metric))
+    return tuple(replace(info, name=each.name, default=_default_of(each)) for each, info in options if info)
 
 
 def _default_of(each: Field[Any]) -> JsonValue:

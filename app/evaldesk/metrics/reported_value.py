@@ -35,16 +35,16 @@ class ReportedValue:
 
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
         """One score for the trial."""
-        found, reason = self._found(transcript)
-        return [Score(self.info.name, found, reason=reason)]
+        value, reason = self._find_value(transcript)
+        return [Score(self.info.name, value, reason=reason)]
 
-    def _found(self, transcript: Transcript) -> tuple[float | None, str]:
-        reported = reported_values(transcript)
-        value: JsonValue = dict(reported)
+    def _find_value(self, transcript: Transcript) -> tuple[float | None, str]:
+        values = reported_values(transcript)
+        value: JsonValue = dict(values)
         for name in self.path.split("."):
             if not isinstance(value, dict) or name not in value:
-                listed = ", ".join(sorted(reported)) or "nothing"
-                return None, f"The agent reported no {self.path}; it reported {listed}."
+                names = ", ".join(sorted(values)) or "nothing"
+                return None, f"The agent reported no {self.path}; it reported {names}."
             value = value[name]
         if not (isinstance(value, bool) or is_score(value)):
             return (

@@ -79,15 +79,15 @@ async def grade_trial(
     trace. Only cancellation is ever raised.
     """
     with open_account() as usages, showing_images(case):
-        compared = _Compared(transcript, case)
+        comparison = _Comparison(transcript, case)
         scores: list[Score] = []
         for each in criteria:
             with judging(each.metric):
-                scores += await _criterion_scores(compared, each, timeouts, strict)
+                scores += await _criterion_scores(comparison, each, timeouts, strict)
     return Grading(tuple(scores), tuple(usages))
 
 
-class _Compared:
+class _Comparison:
     """A trial and its case, with accepted alternatives in the place of expected values (`also_accepted`)."""
 
     def __init__(self, transcript: Transcript, case: Case) -> None:
@@ -113,20 +113,22 @@ class _Compared:
 
     def _explained(self, score: Score, alone: JsonObject) -> Score:
         details = {**score.details, **{name: each for name, each in alone.items() if name.startswith("adk_")}}
-        taken = self._taken.get(score.turn, ()) if score.turn is not None else ()
-        if score.turn is None or not taken or "n_expected" not in details:
+        alternatives = self._taken.get(score.turn, ()) if score.turn is not None else ()
+        if score.turn is None or not alternatives or "n_expected" not in details:
             return replace(score, details=details)
         expected, record = self.written.turns[score.turn].expected, self.transcript.turns[score.turn]
-        steps: list[Step] = [("~", each.expected, each.actual) for each in taken]
-        accepted = [(step, each.because) for step, each in zip(steps, taken, strict=True)]
-        aligned = aligned_details(steps_of(expected, record, taken), accepted)
-        kept = details.get("accepted")
-        theirs = [each for each in kept if isinstance(each, dict)] if isinstance(kept, list) else []
+        steps: list[Step] = [("~", each.expected, each.actual) for each in alternatives]
+        accepted_steps = [(step, each.because) for step, each in zip(steps, alternatives, strict=True)]
+        aligned = aligned_details(steps_of(expected, record, alternatives), accepted_steps)
+        metric_accepted = details.get("accepted")
+        metric_rows = (
+            [each for each in metric_accepted if isinstance(each, dict)] if isinstance(metric_accepted, list) else []
+        )
         mine = aligned["accepted"] if isinstance(aligned["accepted"], list) else []
         return replace(
             score,
-            reason=score.reason + accepted_calls(accepted),
-            details={**details, **aligned, "accepted": [*mine, *theirs]},
+            reason=score.reason + accepted_calls(accepted_steps),
+            details={**details, **aligned, "accepted": [*mine, *metric_rows]},
         )
 
 
@@ -138,19 +140,19 @@ def score_trial(
     try:
         grading.send(None)
     except StopIteration as done:
-        found: Grading = done.value
-        return found.scores
+        result: Grading = done.value
+        return result.scores
     grading.close()
     raise MetricError("a metric of these criteria awaits something; use grade_trial")
 
 
 async def _criterion_scores(
-    compared: _Compared, criterion: Criterion, timeouts: Mapping[str, float], strict: bool
+    comparison: _Comparison, criterion: Criterion, timeouts: Mapping[str, float], strict: bool
 ) -> list[Score]:
-    transcript, case = compared.transcript, compared.case
+    transcript, case = comparison.transcript, comparison.case
     try:
-        if compared.problem:
-            raise compared.problem
+        if comparison.problem:
+            raise comparison.problem
         metric = build_metric(criterion)
         option = unset_option(criterion)
         if option is not None:
@@ -158,13 +160,21 @@ async def _criterion_scores(
         reason = None if is_function(criterion) else missing_of(metric, case)
         if reason:
             return [Score(criterion.metric, threshold=criterion.threshold, reason=reason, is_applicable=strict)]
-        found = metric.score(transcript, case)
-        scores = await _within(timeouts.get(criterion.metric), found) if inspect.isawaitable(found) else found
+        score_or_awaitable = metric.score(transcript, case)
+        scores = (
+            await _within(timeouts.get(criterion.metric), score_or_awaitable)
+            if inspect.isawaitable(score_or_awaitable)
+            else score_or_awaitable
+        )
         scores = [_plain_score(score) for score in scores] if isinstance(scores, list) else scores
         _check_scores(metric.info, scores)
-        scores = compared.explained(scores, metric)
-        judged = [_judged(score, criterion, metric.info) for score in scores]
-        return judged if strict or is_function(criterion) else _with_others(judged, criterion, metric, case)
+        scores = comparison.explained(scores, metric)
+        thresholded_scores = [_with_threshold(score, criterion, metric.info) for score in scores]
+        return (
+            thresholded_scores
+            if strict or is_function(criterion)
+            else _with_others(thresholded_scores, criterion, metric, case)
+        )
     # Metrics may be any user's code: every failure becomes a value on the trial.
     except (Exception, SystemExit) as error:
         return [_error_score(criterion, error)]
@@ -172,25 +182,30 @@ async def _criterion_scores(
 
 def _with_others(scores: list[Score], criterion: Criterion, metric: Metric, case: Case) -> list[Score]:
     """The scores, with a not applicable one for each turn that asserts nothing where the metric judges turns."""
-    judged = {score.turn: score for score in scores if score.turn is not None}
-    if not judged or len(judged) >= len(case.turns):
+    scores_by_turn = {score.turn: score for score in scores if score.turn is not None}
+    if not scores_by_turn or len(scores_by_turn) >= len(case.turns):
         return scores
     for index, turn in enumerate(case.turns):
-        reason = None if index in judged else missing_of_turn(metric, case, turn)
+        reason = None if index in scores_by_turn else missing_of_turn(metric, case, turn)
         if reason:
-            judged[index] = Score(criterion.metric, None, index, criterion.threshold, None, reason, is_applicable=False)
-    return [*(judged[index] for index in sorted(judged)), *(score for score in scores if score.turn is None)]
+            scores_by_turn[index] = Score(
+                criterion.metric, None, index, criterion.threshold, None, reason, is_applicable=False
+            )
+    return [
+        *(scores_by_turn[index] for index in sorted(scores_by_turn)),
+        *(score for score in scores if score.turn is None),
+    ]
 
 
 async def _within(timeout_s: float | None, scores: Awaitable[list[Score]]) -> list[Score]:
     if timeout_s is None:
         return await scores
-    bound = asyncio.timeout(timeout_s)
+    timeout = asyncio.timeout(timeout_s)
     try:
-        async with bound:
+        async with timeout:
             return await scores
     except TimeoutError as error:
-        if not bound.expired():
+        if not timeout.expired():
             raise
         raise MetricError(f"not judged within {timeout_s:g} s") from error
 
@@ -214,7 +229,7 @@ def _plain_score(score: Any) -> Any:
     return replace(score, value=value)
 
 
-def _judged(score: Score, criterion: Criterion, info: MetricInfo) -> Score:
+def _with_threshold(score: Score, criterion: Criterion, info: MetricInfo) -> Score:
     details = plain(score.details)
     return Score(
         criterion.metric,
@@ -327,18 +342,18 @@ _NO_FINAL_STATE = "The case has no expected final state."
 
 def check_criteria(criteria: Sequence[Criterion]) -> None:
     """Raise UsageError for the first criterion that cannot be built or used, or a metric that is named twice."""
-    seen: set[str] = set()
+    metrics: set[str] = set()
     for criterion in criteria:
         build_metric(criterion)
         option = unset_option(criterion)
         if option is not None:
             raise UsageError(f"{criterion.metric} needs its option {option!r}", field=f"{criterion.metric}.{option}")
-        if criterion.metric in seen:
+        if criterion.metric in metrics:
             label = (
                 "" if is_function(criterion) else f", or give one a label of its own: {metric_kind(criterion.metric)}/2"
             )
             raise UsageError(f"{criterion.metric} is named twice; keep one{label}", field=criterion.metric)
-        seen.add(criterion.metric)
+        metrics.add(criterion.metric)
 
 
 def build_metric(criterion: Criterion) -> Metric:
@@ -349,15 +364,17 @@ def build_metric(criterion: Criterion) -> Metric:
         return function
     kind = metric_class(criterion.metric)
     _check_threshold(metric_info(criterion.metric), criterion.threshold)
-    known: list[str] = [field.name for field in fields(kind)] if is_dataclass(kind) else []
+    known_options: list[str] = [field.name for field in fields(kind)] if is_dataclass(kind) else []
     for option in criterion.options:
-        if option not in known:
-            raise UsageError(_unknown_option(criterion.metric, option, known), field=f"{criterion.metric}.{option}")
+        if option not in known_options:
+            raise UsageError(
+                _unknown_option(criterion.metric, option, known_options), field=f"{criterion.metric}.{option}"
+            )
     try:
         return converted(dict(criterion.options), kind)
     except (msgspec.ValidationError, UsageError) as error:
-        named = (name for name in criterion.options if f"$.{name}" in str(error) or name in str(error))
-        option = getattr(error, "field", None) or next(named, "")
+        option_names = (name for name in criterion.options if f"$.{name}" in str(error) or name in str(error))
+        option = getattr(error, "field", None) or next(option_names, "")
         raise UsageError(f"{criterion.metric}: {error}", field=f"{criterion.metric}.{option}") from error
 
 
@@ -368,8 +385,8 @@ class _Question:
         self.metric = build_metric(criterion)
         self.cases = cases
         has_own = hasattr(self.metric, "missing")
-        asked = (criterion.metric, repr(criterion.options)) if has_own else (self.metric.info.needs,)
-        self._key = (*asked, id(cases))
+        scope = (criterion.metric, repr(criterion.options)) if has_own else (self.metric.info.needs,)
+        self._key = (*scope, id(cases))
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -464,8 +481,10 @@ def _nearby(info: MetricInfo, threshold: float) -> str:
     return f" Did you mean {threshold / (10 if threshold < 10 else 100):g}?"
 
 
-def _unknown_option(metric: str, option: str, known: Sequence[str]) -> str:
-    nearest = get_close_matches(option, known, n=1)
+def _unknown_option(metric: str, option: str, known_options: Sequence[str]) -> str:
+    nearest = get_close_matches(option, known_options, n=1)
     if nearest:
         return f"{metric} has no option {option!r}; did you mean {nearest[0]!r}?"
-    return f"{metric} has no option {option!r}; " + (f"it has: {', '.join(known)}" if known else "it has none")
+    return f"{metric} has no option {option!r}; " + (
+        f"it has: {', '.join(known_options)}" if known_options else "it has none"
+    )

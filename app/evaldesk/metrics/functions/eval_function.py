@@ -86,15 +86,15 @@ class EvalFunction:
         function = load_function(self.function, self.root)
         mode = mode_of(function)
         if mode == "adk":
-            found = await _called(function, adk_arguments(transcript, case, self.name, self.threshold))
-            return adk_scores(self.name, found, len(transcript.turns))
+            result = await _call(function, adk_arguments(transcript, case, self.name, self.threshold))
+            return adk_scores(self.name, result, len(transcript.turns))
         is_osmosis = bool(self.compat)
-        found = await _called(function, arguments_of(mode, function, transcript, case, is_osmosis=is_osmosis))
-        if isinstance(found, Score):
-            return [found]
-        if isinstance(found, list) and found and all(isinstance(item, Score) for item in found):
-            return found
-        return [self._score(_number(found, is_osmosis=is_osmosis))]
+        result = await _call(function, arguments_of(mode, function, transcript, case, is_osmosis=is_osmosis))
+        if isinstance(result, Score):
+            return [result]
+        if isinstance(result, list) and result and all(isinstance(item, Score) for item in result):
+            return result
+        return [self._score(_number(result, is_osmosis=is_osmosis))]
 
     def _score(self, value: float) -> Score:
         who = "The function" if self.name == self.function else self.function
@@ -108,9 +108,9 @@ def build_function(criterion: Criterion) -> Metric:
             unknown = NotFoundError.among(f"option of {criterion.metric}", option, _OPTIONS)
             unknown.field = f"{criterion.metric}.{option}"
             raise unknown
-    given = {**criterion.options, "name": criterion.metric, "threshold": criterion.threshold}
+    fields = {**criterion.options, "name": criterion.metric, "threshold": criterion.threshold}
     try:
-        return cast("Metric", converted(given, EvalFunction))
+        return cast("Metric", converted(fields, EvalFunction))
     except (msgspec.ValidationError, UsageError) as error:
         raise UsageError(f"{criterion.metric}: {error}", field=criterion.metric) from error
 
@@ -126,27 +126,27 @@ def load_function_of(criterion: Criterion) -> None:
 
 def function_options(function: str, **options: Any) -> JsonObject:
     """The options of a criterion that calls `function`, without empty ones."""
-    found: Mapping[str, Any] = {FUNCTION_OPTION: function, **options}
-    return {name: value for name, value in found.items() if value not in (None, "")}
+    all_options: Mapping[str, Any] = {FUNCTION_OPTION: function, **options}
+    return {name: value for name, value in all_options.items() if value not in (None, "")}
 
 
-async def _called(function: Function, arguments: Mapping[str, Any]) -> object:
-    found = function(**arguments)
-    return await found if inspect.isawaitable(found) else found
+async def _call(function: Function, arguments: Mapping[str, Any]) -> object:
+    result = function(**arguments)
+    return await result if inspect.isawaitable(result) else result
 
 
-def _number(found: object, *, is_osmosis: bool) -> float:
+def _number(result: object, *, is_osmosis: bool) -> float:
     """The value of the function. Raises MetricError.
 
     Osmosis takes Python's numbers alone; a number too large for a score, infinity included, is the largest score.
     """
-    if is_osmosis and isinstance(found, int | float) and abs(found) > MAX_NUMBER:
-        return math.copysign(MAX_NUMBER, found)
-    number = found if is_osmosis else plain_number(found)
+    if is_osmosis and isinstance(result, int | float) and abs(result) > MAX_NUMBER:
+        return math.copysign(MAX_NUMBER, result)
+    number = result if is_osmosis else plain_number(result)
     if isinstance(number, bool) or is_score(number):
         return float(number)
-    shown = f"{found!r:.80}" if isinstance(number, int | float) or found is None else type(found).__name__
-    raise MetricError(f"the function returned {shown}; wanted true, false or a finite number up to 2**53")
+    description = f"{result!r:.80}" if isinstance(number, int | float) or result is None else type(result).__name__
+    raise MetricError(f"the function returned {description}; wanted true, false or a finite number up to 2**53")
 
 
 OWN_KEY_PREFIX = "$"
@@ -162,13 +162,13 @@ def arguments_of(
     messages = messages_of(transcript, row)
     if mode == "trial":
         own = {"transcript": transcript, "case": case, "state": deepcopy(dict(transcript.final_state))}
-        return _taken(function, {**own, "messages": messages, "ground_truth": truth, "extra_info": row})
+        return _accepted_arguments(function, {**own, "messages": messages, "ground_truth": truth, "extra_info": row})
     if mode == "messages":
-        found = {"messages": messages, "ground_truth": truth, "metadata": row}
+        arguments = {"messages": messages, "ground_truth": truth, "metadata": row}
     else:
         text = stale_solution(messages) if is_osmosis else solution(transcript)
-        found = {"solution_str": text, "ground_truth": truth, "extra_info": row}
-    return found if is_osmosis else _taken(function, found)
+        arguments = {"solution_str": text, "ground_truth": truth, "extra_info": row}
+    return arguments if is_osmosis else _accepted_arguments(function, arguments)
 
 
 def row_of(case: Case) -> dict[str, Any]:
@@ -203,7 +203,7 @@ def stale_solution(messages: list[dict[str, Any]]) -> str:
     return next((str(text) for text in reversed(texts) if text is not None), "")
 
 
-def _taken(function: Function, arguments: dict[str, Any]) -> dict[str, Any]:
+def _accepted_arguments(function: Function, arguments: dict[str, Any]) -> dict[str, Any]:
     parameters = inspect.signature(function).parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return arguments
@@ -219,28 +219,28 @@ _MODULES = {
 
 def adk_arguments(transcript: Transcript, case: Case, name: str, threshold: float | None) -> dict[str, Any]:
     """The arguments of a function whose first parameter is `eval_metric`, by name."""
-    asked = [_actual(index, turn) for index, turn in enumerate(transcript.turns)]
+    turn_fields = [_actual(index, turn) for index, turn in enumerate(transcript.turns)]
     expected = [
         _invocation(index, turn.query, turn.expected.reference, _calls(turn.expected.tool_calls or ()))
         for index, turn in enumerate(case.turns)
     ]
     return {
-        "eval_metric": _made("EvalMetric", {"metric_name": name, "threshold": threshold}),
-        "actual_invocations": [_made("Invocation", item) for item in asked],
-        "expected_invocations": [_made("Invocation", item) for item in expected] or None,
-        "conversation_scenario": _made("ConversationScenario", case.scenario) if case.scenario else None,
+        "eval_metric": _adk_object("EvalMetric", {"metric_name": name, "threshold": threshold}),
+        "actual_invocations": [_adk_object("Invocation", item) for item in turn_fields],
+        "expected_invocations": [_adk_object("Invocation", item) for item in expected] or None,
+        "conversation_scenario": _adk_object("ConversationScenario", case.scenario) if case.scenario else None,
     }
 
 
-def adk_scores(name: str, found: object, n_turns: int) -> list[Score]:
+def adk_scores(name: str, evaluation: object, n_turns: int) -> list[Score]:
     """The scores of an EvaluationResult: one for each turn, and the overall one. Raises MetricError."""
-    if not hasattr(found, "overall_score"):
-        raise MetricError(f"the function returned {type(found).__name__}; wanted an EvaluationResult")
-    by_turn = list(getattr(found, "per_invocation_results", None) or ())
+    if not hasattr(evaluation, "overall_score"):
+        raise MetricError(f"the function returned {type(evaluation).__name__}; wanted an EvaluationResult")
+    by_turn = list(getattr(evaluation, "per_invocation_results", None) or ())
     if by_turn and len(by_turn) != n_turns:
         raise MetricError(f"the function gave {len(by_turn)} results for {n_turns} turns; ADK wants one for each")
     scores = [_score(name, getattr(result, "score", None), index) for index, result in enumerate(by_turn)]
-    return [*scores, _score(name, getattr(found, "overall_score", None), None)]
+    return [*scores, _score(name, getattr(evaluation, "overall_score", None), None)]
 
 
 def _score(name: str, value: object, turn: int | None) -> Score:
@@ -283,7 +283,7 @@ def _result(event: Event, call: ToolCall) -> dict[str, JsonValue]:
     return {"id": call.id, "name": call.name, "response": response}
 
 
-def _made(kind: str, value: JsonObject) -> Any:
+def _adk_object(kind: str, value: JsonObject) -> Any:
     """`value` as ADK's class, or as a plain object where ADK is not installed."""
     if not _has_adk():
         return _plain(value)
@@ -301,6 +301,6 @@ def _has_adk() -> bool:
 def _plain(value: object) -> Any:
     """Objects with the keys as attributes; the arguments and results of calls stay the dicts they are in ADK."""
     if isinstance(value, Mapping):
-        found = {key: item if key in ("args", "response") else _plain(item) for key, item in value.items()}
-        return SimpleNamespace(**{"text": None, "function_call": None} | found if "text" in found else found)
+        items = {key: item if key in ("args", "response") else _plain(item) for key, item in value.items()}
+        return SimpleNamespace(**{"text": None, "function_call": None} | items if "text" in items else items)
     return [_plain(item) for item in value] if isinstance(value, list) else value

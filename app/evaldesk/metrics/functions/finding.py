@@ -41,7 +41,7 @@ def check_function(target: str, root: str, folder: Path) -> str:
             field="metric",
         )
     if module in sys.modules:
-        _check_loaded(getattr(sys.modules[module], attribute, None))
+        _check_function(getattr(sys.modules[module], attribute, None))
         return _place_of(module, root, folder)
     spec = _spec(module, [*filter(None, [root]), str(folder), *sys.path])
     if spec is None:
@@ -57,7 +57,7 @@ def check_function(target: str, root: str, folder: Path) -> str:
         hint = f"; did you mean {nearest[0]!r}?" if nearest else f". Available: {sorted(names)[:20]}"
         raise UsageError(f"Module {module!r} has no attribute {name!r}{hint}", field="metric")
     if path and names is not None:
-        _check_written(path, attribute)
+        _check_definition(path, attribute)
     return _place_of(module, root, folder)
 
 
@@ -65,42 +65,47 @@ def _place_of(module: str, root: str, folder: Path) -> str:
     return next((place for place in (root, str(folder)) if place and _spec(module, [place])), root)
 
 
-def _check_loaded(found: object) -> None:
-    if callable(found):
+def _check_function(function: object) -> None:
+    if callable(function):
         try:
-            mode_of(found)
+            mode_of(function)
         except MetricError as error:
             raise UsageError(str(error), field="metric") from error
 
 
-def _check_written(path: Path, name: str) -> None:
+def _check_definition(path: Path, name: str) -> None:
     """Look at the parameters of a function that the file defines once, at its top and without a decorator."""
     try:
         with parsing:
             body = ast.parse(path.read_bytes()).body
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return
-    found = [each for each in ast.walk(ast.Module(body, [])) if getattr(each, "name", "") == name]
-    written = found[0] if len(found) == 1 and found[0] in body else None
-    if not isinstance(written, ast.FunctionDef | ast.AsyncFunctionDef) or written.decorator_list:
+    definitions = [each for each in ast.walk(ast.Module(body, [])) if getattr(each, "name", "") == name]
+    definition = definitions[0] if len(definitions) == 1 and definitions[0] in body else None
+    if not isinstance(definition, ast.FunctionDef | ast.AsyncFunctionDef) or definition.decorator_list:
         return
-    given = written.args
-    ordered = [*given.posonlyargs, *given.args]
-    if not ordered and given.vararg:
+    parameters = definition.args
+    positional_parameters = [*parameters.posonlyargs, *parameters.args]
+    if not positional_parameters and parameters.vararg:
         return
-    n_needed = len(ordered) - len(given.defaults)
-    needed = [each.arg for each in ordered[:n_needed]]
-    needed += [each.arg for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default is None]
-    names, positional = [each.arg for each in (*ordered, *given.kwonlyargs)], [each.arg for each in given.posonlyargs]
+    n_required = len(positional_parameters) - len(parameters.defaults)
+    required = [each.arg for each in positional_parameters[:n_required]]
+    required += [
+        each.arg for each, default in zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True) if default is None
+    ]
+    names, positional = (
+        [each.arg for each in (*positional_parameters, *parameters.kwonlyargs)],
+        [each.arg for each in parameters.posonlyargs],
+    )
     try:
-        mode_by_names(names, needed=needed, positional=positional)
+        mode_by_names(names, required_names=required, positional=positional)
     except MetricError as error:
         raise UsageError(str(error), field="metric") from error
 
 
 def _spec(module: str, places: list[str]) -> ModuleSpec | None:
     """Where the module is; its parents are looked through and not imported."""
-    found: ModuleSpec | None = None
+    spec: ModuleSpec | None = None
     name = ""
     search: list[str] | None = places
     for part in module.split("."):
@@ -108,13 +113,13 @@ def _spec(module: str, places: list[str]) -> ModuleSpec | None:
         if search is None:
             return None
         try:
-            found = PathFinder.find_spec(name, search)
+            spec = PathFinder.find_spec(name, search)
         except (ImportError, ValueError, OSError):
             return None
-        if found is None:
+        if spec is None:
             return None
-        search = list(found.submodule_search_locations) if found.submodule_search_locations is not None else None
-    return found
+        search = list(spec.submodule_search_locations) if spec.submodule_search_locations is not None else None
+    return spec
 
 
 def _names(path: Path) -> set[str] | None:
@@ -127,11 +132,11 @@ def _names(path: Path) -> set[str] | None:
         raise UsageError(f"{path}, line {error.lineno}: {error.msg}", field="metric") from error
     except (OSError, ValueError, RecursionError, MemoryError):
         return None
-    names = set(_defined(tree.body)) if tree else {"*"}
+    names = set(_defined_names(tree.body)) if tree else {"*"}
     return None if names & {"*", "__getattr__"} else names
 
 
-def _defined(body: Iterable[ast.stmt]) -> Iterator[str]:
+def _defined_names(body: Iterable[ast.stmt]) -> Iterator[str]:
     for statement in body:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield statement.name
@@ -145,10 +150,10 @@ def _defined(body: Iterable[ast.stmt]) -> Iterator[str]:
         else:  # a name in an if, a try, a loop or a with may be defined
             yield from (node.id for node in ast.walk(statement) if isinstance(node, ast.Name))
             inner = (node for node in ast.walk(statement) if isinstance(node, ast.stmt) and node is not statement)
-            yield from _defined(inner)
+            yield from _defined_names(inner)
 
 
 def _defines_by_hand(statement: ast.stmt) -> bool:
     """Whether the statement may define names: `globals().update(...)`, `exec(...)`."""
-    named = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
-    return bool(named & {"globals", "exec", "vars", "setattr", "locals"})
+    names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+    return bool(names & {"globals", "exec", "vars", "setattr", "locals"})

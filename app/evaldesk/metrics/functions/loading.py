@@ -79,10 +79,10 @@ def load_function(target: str, root: str) -> Function:
     with _lock:
         if key not in _loaded:
             _loaded[key] = _import(target, root)
-    found = _loaded[key]
-    if isinstance(found, BaseException):
-        raise found
-    return found
+    function = _loaded[key]
+    if isinstance(function, BaseException):
+        raise function
+    return function
 
 
 def use_copy(sources: Mapping[str, str], taken_at_ns: int) -> None:
@@ -107,8 +107,8 @@ class _SourceLoader(SourceFileLoader):
 
     def get_data(self, path: str) -> bytes:
         """The source."""
-        copied = _copy.sources.get(path)
-        return super().get_data(path) if copied is None else copied.encode("latin-1")
+        source = _copy.sources.get(path)
+        return super().get_data(path) if source is None else source.encode("latin-1")
 
     def path_stats(self, path: Any) -> Any:
         """Nothing by which a compiled form would be taken."""
@@ -182,18 +182,18 @@ def mode_of(function: Function) -> Mode:
     """The kind of the function's input. Raises MetricError when no kind of call has its parameters."""
     try:
         names = list(inspect.signature(function).parameters)
-        called = inspect.signature(function, follow_wrapped=False).parameters.values()
+        parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
     except (TypeError, ValueError) as error:
         raise MetricError(f"the parameters of {function!r:.80} cannot be read: {error}") from error
-    plain = [each for each in called if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+    plain = [each for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
     return mode_by_names(
         names,
-        needed=[each.name for each in plain if each.default is each.empty],
+        required_names=[each.name for each in plain if each.default is each.empty],
         positional=[each.name for each in plain if each.kind is each.POSITIONAL_ONLY],
     )
 
 
-def mode_by_names(names: Sequence[str], *, needed: Sequence[str], positional: Sequence[str]) -> Mode:
+def mode_by_names(names: Sequence[str], *, required_names: Sequence[str], positional: Sequence[str]) -> Mode:
     """The kind of the input of a function with these parameters; some have no default, some stand before a `/`.
 
     Raises MetricError when the first does not name a kind, or when no kind of call has the required ones.
@@ -206,7 +206,7 @@ def mode_by_names(names: Sequence[str], *, needed: Sequence[str], positional: Se
             "or 'messages' (full mode), or 'transcript', 'case' or 'state' to see the whole trial."
         )
     mode = _MODES[names[0]]
-    lacking = [name for name in needed if name not in PASSED[mode]]
+    lacking = [name for name in required_names if name not in PASSED[mode]]
     if lacking:
         raise MetricError(
             f"the eval function needs {', '.join(lacking)}, which it is never given; it may have the parameters "
@@ -225,19 +225,19 @@ def _import(target: str, root: str) -> Function | BaseException:
             "'rewards:compute_reward')"
         )
     root = os.path.abspath(root) if root else ""
-    added = os.environ.get("PYTHONPATH", "").split(os.pathsep) if root else []
-    for place in filter(None, (root, *added)):
+    search_path = os.environ.get("PYTHONPATH", "").split(os.pathsep) if root else []
+    for place in filter(None, (root, *search_path)):
         _read_as_source(os.path.abspath(place))
     if root and root not in sys.path:
         sys.path.insert(0, root)
     importlib.invalidate_caches()
     try:
-        found = import_target(f"{module}:{name}")
+        function = import_target(f"{module}:{name}")
     except UsageError:
         return MetricError(f"Module {module!r} has no attribute {name!r}. Available: {_available(module)}")
     except (Exception, SystemExit) as error:
         return error
-    return found if callable(found) else MetricError(f"{name!r} in {module!r} is not callable")
+    return function if callable(function) else MetricError(f"{name!r} in {module!r} is not callable")
 
 
 def _available(module: str) -> list[str]:

@@ -55,9 +55,11 @@ class _DialogueMetric(JudgeMetric):
         last = len(transcript.turns) - 1
         if last < 0 or last + 1 < len(case.turns):
             return [Score(self.info.name, 0.0, reason=NOT_PLAYED)]
-        found = await self._judge(self.panel(), {"CONVERSATION": conversation_text(transcript.turns, with_steps=True)})
+        judgement = await self._judge(
+            self.panel(), {"CONVERSATION": conversation_text(transcript.turns, with_steps=True)}
+        )
         return [
-            Score(self.info.name, found.value, turn, reason=found.reason, details=found.details)
+            Score(self.info.name, judgement.value, turn, reason=judgement.reason, details=judgement.details)
             for turn in (last, None)
         ]
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 from evaldesk.metrics.judges.judge_metric import JudgeMetric, verdict_words
 from evaldesk.metrics.judges.judged_turns import Judgement
 from evaldesk.metrics.judges.material import conversation_text
-from evaldesk.metrics.judges.panel import Sample, Task, kept, problems
+from evaldesk.metrics.judges.panel import Sample, Task, problems, sample_rows
 from evaldesk.metrics.judges.replies import Occurrence
 from evaldesk.metrics.judges.voting import count
 from evaldesk.metrics.metric import MetricInfo
@@ -60,9 +60,9 @@ class FailureMode(JudgeMetric):
         """The score of the trial, and the same for its last turn, where a page shows the replies."""
         if not transcript.turns:
             return [Score(self.info.name, 0.0, reason=NO_TURN)]
-        found = await self._judge(conversation_text(transcript.turns, with_steps=True))
+        judgement = await self._judge(conversation_text(transcript.turns, with_steps=True))
         return [
-            Score(self.info.name, found.value, turn, reason=found.reason, details=found.details)
+            Score(self.info.name, judgement.value, turn, reason=judgement.reason, details=judgement.details)
             for turn in (len(transcript.turns) - 1, None)
         ]
 
@@ -74,13 +74,13 @@ class FailureMode(JudgeMetric):
             "EXAMPLE THAT DOES NOT": self.example_no,
         }
         sections = {name: text for name, text in texts.items() if text.strip()} | {"CONVERSATION": conversation}
-        panel, shown = self.panel(), plain_text(conversation)
-        samples = [_proved(sample, shown) for sample in await panel.ask(TASK, sections)]
+        panel, judge_text = self.panel(), plain_text(conversation)
+        samples = [_check_quote(sample, judge_text) for sample in await panel.ask(TASK, sections)]
         votes = count(sample.answer.vote if sample.answer else None for sample in samples)
         details: dict[str, JsonValue] = {
             **panel.record(TASK, samples),
             "votes": {WORDS[True]: votes.n_yes, WORDS[False]: votes.n_no},
-            "samples": kept(samples, lambda answer: (WORDS[answer.vote], _reasons(answer))),
+            "samples": sample_rows(samples, lambda answer: (WORDS[answer.vote], _reasons(answer))),
         }
         n_unproved = sum(sample.problem == NO_QUOTE for sample in samples)
         if not votes.value and votes.n_yes + n_unproved > votes.n_no:  # with a proof they would decide otherwise
@@ -94,10 +94,10 @@ class FailureMode(JudgeMetric):
         return Judgement(1.0 - votes.value, words, details)
 
 
-def _proved(sample: Sample[Occurrence], shown: str) -> Sample[Occurrence]:
+def _check_quote(sample: Sample[Occurrence], judge_text: str) -> Sample[Occurrence]:
     """The sample; without its answer where that is a yes whose quote does not occur word for word."""
     answer = sample.answer
-    if answer is None or not answer.vote or (answer.quote.strip() and answer.quote in shown):
+    if answer is None or not answer.vote or (answer.quote.strip() and answer.quote in judge_text):
         return sample
     return replace(sample, answer=None, problem=NO_QUOTE)
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from evaldesk.metrics.judges.judge_metric import TurnJudgeMetric, verdict_words
 from evaldesk.metrics.judges.judged_turns import Judgement, TurnView
 from evaldesk.metrics.judges.material import conversation_text, numbered, question_text, sentences_of, steps_text
-from evaldesk.metrics.judges.panel import MAX_KEPT, Panel, Sample, Task, kept, problems
+from evaldesk.metrics.judges.panel import MAX_REPLY_CHARS, Panel, Sample, Task, problems, sample_rows
 from evaldesk.metrics.judges.replies import ReplyError, Sentence, Sentences
 from evaldesk.metrics.judges.voting import count, mean_of
 from evaldesk.metrics.metric import MetricInfo
@@ -50,22 +50,22 @@ class Hallucinations(TurnJudgeMetric):
 
     async def _judge(self, panel: Panel, view: TurnView, case: Case) -> Judgement:
         way = [text for _, text in view.record.intermediate] if self.evaluate_intermediate_nl_responses else []
-        steps = [cut for text in (*way, view.record.answer) if (cut := sentences_of(text))]
+        steps = [sentences for text in (*way, view.record.answer) if (sentences := sentences_of(text))]
         if not steps:
             return Judgement(0.0, "The agent gave no answer.")
         before = conversation_text(view.before, with_steps=True)
         context = f"{before}\nUser: {question_text(view.record)}\n{steps_text(view.record)}"
-        found = [await _judge_step(panel, step, context) for step in steps]
-        if len(found) == 1:
-            return found[0]
-        unread = next((step for step in found if step.value is None), None)
-        worst = unread or min(found, key=lambda step: step.value or 0.0)
-        value = None if unread else mean_of(step.value for step in found)
-        reason = worst.reason if unread else f"Mean of {len(found)} messages; lowest: {worst.reason}"
-        return Judgement(value, reason, _joined([dict(step.details) for step in found]))
+        judgements = [await _judge_step(panel, step, context) for step in steps]
+        if len(judgements) == 1:
+            return judgements[0]
+        unread = next((step for step in judgements if step.value is None), None)
+        worst = unread or min(judgements, key=lambda step: step.value or 0.0)
+        value = None if unread else mean_of(step.value for step in judgements)
+        reason = worst.reason if unread else f"Mean of {len(judgements)} messages; lowest: {worst.reason}"
+        return Judgement(value, reason, _join_details([dict(step.details) for step in judgements]))
 
 
-def _joined(steps: Sequence[dict[str, Any]]) -> JsonObject:
+def _join_details(steps: Sequence[dict[str, Any]]) -> JsonObject:
     """The details of several messages as those of one."""
     lists = {name: [row for step in steps for row in step.get(name, ())] for name in ("sentences", "samples")}
     counts = {name: sum(step[name] for step in steps) for name in ("n_samples", "n_read")}
@@ -81,7 +81,7 @@ async def _judge_step(panel: Panel, sentences: Sequence[str], context: str) -> J
     read = [_labels(sample.answer, len(sentences)) for sample in samples if sample.answer]
     record = panel.record(task, samples)
     if not read:
-        return Judgement(None, problems(samples), record | {"samples": kept(samples, _short)})
+        return Judgement(None, problems(samples), record | {"samples": sample_rows(samples, _short)})
     return _judgement(record, samples, sentences, read)
 
 
@@ -96,18 +96,20 @@ def _judgement(
         labels = [sample[index] for sample in read]
         votes = count(each.label in GOOD for each in labels)
         value = votes.value or 0.0
-        chosen = next(each for each in labels if float(each.label in GOOD) == value)
+        label = next(each for each in labels if float(each.label in GOOD) == value)
         values.append(value)
         if not value:
-            bad.append((text, chosen))
-        row: dict[str, JsonValue] = {"sentence": text, "value": value, "label": chosen.label}
-        rows.append(row | {"votes": {"good": votes.n_yes, "bad": votes.n_no}, "rationale": chosen.rationale[:MAX_KEPT]})
-    details: dict[str, JsonValue] = record | {"sentences": [*rows], "samples": kept(samples, _short)}
+            bad.append((text, label))
+        row: dict[str, JsonValue] = {"sentence": text, "value": value, "label": label.label}
+        rows.append(
+            row | {"votes": {"good": votes.n_yes, "bad": votes.n_no}, "rationale": label.rationale[:MAX_REPLY_CHARS]}
+        )
+    details: dict[str, JsonValue] = record | {"sentences": [*rows], "samples": sample_rows(samples, _short)}
     n_good = len(sentences) - len(bad)
     verdict = part_of(n_good, len(sentences), "sentence", "is borne out", "are borne out")
     if bad:
-        text, chosen = bad[0]
-        verdict = verdict_words(f"{verdict}; {chosen.label}: “{text[:120]}”", [chosen.rationale])
+        text, label = bad[0]
+        verdict = verdict_words(f"{verdict}; {label.label}: “{text[:120]}”", [label.rationale])
     else:
         verdict = f"{verdict}."
     return Judgement(mean_of(values), verdict, details)

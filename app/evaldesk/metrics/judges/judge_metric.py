@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 from evaldesk.errors import UsageError
 from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, judge_turns
 from evaldesk.metrics.judges.options import MAX_SAMPLES, N_SAMPLES, read_options
-from evaldesk.metrics.judges.panel import Panel, Task, kept, problems
+from evaldesk.metrics.judges.panel import Panel, Task, problems, sample_rows
 from evaldesk.metrics.judges.replies import Points, Rating, Validity, Verdict
 from evaldesk.metrics.judges.voting import count, spread
 from evaldesk.metrics.metric import MetricInfo
@@ -59,10 +59,10 @@ class JudgeMetric:
 
     def panel(self) -> Panel:
         """The judges, ready to be asked in the running event loop."""
-        given = read_options(self.judge_model_options)
-        n_samples = self.num_samples or given.num_samples
-        judges = [*([self.judge_model] if self.judge_model else given.models), *self.more_judges]
-        options = replace(given, judge_model="", judge_models=judges, num_samples=n_samples)
+        options_of_criterion = read_options(self.judge_model_options)
+        n_samples = self.num_samples or options_of_criterion.num_samples
+        judges = [*([self.judge_model] if self.judge_model else options_of_criterion.models), *self.more_judges]
+        options = replace(options_of_criterion, judge_model="", judge_models=judges, num_samples=n_samples)
         return Panel.of(options, self.default_samples)
 
 
@@ -99,7 +99,7 @@ async def vote(panel: Panel, task: Task[V], sections: Mapping[str, str], words: 
     details: dict[str, JsonValue] = {
         **panel.record(task, samples),
         "votes": {words[0]: votes.n_yes, words[1]: votes.n_no},
-        "samples": kept(samples, lambda answer: (words[0] if answer.vote else words[1], answer.reasoning)),
+        "samples": sample_rows(samples, lambda answer: (words[0] if answer.vote else words[1], answer.reasoning)),
     }
     if votes.value is None:
         return Judgement(None, problems(samples), details)
@@ -115,15 +115,19 @@ async def grade(
     samples = await panel.ask(task, sections)
     grades = [float(sample.answer.grade) for sample in samples if sample.answer]
     details = panel.record(task, samples)
-    details["samples"] = kept(samples, lambda answer: (f"{answer.grade:g}", answer.reasoning))
+    details["samples"] = sample_rows(samples, lambda answer: (f"{answer.grade:g}", answer.reasoning))
     if not grades:
         return Judgement(None, problems(samples), details)
-    found = spread(grades)
-    details["spread"] = {"mean": found.mean, "std": found.std, "low": found.low, "high": found.high}
+    statistics = spread(grades)
+    details["spread"] = {"mean": statistics.mean, "std": statistics.std, "low": statistics.low, "high": statistics.high}
     reasons = [sample.answer.reasoning for sample in samples if sample.answer]
-    apart = f", {found.low:g} to {found.high:g} in {len(grades)} samples" if found.low != found.high else ""
-    words = verdict_words(f"Graded {found.mean:.3g} of {high:g}{apart}", reasons)
-    return Judgement((found.mean - low) / (high - low) if is_share else found.mean, words, details)
+    apart = (
+        f", {statistics.low:g} to {statistics.high:g} in {len(grades)} samples"
+        if statistics.low != statistics.high
+        else ""
+    )
+    words = verdict_words(f"Graded {statistics.mean:.3g} of {high:g}{apart}", reasons)
+    return Judgement((statistics.mean - low) / (high - low) if is_share else statistics.mean, words, details)
 
 
 def verdict_words(verdict: str, reasons: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from evaldesk.metrics.judges.material import conversation_text, question_text
-from evaldesk.metrics.judges.panel import gathered
+from evaldesk.metrics.judges.panel import gather_or_cancel
 from evaldesk.metrics.judges.voting import mean_of
 from evaldesk.metrics.metric import NOT_PLAYED
 from evaldesk.metrics.scoring import judging, showing_images
@@ -64,12 +64,12 @@ async def judge_turns(
         if index >= len(transcript.turns):
             return Score(metric, low, index, reason=NOT_PLAYED)
         with showing_images(case, index + 1), judging(turn=index):
-            found = await judge(TurnView(index, turn, transcript.turns[index], transcript.turns[:index]))
-        return Score(metric, found.value, index, reason=found.reason, details=found.details)
+            judgement = await judge(TurnView(index, turn, transcript.turns[index], transcript.turns[:index]))
+        return Score(metric, judgement.value, index, reason=judgement.reason, details=judgement.details)
 
     turns: Sequence[Turn | None] = case.turns or [None] * len(transcript.turns)
-    asked = [(index, turn) for index, turn in enumerate(turns) if turn is None or is_asserted(turn)]
-    scores = await gathered(one(index, turn) for index, turn in asked)
+    turns_to_judge = [(index, turn) for index, turn in enumerate(turns) if turn is None or is_asserted(turn)]
+    scores = await gather_or_cancel(one(index, turn) for index, turn in turns_to_judge)
     return [*scores, whole_score(metric, scores, low=low)]
 
 

@@ -40,9 +40,9 @@ def conversation_text(records: Iterable[TurnRecord], *, with_steps: bool = False
     """The turns as a dialogue, with the tool calls where asked."""
     lines: list[str] = []
     for record in records:
-        lines.append(f"User: {_said(question_text(record))}")
+        lines.append(f"User: {_message_text(question_text(record))}")
         lines += _steps(record) if with_steps else []
-        lines.append(f"Agent: {_said(record.answer) or '(no answer)'}")
+        lines.append(f"Agent: {_message_text(record.answer) or '(no answer)'}")
     return "\n".join(lines) or NOTHING
 
 
@@ -56,7 +56,7 @@ def numbered(items: Sequence[str]) -> str:
     return "\n".join(f"{number}. {item}" for number, item in enumerate(items, 1))
 
 
-def _said(text: str) -> str:
+def _message_text(text: str) -> str:
     return _LINE_OF_OTHERS.sub("[in this message] ", text)
 
 
@@ -80,6 +80,6 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def shown(value: JsonValue) -> str:
+def text_of_value(value: JsonValue) -> str:
     """A value as a judge reads it: text as it is, anything else as JSON."""
     return value if isinstance(value, str) else _json(value)

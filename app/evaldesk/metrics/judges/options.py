@@ -66,8 +66,8 @@ class JudgeOptions:
     @property
     def models(self) -> tuple[str, ...]:
         """The judges as LiteLLM names them."""
-        named = self.judge_models or [self.judge_model or ADK_JUDGE]
-        return tuple(dict.fromkeys(full_name(model) for model in named))
+        names = self.judge_models or [self.judge_model or ADK_JUDGE]
+        return tuple(dict.fromkeys(full_name(model) for model in names))
 
     @property
     def sampling(self) -> JsonObject:
@@ -84,29 +84,29 @@ def sampling_of(config: Mapping[str, Any], name: str) -> dict[str, Any]:
 
     Raises UsageError for a key that Evaldesk cannot follow.
     """
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for key, value in config.items():
-        known = _HUMP.sub("_", key).lower()
-        if known == THINKING:
-            found["reasoning_effort"] = _effort(value, f"{name}.{key}")
+        setting = _HUMP.sub("_", key).lower()
+        if setting == THINKING:
+            settings["reasoning_effort"] = _effort(value, f"{name}.{key}")
             continue
-        if known not in CONFIG_KEYS:
+        if setting not in CONFIG_KEYS:
             raise NotFoundError.among(f"setting of {name}", key, (*CONFIG_KEYS, THINKING))
         if value is not None and not _is_number(value):
             raise UsageError(f"{name}.{key} must be a number, got {value!r:.40}")
-        found[CONFIG_KEYS[known]] = value
-    return found
+        settings[CONFIG_KEYS[setting]] = value
+    return settings
 
 
-def _effort(given: object, name: str) -> str | None:
+def _effort(config: object, name: str) -> str | None:
     """The effort that is nearest to a `ThinkingConfig`; None leaves it to the model, as a budget of -1 does."""
-    if given is not None and not isinstance(given, Mapping):
-        raise UsageError(f"{name} must be an object, got {given!r:.40}")
-    found = {_HUMP.sub("_", key).lower(): value for key, value in (given or {}).items()}
-    for key in found:
+    if config is not None and not isinstance(config, Mapping):
+        raise UsageError(f"{name} must be an object, got {config!r:.40}")
+    settings = {_HUMP.sub("_", key).lower(): value for key, value in (config or {}).items()}
+    for key in settings:
         if key not in THINKING_KEYS:
             raise NotFoundError.among(f"setting of {name}", key, THINKING_KEYS)
-    level, budget = found.get("thinking_level"), found.get("thinking_budget")
+    level, budget = settings.get("thinking_level"), settings.get("thinking_budget")
     if level is not None:
         if not isinstance(level, str) or level.lower() not in EFFORTS:
             raise UsageError(f"{name}.thinking_level must be one of {', '.join(EFFORTS)}, got {level!r:.40}")
@@ -122,14 +122,14 @@ def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def read_options(given: Mapping[str, Any]) -> JudgeOptions:
+def read_options(raw: Mapping[str, Any]) -> JudgeOptions:
     """The options as a criterion holds them. Raises UsageError for a wrong one, naming the nearest."""
-    known = [found.name for found in fields(JudgeOptions)]
-    for name in given:
-        if name not in known:
-            raise _unknown("option of judge_model_options", name, known)
+    names = [field.name for field in fields(JudgeOptions)]
+    for name in raw:
+        if name not in names:
+            raise _unknown("option of judge_model_options", name, names)
     try:
-        return converted(dict(given), JudgeOptions)
+        return converted(dict(raw), JudgeOptions)
     except msgspec.ValidationError as error:
         raise _wrong(f"judge_model_options: {error}") from error
 
@@ -143,7 +143,7 @@ def _wrong(message: str) -> UsageError:
     return UsageError(message, field=FIELD)
 
 
-def _unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    error = NotFoundError.among(kind, name, known)
+def _unknown(kind: str, name: str, names: Iterable[str]) -> UsageError:
+    error = NotFoundError.among(kind, name, names)
     error.field = FIELD
     return error

@@ -25,7 +25,7 @@ from evaldesk.wire import plain_text
 R = TypeVar("R", bound=msgspec.Struct)
 T = TypeVar("T")
 
-MAX_KEPT = 4_000
+MAX_REPLY_CHARS = 4_000
 ANSWER_RULE = """\
 First think, then decide: write the reasons before the verdict. Reply with one JSON object and nothing else:
 {schema}"""
@@ -75,7 +75,7 @@ class Panel:
     async def ask(self, task: Task[R], sections: Mapping[str, str]) -> list[Sample[R]]:
         """The replies to one question, judge by judge. Raises ModelError when a judge cannot be asked at all."""
         messages = question(task, sections)
-        return await gathered(
+        return await gather_or_cancel(
             self.sample(task, messages, judge, number)
             for judge in self.options.models
             for number in range(self.n_samples)
@@ -97,7 +97,7 @@ class Panel:
             **sampling,
         )
         async with self.room:
-            reply = await asked(call)
+            reply = await ask_judge(call)
         try:
             if reply.finish_reason == "length":
                 raise ReplyError("the reply broke off at its longest length")
@@ -143,7 +143,7 @@ def with_images(messages: Sequence[JsonObject], images: Sequence[Media]) -> list
     return [*before, user_message(text, [replace(item, at=len(text)) for item in images])]
 
 
-async def asked(call: ModelCall) -> ModelReply:
+async def ask_judge(call: ModelCall) -> ModelReply:
     """The reply of a judge, put on the trial's account."""
     reply = await complete(call)
     spend(reply.usage)
@@ -156,18 +156,18 @@ def prompt_hash(task: Task[Any], options: JudgeOptions) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def kept(samples: Iterable[Sample[Any]], words_of: Callable[[Any], tuple[str, str]]) -> list[JsonValue]:
-    """The samples for the page; `said` gives verdict and reasons of an answer. An unread reply is kept as it is."""
-    found: list[JsonValue] = []
+def sample_rows(samples: Iterable[Sample[Any]], words_of: Callable[[Any], tuple[str, str]]) -> list[JsonValue]:
+    """The samples for the page; `words_of` gives verdict and reasons of an answer. An unread reply is kept as it is."""
+    rows: list[JsonValue] = []
     for sample in samples:
         row: dict[str, JsonValue] = {"judge": sample.judge}
         if sample.answer is None:
-            row |= {"problem": sample.problem, "reply": sample.text[:MAX_KEPT]}
+            row |= {"problem": sample.problem, "reply": sample.text[:MAX_REPLY_CHARS]}
         else:
             verdict, reasons = words_of(sample.answer)
-            row |= {"verdict": verdict, "reasoning": reasons[:MAX_KEPT]}
-        found.append(row)
-    return found
+            row |= {"verdict": verdict, "reasoning": reasons[:MAX_REPLY_CHARS]}
+        rows.append(row)
+    return rows
 
 
 def problems(samples: Iterable[Sample[Any]]) -> str:
@@ -176,7 +176,7 @@ def problems(samples: Iterable[Sample[Any]]) -> str:
     return f"No reply of the judge could be read: {reasons.most_common(1)[0][0]}." if reasons else ""
 
 
-async def gathered(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def gather_or_cancel(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """All results in order; the first failure ends the others, which would only cost."""
     try:
         async with asyncio.TaskGroup() as group:
@@ -204,7 +204,9 @@ def new_mark() -> str:
 
 def fenced(sections: Mapping[str, str], mark: str) -> str:
     """The sections one after the other, each inside its fence; very long ones are cut in the middle, and say so."""
-    return "\n\n".join(f"<<<{name} {mark}>>>\n{_cut(text)}\n<<<END {name} {mark}>>>" for name, text in sections.items())
+    return "\n\n".join(
+        f"<<<{name} {mark}>>>\n{_shorten(text)}\n<<<END {name} {mark}>>>" for name, text in sections.items()
+    )
 
 
 def unused_mark(sections: Mapping[str, str], draw: Callable[[], str] = new_mark) -> str:
@@ -215,7 +217,7 @@ def unused_mark(sections: Mapping[str, str], draw: Callable[[], str] = new_mark)
     return mark
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     text = plain_text(text)
     if len(text) <= MAX_SECTION:
         return text

@@ -154,10 +154,10 @@ SCHEMAS = {
 
 def read_reply(text: str, kind: type[R]) -> R:
     """The object of type `kind` in a reply. Raises ReplyError when there is none, or two that differ."""
-    text = _THINKING.sub(lambda found: "" if found["endless"] is None else found[0], text)
+    text = _THINKING.sub(lambda match: "" if match["endless"] is None else match[0], text)
     if len(text) > _MAX_REPLY:
         raise ReplyError(f"the reply has {len(text):,} characters, which is more than any verdict")
-    found: list[R] = []
+    answers: list[R] = []
     problem = "the reply contains no JSON object"
     for item in _objects(text):
         try:
@@ -168,12 +168,12 @@ def read_reply(text: str, kind: type[R]) -> R:
         except UnicodeEncodeError:
             problem = "the reply holds half of a character"
         else:
-            found.append(answer)
-    if not found:
+            answers.append(answer)
+    if not answers:
         raise ReplyError(problem)
-    if any(item != found[0] for item in found[1:]):
+    if any(item != answers[0] for item in answers[1:]):
         raise ReplyError("the reply holds several verdicts that differ")
-    return found[0]
+    return answers[0]
 
 
 def _objects(text: str) -> Iterator[Any]:
@@ -204,9 +204,9 @@ def _int(text: str) -> int | float:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found and found[key] != value:
+        if key in fields and fields[key] != value:
             raise ReplyError(f"the reply says two things under {key!r}")
-        found[key] = value
-    return found
+        fields[key] = value
+    return fields

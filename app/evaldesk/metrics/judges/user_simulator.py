@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from evaldesk.metrics.judges.judge_metric import TurnJudgeMetric, vote
 from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, whole_score
-from evaldesk.metrics.judges.material import conversation_text, shown
+from evaldesk.metrics.judges.material import conversation_text, text_of_value
 from evaldesk.metrics.judges.panel import Panel, Task
 from evaldesk.metrics.judges.replies import Verdict
 from evaldesk.metrics.metric import MetricInfo
@@ -56,10 +56,10 @@ class UserSimulatorQuality(TurnJudgeMetric):
 
     async def score(self, transcript: Transcript, case: Case) -> list[Score]:
         """1 or 0 for each turn; an end at the wrong moment fails the last."""
-        *turns, whole = await TurnJudgeMetric.score(self, transcript, case)
+        *turns, trial_score = await TurnJudgeMetric.score(self, transcript, case)
         if not turns or turns[-1].value != 1.0:
-            return [*turns, whole]
-        plan = shown(dict(case.scenario or {}).get("conversation_plan"))
+            return [*turns, trial_score]
+        plan = text_of_value(dict(case.scenario or {}).get("conversation_plan"))
         sections = {"PLAN": plan, "CONVERSATION": conversation_text(transcript.turns)}
         end = await vote(self.panel(), ENDS, sections, ("right end", "wrong end"))
         if end.value != 1.0:
@@ -74,8 +74,8 @@ class UserSimulatorQuality(TurnJudgeMetric):
             reason = "The first message is the starting prompt." if is_same else "The first message is another."
             return Judgement(float(is_same), reason)
         sections = {
-            "PLAN": shown(scenario.get("conversation_plan")),
-            "PERSONA": shown(scenario.get("user_persona") or "(none)"),
+            "PLAN": text_of_value(scenario.get("conversation_plan")),
+            "PERSONA": text_of_value(scenario.get("user_persona") or "(none)"),
             "CONVERSATION": conversation_text(view.before),
             "MESSAGE": message,
         }

@@ -30,8 +30,8 @@ class Votes:
 
 def count(verdicts: Iterable[bool | float | None]) -> Votes:
     """The votes, None left out."""
-    given = [bool(verdict) for verdict in verdicts if verdict is not None]
-    return Votes(sum(given), len(given) - sum(given))
+    votes = [bool(verdict) for verdict in verdicts if verdict is not None]
+    return Votes(sum(votes), len(votes) - sum(votes))
 
 
 def mean_of(values: Iterable[float | None]) -> float | None:

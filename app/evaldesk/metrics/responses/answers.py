@@ -25,8 +25,8 @@ def score_answers(
     n_turns = max(len(case.turns), len(transcript.turns))
     if not n_turns:
         return [Score(metric, reason=NO_TURN)]
-    chosen = range(n_turns) if turns == "each" else (n_turns - 1,)
-    return score_records(metric, transcript, dict.fromkeys(chosen, judge))
+    indexes = range(n_turns) if turns == "each" else (n_turns - 1,)
+    return score_records(metric, transcript, dict.fromkeys(indexes, judge))
 
 
 def part_of(n: int, n_all: int, noun: str, one: str, many: str) -> str:

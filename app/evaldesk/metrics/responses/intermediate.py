@@ -29,11 +29,11 @@ class IntermediateResponseMatch:
 
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
         """The match of each turn with expected intermediate responses, and their mean."""
-        return score_turns(self.info.name, transcript, case, has_intermediate, _judged)
+        return score_turns(self.info.name, transcript, case, has_intermediate, _judge)
 
 
-def _judged(expected: Expected, record: TurnRecord) -> Judgement:
-    matches = _paired(expected.intermediate, record.intermediate)
+def _judge(expected: Expected, record: TurnRecord) -> Judgement:
+    matches = _match_shares(expected.intermediate, record.intermediate)
     value = sum(matches) / len(matches)
     details: JsonObject = {"n_expected": len(matches), "n_given": len(record.intermediate), "matches": list(matches)}
     if not record.intermediate:
@@ -47,15 +47,15 @@ def _judged(expected: Expected, record: TurnRecord) -> Judgement:
     return value, reason, details
 
 
-def _paired(expected: Sequence[tuple[str, str]], given: Sequence[tuple[str, str]]) -> tuple[float, ...]:
+def _match_shares(expected: Sequence[tuple[str, str]], actual: Sequence[tuple[str, str]]) -> tuple[float, ...]:
     """The ROUGE-1 of each expected response with its partner, 0 for one without."""
-    best: list[list[tuple[float, tuple[float, ...]]]] = [[(0.0, ())] * (len(given) + 1)]
+    best: list[list[tuple[float, tuple[float, ...]]]] = [[(0.0, ())] * (len(actual) + 1)]
     for author, text in expected:
         before, row = best[-1], [(best[-1][0][0], (*best[-1][0][1], 0.0))]
-        for place, (speaker, message) in enumerate(given):
+        for place, (speaker, message) in enumerate(actual):
             alone = (before[place + 1][0], (*before[place + 1][1], 0.0))
             match = rouge1(text, message) if author in ("", speaker) else 0.0
             together = (before[place][0] + match, (*before[place][1], match))
-            row.append(max(alone, row[place], together, key=lambda found: found[0]))
+            row.append(max(alone, row[place], together, key=lambda alternative: alternative[0]))
         best.append(row)
     return best[-1][-1][1]

@@ -52,12 +52,12 @@ def read_json(text: str) -> JsonValue:
     text = text.strip()
     fenced = _FENCE.fullmatch(text)
     try:
-        found: JsonValue = json.loads(
+        value: JsonValue = json.loads(
             fenced[1] if fenced else text, object_pairs_hook=_object, parse_constant=_refuse_constant
         )
     except RecursionError:
         raise ValueError("it is nested too deep") from None
-    return found
+    return value
 
 
 def judge_json(record: TurnRecord, judge: Callable[[JsonValue], Judgement]) -> Judgement:
@@ -65,30 +65,30 @@ def judge_json(record: TurnRecord, judge: Callable[[JsonValue], Judgement]) -> J
     if not record.answer.strip():
         return 0.0, "The agent gave no answer.", {}
     try:
-        given = read_json(record.answer)
+        answer = read_json(record.answer)
     except ValueError as error:
         return 0.0, f"The answer is not JSON: {error}.", {}
-    return judge(given)
+    return judge(answer)
 
 
 def _judge(expected: Expected, record: TurnRecord) -> Judgement:
-    return judge_json(record, partial(_compared, read_json(expected.reference or "")))
+    return judge_json(record, partial(_compare, read_json(expected.reference or "")))
 
 
-def _compared(wanted: JsonValue, given: JsonValue) -> Judgement:
-    if json_equal(wanted, given):
+def _compare(expected: JsonValue, actual: JsonValue) -> Judgement:
+    if json_equal(expected, actual):
         return 1.0, "The answer is the same JSON value.", {}
-    if isinstance(wanted, dict) and isinstance(given, dict):
-        return _differing(wanted, given)
-    kinds = _kind(wanted), _kind(given)
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        return _difference(expected, actual)
+    kinds = _kind(expected), _kind(actual)
     words = f"The answer is {kinds[1]}, expected {kinds[0]}." if kinds[0] != kinds[1] else "The values differ."
     return 0.0, words, {}
 
 
-def _differing(wanted: JsonObject, given: JsonObject) -> Judgement:
-    pointers = [change.pointer for change in diff_args(wanted, given)]
-    named = ", ".join(pointers[:MAX_NAMED]) + (f" and {len(pointers) - MAX_NAMED} more" * (len(pointers) > MAX_NAMED))
-    return 0.0, f"The values differ at {named}.", {"differing": [*pointers]}
+def _difference(expected: JsonObject, actual: JsonObject) -> Judgement:
+    pointers = [change.pointer for change in diff_args(expected, actual)]
+    names = ", ".join(pointers[:MAX_NAMED]) + (f" and {len(pointers) - MAX_NAMED} more" * (len(pointers) > MAX_NAMED))
+    return 0.0, f"The values differ at {names}.", {"differing": [*pointers]}
 
 
 def _kind(value: JsonValue) -> str:
@@ -99,12 +99,12 @@ def _kind(value: JsonValue) -> str:
 
 
 def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in fields:
             raise ValueError(f"the key {key!r} comes twice")
-        found[key] = value
-    return found
+        fields[key] = value
+    return fields
 
 
 def _refuse_constant(name: str) -> NoReturn:

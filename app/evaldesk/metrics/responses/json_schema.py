@@ -53,10 +53,10 @@ class ResponseJsonSchema:
         return _validator(self.schema)
 
     def _judge(self, record: TurnRecord) -> Judgement:
-        return judge_json(record, self._checked)
+        return judge_json(record, self._check)
 
-    def _checked(self, given: JsonValue) -> Judgement:
-        errors = _errors(self._validator, given)
+    def _check(self, answer: JsonValue) -> Judgement:
+        errors = _errors(self._validator, answer)
         if not errors:
             return 1.0, "The answer matches the schema.", {}
         pointer, words = errors[0]
@@ -77,23 +77,23 @@ def _validator(schema: dict[str, JsonValue]) -> Any:
         raise UsageError(
             f"this is not a JSON Schema: at {place}, {error.message[:MAX_WORDS]}", field="schema"
         ) from error
-    bounded = {"pattern": _pattern, "patternProperties": _pattern_properties}
-    bounded["additionalProperties"] = partial(_additional_properties, kind.VALIDATORS["additionalProperties"])
-    return validators.extend(kind, bounded)(schema, registry=REGISTRY)
+    keywords = {"pattern": _pattern, "patternProperties": _pattern_properties}
+    keywords["additionalProperties"] = partial(_additional_properties, kind.VALIDATORS["additionalProperties"])
+    return validators.extend(kind, keywords)(schema, registry=REGISTRY)
 
 
-def _errors(validator: Any, given: JsonValue) -> list[tuple[str, str]]:
+def _errors(validator: Any, answer: JsonValue) -> list[tuple[str, str]]:
     """Pointer and sentence of the first differences, in the order of their places."""
     from referencing.exceptions import Unresolvable
 
     try:
-        found = list(islice(validator.iter_errors(given), MAX_ERRORS))
+        errors = list(islice(validator.iter_errors(answer), MAX_ERRORS))
     except Unresolvable as error:
         raise MetricError(f"the schema refers to {error.ref!r}, which is not in it") from error
     except RecursionError:
         raise MetricError("the answer or the schema is nested too deep to check") from None
-    found.sort(key=lambda error: [str(part) for part in error.absolute_path])
-    return [(_pointer(error.absolute_path), error.message[:MAX_WORDS].rstrip(".")) for error in found]
+    errors.sort(key=lambda error: [str(part) for part in error.absolute_path])
+    return [(_pointer(error.absolute_path), error.message[:MAX_WORDS].rstrip(".")) for error in errors]
 
 
 def _pointer(path: Any) -> str:
@@ -111,17 +111,17 @@ def _pattern(validator: Any, pattern: str, instance: object, schema: object) -> 
 def _pattern_properties(validator: Any, patterns: Any, instance: object, schema: object) -> Iterator[Any]:
     """The keyword `patternProperties`, bounded in time."""
     for key, value in instance.items() if isinstance(instance, dict) else ():
-        for pattern, wanted in patterns.items():
+        for pattern, subschema in patterns.items():
             if pattern_found(pattern, key):
-                yield from validator.descend(value, wanted, path=key, schema_path=pattern)
+                yield from validator.descend(value, subschema, path=key, schema_path=pattern)
 
 
 def _additional_properties(
-    keyword: Any, validator: Any, wanted: object, instance: object, schema: Any
+    keyword: Any, validator: Any, subschema: object, instance: object, schema: Any
 ) -> Iterator[Any]:
     """The keyword `additionalProperties` as it is, for the keys that no pattern takes."""
     patterns = schema.get("patternProperties")
     if patterns and isinstance(instance, dict):
         instance = {key: instance[key] for key in instance if not any(pattern_found(each, key) for each in patterns)}
         schema = {key: schema[key] for key in schema if key != "patternProperties"}
-    yield from keyword(validator, wanted, instance, schema) or ()
+    yield from keyword(validator, subschema, instance, schema) or ()

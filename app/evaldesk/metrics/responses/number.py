@@ -21,7 +21,7 @@ _NUMBER = re.compile(
     rf"(?P<exponent>[eE][+-]?[0-9]{{1,3}}(?![0-9]))?"
 )
 _UNMARKED = str.maketrans("", "", _SEPARATORS)
-_SHOWN = 40
+_MAX_DIGITS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +52,22 @@ class ResponseNumber:
         return score_turns(self.info.name, transcript, case, is_number_reference, self._judge)
 
     def _judge(self, expected: Expected, record: TurnRecord) -> Judgement:
-        wanted, given = last_number(expected.reference or ""), last_number(record.answer)
+        expected_number, actual_number = last_number(expected.reference or ""), last_number(record.answer)
         if not record.answer.strip():
             return 0.0, "The agent gave no answer.", {}
-        if given is None or wanted is None:
+        if actual_number is None or expected_number is None:
             return 0.0, "The answer has no number.", {}
-        details = {"expected": _shown(wanted), "given": _shown(given)}
-        is_near = _distance(wanted, given) <= Decimal(repr(self.tolerance))
-        words = f"The last number is {_shown(given)}"
-        if wanted == given:
+        details = {"expected": _short_number(expected_number), "given": _short_number(actual_number)}
+        is_near = _distance(expected_number, actual_number) <= Decimal(repr(self.tolerance))
+        words = f"The last number is {_short_number(actual_number)}"
+        if expected_number == actual_number:
             return 1.0, f"{words}, as expected.", details
         within = f"{'' if is_near else 'not '}within {self.tolerance:g} of it" if self.tolerance else ""
-        return float(is_near), f"{words}, expected {_shown(wanted)}{f': {within}' if within else ''}.", details
+        return (
+            float(is_near),
+            f"{words}, expected {_short_number(expected_number)}{f': {within}' if within else ''}.",
+            details,
+        )
 
 
 def is_number_reference(expected: Expected) -> bool:
@@ -73,13 +77,13 @@ def is_number_reference(expected: Expected) -> bool:
 
 def last_number(text: str) -> Decimal | None:
     """The last number in `text`, without its thousands separators; None when there is none."""
-    found = None
-    for found in _NUMBER.finditer(text):  # noqa: B007
+    match = None
+    for match in _NUMBER.finditer(text):  # noqa: B007
         pass
-    if found is None:
+    if match is None:
         return None
-    sign = "-" if found["sign"] else ""
-    return Decimal(f"{sign}{found['digits'].translate(_UNMARKED)}{found['exponent'] or ''}")
+    sign = "-" if match["sign"] else ""
+    return Decimal(f"{sign}{match['digits'].translate(_UNMARKED)}{match['exponent'] or ''}")
 
 
 def _distance(a: Decimal, b: Decimal) -> Decimal:
@@ -89,6 +93,6 @@ def _distance(a: Decimal, b: Decimal) -> Decimal:
     return exact.abs(exact.subtract(a, b))
 
 
-def _shown(number: Decimal) -> str:
+def _short_number(number: Decimal) -> str:
     text = str(number)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= _MAX_DIGITS else f"{text[:_MAX_DIGITS]}…"

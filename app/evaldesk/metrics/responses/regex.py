@@ -48,8 +48,8 @@ class ResponseRegex:
         answer = record.answer.strip()
         if not answer:
             return 0.0, "The agent gave no answer.", {}
-        is_found = pattern_found(self.pattern, answer, is_whole=self.want == "whole")
-        value = float(is_found != (self.want == "absent"))
+        matches = pattern_found(self.pattern, answer, is_whole=self.want == "whole")
+        value = float(matches != (self.want == "absent"))
         if self.want == "whole":
-            return value, f"The pattern {'matches' if is_found else 'does not match'} the whole answer.", {}
-        return value, f"The pattern is {'' if is_found else 'not '}found in the answer.", {}
+            return value, f"The pattern {'matches' if matches else 'does not match'} the whole answer.", {}
+        return value, f"The pattern is {'' if matches else 'not '}found in the answer.", {}

@@ -41,28 +41,28 @@ class RequiredOutputs:
 
     def missing(self, case: Case) -> str | None:
         """A case without a list of its own needs the option."""
-        return None if self._wanted(case) is not None else "The case does not say which texts are required."
+        return None if self._outputs_of(case) is not None else "The case does not say which texts are required."
 
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
         """One score for the trial."""
-        wanted = self._wanted(case) or []
+        outputs = self._outputs_of(case) or []
         if len(transcript.turns) < len(case.turns):
             return [Score(self.info.name, 0.0, reason=f"Turn {len(transcript.turns) + 1} was never played.")]
-        if not wanted:
+        if not outputs:
             return [Score(self.info.name, 1.0, reason="No text is required.")]
-        found = [text for text in wanted if self._is_in_answers(text, transcript)]
-        silent = [text for text in wanted if text not in found]
+        present = [text for text in outputs if self._is_in_answers(text, transcript)]
+        silent = [text for text in outputs if text not in present]
         kind = "whole tokens" if self.match == "token" else "substrings"
-        reason = f"{part_of(len(found), len(wanted), 'required text', 'is said', 'are said')}, as {kind}"
-        reason += f"; not said: {_listed(silent)}." if silent else "."
-        details: JsonObject = {"said": [*found], "silent": [*silent]}
-        return [Score(self.info.name, len(found) / len(wanted), reason=reason, details=details)]
+        reason = f"{part_of(len(present), len(outputs), 'required text', 'is said', 'are said')}, as {kind}"
+        reason += f"; not said: {_quotes(silent)}." if silent else "."
+        details: JsonObject = {"said": [*present], "silent": [*silent]}
+        return [Score(self.info.name, len(present) / len(outputs), reason=reason, details=details)]
 
-    def _wanted(self, case: Case) -> list[str] | None:
+    def _outputs_of(self, case: Case) -> list[str] | None:
         return self.outputs or case_outputs(case)
 
     def _is_in_answers(self, text: str, transcript: Transcript) -> bool:
-        wanted = _folded(text)
+        required_text = _folded(text)
         messages = (
             _folded(event.text)
             for turn in transcript.turns
@@ -70,8 +70,8 @@ class RequiredOutputs:
             if event.kind == "agent_message" and not event.is_partial
         )
         if self.match == "substring":
-            return any(wanted in message for message in messages)
-        token = re.compile(rf"(?<!\w)(?<![0-9]\.){re.escape(wanted)}(?!\w)(?!\.[0-9])")
+            return any(required_text in message for message in messages)
+        token = re.compile(rf"(?<!\w)(?<![0-9]\.){re.escape(required_text)}(?!\w)(?!\.[0-9])")
         return any(token.search(message) for message in messages)
 
 
@@ -79,9 +79,9 @@ def case_outputs(case: Case) -> list[str] | None:
     """The texts that the case itself requires; None when it does not say."""
     criteria = case.extra.get("evaluation_criteria")
     communicated = criteria.get("communicate_info") if isinstance(criteria, dict) else None
-    for found in (case.extra.get("required_outputs"), case.extra.get("outputs"), communicated):
-        if isinstance(found, list):
-            return [str(text) for text in found]
+    for outputs in (case.extra.get("required_outputs"), case.extra.get("outputs"), communicated):
+        if isinstance(outputs, list):
+            return [str(text) for text in outputs]
     return None
 
 
@@ -89,6 +89,6 @@ def _folded(text: str) -> str:
     return text.replace(",", "").casefold().strip()
 
 
-def _listed(texts: Sequence[str]) -> str:
-    named = ", ".join(f"“{text[:60]}”" for text in texts[:3])
-    return f"{named} and {len(texts) - 3} more" if texts[3:] else named
+def _quotes(texts: Sequence[str]) -> str:
+    quotes = ", ".join(f"“{text[:60]}”" for text in texts[:3])
+    return f"{quotes} and {len(texts) - 3} more" if texts[3:] else quotes

@@ -255,8 +255,11 @@ class ResponseMatchScore(_Rouge):
 
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
         """ROUGE-1 for each turn with a reference, and their mean; details have that of ADK."""
-        *turns, whole = _Rouge.score(self, transcript, case)
-        found = {score.turn: score.value or 0.0 for score in turns}
-        values = [found.get(index, 0.0) for index in range(len(case.turns))]
+        *turns, trial_score = _Rouge.score(self, transcript, case)
+        values_by_turn = {score.turn: score.value or 0.0 for score in turns}
+        values = [values_by_turn.get(index, 0.0) for index in range(len(case.turns))]
         is_whole = len(transcript.turns) >= len(case.turns) > 0
-        return [*turns, replace(whole, details={**whole.details, "adk_value": mean(values) if is_whole else None})]
+        return [
+            *turns,
+            replace(trial_score, details={**trial_score.details, "adk_value": mean(values) if is_whole else None}),
+        ]

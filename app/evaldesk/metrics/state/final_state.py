@@ -49,15 +49,15 @@ class FinalStateMatch:
             return [Score(self.info.name, reason="The case has no expected final state.")]
         if len(transcript.turns) < len(case.turns):
             return [Score(self.info.name, 0.0, reason=f"Turn {len(transcript.turns) + 1} was never played.")]
-        wanted, state = self._compared(case.final_state), self._compared(transcript.final_state)
+        expected_state, state = self._without_ignored(case.final_state), self._without_ignored(transcript.final_state)
         is_same = covers if self.compare == "superset" else json_equal
-        absent = [key for key in wanted if key not in state]
-        other = [key for key in wanted if key in state and not is_same(state[key], wanted[key])]
-        extra = [key for key in state if key not in wanted] if self.compare == "equal" else []
-        n_equal = len(wanted) - len(absent) - len(other)
+        absent = [key for key in expected_state if key not in state]
+        other = [key for key in expected_state if key in state and not is_same(state[key], expected_state[key])]
+        extra = [key for key in state if key not in expected_state] if self.compare == "equal" else []
+        n_equal = len(expected_state) - len(absent) - len(other)
         details: JsonObject = {
             "n_equal": n_equal,
-            "n_expected": len(wanted),
+            "n_expected": len(expected_state),
             "absent": [*absent],
             "other": [*other],
             "extra": [*extra],
@@ -65,20 +65,20 @@ class FinalStateMatch:
         value = float(not (absent or other or extra))
         return [Score(self.info.name, value, reason=_reason(n_equal, absent, other, extra), details=details)]
 
-    def _compared(self, state: JsonObject) -> JsonObject:
+    def _without_ignored(self, state: JsonObject) -> JsonObject:
         return {key: value for key, value in state.items() if key not in self.ignore}
 
 
 def _reason(n_equal: int, absent: list[str], other: list[str], extra: list[str]) -> str:
     n_keys = n_equal + len(absent) + len(other)
     groups: Mapping[str, list[str]] = {"not as expected": other, "not set": absent, "not expected": extra}
-    parts = "; ".join(f"{_listed(keys)} {word}" for word, keys in groups.items() if keys)
+    parts = "; ".join(f"{_key_list(keys)} {word}" for word, keys in groups.items() if keys)
     if not n_keys:
         return f"The expected state names no keys{': ' if parts else ''}{parts}."
-    kept = part_of(n_equal, n_keys, "expected key", "has its value", "have their value")
-    return f"{kept} at the end{': ' if parts else ''}{parts}."
+    equal_words = part_of(n_equal, n_keys, "expected key", "has its value", "have their value")
+    return f"{equal_words} at the end{': ' if parts else ''}{parts}."
 
 
-def _listed(keys: list[str]) -> str:
+def _key_list(keys: list[str]) -> str:
     more = f" and {len(keys) - MAX_NAMED} more" if keys[MAX_NAMED:] else ""
     return ", ".join(keys[:MAX_NAMED]) + more

@@ -14,7 +14,7 @@ from evaldesk.metrics.option import option
 from evaldesk.metrics.tools.call_words import short_json
 from evaldesk.model import Case, JsonValue, Score, Transcript
 
-MAX_FOUND = 10_000
+MAX_VALUES = 10_000
 
 _WANTS = (
     ("exists", "something is found"),
@@ -53,25 +53,25 @@ class StatePath:
         """One score for the trial."""
         if len(transcript.turns) < len(case.turns):
             return [Score(self.info.name, 0.0, reason=f"Turn {len(transcript.turns) + 1} was never played.")]
-        found = _find(self.path, transcript.final_state)
-        n_equal = sum(json_equal(value, self.value) for value in found)
-        held = {
-            "exists": bool(found),
-            "absent": not found,
-            "every": 0 < len(found) == n_equal,
+        values = _find(self.path, transcript.final_state)
+        n_equal = sum(json_equal(value, self.value) for value in values)
+        is_met = {
+            "exists": bool(values),
+            "absent": not values,
+            "every": 0 < len(values) == n_equal,
             "some": n_equal > 0,
         }[self.want]
-        details = {"n_found": len(found), "n_equal": n_equal}
-        return [Score(self.info.name, float(held), reason=self._reason(found, n_equal), details=details)]
+        details = {"n_found": len(values), "n_equal": n_equal}
+        return [Score(self.info.name, float(is_met), reason=self._reason(values, n_equal), details=details)]
 
-    def _reason(self, found: list[JsonValue], n_equal: int) -> str:
-        n = len(found)
+    def _reason(self, values: list[JsonValue], n_equal: int) -> str:
+        n = len(values)
         finds = f"{self.path} finds {'nothing' if not n else 'one value' if n == 1 else f'{n} values'}"
         if self.want in ("exists", "absent") or not n:
             return f"{finds}."
         if n == 1:
             is_it = "as wanted" if n_equal else f"wanted {short_json(self.value)}"
-            return f"{finds}, {short_json(found[0])}, {is_it}."
+            return f"{finds}, {short_json(values[0])}, {is_it}."
         return f"{finds}, {n_equal} of them {short_json(self.value)}."
 
 
@@ -79,12 +79,12 @@ def _find(path: str, state: Any) -> list[JsonValue]:
     from jsonpath import JSONPathError
 
     try:
-        found = [match.obj for match in islice(_compiled(path).finditer(state), MAX_FOUND + 1)]
+        values = [match.obj for match in islice(_compiled(path).finditer(state), MAX_VALUES + 1)]
     except (JSONPathError, RecursionError) as error:
         raise MetricError(f"{path} cannot be followed in this state: {str(error).splitlines()[0]}") from error
-    if len(found) > MAX_FOUND:
-        raise MetricError(f"{path} finds more than {MAX_FOUND:,} values; name a narrower path")
-    return found
+    if len(values) > MAX_VALUES:
+        raise MetricError(f"{path} finds more than {MAX_VALUES:,} values; name a narrower path")
+    return values
 
 
 def _compiled(path: str) -> Any:

@@ -35,9 +35,9 @@ def other_calls(
     return f"Of the calls, {parts}{unmade}." if parts else ""
 
 
-def accepted_calls(accepted: Sequence[tuple[Step, Sequence[str]]]) -> str:
+def accepted_calls(accepted_steps: Sequence[tuple[Step, Sequence[str]]]) -> str:
     """The sentence for calls that are taken for expected ones although their arguments differ; empty for none."""
-    calls = [f"call {(actual or 0) + 1}: {', '.join(because)}" for (_, _, actual), because in accepted]
+    calls = [f"call {(actual or 0) + 1}: {', '.join(because)}" for (_, _, actual), because in accepted_steps]
     if not calls:
         return ""
     return (
@@ -45,27 +45,27 @@ def accepted_calls(accepted: Sequence[tuple[Step, Sequence[str]]]) -> str:
     )
 
 
-def aligned_details(steps: Sequence[Step], accepted: Sequence[tuple[Step, Sequence[str]]]) -> JsonObject:
+def aligned_details(steps: Sequence[Step], accepted_steps: Sequence[tuple[Step, Sequence[str]]]) -> JsonObject:
     """The alignment that a metric used, for the page of a trial."""
     return {
         "steps": [[op, i, j] for op, i, j in steps],
-        "accepted": [{"expected": i, "actual": j, "because": [*because]} for (_, i, j), because in accepted],
+        "accepted": [{"expected": i, "actual": j, "because": [*because]} for (_, i, j), because in accepted_steps],
     }
 
 
 def _step(step: Step, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
-    op, wanted, made = step
-    if op == "-" and wanted is not None:
-        return f"Call {wanted + 1} of {len(expected)}, {expected[wanted].name}, was not made."
-    if made is None:
+    op, i, j = step
+    if op == "-" and i is not None:
+        return f"Call {i + 1} of {len(expected)}, {expected[i].name}, was not made."
+    if j is None:
         return ""
     if op == "+":
-        return f"Call {made + 1} of {len(actual)}, {actual[made].name}, was not expected."
-    if wanted is None:
+        return f"Call {j + 1} of {len(actual)}, {actual[j].name}, was not expected."
+    if i is None:
         return ""
     if op == "moved":
-        return f"{expected[wanted].name} came as call {made + 1}, expected as call {wanted + 1}."
-    return f"Call {made + 1} of {len(actual)} has other arguments: {_changes(expected[wanted], actual[made])}."
+        return f"{expected[i].name} came as call {j + 1}, expected as call {i + 1}."
+    return f"Call {j + 1} of {len(actual)} has other arguments: {_changes(expected[i], actual[j])}."
 
 
 def _changes(expected: ToolCall, actual: ToolCall) -> str:
@@ -80,29 +80,31 @@ def _change(key: str, expected: ToolCall, actual: ToolCall) -> str:
         return f"{key} is missing"
     if key not in expected.args:
         return f"{key} is not expected"
-    wanted, made = expected.args[key], actual.args[key]
-    if isinstance(wanted, list) and isinstance(made, list):
-        lacks, has = _without(wanted, made), _without(made, wanted)
-        parts = ([f"lacks {_listed(lacks)}"] if lacks else []) + ([f"has {_listed(has)} too many"] if has else [])
+    expected_value, actual_value = expected.args[key], actual.args[key]
+    if isinstance(expected_value, list) and isinstance(actual_value, list):
+        lacks, has = _without(expected_value, actual_value), _without(actual_value, expected_value)
+        parts = ([f"lacks {_value_list(lacks)}"] if lacks else []) + (
+            [f"has {_value_list(has)} too many"] if has else []
+        )
         if parts and len(lacks) + len(has) <= 4:
             return f"{key} {' and '.join(parts)}"
         if not parts:
             return f"{key} has another order"
-    return f"{key} is {short_json(made)}, expected {short_json(wanted)}"
+    return f"{key} is {short_json(actual_value)}, expected {short_json(expected_value)}"
 
 
 def _without(items: Sequence[JsonValue], others: Sequence[JsonValue]) -> list[JsonValue]:
-    rest, missing = list(others), []
+    unmatched, missing = list(others), []
     for item in items:
-        at = next((index for index, other in enumerate(rest) if json_equal(item, other)), None)
+        at = next((index for index, other in enumerate(unmatched) if json_equal(item, other)), None)
         if at is None:
             missing.append(item)
         else:
-            rest.pop(at)
+            unmatched.pop(at)
     return missing
 
 
-def _listed(items: Sequence[JsonValue]) -> str:
+def _value_list(items: Sequence[JsonValue]) -> str:
     texts = [short_json(item) for item in items]
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
 

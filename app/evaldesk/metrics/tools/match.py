@@ -41,59 +41,65 @@ class _ToolMatch(ToolOptions):
         `details.conversation` is the score of all asserted turns taken as one: right calls in a wrong turn show there.
         """
         if self.scope == "conversation":
-            return [self._whole(transcript, case)]
+            return [self._conversation_score(transcript, case)]
         *turns, mean = score_turns(self.info.name, transcript, case, has_calls, self._judge)
-        whole = self._whole(transcript, case)
-        return [*turns, replace(mean, details={**mean.details, "conversation": whole.value})]
+        conversation_score = self._conversation_score(transcript, case)
+        return [*turns, replace(mean, details={**mean.details, "conversation": conversation_score.value})]
 
     def _judge(self, expected: Expected, record: TurnRecord) -> Judgement:
         return self._compare(expected.tool_calls or (), record.judged_calls)
 
-    def _whole(self, transcript: Transcript, case: Case) -> Score:
+    def _conversation_score(self, transcript: Transcript, case: Case) -> Score:
         turns = [index for index, turn in enumerate(case.turns) if has_calls(turn.expected)]
         if not turns:
             return Score(self.info.name, reason="No turn of this case is asserted.")
         missing = next((index for index in turns if index >= len(transcript.turns)), None)
         if missing is not None:
             return Score(self.info.name, 0.0, reason=NOT_PLAYED.replace("This turn", f"Turn {missing + 1}"))
-        wanted = [call for index in turns for call in case.turns[index].expected.tool_calls or ()]
-        made = [call for index in turns for call in transcript.turns[index].judged_calls]
-        value, reason, details = self._compare(wanted, made)
+        expected_calls = [call for index in turns for call in case.turns[index].expected.tool_calls or ()]
+        actual_calls = [call for index in turns for call in transcript.turns[index].judged_calls]
+        value, reason, details = self._compare(expected_calls, actual_calls)
         return Score(self.info.name, value, reason=reason, details=details)
 
-    def _compare(self, wanted: Sequence[ToolCall], made: Sequence[ToolCall]) -> Judgement:
-        match = match_by_rule(wanted, made, self.order, self._rule)
+    def _compare(self, expected_calls: Sequence[ToolCall], actual_calls: Sequence[ToolCall]) -> Judgement:
+        match = match_by_rule(expected_calls, actual_calls, self.order, self._rule)
         # The steps are worth their time only where something differs.
         steps = () if match.f1 == 1.0 and self._rule.is_plain and match.score else match.alignment
-        accepted = [(step, because) for step in steps if (because := match.because(step))]
+        accepted_steps = [(step, because) for step in steps if (because := match.because(step))]
         details: JsonObject = {
             "precision": match.precision,
             "recall": match.recall,
             "f1": match.f1,
             "n_matched": match.n_matched,
-            "n_expected": len(wanted),
-            "n_given": len(made),
-            **({} if self._rule.is_plain else aligned_details(steps, accepted)),
+            "n_expected": len(expected_calls),
+            "n_given": len(actual_calls),
+            **({} if self._rule.is_plain else aligned_details(steps, accepted_steps)),
         }
-        harmless = {step for step, _ in accepted if step[0] == "~"}
-        reason = self._reason(wanted, made, match, [step for step in steps if step not in harmless])
-        return getattr(match, self.part), reason + accepted_calls(accepted), details
+        harmless = {step for step, _ in accepted_steps if step[0] == "~"}
+        reason = self._reason(expected_calls, actual_calls, match, [step for step in steps if step not in harmless])
+        return getattr(match, self.part), reason + accepted_calls(accepted_steps), details
 
     def _reason(
-        self, wanted: Sequence[ToolCall], made: Sequence[ToolCall], match: TrajectoryMatch, steps: Sequence[Step]
+        self,
+        expected_calls: Sequence[ToolCall],
+        actual_calls: Sequence[ToolCall],
+        match: TrajectoryMatch,
+        steps: Sequence[Step],
     ) -> str:
         if match.f1 == 1.0 and match.score == 1.0:
-            return same_calls(wanted, made)
+            return same_calls(expected_calls, actual_calls)
         n = match.n_matched or 0
         if self.part != "score":
-            given = part_of(n, len(made), "call", "was expected", "were expected")
-            asked = part_of(n, len(wanted), "expected call", "was made", "were made")
-            return {"precision": f"{given}.", "recall": f"{asked}."}.get(self.part, f"{given}, {asked}.")
+            precision_words = part_of(n, len(actual_calls), "call", "was expected", "were expected")
+            recall_words = part_of(n, len(expected_calls), "expected call", "was made", "were made")
+            return {"precision": f"{precision_words}.", "recall": f"{recall_words}."}.get(
+                self.part, f"{precision_words}, {recall_words}."
+            )
         if match.score == 1.0 and self.order == "subset":
-            return f"Nothing but expected calls was made, {n} of {len(wanted)}."
+            return f"Nothing but expected calls was made, {n} of {len(expected_calls)}."
         if match.score == 1.0:
-            return same_calls(wanted, made)
-        return other_calls(wanted, made, steps, harmless=_HARMLESS[self.order]) or "The calls differ."
+            return same_calls(expected_calls, actual_calls)
+        return other_calls(expected_calls, actual_calls, steps, harmless=_HARMLESS[self.order]) or "The calls differ."
 
 
 def _info(name: str, title: str, summary: str, default_threshold: float = 1.0) -> MetricInfo:

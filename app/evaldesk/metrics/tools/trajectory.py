@@ -58,73 +58,81 @@ class ToolTrajectoryAvgScore:
 
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
         """1 or 0 for each turn that asserts its calls, and their mean."""
-        *turns, whole = score_turns(self.info.name, transcript, case, has_calls, self._judge)
-        adk_turns = [self._adk_value(turn.expected, record) for turn, record in _played(case, transcript)]
+        *turns, trial_score = score_turns(self.info.name, transcript, case, has_calls, self._judge)
+        adk_turns = [self._adk_value(turn.expected, record) for turn, record in _turn_pairs(case, transcript)]
         # ADK ends the whole run with an error when a turn is missing: it has no value then.
         is_whole = len(adk_turns) == len(case.turns) > 0
         details: JsonObject = {
-            **whole.details,
+            **trial_score.details,
             "adk_value": mean(adk_turns) if is_whole else None,
             "adk_turns": [*adk_turns],
         }
-        return [*turns, replace(whole, details=details)]
+        return [*turns, replace(trial_score, details=details)]
 
     def _judge(self, expected: Expected, record: TurnRecord) -> Judgement:
-        wanted, made = expected.tool_calls or (), record.judged_calls
+        expected_calls, actual_calls = expected.tool_calls or (), record.judged_calls
         order, words, harmless = _RULES[str(self.match_type)]
         ending = f"{words}, {'arguments ignored' if self.ignore_args else 'exact arguments'}."
         value = self._adk_value(expected, record)
-        details: JsonObject = {"n_expected": len(wanted), "n_given": len(made)}
-        steps = align(wanted, made, rule=_ANY_ARGS if self.ignore_args else None)
+        details: JsonObject = {"n_expected": len(expected_calls), "n_given": len(actual_calls)}
+        steps = align(expected_calls, actual_calls, rule=_ANY_ARGS if self.ignore_args else None)
         if self.ignore_args:
-            details = {**details, **aligned_details(steps, _accepted(steps, wanted, made))}
+            details = {**details, **aligned_details(steps, _accepted_steps(steps, expected_calls, actual_calls))}
             harmless = (*harmless, "~")
         if not value:
-            sentence = other_calls(wanted, made, steps, harmless=harmless) or "The calls differ."
-        elif self.ignore_args or match_trajectory(wanted, made, order=order).score:
-            sentence = same_calls(wanted, made)
+            sentence = other_calls(expected_calls, actual_calls, steps, harmless=harmless) or "The calls differ."
+        elif self.ignore_args or match_trajectory(expected_calls, actual_calls, order=order).score:
+            sentence = same_calls(expected_calls, actual_calls)
         else:
-            sentence = f"{same_calls(wanted, made)} ADK takes 1 and true for the same; strictly they differ."
-        return value, f"{sentence} {ending}" if wanted or not value else sentence, details
+            sentence = (
+                f"{same_calls(expected_calls, actual_calls)} ADK takes 1 and true for the same; strictly they differ."
+            )
+        return value, f"{sentence} {ending}" if expected_calls or not value else sentence, details
 
     def _adk_value(self, expected: Expected, record: TurnRecord) -> float:
-        wanted, made = expected.tool_calls or (), record.judged_calls
+        expected_calls, actual_calls = expected.tool_calls or (), record.judged_calls
         if self.match_type == "EXACT":
-            return float(len(wanted) == len(made) and all(map(self._is_same, wanted, made)))
+            return float(
+                len(expected_calls) == len(actual_calls) and all(map(self._is_same, expected_calls, actual_calls))
+            )
         if self.match_type == "IN_ORDER":
-            return float(self._is_subsequence(wanted, made))
-        return float(self._is_bag(wanted, made))
+            return float(self._is_subsequence(expected_calls, actual_calls))
+        return float(self._is_bag(expected_calls, actual_calls))
 
     def _is_subsequence(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> bool:
-        rest = iter(actual)
-        return all(any(self._is_same(wish, call) for call in rest) for wish in expected)
+        calls = iter(actual)
+        return all(any(self._is_same(wish, call) for call in calls) for wish in expected)
 
     def _is_bag(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> bool:
-        rest = list(actual)
+        unmatched = list(actual)
         for wish in expected:
-            at = next((index for index, call in enumerate(rest) if self._is_same(wish, call)), None)
+            at = next((index for index, call in enumerate(unmatched) if self._is_same(wish, call)), None)
             if at is None:
                 return False
-            rest.pop(at)
+            unmatched.pop(at)
         return True
 
     def _is_same(self, wish: ToolCall, call: ToolCall) -> bool:
         return wish.name == call.name and (self.ignore_args or wish.args == call.args)
 
 
-def _accepted(
-    steps: Sequence[Step], wanted: Sequence[ToolCall], made: Sequence[ToolCall]
+def _accepted_steps(
+    steps: Sequence[Step], expected_calls: Sequence[ToolCall], actual_calls: Sequence[ToolCall]
 ) -> list[tuple[Step, tuple[str, ...]]]:
     """The steps in which arguments differ, and why that does no harm."""
-    pairs = [(step, wanted[step[1]], made[step[2]]) for step in steps if step[1] is not None and step[2] is not None]
-    found = [
+    pairs = [
+        (step, expected_calls[step[1]], actual_calls[step[2]])
+        for step in steps
+        if step[1] is not None and step[2] is not None
+    ]
+    reasons = [
         (step, _ANY_ARGS.because((wish.name, wish.args or {}), (call.name, call.args or {})))
         for step, wish, call in pairs
     ]
-    return [(step, because) for step, because in found if because]
+    return [(step, because) for step, because in reasons if because]
 
 
-def _played(case: Case, transcript: Transcript) -> Iterator[tuple[Turn, TurnRecord]]:
+def _turn_pairs(case: Case, transcript: Transcript) -> Iterator[tuple[Turn, TurnRecord]]:
     return zip(case.turns, transcript.turns, strict=False)
 
 

@@ -53,35 +53,37 @@ class ToolUsed:
         if n_missing and self.scope == "conversation":
             return [Score(name, 0.0, reason=f"Turn {len(counts) + 1} was never played.")]
         if self.scope == "conversation":
-            whole = sum(asked for asked, _ in counts), sum(made for _, made in counts)
-            return [Score(name, self._value(*whole), reason=self._reason(*whole), details=_counted(whole[0]))]
+            totals = sum(n_calls for n_calls, _ in counts), sum(n_made for _, n_made in counts)
+            return [Score(name, self._value(*totals), reason=self._reason(*totals), details=_count_details(totals[0]))]
         turns = [
-            Score(name, self._value(*count), turn, reason=self._reason(*count), details=_counted(count[0]))
+            Score(name, self._value(*count), turn, reason=self._reason(*count), details=_count_details(count[0]))
             for turn, count in enumerate(counts)
         ]
         turns += [Score(name, 0.0, len(counts) + index, reason=NOT_PLAYED) for index in range(n_missing)]
         if not turns:
             return [Score(name, reason=NO_TURN)]
-        n_held = sum(score.value == 1.0 for score in turns)
-        reason = f"{n_held} of {len(turns)} turns call {self.tool} {self._wanted()}."
+        n_met = sum(score.value == 1.0 for score in turns)
+        reason = f"{n_met} of {len(turns)} turns call {self.tool} {self._limits()}."
         return [*turns, Score(name, mean([score.value or 0.0 for score in turns]), reason=reason)]
 
     def _counts(self, record: TurnRecord) -> tuple[int, int]:
         """How often the tool was called, and how often it was so that the call was made."""
-        asked, made = (
+        n_calls, n_made = (
             sum(call.name == self.tool for call in calls) for calls in (record.tool_calls, record.judged_calls)
         )
-        return asked, made
+        return n_calls, n_made
 
-    def _value(self, asked: int, made: int) -> float:
-        return float(self.at_least <= made and (self.at_most is None or asked <= self.at_most))
+    def _value(self, n_calls: int, n_made: int) -> float:
+        return float(self.at_least <= n_made and (self.at_most is None or n_calls <= self.at_most))
 
-    def _reason(self, asked: int, made: int) -> str:
-        times = {0: "not called", 1: "called once", 2: "called twice"}.get(asked, f"called {asked} times")
-        unmade = "" if asked == made else f", {asked - made} not finished"
-        return f"{self.tool} was {times}{unmade}{'.' if self._value(asked, made) else f', wanted {self._wanted()}.'}"
+    def _reason(self, n_calls: int, n_made: int) -> str:
+        times = {0: "not called", 1: "called once", 2: "called twice"}.get(n_calls, f"called {n_calls} times")
+        unmade = "" if n_calls == n_made else f", {n_calls - n_made} not finished"
+        return (
+            f"{self.tool} was {times}{unmade}{'.' if self._value(n_calls, n_made) else f', wanted {self._limits()}.'}"
+        )
 
-    def _wanted(self) -> str:
+    def _limits(self) -> str:
         low, high = self.at_least, self.at_most
         if high is None:
             return "any number of times" if low == 0 else f"{_times(low)} or more"
@@ -94,5 +96,5 @@ def _times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
-def _counted(count: int) -> dict[str, int]:
+def _count_details(count: int) -> dict[str, int]:
     return {"n_calls": count}

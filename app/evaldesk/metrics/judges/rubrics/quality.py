@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from evaldesk.metrics.judges.judge_metric import JudgeMetric, TurnJudgeMetric, verdict_words
 from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, whole_score
 from evaldesk.metrics.judges.material import NOTHING, answer_text, conversation_text, question_text, steps_text
-from evaldesk.metrics.judges.panel import MAX_KEPT, Panel, Sample, Task, kept, problems
+from evaldesk.metrics.judges.panel import MAX_REPLY_CHARS, Panel, Sample, Task, problems, sample_rows
 from evaldesk.metrics.judges.replies import Properties
 from evaldesk.metrics.judges.rubrics.sources import Rubric, read_rubric, rubrics_for, verdicts_of
 from evaldesk.metrics.judges.voting import by_rubric, mean_of
@@ -61,8 +61,8 @@ class RubricMetric(TurnJudgeMetric):
 
     async def score(self, transcript: Transcript, case: Case) -> list[Score]:
         """A score for each turn that has rubrics, and one for the trial."""
-        *turns, whole = await TurnJudgeMetric.score(self, transcript, case)
-        return [*turns, self._whole(turns, whole)]
+        *turns, trial_score = await TurnJudgeMetric.score(self, transcript, case)
+        return [*turns, self._trial_score(turns, trial_score)]
 
     def _is_judged(self, turn: Turn, case: Case) -> bool:
         return self.missing_turn(case, turn) is None
@@ -74,15 +74,15 @@ class RubricMetric(TurnJudgeMetric):
     def _sections(self, view: TurnView) -> Mapping[str, str]:
         """The material for a judge of a turn, by the name of its section."""
 
-    def _whole(self, turns: Sequence[Score], whole: Score) -> Score:
+    def _trial_score(self, turns: Sequence[Score], trial_score: Score) -> Score:
         if not any(score.details.get("rubrics") for score in turns):
-            return whole
+            return trial_score
         values: list[float | None] = []
         for score in turns:
             rows: Any = score.details.get("rubrics")
             values += [row["value"] for row in rows] if rows else [score.value]
-        found = whole_score(self.info.name, turns, values=values)
-        return replace(found, details={**found.details, "n_rubrics": len(values)})
+        mean_score = whole_score(self.info.name, turns, values=values)
+        return replace(mean_score, details={**mean_score.details, "n_rubrics": len(values)})
 
     async def _verdict(self, panel: Panel, rubrics: Sequence[Rubric], sections: Mapping[str, str]) -> Judgement:
         task = task_for(self.what, rubrics)
@@ -103,23 +103,23 @@ def _judgement(
     record: dict[str, JsonValue], samples: Sequence[Sample[Properties]], rubrics: Sequence[Rubric]
 ) -> Judgement:
     read = [verdicts_of(sample.answer, rubrics) for sample in samples if sample.answer]
-    votes = by_rubric([{name: verdict for name, (verdict, _) in found.items()} for found in read])
+    votes = by_rubric([{name: verdict for name, (verdict, _) in verdicts.items()} for verdicts in read])
     rows: list[JsonValue] = []
     for rubric in rubrics:
-        found = votes.get(rubric.id)
-        value = found.value if found else None
+        rubric_votes = votes.get(rubric.id)
+        value = rubric_votes.value if rubric_votes else None
         rationale = next((why for sample in read for verdict, why in [sample[rubric.id]] if verdict == value), "")
         rows.append(
             {
                 "id": rubric.id,
                 "text": rubric.text,
                 "value": value,
-                "votes": {"yes": found.n_yes, "no": found.n_no} if found else {},
-                "rationale": rationale[:MAX_KEPT],
+                "votes": {"yes": rubric_votes.n_yes, "no": rubric_votes.n_no} if rubric_votes else {},
+                "rationale": rationale[:MAX_REPLY_CHARS],
             }
         )
-    details = {**record, "rubrics": rows, "samples": kept(samples, lambda answer: (_short(answer), ""))}
-    values = [found.value for found in votes.values()]
+    details = {**record, "rubrics": rows, "samples": sample_rows(samples, lambda answer: (_short(answer), ""))}
+    values = [each.value for each in votes.values()]
     mean = mean_of(values)
     if mean is None:
         return Judgement(None, problems(samples), details)
@@ -206,8 +206,8 @@ class RubricTrajectory(RubricMetric):
         turn = case.turns[-1] if case.turns else None
         rubrics = rubrics_for(self.rubrics, case, turn, self.kind)
         sections = {"CONVERSATION": conversation_text(transcript.turns, with_steps=True)}
-        found = await self._verdict(self.panel(), rubrics, sections)
-        score = Score(self.info.name, found.value, last, reason=found.reason, details=found.details)
+        judgement = await self._verdict(self.panel(), rubrics, sections)
+        score = Score(self.info.name, judgement.value, last, reason=judgement.reason, details=judgement.details)
         return [score, whole_score(self.info.name, [score])]
 
     def missing(self, case: Case) -> str | None:

@@ -33,8 +33,8 @@ class Rubric:
 def read_rubric(raw: object, number: int) -> Rubric:
     """A rubric as a criterion or a case holds it: ADK's object, or a line with or without an id. Raises UsageError."""
     if isinstance(raw, str) and raw.strip():
-        found = _LINE.fullmatch(raw.strip())
-        return Rubric(found["id"], found["text"]) if found else Rubric(f"rubric_{number}", raw.strip())
+        match = _LINE.fullmatch(raw.strip())
+        return Rubric(match["id"], match["text"]) if match else Rubric(f"rubric_{number}", raw.strip())
     fields: dict[str, Any] = {_snake(key): value for key, value in raw.items()} if isinstance(raw, dict) else {}
     content = fields.get("rubric_content")
     text = content.get("text_property", content.get("textProperty")) if isinstance(content, dict) else content
@@ -52,24 +52,24 @@ def rubric_line(raw: object, number: int) -> str:
     return read_rubric(raw, number).line
 
 
-def rubrics_for(given: Sequence[object], case: Case, turn: Turn | None, kind: str) -> tuple[Rubric, ...]:
+def rubrics_for(criterion_rubrics: Sequence[object], case: Case, turn: Turn | None, kind: str) -> tuple[Rubric, ...]:
     """The rubrics of a turn: the criterion's, and those of the case and the turn that are of `kind` or of none.
 
     ADK itself passes over those without a type. Raises MetricError for an id that is there twice.
     """
     scopes = (
-        ("the criterion", given),
+        ("the criterion", criterion_rubrics),
         ("the case", _of_kind(case.rubrics, kind)),
         ("the turn", _of_kind(turn.rubrics if turn else (), kind)),
     )
-    found: dict[str, tuple[str, Rubric]] = {}
+    rubrics_by_id: dict[str, tuple[str, Rubric]] = {}
     for scope, items in scopes:
         for number, raw in enumerate(items, 1):
-            rubric = read_rubric(raw, number if scope == "the criterion" else len(found) + 1)
-            if rubric.id in found:
-                raise MetricError(f"rubric {rubric.id!r} of {scope} is there already, in {found[rubric.id][0]}")
-            found[rubric.id] = (scope, rubric)
-    return tuple(rubric for _, rubric in found.values())
+            rubric = read_rubric(raw, number if scope == "the criterion" else len(rubrics_by_id) + 1)
+            if rubric.id in rubrics_by_id:
+                raise MetricError(f"rubric {rubric.id!r} of {scope} is there already, in {rubrics_by_id[rubric.id][0]}")
+            rubrics_by_id[rubric.id] = (scope, rubric)
+    return tuple(rubric for _, rubric in rubrics_by_id.values())
 
 
 def verdicts_of(answer: Properties, rubrics: Sequence[Rubric]) -> dict[str, tuple[float, str]]:
@@ -78,20 +78,20 @@ def verdicts_of(answer: Properties, rubrics: Sequence[Rubric]) -> dict[str, tupl
     A judge that wrote the text of a rubric instead of its id is understood.
     """
     by_text = {normalised(rubric.text): rubric.id for rubric in rubrics}
-    known = {rubric.id for rubric in rubrics}
-    found: dict[str, tuple[float, str]] = {}
+    rubric_ids = {rubric.id for rubric in rubrics}
+    verdicts: dict[str, tuple[float, str]] = {}
     for each in answer.rubrics:
-        rubric_id = each.id if each.id in known else by_text.get(normalised(each.id))
+        rubric_id = each.id if each.id in rubric_ids else by_text.get(normalised(each.id))
         if rubric_id is None:
             raise ReplyError(f"it judges a rubric {each.id[:60]!r} that was not asked for")
         verdict = float(each.verdict == "yes")
-        if rubric_id in found and found[rubric_id][0] != verdict:
+        if rubric_id in verdicts and verdicts[rubric_id][0] != verdict:
             raise ReplyError(f"it says both yes and no of rubric {rubric_id!r}")
-        found[rubric_id] = (verdict, each.rationale)
-    missing = [rubric.id for rubric in rubrics if rubric.id not in found]
+        verdicts[rubric_id] = (verdict, each.rationale)
+    missing = [rubric.id for rubric in rubrics if rubric.id not in verdicts]
     if missing:
         raise ReplyError(f"it leaves out rubric {missing[0]!r}")
-    return found
+    return verdicts
 
 
 def normalised(text: str) -> str:
