@@ -13,7 +13,14 @@ from evaldesk.desk.other_tools import as_adk_reads
 from evaldesk.diff.acceptance import acceptable_changes
 from evaldesk.errors import FormatError, UsageError
 from evaldesk.formats import dump_evalset, load_evalset
-from evaldesk.matching import Allowance, as_taken, json_equal, read_allowances, with_allowances, with_moved
+from evaldesk.matching import (
+    Allowance,
+    apply_allowances,
+    json_equal,
+    read_allowances,
+    renumber_allowances,
+    with_allowances,
+)
 from evaldesk.metrics import score_trial
 from evaldesk.model import Case, Criterion, EvalSet, Event, Expected, ToolCall, Transcript, Turn, TurnRecord
 
@@ -122,7 +129,7 @@ def test_it_goes_with_its_call(origins: Any, calls: Any, found: Any) -> None:
     accepts = [{"turn": 1, "tool": "book", "call": 1, "argument": "n", "ignore": True}]
     before = case_of(book(n=1), book(n=2), accepts=accepts)
 
-    after = with_moved(before, case_of(*calls, accepts=accepts), origins)
+    after = renumber_allowances(before, case_of(*calls, accepts=accepts), origins)
 
     assert [(each.turn, each.call) for each in read_allowances(after)] == found
     assert ("also_accepted" in after.extra) == bool(found)
@@ -211,7 +218,7 @@ def test_an_accepted_alternative_never_fails_a_passing_trial(more: Any, wanted: 
 
     assert (after or 0) >= (before or 0)
     assert read_allowances(with_allowances(case, more)) == read_allowances(case)
-    taken, _ = as_taken(case, trial)
+    taken, _ = apply_allowances(case, trial)
     assert [call.name for call in taken.turns[0].expected.tool_calls or ()] == [call.name for call in wanted]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from evaldesk.errors import MetricError, UsageError
 from evaldesk.matching import CallRule, Tolerance, match_trajectory
-from evaldesk.matching.tolerance import check_pattern, pattern_found
+from evaldesk.matching.tolerance import check_pattern, has_match
 
 from .matching_calls import Call, call
 
@@ -134,12 +134,12 @@ def test_impossible_tolerance_is_refused(options: Row, field: str, message: str)
 def test_a_pattern_is_found_inside_a_text_or_matches_all_of_it(
     pattern: str, text: str, is_whole: bool, is_found: bool
 ) -> None:
-    assert pattern_found(pattern, text, is_whole=is_whole) is is_found
+    assert has_match(pattern, text, is_whole=is_whole) is is_found
 
 
 def test_a_text_too_long_to_search_is_an_error() -> None:
     with pytest.raises(MetricError, match="1,000,001 characters are more than a regular expression may search"):
-        pattern_found("c", "x" * 1_000_001)
+        has_match("c", "x" * 1_000_001)
 
 
 @pytest.mark.parametrize(("n", "is_allowed"), [(1_000, True), (1_001, False)])

@@ -12,7 +12,7 @@ from tests.agents.installed import skip_without
 
 from evaldesk.agents import agent_ref, load_agent
 from evaldesk.formats.files import load_format
-from evaldesk.matching.allowed import as_taken
+from evaldesk.matching.allowed import apply_allowances
 from evaldesk.metrics import METRICS, build_metric, metric_info, metric_options
 from evaldesk.metrics.judges.material import steps_text
 from evaldesk.metrics.tools.used import ToolUsed
@@ -98,7 +98,7 @@ def check_nothing_is_satisfied(turn: TurnRecord) -> None:
     never = ToolUsed(tool="roll_die", at_least=0, at_most=0)
     assert never.score(transcript, case)[-1].value == 0.0
     allowed = replace(case, extra={"also_accepted": [{"turn": 1, "tool": "roll_die", "argument": "x", "ignore": True}]})
-    assert not as_taken(allowed, transcript)[1]
+    assert not apply_allowances(allowed, transcript)[1]
     if turn.stop_reason == AWAITING:
         assert "Waits for a person: " in steps_text(turn)
 

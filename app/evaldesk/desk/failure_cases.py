@@ -13,7 +13,7 @@ from evaldesk.desk.evalsets.masking import masked_words, places_of, without_secr
 from evaldesk.desk.evalsets.names import candidates, slug
 from evaldesk.desk.failures import SIGNED_AT_ONCE
 from evaldesk.errors import UsageError
-from evaldesk.matching import with_moved
+from evaldesk.matching import renumber_allowances
 from evaldesk.model import Case, Expected, JsonObject, SessionInit, Transcript, Turn
 from evaldesk.model.conclusion import counted
 from evaldesk.model.decisions import scripted_decisions, with_decisions
@@ -114,7 +114,9 @@ def _until(case: Case, said: Transcript, agent_id: str, mode: Mode) -> Case:
     )
     with suppress(UsageError):  # decisions that cannot be read end its trials, as those of the case did
         cut = with_decisions(cut, [each for each in scripted_decisions(case) if each.turn is None or each.turn < n])
-    cut = with_moved(case, cut, [(at, [*range(len(turn.expected.tool_calls or ()))]) for at, turn in enumerate(turns)])
+    cut = renumber_allowances(
+        case, cut, [(at, [*range(len(turn.expected.tool_calls or ()))]) for at, turn in enumerate(turns)]
+    )
     expects = any(turn.expected != Expected() or turn.rubrics for turn in turns) or cut.rubrics or cut.final_state
     return cut if expects else replace(cut, rubrics=(_rubric(mode),))
 

@@ -11,12 +11,12 @@ from typing import Literal, TypeAlias
 from evaldesk.diff.turn_diff import CallRow, turn_diff
 from evaldesk.matching import (
     Allowance,
-    as_taken,
+    allowances_after_edit,
+    apply_allowances,
     differing_keys,
-    moved,
     read_allowances,
+    renumber_allowances,
     with_allowances,
-    with_moved,
 )
 from evaldesk.model import Case, Expected, JsonObject, JsonValue, Score, ToolCall, Transcript, TurnRecord
 from evaldesk.model.json_text import json_line
@@ -80,7 +80,7 @@ def acceptable_changes(
     Turns without assertions, unplayed turns, and calls accepted by their metric have none.
     """
     changes: list[AcceptableChange] = []
-    allowances, (compared_case, _) = read_allowances(case), as_taken(case, transcript)
+    allowances, (compared_case, _) = read_allowances(case), apply_allowances(case, transcript)
     for index, record in enumerate(transcript.turns[: len(case.turns)]):
         of_turn = [score for score in scores if score.turn == index]
         turn_allowances = [each for each in allowances if each.turn == index + 1]
@@ -132,8 +132,8 @@ def accept_changes(
     new_case = replace(
         case, turns=tuple(turns), final_state=_accepted_state(case.final_state, transcript, keys, ignored_keys)
     )
-    allowances = moved([*_allowances(case, transcript, ways, scores, others)], case, new_case, origins)
-    new_case = with_moved(case, new_case, origins)
+    allowances = allowances_after_edit([*_allowances(case, transcript, ways, scores, others)], case, new_case, origins)
+    new_case = renumber_allowances(case, new_case, origins)
     return with_allowances(new_case, allowances) if allowances else new_case
 
 

@@ -6,52 +6,52 @@ Calls are equal by name and arguments; ids, results and other keys play no part.
 from evaldesk.matching.alignment import Op, Step, align
 from evaldesk.matching.allowed import (
     ALSO_ACCEPTED,
+    AcceptedCall,
     Allowance,
     Origins,
-    Taken,
-    as_taken,
-    moved,
+    allowances_after_edit,
+    apply_allowances,
     read_allowances,
+    renumber_allowances,
     steps_of,
     with_allowances,
-    with_moved,
 )
 from evaldesk.matching.json_equality import covers, diff_args, differing_keys, json_equal, json_key
 from evaldesk.matching.required_calls import read_calls, required_calls, rewarded_actions
 from evaldesk.matching.rule import ARGS_MODES, CallRule
-from evaldesk.matching.tolerance import Tolerance, check_pattern, pattern_found
+from evaldesk.matching.tolerance import Tolerance, check_pattern, has_match
 from evaldesk.matching.trajectory import ORDERS, Order, TrajectoryMatch, match_by_rule, match_trajectory
 
 __all__ = [
     "ALSO_ACCEPTED",
     "ARGS_MODES",
     "ORDERS",
+    "AcceptedCall",
     "Allowance",
     "CallRule",
     "Op",
     "Order",
     "Origins",
     "Step",
-    "Taken",
     "Tolerance",
     "TrajectoryMatch",
     "align",
-    "as_taken",
+    "allowances_after_edit",
+    "apply_allowances",
     "check_pattern",
     "covers",
     "diff_args",
     "differing_keys",
+    "has_match",
     "json_equal",
     "json_key",
     "match_by_rule",
     "match_trajectory",
-    "moved",
-    "pattern_found",
     "read_allowances",
     "read_calls",
+    "renumber_allowances",
     "required_calls",
     "rewarded_actions",
     "steps_of",
     "with_allowances",
-    "with_moved",
 ]

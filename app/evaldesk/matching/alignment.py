@@ -11,7 +11,7 @@ from evaldesk.matching.rule import AnyCall, CallRule, PlainCall, plain_calls
 Op: TypeAlias = Literal["=", "~", "-", "+", "moved"]
 Step: TypeAlias = tuple[Op, int | None, int | None]
 
-_ACCEPTED = 0.995
+_MIN_LIKENESS = 0.995
 _TIE = 1e-9
 _MOST_PAIRS = 250_000
 
@@ -45,7 +45,7 @@ def align_plain(
     alike = [[_similarity(expected[i], call, rules[i]) for call in actual] for i in range(same, len(expected))]
     pairs = [(index, index, True) for index in range(same)]
     pairs += [(i + same, j + same, is_equal) for i, j, is_equal in _best_pairs([row[same:] for row in alike])]
-    return tuple(_steps(len(expected), len(actual), pairs, _moved(alike, pairs, same)))
+    return tuple(_steps(len(expected), len(actual), pairs, _origins_of_moved(alike, pairs, same)))
 
 
 def _common_ends(expected: Sequence[PlainCall], actual: Sequence[PlainCall], same: int) -> list[tuple[int, int, bool]]:
@@ -79,35 +79,37 @@ def _similarity(wish: PlainCall, call: PlainCall, rule: CallRule | None = None) 
     if objects_equal(wish[1], call[1]):
         return 1.0
     if rule is not None and rule.accepts(wish, call):
-        return _ACCEPTED
+        return _MIN_LIKENESS
     keys = {*wish[1], *call[1]}
     n_equal = sum(key in wish[1] and key in call[1] and json_equal(wish[1][key], call[1][key]) for key in keys)
     return 0.5 + 0.49 * n_equal / len(keys)
 
 
-def _moved(alike: Sequence[Sequence[float]], pairs: Sequence[tuple[int, int, bool]], same: int) -> dict[int, int]:
+def _origins_of_moved(
+    alike: Sequence[Sequence[float]], pairs: Sequence[tuple[int, int, bool]], same: int
+) -> dict[int, int]:
     """For each actual call that is in no pair and was expected elsewhere, the place where it was expected."""
-    paired, taken = {i for i, _, _ in pairs}, {j for _, j, _ in pairs}
+    paired, paired_actual = {i for i, _, _ in pairs}, {j for _, j, _ in pairs}
     left_over = [i for i in range(same, same + len(alike)) if i not in paired]
-    moved: dict[int, int] = {}
-    for least in (1.0, _ACCEPTED):
+    origins: dict[int, int] = {}
+    for least in (1.0, _MIN_LIKENESS):
         for j in range(len(alike[0]) if alike else 0):
             origin = next((i for i in left_over if alike[i - same][j] >= least), None)
-            if origin is not None and j not in taken and j not in moved:
-                moved[j] = origin
+            if origin is not None and j not in paired_actual and j not in origins:
+                origins[j] = origin
                 left_over.remove(origin)
-    return moved
+    return origins
 
 
 def _steps(
-    n_expected: int, n_actual: int, pairs: Sequence[tuple[int, int, bool]], moved: Mapping[int, int]
+    n_expected: int, n_actual: int, pairs: Sequence[tuple[int, int, bool]], origins: Mapping[int, int]
 ) -> list[Step]:
-    gone = {*moved.values()}
+    moved_indexes = {*origins.values()}
     steps: list[Step] = []
     i = j = 0
     for pair_i, pair_j, is_equal in [*pairs, (n_expected, n_actual, False)]:
-        steps += [("-", index, None) for index in range(i, pair_i) if index not in gone]
-        steps += [("moved", moved[at], at) if at in moved else ("+", None, at) for at in range(j, pair_j)]
+        steps += [("-", index, None) for index in range(i, pair_i) if index not in moved_indexes]
+        steps += [("moved", origins[at], at) if at in origins else ("+", None, at) for at in range(j, pair_j)]
         if pair_i < n_expected:
             steps.append(("=" if is_equal else "~", pair_i, pair_j))
         i, j = pair_i + 1, pair_j + 1

@@ -56,7 +56,7 @@ class Allowance:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class AcceptedCall:
     """An expected call that a call of the agent was taken for, and why; both places count from 0."""
 
     expected: int
@@ -79,36 +79,38 @@ def with_allowances(case: Case, more: Iterable[Allowance]) -> Case:
 
     A call is named only where the turn expects its tool more than once.
     """
-    found: list[Allowance] = []
+    allowances: list[Allowance] = []
     for each in (*read_allowances(case), *more):
         is_one = len(_places(case.turns[each.turn - 1].expected.tool_calls or (), each.tool)) == 1
-        found.append(replace(each, call=None) if is_one and each.call == 0 else each)
-    return _with(case, _merged(found))
+        allowances.append(replace(each, call=None) if is_one and each.call == 0 else each)
+    return _with(case, _merge(allowances))
 
 
-def moved(allowances: Iterable[Allowance], before: Case, after: Case, origins: Origins) -> list[Allowance]:
+def allowances_after_edit(
+    allowances: Iterable[Allowance], before: Case, after: Case, origins: Origins
+) -> list[Allowance]:
     """The alternatives of `before` with the turn and call numbers of `after`; those of a removed call go."""
-    found: list[Allowance] = []
+    new_allowances: list[Allowance] = []
     for each in allowances:
         for at, (turn, calls) in enumerate(origins):
             if turn != each.turn - 1:
                 continue
             if each.call is None:
-                found.append(replace(each, turn=at + 1))
+                new_allowances.append(replace(each, turn=at + 1))
                 continue
             old = _places(before.turns[turn].expected.tool_calls or (), each.tool)[each.call : each.call + 1]
             new = _places(after.turns[at].expected.tool_calls or (), each.tool)
-            found += [replace(each, turn=at + 1, call=k) for k, i in enumerate(new) if calls[i] in old]
-    return found
+            new_allowances += [replace(each, turn=at + 1, call=k) for k, i in enumerate(new) if calls[i] in old]
+    return new_allowances
 
 
-def with_moved(before: Case, after: Case, origins: Origins) -> Case:
+def renumber_allowances(before: Case, after: Case, origins: Origins) -> Case:
     """The changed case with the numbers of turns and calls in its key updated; an unreadable key stays."""
     try:
         had = read_allowances(before)
     except UsageError:
         return after
-    has = moved(had, before, after, origins)
+    has = allowances_after_edit(had, before, after, origins)
     return after if has == [*had] else with_allowances(_with(after, has), ())
 
 
@@ -116,15 +118,15 @@ def _with(case: Case, allowances: Sequence[Allowance]) -> Case:
     others = {key: value for key, value in case.extra.items() if key != ALSO_ACCEPTED}
     if not allowances:
         return replace(case, extra=others) if ALSO_ACCEPTED in case.extra else case
-    return replace(case, extra={**case.extra, ALSO_ACCEPTED: [_written(each) for each in allowances]})
+    return replace(case, extra={**case.extra, ALSO_ACCEPTED: [_write_allowance(each) for each in allowances]})
 
 
-def _merged(allowances: Iterable[Allowance]) -> list[Allowance]:
+def _merge(allowances: Iterable[Allowance]) -> list[Allowance]:
     """One of each place."""
-    found: dict[tuple[object, ...], Allowance] = {}
+    by_place: dict[tuple[object, ...], Allowance] = {}
     for each in allowances:
-        found[each.place] = _joined(found[each.place], each) if each.place in found else each
-    return [*found.values()]
+        by_place[each.place] = _join(by_place[each.place], each) if each.place in by_place else each
+    return [*by_place.values()]
 
 
 def _places(calls: Sequence[ToolCall], tool: str) -> list[int]:
@@ -132,7 +134,7 @@ def _places(calls: Sequence[ToolCall], tool: str) -> list[int]:
     return [at for at, call in enumerate(calls) if call.name == tool]
 
 
-def as_taken(case: Case, transcript: Transcript) -> tuple[Case, Mapping[int, Sequence[Taken]]]:
+def apply_allowances(case: Case, transcript: Transcript) -> tuple[Case, Mapping[int, Sequence[AcceptedCall]]]:
     """The case as it is compared with a trial: accepted alternatives of the trial replace expected values.
 
     And for each turn, from 0, the calls that were taken for expected ones. A case without the key is given back itself.
@@ -143,44 +145,46 @@ def as_taken(case: Case, transcript: Transcript) -> tuple[Case, Mapping[int, Seq
         by_turn.setdefault(each.turn - 1, []).append(each)
     if not by_turn:
         return case, {}
-    turns, taken = list(case.turns), dict[int, Sequence[Taken]]()
+    turns, accepted_calls = list(case.turns), dict[int, Sequence[AcceptedCall]]()
     for at, allowances in by_turn.items():
         if at < len(transcript.turns):
-            expected, found = _taken(turns[at].expected, transcript.turns[at], allowances)
+            expected, turn_calls = _apply_to_turn(turns[at].expected, transcript.turns[at], allowances)
             turns[at] = replace(turns[at], expected=expected)
-            if found:
-                taken[at] = found
-    return replace(case, turns=tuple(turns)), taken
+            if turn_calls:
+                accepted_calls[at] = turn_calls
+    return replace(case, turns=tuple(turns)), accepted_calls
 
 
-def steps_of(expected: Expected, record: TurnRecord, taken: Sequence[Taken]) -> tuple[Step, ...]:
+def steps_of(expected: Expected, record: TurnRecord, accepted_calls: Sequence[AcceptedCall]) -> tuple[Step, ...]:
     """The alignment of a turn in which the taken calls stand beside those they were taken for."""
     calls = list(expected.tool_calls or ())
-    made = record.judged_calls
-    for each in taken:
-        calls[each.expected] = made[each.actual]
-    pairs = {(each.expected, each.actual) for each in taken}
-    return tuple(("~", i, j) if op == "=" and (i, j) in pairs else (op, i, j) for op, i, j in align(calls, made))
+    actual_calls = record.judged_calls
+    for each in accepted_calls:
+        calls[each.expected] = actual_calls[each.actual]
+    pairs = {(each.expected, each.actual) for each in accepted_calls}
+    return tuple(
+        ("~", i, j) if op == "=" and (i, j) in pairs else (op, i, j) for op, i, j in align(calls, actual_calls)
+    )
 
 
-def _taken(
+def _apply_to_turn(
     expected: Expected, record: TurnRecord, allowances: Sequence[Allowance]
-) -> tuple[Expected, tuple[Taken, ...]]:
+) -> tuple[Expected, tuple[AcceptedCall, ...]]:
     answers = [each.answer for each in allowances if each.answer is not None]
     if answers and expected.reference is not None:
         expected = replace(expected, reference=_nearest([expected.reference, *answers], record.answer or ""))
     if not expected.tool_calls:
         return expected, ()
-    calls, made, found = list(expected.tool_calls), record.judged_calls, []
+    calls, actual_calls, accepted_calls = list(expected.tool_calls), record.judged_calls, []
     own = [_of_call(at, calls, allowances) for at in range(len(calls))]
-    for op, i, j in align(calls, made, rule=[CallRule(tolerance=_tolerance(each)) for each in own]):
+    for op, i, j in align(calls, actual_calls, rule=[CallRule(tolerance=_tolerance(each)) for each in own]):
         if op == "=" or i is None or j is None:
             continue
-        args, reasons = _taken_args(calls[i], made[j], own[i])
+        args, reasons = _taken_args(calls[i], actual_calls[j], own[i])
         calls[i] = replace(calls[i], args=args)
         if reasons:
-            found.append(Taken(i, j, tuple(f"{name} {reason}" for name, reason in reasons.items())))
-    return replace(expected, tool_calls=tuple(calls)), tuple(found)
+            accepted_calls.append(AcceptedCall(i, j, tuple(f"{name} {reason}" for name, reason in reasons.items())))
+    return replace(expected, tool_calls=tuple(calls)), tuple(accepted_calls)
 
 
 def _of_call(at: int, calls: Sequence[ToolCall], allowances: Sequence[Allowance]) -> list[Allowance]:
@@ -188,7 +192,7 @@ def _of_call(at: int, calls: Sequence[ToolCall], allowances: Sequence[Allowance]
     tool = calls[at].name
     number = _places(calls, tool).index(at)
     mine = [each for each in allowances if each.answer is None and each.tool == tool and each.call in (None, number)]
-    return _merged(replace(each, call=None) for each in mine)
+    return _merge(replace(each, call=None) for each in mine)
 
 
 def _taken_args(wish: ToolCall, call: ToolCall, allowances: Sequence[Allowance]) -> tuple[JsonObject, dict[str, str]]:
@@ -220,17 +224,17 @@ def _tolerance(allowances: Sequence[Allowance]) -> Tolerance:
 
 def _nearest(references: Sequence[str], answer: str) -> str:
     """The first reference that is the answer, else the first that shares most of its words."""
-    said = Counter(answer.split())
+    answer_words = Counter(answer.split())
 
     def likeness(reference: str) -> float:
         words = Counter(reference.split())
-        total = sum(words.values()) + sum(said.values())
-        return 1.0 if reference == answer else 2 * sum((words & said).values()) / (total + 1)
+        total = sum(words.values()) + sum(answer_words.values())
+        return 1.0 if reference == answer else 2 * sum((words & answer_words).values()) / (total + 1)
 
     return max(references, key=likeness)
 
 
-def _joined(one: Allowance, other: Allowance) -> Allowance:
+def _join(one: Allowance, other: Allowance) -> Allowance:
     values = [*one.any_of, *(value for value in other.any_of if not any(json_equal(value, had) for had in one.any_of))]
     within = [each for each in (one.within, other.within) if each is not None]
     return replace(
@@ -241,7 +245,7 @@ def _joined(one: Allowance, other: Allowance) -> Allowance:
     )
 
 
-def _written(each: Allowance) -> dict[str, JsonValue]:
+def _write_allowance(each: Allowance) -> dict[str, JsonValue]:
     if each.answer is not None:
         return {"turn": each.turn, "answer": each.answer}
     value: dict[str, JsonValue] = {"turn": each.turn, "tool": each.tool}

@@ -17,26 +17,26 @@ REQUIRED_CALLS = "required_calls"
 
 @dataclass(frozen=True, slots=True)
 class RequiredCall:
-    """A call that must be made; `compared` are the arguments that count, None for all those of the call that is made.
+    """A call that must be made; `compared_args` are the arguments that count, None for all those of the call that is made.
 
     `by_user` is set for a call of the simulated user's own tools, which no transcript here has.
     """
 
     name: str
     args: JsonObject
-    compared: tuple[str, ...] | None = None
+    compared_args: tuple[str, ...] | None = None
     by_user: bool = False
 
     def is_made_by(self, call: ToolCall) -> bool:
         """Whether this call of the agent is the required one, by Python's `==` as in tau2.
 
-        Without `compared` an argument that the call leaves out is not missed, and one that it has too many is.
+        Without `compared_args` an argument that the call leaves out is not missed, and one that it has too many is.
         """
         if call.name != self.name:
             return False
-        keys = call.args.keys() if self.compared is None else self.compared
-        wanted, made = ({key: args[key] for key in keys if key in args} for args in (self.args, call.args))
-        return wanted == made
+        keys = call.args.keys() if self.compared_args is None else self.compared_args
+        expected, actual = ({key: args[key] for key in keys if key in args} for args in (self.args, call.args))
+        return expected == actual
 
 
 def required_calls(case: Case) -> tuple[RequiredCall, ...] | None:
@@ -62,17 +62,17 @@ def read_calls(raw: JsonValue) -> tuple[RequiredCall, ...] | None:
     """The calls of a list; None without one, and where one of them is not a call."""
     if not isinstance(raw, list):
         return None
-    found = [_call(each) for each in raw]
-    calls = tuple(each for each in found if each is not None)
-    return calls if len(calls) == len(found) else None
+    items = [_call(each) for each in raw]
+    calls = tuple(each for each in items if each is not None)
+    return calls if len(calls) == len(items) else None
 
 
 def _call(raw: JsonValue) -> RequiredCall | None:
     if not isinstance(raw, dict):
         return None
-    name, args, compared = raw.get("name"), raw.get("arguments", {}), raw.get("compare_args")
-    is_list = isinstance(compared, list) and all(isinstance(key, str) for key in compared)
-    if not (isinstance(name, str) and isinstance(args, dict) and (compared is None or is_list)):
+    name, args, compare_args = raw.get("name"), raw.get("arguments", {}), raw.get("compare_args")
+    is_list = isinstance(compare_args, list) and all(isinstance(key, str) for key in compare_args)
+    if not (isinstance(name, str) and isinstance(args, dict) and (compare_args is None or is_list)):
         return None
-    keys = tuple(map(str, compared)) if isinstance(compared, list) else None
+    keys = tuple(map(str, compare_args)) if isinstance(compare_args, list) else None
     return RequiredCall(name, args, keys, by_user=raw.get("requestor") == "user")

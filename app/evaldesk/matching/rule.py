@@ -113,13 +113,13 @@ class CallRule:
         return (*sentences, f"only {', '.join(mode) or 'the tool'} {'are' if len(mode) > 1 else 'is'} compared")
 
     def _reasons(self, wish: PlainCall, call: PlainCall) -> dict[str, str]:
-        found = {}
+        reasons = {}
         for key, expected in wish[1].items():
             if key in call[1] and not json_equal(expected, call[1][key]):
                 reason = self.tolerance.reason(wish[0], key, expected, call[1][key])
                 if reason:
-                    found[key] = reason
-        return found
+                    reasons[key] = reason
+        return reasons
 
 
 def _check_mode(mode: object, option: str) -> None:
@@ -129,8 +129,8 @@ def _check_mode(mode: object, option: str) -> None:
             error.field = option
             raise error
     elif not isinstance(mode, Collection) or not all(isinstance(key, str) for key in mode):
-        known = ", ".join(ARGS_MODES)
-        raise UsageError(f"{option} must be one of {known}, or a list of keys, got {mode!r:.80}", field=option)
+        modes = ", ".join(ARGS_MODES)
+        raise UsageError(f"{option} must be one of {modes}, or a list of keys, got {mode!r:.80}", field=option)
 
 
 def _without(args: JsonObject, keys: Mapping[str, str]) -> dict[str, JsonValue]:

@@ -46,7 +46,7 @@ class Tolerance:
         if any(json_equal(value, actual) for value in values):
             return "is an allowed value"
         pattern = self.patterns.get(place, self.patterns.get(key))
-        if pattern is not None and isinstance(actual, str) and pattern_found(pattern, actual, is_whole=True):
+        if pattern is not None and isinstance(actual, str) and has_match(pattern, actual, is_whole=True):
             return "matches its pattern"
         tolerance = self.tolerances.get(place, self.tolerances.get(key))
         if tolerance is not None and _is_near(expected, actual, tolerance):
@@ -88,7 +88,7 @@ def check_pattern(pattern: str, what: str, *, field: str) -> None:
         raise UsageError(f"{what} is not a regular expression: {error}", field=field) from error
 
 
-def pattern_found(pattern: str, text: str, *, is_whole: bool = False) -> bool:
+def has_match(pattern: str, text: str, *, is_whole: bool = False) -> bool:
     """Whether `pattern` is found in `text`, or matches all of it. Raises MetricError after a second.
 
     Nested repetitions such as `(a+)+b` may take ages on some text; the package `regex` can be stopped, `re` cannot.

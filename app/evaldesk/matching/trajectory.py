@@ -16,7 +16,7 @@ Order: TypeAlias = Literal["exact", "in_order", "any_order", "unordered", "subse
 
 ORDERS: tuple[Order, ...] = ("exact", "in_order", "any_order", "unordered", "subset")
 
-_Matched: TypeAlias = tuple[tuple[PlainCall, ...], tuple[PlainCall, ...], CallRule]
+_Inputs: TypeAlias = tuple[tuple[PlainCall, ...], tuple[PlainCall, ...], CallRule]
 _EXACT = CallRule()
 
 
@@ -33,19 +33,19 @@ class TrajectoryMatch:
     recall: float | None = None
     f1: float | None = None
     n_matched: int | None = None
-    _matched: _Matched = field(default=((), (), _EXACT), repr=False)
+    _inputs: _Inputs = field(default=((), (), _EXACT), repr=False)
 
     @cached_property
     def alignment(self) -> tuple[Step, ...]:
         """The steps of `align`, in which the rule of this match pairs the calls it accepts; empty when not asserted."""
-        wanted, made, rule = self._matched
-        return align_plain(wanted, made, None if rule is _EXACT else rule)
+        expected, actual, rule = self._inputs
+        return align_plain(expected, actual, None if rule is _EXACT else rule)
 
     def because(self, step: Step) -> tuple[str, ...]:
         """Why the two calls of a step are taken for each other although their arguments differ; empty when not."""
-        wanted, made, rule = self._matched
+        expected, actual, rule = self._inputs
         _, i, j = step
-        return () if i is None or j is None else rule.because(wanted[i], made[j])
+        return () if i is None or j is None else rule.because(expected[i], actual[j])
 
 
 def match_trajectory(
@@ -77,27 +77,27 @@ def match_by_rule(
     """`match_trajectory` under a rule that is made already."""
     if order not in ORDERS:
         raise NotFoundError.among("order", str(order), ORDERS)
-    made = plain_calls(actual, "actual")
+    actual_calls = plain_calls(actual, "actual")
     if expected is None:
         return TrajectoryMatch()
-    wanted = plain_calls(expected, "expected")
-    same = _n_same(wanted, made, rule)
-    if same == len(wanted) == len(made):
-        return TrajectoryMatch(1.0, 1.0, 1.0, 1.0, len(wanted), (wanted, made, rule))
+    expected_calls = plain_calls(expected, "expected")
+    same = _n_same(expected_calls, actual_calls, rule)
+    if same == len(expected_calls) == len(actual_calls):
+        return TrajectoryMatch(1.0, 1.0, 1.0, 1.0, len(expected_calls), (expected_calls, actual_calls, rule))
     if rule.is_equivalence:
-        is_held, n_matched = _by_class(wanted, made, order, rule, same)
+        is_held, n_matched = _by_class(expected_calls, actual_calls, order, rule, same)
     else:
-        is_held, n_matched = _by_pair(wanted, made, order, rule)
-    precision = n_matched / len(made) if made else 0.0
-    recall = n_matched / len(wanted) if wanted else 1.0
+        is_held, n_matched = _by_pair(expected_calls, actual_calls, order, rule)
+    precision = n_matched / len(actual_calls) if actual_calls else 0.0
+    recall = n_matched / len(expected_calls) if expected_calls else 1.0
     f1 = 2 * precision * recall / (precision + recall) if n_matched else 0.0
-    return TrajectoryMatch(float(is_held), precision, recall, f1, n_matched, (wanted, made, rule))
+    return TrajectoryMatch(float(is_held), precision, recall, f1, n_matched, (expected_calls, actual_calls, rule))
 
 
-def _n_same(wanted: Sequence[PlainCall], made: Sequence[PlainCall], rule: CallRule) -> int:
+def _n_same(expected: Sequence[PlainCall], actual: Sequence[PlainCall], rule: CallRule) -> int:
     """The number of calls that match one by one before the first mismatch."""
     n_same = 0
-    for is_accepted in map(rule.accepts, wanted, made):
+    for is_accepted in map(rule.accepts, expected, actual):
         if not is_accepted:
             break
         n_same += 1
@@ -105,49 +105,51 @@ def _n_same(wanted: Sequence[PlainCall], made: Sequence[PlainCall], rule: CallRu
 
 
 def _by_class(
-    wanted: Sequence[PlainCall], made: Sequence[PlainCall], order: Order, rule: CallRule, same: int
+    expected: Sequence[PlainCall], actual: Sequence[PlainCall], order: Order, rule: CallRule, same: int
 ) -> tuple[bool, int]:
     """Whether the order holds, and the number of matches where each call of a class matches each other one."""
-    wishes, calls = list(map(rule.key, wanted[same:])), list(map(rule.key, made[same:]))
+    wishes, calls = list(map(rule.key, expected[same:])), list(map(rule.key, actual[same:]))
     n_matched = same + _n_shared(wishes, calls)
     if order == "in_order":
-        rest = iter(calls)
-        return n_matched == len(wanted) and all(wish in rest for wish in wishes), n_matched
-    return _is_held(order, len(wanted), len(made), n_matched), n_matched
+        call_iterator = iter(calls)
+        return n_matched == len(expected) and all(wish in call_iterator for wish in wishes), n_matched
+    return _is_held(order, len(expected), len(actual), n_matched), n_matched
 
 
 def _n_shared(wishes: Sequence[Hashable], calls: Sequence[Hashable]) -> int:
-    left: dict[Hashable, int] = {}
+    counts: dict[Hashable, int] = {}
     for wish in wishes:
-        left[wish] = left.get(wish, 0) + 1
+        counts[wish] = counts.get(wish, 0) + 1
     n_shared = 0
     for call in calls:
-        n_left = left.get(call)
+        n_left = counts.get(call)
         if n_left:
-            left[call] = n_left - 1
+            counts[call] = n_left - 1
             n_shared += 1
     return n_shared
 
 
-def _by_pair(wanted: Sequence[PlainCall], made: Sequence[PlainCall], order: Order, rule: CallRule) -> tuple[bool, int]:
+def _by_pair(
+    expected: Sequence[PlainCall], actual: Sequence[PlainCall], order: Order, rule: CallRule
+) -> tuple[bool, int]:
     """The same for any rule: every call with every other, and a maximum matching."""
     places: dict[str, list[int]] = {}
-    for place, (name, _) in enumerate(made):
+    for place, (name, _) in enumerate(actual):
         places.setdefault(name, []).append(place)
-    edges = [[place for place in places.get(wish[0], ()) if rule.accepts(wish, made[place])] for wish in wanted]
+    edges = [[place for place in places.get(wish[0], ()) if rule.accepts(wish, actual[place])] for wish in expected]
     n_matched = maximum_matching(edges)
     if order == "in_order":
         return _is_subsequence(edges), n_matched
-    return _is_held(order, len(wanted), len(made), n_matched), n_matched
+    return _is_held(order, len(expected), len(actual), n_matched), n_matched
 
 
-def _is_held(order: Order, n_wanted: int, n_made: int, n_matched: int) -> bool:
+def _is_held(order: Order, n_expected: int, n_actual: int, n_matched: int) -> bool:
     """Whether the order holds, for lists that do not match call by call."""
     if order == "exact":
         return False
     if order == "subset":
-        return n_matched == n_made
-    return n_matched == n_wanted and (order == "any_order" or n_made == n_wanted)
+        return n_matched == n_actual
+    return n_matched == n_expected and (order == "any_order" or n_actual == n_expected)
 
 
 def _is_subsequence(edges: Sequence[Sequence[int]]) -> bool:
@@ -165,29 +167,29 @@ def maximum_matching(edges: Sequence[Sequence[int]]) -> int:
     The nodes of a failed search can never be freed again and are not searched twice.
     """
     owner: dict[int, int] = {}
-    held: dict[int, int] = {}
+    partners: dict[int, int] = {}
     dead: set[int] = set()
     for start in range(len(edges)):
-        reached: dict[int, int] = {}
-        free = _free_call(start, edges, owner, dead, reached)
+        parents: dict[int, int] = {}
+        free = _free_call(start, edges, owner, dead, parents)
         if free is None:
-            dead.update(reached)
+            dead.update(parents)
         while free is not None:
-            wish = reached[free]
+            wish = parents[free]
             owner[free] = wish
-            held[wish], free = free, held.get(wish)
+            partners[wish], free = free, partners.get(wish)
     return len(owner)
 
 
 def _free_call(
-    start: int, edges: Sequence[Sequence[int]], owner: Mapping[int, int], dead: set[int], reached: dict[int, int]
+    start: int, edges: Sequence[Sequence[int]], owner: Mapping[int, int], dead: set[int], parents: dict[int, int]
 ) -> int | None:
     queue = [start]
     for wish in queue:
         for call in edges[wish]:
-            if call in reached or call in dead:
+            if call in parents or call in dead:
                 continue
-            reached[call] = wish
+            parents[call] = wish
             if call not in owner:
                 return call
             queue.append(owner[call])

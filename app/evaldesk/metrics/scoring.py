@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from evaldesk.errors import MetricError, ModelError, UsageError
-from evaldesk.matching import ALSO_ACCEPTED, Step, Taken, as_taken, steps_of
+from evaldesk.matching import ALSO_ACCEPTED, AcceptedCall, Step, apply_allowances, steps_of
 from evaldesk.metrics.functions.eval_function import build_function
 from evaldesk.metrics.metric import (
     Metric,
@@ -92,12 +92,12 @@ class _Comparison:
 
     def __init__(self, transcript: Transcript, case: Case) -> None:
         self.transcript, self.written, self.case = transcript, case, case
-        self._taken: Mapping[int, Sequence[Taken]] = {}
+        self._taken: Mapping[int, Sequence[AcceptedCall]] = {}
         self.problem: UsageError | None = None
         if ALSO_ACCEPTED not in case.extra:
             return
         try:
-            self.case, self._taken = as_taken(case, transcript)
+            self.case, self._taken = apply_allowances(case, transcript)
         except UsageError as error:
             self.problem = error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from evaldesk.errors import FormatError, UsageError
-from evaldesk.matching import Origins, read_allowances, with_moved
+from evaldesk.matching import Origins, read_allowances, renumber_allowances
 from evaldesk.matching.allowed import ALSO_ACCEPTED
 from evaldesk.metrics import case_outputs, rubric_line
 from evaldesk.model import Case, JsonObject
@@ -58,7 +58,7 @@ def with_whole(
     Unchanged parts stay as in the file. Accepted alternatives move with turns and calls, by their places `before`;
     once it was changed, its lines name turns and calls as they stand now.
     """
-    (outputs, rubrics), case = typed, with_moved(before, case, origins)
+    (outputs, rubrics), case = typed, renumber_allowances(before, case, origins)
     if accepted is not None and _lines(accepted) != _lines(accepted_text(before) or ""):
         case = _with_accepted(case, _checked(accepted, ACCEPTED, "Also accepted", problems), problems)
     if outputs is not None and _lines(outputs) != _lines(outputs_text(case)):

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, ClassVar
 
 from evaldesk.errors import MetricError, UsageError
-from evaldesk.matching import pattern_found
+from evaldesk.matching import has_match
 from evaldesk.metrics.metric import Judgement, MetricInfo
 from evaldesk.metrics.option import option
 from evaldesk.metrics.responses.answers import TURNS, Turns, score_answers
@@ -104,7 +104,7 @@ def _pattern(validator: Any, pattern: str, instance: object, schema: object) -> 
     """The keyword `pattern`, bounded in time."""
     from jsonschema import ValidationError
 
-    if isinstance(instance, str) and not pattern_found(pattern, instance):
+    if isinstance(instance, str) and not has_match(pattern, instance):
         yield ValidationError(f"{instance!r} does not match {pattern!r}")
 
 
@@ -112,7 +112,7 @@ def _pattern_properties(validator: Any, patterns: Any, instance: object, schema:
     """The keyword `patternProperties`, bounded in time."""
     for key, value in instance.items() if isinstance(instance, dict) else ():
         for pattern, subschema in patterns.items():
-            if pattern_found(pattern, key):
+            if has_match(pattern, key):
                 yield from validator.descend(value, subschema, path=key, schema_path=pattern)
 
 
@@ -122,6 +122,6 @@ def _additional_properties(
     """The keyword `additionalProperties` as it is, for the keys that no pattern takes."""
     patterns = schema.get("patternProperties")
     if patterns and isinstance(instance, dict):
-        instance = {key: instance[key] for key in instance if not any(pattern_found(each, key) for each in patterns)}
+        instance = {key: instance[key] for key in instance if not any(has_match(each, key) for each in patterns)}
         schema = {key: schema[key] for key in schema if key != "patternProperties"}
     yield from keyword(validator, subschema, instance, schema) or ()

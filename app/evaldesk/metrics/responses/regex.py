@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from evaldesk.matching import check_pattern, pattern_found
+from evaldesk.matching import check_pattern, has_match
 from evaldesk.metrics.metric import Judgement, MetricInfo
 from evaldesk.metrics.option import option
 from evaldesk.metrics.responses.answers import TURNS, Turns, score_answers
@@ -48,7 +48,7 @@ class ResponseRegex:
         answer = record.answer.strip()
         if not answer:
             return 0.0, "The agent gave no answer.", {}
-        matches = pattern_found(self.pattern, answer, is_whole=self.want == "whole")
+        matches = has_match(self.pattern, answer, is_whole=self.want == "whole")
         value = float(matches != (self.want == "absent"))
         if self.want == "whole":
             return value, f"The pattern {'matches' if matches else 'does not match'} the whole answer.", {}
