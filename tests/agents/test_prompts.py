@@ -29,7 +29,7 @@ from evaldesk.llm.apis import api_of
 from evaldesk.model import AgentRef, Case, ModelOptions, Prompts, RunConfig, Session, TurnRecord
 from evaldesk.model.options import UserConfig
 from evaldesk.pages.spans import spans_of
-from evaldesk.transcripts.model_exchanges import sent_of
+from evaldesk.transcripts.model_exchanges import read_request
 from evaldesk.transcripts.prompt_writer import PromptWriter
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what the packages warn of is not ours
@@ -104,7 +104,7 @@ async def test_the_gateway_stores_calls_of_every_api(name: str, play_calls: Play
     played = await play_calls(requests)
 
     assert played.prompts
-    assert sent(played.prompts) == [[*sent_of(request["body"]).messages] for request in requests]
+    assert sent(played.prompts) == [[*read_request(request["body"]).messages] for request in requests]
     assert all(api_of(request["path"]) for request in requests)
     first = json.dumps(played.prompts.part(played.prompts.calls[0].answer))
     assert "roll" in first

@@ -14,7 +14,7 @@ from evaldesk.engine.worker.turn import OpenTurn
 from evaldesk.llm.retry_events import HttpCall
 from evaldesk.model import Prompt, Prompts, Session, Usage
 from evaldesk.transcripts import prompt_writer as writing
-from evaldesk.transcripts.model_exchanges import Sent
+from evaldesk.transcripts.model_exchanges import ModelRequest
 from evaldesk.transcripts.prompt_writer import MAX_BYTES, MAX_CALLS, MAX_TEXT, CallPlace, PromptWriter
 from evaldesk.wire import from_json, to_json
 
@@ -25,7 +25,7 @@ MESSAGES = st.lists(st.dictionaries(st.sampled_from(["role", "content"]), st.tex
 def kept(*calls: Any, **more: Any) -> Prompts:
     writer = PromptWriter()
     for messages in calls:
-        writer.add(CallPlace(0, 1.0), SPENT, Sent(tuple(messages), **more), None)
+        writer.add(CallPlace(0, 1.0), SPENT, ModelRequest(tuple(messages), **more), None)
     found = writer.prompts()
     assert found is not None
     return found
@@ -121,7 +121,7 @@ def test_calls_of_many_threads_are_all_kept() -> None:
 
     def add(number: int) -> None:
         for at in range(50):
-            sent = Sent(({"role": "user", "content": f"{number}"}, {"role": "user"}))
+            sent = ModelRequest(({"role": "user", "content": f"{number}"}, {"role": "user"}))
             writer.add(CallPlace(0, at), SPENT, sent, None)
 
     threads = [threading.Thread(target=add, args=(number,)) for number in range(8)]

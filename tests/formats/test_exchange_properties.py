@@ -29,7 +29,7 @@ from evaldesk.model import (
     Verdict,
 )
 from evaldesk.model.json_text import json_or_text
-from evaldesk.transcripts.adk import unwrapped, wrapped
+from evaldesk.transcripts.adk import unwrap_result, wrap_result
 from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.recorded import RecordedRun, recorded_trial
 
@@ -185,7 +185,7 @@ def test_a_result_of_a_tool_comes_back_or_its_loss_is_named(
         assert _exact(found.result) == _exact(result)
         assert (found.duration_ms, found.is_error) == (duration_ms, is_error)
     elif name == "adk-results":
-        assert _exact(found.result) == _exact(unwrapped(wrapped(result)))
+        assert _exact(found.result) == _exact(unwrap_result(wrap_result(result)))
     else:
         assert found.result == json_or_text(result)
         row = next(line for line in FORMATS_PAGE.read_text().splitlines() if line.startswith(f"| `{name}` |"))

@@ -23,7 +23,7 @@ from weakref import WeakValueDictionary
 from evaldesk.llm.third_party_clients import wrap_once
 from evaldesk.model import Event, Usage
 from evaldesk.reading.strict_json import Document, Place
-from evaldesk.transcripts.model_exchanges import Sent
+from evaldesk.transcripts.model_exchanges import ModelRequest
 from evaldesk.transcripts.otel.spans import Span, SpanEvent
 from evaldesk.transcripts.otel.trace_turns import events_of_turn, sent_calls
 
@@ -101,7 +101,7 @@ class TurnSpans:
         spans = self._snapshot()
         return events_of_turn(spans) if spans else ()
 
-    def sent_calls(self) -> list[tuple[float, Usage, Sent, Any]]:
+    def sent_calls(self) -> list[tuple[float, Usage, ModelRequest, Any]]:
         """The model calls of the spans: request and answer."""
         return [*sent_calls(self._snapshot())]
 

@@ -16,7 +16,7 @@ from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import Place
 from evaldesk.reading.values import read_mapping
-from evaldesk.transcripts.conversation_case import case_of, check_spoken, write_openai
+from evaldesk.transcripts.conversation_case import case_of, check_conversation, write_openai
 from evaldesk.transcripts.messages.anthropic import has_blocks, read_anthropic, write_anthropic
 from evaldesk.transcripts.messages.chat import ITEMS, NO_TEXT, read_chat
 from evaldesk.transcripts.messages.pydantic import is_pydantic, read_pydantic
@@ -156,7 +156,7 @@ def _write_cases(what: EvalSet | RecordedRun, write: Callable[[Case], dict[str, 
         raise FormatError("the eval set has no cases, and a file of no conversations cannot be read again")
     rows = []
     for number, case in enumerate(what.cases):
-        check_spoken(case)
+        check_conversation(case)
         own = {} if case.id == f"{what.id}_{number + 1}" else {"id": case.id}
         extra = {key: value for key, value in case.extra.items() if key != "system_prompt" and not key.startswith("$")}
         rows.append({**own, **write(case), **extra})

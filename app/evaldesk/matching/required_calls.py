@@ -17,7 +17,7 @@ REQUIRED_CALLS = "required_calls"
 
 @dataclass(frozen=True, slots=True)
 class RequiredCall:
-    """A call that must be made; `compared_args` are the arguments that count, None for all those of the call that is made.
+    """A call that must be made; `compared_args` are the arguments that count, None for all of the actual call.
 
     `by_user` is set for a call of the simulated user's own tools, which no transcript here has.
     """

@@ -66,15 +66,15 @@ class AdkEvents:
         if (text or media) and author != "user":
             yield Event("agent_message", author=author, text=text, media=media)
         unconfirmed = _keys(spelled(_dict(event.get("actions"))).get("requested_tool_confirmations"))
-        asked = unconfirmed | _keys(event.get("long_running_tool_ids"))
+        pending_ids = unconfirmed | _keys(event.get("long_running_tool_ids"))
         for number, part in enumerate(parts):
-            for found in self._part(place.at("content", "parts", number), part, author):
-                yield self._noted(found, asked, unconfirmed)
+            for part_event in self._part(place.at("content", "parts", number), part, author):
+                yield self._noted(part_event, pending_ids, unconfirmed)
         texts = [event[key] for key in ("error_code", "error_message") if event.get(key)]
         if texts:
             yield Event("error", author=author, error=ErrorRecord("model", ": ".join(map(str, texts))))
 
-    def _noted(self, event: Event, asked: frozenset[str], unconfirmed: frozenset[str]) -> Event:
+    def _noted(self, event: Event, pending_ids: frozenset[str], unconfirmed: frozenset[str]) -> Event:
         """The event; a request to the person, and the result of a call that was not made, are told in a log."""
         call = event.call
         if call is None:
@@ -86,7 +86,7 @@ class AdkEvents:
                 self.waiting = {key: each for key, each in self.waiting.items() if each.id != (call.id or call.name)}
             original = _dict(spelled(_dict(call.args)).get("original_function_call"))
             return Event("log", author=event.author, text=f"{call.name}: {original.get('name', 'a decision')}")
-        if call.id in asked:
+        if call.id in pending_ids:
             choices = APPROVAL if call.id in unconfirmed else ANSWER
             self.waiting.setdefault(call.id, Waiting(call.id, call.name, call.args, choices))
         if event.kind == "tool_result" and call.id in unconfirmed:
@@ -125,7 +125,7 @@ class AdkEvents:
         response = read_optional_mapping(place.at("response"), raw.get("response"))
         call = self.calls.get(call_id or name) or ToolCall(name, id=call_id)
         is_error = response is not None and response.get("error") not in (None, "", False)
-        return Event("tool_result", author=author, call=call, result=unwrapped(response), is_error=is_error)
+        return Event("tool_result", author=author, call=call, result=unwrap_result(response), is_error=is_error)
 
     def _part(self, place: Place, part: dict[str, Any], author: str) -> Iterator[Event]:
         for key, value in part.items():
@@ -152,9 +152,9 @@ class AdkEvents:
         model = read_optional_text(place.at("model_version"), event.get("model_version")) or ""
         try:
             tokens_in = sum(whole_number(counts.get(key), key) for key in _TOKENS_IN)
-            said, thoughts, total = (whole_number(counts.get(key), key) for key in _TOKENS_OUT)
+            n_answer, thoughts, total = (whole_number(counts.get(key), key) for key in _TOKENS_OUT)
             # of LiteLLM's models google-adk tells thoughts that are counted in what was said, as the total shows
-            tokens_out = said if total == tokens_in + said else said + thoughts
+            tokens_out = n_answer if total == tokens_in + n_answer else n_answer + thoughts
             cached = whole_number(counts.get("cached_content_token_count"), "tokens_cached")
             usage: Usage | ErrorRecord = Usage(
                 model,
@@ -168,27 +168,27 @@ class AdkEvents:
         yield usage_event(usage, author)
 
 
-_NOT_KEPT = ("temp:", "_adk", "__llm_request_key__")
+_TRANSIENT_PREFIXES = ("temp:", "_adk", "__llm_request_key__")
 
 
 def kept_state(state: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """The state without keys of one invocation and without the own keys of google-adk's runner."""
-    return {key: value for key, value in state.items() if not key.startswith(_NOT_KEPT)}
+    return {key: value for key, value in state.items() if not key.startswith(_TRANSIENT_PREFIXES)}
 
 
-def answered(calls: Mapping[str, ToolCall], decided: Iterable[Decided]) -> Iterator[Event]:
+def person_results(calls: Mapping[str, ToolCall], decided: Iterable[Decided]) -> Iterator[Event]:
     """The results that a person gave for calls that waited."""
     for waiting, decision in decided:
         if waiting.id in calls and decision.decision == "answer":
             yield Event("tool_result", call=calls[waiting.id], result=decision.answer)
 
 
-def wrapped(result: JsonValue) -> dict[str, JsonValue]:
+def wrap_result(result: JsonValue) -> dict[str, JsonValue]:
     """The result of a tool as ADK has it, which wants an object."""
     return result if isinstance(result, dict) else {"result": result}
 
 
-def unwrapped(response: JsonValue) -> JsonValue:
+def unwrap_result(response: JsonValue) -> JsonValue:
     """The result of a tool, out of the object into which ADK wraps other values."""
     is_wrapped = isinstance(response, dict) and set(response) == {"result"} and not isinstance(response["result"], dict)
     return response["result"] if isinstance(response, dict) and is_wrapped else response
@@ -197,17 +197,17 @@ def unwrapped(response: JsonValue) -> JsonValue:
 def function_response(waiting: Waiting, decision: Decision) -> JsonObject:
     """The decision as the function response by which a person's client answers google-adk (2.13 cli/cli.py)."""
     if decision.decision == "answer":
-        return {"id": waiting.id, "name": waiting.tool, "response": wrapped(decision.answer)}
+        return {"id": waiting.id, "name": waiting.tool, "response": wrap_result(decision.answer)}
     return {"id": waiting.id, "name": CONFIRMATION, "response": {"confirmed": decision.decision == "approve"}}
 
 
-def _keys(found: Any) -> frozenset[str]:
+def _keys(value: Any) -> frozenset[str]:
     """The ids of a list, or of an object by id; none of anything else."""
-    return frozenset(each for each in found if isinstance(each, str)) if isinstance(found, list | dict) else frozenset()
+    return frozenset(each for each in value if isinstance(each, str)) if isinstance(value, list | dict) else frozenset()
 
 
-def _dict(found: Any) -> dict[str, Any]:
-    return found if isinstance(found, dict) else {}
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def spelled(raw: dict[str, Any]) -> dict[str, Any]:
@@ -238,20 +238,20 @@ def message_parts(parts: Sequence[dict[str, Any]]) -> list[str | Media]:
 
     (google-genai types.Part: inline_data has bytes, file_data an address)
     """
-    found: list[str | Media] = []
+    items: list[str | Media] = []
     for part in parts:
         text, media = part.get("text"), _media(spelled(part))
         if isinstance(text, str):
-            found.append(text)
+            items.append(text)
         elif media:
-            found.append(media)
-    return found
+            items.append(media)
+    return items
 
 
 def _media(part: dict[str, Any]) -> Media | None:
-    given = spelled(_dict(part.get("inline_data") or part.get("file_data")))
-    mime_type, name = given.get("mime_type"), text_of(given.get("display_name"))
-    data, uri = given.get("data"), given.get("file_uri")
+    fields = spelled(_dict(part.get("inline_data") or part.get("file_data")))
+    mime_type, name = fields.get("mime_type"), text_of(fields.get("display_name"))
+    data, uri = fields.get("data"), fields.get("file_uri")
     data = base64_text(data) if isinstance(data, str) else None
     if not isinstance(mime_type, str) or not (data or (isinstance(uri, str) and uri)):
         return None
@@ -262,10 +262,10 @@ def _media(part: dict[str, Any]) -> Media | None:
 
 def written_parts(text: str, media: Sequence[Media]) -> list[dict[str, Any]]:
     """The parts of a user's message; bytes in the base64 for addresses, as google-genai writes them."""
-    return [_written(part) for part in split(text, media)] if media else [{"text": text}]
+    return [_write_part(part) for part in split(text, media)] if media else [{"text": text}]
 
 
-def _written(part: str | Media) -> dict[str, Any]:
+def _write_part(part: str | Media) -> dict[str, Any]:
     if isinstance(part, str):
         return {"text": part}
     name = {"display_name": part.name} if part.name else {}

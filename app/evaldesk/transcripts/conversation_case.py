@@ -11,7 +11,7 @@ from evaldesk.errors import FormatError
 from evaldesk.model import Case, Expected, JsonObject, ToolCall, Turn, TurnRecord
 from evaldesk.model.chat import user_message
 from evaldesk.model.json_text import json_or_text
-from evaldesk.transcripts.adk import unwrapped, wrapped
+from evaldesk.transcripts.adk import unwrap_result, wrap_result
 
 RESPONSES = "tool_responses"
 """ADK's place for the results of tools in a recorded turn."""
@@ -19,14 +19,14 @@ RESPONSES = "tool_responses"
 
 def case_of(name: str, turns: Sequence[TurnRecord], systems: Sequence[str], extra: JsonObject) -> Case:
     """The case that expects the recorded events; a conversation without any call asserts nothing of tools."""
-    found = [expecting(turn, keeps_ids=False) for turn in turns]
-    if not any(turn.expected.tool_calls for turn in found):
-        found = [replace(turn, expected=replace(turn.expected, tool_calls=None)) for turn in found]
+    case_turns = [turn_expecting(turn, keeps_ids=False) for turn in turns]
+    if not any(turn.expected.tool_calls for turn in case_turns):
+        case_turns = [replace(turn, expected=replace(turn.expected, tool_calls=None)) for turn in case_turns]
     prompt = {"system_prompt": "\n\n".join(systems)} if systems else {}
-    return Case(name, turns=tuple(found), extra={**prompt, **extra})
+    return Case(name, turns=tuple(case_turns), extra={**prompt, **extra})
 
 
-def check_spoken(case: Case) -> None:
+def check_conversation(case: Case) -> None:
     """Raise FormatError for a case that is more than a conversation."""
     where = f"case {case.id!r}"
     if case.scenario is not None:
@@ -34,10 +34,10 @@ def check_spoken(case: Case) -> None:
     if case.initial_state or case.final_state is not None:
         raise FormatError(f"{where} has a state; a list of messages has no word for it")
     for number, turn in enumerate(case.turns, 1):
-        said = turn.expected
-        if said.intermediate and said.reference is None:
+        expected = turn.expected
+        if expected.intermediate and expected.reference is None:
             raise FormatError(f"{where}, turn {number}: messages before an answer, and no answer after them")
-        if number < len(case.turns) and not said.tool_calls and said.reference is None:
+        if number < len(case.turns) and not expected.tool_calls and expected.reference is None:
             raise FormatError(f"{where}, turn {number}: neither a call nor an answer parts it from the next message")
 
 
@@ -63,22 +63,22 @@ def write_openai(case: Case) -> dict[str, Any]:
 def calls_with_results(number: int, turn: Turn) -> Iterator[tuple[str, ToolCall, str | None]]:
     """The calls of a turn with ids made for the file, and the tools' results where they are known."""
     raw = turn.expected.extra.get(RESPONSES)
-    left = [each for each in raw if isinstance(each, dict)] if isinstance(raw, list) else []
+    responses = [each for each in raw if isinstance(each, dict)] if isinstance(raw, list) else []
     for index, call in enumerate(turn.expected.tool_calls or ()):
         ids = (call.id, None)
-        fits = [each for each in left if each.get("name") == call.name and (not call.id or each.get("id") in ids)]
+        fits = [each for each in responses if each.get("name") == call.name and (not call.id or each.get("id") in ids)]
         own = min(fits, key=lambda each: each.get("id") != call.id, default=None)
         if own is not None:
-            left.remove(own)
-        yield f"call_{number}_{index}", call, None if own is None else json_or_text(unwrapped(own.get("response")))
+            responses.remove(own)
+        yield f"call_{number}_{index}", call, None if own is None else json_or_text(unwrap_result(own.get("response")))
 
 
-def expecting(record: TurnRecord, *, keeps_ids: bool = True) -> Turn:
+def turn_expecting(record: TurnRecord, *, keeps_ids: bool = True) -> Turn:
     """The turn that expects its recorded calls and answers, with the results of tools beside them."""
-    answered = [(event.call, event.result) for event in record.events if event.kind == "tool_result"]
+    call_results = [(event.call, event.result) for event in record.events if event.kind == "tool_result"]
     responses: list[Any] = [
-        {"name": call.name, "response": wrapped(result), **({"id": call.id} if call.id and keeps_ids else {})}
-        for call, result in answered
+        {"name": call.name, "response": wrap_result(result), **({"id": call.id} if call.id and keeps_ids else {})}
+        for call, result in call_results
         if call and call.name
     ]
     calls = tuple(ToolCall(call.name, call.args, call.id if keeps_ids else None) for call in record.tool_calls)

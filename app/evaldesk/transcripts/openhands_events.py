@@ -38,14 +38,14 @@ def read_history(place: Place, raw: Any, notes: Notes) -> list[Message]:
 
 def response_times(place: Place, raw: Any) -> dict[str, float]:
     """When the first event of each response of the model came, in milliseconds since 1970 by the id of the response."""
-    found: dict[str, float] = {}
+    times: dict[str, float] = {}
     for _, event in _events(place, raw):
         metadata, at_ms = event.get("tool_call_metadata"), iso_ms(event.get("timestamp"))
         response = metadata.get("model_response") if isinstance(metadata, dict) else None
         name = response.get("id") if isinstance(response, dict) else event.get("llm_response_id")
         if isinstance(name, str) and at_ms is not None:
-            found.setdefault(name, at_ms)
-    return found
+            times.setdefault(name, at_ms)
+    return times
 
 
 def read_event(place: Place, event: dict[str, Any], notes: Notes) -> Iterator[Message]:
@@ -121,9 +121,9 @@ def _call(place: Place, event: dict[str, Any], args: dict[str, Any], kind: str) 
         for number, call in enumerate(calls if isinstance(calls, list) else []):
             function = call.get("function") if isinstance(call, dict) else None
             if isinstance(function, dict) and str(call.get("id")) == call_id:
-                found, extra = read_arguments(place.at("tool_call_metadata", "model_response"), _json(function))
+                call_args, extra = read_arguments(place.at("tool_call_metadata", "model_response"), _json(function))
                 words = text_of(message.get("content")) if number == 0 else ""
-                return ToolCall(name or kind, found, call_id, extra), words
+                return ToolCall(name or kind, call_args, call_id, extra), words
     own = {key: value for key, value in args.items() if key not in _BESIDE_ARGS}
     return ToolCall(name or kind, own, call_id), ""
 
@@ -203,8 +203,10 @@ def _call_id(event: dict[str, Any], number: str) -> str | None:
     """The id that the model gave the call; else the number of the action, which its observation calls its cause."""
     metadata = event.get("tool_call_metadata")
     own_id = text_of(metadata.get("tool_call_id")) if isinstance(metadata, dict) else ""
-    counted = event.get(number)
-    return own_id or (str(counted) if isinstance(counted, int) and not isinstance(counted, bool) else None)
+    event_number = event.get(number)
+    return own_id or (
+        str(event_number) if isinstance(event_number, int) and not isinstance(event_number, bool) else None
+    )
 
 
 def _function(event: dict[str, Any]) -> str:
@@ -219,8 +221,8 @@ def _json(function: dict[str, Any]) -> Any:
 
 def _words(args: dict[str, Any], event: dict[str, Any], *keys: str) -> str:
     """The first text there is, in the arguments, in the event of an old file, then the message that people see."""
-    found = (text_of(fields.get(key)) for fields in (args, event) for key in keys)
-    return next(filter(None, found), "") or text_of(event.get("message"))
+    texts = (text_of(fields.get(key)) for fields in (args, event) for key in keys)
+    return next(filter(None, texts), "") or text_of(event.get("message"))
 
 
 def _thought(args: dict[str, Any], event: dict[str, Any]) -> JsonObject:

@@ -77,11 +77,11 @@ def row_events(place: Place, row: dict[str, Any], text: str, query: str, more: J
 
 def test_result(row: Mapping[str, Any]) -> dict[str, Any]:
     """The test result of a row; the resolver, and others without one, say the outcome beside it."""
-    found = row.get("test_result")
+    result = row.get("test_result")
     usual = {key: row[key] for key in USUAL if key in row}
-    if found is None:
+    if result is None:
         return usual
-    return usual | (found if isinstance(found, dict) else {"value": found})
+    return usual | (result if isinstance(result, dict) else {"value": result})
 
 
 def read_usages(place: Place, raw: dict[str, Any]) -> tuple[Usage, ...]:
@@ -98,40 +98,40 @@ def _usages(place: Place, raw: dict[str, Any]) -> list[tuple[str, Usage]]:
     total = _cost(place.at("accumulated_cost"), raw.get("accumulated_cost")) or None
     calls = read_list(place.at("token_usages"), raw.get("token_usages") or [], read_mapping)
     shares = read_list(place.at("costs"), raw.get("costs") or [], _share)
-    known = [share for share in shares if share]
-    cost = total or (sum(known) if known and len(known) == len(shares) else None)
-    is_shared = len(known) == len(shares) == len(calls) and _is_sum(cost, known)
+    known_shares = [share for share in shares if share]
+    cost = total or (sum(known_shares) if known_shares and len(known_shares) == len(shares) else None)
+    is_shared = len(known_shares) == len(shares) == len(calls) and _is_sum(cost, known_shares)
     if calls and (is_shared or cost is None):
         took = _latencies(place.at("response_latencies"), raw.get("response_latencies"))
         names = [str(call.get("response_id") or "") for call in calls]
-        each = zip(names, calls, known if is_shared else [None] * len(calls), strict=True)
+        each = zip(names, calls, known_shares if is_shared else [None] * len(calls), strict=True)
         return [(name, replace(_usage(call, share), duration_ms=took.get(name, 0.0))) for name, call, share in each]
     stated = raw.get("accumulated_token_usage")
-    whole = _usage(stated if isinstance(stated, dict) else {}, cost)
-    if not (whole.tokens_in or whole.tokens_out):
+    total_usage = _usage(stated if isinstance(stated, dict) else {}, cost)
+    if not (total_usage.tokens_in or total_usage.tokens_out):
         parts = [_usage(call) for call in calls]
         counts = {name: sum(getattr(each, name) for each in parts) for name in _COUNTS}
-        whole = Usage(parts[0].model if parts else whole.model, cost=cost, **counts)
-    return [("", whole)] if cost is not None or whole.tokens_in or whole.tokens_out else []
+        total_usage = Usage(parts[0].model if parts else total_usage.model, cost=cost, **counts)
+    return [("", total_usage)] if cost is not None or total_usage.tokens_in or total_usage.tokens_out else []
 
 
 def _latencies(place: Place, raw: Any) -> dict[str, float]:
     """How long the model took for each response, in milliseconds by its id; of a wrong number nothing is known."""
     rows = [each for each in raw if isinstance(each, dict)] if isinstance(raw, list) else []
-    known = ((each.get("response_id"), known_time(place, each.get("latency"), Notes())) for each in rows)
-    return {name: 1000 * seconds for name, seconds in known if isinstance(name, str) and name and seconds}
+    pairs = ((each.get("response_id"), known_time(place, each.get("latency"), Notes())) for each in rows)
+    return {name: 1000 * seconds for name, seconds in pairs if isinstance(name, str) and name and seconds}
 
 
 def _history(place: Place, row: dict[str, Any], query: str, notes: Notes) -> TurnEvents:
     """The history as one turn: messages of the harness as the user after the first one are remarks."""
     turn = TurnEvents()
     messages = read_history(place.at("history"), row.get("history") or [], notes)
-    asked = {query.strip(), str(row.get("instruction") or "").strip()}
+    query_texts = {query.strip(), str(row.get("instruction") or "").strip()}
     first = next((message for message in messages if message.speaker == "user"), None)
     for message in messages:
         if message.speaker != "user":
             turn.add(message)
-        elif message is not first or message.text.strip() not in asked:
+        elif message is not first or message.text.strip() not in query_texts:
             turn.remark("user", message.text, message.at_ms)
     return turn
 
@@ -187,12 +187,12 @@ def _share(place: Place, raw: Any) -> float | None:
 
 def _cost(place: Place, raw: Any) -> float | None:
     try:
-        found = known_cost(raw)
+        cost = known_cost(raw)
     except BadNumberError:
-        found = None
-    if found is None and raw is not None:
+        cost = None
+    if cost is None and raw is not None:
         raise wanted(place, raw, "a cost in US dollars, 0 or more")
-    return found
+    return cost
 
 
 def _is_sum(total: float | None, parts: list[float]) -> bool:

@@ -10,7 +10,7 @@ from operator import eq
 from threading import Lock
 
 from evaldesk.model import JsonValue, Prompt, Prompts, Usage
-from evaldesk.transcripts.model_exchanges import Sent
+from evaldesk.transcripts.model_exchanges import ModelRequest
 from evaldesk.wire import plain, to_json
 
 MAX_CALLS = 2_000
@@ -43,13 +43,13 @@ class PromptWriter:
     _n_left_out: int = 0
     _lock: Lock = field(default_factory=Lock)
 
-    def add(self, place: CallPlace, usage: Usage, sent: Sent, said: object) -> None:
+    def add(self, place: CallPlace, usage: Usage, request: ModelRequest, raw_answer: object) -> None:
         """Keep a call; one for which there is no room is counted."""
         with self._lock:
-            values = (*sent.messages, sent.tools, sent.settings or None, said)
+            values = (*request.messages, request.tools, request.settings or None, raw_answer)
             keys = [_key(value) for value in values]
-            found = zip(keys, values, strict=True)
-            new = {key: _bounded(value) for key, value in found if key and key not in self._places}
+            pairs = zip(keys, values, strict=True)
+            new = {key: _bound(value) for key, value in pairs if key and key not in self._places}
             n_bytes = sum(len(to_json(part)) for part in new.values())
             if len(self._calls) >= MAX_CALLS or self._n_bytes + n_bytes > MAX_BYTES:
                 self._n_left_out += 1
@@ -114,16 +114,16 @@ def _key(value: object) -> bytes:
     return data if len(data) < DIGESTED else blake2b(data, digest_size=20).digest()
 
 
-def _bounded(value: object) -> JsonValue:
+def _bound(value: object) -> JsonValue:
     """A copy of the value with its long texts cut; where that is still too long, the start of its JSON."""
-    part = _cut(plain(value))
+    part = _shorten(plain(value))
     data = to_json(part)
     return part if len(data) <= MAX_PART else f"{data[:MAX_TEXT].decode('utf-8', 'ignore')}…"
 
 
-def _cut(value: JsonValue) -> JsonValue:
+def _shorten(value: JsonValue) -> JsonValue:
     if isinstance(value, str):
         return value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]}… ({len(value) - MAX_TEXT} more characters)"
     if isinstance(value, Mapping):
-        return {key: _cut(item) for key, item in value.items()}
-    return [_cut(item) for item in value] if isinstance(value, Sequence) else value
+        return {key: _shorten(item) for key, item in value.items()}
+    return [_shorten(item) for item in value] if isinstance(value, Sequence) else value

@@ -273,9 +273,9 @@ def ends_in_calls(events: Iterable[Event]) -> bool:
     own = [event for event in events if event.kind in _OWN and not (event.is_partial or event.within)]
     results = [*takewhile(lambda event: event.kind == "tool_result", reversed(own))]
     calls = takewhile(lambda event: event.kind == "tool_call", reversed(own[: len(own) - len(results)]))
-    made = [event.call for event in calls if event.call and event.call.name not in ENDING_TOOLS]
-    ended = Counter(call_key(event.call) for event in results if event.call)
-    return bool(Counter(map(call_key, made)) - ended)
+    own_calls = [event.call for event in calls if event.call and event.call.name not in ENDING_TOOLS]
+    result_keys = Counter(call_key(event.call) for event in results if event.call)
+    return bool(Counter(map(call_key, own_calls)) - result_keys)
 
 
 _OWN = frozenset({"agent_message", "tool_call", "tool_result"})
@@ -328,19 +328,19 @@ def _plan_of_all(runs: Sequence[RecordedRun]) -> RecordedPlan:
     n_planned = sum(
         len(run.results) if plan.n_planned is None else plan.n_planned for run, plan in zip(runs, plans, strict=True)
     )
-    cut = next((plan for plan in plans if plan.is_cut), plans[0])
+    ending_plan = next((plan for plan in plans if plan.is_cut), plans[0])
     is_told = any(plan.n_planned is not None for plan in plans)
-    return RecordedPlan(n_planned if is_told else None, 1, cut.status, cut.reason)
+    return RecordedPlan(n_planned if is_told else None, 1, ending_plan.status, ending_plan.reason)
 
 
-def free_name(name: str, taken: dict[str, int]) -> str:
-    """The name, or with a number when it is taken; `taken` counts how often each was asked for."""
-    free, number = name, taken.get(name, 0)
-    while free in taken:
+def free_name(name: str, used_names: dict[str, int]) -> str:
+    """The name, or with a number when it is taken; `used_names` counts how often each was asked for."""
+    free, number = name, used_names.get(name, 0)
+    while free in used_names:
         number += 1
         free = f"{name} ({number})"
-    taken[name] = max(number, 1)
-    taken.setdefault(free, 1)
+    used_names[name] = max(number, 1)
+    used_names.setdefault(free, 1)
     return free
 
 
@@ -427,14 +427,14 @@ def known_time(place: Place, value: object, notes: Notes) -> float | None:
 
 def digest_of(run: RecordedRun) -> str:
     """A hash of all that a run says in its file: that of its JSON, which is made a case and a trial at a time."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     before, _, after = to_json(replace(run, cases=(), results=())).partition(b'"cases":[],"results":[]')
-    found.update(before + b'"cases":[')
-    _add_all(found.update, run.cases)
-    found.update(b'],"results":[')
-    _add_all(found.update, (replace(result, prompts=None) for result in run.results))
-    found.update(b"]" + after)
-    return found.hexdigest()
+    digest.update(before + b'"cases":[')
+    _add_all(digest.update, run.cases)
+    digest.update(b'],"results":[')
+    _add_all(digest.update, (replace(result, prompts=None) for result in run.results))
+    digest.update(b"]" + after)
+    return digest.hexdigest()
 
 
 def _add_all(update: Callable[[bytes], None], values: Iterable[object]) -> None:

@@ -30,7 +30,7 @@ from evaldesk.model.evalset import for_review
 from evaldesk.model.run import RecordedStatus
 from evaldesk.model.transcript import UNANSWERED, last_stop
 from evaldesk.reading.values import MAX_COUNT, text_of
-from evaldesk.transcripts.conversation_case import expecting
+from evaldesk.transcripts.conversation_case import turn_expecting
 from evaldesk.transcripts.recorded import (
     RecordedRun,
     TrialRows,
@@ -76,13 +76,13 @@ class _Note:
 def run_of_sessions(name: str, agent: str, model: str | None, sessions: Sequence[Session]) -> RecordedRun:
     """The run of the sessions: each is a case of its own, but those with notes of ours are trials of their cases."""
     notes = [_read_note(session.note) for session in sessions]
-    taken: dict[str, int] = {note.case_id: 1 for note in notes if note}
-    scored = [note.scores if note else session.scores for session, note in zip(sessions, notes, strict=True)]
-    criteria = _criteria(scored)
+    used_names: dict[str, int] = {note.case_id: 1 for note in notes if note}
+    scores_by_session = [note.scores if note else session.scores for session, note in zip(sessions, notes, strict=True)]
+    criteria = _criteria(scores_by_session)
     trials = TrialRows()
     tells_calls = any(turn.tool_calls for session in sessions for turn in session.turns)
-    for session, note, scores in zip(sessions, notes, scored, strict=True):
-        case_id = note.case_id if note else free_name(session.id, taken)
+    for session, note, scores in zip(sessions, notes, scores_by_session, strict=True):
+        case_id = note.case_id if note else free_name(session.id, used_names)
         at = trials.place(case_id)
         trials.offer(at, _case(case_id, session, tells_calls=tells_calls))
         trials.add(at, _trial(session, note, scores, criteria), note.trial_index if note else None)
@@ -96,7 +96,7 @@ def _case(case_id: str, session: Session, *, tells_calls: bool) -> Case:
 
     A source that tells no call of a tool in any session may not see them, so nothing is asserted of tools.
     """
-    turns = tuple(expecting(turn) for turn in session.turns)
+    turns = tuple(turn_expecting(turn) for turn in session.turns)
     if not tells_calls:
         turns = tuple(replace(turn, expected=replace(turn.expected, tool_calls=None)) for turn in turns)
     case = Case(case_id, turns, extra=session.extra)
@@ -115,10 +115,10 @@ def session_note(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
     speakers = [turn.asked_by for turn in result.transcript.turns]
     asked_by = {"asked_by": speakers} if any(speakers) else {}
     ends = [_end(turn) for turn in result.transcript.turns]
-    ended = {"ends": ends} if any(ends) else {}
+    end_note = {"ends": ends} if any(ends) else {}
     about = {"case": run.cases[result.case_index].id, "trial": result.trial_index, "verdict": result.verdict}
     plan = {} if run.plan == RecordedPlan() else {"plan": plan_note(run.plan)}
-    return {**about, "scores": scores, **error, **asked_by, **ended, **plan}
+    return {**about, "scores": scores, **error, **asked_by, **end_note, **plan}
 
 
 def plan_note(plan: RecordedPlan) -> dict[str, Any]:
@@ -130,11 +130,11 @@ def read_plan(raw: Any) -> RecordedPlan | None:
     """The plan of a note; None for a value that is none of ours."""
     if not isinstance(raw, dict):
         return None
-    planned, each, status = raw.get("planned"), raw.get("each"), raw.get("status")
-    known = next((name for name in get_args(RecordedStatus) if name == status), None)
-    if known is None or not _is_count(each) or not (planned is None or _is_count(planned)):
+    n_planned, each, status = raw.get("planned"), raw.get("each"), raw.get("status")
+    known_status = next((name for name in get_args(RecordedStatus) if name == status), None)
+    if known_status is None or not _is_count(each) or not (n_planned is None or _is_count(n_planned)):
         return None
-    return RecordedPlan(planned, each, known, text_of(raw.get("reason")))
+    return RecordedPlan(n_planned, each, known_status, text_of(raw.get("reason")))
 
 
 def _is_count(value: Any) -> TypeGuard[int]:
@@ -165,19 +165,19 @@ def _end(turn: TurnRecord) -> dict[str, Any] | None:
     return {"stop": turn.stop_reason, "waiting": waiting} if turn.stop_reason in NO_ANSWER else None
 
 
-def _spoken(turns: tuple[TurnRecord, ...], note: _Note) -> tuple[TurnRecord, ...]:
+def _with_users_and_ends(turns: tuple[TurnRecord, ...], note: _Note) -> tuple[TurnRecord, ...]:
     """The turns with their user and their end, as the note says."""
     n = len(turns)
     rows = zip_longest(turns, note.asked_by[:n], note.ends[:n])
-    return tuple(replace(_ended(turn, end), asked_by=who) for turn, who, end in rows)
+    return tuple(replace(_with_end(turn, end), asked_by=who) for turn, who, end in rows)
 
 
-def _ended(turn: TurnRecord, end: Any) -> TurnRecord:
+def _with_end(turn: TurnRecord, end: Any) -> TurnRecord:
     turn = replace(turn, stop_reason="answered") if turn.stop_reason == "interrupted" else turn
     if not isinstance(end, dict) or end.get("stop") not in [*NO_ANSWER]:
         return turn
-    told = end["waiting"] if isinstance(end.get("waiting"), list) else []
-    read = [(each, each.get("args")) for each in told if isinstance(each, dict)]
+    raw_waiting = end["waiting"] if isinstance(end.get("waiting"), list) else []
+    read = [(each, each.get("args")) for each in raw_waiting if isinstance(each, dict)]
     waiting = [
         Waiting(str(each.get("id")), str(each.get("tool")), args) for each, args in read if isinstance(args, dict)
     ]
@@ -188,7 +188,7 @@ def _trial(
     session: Session, note: _Note | None, scores: tuple[Score, ...], criteria: Sequence[Criterion]
 ) -> TrialResult:
     error = session.error or (note.error if note else None)
-    turns = _spoken(session.turns, note) if note else session.turns
+    turns = _with_users_and_ends(session.turns, note) if note else session.turns
     trial = recorded_trial(
         turns,
         scores=scores,
@@ -202,8 +202,8 @@ def _trial(
 
 
 def _criteria(all_scores: Iterable[Sequence[Score]]) -> tuple[Criterion, ...]:
-    found = {score.metric: Criterion(score.metric, score.threshold) for scores in all_scores for score in scores}
-    return tuple(found.values())
+    by_metric = {score.metric: Criterion(score.metric, score.threshold) for scores in all_scores for score in scores}
+    return tuple(by_metric.values())
 
 
 def _read_note(raw: Any) -> _Note | None:
@@ -219,13 +219,13 @@ def _read_note(raw: Any) -> _Note | None:
     spoke = raw.get("asked_by")
     asked_by = tuple(who if who in get_args(AskedBy) else None for who in spoke) if isinstance(spoke, list) else ()
     ends = raw.get("ends")
-    ended = tuple(ends) if isinstance(ends, list) else ()
-    found = tuple(score for score in read if score)
-    return _Note(case_id, trial, found, error, verdict, asked_by, ended, read_plan(raw.get("plan")))
+    turn_ends = tuple(ends) if isinstance(ends, list) else ()
+    known_scores = tuple(score for score in read if score)
+    return _Note(case_id, trial, known_scores, error, verdict, asked_by, turn_ends, read_plan(raw.get("plan")))
 
 
-def _read_error(told: Any) -> ErrorRecord | None:
-    return ErrorRecord(str(told.get("kind")), str(told.get("message"))) if isinstance(told, dict) else None
+def _read_error(raw: Any) -> ErrorRecord | None:
+    return ErrorRecord(str(raw.get("kind")), str(raw.get("message"))) if isinstance(raw, dict) else None
 
 
 def read_score(raw: Any) -> Score | None:

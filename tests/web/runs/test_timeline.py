@@ -26,7 +26,7 @@ from evaldesk.model import (
 from evaldesk.pages.prompt_messages import PromptDrawing
 from evaldesk.pages.spans import Span, spans_of
 from evaldesk.pages.timeline import MAX_OPEN, MAX_ROWS
-from evaldesk.transcripts.model_exchanges import Sent
+from evaldesk.transcripts.model_exchanges import ModelRequest
 from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
 
 FIND, INNER = ToolCall("find", {"to": "SEA"}, "f1"), ToolCall("look", {}, "l1")
@@ -68,7 +68,7 @@ def asked(*tokens: int, turn: int = 0) -> Prompts:
     for at, tokens_in in enumerate(tokens):
         messages.append({"role": "user", "content": f"{HOSTILE} {at}"})
         settings = {"temperature": 0.5}
-        sent = Sent(tuple(messages), TOOLS, settings)
+        sent = ModelRequest(tuple(messages), TOOLS, settings)
         writer.add(
             CallPlace(turn, 100.0 * (at + 1)),
             spent(tokens_in, 50),
@@ -128,7 +128,7 @@ def test_a_prompt_belongs_to_the_call_of_its_tokens_and_one_that_nobody_told_is_
 
 def test_a_call_that_failed_is_a_span_with_its_reason(pages: Any) -> None:
     writer = PromptWriter()
-    sent = Sent(({"role": "user", "content": "hi"},))
+    sent = ModelRequest(({"role": "user", "content": "hi"},))
     writer.add(CallPlace(0, 300.0), spent(10, 50), sent, {"error": "HTTP 500"})
     writer.add(CallPlace(0, 400.0), spent(10, 50), sent, {"role": "assistant", "content": "answer"})
     prompts = writer.prompts()

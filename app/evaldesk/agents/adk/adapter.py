@@ -38,7 +38,7 @@ from evaldesk.model import (
 )
 from evaldesk.model.decisions import Decided
 from evaldesk.model.media import Media, split
-from evaldesk.transcripts.adk import answered, function_response, kept_state
+from evaldesk.transcripts.adk import function_response, kept_state, person_results
 from evaldesk.wire import plain_object, to_json
 
 
@@ -98,7 +98,7 @@ class AdkAgent:
         from google.genai import types
 
         conversation, calls = await _paused_conversation(session, session.app_name or self.ref.id)
-        for event in answered(calls, decided):
+        for event in person_results(calls, decided):
             yield event
         parts = [types.Part(function_response=types.FunctionResponse(**function_response(*each))) for each in decided]
         content = types.Content(role="user", parts=parts)

@@ -27,7 +27,7 @@ from evaldesk.llm.retry_events import note_capture
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session, ToolCall
 from evaldesk.model.decisions import Decided
 from evaldesk.reading.strict_json import Document, Place
-from evaldesk.transcripts.adk import AdkEvents, answered, function_response, kept_state, written_parts
+from evaldesk.transcripts.adk import AdkEvents, function_response, kept_state, person_results, written_parts
 from evaldesk.transcripts.recorded import BAD_NUMBER
 from evaldesk.wire import plain
 
@@ -77,7 +77,7 @@ class AdkServerAgent(ModelCaller):
             raise lost_turn_error()
         session.memory.setdefault(_MEMORY, snapshot["session"])
         reader = AdkEvents({key: ToolCall(*call) for key, call in snapshot["calls"].items()})
-        for event in answered(reader.calls, decided):
+        for event in person_results(reader.calls, decided):
             yield event
         parts: list[JsonObject] = [{"functionResponse": dict(function_response(*each))} for each in decided]
         async for event in self._send(session, parts, reader):

@@ -295,7 +295,7 @@ def _usage(session: Session, call: Call, exchange: Exchange, answer: Answer) -> 
     )
     if tokens is None or answer.is_cut:
         return usage
-    if not tokens.written and not answer.is_replayed:
+    if not tokens.cache_writes and not answer.is_replayed:
         usage = with_cost(usage)
     return replace(usage, cost=cost_at(session.model_options.prices, usage))
 

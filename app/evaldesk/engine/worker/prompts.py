@@ -15,14 +15,14 @@ from evaldesk.model import JsonObject, Usage
 from evaldesk.model.prompts import FAILED
 from evaldesk.model.transcript import UNKNOWN, Role
 from evaldesk.secrets import masked
-from evaldesk.transcripts.model_exchanges import Exchange, Sent, read_exchange, sent_of
+from evaldesk.transcripts.model_exchanges import Exchange, ModelRequest, read_exchange, read_request
 from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
 
 
-def sent_by_us(call: ModelCall) -> Sent:
+def sent_by_us(call: ModelCall) -> ModelRequest:
     """A call of our own in its parts."""
     extra = {name: value for name, value in masked(call.extra).items() if value is not None}
-    return Sent(tuple(call.messages), list(call.tools) or None, {"model": call.model, **call.settings, **extra})
+    return ModelRequest(tuple(call.messages), list(call.tools) or None, {"model": call.model, **call.settings, **extra})
 
 
 def said_to_us(reply: ModelReply) -> dict[str, Any]:
@@ -53,14 +53,14 @@ class CallsAside(TurnListener):
         """Keep a call of a client."""
         request = body_of(call.request)
         usage, exchange = read_seen(call, request)
-        self._keep(usage, sent_of(request), exchange.said if exchange else None)
+        self._keep(usage, read_request(request), exchange.raw_answer if exchange else None)
 
     def note_failure(self, call: ModelCall | HttpCall, why: str, duration_ms: float) -> None:
         """Keep a call that failed."""
         model, sent = sent_parts(call)
         self._keep(Usage(model, duration_ms=duration_ms), sent, {FAILED: why})
 
-    def _keep(self, usage: Usage, sent: Sent, said: object) -> None:
+    def _keep(self, usage: Usage, sent: ModelRequest, said: object) -> None:
         self.prompts.add(self.place(), replace(usage, role=self.role), sent, said)
 
 
@@ -98,9 +98,9 @@ def read_seen(call: HttpCall, request: JsonObject) -> tuple[Usage, Exchange | No
     return usage, exchange
 
 
-def sent_parts(call: ModelCall | HttpCall) -> tuple[str, Sent]:
+def sent_parts(call: ModelCall | HttpCall) -> tuple[str, ModelRequest]:
     """The model of a call, and its request."""
     if isinstance(call, ModelCall):
         return call.model, sent_by_us(call)
     request = body_of(call.request)
-    return str(request.get("model") or model_in(call.path)), sent_of(request)
+    return str(request.get("model") or model_in(call.path)), read_request(request)

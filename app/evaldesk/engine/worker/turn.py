@@ -38,7 +38,7 @@ from evaldesk.model.decisions import Decided
 from evaldesk.model.media import MAX_IMAGES, without_image_texts
 from evaldesk.model.prompts import FAILED
 from evaldesk.model.transcript import UNKNOWN, broken_turn, image_length, waiting_of
-from evaldesk.transcripts.model_exchanges import sent_of
+from evaldesk.transcripts.model_exchanges import read_request
 from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
 from evaldesk.wire import checked_event, plain, to_json
 
@@ -398,8 +398,8 @@ class OpenTurn(TurnListener):
         request = body_of(call.request)
         usage, exchange = read_seen(call, request)
         if self._prompts:
-            said = exchange.said if exchange else call.answer[:MAX_RAW].decode("utf-8", "replace")
-            self._prompts.add(CallPlace(self._index, at_ms), usage, sent_of(request), said)
+            said = exchange.raw_answer if exchange else call.answer[:MAX_RAW].decode("utf-8", "replace")
+            self._prompts.add(CallPlace(self._index, at_ms), usage, read_request(request), said)
         return usage
 
     def _keep_spanned(self) -> None:

@@ -43,7 +43,7 @@ from evaldesk.reading.values import (
     read_text,
     snake_case,
 )
-from evaldesk.transcripts.adk import CONFIRMATION, AdkEvents, message_text, read_parts, spelled, wrapped
+from evaldesk.transcripts.adk import CONFIRMATION, AdkEvents, message_text, read_parts, spelled, wrap_result
 from evaldesk.transcripts.recorded import RecordedRun, TrialRows, cut_short, ended_so, told_turns
 from evaldesk.transcripts.recorded_sessions import plan_note, read_plan
 
@@ -386,7 +386,7 @@ def _write_event(event: Event, *, is_last: bool) -> Iterator[dict[str, Any]]:
         part = {"function_call": _name_and_id(call) | {"args": dict(call.args)}}
         yield fields | {"content": {"parts": [part], "role": "model"}}
     elif event.kind == "tool_result" and call:
-        answer = _name_and_id(call) | ({} if event.result is None else {"response": wrapped(event.result)})
+        answer = _name_and_id(call) | ({} if event.result is None else {"response": wrap_result(event.result)})
         yield fields | {"content": {"parts": [{"function_response": answer}], "role": "user"}}
 
 

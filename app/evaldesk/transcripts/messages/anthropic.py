@@ -30,8 +30,8 @@ def has_blocks(conversation: Any) -> bool:
 
 def read_anthropic(place: Place, raw: Any, notes: Notes) -> tuple[Message, ...]:
     """The messages; results of tools, which stand in messages of the user, are messages of their own."""
-    found = read_list(place, raw, lambda at, item: tuple(_read_message(at, item, notes)))
-    return tuple(message for messages in found for message in messages)
+    message_lists = read_list(place, raw, lambda at, item: tuple(_read_message(at, item, notes)))
+    return tuple(message for messages in message_lists for message in messages)
 
 
 def write_anthropic(case: Case) -> dict[str, Any]:
@@ -76,8 +76,8 @@ def _read_message(place: Place, raw: Any, notes: Notes) -> Iterator[Message]:
             calls.append(_read_call(here, block))
         elif kind.endswith("tool_result"):
             yield _read_result(here, block, notes)
-        elif role == "user" and (found := _read_media(block)):
-            parts.append(found)
+        elif role == "user" and (attachment := _read_media(block)):
+            parts.append(attachment)
         else:
             notes.refuse(NO_TEXT, here)
     if role == "assistant":
@@ -93,15 +93,15 @@ def _read_media(block: dict[str, Any]) -> Media | None:
     if block.get("type") not in ("image", "document") or not isinstance(source, dict):
         return None
     data, url = source.get("data"), source.get("url")
-    found = base64_text(data) if isinstance(data, str) and source.get("type") == "base64" else None
-    if not (found or isinstance(url, str)):
+    payload = base64_text(data) if isinstance(data, str) and source.get("type") == "base64" else None
+    if not (payload or isinstance(url, str)):
         return None
     usual = "image/png" if block["type"] == "image" else "application/pdf"
     mime_type = source.get("media_type")
     return Media(
         mime_type.lower() if isinstance(mime_type, str) else usual,
-        found or "",
-        "" if found else str(url),
+        payload or "",
+        "" if payload else str(url),
         text_of(block.get("title")),
     )
 

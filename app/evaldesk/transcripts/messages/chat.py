@@ -30,7 +30,7 @@ HOSTED = ("web_search_call", "file_search_call", "code_interpreter_call", "image
 """Items of the Responses API for tools that the provider runs: each is a call and its result."""
 ITEMS = ("function_call", "function_call_output", "reasoning", *HOSTED)
 """Items of the Responses API, which has them beside its messages."""
-_GIVEN = ("status", "error", "output", "outputs", "result", "results")
+_RESULT_KEYS = ("status", "error", "output", "outputs", "result", "results")
 
 RAW_ARGS = "raw_args"
 NO_TEXT = "a part of a message that is not text"
@@ -38,8 +38,8 @@ NO_TEXT = "a part of a message that is not text"
 
 def read_chat(place: Place, raw: Any, notes: Notes) -> tuple[Message, ...]:
     """The messages of a list. Raises FormatError."""
-    found = read_list(place, raw, lambda at, item: read_messages(at, item, notes))
-    return tuple(message for messages in found for message in messages)
+    message_lists = read_list(place, raw, lambda at, item: read_messages(at, item, notes))
+    return tuple(message for messages in message_lists for message in messages)
 
 
 def read_messages(place: Place, raw: Any, notes: Notes) -> tuple[Message, ...]:
@@ -48,7 +48,7 @@ def read_messages(place: Place, raw: Any, notes: Notes) -> tuple[Message, ...]:
     if "role" in raw or raw.get("type") not in HOSTED:
         return (message,)
     (call,) = message.calls
-    result = {key: raw[key] for key in _GIVEN if raw.get(key) is not None}
+    result = {key: raw[key] for key in _RESULT_KEYS if raw.get(key) is not None}
     if raw["type"] == "image_generation_call" and isinstance(raw.get("result"), str):
         result["result"] = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{raw['result']}"}}
     is_error = bool(raw.get("error")) or raw.get("status") == "failed"
@@ -108,8 +108,8 @@ def _media(part: dict[str, Any]) -> Media | None:
     fields = inner if isinstance(inner, dict) else part
     if kind == "input_audio":
         data = fields.get("data")
-        found = base64_text(data) if isinstance(data, str) else None
-        return Media(f"audio/{fields.get('format') or 'wav'}", found) if found else None
+        payload = base64_text(data) if isinstance(data, str) else None
+        return Media(f"audio/{fields.get('format') or 'wav'}", payload) if payload else None
     if kind in ("image_url", "input_image"):
         url = inner if isinstance(inner, str) else fields.get("url", fields.get("image_url"))
         return _media_at(url, "image/png", "")
@@ -126,9 +126,9 @@ def _media_at(url: Any, mime_type: str, name: str) -> Media | None:
     head, comma, data = url.partition(",")
     if not (comma and head.startswith("data:") and head.endswith(";base64")):
         return Media(mime_type, uri=url, name=name)
-    found = base64_text(data)
-    given = head.removeprefix("data:").partition(";")[0].lower()
-    return Media(given or mime_type, found, name=name) if found else None
+    payload = base64_text(data)
+    own_type = head.removeprefix("data:").partition(";")[0].lower()
+    return Media(own_type or mime_type, payload, name=name) if payload else None
 
 
 def _read_item(place: Place, raw: dict[str, Any], notes: Notes) -> Message:
@@ -148,10 +148,10 @@ def _read_hosted_call(place: Place, raw: dict[str, Any]) -> ToolCall:
     if raw["type"] == "mcp_call":
         args, extra = read_arguments(place.at("arguments"), raw.get("arguments"))
         return ToolCall(read_text(place.at("name"), raw.get("name", ABSENT)), args, call_id, extra)
-    asked = {key: value for key, value in raw.items() if key not in ("id", "type", *_GIVEN)}
-    if isinstance(asked.get("action"), dict):
-        asked |= asked.pop("action")
-    args = {key: value for key, value in asked.items() if value is not None}
+    arguments = {key: value for key, value in raw.items() if key not in ("id", "type", *_RESULT_KEYS)}
+    if isinstance(arguments.get("action"), dict):
+        arguments |= arguments.pop("action")
+    args = {key: value for key, value in arguments.items() if value is not None}
     return ToolCall(raw["type"].removesuffix("_call"), args, call_id)
 
 

@@ -17,12 +17,12 @@ from evaldesk.transcripts.messages.turns import Message
 def json_value(raw: Any) -> Any:
     """The value in an attribute, which may be JSON text; text that is none stays text."""
     try:
-        return parsed(raw)
+        return parse_value(raw)
     except FormatError:
         return raw
 
 
-def parsed(raw: Any) -> Any:
+def parse_value(raw: Any) -> Any:
     """The value of JSON text; bare text is itself. Raises FormatError for JSON that is cut off."""
     if not isinstance(raw, str) or raw.lstrip()[:1] not in ("{", "["):
         return raw
@@ -49,14 +49,14 @@ def read_part_message(place: Place, raw: Any, notes: Notes) -> Iterator[Message]
     speaker = read_speaker(place.at("role"), message.get("role") or "user")
     texts: list[str] = []
     thoughts: list[str] = []
-    calls_made: list[ToolCall] = []
+    part_calls: list[ToolCall] = []
     results: list[Message] = []
     for index, part in enumerate(parts):
         at, fields = place.at("parts", index), read_mapping(place, part)
         call, result = _part_call(at, fields), _part_result(fields)
         text = fields.get("content", fields.get("text"))
         if call:
-            calls_made.append(call)
+            part_calls.append(call)
         elif result:
             results.append(result)
         elif isinstance(text, str):
@@ -65,8 +65,8 @@ def read_part_message(place: Place, raw: Any, notes: Notes) -> Iterator[Message]
         elif fields.get("type") or set(fields) - {"thought_signature"}:
             notes.refuse(NO_TEXT, at)
     yield from results
-    if texts or thoughts or calls_made or not results:
-        yield Message(speaker, "\n".join(texts), thought="\n".join(thoughts), calls=tuple(calls_made))
+    if texts or thoughts or part_calls or not results:
+        yield Message(speaker, "\n".join(texts), thought="\n".join(thoughts), calls=tuple(part_calls))
 
 
 def _part_call(place: Place, part: dict[str, Any]) -> ToolCall | None:

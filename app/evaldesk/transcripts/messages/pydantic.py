@@ -29,8 +29,8 @@ def is_pydantic(conversation: Any) -> bool:
 
 def read_pydantic(place: Place, raw: Any, notes: Notes) -> tuple[Message, ...]:
     """The messages of a list. Raises FormatError."""
-    found = read_list(place, raw, lambda at, item: tuple(read_pydantic_message(at, item, notes)))
-    return tuple(message for messages in found for message in messages)
+    message_lists = read_list(place, raw, lambda at, item: tuple(read_pydantic_message(at, item, notes)))
+    return tuple(message for messages in message_lists for message in messages)
 
 
 def read_pydantic_message(place: Place, raw: Any, notes: Notes) -> Iterator[Message]:
@@ -39,9 +39,9 @@ def read_pydantic_message(place: Place, raw: Any, notes: Notes) -> Iterator[Mess
     if raw.get("kind") == "response":
         yield from _read_response(place.at("parts"), parts, notes)
     else:
-        for found in read_list(place.at("parts"), parts, lambda at, part: _read_given(at, part, notes)):
-            if found:
-                yield found
+        for message in read_list(place.at("parts"), parts, lambda at, part: _read_request_part(at, part, notes)):
+            if message:
+                yield message
 
 
 def _read_response(place: Place, raw: Any, notes: Notes) -> Iterator[Message]:
@@ -50,17 +50,17 @@ def _read_response(place: Place, raw: Any, notes: Notes) -> Iterator[Message]:
     thoughts: list[str] = []
     calls: list[ToolCall] = []
 
-    def said() -> Message:
-        found = Message("agent", "".join(texts), thought="\n".join(thoughts), calls=tuple(calls))
+    def take_message() -> Message:
+        message = Message("agent", "".join(texts), thought="\n".join(thoughts), calls=tuple(calls))
         for each in (texts, thoughts, calls):
             each.clear()
-        return found
+        return message
 
     def read_part(at: Place, part: Any) -> tuple[Message, ...]:
         fields = read_mapping(at, part)
         kind = fields.get("part_kind")
         if kind == "builtin-tool-return":
-            return said(), _read_result(at, fields)
+            return take_message(), _read_result(at, fields)
         if kind in ("text", "thinking"):
             (texts if kind == "text" else thoughts).append(read_text(at.at("content"), fields.get("content", ABSENT)))
         elif kind not in ("tool-call", "builtin-tool-call"):
@@ -71,9 +71,9 @@ def _read_response(place: Place, raw: Any, notes: Notes) -> Iterator[Message]:
             calls.append(call)
         return ()
 
-    for found in read_list(place, raw, read_part):
-        yield from found
-    yield said()
+    for messages in read_list(place, raw, read_part):
+        yield from messages
+    yield take_message()
 
 
 def _read_call(place: Place, fields: dict[str, Any]) -> ToolCall:
@@ -82,7 +82,7 @@ def _read_call(place: Place, fields: dict[str, Any]) -> ToolCall:
     return ToolCall(name, args, read_optional_text(place.at("tool_call_id"), fields.get("tool_call_id")), extra)
 
 
-def _read_given(place: Place, raw: Any, notes: Notes) -> Message | None:
+def _read_request_part(place: Place, raw: Any, notes: Notes) -> Message | None:
     """The user's or the system's words, or the result of a tool; None for a remark on an answer without a tool."""
     fields = read_mapping(place, raw)
     kind, content = fields.get("part_kind"), fields.get("content")
@@ -90,8 +90,8 @@ def _read_given(place: Place, raw: Any, notes: Notes) -> Message | None:
         return Message("user" if kind == "user-prompt" else "system", _read_words(place.at("content"), content, notes))
     if kind not in ("tool-return", "retry-prompt"):
         raise wanted(place.at("part_kind"), kind, "a part of a request")
-    found = _read_result(place, fields)
-    return found if found.author and not found.author.startswith(OUTPUT_TOOL) else None
+    message = _read_result(place, fields)
+    return message if message.author and not message.author.startswith(OUTPUT_TOOL) else None
 
 
 def _read_result(place: Place, fields: dict[str, Any]) -> Message:

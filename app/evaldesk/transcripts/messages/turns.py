@@ -56,12 +56,12 @@ def turns_of(
     """
     turns: list[TurnEvents] = []
     waiting: list[Event] = []  # the message of a system before any other
-    spoken = list(messages)
-    for index, message in enumerate(spoken):
+    all_messages = list(messages)
+    for index, message in enumerate(all_messages):
         if message.speaker == "system" and not turns:
             waiting.append(Event("log", author="system", text=message.text))
             continue
-        is_last_word = bool(turns) and index == len(spoken) - 1 and message.is_farewell
+        is_last_word = bool(turns) and index == len(all_messages) - 1 and message.is_farewell
         if not turns or (message.speaker == "user" and turns[-1].is_answered and not is_last_word):
             turns.append(TurnEvents(waiting))
             waiting = []

@@ -72,22 +72,22 @@ def read_otlp(data: bytes) -> dict[str, Any]:
 def _message(data: memoryview, kind: str, depth: int) -> dict[str, Any]:
     if depth > MAX_DEPTH:
         raise FormatError(f"the spans are nested more than {MAX_DEPTH} deep")
-    found: dict[str, Any] = {}
+    message: dict[str, Any] = {}
     for number, wire, raw in _fields(data):
-        known = _MESSAGES[kind].get(number)
-        if known is None:
+        field = _MESSAGES[kind].get(number)
+        if field is None:
             continue
-        value = _value(raw, wire, known.kind, depth)
-        if known.is_list:
-            found.setdefault(known.name, []).append(value)
+        value = _value(raw, wire, field.kind, depth)
+        if field.is_list:
+            message.setdefault(field.name, []).append(value)
         else:
-            found[known.name] = value
-    return found
+            message[field.name] = value
+    return message
 
 
 def _value(raw: Any, wire: int, kind: str, depth: int) -> Any:
-    wanted = {"number": (VARINT, FIXED64), "signed": (VARINT,), "bool": (VARINT,), "double": (FIXED64,)}
-    if wire not in wanted.get(kind, (LENGTH,)):
+    wire_types = {"number": (VARINT, FIXED64), "signed": (VARINT,), "bool": (VARINT,), "double": (FIXED64,)}
+    if wire not in wire_types.get(kind, (LENGTH,)):
         raise FormatError(f"the spans cannot be read as OTLP: a {kind} of the wire type {wire}")
     if kind in _MESSAGES:
         return _message(raw, kind, depth + 1)

@@ -17,7 +17,7 @@ from evaldesk.model.json_text import json_or_text
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.reading.values import text_of
-from evaldesk.transcripts.messages.parts import in_order, json_value, parsed, read_part_message
+from evaldesk.transcripts.messages.parts import in_order, json_value, parse_value, read_part_message
 from evaldesk.transcripts.messages.turns import Message
 from evaldesk.transcripts.otel.spans import Span, whole_of
 from evaldesk.transcripts.recorded import recorded_usage
@@ -25,8 +25,8 @@ from evaldesk.transcripts.recorded import recorded_usage
 UNREADABLE = "the messages of a model call, which cannot be read (cut off?)"
 _DETAILS = "gen_ai.client.inference.operation.details"
 _BLOCKS = frozenset({"text", "toolUse", "toolResult", "reasoningContent"})
-_COUNTED = "llm.token_count"
-_SPOKEN = {
+_TOKENS = "llm.token_count"
+_EVENT_ROLES = {
     "gen_ai.system.message": "system",
     "gen_ai.user.message": "user",
     "gen_ai.assistant.message": "assistant",
@@ -47,9 +47,9 @@ def model_call(span: Span, notes: Notes) -> ModelCall | None:
     """The messages on a span; None when it has none, or none that can be read."""
     place = Place(Document(None, source=span.place.document.source), span.place.path)
     try:
-        found = sides_of(span)
-        if found is not None:
-            inputs, outputs = ([m for raw in side for m in read_part_message(place, raw, notes)] for side in found)
+        sides = sides_of(span)
+        if sides is not None:
+            inputs, outputs = ([m for raw in side for m in read_part_message(place, raw, notes)] for side in sides)
             return ModelCall(tuple(inputs), tuple(outputs))
     except FormatError:
         notes.refuse(UNREADABLE, span.place)
@@ -58,16 +58,16 @@ def model_call(span: Span, notes: Notes) -> ModelCall | None:
 
 def usage_of(span: Span, ended_ms: float) -> Usage | ErrorRecord | None:
     """Tokens and duration of a model call; None when the span counts no tokens."""
-    tokens_in = span.first("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", f"{_COUNTED}.prompt")
-    tokens_out = span.first("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", f"{_COUNTED}.completion")
+    tokens_in = span.first("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", f"{_TOKENS}.prompt")
+    tokens_out = span.first("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", f"{_TOKENS}.completion")
     if tokens_in is None and tokens_out is None:
         return None
     cached = span.first(
         "gen_ai.usage.cache_read.input_tokens",
         "gen_ai.usage.cache_read_input_tokens",
-        f"{_COUNTED}.prompt_details.cache_read",
+        f"{_TOKENS}.prompt_details.cache_read",
     )
-    reasoning = span.first("gen_ai.usage.reasoning.output_tokens", f"{_COUNTED}.completion_details.reasoning")
+    reasoning = span.first("gen_ai.usage.reasoning.output_tokens", f"{_TOKENS}.completion_details.reasoning")
     return recorded_usage(
         model_of(span),
         {"tokens_in": whole_of(tokens_in), "tokens_out": whole_of(tokens_out)},
@@ -87,8 +87,8 @@ def model_of(span: Span) -> str:
 def tools_and_settings(span: Span) -> tuple[Any, dict[str, Any]]:
     """The tools that a model was offered, None without any, and all else that was asked of it."""
     attributes = span.attributes
-    asked = json_value(attributes.get("gcp.vertex.agent.llm_request"))
-    config = asked.get("config") if isinstance(asked, dict) else None
+    request = json_value(attributes.get("gcp.vertex.agent.llm_request"))
+    config = request.get("config") if isinstance(request, dict) else None
     settings = dict(config) if isinstance(config, dict) else {}
     settings.pop("system_instruction", None)
     tools = settings.pop("tools", None) or json_value(attributes.get("gen_ai.tool.definitions"))
@@ -99,8 +99,8 @@ def tools_and_settings(span: Span) -> tuple[Any, dict[str, Any]]:
         for key, value in attributes.items()
         if key.startswith(_REQUEST) and key != f"{_REQUEST}model"
     }
-    whole = attributes.get("llm")
-    offered = whole.get("tools") if isinstance(whole, dict) else in_order(_nested(attributes, "llm.tools."))
+    llm = attributes.get("llm")
+    offered = llm.get("tools") if isinstance(llm, dict) else in_order(_nested(attributes, "llm.tools."))
     schemas = [_schema(each) for each in offered or ()]
     return tools or settings.pop("tools", None) or schemas or None, settings
 
@@ -111,8 +111,8 @@ _REQUEST = "gen_ai.request."
 def _schema(tool: Any) -> Any:
     """The declaration of a tool of OpenInference, which is JSON in a name of its own."""
     inner = tool.get("tool", tool) if isinstance(tool, dict) else tool
-    found = inner.get("json_schema", inner) if isinstance(inner, dict) else inner
-    return json_value(found) if isinstance(found, str) else found
+    schema = inner.get("json_schema", inner) if isinstance(inner, dict) else inner
+    return json_value(schema) if isinstance(schema, str) else schema
 
 
 Sides = tuple[list[Any], list[Any]]
@@ -121,14 +121,14 @@ Sides = tuple[list[Any], list[Any]]
 def sides_of(span: Span) -> Sides | None:
     """The input and the output of a model call as they stand on its span. Raises FormatError for JSON that is cut."""
     readers = (_current, _adk, _numbered, _plain, _events, _openinference)
-    return next((found for read in readers if (found := read(span)) is not None), None)
+    return next((sides for read in readers if (sides := read(span)) is not None), None)
 
 
 def _current(span: Span) -> Sides | None:
     for attributes in (span.attributes, *(event.attributes for event in span.events if event.name == _DETAILS)):
         inputs, outputs = attributes.get("gen_ai.input.messages"), attributes.get("gen_ai.output.messages")
         if inputs is not None or outputs is not None:
-            system = parsed(attributes.get("gen_ai.system_instructions"))
+            system = parse_value(attributes.get("gen_ai.system_instructions"))
             system = [{"type": "text", "content": system}] if isinstance(system, str) else system
             first = [{"role": "system", "parts": system}] if isinstance(system, list) else []
             return [*first, *_list(inputs, "user")], _list(outputs, "assistant")
@@ -137,21 +137,21 @@ def _current(span: Span) -> Sides | None:
 
 def _adk(span: Span) -> Sides | None:
     """The contents of ADK's `call_llm` spans: a request and a response of the Gemini API as JSON."""
-    asked = parsed(span.attributes.get("gcp.vertex.agent.llm_request"))
-    answered = parsed(span.attributes.get("gcp.vertex.agent.llm_response"))
-    if not isinstance(asked, dict) or not asked.get("contents"):
+    request = parse_value(span.attributes.get("gcp.vertex.agent.llm_request"))
+    response = parse_value(span.attributes.get("gcp.vertex.agent.llm_response"))
+    if not isinstance(request, dict) or not request.get("contents"):
         return None
-    config = asked.get("config")
+    config = request.get("config")
     system = config.get("system_instruction") if isinstance(config, dict) else None
     first = [{"role": "system", "content": system}] if isinstance(system, str) else []
-    content = answered.get("content") if isinstance(answered, dict) else None
-    return [*first, *_list(asked["contents"], "user")], [content] if isinstance(content, dict) else []
+    content = response.get("content") if isinstance(response, dict) else None
+    return [*first, *_list(request["contents"], "user")], [content] if isinstance(content, dict) else []
 
 
 def _numbered(span: Span) -> Sides | None:
     """`gen_ai.prompt.0.role`, `gen_ai.completion.0.tool_calls.0.name`, ..., as OpenLLMetry writes them."""
     inputs, outputs = _nested(span.attributes, "gen_ai.prompt."), _nested(span.attributes, "gen_ai.completion.")
-    return (_spoken_by("user", inputs), _spoken_by("assistant", outputs)) if inputs or outputs else None
+    return (_messages_of_role("user", inputs), _messages_of_role("assistant", outputs)) if inputs or outputs else None
 
 
 def _plain(span: Span) -> Sides | None:
@@ -168,7 +168,7 @@ def _events(span: Span) -> Sides | None:
     inputs: list[Any] = []
     outputs: list[Any] = []
     for event in span.events:
-        role = _SPOKEN.get(event.name)
+        role = _EVENT_ROLES.get(event.name)
         if role is None:
             continue
         body = json_value(event.attributes.get("body", event.attributes.get("event.body")))
@@ -181,8 +181,14 @@ def _events(span: Span) -> Sides | None:
         if blocks is not None:
             (outputs if event.name == "gen_ai.choice" else inputs).append({"role": role, "parts": blocks})
             continue
-        kept = content if isinstance(content, list) else message.get("content", message.get("message"))
-        row = {"role": role, "content": kept, "tool_calls": calls, "id": message.get("id"), "name": message.get("name")}
+        row_content = content if isinstance(content, list) else message.get("content", message.get("message"))
+        row = {
+            "role": role,
+            "content": row_content,
+            "tool_calls": calls,
+            "id": message.get("id"),
+            "name": message.get("name"),
+        }
         (outputs if event.name == "gen_ai.choice" else inputs).append(row)
     return (inputs, outputs) if inputs or outputs else None
 
@@ -228,32 +234,32 @@ def value_of_blocks(content: Any) -> Any:
 
 def _openinference(span: Span) -> Sides | None:
     inputs, outputs = (_nested(span.attributes, f"llm.{side}_messages.") for side in ("input", "output"))
-    whole = span.attributes.get("llm")
-    if isinstance(whole, dict):
-        inputs, outputs = whole.get("input_messages") or inputs, whole.get("output_messages") or outputs
+    llm = span.attributes.get("llm")
+    if isinstance(llm, dict):
+        inputs, outputs = llm.get("input_messages") or inputs, llm.get("output_messages") or outputs
     if inputs or outputs:
-        given = [_unwrapped(row) for row in in_order(inputs)]
+        rows = [_unwrapped(row) for row in in_order(inputs)]
         retold = ("tool-call", "tool-response")  # smolagents' words for a call or a result, which have their spans
-        told = [row for row in given if not (isinstance(row, dict) and row.get("role") in retold)]
-        return told, [_unwrapped(row) for row in in_order(outputs)]
+        input_messages = [row for row in rows if not (isinstance(row, dict) and row.get("role") in retold)]
+        return input_messages, [_unwrapped(row) for row in in_order(outputs)]
     if span.attributes.get("openinference.span.kind") != "LLM":
         return None
-    asked, answered = span.attributes.get("input.value"), span.attributes.get("output.value")
-    if asked is None and answered is None:
+    input_value, output_value = span.attributes.get("input.value"), span.attributes.get("output.value")
+    if input_value is None and output_value is None:
         return None
-    return _either(asked, "user"), _either(answered, "assistant")
+    return _either(input_value, "user"), _either(output_value, "assistant")
 
 
-def _spoken_by(role: str, rows: dict[str, Any]) -> list[Any]:
+def _messages_of_role(role: str, rows: dict[str, Any]) -> list[Any]:
     """The rows in order; a list of parts stands there as JSON text."""
-    found: list[Any] = []
+    messages: list[Any] = []
     for row in in_order(rows):
         if not isinstance(row, dict):
             continue
         content = json_value(row.get("content"))
         is_parts = isinstance(content, list) and all(isinstance(part, dict) and "type" in part for part in content)
-        found.append({"role": role, **row, **({"content": content} if is_parts else {})})
-    return found
+        messages.append({"role": role, **row, **({"content": content} if is_parts else {})})
+    return messages
 
 
 def _unwrapped(row: Any) -> Any:
@@ -268,12 +274,12 @@ def _unwrapped(row: Any) -> Any:
 
 def _nested(attributes: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     """`{"0": {"role": ...}}` of the attributes `prefix0.role`, ..."""
-    found: dict[str, Any] = {}
+    tree: dict[str, Any] = {}
     for key, value in attributes.items():
         if not key.startswith(prefix):
             continue
         *steps, last = key[len(prefix) :].split(".")[:12]
-        inner = found
+        inner = tree
         for step in steps:
             following = inner.setdefault(step, {})
             if not isinstance(following, dict):
@@ -281,7 +287,7 @@ def _nested(attributes: Mapping[str, Any], prefix: str) -> dict[str, Any]:
             inner = following
         else:
             inner.setdefault(last, value)
-    return found
+    return tree
 
 
 def _either(raw: Any, role: str) -> list[Any]:
@@ -302,7 +308,7 @@ def _either(raw: Any, role: str) -> list[Any]:
 
 def _list(raw: Any, role: str) -> list[Any]:
     """The messages of an attribute; one alone, or bare text, is a list of one. Raises FormatError."""
-    value = parsed(raw)
+    value = parse_value(raw)
     if value is None or value == "":
         return []
     if isinstance(value, str):

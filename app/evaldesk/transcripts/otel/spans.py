@@ -54,11 +54,11 @@ class Span:
         return next((self.attributes[key] for key in keys if self.attributes.get(key) is not None), None)
 
 
-def is_trace(whole: Any) -> bool:
+def is_trace(value: Any) -> bool:
     """Whether a JSON value means to be a file of spans in one of the shapes."""
-    if isinstance(whole, dict):
-        return _reader(whole) is not None
-    first = whole[0] if isinstance(whole, list) and whole else None
+    if isinstance(value, dict):
+        return _reader(value) is not None
+    first = value[0] if isinstance(value, list) and value else None
     return isinstance(first, dict) and ("context" in first or _reader(first) is not None)
 
 
@@ -79,30 +79,30 @@ def spans_in(place: Place, raw: Any) -> Iterator[Span]:
         for index, item in enumerate(raw):
             yield from spans_in(place.at(index), item)
         return
-    found = read_mapping(place, raw)
-    read = _reader(found)
+    fields = read_mapping(place, raw)
+    read = _reader(fields)
     if read is None:
         raise place.error("this is not a span: expected resourceSpans, batches, data, context, or gen_ai.* attributes")
-    yield from read(place, found)
+    yield from read(place, fields)
 
 
 def _reader(raw: dict[str, Any]) -> Callable[[Place, dict[str, Any]], Iterator[Span]] | None:
     for key in ("resourceSpans", "resource_spans", "batches"):
         if key in raw:
-            return lambda place, found: _otlp(place.at(key), found[key])
+            return lambda place, fields: _otlp(place.at(key), fields[key])
     if isinstance(raw.get("trace"), dict) and _reader(raw["trace"]):
-        return lambda place, found: spans_in(place.at("trace"), found["trace"])
+        return lambda place, fields: spans_in(place.at("trace"), fields["trace"])
     data = raw.get("data")
     if isinstance(data, list) and data and isinstance(data[0], dict) and {"spans", "context"} & set(data[0]):
-        return _listed
+        return _spans_of_data
     if "context" in raw and "attributes" in raw:
-        return lambda place, found: iter((_sdk(place, found),))
+        return lambda place, fields: iter((_sdk(place, fields),))
     if any(key.startswith(_BARE) for key in raw):
-        return lambda place, found: iter((Span(place, "", "1", "1", "", 0.0, 0.0, found),))
+        return lambda place, fields: iter((Span(place, "", "1", "1", "", 0.0, 0.0, fields),))
     return None
 
 
-def _listed(place: Place, raw: dict[str, Any]) -> Iterator[Span]:
+def _spans_of_data(place: Place, raw: dict[str, Any]) -> Iterator[Span]:
     """Jaeger's traces, or Phoenix's spans."""
     for index, item in enumerate(read_list(place.at("data"), raw["data"], read_mapping)):
         at = place.at("data", index)
@@ -202,13 +202,13 @@ def _sdk_event(place: Place, raw: Any) -> SpanEvent:
 
 def _pairs(place: Place, raw: Any) -> dict[str, Any]:
     """Attributes as a list of `{key, value}`, the values bare or as OTLP wraps them."""
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for index, pair in enumerate(read_list(place, raw or [], read_mapping)):
         key = pair.get("key")
         if not isinstance(key, str):
             raise wanted(place.at(index, "key"), pair.get("key", ABSENT), "a string")
-        found[key] = _value(pair.get("value"))
-    return found
+        attributes[key] = _value(pair.get("value"))
+    return attributes
 
 
 def _value(raw: Any) -> Any:

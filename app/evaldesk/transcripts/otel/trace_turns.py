@@ -17,7 +17,7 @@ from evaldesk.reading.strict_json import parse_json
 from evaldesk.reading.values import text_of
 from evaldesk.transcripts.messages.parts import json_value
 from evaldesk.transcripts.messages.turns import Message, TurnEvents, turns_of
-from evaldesk.transcripts.model_exchanges import Sent
+from evaldesk.transcripts.model_exchanges import ModelRequest
 from evaldesk.transcripts.otel.span_messages import model_of, sides_of, tools_and_settings, usage_of, value_of_blocks
 from evaldesk.transcripts.otel.spans import Span
 from evaldesk.transcripts.otel.traces import Conversation, InnerCall, Step, Visit, conversations, kind_of_span
@@ -72,16 +72,18 @@ def _calls_of(visit: Visit) -> Iterator[Span]:
 
 def _prompts(turns: Sequence[TurnRecord], spans: Sequence[Span]) -> Prompts | None:
     """How the models of the turns were asked. A call is in the turn that tells its tokens, else in that of the last."""
-    told: dict[tuple[int, int], deque[CallPlace]] = {}
+    places_by_tokens: dict[tuple[int, int], deque[CallPlace]] = {}
     for index, turn in enumerate(turns):
         for event in turn.events:
             if usage := event.usage:
-                told.setdefault((usage.tokens_in, usage.tokens_out), deque()).append(CallPlace(index, event.at_ms))
+                places_by_tokens.setdefault((usage.tokens_in, usage.tokens_out), deque()).append(
+                    CallPlace(index, event.at_ms)
+                )
     writer, place = PromptWriter(), CallPlace(0)
-    for _, usage, sent, said in sent_calls(spans):
-        if places := told.get((usage.tokens_in, usage.tokens_out)):
+    for _, usage, request, answer in sent_calls(spans):
+        if places := places_by_tokens.get((usage.tokens_in, usage.tokens_out)):
             place = places.popleft()
-        writer.add(place, usage, sent, said)
+        writer.add(place, usage, request, answer)
     return writer.prompts()
 
 
@@ -90,17 +92,17 @@ def events_of_turn(spans: Sequence[Span]) -> tuple[Event, ...]:
 
     Times are those of the spans.
     """
-    told = _TurnBuilder()
+    builder = _TurnBuilder()
     for conversation in conversations(spans, Notes()):
         for visit in conversation.visits:
-            told.add(visit)
+            builder.add(visit)
     turn = TurnEvents(began_ms=0.0)
-    for message in told.happened:
+    for message in builder.span_messages:
         turn.add(message)
     return tuple(turn.events)
 
 
-def sent_calls(spans: Sequence[Span]) -> Iterator[tuple[float, Usage, Sent, Any]]:
+def sent_calls(spans: Sequence[Span]) -> Iterator[tuple[float, Usage, ModelRequest, Any]]:
     """The model calls of spans as they stand there: when each ended, its tokens, its messages and its answer.
 
     A call inside of another is the same, told by two instruments.
@@ -115,20 +117,20 @@ def sent_calls(spans: Sequence[Span]) -> Iterator[tuple[float, Usage, Sent, Any]
             continue
         usage = usage_of(span, span.end_ms)
         duration_ms = max(0.0, round(span.end_ms - span.start_ms, 3))
-        told = usage if isinstance(usage, Usage) else Usage(model_of(span), duration_ms=duration_ms)
-        yield span.end_ms, told, Sent(tuple(sides[0]), *tools_and_settings(span)), sides[1]
+        call_usage = usage if isinstance(usage, Usage) else Usage(model_of(span), duration_ms=duration_ms)
+        yield span.end_ms, call_usage, ModelRequest(tuple(sides[0]), *tools_and_settings(span)), sides[1]
 
 
 @dataclass(slots=True)
 class _TurnBuilder:
     """The messages of a conversation while its visits come in; every model call repeats those before it.
 
-    `happened` are the replies, calls and results of the spans, without messages that are only in a prompt.
+    `span_messages` are the replies, calls and results of the spans, without messages that are only in a prompt.
     """
 
     messages: list[Message] = field(default_factory=list)
-    happened: list[Message] = field(default_factory=list)
-    seen: set[Print] = field(default_factory=set)
+    span_messages: list[Message] = field(default_factory=list)
+    prints: set[Print] = field(default_factory=set)
     systems: set[str] = field(default_factory=set)
     open_calls: list[ToolCall] = field(default_factory=list)
     has_asked: bool = False
@@ -151,8 +153,8 @@ class _TurnBuilder:
             for message in inputs:
                 self._add_message(message, step, may_ask=may_ask)
             # ADK's span of a model call ends only after the tools that it called.
-            ended = min(step.span.end_ms, following.span.start_ms) if following else step.span.end_ms
-            self._add_reply(step, ended)
+            end_ms = min(step.span.end_ms, following.span.start_ms) if following else step.span.end_ms
+            self._add_reply(step, end_ms)
             is_first = False
         for each in inner:
             self._add_inner(each)
@@ -166,14 +168,14 @@ class _TurnBuilder:
 
     def _new(self, inputs: Sequence[Message]) -> tuple[Sequence[Message], bool]:
         """The messages since the last reply that we know, and whether there is one."""
-        rest = [message for message in inputs if message.speaker != "system"]
-        known = [index for index, message in enumerate(rest) if _print(message) in self.seen]
-        if known:
-            return rest[known[-1] + 1 :], True
+        messages = [message for message in inputs if message.speaker != "system"]
+        known_indexes = [index for index, message in enumerate(messages) if _print(message) in self.prints]
+        if known_indexes:
+            return messages[known_indexes[-1] + 1 :], True
         if self.has_asked:
-            replies = [index for index, message in enumerate(rest) if message.speaker == "agent"]
-            rest = rest[replies[-1] + 1 :] if replies else rest
-        return rest, False
+            replies = [index for index, message in enumerate(messages) if message.speaker == "agent"]
+            messages = messages[replies[-1] + 1 :] if replies else messages
+        return messages, False
 
     def _add_message(self, message: Message, step: Step, *, may_ask: bool) -> None:
         if message.speaker == "tool":
@@ -228,7 +230,7 @@ class _TurnBuilder:
         call = self._open(message.call_id, message.author)
         if call is not None:
             self.open_calls.remove(call)
-            is_made_here = any(call is made for told in self.happened for made in told.calls)
+            is_made_here = any(call is earlier_call for earlier in self.span_messages for earlier_call in earlier.calls)
             (self._happen if is_made_here else self._keep)(message)
 
     def _open(self, call_id: Any, name: str) -> ToolCall | None:
@@ -237,14 +239,14 @@ class _TurnBuilder:
         return next((call for call in self.open_calls if not name or call.name == name), None)
 
     def _happen(self, message: Message) -> None:
-        self.happened.append(message)
+        self.span_messages.append(message)
         self._keep(message)
 
     def _keep(self, message: Message) -> None:
         self.messages.append(message)
         self.open_calls = [*self.open_calls, *message.calls][-_MAX_OPEN:]
         if message.speaker == "agent" and (message.text or message.calls):
-            self.seen.add(_print(message))
+            self.prints.add(_print(message))
 
 
 def _print(message: Message) -> Print:
@@ -258,12 +260,12 @@ def _evaluations(conversation: Conversation) -> Iterator[Score]:
     """The scores of the traced system's evaluators, one for each of their names; they state no threshold."""
     spans = [step.span for visit in conversation.visits for step in visit.steps]
     tops = [visit.top for visit in conversation.visits if visit.top]
-    seen: set[str] = set()
+    names: set[str] = set()
     for event in (event for span in (*tops, *spans) for event in span.events if event.name == EVALUATION):
         name = event.attributes.get("gen_ai.evaluation.name")
         value, why = (event.attributes.get(f"gen_ai.evaluation.{key}") for key in ("score.value", "explanation"))
-        if isinstance(name, str) and name and name not in seen:
-            seen.add(name)
+        if isinstance(name, str) and name and name not in names:
+            names.add(name)
             label = event.attributes.get("gen_ai.evaluation.score.label")
             yield recorded_score(Criterion(name), read_number(value), text_of(why) or text_of(label))
 
@@ -279,14 +281,14 @@ def _tool_name(span: Span) -> str:
 
 
 def _args(span: Span) -> JsonObject:
-    found = json_value(span.first(*_ARGS))
-    if found is None:
-        found = json_value(_of_event(span, "gen_ai.tool.message", "content"))
-    if isinstance(found, dict) and set(found) == _OF_SMOLAGENTS and not found["args"]:
-        found = found["kwargs"]
-    if isinstance(found, dict) and set(found) == {"kwargs"} and isinstance(found["kwargs"], dict):  # of DSPy
-        found = found["kwargs"]
-    return found if isinstance(found, dict) else {} if found is None else {"input": found}
+    value = json_value(span.first(*_ARGS))
+    if value is None:
+        value = json_value(_of_event(span, "gen_ai.tool.message", "content"))
+    if isinstance(value, dict) and set(value) == _OF_SMOLAGENTS and not value["args"]:
+        value = value["kwargs"]
+    if isinstance(value, dict) and set(value) == {"kwargs"} and isinstance(value["kwargs"], dict):  # of DSPy
+        value = value["kwargs"]
+    return value if isinstance(value, dict) else {} if value is None else {"input": value}
 
 
 def _result(span: Span, own: JsonObject) -> Any:
@@ -294,10 +296,10 @@ def _result(span: Span, own: JsonObject) -> Any:
     if own and isinstance(raw, str):
         with suppress(FormatError):
             return raw if own.get("is_text") else parse_json(raw.encode("utf-8", "surrogatepass"), source="").value
-    found = json_value(raw)
-    if isinstance(found, dict) and set(found) >= _OF_LLAMA_INDEX:
-        return found["raw_output"]
-    return value_of_blocks(json_value(_of_event(span, "gen_ai.choice", "message"))) if found is None else found
+    value = json_value(raw)
+    if isinstance(value, dict) and set(value) >= _OF_LLAMA_INDEX:
+        return value["raw_output"]
+    return value_of_blocks(json_value(_of_event(span, "gen_ai.choice", "message"))) if value is None else value
 
 
 def _of_event(span: Span, name: str, key: str) -> Any:

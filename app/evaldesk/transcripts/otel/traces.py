@@ -70,8 +70,8 @@ class Visit:
     @property
     def spans(self) -> Sequence[Span]:
         """Those of its steps, then those of calls that count alone; without any, that of the agent."""
-        found = [*(step.span for step in self.steps), *(call.span for call in self.inner)]
-        return found or ([self.top] if self.top else [])
+        own_spans = [*(step.span for step in self.steps), *(call.span for call in self.inner)]
+        return own_spans or ([self.top] if self.top else [])
 
     @property
     def note(self) -> Any:
@@ -130,11 +130,11 @@ def conversations(spans: Sequence[Span], notes: Notes) -> list[Conversation]:
             visit.steps.append(Step(span, around.agent or _text(span, *_AGENT), call))
         else:
             visit.inner.append(InnerCall(span, None))
-    found: dict[str, Conversation] = {}
+    by_key: dict[str, Conversation] = {}
     for visit in sorted(visits.values(), key=lambda visit: visit.start_ms):
         key = visit.conversation or visit.spans[0].trace_id
-        found.setdefault(key, Conversation(key, [])).visits.append(visit)
-    return list(found.values())
+        by_key.setdefault(key, Conversation(key, [])).visits.append(visit)
+    return list(by_key.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,34 +174,34 @@ class _Tree:
     def around(self, span: Span) -> _Around:
         """The surroundings of a span; kept for every span that was passed on the way, so that depth costs nothing."""
         path: list[Span] = []
-        seen: set[str] = set()
+        span_ids: set[str] = set()
         here: Span | None = span
-        while here is not None and here.span_id not in seen and (here.trace_id, here.span_id) not in self._around:
-            seen.add(here.span_id)
+        while here is not None and here.span_id not in span_ids and (here.trace_id, here.span_id) not in self._around:
+            span_ids.add(here.span_id)
             path.append(here)
             here = self._by_id.get((here.trace_id, here.parent_id)) if here.parent_id else None
-        found = self._around.get((here.trace_id, here.span_id), _Around()) if here else _Around()
-        found = found.inside(here) if here and here.span_id not in seen else found
+        surroundings = self._around.get((here.trace_id, here.span_id), _Around()) if here else _Around()
+        surroundings = surroundings.inside(here) if here and here.span_id not in span_ids else surroundings
         for step in reversed(path):
-            self._around[step.trace_id, step.span_id] = found
-            found = found.inside(step)
+            self._around[step.trace_id, step.span_id] = surroundings
+            surroundings = surroundings.inside(step)
         return self._around[span.trace_id, span.span_id]
 
     def call(self, span: Span, notes: Notes) -> ModelCall | None:
         """The messages of a model call: its own, or else those of a model call right inside of it."""
-        waiting, seen = deque([span]), {span.span_id}
+        waiting, span_ids = deque([span]), {span.span_id}
         while waiting:
             inner = waiting.popleft()
-            found = model_call(inner, notes) if kind_of_span(inner) == "model" else None
-            if found and (found.inputs or found.outputs):
-                return found
+            inner_call = model_call(inner, notes) if kind_of_span(inner) == "model" else None
+            if inner_call and (inner_call.inputs or inner_call.outputs):
+                return inner_call
             for child in self._inside.get((inner.trace_id, inner.span_id), ()):
-                if child.span_id not in seen and kind_of_span(child) in ("model", ""):
-                    seen.add(child.span_id)
+                if child.span_id not in span_ids and kind_of_span(child) in ("model", ""):
+                    span_ids.add(child.span_id)
                     waiting.append(child)
         return None
 
 
 def _text(span: Span, *keys: str) -> str:
-    found: Any = next((span.attributes[key] for key in keys if span.attributes.get(key)), "")
-    return found if isinstance(found, str) else ""
+    value: Any = next((span.attributes[key] for key in keys if span.attributes.get(key)), "")
+    return value if isinstance(value, str) else ""
