@@ -154,9 +154,9 @@ def test_no_file_reaches_the_own_keys_of_evaldesk(name: str) -> None:
 def _everywhere(data: bytes, own: Any) -> bytes:
     """The file with a key `$form` in each of its objects."""
     seen = peek(data)
-    if seen.whole is None and seen.line is not None:
+    if seen.document is None and seen.line is not None:
         return b"\n".join(_everywhere(line, own) for line in data.splitlines() if line.strip())
-    return json.dumps(_marked(seen.whole, own)).encode() if seen.whole is not None else data
+    return json.dumps(_marked(seen.document, own)).encode() if seen.document is not None else data
 
 
 def _marked(value: Any, own: Any) -> Any:
@@ -185,8 +185,8 @@ def test_an_unknown_file_is_refused_under_every_name(data: bytes, name: str) -> 
 def _changed(data: bytes) -> Iterator[bytes]:
     """The file with each of its values in turn replaced by each odd one, and taken out; none when it is not JSON."""
     seen = peek(data)
-    is_lines = seen.whole is None and seen.line is not None
-    value = seen.line if is_lines else seen.whole
+    is_lines = seen.document is None and seen.line is not None
+    value = seen.line if is_lines else seen.document
     ending = b"\n" + data.partition(b"\n")[2] if is_lines else b""
     places = [(path, odd) for path in _paths(value) for odd in (*ODD, "GONE")]
     step = max(1, len(places) // MAX_CHANGES)

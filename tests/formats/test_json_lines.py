@@ -58,7 +58,7 @@ def test_a_data_set_is_not_cut_off_where_it_is_too_large(tmp_path: Path, monkeyp
     path = tmp_path / "rows.jsonl"
     row = b'{"user_prompt": "say it"}\n'
     path.write_bytes(row * 2 + b"\n")
-    monkeypatch.setattr(regular_file.read_named, "__defaults__", (2 * len(row),))
+    monkeypatch.setattr(regular_file.read_regular_file, "__defaults__", (2 * len(row),))
 
     with pytest.raises(FormatError, match="more than 0 MiB, the most that is read"):
         formats.load_evalset(path)

@@ -15,7 +15,7 @@ from evaldesk.formats.adk.old import FlatList, OldList
 from evaldesk.model import Case, EvalSet, JsonValue
 from evaldesk.process_setup import gc_paused
 from evaldesk.reading.refusals import refusal
-from evaldesk.reading.regular_file import read_named
+from evaldesk.reading.regular_file import read_regular_file
 from evaldesk.reading.shape import format_in, shown_extra
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import Document, Place, parse_json
@@ -83,8 +83,8 @@ def load_evalset(path: Path | str) -> EvalSet:
 
     Raises FormatError, or OSError when there is no such file.
     """
-    data = read_named(Path(path))
-    document = peek(data).whole
+    data = read_regular_file(Path(path))
+    document = peek(data).document
     if any(form.is_form_of(document) for form in EVALSET_FORMS.values()):
         return read_evalset(data, source=str(path))
     from evaldesk.formats.files import read_other_evalset  # it builds on this module

@@ -41,7 +41,7 @@ class Bfcl(ReadOnly):
     def recognises(data: bytes, source: str) -> bool:
         """Whether the first line is a question of several turns, the expected calls of one, or a function."""
         preview = peek(data)
-        first = preview.line if preview.line is not None else preview.whole
+        first = preview.line if preview.line is not None else preview.document
         if not isinstance(first, dict):
             return False
         question = first.get("question")

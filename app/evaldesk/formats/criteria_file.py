@@ -24,10 +24,10 @@ from evaldesk.errors import FormatError
 from evaldesk.model import Criterion, JsonObject
 from evaldesk.reading.fields import unless_none
 from evaldesk.reading.json_text import style_of, to_text
-from evaldesk.reading.regular_file import read_named
+from evaldesk.reading.regular_file import read_regular_file
 from evaldesk.reading.shape import FORM, Field, Shape, form_of, read_object, write_object
 from evaldesk.reading.strict_json import MAX_BYTES, Document, Place, parse_json
-from evaldesk.reading.values import ABSENT, read_mapping, read_optional_mapping, read_text, snake_case, wanted
+from evaldesk.reading.values import ABSENT, read_mapping, read_optional_mapping, read_text, snake_case, wrong_value
 
 
 def read_custom_metrics(place: Place, raw: Any) -> dict[str, JsonObject]:
@@ -69,7 +69,7 @@ def _range(place: Place, metric_info: dict[str, tuple[Place, Any]]) -> JsonObjec
     for key, (bound_at, bound) in _fields(at, interval).items():
         if key in ("min_value", "max_value"):
             if isinstance(bound, bool) or not isinstance(bound, int | float):
-                raise wanted(bound_at, bound, "a number")
+                raise wrong_value(bound_at, bound, "a number")
             limits["low" if key == "min_value" else "high"] = bound
     return limits
 
@@ -178,7 +178,7 @@ def criteria_of_document(document: Document) -> CriteriaFile:
 
 def load_criteria_file(path: Path) -> CriteriaFile:
     """The contents of the file at `path`. Raises FormatError, or OSError when there is no such file."""
-    return read_criteria_file(read_named(path, MAX_BYTES), source=str(path))
+    return read_criteria_file(read_regular_file(path, MAX_BYTES), source=str(path))
 
 
 def write_criteria_file(file: CriteriaFile, source: str = "criteria") -> bytes:
@@ -234,7 +234,7 @@ def _threshold(place: Place, raw: Any) -> float:
         except (ValueError, OverflowError):
             value = math.nan
     if not math.isfinite(value):
-        raise wanted(place, raw, "a threshold, such as 0.8, or an object with one")
+        raise wrong_value(place, raw, "a threshold, such as 0.8, or an object with one")
     return value
 
 

@@ -150,7 +150,7 @@ def _refusal(data: bytes, source: str) -> FormatError:
     preview = peek(data)
     if isinstance(preview.line, dict) and "solution_str" in preview.line:
         return FormatError("these are conversations to be graded: evaldesk rubric -d FILE", source=source)
-    if preview.whole is None and isinstance(preview.line, dict):
+    if preview.document is None and isinstance(preview.line, dict):
         return FormatError(
             f"lines of JSON that no format knows, {_keys(preview.line)}; {_known_formats()}", source=source
         )

@@ -83,7 +83,7 @@ class PydanticAiMessages(ReadOnly):
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
         """Whether the file is a list of requests and responses."""
-        return is_pydantic(peek(data).whole)
+        return is_pydantic(peek(data).document)
 
     @staticmethod
     def read(data: bytes, *, source: str) -> Imported:

@@ -28,7 +28,7 @@ class SweAgent(ReadOnly):
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
         """Whether this is an object with a trajectory and the history of messages."""
-        document = peek(data).whole
+        document = peek(data).document
         return isinstance(document, dict) and {"trajectory", "history"} <= set(document)
 
     @staticmethod

@@ -112,8 +112,8 @@ def read_documents(data: bytes, source: str) -> Iterator[Document]:
 
     Raises FormatError, at a line only when it is reached.
     """
-    seen = peek(data)
-    if seen.whole is None and seen.line is not None:
+    preview = peek(data)
+    if preview.document is None and preview.line is not None:
         yield from read_lines(data, source)
     else:
         yield parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 from evaldesk.errors import FormatError
 from evaldesk.reading.json_places import JsonPath
 from evaldesk.reading.json_text import to_text
-from evaldesk.reading.strict_json import Document, decoded, parse_json
+from evaldesk.reading.strict_json import Document, decode_text, parse_json
 
 MAX_LINES_BYTES = 512 * 1024 * 1024
 _MARK = b"\xef\xbb\xbf"
@@ -28,8 +28,8 @@ class Line(Document):
 
     def error(self, message: str, path: JsonPath = ()) -> FormatError:
         """The error that says `message` of the value at `path`."""
-        found = Document.error(self, message, path)
-        return FormatError(message, source=self.source, path=found.path, line=self.number, column=found.column)
+        fault = Document.error(self, message, path)
+        return FormatError(message, source=self.source, path=fault.path, line=self.number, column=fault.column)
 
 
 def read_lines(data: bytes | BinaryIO, source: str) -> Iterator[Line]:
@@ -43,7 +43,7 @@ def read_lines(data: bytes | BinaryIO, source: str) -> Iterator[Line]:
     for number, line in enumerate(lines, 1):
         if number == 1:
             if line[:2] in (b"\xff\xfe", b"\xfe\xff"):
-                decoded(line[:4], source)
+                decode_text(line[:4], source)
             line = line.removeprefix(_MARK)  # noqa: PLW2901
         if not line.strip():
             continue

@@ -79,20 +79,20 @@ def first_fault(text: str) -> Fault | None:
             path[-1] = int(path[-1]) + 1
         elif is_key_next and symbol[0] == '"':
             path[-1] = key = json.loads(symbol, strict=False)
-            reason = _added(key, keys[-1]) or reason
+            reason = _note_key(key, keys[-1]) or reason
         if reason:
             return Fault(tuple(path), match.start(), reason)
         is_key_next = symbol in ("{", ",") and bool(keys) and keys[-1] is not None
     return None
 
 
-def _added(key: str, known: set[str] | None) -> str | None:
+def _note_key(key: str, keys: set[str] | None) -> str | None:
     """Why `key` may not be there again; notes it otherwise."""
-    if known is None:
+    if keys is None:
         return None
-    if key in known:
+    if key in keys:
         return repeated_key(key)
-    known.add(key)
+    keys.add(key)
     return None
 
 
@@ -123,8 +123,8 @@ def _children(text: str, offset: int) -> Iterator[tuple[str | int, int]]:
 
 def after_space(text: str, offset: int) -> int:
     """Where the next character is that is no space."""
-    found = _SPACE.match(text, offset)
-    return found.end() if found else offset
+    match = _SPACE.match(text, offset)
+    return match.end() if match else offset
 
 
 def _fault(token: str) -> str | None:

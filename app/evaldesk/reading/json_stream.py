@@ -61,7 +61,7 @@ class Item(Document):
 
     def error(self, message: str, path: JsonPath = ()) -> FormatError:
         """The error that says `message` of the value at `path` within the item."""
-        line, column = _moved(find_place(self.text, path), self.line, self.column)
+        line, column = _shift_place(find_place(self.text, path), self.line, self.column)
         where = path_text(self.path + path)
         return FormatError(message, source=self.source, path=where, line=line, column=column)
 
@@ -116,9 +116,9 @@ class StreamedList:
             if text.next_sign():
                 raise text.fault("[]")
         else:
-            yield from self._listed(self._is_key)
+            yield from self._list_items(self._is_key)
 
-    def _listed(self, is_key: Callable[[str], bool]) -> Iterator[Item]:
+    def _list_items(self, is_key: Callable[[str], bool]) -> Iterator[Item]:
         text = self._text
         if text.next_sign() != "{":
             raise NotStreamedError
@@ -145,13 +145,13 @@ class StreamedList:
             raise NotStreamedError
         self.shell = Shell(values, text.head + text.last, self._source, places=places, place=place)
 
-    def _key(self, known: dict[str, Any]) -> str:
-        text, before = self._text, '{"":0,' if known else "{"
+    def _key(self, fields: dict[str, Any]) -> str:
+        text, before = self._text, '{"":0,' if fields else "{"
         if text.next_sign() != '"':
             raise text.fault(before)
         line, column = text.place()
         key = str(text.value(before, 1, ())[0])
-        if key in known:
+        if key in fields:
             reason = repeated_key(key)
             raise FormatError(reason, source=self._source, path=path_text((key,)), line=line, column=column)
         if text.next_sign() != ":":
@@ -236,7 +236,7 @@ class _Window:
                     continue
                 raise self.fault(before) from None
             except RefusedError:
-                raise self._refused(path) from None
+                raise self._fault_at(path) from None
             except RecursionError:
                 check_depth(self._text[self._at :].encode(), self._source, depth)
                 raise
@@ -248,7 +248,7 @@ class _Window:
             raise self._too_long()
         check_depth(data, self._source, depth)
         if has_half_character(raw):
-            raise self._refused(path)
+            raise self._fault_at(path)
         self._move(end)
         return value, raw, len(data)
 
@@ -260,26 +260,26 @@ class _Window:
         except json.JSONDecodeError as error:
             return syntax_error(probe, error, self._source, lambda _, offset: self._place_of(offset - len(before)))
         except RefusedError:
-            return self._refused(())
+            return self._fault_at(())
         return FormatError("a value that JSON cannot hold", source=self._source, line=self._line, column=self._column)
 
-    def _refused(self, path: JsonPath) -> FormatError:
-        found = first_fault(self._text[self._at :])
-        if found is None:
+    def _fault_at(self, path: JsonPath) -> FormatError:
+        fault = first_fault(self._text[self._at :])
+        if fault is None:
             return FormatError("a value that JSON cannot hold", source=self._source)
-        line, column = self._place_of(found.offset)
-        where = path_text(path + found.path)
-        return FormatError(found.reason, source=self._source, path=where, line=line, column=column)
+        line, column = self._place_of(fault.offset)
+        where = path_text(path + fault.path)
+        return FormatError(fault.reason, source=self._source, path=where, line=line, column=column)
 
     def _place_of(self, offset: int) -> tuple[int, int]:
         """Line and column of the character so far behind the next one."""
-        return _moved(line_and_column(self._text[self._at :], offset), self._line, self._column)
+        return _shift_place(line_and_column(self._text[self._at :], offset), self._line, self._column)
 
     def _move(self, end: int) -> None:
         if end > self._at:
             passed = self._text[self._at : end]
             self.offset += len(passed.encode("utf-8", "surrogatepass"))
-            self._line, self._column = _moved(line_and_column(passed, len(passed)), self._line, self._column)
+            self._line, self._column = _shift_place(line_and_column(passed, len(passed)), self._line, self._column)
             self._at = end
 
     def _more(self) -> bool:
@@ -301,8 +301,8 @@ class _Window:
         except UnicodeDecodeError as error:
             line, column = self._raw_place(error.object[: error.start])
             raise not_utf8(error.object[error.start], self._source, line, column + 1) from None
-        done = pending + data[n_skipped:]
-        self._raw_line, self._raw_column = self._raw_place(done[: len(done) - len(self._decoder.getstate()[0])])
+        chunk = pending + data[n_skipped:]
+        self._raw_line, self._raw_column = self._raw_place(chunk[: len(chunk) - len(self._decoder.getstate()[0])])
         self._text += text
         self.last = text[-1:] or self.last
 
@@ -317,6 +317,6 @@ class _Window:
         return FormatError(reason, source=self._source, line=self._line, column=self._column)
 
 
-def _moved(place: tuple[int, int], line: int, column: int) -> tuple[int, int]:
+def _shift_place(place: tuple[int, int], line: int, column: int) -> tuple[int, int]:
     """A place in a text that begins at `line` and `column`."""
     return place[0] + line - 1, place[1] + (column - 1 if place[0] == 1 else 0)

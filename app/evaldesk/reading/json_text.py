@@ -16,8 +16,8 @@ _INDENTED = re.compile(r"\s*[\[{]\r?\n([ \t]+)\S")
 
 def style_of(text: str) -> dict[str, Any]:
     """How a file is written where it differs from ADK's own files: indent of two spaces, no newline at the end."""
-    found = _INDENTED.match(text)
-    indent = found.group(1) if found else "  "
+    match = _INDENTED.match(text)
+    indent = match.group(1) if match else "  "
     style: dict[str, Any] = {}
     if indent != "  ":
         style["indent"] = indent[:16]
@@ -35,7 +35,7 @@ def to_text(value: Any, style: dict[str, Any], source: str) -> bytes:
         # JSON escapes the line breaks inside strings, so these are all between values.
         return text.replace("\n", str(style.get("newline", "\n"))).encode("utf-8")
     except (ValueError, TypeError, RecursionError) as error:
-        raise _explained(value, source, error) from None
+        raise _error_of(value, source, error) from None
 
 
 def _laid_out(value: Any, indent: str | None) -> str:
@@ -55,7 +55,7 @@ def text_parts(value: Any, source: str) -> Iterator[bytes]:
 
 def _parts(value: Any, path: JsonPath, source: str, depth: int) -> Iterator[bytes]:
     if not _is_streamed(value, depth):
-        yield _whole(value, path, source)
+        yield _value_text(value, path, source)
         return
     signs = "{}" if isinstance(value, dict) else "[]"
     line = "\n" + "  " * len(path)
@@ -83,7 +83,7 @@ def _is_streamed(value: Any, depth: int) -> bool:
     return isinstance(value, Iterator)
 
 
-def _whole(value: Any, path: JsonPath, source: str) -> bytes:
+def _value_text(value: Any, path: JsonPath, source: str) -> bytes:
     try:
         return to_text(value, {"newline": "\n" + "  " * len(path)}, source)
     except FormatError as error:
@@ -91,11 +91,11 @@ def _whole(value: Any, path: JsonPath, source: str) -> bytes:
         raise FormatError(error.reason, source=source, path=path_text(path) + dot + error.path) from None
 
 
-def _explained(value: Any, source: str, error: Exception) -> FormatError:
+def _error_of(value: Any, source: str, error: Exception) -> FormatError:
     try:
-        found = first_fault(json.dumps(value))
+        fault = first_fault(json.dumps(value))
     except (ValueError, TypeError, RecursionError):
-        found = None
-    if found is None:
+        fault = None
+    if fault is None:
         return FormatError(f"this cannot be written as JSON: {error}", source=source)
-    return FormatError(found.reason, source=source, path=path_text(found.path))
+    return FormatError(fault.reason, source=source, path=path_text(fault.path))

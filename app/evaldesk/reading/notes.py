@@ -29,20 +29,20 @@ class Notes:
         """How often `what` was left out so far."""
         return self.counts.get(what, 0)
 
-    def unknown(self, place: Place, raw: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+    def unknown(self, place: Place, raw: Mapping[str, Any], known_keys: Collection[str]) -> dict[str, Any]:
         """The keys of an object that are not `known`, to be kept as they are; names like `$form` are our own."""
         for key in raw:
             if key.startswith("$"):
                 self.refuse(f"key {key[:40]!r}, a name that Evaldesk keeps for itself", place)
-        return {key: value for key, value in raw.items() if key not in known and not key.startswith("$")}
+        return {key: value for key, value in raw.items() if key not in known_keys and not key.startswith("$")}
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """One sentence for each kind of thing that was left out; of very many kinds the first."""
-        shown = list(self.counts.items())[:_MAX_SENTENCES]
-        rest = len(self.counts) - len(shown)
-        more = (f"Left out: {rest} more kinds of things.",) if rest else ()
-        return (*(f"Left out: {what}{self._where(what, n)}." for what, n in shown), *more)
+        kinds = list(self.counts.items())[:_MAX_SENTENCES]
+        n_more = len(self.counts) - len(kinds)
+        more = (f"Left out: {n_more} more kinds of things.",) if n_more else ()
+        return (*(f"Left out: {what}{self._where(what, n)}." for what, n in kinds), *more)
 
     def _where(self, what: str, n: int) -> str:
         times = f", {n} times, first" if n > 1 else ","

@@ -7,7 +7,7 @@ from typing import Any
 
 from evaldesk.reading.values import snake_case
 
-WANTED = 'an eval set is {"eval_set_id": ..., "eval_cases": [...]} or a list of cases or of turns'
+SHAPES = 'an eval set is {"eval_set_id": ..., "eval_cases": [...]} or a list of cases or of turns'
 
 # The first row whose keys all exist names the file.
 _OBJECTS: tuple[tuple[frozenset[str], str], ...] = tuple(
@@ -34,7 +34,7 @@ _OBJECTS: tuple[tuple[frozenset[str], str], ...] = tuple(
         ("count model_name", "this is a config for generating conversations, not an eval set"),
         ("app_name user_id", "this is a session input (the start of a session), not an eval set"),
         ("conversation", "this is one case alone, without eval_id; put it into the eval_cases of an eval set"),
-        ("cases", f"this is not an eval set that ADK knows; {WANTED}"),
+        ("cases", f"this is not an eval set that ADK knows; {SHAPES}"),
     )
 )
 
@@ -43,19 +43,19 @@ def refusal(value: Any) -> str:
     """Why no format recognised this value: its kind, or the expected one."""
     if isinstance(value, dict):
         keys = {snake_case(key) for key in value}
-        named = next((what for wanted, what in _OBJECTS if wanted <= keys), None)
-        return named or f"this is not an eval set: {_keys(value)}; {WANTED}"
+        kind = next((what for required_keys, what in _OBJECTS if required_keys <= keys), None)
+        return kind or f"this is not an eval set: {_keys(value)}; {SHAPES}"
     if isinstance(value, list):
         return _list_refusal(value)
     if isinstance(value, str):
         return _text_refusal(value)
-    return f"this is not an eval set but a bare value; {WANTED}"
+    return f"this is not an eval set but a bare value; {SHAPES}"
 
 
 def _list_refusal(items: list[Any]) -> str:
     objects = [item for item in items if isinstance(item, dict)]
     if not objects:
-        return f"this is not an eval set but a list without objects; {WANTED}"
+        return f"this is not an eval set but a list without objects; {SHAPES}"
     keys = {snake_case(key) for key in objects[0]}
     if "eval_id" in keys or "conversation" in keys:
         return 'this is a list of cases of the new form; put it under "eval_cases" of an eval set'
@@ -63,17 +63,17 @@ def _list_refusal(items: list[Any]) -> str:
         return "this is a list of turns of the new form; put it into the conversation of a case"
     if {"author", "content"} <= keys:
         return "this is a list of events of a session, not an eval set"
-    return f"this is not an eval set: its first item has neither data nor query but {_keys(objects[0])}; {WANTED}"
+    return f"this is not an eval set: its first item has neither data nor query but {_keys(objects[0])}; {SHAPES}"
 
 
 def _text_refusal(text: str) -> str:
     try:
         inner = json.loads(text)
     except (ValueError, RecursionError):
-        return f"this is not an eval set but a bare string; {WANTED}"
+        return f"this is not an eval set but a bare string; {SHAPES}"
     if isinstance(inner, dict) and {"eval_case_results", "evalCaseResults"} & set(inner):
         return "this is a result file of an eval run (an older one, JSON inside a string), not an eval set"
-    return f"this is JSON inside a JSON string; take it out of the string: {WANTED}"
+    return f"this is JSON inside a JSON string; take it out of the string: {SHAPES}"
 
 
 def _keys(value: dict[str, Any]) -> str:

@@ -27,10 +27,10 @@ def read_regular(path: Path, max_bytes: int) -> bytes:
 
 def read_at_most(file: IO[bytes], n_bytes: int) -> bytes:
     """The next bytes of a file or a pipe, at most `n_bytes`; no memory is set aside for more than come."""
-    found = io.BytesIO()
-    while part := file.read(min(PART, n_bytes - found.tell())):
-        found.write(part)
-    return found.getvalue()
+    buffer = io.BytesIO()
+    while part := file.read(min(PART, n_bytes - buffer.tell())):
+        buffer.write(part)
+    return buffer.getvalue()
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -47,7 +47,7 @@ def open_regular(path: Path) -> BinaryIO:
         raise
 
 
-def open_named(path: Path) -> BinaryIO:
+def open_regular_file(path: Path) -> BinaryIO:
     """A file that a person named, which may be behind links, or the pipe of a shell, which has no name of its own.
 
     Raises FormatError for any other pipe or device, whose reader may wait without end; OSError when it is not there.
@@ -59,9 +59,9 @@ def open_named(path: Path) -> BinaryIO:
     return path.open("rb")
 
 
-def read_named(path: Path, max_bytes: int = MAX_RECORDED_BYTES) -> bytes:
-    """The bytes of a file that a person named. Raises as `open_named` does, and FormatError for a larger file."""
-    with open_named(path) as file:
+def read_regular_file(path: Path, max_bytes: int = MAX_RECORDED_BYTES) -> bytes:
+    """The bytes of a file that a person named. Raises as `open_regular_file` does, and FormatError for a larger one."""
+    with open_regular_file(path) as file:
         data = read_at_most(file, max_bytes + 1)
     if len(data) > max_bytes:
         raise FormatError(f"the file has more than {max_bytes // 2**20} MiB, the most that is read", source=str(path))

@@ -19,9 +19,9 @@ def plan_of(scenario: Mapping[str, Any]) -> str:
 
 def unknown_keys(scenario: Mapping[str, Any]) -> list[str]:
     """The keys that no simulated user obeys, the one most like that of the plan first."""
-    found = [key for key in scenario if key not in KEYS and not key.startswith("$")]
-    near = get_close_matches(PLAN, found, n=1)
-    return [*near, *(key for key in found if key not in near)]
+    keys = [key for key in scenario if key not in KEYS and not key.startswith("$")]
+    near = get_close_matches(PLAN, keys, n=1)
+    return [*near, *(key for key in keys if key not in near)]
 
 
 def no_plan_words(scenario: Mapping[str, Any]) -> str:

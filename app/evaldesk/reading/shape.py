@@ -97,13 +97,13 @@ def read_object(shape: Shape, place: Place, raw: Any) -> tuple[dict[str, Any], d
     for field in shape.fields:
         key = spelled.get(field.key)
         values[field.key] = field.read(place.at(key or field.key), raw[key] if key is not None else ABSENT)
-    written = {field.key: _written(field, values, spelled, raw) for field in shape.fields}
-    kept = {key: raw[key] for name, key in spelled.items() if not same_json(written[name], raw[key])}
-    if not kept and list(_ordered(shape, written, unknown)) == list(raw):
+    output = {field.key: _write_field(field, values, spelled, raw) for field in shape.fields}
+    raw_values = {key: raw[key] for name, key in spelled.items() if not same_json(output[name], raw[key])}
+    if not raw_values and list(_in_order(shape, output, unknown)) == list(raw):
         return values, unknown
     if FORM in raw:
-        kept[FORM] = raw[FORM]
-    form: dict[str, Any] = {"keys": list(raw), "raw": kept}
+        raw_values[FORM] = raw[FORM]
+    form: dict[str, Any] = {"keys": list(raw), "raw": raw_values}
     if shape.format != "adk":
         form["format"] = shape.format
     return values, {**unknown, FORM: form}
@@ -114,32 +114,32 @@ def write_object(shape: Shape, values: Mapping[str, Any], extra: JsonObject) -> 
     form = form_of(extra)
     unknown = dict(shown_extra(extra))
     if "keys" not in form or format_in(extra) != shape.format:
-        written = {field.key: field.write(values[field.key]) for field in shape.fields}
-        return _ordered(shape, written, unknown)
-    return _restored(shape, values, form, unknown)
+        output = {field.key: field.write(values[field.key]) for field in shape.fields}
+        return _in_order(shape, output, unknown)
+    return _restore(shape, values, form, unknown)
 
 
-def _restored(
+def _restore(
     shape: Shape, values: Mapping[str, Any], form: Mapping[str, Any], unknown: dict[str, Any]
 ) -> dict[str, Any]:
     raw = form.get("raw", {})
-    found: dict[str, Any] = {}
-    seen = set()
+    fields: dict[str, Any] = {}
+    field_keys = set()
     for key in form["keys"]:
         field = shape.field(key)
         if field is not None:
-            seen.add(field.key)
-            found[key] = _restored_value(field, raw.get(key, ABSENT), values[field.key])
+            field_keys.add(field.key)
+            fields[key] = _restore_value(field, raw.get(key, ABSENT), values[field.key])
         else:
-            found[key] = raw.get(FORM, ABSENT) if key == FORM else unknown.pop(key, ABSENT)
+            fields[key] = raw.get(FORM, ABSENT) if key == FORM else unknown.pop(key, ABSENT)
     for field in shape.fields:
-        if field.key not in seen and not _says_absent(field, values[field.key]):
-            found[field.key] = field.write(values[field.key])
-    merged = {**found, **{key: value for key, value in unknown.items() if key not in found}}
-    return {key: value for key, value in merged.items() if value is not ABSENT}
+        if field.key not in field_keys and not _says_absent(field, values[field.key]):
+            fields[field.key] = field.write(values[field.key])
+    all_fields = {**fields, **{key: value for key, value in unknown.items() if key not in fields}}
+    return {key: value for key, value in all_fields.items() if value is not ABSENT}
 
 
-def _restored_value(field: Field, raw: Any, value: Any) -> Any:
+def _restore_value(field: Field, raw: Any, value: Any) -> Any:
     if raw is ABSENT:
         return field.write(value)
     if same_json(field.write(field.read(_NOWHERE, raw)), field.write(value)):
@@ -155,13 +155,13 @@ def _says_absent(field: Field, value: Any) -> bool:
     return same_json(field.write(default), field.write(value))
 
 
-def _written(field: Field, values: Mapping[str, Any], spelled: Mapping[str, str], raw: Mapping[str, Any]) -> Any:
-    found = raw.get(spelled.get(field.key, ""))
-    return found if field.keeps_form and found else field.write(values[field.key])
+def _write_field(field: Field, values: Mapping[str, Any], spelled: Mapping[str, str], raw: Mapping[str, Any]) -> Any:
+    raw_value = raw.get(spelled.get(field.key, ""))
+    return raw_value if field.keeps_form and raw_value else field.write(values[field.key])
 
 
-def _ordered(shape: Shape, written: Mapping[str, Any], unknown: Mapping[str, Any]) -> dict[str, Any]:
-    present = {**unknown, **{key: value for key, value in written.items() if value is not ABSENT}}
+def _in_order(shape: Shape, output: Mapping[str, Any], unknown: Mapping[str, Any]) -> dict[str, Any]:
+    present = {**unknown, **{key: value for key, value in output.items() if value is not ABSENT}}
     first = {key: present[key] for key in shape.order if key in present}
     return {**first, **present}
 

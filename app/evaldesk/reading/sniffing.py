@@ -14,23 +14,23 @@ MAX_LINE = 10 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Peek:
-    """`whole` is the JSON value of all the text, `line` that of its first line; None where it is not JSON."""
+    """`document` is the JSON value of all the text, `line` that of its first line; None where it is not JSON."""
 
-    whole: Any = None
+    document: Any = None
     line: Any = None
 
     @property
     def first(self) -> Any:
         """The value of all the text or, where it has several lines of JSON, that of the first."""
-        return self.line if self.whole is None else self.whole
+        return self.line if self.document is None else self.document
 
 
 @lru_cache(1)
 def peek(data: bytes) -> Peek:
     """The contents of the text at first sight. All formats ask about the same bytes, so the last answer is kept."""
     first = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:MAX_LINE].partition(b"\n")[0]
-    whole = _value(data)
-    return Peek(whole, _value(first) if first[:1] == b"{" else None)
+    document = _value(data)
+    return Peek(document, _value(first) if first[:1] == b"{" else None)
 
 
 def _value(data: bytes) -> Any:

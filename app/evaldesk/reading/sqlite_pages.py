@@ -74,10 +74,10 @@ class SqlitePages:
     def trees(self) -> list[Tree]:
         """The tables and indexes; where the list of them is broken, every page is searched for parts of it."""
         before = self.n_broken
-        found = [tree for row in self.rows(1, "table") if (tree := _tree(row))]
+        trees = [tree for row in self.rows(1, "table") if (tree := _tree(row))]
         if self.n_broken > before:
-            found += [tree for page in self._unseen() for row in self._leaf(page, "table") if (tree := _tree(row))]
-        return list({tree.name: tree for tree in reversed(found)}.values())
+            trees += [tree for page in self._unseen() for row in self._leaf(page, "table") if (tree := _tree(row))]
+        return list({tree.name: tree for tree in reversed(trees)}.values())
 
     def rows(self, root: int, kind: str) -> Iterator[Row]:
         """The rows below a page, in their order; `kind` is `table` or `index`. Each page is read once."""
@@ -145,7 +145,7 @@ class SqlitePages:
             try:
                 size, after = _varint(content, place)
                 rowid, after = _varint(content, after) if kind == "table" else (None, after)
-                yield Row(_signed(rowid), _record(self._payload(content, after, size, kind)))
+                yield Row(_to_signed(rowid), _record(self._payload(content, after, size, kind)))
             except (_BrokenError, IndexError, struct.error, UnicodeDecodeError):
                 self.n_broken += 1
 
@@ -167,19 +167,19 @@ class SqlitePages:
         usable = self._usable
         most = usable - 35 if kind == "table" else (usable - 12) * 64 // 255 - 23
         if size <= most:
-            return _cut(content, place, size)
+            return _slice(content, place, size)
         least = (usable - 12) * 32 // 255 - 23
         here = least + (size - least) % (usable - 4)
         here = here if here <= most else least
-        parts = [_cut(content, place, here)]
-        left, number, passed = size - here, _number(content, place + here), set[int]()
-        while left:
+        parts = [_slice(content, place, here)]
+        n_left, number, passed = size - here, _number(content, place + here), set[int]()
+        while n_left:
             if number in passed:
                 raise _BrokenError
             passed.add(number)
             more = self._page(number)
-            parts.append(_cut(more, 4, min(left, usable - 4)))
-            left, number = left - len(parts[-1]), _number(more, 0)
+            parts.append(_slice(more, 4, min(n_left, usable - 4)))
+            n_left, number = n_left - len(parts[-1]), _number(more, 0)
         self._seen |= passed
         return b"".join(parts)
 
@@ -301,7 +301,7 @@ def _varint(data: bytes | memoryview, place: int) -> tuple[int, int]:
     return number << 8 | data[place + 8], place + 9
 
 
-def _signed(number: int | None) -> int | None:
+def _to_signed(number: int | None) -> int | None:
     return number if number is None or number < 1 << 63 else number - (1 << 64)
 
 
@@ -309,7 +309,7 @@ def _number(data: memoryview, place: int) -> int:
     return int(struct.unpack_from(">I", data, place)[0])
 
 
-def _cut(content: memoryview, place: int, size: int) -> bytes:
+def _slice(content: memoryview, place: int, size: int) -> bytes:
     part = bytes(content[place : place + size])
     if len(part) != size:
         raise _BrokenError

@@ -27,7 +27,7 @@ MAX_CONTAINERS = 2_000_000
 
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 _NO_MARKS = bytes(set(range(256)) - set(b'[]{}"'))
-_QUOTED = re.compile(rb'"[^"]*"?')
+_STRING = re.compile(rb'"[^"]*"?')
 _OTHER_ENCODINGS = (
     (b"\xff\xfe\x00\x00", "UTF-32"),
     (b"\x00\x00\xfe\xff", "UTF-32"),
@@ -84,7 +84,7 @@ def parse_json(data: bytes, *, source: str, max_bytes: int = MAX_BYTES) -> Docum
     """The document in `data`. Raises FormatError, and nothing else, for any other content."""
     if len(data) > max_bytes:
         raise FormatError(f"the file has {len(data)} bytes; at most {max_bytes} are read", source=source)
-    text = decoded(data, source)
+    text = decode_text(data, source)
     if not text.strip():
         raise FormatError("the file is empty", source=source)
     check_depth(data, source)
@@ -143,7 +143,7 @@ def kind_of(value: Any) -> str:
     return "a list" if isinstance(value, list) else "an object"
 
 
-def decoded(data: bytes, source: str) -> str:
+def decode_text(data: bytes, source: str) -> str:
     """The text in UTF-8, with or without a byte order mark. Raises FormatError."""
     check_encoding(data, source)
     try:
@@ -186,7 +186,7 @@ def check_depth(data: bytes, source: str, depth: int = 0) -> None:
 def brackets_in(data: bytes) -> bytes:
     """The brackets of a JSON text in their order, without those in strings; right up to its first fault, if any."""
     marks = data.replace(rb"\\", b"").replace(rb"\"", b"").translate(None, _NO_MARKS)
-    return _QUOTED.sub(b"", marks.replace(b'""', b""))  # quotes go in pairs: what is inside of a string stays inside
+    return _STRING.sub(b"", marks.replace(b'""', b""))  # quotes go in pairs: what is inside of a string stays inside
 
 
 def depth_of(brackets: bytes) -> int:
@@ -195,10 +195,10 @@ def depth_of(brackets: bytes) -> int:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
         raise RefusedError
-    return found
+    return fields
 
 
 def _integer(text: str) -> int:
@@ -223,8 +223,8 @@ DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_
 
 
 def _fault(text: str, source: str) -> FormatError:
-    found = first_fault(text)
-    if found is None:
+    fault = first_fault(text)
+    if fault is None:
         return FormatError("a value that JSON cannot hold", source=source)
-    line, column = line_and_column(text, found.offset)
-    return FormatError(found.reason, source=source, path=path_text(found.path), line=line, column=column)
+    line, column = line_and_column(text, fault.offset)
+    return FormatError(fault.reason, source=source, path=path_text(fault.path), line=line, column=column)

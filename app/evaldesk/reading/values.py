@@ -25,7 +25,7 @@ class Absent(Enum):
 ABSENT: Final = Absent.ABSENT
 
 
-def wanted(place: Place, raw: Any, what: str) -> Exception:
+def wrong_value(place: Place, raw: Any, what: str) -> Exception:
     """The error that names the found and the expected value."""
     return place.error(f"expected {what}, " + ("but it is missing" if raw is ABSENT else f"got {kind_of(raw)}"))
 
@@ -33,7 +33,7 @@ def wanted(place: Place, raw: Any, what: str) -> Exception:
 def read_text(place: Place, raw: Any) -> str:
     """A string that must be there."""
     if not isinstance(raw, str):
-        raise wanted(place, raw, "a string")
+        raise wrong_value(place, raw, "a string")
     return raw
 
 
@@ -50,14 +50,14 @@ def text_of(raw: Any) -> str:
 def read_key(place: Place, raw: Any) -> str:
     """A name that must be there, as text also where it is a whole number."""
     if isinstance(raw, bool) or not isinstance(raw, int | str):
-        raise wanted(place, raw, "a number or a string")
+        raise wrong_value(place, raw, "a number or a string")
     return str(raw)
 
 
-def read_whole(place: Place, raw: Any) -> int:
+def read_integer(place: Place, raw: Any) -> int:
     """A whole number that must be there."""
     if isinstance(raw, bool) or not isinstance(raw, int):
-        raise wanted(place, raw, "a whole number")
+        raise wrong_value(place, raw, "a whole number")
     return raw
 
 
@@ -66,7 +66,7 @@ def read_optional_count(place: Place, raw: Any) -> int | None:
     if raw is None:
         return None
     if isinstance(raw, bool) or not isinstance(raw, int) or not 0 <= raw <= MAX_COUNT:
-        raise wanted(place, raw, f"a number from 0 to {MAX_COUNT:,}")
+        raise wrong_value(place, raw, f"a number from 0 to {MAX_COUNT:,}")
     return raw
 
 
@@ -77,14 +77,14 @@ def read_optional_number(
     if raw is None:
         return None
     if isinstance(raw, bool) or not isinstance(raw, int | float) or not least <= raw <= most:
-        raise wanted(place, raw, what)
+        raise wrong_value(place, raw, what)
     return float(raw)
 
 
 def read_mapping(place: Place, raw: Any) -> dict[str, Any]:
     """An object that must be there."""
     if not isinstance(raw, dict):
-        raise wanted(place, raw, "an object")
+        raise wrong_value(place, raw, "an object")
     return raw
 
 
@@ -96,7 +96,7 @@ def read_optional_mapping(place: Place, raw: Any) -> dict[str, Any] | None:
 def read_list(place: Place, raw: Any, read_item: Callable[[Place, Any], T]) -> tuple[T, ...]:
     """A list that must be there, its items read one by one."""
     if not isinstance(raw, list):
-        raise wanted(place, raw, "a list")
+        raise wrong_value(place, raw, "a list")
     return tuple(read_item(place.at(index), item) for index, item in enumerate(raw))
 
 

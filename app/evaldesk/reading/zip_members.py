@@ -71,43 +71,43 @@ class ZipMembers:
             )
         limit = self._limit(info, source)
         try:
-            found = self._unpacked(info, limit)
+            content = self._unpack(info, limit)
         except _DAMAGE as error:
             raise FormatError(f"the member is damaged: {str(error)[:200]}", source=source) from None
-        self.n_unpacked += len(found)
-        if len(found) > limit:
+        self.n_unpacked += len(content)
+        if len(content) > limit:
             raise FormatError(f"the member unpacks to more than {limit} bytes, which is refused", source=source)
-        if zlib.crc32(found) != info.CRC:
+        if zlib.crc32(content) != info.CRC:
             raise FormatError("the member is damaged: its checksum is wrong", source=source)
-        return found
+        return content
 
-    def _unpacked(self, info: zipfile.ZipInfo, limit: int) -> bytes:
+    def _unpack(self, info: zipfile.ZipInfo, limit: int) -> bytes:
         """At most one byte more than `limit`."""
         if info.compress_type == _ZSTD:
-            return _unpacked_zstd(_packed(self.data, info), limit)
+            return _unpack_zstd(_packed_bytes(self.data, info), limit)
         with self.archive.open(info) as member:
             return member.read(limit + 1)
 
     def _limit(self, info: zipfile.ZipInfo, source: str) -> int:
         """The most bytes that this member may unpack to, independent of its own header."""
-        left = MAX_TOTAL_BYTES - self.n_unpacked
-        if left <= 0:
+        n_left = MAX_TOTAL_BYTES - self.n_unpacked
+        if n_left <= 0:
             raise FormatError(f"the members unpack to more than {MAX_TOTAL_BYTES} bytes together", source=source)
-        return min(MAX_MEMBER_BYTES, left, max(_FREE_BYTES, MAX_RATIO * min(info.compress_size, len(self.data))))
+        return min(MAX_MEMBER_BYTES, n_left, max(_FREE_BYTES, MAX_RATIO * min(info.compress_size, len(self.data))))
 
 
-def _unpacked_zstd(packed: bytes, limit: int) -> bytes:
+def _unpack_zstd(data: bytes, limit: int) -> bytes:
     """Python before 3.14 knows no zstd in zip files; newer versions of Inspect write it."""
     import zstandard
 
     try:
-        reader = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW).stream_reader(packed)
+        reader = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW).stream_reader(data)
         return read_at_most(reader, limit + 1)
     except zstandard.ZstdError as error:
         raise ValueError(str(error)) from None
 
 
-def _packed(data: bytes, info: zipfile.ZipInfo) -> bytes:
+def _packed_bytes(data: bytes, info: zipfile.ZipInfo) -> bytes:
     n_name, n_extra = _LOCAL_HEADER.unpack_from(data, info.header_offset)
     start = info.header_offset + _LOCAL_HEADER.size + n_name + n_extra
     return data[start : start + info.compress_size]

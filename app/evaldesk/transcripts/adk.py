@@ -23,7 +23,7 @@ from evaldesk.reading.values import (
     read_text,
     snake_case,
     text_of,
-    wanted,
+    wrong_value,
 )
 from evaldesk.transcripts.recorded import bad_number, usage_event, whole_number
 
@@ -284,7 +284,7 @@ def _read_part(place: Place, raw: Any) -> dict[str, Any]:
     part = read_mapping(place, raw)
     text = part.get("text")
     if text is not None and not isinstance(text, str):
-        raise wanted(place.at("text"), text, "a string")
+        raise wrong_value(place.at("text"), text, "a string")
     for key in part:
         if snake_case(key) in ("function_call", "function_response") and part[key] is not None:
             read_mapping(place.at(key), part[key])

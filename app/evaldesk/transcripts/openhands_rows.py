@@ -17,7 +17,14 @@ from evaldesk.model import ErrorRecord, Event, JsonObject, JsonValue, StopReason
 from evaldesk.model.transcript import BOUNDS, artefact, report
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Place
-from evaldesk.reading.values import read_list, read_mapping, read_optional_mapping, read_optional_text, text_of, wanted
+from evaldesk.reading.values import (
+    read_list,
+    read_mapping,
+    read_optional_mapping,
+    read_optional_text,
+    text_of,
+    wrong_value,
+)
 from evaldesk.transcripts.messages.turns import TurnEvents
 from evaldesk.transcripts.openhands_events import read_history, response_times
 from evaldesk.transcripts.recorded import ends_in_calls, known_cost, known_time, whole_number
@@ -191,7 +198,7 @@ def _cost(place: Place, raw: Any) -> float | None:
     except BadNumberError:
         cost = None
     if cost is None and raw is not None:
-        raise wanted(place, raw, "a cost in US dollars, 0 or more")
+        raise wrong_value(place, raw, "a cost in US dollars, 0 or more")
     return cost
 
 

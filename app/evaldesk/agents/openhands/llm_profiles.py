@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from evaldesk.errors import UsageError
-from evaldesk.reading.regular_file import read_named
+from evaldesk.reading.regular_file import read_regular_file
 from evaldesk.toml_text import parse_toml
 
 BASE = "llm"
@@ -103,7 +103,7 @@ def group_name(name: str) -> str:
 def _groups(path: Path) -> dict[str, dict[str, Any]]:
     """All groups with their inherited values, by their names in the file."""
     try:
-        table = parse_toml(read_named(path).decode("utf-8")).get(BASE, {})
+        table = parse_toml(read_regular_file(path).decode("utf-8")).get(BASE, {})
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}; name it with --config-file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -19,7 +19,7 @@ from evaldesk.metrics.judges.options import JudgeOptions
 from evaldesk.metrics.judges.panel import Panel, question
 from evaldesk.metrics.judges.rubrics.score import check_scale, points_task
 from evaldesk.metrics.judges.voting import spread
-from evaldesk.reading.regular_file import read_named
+from evaldesk.reading.regular_file import read_regular_file
 
 MAX_RECORDS = 100_000
 
@@ -184,7 +184,7 @@ def read_rubric_config(path: Path, rubric_id: str) -> RubricConfig:
 def _documents(path: Path) -> list[Mapping[str, Any]]:
     import yaml
 
-    data = read_named(path, MAX_BYTES)
+    data = read_regular_file(path, MAX_BYTES)
     try:
         documents = [document for document in yaml.safe_load_all(data) if document is not None]
     except (yaml.YAMLError, ValueError, RecursionError) as error:

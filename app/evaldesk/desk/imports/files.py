@@ -21,7 +21,7 @@ from evaldesk.formats.files import BESIDE, as_one_file, names_for, read_file, su
 from evaldesk.model import EvalSet
 from evaldesk.model.evalset import repeats_words
 from evaldesk.paths import did_you_mean
-from evaldesk.reading.regular_file import open_named, read_at_most
+from evaldesk.reading.regular_file import open_regular_file, read_at_most
 from evaldesk.reading.strict_json import parse_json
 from evaldesk.settings import CONFIG_NAME, read_settings
 from evaldesk.transcripts.recorded import RecordedRun, as_trials
@@ -75,7 +75,7 @@ def json_of(path: Path) -> Any:
 def bytes_of(path: Path) -> bytes:
     """The bytes of a file that a person named. Raises FormatError for a pipe or a device, and UsageError."""
     try:
-        with open_named(path) as file:
+        with open_regular_file(path) as file:
             if os.fstat(file.fileno()).st_size > MAX_FILE:
                 raise _too_large(path)
             data = read_at_most(file, MAX_FILE + 1)

@@ -19,7 +19,7 @@ from evaldesk.formats.import_words import CaseCounts, with_words
 from evaldesk.formats.osmosis.dataset import open_rows
 from evaldesk.model import Case, EvalSet
 from evaldesk.reading.json_stream import NotStreamedError
-from evaldesk.reading.regular_file import open_named
+from evaldesk.reading.regular_file import open_regular_file
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import MAX_BYTES, MAX_RECORDED_BYTES
 from evaldesk.store.evalsets.case_index import IndexedCases, index_path, new_index
@@ -58,7 +58,7 @@ def read_streamed(
     `tail` are lines after those of the file, `source` is its name where that is not its path. Raises FormatError for a
     fault of a file that is too large for that, and OSError.
     """
-    with open_named(path) as file:
+    with open_regular_file(path) as file:
         n_bytes = path.stat().st_size
         if not path.is_file() or is_whole(n_bytes):
             return None

@@ -14,7 +14,7 @@ from evaldesk.errors import UsageError
 from evaldesk.model.comparison import Bar, Baseline, PlayedCase
 from evaldesk.model.evalset import CaseKey
 from evaldesk.model.history import ONE_DAY, CaseHistory, RunDays
-from evaldesk.reading.regular_file import read_named
+from evaldesk.reading.regular_file import read_regular_file
 from evaldesk.statistics.history.days import SIGMAS
 
 VERSION = 3
@@ -79,7 +79,7 @@ def _bar(value: Any) -> Bar:
 
 def _of_file(path: Path) -> Baseline:
     try:
-        value = json.loads(read_named(path).decode("utf-8-sig"))
+        value = json.loads(read_regular_file(path).decode("utf-8-sig"))
         version, days = value.get("version", 1), ONE_DAY
         cases = tuple(_first_version(value)) if version == 1 else ()
         bars: dict[str, tuple[Bar, ...]] = {}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.reading.regular_file import read_named
+from evaldesk.reading.regular_file import read_regular_file
 from evaldesk.run_options import BY_NAME, RUN_OPTIONS, Asked, RunOption
 from evaldesk.toml_text import parse_toml
 
@@ -151,7 +151,7 @@ def is_run_file(path: Path) -> bool:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        return parse_toml(read_named(path).decode("utf-8-sig"))
+        return parse_toml(read_regular_file(path).decode("utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; name a file such as configs/eval/my-run.toml") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -44,7 +44,7 @@ from evaldesk.reading.values import (
     read_optional_mapping,
     read_optional_text,
     read_text,
-    wanted,
+    wrong_value,
 )
 from evaldesk.transcripts.adk import message_text
 
@@ -173,7 +173,7 @@ def _read_responses(place: Place, raw: Any) -> tuple[tuple[str, str], ...]:
 
 def _read_response(place: Place, raw: Any) -> tuple[str, str]:
     if not isinstance(raw, list) or len(raw) != 2:
-        raise wanted(place, raw, "a list of an author and a list of parts")
+        raise wrong_value(place, raw, "a list of an author and a list of parts")
     parts = () if raw[1] is None else read_list(place.at(1), raw[1], read_mapping)
     for index, part in enumerate(parts):
         read_optional_text(place.at(1, index, "text"), part.get("text"))

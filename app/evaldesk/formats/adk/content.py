@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from evaldesk.model.media import Media, joined
 from evaldesk.reading.strict_json import Document, Place
-from evaldesk.reading.values import ABSENT, wanted
+from evaldesk.reading.values import ABSENT, wrong_value
 from evaldesk.transcripts.adk import message_parts, parts_text, read_parts, written_parts
 
 Query: TypeAlias = tuple[str, tuple[Media, ...]]
@@ -22,7 +22,7 @@ def read_content(place: Place, raw: Any) -> str | None:
 def read_query(place: Place, raw: Any) -> Query:
     """The user's message; the content must be there, and may hold no text (a picture, say)."""
     if raw is ABSENT or raw is None:
-        raise wanted(place, raw, "the user's message, an object with parts")
+        raise wrong_value(place, raw, "the user's message, an object with parts")
     return joined(message_parts(read_parts(place, raw)))
 
 

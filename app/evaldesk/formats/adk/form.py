@@ -27,7 +27,7 @@ class AdkForm(ABC):
     @classmethod
     def recognises(cls, data: bytes, source: str) -> bool:
         """Whether the bytes mean to be of this form, however wrong inside."""
-        return cls.is_form_of(peek(data).whole)
+        return cls.is_form_of(peek(data).document)
 
     @classmethod
     def read(cls, data: bytes, *, source: str) -> Imported:

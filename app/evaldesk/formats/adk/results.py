@@ -66,7 +66,7 @@ class AdkResults(WritesRuns):
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
         """Whether this is an object with results of cases, or a string that holds one."""
-        value = peek(data).whole
+        value = peek(data).document
         if isinstance(value, str):
             return any(f'"{key}"' in value for key in _RESULTS)
         return isinstance(value, dict) and bool(_RESULTS & set(value))

@@ -30,7 +30,7 @@ class AdkScenarios:
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
         """Whether this is an object with scenarios, or with the keys of one scenario."""
-        value = peek(data).whole
+        value = peek(data).document
         if not isinstance(value, dict):
             return False
         keys = {snake_case(key) for key in value}

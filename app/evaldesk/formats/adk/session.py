@@ -33,7 +33,7 @@ class AdkSession(ReadOnly):
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
         """Whether this is an object with a list of events that have authors, or with keys that only a session has."""
-        value = peek(data).whole
+        value = peek(data).document
         if not isinstance(value, dict) or not isinstance(value.get("events"), list):
             return False
         keys = {snake_case(key) for key in value}

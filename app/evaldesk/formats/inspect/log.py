@@ -33,15 +33,15 @@ from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, parse_json
 from evaldesk.reading.values import (
     ABSENT,
+    read_integer,
     read_key,
     read_list,
     read_mapping,
     read_optional_count,
     read_optional_mapping,
     read_optional_text,
-    read_whole,
     text_of,
-    wanted,
+    wrong_value,
 )
 from evaldesk.reading.zip_members import ZipMembers
 from evaldesk.transcripts.messages.chat import NO_TEXT, read_chat
@@ -82,7 +82,7 @@ class InspectLog(ReadOnly):
         """Whether this is a log, or a zip that has the members of one."""
         if data.startswith(_ZIP):
             return any(name.encode() in data for name in _HEADERS)
-        document = peek(data).whole
+        document = peek(data).document
         return isinstance(document, dict) and "eval" in document and bool({"status", "plan", "samples"} & set(document))
 
     @staticmethod
@@ -274,7 +274,7 @@ def read_sample(place: Place, raw: Any, notes: Notes) -> InspectSample:
     n_lost += notes.count(NO_TEXT)
     return InspectSample(
         case=for_review(case, lost_words(n_lost)) if n_lost else case,
-        epoch=read_whole(place.at("epoch"), sample.get("epoch", 1)),
+        epoch=read_integer(place.at("epoch"), sample.get("epoch", 1)),
         turns=turns,
         scores=_scores(place, sample),
         usages=_usages(sample.get("model_usage")),
@@ -349,7 +349,7 @@ def _queries(place: Place, raw: Any, attachments: Mapping[str, Any], notes: Note
     if isinstance(raw, str):
         return [_attachment_text(raw, attachments)], {}
     if not isinstance(raw, list):
-        raise wanted(place, raw, "a string or a list of messages")
+        raise wrong_value(place, raw, "a string or a list of messages")
     messages = [_resolve_attachments(message, attachments) for message in read_chat(place, raw, notes)]
     has_others = any(message.speaker != "user" for message in messages)
     return [m.text for m in messages if m.speaker == "user"] or [""], {"input": raw} if has_others else {}

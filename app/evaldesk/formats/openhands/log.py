@@ -38,7 +38,7 @@ class OpenHandsLog(ReadOnly):
     def recognises(data: bytes, source: str) -> bool:
         """Whether the first thing in the file is an event, of the SDK or of a saved trajectory."""
         preview = peek(data)
-        first = preview.whole[0] if isinstance(preview.whole, list) and preview.whole else preview.line
+        first = preview.document[0] if isinstance(preview.document, list) and preview.document else preview.line
         if not isinstance(first, dict) or not {"source", "timestamp"} <= set(first):
             return False
         kind = first.get("kind")

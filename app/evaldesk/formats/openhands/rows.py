@@ -43,9 +43,9 @@ class OpenHands(WritesRuns):
     def recognises(data: bytes, source: str) -> bool:
         """Whether the first line is an EvalOutput or a result of the resolver, or the file is its `metadata.json`."""
         preview = peek(data)
-        if _is_metadata(preview.whole):
+        if _is_metadata(preview.document):
             return True
-        line = preview.line if preview.whole is None or source.lower().endswith(".jsonl") else None
+        line = preview.line if preview.document is None or source.lower().endswith(".jsonl") else None
         if not isinstance(line, dict) or "messages" in line:
             return False
         if line == ERRORS_FOLLOW:
@@ -65,7 +65,7 @@ class OpenHands(WritesRuns):
 
         A line that is the `metadata.json` of the run has the values that the other lines leave out.
         """
-        if _is_metadata(peek(data).whole):
+        if _is_metadata(peek(data).document):
             raise FormatError(METADATA_ALONE, source=source)
         rows = list(_rows(data, source))
         return _build_import(lambda: rows, TrialRows(), source, outcome)

@@ -23,7 +23,7 @@ from evaldesk.reading.json_lines import read_lines, write_lines
 from evaldesk.reading.json_text import to_text
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import Document, Place, decoded, parse_json
+from evaldesk.reading.strict_json import Document, Place, decode_text, parse_json
 from evaldesk.reading.values import read_list, read_mapping
 from evaldesk.reading.zip_members import MAX_RATIO
 from evaldesk.transcripts.recorded import RecordedRun, file_stem
@@ -49,7 +49,7 @@ class OsmosisLines:
     def recognises(data: bytes, source: str) -> bool:
         """Whether the first line is an object with the columns of a row."""
         preview = peek(data)
-        is_lines = preview.whole is None or source.lower().endswith(".jsonl")
+        is_lines = preview.document is None or source.lower().endswith(".jsonl")
         return is_lines and isinstance(preview.line, dict) and is_row(preview.line)
 
     @staticmethod
@@ -76,7 +76,7 @@ class OsmosisList:
         """Whether this is a list with rows, or one row that should be in a list."""
         if source.lower().endswith(".jsonl"):
             return False
-        value = peek(data).whole
+        value = peek(data).document
         rows = value[:100] if isinstance(value, list) else [value]
         return any(isinstance(row, dict) and is_row(row) for row in rows)
 
@@ -244,7 +244,7 @@ def _items(document: Document) -> Iterator[_Row]:
 
 
 def _table(data: bytes, source: str) -> Iterator[_Row]:
-    text = decoded(data, source)
+    text = decode_text(data, source)
     _check_text_of_table(text, source)
     return _of_table(io.StringIO(text, newline=""), source)
 

@@ -36,7 +36,7 @@ from evaldesk.reading.values import (
     read_optional_text,
     read_text,
     text_of,
-    wanted,
+    wrong_value,
 )
 from evaldesk.transcripts.recorded import RecordedRun, TrialRows, file_stem, recorded_score
 from evaldesk.transcripts.recorded_ends import bound_of
@@ -61,7 +61,7 @@ class OsmosisResults(WritesRuns):
     def recognises(data: bytes, source: str) -> bool:
         """Whether this is an object with a configuration and rows or runs, or lines of an index."""
         preview = peek(data)
-        value = preview.whole
+        value = preview.document
         if isinstance(value, dict) and isinstance(value.get("config"), dict):
             config_keys = {"n_runs", "eval_fns", "pass_threshold"} & set(value["config"])
             return bool(config_keys) and ("rows" in value or "runs" in value)
@@ -78,7 +78,7 @@ class OsmosisResults(WritesRuns):
         if isinstance(preview.line, dict) and set(preview.line) >= _INDEX:
             runs = [_flat(Place(line), line.value) for line in read_lines(data, source)]
             return _build_import(_Header(file_stem(source)), lambda: runs, TrialRows)
-        if _is_metrics(preview.whole):
+        if _is_metrics(preview.document):
             reason = "this is the metrics.json of a run, which has no trials; import the index.jsonl beside it"
             raise FormatError(reason, source=source)
         document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
@@ -347,7 +347,7 @@ def _write_run(result: TrialResult) -> dict[str, Any]:
 
 def _index(place: Place, raw: Any) -> int:
     if isinstance(raw, bool) or not isinstance(raw, int) or not 0 <= raw <= MAX_INDEX:
-        raise wanted(place, raw, f"a number from 0 to {MAX_INDEX:,}")
+        raise wrong_value(place, raw, f"a number from 0 to {MAX_INDEX:,}")
     return raw
 
 

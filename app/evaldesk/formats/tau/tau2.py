@@ -42,7 +42,7 @@ from evaldesk.reading.values import (
     read_optional_text,
     read_text,
     text_of,
-    wanted,
+    wrong_value,
 )
 from evaldesk.transcripts.messages.chat import read_chat_message
 from evaldesk.transcripts.messages.turns import Message, turns_of
@@ -82,7 +82,7 @@ class Tau2Tasks:
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
         """Whether this is a list of tasks, each with a scenario for its user."""
-        document = peek(data).whole
+        document = peek(data).document
         first = document[0] if isinstance(document, list) and document else None
         return isinstance(first, dict) and "user_scenario" in first
 
@@ -118,7 +118,7 @@ def read_task(place: Place, raw: Any, notes: Notes) -> Case:
     """One task. Raises FormatError."""
     task = read_mapping(place, raw)
     if "user_scenario" not in task:
-        raise wanted(place.at("user_scenario"), ABSENT, "an object")
+        raise wrong_value(place.at("user_scenario"), ABSENT, "an object")
     case = Case(
         id=read_key(place.at("id"), task.get("id", ABSENT)),
         scenario=_scenario(place, task),
@@ -197,7 +197,7 @@ def _plan(place: Place, raw: Any) -> str:
     if isinstance(raw, str):
         return raw
     if not isinstance(raw, dict):
-        raise wanted(place, raw, "a string or an object")
+        raise wrong_value(place, raw, "a string or an object")
     sections = [(key, read_optional_text(place.at(key), raw.get(key))) for key in _SECTIONS]
     return "\n\n".join(f"{key.replace('_', ' ').capitalize()}: {text}" for key, text in sections if text)
 
@@ -249,7 +249,7 @@ class Tau2Results(ReadOnly):
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
         """Whether this is an object of tasks and their simulations."""
-        document = peek(data).whole
+        document = peek(data).document
         return (
             isinstance(document, dict)
             and "tasks" in document

@@ -18,13 +18,13 @@ from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Place, parse_json
 from evaldesk.reading.values import (
     ABSENT,
+    read_integer,
     read_key,
     read_list,
     read_mapping,
     read_optional_mapping,
     read_optional_number,
     read_optional_text,
-    read_whole,
     text_of,
 )
 from evaldesk.transcripts.messages.chat import read_chat
@@ -57,7 +57,7 @@ class TauBench(ReadOnly):
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
         """Whether this is a list of runs, each with a task id and a trajectory."""
-        document = peek(data).whole
+        document = peek(data).document
         first = document[0] if isinstance(document, list) and document else None
         return isinstance(first, dict) and "task_id" in first and bool({"traj", "reward"} & set(first))
 
@@ -87,7 +87,7 @@ def read_trial_row(place: Place, raw: Any) -> dict[str, Any]:
     row = read_mapping(place, raw)
     read_key(place.at("task_id"), row.get("task_id", ABSENT))
     if row.get("trial") is not None:
-        read_whole(place.at("trial"), row["trial"])
+        read_integer(place.at("trial"), row["trial"])
     return row
 
 

@@ -9,7 +9,7 @@ from evaldesk.model import JsonObject, ToolCall
 from evaldesk.model.media import Media, base64_text, joined
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place, parse_json
-from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, read_text, text_of, wanted
+from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, read_text, text_of, wrong_value
 from evaldesk.transcripts.messages.turns import Message, Speaker
 
 _SPEAKERS: dict[str, Speaker] = {
@@ -199,7 +199,7 @@ def read_arguments(place: Place, raw: Any) -> tuple[JsonObject, JsonObject]:
     if isinstance(raw, dict):
         return raw, {}
     if not isinstance(raw, str):
-        raise wanted(place, raw, "an object or the JSON text of one")
+        raise wrong_value(place, raw, "an object or the JSON text of one")
     try:
         value = parse_json(raw.encode("utf-8", "surrogatepass"), source=place.document.source).value
     except FormatError:

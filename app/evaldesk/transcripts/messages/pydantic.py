@@ -9,7 +9,7 @@ from typing import Any
 from evaldesk.model import ToolCall
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Place
-from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, read_text, wanted
+from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, read_text, wrong_value
 from evaldesk.transcripts.messages.chat import NO_TEXT, read_arguments
 from evaldesk.transcripts.messages.turns import Message
 
@@ -89,7 +89,7 @@ def _read_request_part(place: Place, raw: Any, notes: Notes) -> Message | None:
     if kind in ("user-prompt", "system-prompt"):
         return Message("user" if kind == "user-prompt" else "system", _read_words(place.at("content"), content, notes))
     if kind not in ("tool-return", "retry-prompt"):
-        raise wanted(place.at("part_kind"), kind, "a part of a request")
+        raise wrong_value(place.at("part_kind"), kind, "a part of a request")
     message = _read_result(place, fields)
     return message if message.author and not message.author.startswith(OUTPUT_TOOL) else None
 

@@ -18,7 +18,7 @@ from evaldesk.reading.values import (
     read_mapping,
     read_optional_number,
     read_optional_text,
-    wanted,
+    wrong_value,
 )
 from evaldesk.transcripts.recorded import iso_ms
 
@@ -206,7 +206,7 @@ def _pairs(place: Place, raw: Any) -> dict[str, Any]:
     for index, pair in enumerate(read_list(place, raw or [], read_mapping)):
         key = pair.get("key")
         if not isinstance(key, str):
-            raise wanted(place.at(index, "key"), pair.get("key", ABSENT), "a string")
+            raise wrong_value(place.at(index, "key"), pair.get("key", ABSENT), "a string")
         attributes[key] = _value(pair.get("value"))
     return attributes
 
