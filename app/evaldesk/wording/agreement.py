@@ -30,17 +30,17 @@ def found_sentence(skill: JudgeSkill) -> str:
     )
 
 
-def kappa_words(found: Agreement) -> str:
+def kappa_words(agreement: Agreement) -> str:
     """`kappa 0.55, 95 % CI 0.36 to 0.74`, and when it is not measurable."""
-    if not found.n:
+    if not agreement.n:
         return "no labels to compare"
-    if found.kappa is None:
+    if agreement.kappa is None:
         return "kappa is not measurable: only one label was used"
-    if found.interval is None:
-        why = "there is no disagreement yet" if found.n == found.n_agreed else "there are too few labels"
-        return f"kappa {_signed(found.kappa)}, without an interval: {why}"
-    low, high = max(found.interval.low, -1.0), min(found.interval.high, 1.0)
-    return f"kappa {_signed(found.kappa)}, {CI} {_signed(low)} to {_signed(high)}"
+    if agreement.interval is None:
+        why = "there is no disagreement yet" if agreement.n == agreement.n_agreed else "there are too few labels"
+        return f"kappa {_signed_number(agreement.kappa)}, without an interval: {why}"
+    low, high = max(agreement.interval.low, -1.0), min(agreement.interval.high, 1.0)
+    return f"kappa {_signed_number(agreement.kappa)}, {CI} {_signed_number(low)} to {_signed_number(high)}"
 
 
 def alpha_sentence(n_labellers: int, n_units: int, alpha: float | None, noun: str = "trial") -> str:
@@ -50,7 +50,7 @@ def alpha_sentence(n_labellers: int, n_units: int, alpha: float | None, noun: st
     sentence = f"{n_labellers} people labelled {counted(n_units, noun)} in common"
     if alpha is None:
         return f"{sentence}, all equal: Krippendorff's alpha is not measurable"
-    return f"{sentence}: Krippendorff's alpha {_signed(alpha)}, {_reliance(alpha)}"
+    return f"{sentence}: Krippendorff's alpha {_signed_number(alpha)}, {_reliance(alpha)}"
 
 
 def enough_sentence(skill: JudgeSkill) -> str:
@@ -78,5 +78,5 @@ def _reliance(alpha: float) -> str:
     return "tentative" if alpha >= 0.667 else "too low to rely on the labels"
 
 
-def _signed(value: float) -> str:
+def _signed_number(value: float) -> str:
     return f"{round(value, 2) + 0.0:.2f}".replace("-", "−")

@@ -78,11 +78,13 @@ def change_sentence(change: RunChange) -> str:
     rates = change.rates
     if rates is None or not change.way or (rates.is_distinguishable and change.way != "mixed"):
         return comparison_sentence(rates)
-    moved = abs(rates.difference) > 1e-9
-    mean = f"{POINTS.amount(rates.difference)} {POINTS.way(rates.difference)} in the mean" if moved else "the same mean"
+    is_moved = abs(rates.difference) > 1e-9
+    mean = (
+        f"{POINTS.amount(rates.difference)} {POINTS.way(rates.difference)} in the mean" if is_moved else "the same mean"
+    )
     if change.way == "mixed":
-        found = [f"{word} in {n:,}" for word, n in (("better", change.n_up), ("worse", change.n_down)) if n]
-        return f"Mixed: {', '.join(found)} of {counted(rates.n_cases, 'case')}; {mean}"
+        parts = [f"{word} in {n:,}" for word, n in (("better", change.n_up), ("worse", change.n_down)) if n]
+        return f"Mixed: {', '.join(parts)} of {counted(rates.n_cases, 'case')}; {mean}"
     n = change.n_up or change.n_down
     sentence = f"{change.way.capitalize()} in {counted_words(n, rates.n_cases, 'case')}"
     return f"{sentence}; {mean}, other cases may differ"
@@ -94,9 +96,9 @@ def change_why(change: RunChange) -> str:
     if rates is None:
         return ""
     if not any(case.p is not None for case in change.cases):
-        return _how_found(rates)
+        return _method_words(rates)
     single = "Single cases are tested by Fisher's exact test, corrected for their number (Benjamini-Hochberg)."
-    return f"{_how_found(rates)} {single}"
+    return f"{_method_words(rates)} {single}"
 
 
 def next_words(n_more: int | None) -> str:
@@ -109,10 +111,10 @@ def next_words(n_more: int | None) -> str:
 
 def difference_why(comparison: Comparison) -> str:
     """The basis of the difference of one quantity: `12 cases, p 0.027.` and the method."""
-    return f"{basis_words(comparison)}. {_how_found(comparison)}"
+    return f"{basis_words(comparison)}. {_method_words(comparison)}"
 
 
-def _how_found(comparison: Comparison) -> str:
+def _method_words(comparison: Comparison) -> str:
     cases = counted(comparison.n_cases, "case")
     parts = [f"Each of {cases} is compared with itself, and the answer is the mean of the differences."]
     if comparison.interval is not None:
@@ -128,11 +130,11 @@ def flips_words(change: RunChange) -> str:
     if not change.n_judged:
         return "No case has a verdict in both runs"
     counts = [(len(change.named(kind)), kind) for kind in ("fixed", "broken")]
-    lost = len(change.named("lost its verdict"))
-    if not lost and not any(n for n, _ in counts):
+    n_lost = len(change.named("lost its verdict"))
+    if not n_lost and not any(n for n, _ in counts):
         return "No verdict changed"
     parts = [f"{n:,} {kind}" for n, kind in counts]
-    return ", ".join(parts + ([f"{lost:,} lost {'its' if lost == 1 else 'their'} verdict"] if lost else []))
+    return ", ".join(parts + ([f"{n_lost:,} lost {'its' if n_lost == 1 else 'their'} verdict"] if n_lost else []))
 
 
 def deleted_words(change: RunChange) -> str:
@@ -146,12 +148,14 @@ def states_words(change: RunChange, most: int = 10) -> list[str]:
     parts = [
         f"The cases of eval set {old} were found in {new}, by their content" for old, new in change.renamed.items()
     ]
-    lost = tuple(name for name in change.in_state("lost its verdict") if name not in change.named("lost its verdict"))
+    without_verdict = tuple(
+        name for name in change.in_state("lost its verdict") if name not in change.named("lost its verdict")
+    )
     for words, names in (
         ("edited since, not compared", change.in_state("edited since")),
         ("lost a reference, not compared", change.without_reference(is_regression=False)),
         ("lost a reference and its verdict", change.without_reference(is_regression=True)),
-        ("failed before and without a verdict now", lost),
+        ("failed before and without a verdict now", without_verdict),
         (f"gone since {change.name}", change.in_state("gone")),
         (f"new since {change.name}", change.in_state("new")),
     ):
@@ -162,8 +166,8 @@ def states_words(change: RunChange, most: int = 10) -> list[str]:
 
 def stand_out_sentence(change: RunChange) -> str:
     """`1 of 6 cases changed significantly`; empty where no case did."""
-    n, tested = change.n_up + change.n_down, sum(case.p is not None for case in change.cases)
-    return f"{counted_words(n, tested, 'case')} changed significantly (Benjamini-Hochberg)." if n else ""
+    n, n_tested = change.n_up + change.n_down, sum(case.p is not None for case in change.cases)
+    return f"{counted_words(n, n_tested, 'case')} changed significantly (Benjamini-Hochberg)." if n else ""
 
 
 def left_out_words(*alone: tuple[int, str]) -> str:
@@ -242,12 +246,12 @@ DOLLARS = Unit("more expensive", "cheaper", _dollars)
 
 def again_notes(change: RunChange | None) -> dict[str, str]:
     """The outcome of the fresh trials of each flipped case, by name: `flipped, passed 4 of 5 when played again`."""
-    found = {}
+    notes = {}
     for case in change.played_again if change else ():
         if case.kind != "broken" or change is None:
             continue
         letters = case.after.confirming if case.after else ""
         again = f"passed {letters.count('p')} of {len(letters)} when played again" if letters else "not played again"
         verdict = {True: " (chance)", False: " (worse)", None: ""}[change.passes_again(case)]
-        found[case.name] = f"flipped, {again}{verdict if change.is_by_history else ''}"
-    return found
+        notes[case.name] = f"flipped, {again}{verdict if change.is_by_history else ''}"
+    return notes

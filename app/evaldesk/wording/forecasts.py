@@ -33,25 +33,25 @@ def share_words(chance: float) -> str:
     return about_words(chance).removeprefix("about ")
 
 
-def range_words(found: Range) -> str:
+def range_words(interval: Range) -> str:
     """`0–37 %`."""
-    return f"{100 * found.low:.0f}–{100 * found.high:.0f} %"
+    return f"{100 * interval.low:.0f}–{100 * interval.high:.0f} %"
 
 
-def forecast_sentence(found: GateForecast) -> str:
+def forecast_sentence(forecast: GateForecast) -> str:
     """How often a gate fails if nothing changes, or how the agent stands to its bar."""
-    close = f" It is too close to tell in {about_words(found.neutral)}." if found.neutral else ""
-    return _sentence(found) + close
+    close = f" It is too close to tell in {about_words(forecast.neutral)}." if forecast.neutral else ""
+    return _sentence(forecast) + close
 
 
-def _sentence(found: GateForecast) -> str:
-    basis, alarm = found.basis, found.false_alarm or found.fails
+def _sentence(forecast: GateForecast) -> str:
+    basis, alarm = forecast.basis, forecast.false_alarm or forecast.fails
     if basis.rate is not None:
         often = f"this gate fails {share_words(alarm.mean)} of builds"
-        if found.standing == "below the bar":
+        if forecast.standing == "below the bar":
             return f"An agent that passes {100 * basis.rate:g} % of each case is below this bar: {often}."
         return f"If every case passes {100 * basis.rate:g} % of the time and nothing changes, {often}."
-    if found.standing == "below the bar":
+    if forecast.standing == "below the bar":
         if basis.n_failing:
             verb = "fails" if basis.n_failing == 1 else "fail"
             cases = counted(basis.n_cases, "case")
@@ -60,28 +60,28 @@ def _sentence(found: GateForecast) -> str:
                 f"{'it' if basis.n_failing == 1 else 'them'}, or accept {'it' if basis.n_failing == 1 else 'them'} as "
                 f"known failure{'' if basis.n_failing == 1 else 's'}."
             )
-        fails = about_words(found.fails.mean)
+        fails = about_words(forecast.fails.mean)
         return f"{_so_far(basis)}: this agent is below the bar, so this gate fails {fails} of builds."
-    if found.standing == "at the bar":
-        level = f" ({found.level.low:.2f}–{found.level.high:.2f})" if found.level else ""
+    if forecast.standing == "at the bar":
+        level = f" ({forecast.level.low:.2f}–{forecast.level.high:.2f})" if forecast.level else ""
         return (
-            f"The agent is about at the bar{level}: this gate will flip, and fails {about_words(found.fails.mean)} of "
-            "builds. Move the bar or the agent."
+            f"The agent is about at the bar{level}: this gate will flip, and fails {about_words(forecast.fails.mean)} "
+            "of builds. Move the bar or the agent."
         )
-    if found.standing == "not known yet":
+    if forecast.standing == "not known yet":
         so = f"{_so_far(basis)} so far: this gate fails between {_ends(alarm)} of unchanged builds."
-        more = f" About {found.trials_to_know} trials a case would tell." if found.trials_to_know else ""
+        more = f" About {forecast.trials_to_know} trials a case would tell." if forecast.trials_to_know else ""
         wobble = " One trial a case says nothing yet about how often it wobbles." if basis.fewest <= 1 else ""
         return so + more + wobble
     return f"If nothing changes, this gate fails {about_words(alarm.mean)} of builds ({range_words(alarm)})."
 
 
-def short_alarm(found: GateForecast) -> str:
+def short_alarm(forecast: GateForecast) -> str:
     """The false alarm in a column: `about 3 % (1–5 %)`, `not known yet (0–37 %)`, `below the bar`."""
-    alarm = found.false_alarm or found.fails
-    if found.standing in ("below the bar", "at the bar"):
-        return found.standing
-    words = found.standing if found.standing == "not known yet" else about_words(alarm.mean)
+    alarm = forecast.false_alarm or forecast.fails
+    if forecast.standing in ("below the bar", "at the bar"):
+        return forecast.standing
+    words = forecast.standing if forecast.standing == "not known yet" else about_words(alarm.mean)
     return f"{words} ({range_words(alarm)})"
 
 
@@ -89,14 +89,14 @@ def _so_far(basis: Basis) -> str:
     return f"{basis.n_passed:,} of {basis.n_scored:,} passed"
 
 
-def _ends(found: Range) -> str:
-    return f"{100 * found.low:.0f} and {100 * found.high:.0f} %"
+def _ends(interval: Range) -> str:
+    return f"{100 * interval.low:.0f} and {100 * interval.high:.0f} %"
 
 
-def days_sentence(found: GateForecast) -> str:
+def days_sentence(forecast: GateForecast) -> str:
     """Whether runs differ from day to day, and the effect where that is unknown; empty for assumed rates."""
-    basis = found.basis
-    if basis.rate is not None or found.standing in ("below the bar", "at the bar"):
+    basis = forecast.basis
+    if basis.rate is not None or forecast.standing in ("below the bar", "at the bar"):
         return ""
     mean = basis.n_passed / basis.n_scored
     if basis.sigma is not None:
@@ -107,19 +107,19 @@ def days_sentence(found: GateForecast) -> str:
             else f"by about {points:.0f} {'point' if round(points) == 1 else 'points'}"
         )
         return f"Your {basis.n_runs} runs differ from day to day {apart}; that is in this number."
-    needed = f"{DAYS_NEEDED} runs are needed to see whether days differ"
-    if found.on_other_days is None:
-        return f"Computed for one day: {needed}."
+    needs = f"{DAYS_NEEDED} runs are needed to see whether days differ"
+    if forecast.on_other_days is None:
+        return f"Computed for one day: {needs}."
     points = max(1, round(100 * 0.3 * mean * (1 - mean)))
     return (
-        f"Computed for one day: {needed}; if they do by 0.3 logits ({points} {'point' if points == 1 else 'points'} at "
-        f"{100 * mean:.0f} %), expect {about_words(found.on_other_days)}."
+        f"Computed for one day: {needs}; if they do by 0.3 logits ({points} {'point' if points == 1 else 'points'} at "
+        f"{100 * mean:.0f} %), expect {about_words(forecast.on_other_days)}."
     )
 
 
-def worse_sentence(found: GateForecast) -> str:
+def worse_sentence(forecast: GateForecast) -> str:
     """How often a worse agent passes: `A worse agent passes it: 5 points worse 39 % of builds; ...`."""
-    worse = [f"{100 * drop:.0f} points worse {passes_words(holds, neutral)}" for drop, holds, neutral in found.worse]
+    worse = [f"{100 * drop:.0f} points worse {passes_words(holds, neutral)}" for drop, holds, neutral in forecast.worse]
     return f"A worse agent passes it: {'; '.join(worse)}." if worse else ""
 
 
@@ -129,37 +129,37 @@ def passes_words(holds: float, neutral: float) -> str:
     return f"{share_words(holds)} of builds{close}"
 
 
-def proposal_sentence(found: GateForecast) -> str:
+def proposal_sentence(forecast: GateForecast) -> str:
     """A better gate, or the reason why none exists; empty where the gate is good or no search was made."""
-    if found.better:
-        return f"Better: {found.better.options}: {proposal_words(found.better)}."
-    if found.is_proposed:
+    if forecast.better:
+        return f"Better: {forecast.better.options}: {proposal_words(forecast.better)}."
+    if forecast.is_proposed:
         return BEST
-    if found.is_vague:
+    if forecast.is_vague:
         return CLOSE
-    if not found.is_searched:
-        return MORE if found.is_blind else ""
-    basis = found.basis
+    if not forecast.is_searched:
+        return MORE if forecast.is_blind else ""
+    basis = forecast.basis
     if basis.rate is None and (basis.fewest < 3 or basis.n_scored < 50):
         return f"Too little history to propose a gate: play {_history_words(basis)}."
     return (
-        f"{NONE_HOLDS}: play {found.history_needed} more trials a case, or add cases."
-        if found.history_needed
+        f"{NONE_HOLDS}: play {forecast.history_needed} more trials a case, or add cases."
+        if forecast.history_needed
         else (f"{NONE_HOLDS}: add cases, or look for a larger drop.")
     )
 
 
 def _history_words(basis: Basis) -> str:
-    needed = max(3 - basis.fewest, -(-(50 - basis.n_scored) // basis.n_cases), 1)
-    return f"{needed} more {'trial' if needed == 1 else 'trials'} a case"
+    n_trials = max(3 - basis.fewest, -(-(50 - basis.n_scored) // basis.n_cases), 1)
+    return f"{n_trials} more {'trial' if n_trials == 1 else 'trials'} a case"
 
 
-def proposal_words(found: Proposal) -> str:
+def proposal_words(proposal: Proposal) -> str:
     """`fails about 2 % of unchanged builds (0–8 %), finds 15 points in 87 %; about 60 trials`."""
-    ends = "" if found.fails.is_certain else f" ({range_words(found.fails)})"
+    ends = "" if proposal.fails.is_certain else f" ({range_words(proposal.fails)})"
     return (
-        f"fails {about_words(found.fails.mean)} of unchanged builds{ends}, finds {100 * SOUGHT:.0f} points in "
-        f"{share_words(found.finds)}; about {trials_words(found.n_trials)}"
+        f"fails {about_words(proposal.fails.mean)} of unchanged builds{ends}, finds {100 * SOUGHT:.0f} points in "
+        f"{share_words(proposal.finds)}; about {trials_words(proposal.n_trials)}"
     )
 
 
@@ -171,31 +171,31 @@ def played_sentence(unchanged: float, worse: float) -> str:
     )
 
 
-def notes_of(found: GateForecast) -> Iterator[str]:
+def notes_of(forecast: GateForecast) -> Iterator[str]:
     """The notes beside the forecast of a gate, one sentence each."""
-    if days := days_sentence(found):
+    if days := days_sentence(forecast):
         yield days
-    if found.n_played:
-        yield played_sentence(*found.n_played)
-    if found.may_err:
+    if forecast.n_played:
+        yield played_sentence(*forecast.n_played)
+    if forecast.may_err:
         yield MAY_ERR
-    if found.hint:
-        yield f"{found.hint[:1].upper()}{found.hint[1:]}."
-    if found.n_more:
-        yield f"If nothing changes, it plays about {trials_words(found.n_more)} more a build."
+    if forecast.hint:
+        yield f"{forecast.hint[:1].upper()}{forecast.hint[1:]}."
+    if forecast.n_more:
+        yield f"If nothing changes, it plays about {trials_words(forecast.n_more)} more a build."
 
 
-def measured_sentence(found: UnchangedPairs, computed: GateForecast | None = None) -> str:
+def measured_sentence(pairs: UnchangedPairs, forecast: GateForecast | None = None) -> str:
     """The rate at which stored runs of an unchanged agent failed against each other, or the number of missing runs."""
-    if found.interval is None:
-        few = "1 unchanged run" if found.n_runs == 1 else f"{found.n_runs} unchanged runs"
-        return f"{few}: too few to measure ({FEWEST_RUNS} are needed)." if found.n_runs else ""
-    low, high = found.interval.low, found.interval.high
+    if pairs.interval is None:
+        few = "1 unchanged run" if pairs.n_runs == 1 else f"{pairs.n_runs} unchanged runs"
+        return f"{few}: too few to measure ({FEWEST_RUNS} are needed)." if pairs.n_runs else ""
+    low, high = pairs.interval.low, pairs.interval.high
     words = (
-        f"Measured: of {found.n_runs} unchanged runs against each other, {100 * found.share:.0f} % of pairs failed "
-        f"({found.n_failed} of {found.n_pairs}; {100 * low:.0f}–{100 * high:.0f} %)"
+        f"Measured: of {pairs.n_runs} unchanged runs against each other, {100 * pairs.share:.0f} % of pairs failed "
+        f"({pairs.n_failed} of {pairs.n_pairs}; {100 * low:.0f}–{100 * high:.0f} %)"
     )
-    alarm = computed.false_alarm if computed else None
-    if alarm and found.n_runs >= FEWEST_COMPARED:
+    alarm = forecast.false_alarm if forecast else None
+    if alarm and pairs.n_runs >= FEWEST_COMPARED:
         words += f"; computed {share_words(alarm.mean)}"
     return f"{words}."

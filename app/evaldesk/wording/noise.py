@@ -29,8 +29,8 @@ def noise_sentence(split: NoiseSplit | None, share: tuple[float, float, float] |
     sentence = f"{within} % between trials of a case, {100 - within} % between cases."
     if share is None:
         return f"{sentence} {_advice(split)}"
-    whole = split.within_cases + split.between_cases
-    ends = {_advice(replace(split, within_cases=end * whole, between_cases=(1 - end) * whole)) for end in share[1:]}
+    total = split.within_cases + split.between_cases
+    ends = {_advice(replace(split, within_cases=end * total, between_cases=(1 - end) * total)) for end in share[1:]}
     advice = ends.pop() if len(ends) == 1 else "Too few trials to tell whether trials or cases narrow it more."
     return f"{sentence} {advice}"
 
@@ -56,18 +56,18 @@ def flaky_words(n: int, c: int) -> str:
         return f"flaky: {c:,} of {n:,} passed"
     if c == 0:
         return f"failed in all {n:,} trials"
-    hidden = 1 - chance_to_see(RARE_FAILURE, n)
-    if hidden < 0.1:
+    chance_unseen = 1 - chance_to_see(RARE_FAILURE, n)
+    if chance_unseen < 0.1:
         return f"stable in {n:,} trials"
-    return f"stable in {n:,} trials (a 10 % failure rate stays unseen in {round(100 * hidden)} % of such runs)"
+    return f"stable in {n:,} trials (a 10 % failure rate stays unseen in {round(100 * chance_unseen)} % of such runs)"
 
 
 def flakiness_sentence(flakiness: Flakiness) -> str:
     """`3 of 12 cases are flaky; two trials of a case disagree 8 % of the time`."""
     if not flakiness.n_known or flakiness.disagreement is None:
         return "Flakiness unknown: no case has two scored trials"
-    n, known = flakiness.n_flaky, flakiness.n_known
-    sentence = f"{n:,} of {known:,} {'case is' if known == 1 else 'cases are'} flaky"
+    n, n_known = flakiness.n_flaky, flakiness.n_known
+    sentence = f"{n:,} of {n_known:,} {'case is' if n_known == 1 else 'cases are'} flaky"
     if n:
         sentence += f"; two trials of a case disagree {share_words(flakiness.disagreement)} of the time"
     return f"{sentence}; {flakiness.n_unknown:,} unknown, with one trial" if flakiness.n_unknown else sentence
@@ -104,8 +104,8 @@ def corrected_sentence(rate: CorrectedRate | None, name: str = "The judge") -> s
 
 def g_pass_words(k: int, share: float) -> str:
     """The condition that G-Pass@k counts: `at least 3 of 4 trials pass`."""
-    needed = trials_needed(k, share)
-    return f"at least {needed:,} of {k:,} trials {'passes' if needed == 1 else 'pass'}"
+    n_needed = trials_needed(k, share)
+    return f"at least {n_needed:,} of {k:,} trials {'passes' if n_needed == 1 else 'pass'}"
 
 
 def _advice(split: NoiseSplit) -> str:

@@ -9,7 +9,7 @@ from evaldesk.model.conclusion import counted
 from evaldesk.model.run import Place, PlaceKind
 
 NOUNS: Mapping[PlaceKind, str] = {"process": "worker", "container": "container", "host": "worker"}
-PAID = "may have been paid for, too"
+MAY_COST = "may have been paid for, too"
 
 
 def place_words(place: Place) -> str:
@@ -46,11 +46,13 @@ def again_sentence(n: int, places: Sequence[Place] = ()) -> str:
     if not n:
         return ""
     whose = "its worker or host was" if n == 1 else "their workers or hosts were"
-    gone = ", ".join(f"{place.name} ({place.note})" if place.note else place.name for place in places if is_lost(place))
-    lost = f"{whose} lost: {gone}" if gone else f"{whose} lost, or changed by another trial"
+    names = ", ".join(
+        f"{place.name} ({place.note})" if place.note else place.name for place in places if is_lost(place)
+    )
+    reason = f"{whose} lost: {names}" if names else f"{whose} lost, or changed by another trial"
     attempts = "the lost attempt" if n == 1 else "the lost attempts"
     was = "trial was" if n == 1 else "trials were"
-    return f"{n:,} {was} played again, because {lost}; model calls of {attempts} {PAID}."
+    return f"{n:,} {was} played again, because {reason}; model calls of {attempts} {MAY_COST}."
 
 
 def is_lost(place: Place) -> bool:
@@ -68,5 +70,5 @@ def losses_sentence(result: TrialResult) -> str:
     if not result.losses:
         return ""
     first = result.attempt - len(result.losses)
-    lost = (f"Attempt {number} was lost: {why}" for number, why in enumerate(result.losses, first))
-    return f"{'. '.join(lost)}. Its model calls {PAID}."
+    sentences = (f"Attempt {number} was lost: {why}" for number, why in enumerate(result.losses, first))
+    return f"{'. '.join(sentences)}. Its model calls {MAY_COST}."

@@ -27,14 +27,14 @@ def printable_parts(parts: Sequence[str]) -> list[str]:
     """The parts of one printable text, for a writer that puts styles between them."""
     clean = _without_controls("".join(parts))
     breaks = [match.end() for match in _COMMAND.finditer(clean)]
-    found, start = [], 0
+    clean_parts, start = [], 0
     for part in parts:
         end = start + len(part)
         inner = [at for at in breaks if start <= at < end]
         edges = [start, *inner, end]
-        found.append(_NOTHING.join(clean[a:b] for a, b in pairwise(edges)))
+        clean_parts.append(_NOTHING.join(clean[a:b] for a, b in pairwise(edges)))
         start = end
-    return found
+    return clean_parts
 
 
 def in_one_line(text: str) -> str:
@@ -105,17 +105,17 @@ def cell(value: T) -> T | str:
     return f"'{text}" if value.lstrip(' \u00a0\ufeff"').startswith(_FORMULA) else text
 
 
-_LOST = "�"
+_REPLACEMENT = "�"
 """In the place of a control character."""
 
 
 def _without_controls(text: str) -> str:
-    return text if text.isprintable() else _SELDOM.sub(_shown, text)
+    return text if text.isprintable() else _SELDOM.sub(_replace_control, text)
 
 
-def _shown(match: re.Match[str]) -> str:
+def _replace_control(match: re.Match[str]) -> str:
     letter = match[0]
-    return letter if letter.isprintable() else " " if letter in _SPACES else _LOST
+    return letter if letter.isprintable() else " " if letter in _SPACES else _REPLACEMENT
 
 
 _SPACES = frozenset("\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000")

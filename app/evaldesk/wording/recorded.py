@@ -15,14 +15,14 @@ def absent_words(counts: Counts) -> str:
 def plan_sentence(plan: RecordedPlan, n_present: int) -> str:
     """`10 trials planned, 3 in the file; the run broke off`."""
     if plan.n_planned is None:
-        found = f"the file does not tell how many trials were planned; {n_present:,} are in it"
+        counts = f"the file does not tell how many trials were planned; {n_present:,} are in it"
     else:
-        found = f"{max(plan.n_planned, n_present):,} planned, {n_present:,} in the file"
-    return "; ".join(filter(None, (found, plan.ending)))
+        counts = f"{max(plan.n_planned, n_present):,} planned, {n_present:,} in the file"
+    return "; ".join(filter(None, (counts, plan.ending)))
 
 
 def earlier_sentence(result: EarlierResult) -> str:
     """`An earlier result of this trial in the file does not count: errored, 502 Server Error.`"""
     values = ", ".join(f"{name} {value:g}" for name, value in result.scores.items() if value is not None)
-    told = ", ".join(filter(None, (result.verdict, values, result.reason.rstrip("."))))
-    return f"An earlier result of this trial in the file does not count: {told}."
+    details = ", ".join(filter(None, (result.verdict, values, result.reason.rstrip("."))))
+    return f"An earlier result of this trial in the file does not count: {details}."

@@ -16,8 +16,8 @@ LEAST_ODDS = 1e-6
 def history_sentences(change: RunChange, most: int = 10) -> Iterator[str]:
     """The verdict of the suite and of its cases, and what is missing to see a worse agent; without full stops."""
     if change.rule == "confirm" and (flipped := [case for case in change.played_again if case.kind == "broken"]):
-        named = named_words([again_words(change, case) for case in flipped], most)
-        yield f"{counted(len(flipped), 'case')} flipped; played again: {named}"
+        case_list = named_words([again_words(change, case) for case in flipped], most)
+        yield f"{counted(len(flipped), 'case')} flipped; played again: {case_list}"
     for suite in change.suites:
         name = f"{suite.evalset}: " if len(change.suites) > 1 else ""
         yield name + suite_words(suite)
@@ -33,16 +33,16 @@ def history_sentences(change: RunChange, most: int = 10) -> Iterator[str]:
 
 def suite_words(suite: SuiteChange) -> str:
     """`51 of 60 passed; with this history an unchanged agent gets so few in 1 of 100 builds`."""
-    scored, passed = suite.scored + suite.scored_again, suite.passed + suite.passed_again
+    n_scored, passed = suite.scored + suite.scored_again, suite.passed + suite.passed_again
     few = f"with this history an unchanged agent gets so few in {odds_words(suite.chance)} builds"
     if not suite.looks_low:
         if suite.is_worse:
-            return f"{passed:,} of {scored:,} passed; {few}"
+            return f"{passed:,} of {n_scored:,} passed; {few}"
         low, high = suite.usual
-        return f"{passed:,} of {scored:,} passed: within what this agent did before ({low:,}–{high:,})"
+        return f"{passed:,} of {n_scored:,} passed: within what this agent did before ({low:,}–{high:,})"
     if suite.may_be_worse != suite.is_worse:
         return f"{suite.passed:,} of {suite.scored:,} passed, which looks low; fresh trials of every case decide"
-    words = f"Looked low, so every case was played again: {passed:,} of {scored:,}"
+    words = f"Looked low, so every case was played again: {passed:,} of {n_scored:,}"
     return f"{words}; {few}" if suite.is_worse else f"{words}, as before"
 
 
@@ -63,14 +63,14 @@ def again_words(change: RunChange, case: CaseChange) -> str:
 
 def case_words(case: CaseChange) -> str:
     """`refund: 1 of 3 passed, 38 of 40 before, by chance in 1 of 2,000 builds`."""
-    scored = case.after.scored if case.after else ""
-    return f"{case.name}: {scored.count('p')} of {len(scored)} passed, {_before_words(case)}"
+    letters = case.after.scored if case.after else ""
+    return f"{case.name}: {letters.count('p')} of {len(letters)} passed, {_before_words(case)}"
 
 
 def _before_words(case: CaseChange) -> str:
-    scored, passed = case.before.past if case.before else (0, 0)
+    n_scored, passed = case.before.past if case.before else (0, 0)
     odds = "" if case.chance is None else f", by chance in {odds_words(case.chance)} builds"
-    return f"{passed:,} of {scored:,} before{odds}"
+    return f"{passed:,} of {n_scored:,} before{odds}"
 
 
 def missing_words(missing: MissingTrials) -> str:
@@ -79,8 +79,10 @@ def missing_words(missing: MissingTrials) -> str:
     if missing.now:
         return f"Too few trials to see {points} 4 times in 5: {_more_words(missing.now)} a case would do"
     if missing.before:
-        needed = f"at least {_more_words(missing.before)} a case {'is' if missing.before == 1 else 'are'} needed before"
-        return f"Too little history to see {points} 4 times in 5: {needed}"
+        condition = (
+            f"at least {_more_words(missing.before)} a case {'is' if missing.before == 1 else 'are'} needed before"
+        )
+        return f"Too little history to see {points} 4 times in 5: {condition}"
     return f"Too few cases to see {points} 4 times in 5: add cases"
 
 

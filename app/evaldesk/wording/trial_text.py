@@ -40,8 +40,8 @@ def trial_text(case: Case, result: TrialResult, *, is_whole: bool = False) -> st
     n = len(diffs)
     lines = [line for index in range(n) for line in _turn_lines(case, result, index, diffs[index], is_whole=is_whole)]
     of_first = {score.metric for score in result.scores if score.turn == 0}
-    whole = [score for score in result.scores if score.turn is None and (n > 1 or score.metric not in of_first)]
-    lines += [f"{score.metric} {_score_words(score)}" for score in whole if is_whole or _is_open(score)]
+    trial_scores = [score for score in result.scores if score.turn is None and (n > 1 or score.metric not in of_first)]
+    lines += [f"{score.metric} {_score_words(score)}" for score in trial_scores if is_whole or _is_open(score)]
     if result.error:
         lines += [
             f"error {result.error.kind}: {result.error.message}",
@@ -90,17 +90,17 @@ def _call_line(row: CallRow) -> str:
     if row.op == "-" and row.expected:
         return f"- {call_text(row.expected.name, row.expected.args)}   expected, not called"
     if row.actual is None:
-        wanted = call_text(row.expected.name, row.expected.args) if row.expected else ""
-        return f"> {wanted}   {moved_words(row)}"
-    made = call_text(row.actual.name, row.actual.args)
+        expected = call_text(row.expected.name, row.expected.args) if row.expected else ""
+        return f"> {expected}   {moved_words(row)}"
+    actual = call_text(row.actual.name, row.actual.args)
     if row.op == "+":
-        return f"+ {made}   called, not expected"
+        return f"+ {actual}   called, not expected"
     if row.op == "moved" or row.expected_turn:
-        return f"> {made}   {moved_words(row)}"
+        return f"> {actual}   {moved_words(row)}"
     if row.op == "~" and row.expected:
-        accepted = f"; accepted: {', '.join(row.because)}" if row.because else ""
-        return f"~ {made}   expected {call_text(row.expected.name, row.expected.args)}{accepted}"
-    return f"= {made}" if row.op else f"  {made}"
+        reasons = f"; accepted: {', '.join(row.because)}" if row.because else ""
+        return f"~ {actual}   expected {call_text(row.expected.name, row.expected.args)}{reasons}"
+    return f"= {actual}" if row.op else f"  {actual}"
 
 
 def _score_words(score: Score) -> str:

@@ -213,8 +213,8 @@ def size_words(n_bytes: int) -> str:
 
 def space_words(n_given_back: int, n_kept: int) -> str:
     """` The disk got 118.0 MB back.`, and the size that stays in the database; empty below 1 MB."""
-    given = f" The disk got {size_words(n_given_back)} back." if n_given_back >= _LARGE else ""
-    return given + (f" {size_words(n_kept)} stay in the database for later runs." if n_kept >= _LARGE else "")
+    disk_words = f" The disk got {size_words(n_given_back)} back." if n_given_back >= _LARGE else ""
+    return disk_words + (f" {size_words(n_kept)} stay in the database for later runs." if n_kept >= _LARGE else "")
 
 
 def counted_words(n: int, n_all: int, noun: str) -> str:
@@ -249,20 +249,20 @@ def range_words(interval: Interval | None) -> str:
 def mean_sentence(mean: float, interval: Interval | None, n: int, n_keeping: int | None, needs: str) -> str:
     """`Mean 0.94 of 57; 95 % CI 0.89–0.99. 54 of 57 are at least 0.50.`; `n_keeping` None where it only informs."""
     could = f"; {CI} {range_words(interval)}" if interval else ""
-    kept = "" if n_keeping is None else f" {n_keeping:,} of {n:,} {'is' if n_keeping == 1 else 'are'} {needs}."
-    return f"Mean {number_words(mean)} of {n:,}{could}.{kept}"
+    count_words = "" if n_keeping is None else f" {n_keeping:,} of {n:,} {'is' if n_keeping == 1 else 'are'} {needs}."
+    return f"Mean {number_words(mean)} of {n:,}{could}.{count_words}"
 
 
-def bin_words(found: Bin, *, is_last: bool) -> str:
+def bin_words(score_bin: Bin, *, is_last: bool) -> str:
     """`0.80 to below 0.90`, `0.90 to 1.00` for the last bin, `3` for a single whole number."""
-    if found.low == found.high:
-        return f"{found.low:g}"
-    return f"{number_words(found.low)} to {'' if is_last else 'below '}{number_words(found.high)}"
+    if score_bin.low == score_bin.high:
+        return f"{score_bin.low:g}"
+    return f"{number_words(score_bin.low)} to {'' if is_last else 'below '}{number_words(score_bin.high)}"
 
 
 def basis_sentence(counts: Sequence[CaseCounts], interval: Interval | None) -> str:
     """`Interval over 20 cases, clustered by case.`; empty without an interval."""
-    n_cases, n, _ = _scored(counts)
+    n_cases, n, _ = _scored_totals(counts)
     if not n or interval is None:
         return ""
     if n < FEW_TRIALS:
@@ -277,7 +277,7 @@ def basis_sentence(counts: Sequence[CaseCounts], interval: Interval | None) -> s
 
 def basis_why(counts: Sequence[CaseCounts], interval: Interval | None) -> str:
     """Why the interval is wider than that of as many independent trials; empty where it is not."""
-    n_cases, n, n_passed = _scored(counts)
+    n_cases, n, n_passed = _scored_totals(counts)
     if interval is None or n < FEW_TRIALS or n_cases in (1, n):
         return ""
     independent = wilson(n_passed, n)
@@ -289,7 +289,7 @@ def basis_why(counts: Sequence[CaseCounts], interval: Interval | None) -> str:
     )
 
 
-def _scored(counts: Sequence[CaseCounts]) -> tuple[int, int, int]:
+def _scored_totals(counts: Sequence[CaseCounts]) -> tuple[int, int, int]:
     """The cases with scored trials, their scored and their passed trials."""
     rows = [row for row in counts if row[0] > 0 and row[2] > 0]
     return sum(row[2] for row in rows), sum(row[0] * row[2] for row in rows), sum(row[1] * row[2] for row in rows)
@@ -312,10 +312,10 @@ def score_words(value: float, threshold: float | None, *, is_higher_better: bool
     number = number_words(value)
     if threshold is None or number != number_words(threshold):
         return number
-    needed = threshold_words(threshold)
-    if needed != number:
-        number = f"{value:,.{len(needed.partition('.')[2])}f}"
-    if needed != number:
+    threshold_text = threshold_words(threshold)
+    if threshold_text != number:
+        number = f"{value:,.{len(threshold_text.partition('.')[2])}f}"
+    if threshold_text != number:
         return number
     if is_higher_better:
         return f"<{number}" if value < threshold else number
@@ -354,8 +354,8 @@ SHOWN_KS = frozenset((1, 2, 3, 5, 10))
 
 def folded_points(points: Sequence[CurvePoint]) -> Sequence[CurvePoint]:
     """The points that a table leaves out, beside SHOWN_KS and the last; none where that saves less than two rows."""
-    rest = [point for point in points[:-1] if point.k not in SHOWN_KS]
-    return rest if len(rest) > 1 else ()
+    middle_points = [point for point in points[:-1] if point.k not in SHOWN_KS]
+    return middle_points if len(middle_points) > 1 else ()
 
 
 def curve_note(n_cases: int, n_all_cases: int, k: int, *, is_live: bool = False) -> str:
@@ -369,8 +369,8 @@ def curve_note(n_cases: int, n_all_cases: int, k: int, *, is_live: bool = False)
 
 def trials_words(n: float) -> str:
     """A mean number of trials: `1 trial`, `9 trials`, `0.4 trials`."""
-    shown = f"{n:.0f}" if n >= 1 else f"{n:.1g}"
-    return "1 trial" if shown == "1" else f"{shown} trials"
+    number = f"{n:.0f}" if n >= 1 else f"{n:.1g}"
+    return "1 trial" if number == "1" else f"{number} trials"
 
 
 MOST_RUNS = 3
@@ -400,7 +400,7 @@ def budget_sentence(
     about = f"{budget_words(budget)} is about " if is_money else ""
     trials = counted(n_trials, "trial")
     cases = counted(n_cases, "case")
-    runs = _runs_named(run_ids)
+    runs = _run_list(run_ids)
     why = _spread_why(allocate, runs) + (f", by the costs of {runs}" if is_money else "")
     return f"{about}{trials} for {cases}, {trials_each(n_least, n_most)} each: {why}."
 
@@ -413,7 +413,7 @@ def _spread_why(allocate: str, runs: str) -> str:
     return f"more where the outcome was less certain in {runs}"
 
 
-def _runs_named(run_ids: Sequence[int]) -> str:
+def _run_list(run_ids: Sequence[int]) -> str:
     if not run_ids:
         return ""
     numbers = named_words([str(run_id) for run_id in run_ids], MOST_RUNS)
@@ -471,18 +471,18 @@ def ending_sentence(result: TrialResult | None, summary: TrialSummary | None = N
     """
     if result is None:
         return ""
-    found = summary or summary_of(result)
+    totals = summary or summary_of(result)
     without_answer = {**BOUND_SENTENCES, AWAITING: AWAITS}
     text = without_answer.get(result.stop_reason) or ENDINGS.get(result.stop_reason, "")
-    if found.n_replayed:
-        is_all = found.n_replayed == found.n_model_calls
-        share = "All" if is_all else f"{found.n_replayed:,} of {found.n_model_calls:,}"
+    if totals.n_replayed:
+        is_all = totals.n_replayed == totals.n_model_calls
+        share = "All" if is_all else f"{totals.n_replayed:,} of {totals.n_model_calls:,}"
         text = f"{text} {share} model calls were answered from a recording or a cache."
-    if found.is_interrupted:
+    if totals.is_interrupted:
         text = f"{text} {CUT_SHORT}"
-    if found.is_cut:
+    if totals.is_cut:
         text = f"{text} {CUT}"
-    n_again = found.n_retries
+    n_again = totals.n_retries
     if n_again:
         text = (
             f"{text} Model calls retried {'once' if n_again == 1 else f'{n_again:,} times'}; the log has the reasons."

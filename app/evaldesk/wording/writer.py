@@ -25,10 +25,10 @@ def style(text: str, *, fg: str | None = None, bold: bool | None = None, dim: bo
     """Text with a colour or a weight, which `show` turns into escape sequences where the terminal has colours."""
     sample = click.style("\n", fg=fg, bold=bold, dim=dim)
     before, _, after = sample.partition("\n")
-    return f"{_marked(before)}{text}{_marked(after)}"
+    return f"{_mark_sequences(before)}{text}{_mark_sequences(after)}"
 
 
-def _marked(sequences: str) -> str:
+def _mark_sequences(sequences: str) -> str:
     return sequences.replace("\x1b[", _MARK)
 
 
@@ -76,30 +76,30 @@ def show_document(parts: Iterable[bytes], file_name: str) -> None:
     """Write a file to standard output, part by part, as its kind allows; a packed one, such as Parquet, as it is."""
     ending = file_name.rpartition(".")[2]
     if ending in _PACKED:
-        whole = parts
+        output = parts
     elif ending in _JSON:
-        whole = _encoded(parts, json_document, cut=_before_hash)
+        output = _encode_parts(parts, json_document, end_of=_before_hash)
     elif ending in _HTML:
-        whole = _encoded([b"".join(parts)], html_document, cut=len)
+        output = _encode_parts([b"".join(parts)], html_document, end_of=len)
     else:
-        whole = _encoded(parts, printable, cut=_before_last_line)
-    for part in whole:
+        output = _encode_parts(parts, printable, end_of=_before_last_line)
+    for part in output:
         click.echo(part, nl=False)
 
 
 _PACKED, _JSON, _HTML = frozenset({"parquet"}), frozenset({"json", "jsonl"}), frozenset({"html"})
 
 
-def _encoded(parts: Iterable[bytes], clean: Callable[[str], str], cut: Callable[[str], int]) -> Iterator[bytes]:
-    """The parts as clean text; text behind the place of `cut` waits for the next part."""
+def _encode_parts(parts: Iterable[bytes], clean: Callable[[str], str], end_of: Callable[[str], int]) -> Iterator[bytes]:
+    """The parts as clean text; text behind the place of `end_of` waits for the next part."""
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-    held = ""
+    pending = ""
     for part in parts:
-        text = held + decoder.decode(part)
-        end = cut(text)
-        held = text[end:]
+        text = pending + decoder.decode(part)
+        end = end_of(text)
+        pending = text[end:]
         yield clean(text[:end]).encode("utf-8", "backslashreplace")
-    yield clean(held + decoder.decode(b"", final=True)).encode("utf-8", "backslashreplace")
+    yield clean(pending + decoder.decode(b"", final=True)).encode("utf-8", "backslashreplace")
 
 
 def _before_hash(text: str) -> int:
