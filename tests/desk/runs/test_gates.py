@@ -14,6 +14,7 @@ import pytest
 from evaldesk.desk.runs.gates.conclusion import OF_THE_RUN, CaseNumbers, Ending, RunNumbers, Spent, conclude
 from evaldesk.model import Counts, Gates
 from evaldesk.model.comparison import PlayedCase, RunChange
+from evaldesk.model.conclusion import Stop
 from evaldesk.model.evalset import CaseKey
 from evaldesk.statistics.case_comparison import compare_cases
 
@@ -192,6 +193,26 @@ def test_the_outcome_of_a_run_and_its_reasons(
     assert found.outcome == outcome
     assert len(found.reasons) == len(reasons)
     assert all(reason.startswith(words) for reason, words in zip(found.reasons, reasons, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("max_cost", "reason", "is_interruption"),
+    [(0.4, "the limit of cost", False), (0.4, "", True), (0.6, "the limit of cost", True), (None, "the desk", True)],
+)
+def test_a_stopped_run_is_interrupted_but_where_it_reached_its_limit_of_cost(
+    max_cost: float | None, reason: str, is_interruption: bool
+) -> None:
+    run = replace(numbers("pp."), endings=(Ending("stopped", reason),))  # it has cost 0.5
+
+    assert (conclude(Gates(max_cost=max_cost), run).outcome == "interrupted") == is_interruption
+
+
+def test_trials_that_were_not_played_leave_a_run_open_unless_it_was_decided_before_them() -> None:
+    run, gates = replace(numbers("pp."), endings=()), Gates(min_pass_rate=0.5)
+    stop = Stop("exact", 1, 2, conclude(gates, run).gates)
+
+    assert conclude(gates, run).outcome == "undecided"
+    assert conclude(gates, replace(run, endings=(Ending("finished", stop=stop),))).outcome == "passed"
 
 
 def test_failures_are_not_greyed_by_errors() -> None:
