@@ -24,7 +24,7 @@ def test_a_port_that_is_taken_is_not_shared() -> None:
         with pytest.raises(
             WorkspaceError, match=rf"127\.0\.0\.1:{port} cannot be used: .*; choose another with --port"
         ):
-            server._bound("127.0.0.1", [port])
+            server._bind("127.0.0.1", [port])
 
 
 def test_two_desks_that_start_at_once_take_two_ports() -> None:
@@ -32,8 +32,8 @@ def test_two_desks_that_start_at_once_take_two_ports() -> None:
         first_port = free.getsockname()[1]
 
     with (
-        closing(server._bound("127.0.0.1", [first_port, 0])) as first,
-        closing(server._bound("127.0.0.1", [first_port, 0])) as second,
+        closing(server._bind("127.0.0.1", [first_port, 0])) as first,
+        closing(server._bind("127.0.0.1", [first_port, 0])) as second,
     ):
         ports = [each.getsockname()[1] for each in (first, second)]
 
@@ -47,7 +47,7 @@ def test_a_host_that_cannot_be_used_is_not_tried_with_other_ports(monkeypatch: p
     with pytest.raises(
         WorkspaceError, match=r"192\.0\.2\.1:8420 cannot be used: no such address; choose another --host"
     ):
-        server._bound("192.0.2.1", [8420, 8421])
+        server._bind("192.0.2.1", [8420, 8421])
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_an_address_that_cannot_be_used_says_what_else_to_try(
     monkeypatch.setattr(socket, "socket", _raising(OSError(number, os.strerror(number))))
 
     with pytest.raises(WorkspaceError) as raised:
-        server._bound("::1", [8420])
+        server._bind("::1", [8420])
 
     assert str(raised.value) == f"[::1]:8420 cannot be used: {os.strerror(number)}; {advice}"
 

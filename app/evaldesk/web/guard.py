@@ -94,7 +94,7 @@ class Guard:
         elif not self._is_known(scope):
             await answer.plain(401, NOT_IN)
         else:
-            await self.app(scope, receive if _is_upload(scope) else _bounded(receive), answer.send)
+            await self.app(scope, receive if _is_upload(scope) else _limit_body(receive), answer.send)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         hosts = _values(scope, b"host")
@@ -137,9 +137,9 @@ class Guard:
         if len(tokens) != 1 or not self._is_token(tokens[0]):
             await answer.plain(401, "This token is not the right one. Open the address that `evaldesk ui` printed.")
             return
-        rest = urlencode([(name, value) for name, value in query if name != "token"])
+        clean_query = urlencode([(name, value) for name, value in query if name != "token"])
         path = "/" + scope["path"].lstrip("/\\")
-        target = quote(path, safe="/-._~") + (f"?{rest}" if rest else "")
+        target = quote(path, safe="/-._~") + (f"?{clean_query}" if clean_query else "")
         # With a high priority Chromium keeps it when other programs on this machine set too many of theirs.
         value = f"{self.settings.cookie}={self.settings.cookie_value}"
         cookie = f"{value}; Path=/; HttpOnly; SameSite=Strict; Priority=High"
@@ -190,28 +190,28 @@ class _Answer:
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            given = list(message.get("headers", ()))
-            names = {name.lower() for name, _ in given}
+            headers = list(message.get("headers", ()))
+            names = {name.lower() for name, _ in headers}
             extra = security_headers(self._state["nonce"], has_chart=bool(self._state.get("has_chart")))
-            message["headers"] = given + [(name, value) for name, value in extra if name not in names]
+            message["headers"] = headers + [(name, value) for name, value in extra if name not in names]
         await self._send(message)
 
     async def plain(self, status: int, text: str) -> None:
         headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"hx-reswap", b"none")]
         if status != 413:  # the sender of too large an upload reads why; any other may not go on sending
             headers.append((b"connection", b"close"))
-        await self._whole(status, f"{text}\n", headers)
+        await self._send_text(status, f"{text}\n", headers)
 
     async def redirect(self, target: str, cookie: str) -> None:
-        await self._whole(303, "", [(b"location", target.encode()), (b"set-cookie", cookie.encode())])
+        await self._send_text(303, "", [(b"location", target.encode()), (b"set-cookie", cookie.encode())])
 
     async def refresh(self, target: str, cookie: str) -> None:
         # `target` is percent-encoded, so it holds no quote and no angle bracket.
         page = f'<!doctype html><meta http-equiv="refresh" content="0;url={target}"><title>Evaldesk</title>\n'
         headers = [(b"content-type", b"text/html; charset=utf-8"), (b"set-cookie", cookie.encode())]
-        await self._whole(200, page.replace("&", "&amp;"), headers)
+        await self._send_text(200, page.replace("&", "&amp;"), headers)
 
-    async def _whole(self, status: int, text: str, headers: list[tuple[bytes, bytes]]) -> None:
+    async def _send_text(self, status: int, text: str, headers: list[tuple[bytes, bytes]]) -> None:
         body = text.encode()
         headers = [*headers, (b"content-length", str(len(body)).encode())]
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
@@ -223,7 +223,7 @@ def _is_upload(scope: Scope) -> bool:
     return scope["method"] == "POST" and scope["path"] == UPLOADS and kind.lower().startswith("multipart/form-data")
 
 
-def _bounded(receive: Receive) -> Receive:
+def _limit_body(receive: Receive) -> Receive:
     size = 0
 
     async def read() -> Message:

@@ -84,7 +84,7 @@ class _EventStream(StreamingResponse):
     def __init__(self, state: object, frames: AsyncIterator[Frame], *, is_packed: bool) -> None:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(
-            _packed(frames) if is_packed else (each.data async for each in frames),
+            _gzip_frames(frames) if is_packed else (each.data async for each in frames),
             media_type="text/event-stream",
             headers=headers | ({"Content-Encoding": "gzip"} if is_packed else {}),
         )
@@ -101,7 +101,7 @@ class _EventStream(StreamingResponse):
         setattr(self._state, "n_streams", getattr(self._state, "n_streams", 0) + by)  # noqa: B010
 
 
-async def _packed(frames: AsyncIterator[Frame]) -> AsyncIterator[bytes]:
+async def _gzip_frames(frames: AsyncIterator[Frame]) -> AsyncIterator[bytes]:
     """The frames as one gzip member, each readable as soon as it came."""
     check = size = 0
     yield _GZIP_HEAD
@@ -171,8 +171,8 @@ class LiveBlocks:
         self._rendering: asyncio.Future[None] | None = None
         self._frames: dict[int | None, Frame | None] = {}
 
-    async def since(self, seen: int | None, tick: int, render: Render) -> tuple[int, Frame | None]:
-        """The frame for a tab that has the tick `seen`, or none; and the tick that it has then.
+    async def since(self, tab_tick: int | None, tick: int, render: Render) -> tuple[int, Frame | None]:
+        """The frame for a tab that has the tick `tab_tick`, or none; and the tick that it has then.
 
         The first request renders it; a tab that leaves takes it away from no other.
         """
@@ -181,36 +181,36 @@ class LiveBlocks:
             self._rendering = asyncio.ensure_future(self._rendered(tick, render, self._rendering))
         if self._rendering:
             await asyncio.shield(self._rendering)
-        if seen not in self._frames:
-            self._frames[seen] = self._frame_since(seen)
-        return self._tick, self._frames[seen]
+        if tab_tick not in self._frames:
+            self._frames[tab_tick] = self._frame_since(tab_tick)
+        return self._tick, self._frames[tab_tick]
 
     async def _rendered(self, tick: int, render: Render, before: asyncio.Future[None] | None) -> None:
-        cut = secrets.token_urlsafe(12)
-        whole, blocks = split(await render(cut), cut)
+        marker = secrets.token_urlsafe(12)
+        page_html, blocks = split(await render(marker), marker)
         if before:
             with suppress(Exception):  # its own tabs were told
                 await before
         for name, html in blocks.items():
             if self._blocks.get(name) != html:
                 self._changed[name] = tick
-        self._whole, self._blocks, self._tick = whole, blocks, tick
+        self._whole, self._blocks, self._tick = page_html, blocks, tick
         self._frames.clear()
 
-    def _frame_since(self, seen: int | None) -> Frame | None:
-        if seen is None or self._changed[_AROUND] > seen:
+    def _frame_since(self, tab_tick: int | None) -> Frame | None:
+        if tab_tick is None or self._changed[_AROUND] > tab_tick:
             return frame(None, self._whole)
-        changed = [name for name in self._blocks if self._changed[name] > seen]
+        block_names = [name for name in self._blocks if self._changed[name] > tab_tick]
         parts = (
             f'<hx-partial hx-target="#{name}" hx-swap="outerMorph">{self._blocks[name]}</hx-partial>'
-            for name in changed
+            for name in block_names
         )
-        return frame(None, "".join(parts)) if changed else None
+        return frame(None, "".join(parts)) if block_names else None
 
 
-def split(html: str, cut: str) -> tuple[str, dict[str, str]]:
+def split(html: str, marker: str) -> tuple[str, dict[str, str]]:
     """The part without marks, and its blocks by name; the text around them has the empty name."""
-    pieces = re.split(rf"<!--{re.escape(cut)} ?(.*?)-->", html)
+    pieces = re.split(rf"<!--{re.escape(marker)} ?(.*?)-->", html)
     around, blocks = [pieces[0]], {}
     for name, text in zip(pieces[1::2], pieces[2::2], strict=True):
         if name:

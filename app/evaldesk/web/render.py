@@ -123,7 +123,7 @@ def page(
     Block name and element id are the same word. Every template sees `nonce` (of this response) and `path`.
     """
     env: Environment = request.app.state.templates
-    found = env.get_template(template)
+    jinja_template = env.get_template(template)
     values = {
         "nonce": request.state.nonce,
         "path": request.url.path,
@@ -134,18 +134,18 @@ def page(
         **context,
     }
     if block and target_of(request) == block:
-        body = "".join(found.blocks[block](found.new_context(values)))
+        body = "".join(jinja_template.blocks[block](jinja_template.new_context(values)))
     else:
-        body = found.render(values)
+        body = jinja_template.render(values)
     return HTMLResponse(body, status_code=status, headers={"Vary": "HX-Target", **(headers or {})})
 
 
 def fragment(request: Request, template: str, block: str, **context: object) -> str:
     """One block as text, for a message of a stream."""
     env: Environment = request.app.state.templates
-    found = env.get_template(template)
+    jinja_template = env.get_template(template)
     values = {"nonce": request.state.nonce, "path": request.url.path, **context}
-    return "".join(found.blocks[block](found.new_context(values)))
+    return "".join(jinja_template.blocks[block](jinja_template.new_context(values)))
 
 
 def go(address: str) -> Response:

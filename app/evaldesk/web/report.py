@@ -37,7 +37,7 @@ _SYMBOL = re.compile(r'(?s)(?=<symbol id="([^"]+)")(<symbol.*?</symbol>)')
 _USE = re.compile(r'href="/static/icons\.svg#([a-z-]+)"')
 """No text of an agent holds this: its quotes are escaped."""
 _LINK = re.compile(r'(?<=<a )href="(/(?!static/)[^"]*)"')
-_USED = re.compile(r'href="#icon-([a-z-]+)"')
+_ICON = re.compile(r'href="#icon-([a-z-]+)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class TrialText:
     """A trial as HTML, and the id of its element."""
 
     text: Markup
@@ -62,7 +62,7 @@ def run_report(
 ) -> Report:
     """The report of a run as it is now. Raises NotFoundError."""
     (run, name), masking = read_report(runs, run_id), Masking(environment)
-    trials = _written(report_trials(runs, run_id, masking))
+    trials = _write_trials(report_trials(runs, run_id, masking))
     body = _rendered("reports/run.html", run=run, trials=trials)
     return _file(name, run.title, now or datetime.now(UTC), body, masking)
 
@@ -75,32 +75,32 @@ def comparison_report(
     now: datetime | None = None,
 ) -> Report:
     """The report of run `b_id` against run `a_id`. Raises NotFoundError; UsageError for a run and itself."""
-    found, masking = read_comparison(runs, a_id, b_id), Masking(environment)
+    comparison, masking = read_comparison(runs, a_id, b_id), Masking(environment)
     trials, title = (
-        _written(compared_trials(runs, found, masking), MAX_COMPARED_BYTES, is_named=True),
+        _write_trials(compared_trials(runs, comparison, masking), MAX_COMPARED_BYTES, is_named=True),
         f"Run {b_id} against run {a_id}",
     )
-    body = _rendered("reports/comparison.html", title=title, comparison=found, trials=trials)
-    body = _LINK.sub(lambda found: f'href="#{trials[found[1]].anchor}"' if found[1] in trials else "", body)
+    body = _rendered("reports/comparison.html", title=title, comparison=comparison, trials=trials)
+    body = _LINK.sub(lambda match: f'href="#{trials[match[1]].anchor}"' if match[1] in trials else "", body)
     return _file(f"run_{b_id}_against_{a_id}.html", title, now or datetime.now(UTC), body, masking)
 
 
-def _written(
+def _write_trials(
     trials: Iterator[ReportTrial], room: int = MAX_TRIALS_BYTES, *, is_named: bool = False
-) -> dict[str, Written]:
+) -> dict[str, TrialText]:
     """The trials for which there is room, by the page of each."""
     macro: Any = getattr(templates().get_template("reports/trial.html").module, "trial")  # noqa: B009 - a macro
-    written: dict[str, Written] = {}
+    texts_by_href: dict[str, TrialText] = {}
     n_misses = 0
     for trial in trials:
         text = macro(trial, is_named)
         size = len(text.encode())
         if size <= room:
-            written[trial.href] = Written(text, trial.anchor)
+            texts_by_href[trial.href] = TrialText(text, trial.anchor)
             room, n_misses = room - size, 0
         elif (n_misses := n_misses + 1) == MAX_MISSES:
             break
-    return written
+    return texts_by_href
 
 
 def _file(name: str, title: str, made_at: datetime, body: str, masking: Masking) -> Report:
@@ -108,8 +108,8 @@ def _file(name: str, title: str, made_at: datetime, body: str, masking: Masking)
     styles, script = ((static / each).read_text("utf-8") for each in ("app.css", "report.js"))
     symbols = dict(_SYMBOL.findall((static / "icons.svg").read_text("utf-8")))
     body = _USE.sub(r'href="#icon-\1"', masking.text(body))
-    used = sorted({"mark", *_USED.findall(body)})
-    icons = "".join(symbols[each].replace(f'id="{each}"', f'id="icon-{each}"') for each in used)
+    icon_names = sorted({"mark", *_ICON.findall(body)})
+    icons = "".join(symbols[each].replace(f'id="{each}"', f'id="icon-{each}"') for each in icon_names)
     policy = (
         f"default-src 'none'; img-src data:; style-src '{_hash(styles)}'; script-src '{_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"
@@ -119,16 +119,16 @@ def _file(name: str, title: str, made_at: datetime, body: str, masking: Masking)
         title=masking.text(title),
         made_at=made_at,
         policy=policy,
-        styles=_ours(styles),
-        script=_ours(f"<script>{script}</script>"),
-        icons=_ours(icons),
-        body=_ours(body),
+        styles=_as_markup(styles),
+        script=_as_markup(f"<script>{script}</script>"),
+        icons=_as_markup(icons),
+        body=_as_markup(body),
         masked=masking.words,
     )
     return Report(name, text.encode(), masking.words)
 
 
-def _ours(text: str) -> Markup:
+def _as_markup(text: str) -> Markup:
     """A file of the package, or the result of a template that escaped its values."""
     return Markup(text)  # noqa: S704
 

@@ -85,11 +85,11 @@ class Address:
 def serve(settings: Settings, address: Address, *, is_person_there: bool, trust: Trust | None = None) -> None:
     """Serve the desk until it is told to stop. Raises WorkspaceError when the workspace or the port is taken."""
     token = address.token or secrets.token_urlsafe(24)
-    with hold_desk(settings) as hold, _bound(address.host, address.ports) as listener:
+    with hold_desk(settings) as hold, _bind(address.host, address.ports) as listener:
         port = listener.getsockname()[1]
         if address.ports[0] not in (port, ANY_PORT):
             show(f"Port {address.ports[0]} is taken; this desk uses {port}.", err=True)
-        home = f"http://{_shown(address.host)}:{port}/"
+        home = f"http://{_url_host(address.host)}:{port}/"
         address_file = None if hold.is_read_only else settings.state_folder / ADDRESS_NAME
         with _written_down(address_file, f"{home}?token={token}"):
             # After the file: who reads this address may read that one, which a desk that was killed may have left.
@@ -155,7 +155,7 @@ class _Server(uvicorn.Server):
             open_in_browser(self._url, self._browser_folder)
 
 
-def _bound(host: str, ports: Sequence[int]) -> socket.socket:
+def _bind(host: str, ports: Sequence[int]) -> socket.socket:
     """A listener on the first port that is free. Raises WorkspaceError, about the last port, where none is."""
     port, *others = ports
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -168,14 +168,14 @@ def _bound(host: str, ports: Sequence[int]) -> socket.socket:
             listener.listen(BACKLOG)
         except OSError as error:
             if others and error.errno in _OF_PORTS:
-                return _bound(host, others)
+                return _bind(host, others)
             advice = "choose another with --port, or --port 0" if error.errno in _OF_PORTS else "choose another --host"
-            raise WorkspaceError(f"{_shown(host)}:{port} cannot be used: {error.strerror}; {advice}") from error
+            raise WorkspaceError(f"{_url_host(host)}:{port} cannot be used: {error.strerror}; {advice}") from error
         undo.pop_all()
     return listener
 
 
-def _shown(host: str) -> str:
+def _url_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
@@ -299,7 +299,7 @@ def create_app(desk: Desk, guard: GuardSettings) -> Guard:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         await desk.start()
-        opening = asyncio.create_task(_open_rest(app, desk))
+        opening = asyncio.create_task(_open_later_parts(app, desk))
         try:
             yield
         finally:
@@ -332,13 +332,13 @@ class _WithNames:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         cookies = HTTPConnection(scope).cookies if scope["type"] == "http" else {}
-        known = unquote(cookies.get(NAME_COOKIE, ""))
-        named = [known] if known.isprintable() and 0 < len(known) <= MAX_NAME else []
-        AT_BROWSER.set(named)
+        cookie_name = unquote(cookies.get(NAME_COOKIE, ""))
+        names = [cookie_name] if cookie_name.isprintable() and 0 < len(cookie_name) <= MAX_NAME else []
+        AT_BROWSER.set(names)
 
         async def sending(message: Message) -> None:
-            if message["type"] == "http.response.start" and named not in ([], [known]):
-                cookie = f"{NAME_COOKIE}={quote(named[0])}; Path=/; HttpOnly; SameSite=Strict; Max-Age={YEAR_S}"
+            if message["type"] == "http.response.start" and names not in ([], [cookie_name]):
+                cookie = f"{NAME_COOKIE}={quote(names[0])}; Path=/; HttpOnly; SameSite=Strict; Max-Age={YEAR_S}"
                 MutableHeaders(scope=message).append("set-cookie", cookie)
             await send(message)
 
@@ -380,10 +380,10 @@ class _WithBrokenRows:
             if has_begun or scope["type"] != "http":
                 raise
             request = Request(scope, receive)
-            found = await run_in_threadpool(desk_of(request).store.broken_row_error, error)
-            if found is None:
+            row_error = await run_in_threadpool(desk_of(request).store.broken_row_error, error)
+            if row_error is None:
                 raise
-            response = _error_page(request, 422, "A row of the database cannot be read", str(found))
+            response = _error_page(request, 422, "A row of the database cannot be read", str(row_error))
             await response(scope, receive, send)
 
 
@@ -395,7 +395,7 @@ def add_pages(app: Starlette) -> None:
             app.state.has_all_pages = True
 
 
-async def _open_rest(app: Starlette, desk: Desk) -> None:
+async def _open_later_parts(app: Starlette, desk: Desk) -> None:
     """The start-up work that no first page needs: it begins after the first answer, or soon without one."""
     with suppress(TimeoutError):
         await asyncio.wait_for(app.state.has_answered.wait(), FIRST_VISIT_S)
@@ -412,12 +412,12 @@ def _open_metrics() -> None:
 
 
 def _routes(targets: Sequence[str]) -> list[BaseRoute]:
-    found: list[BaseRoute] = []
+    all_routes: list[BaseRoute] = []
     for target in targets:
         routes = import_target(target)
         if isinstance(routes, Sequence):
-            found.extend(routes)
-    return found
+            all_routes.extend(routes)
+    return all_routes
 
 
 def _static() -> ASGIApp:
@@ -478,8 +478,8 @@ async def _evaldesk_error(request: Request, error: Exception) -> Response:
 
 def _with_set(request: Request, set_id: str) -> str:
     """The address of the request, of another eval set."""
-    rest = request.url.path.removeprefix(f"/evalsets/{request.path_params['set_id']}")
-    return f"/evalsets/{set_id}{rest}" + (f"?{request.url.query}" if request.url.query else "")
+    subpath = request.url.path.removeprefix(f"/evalsets/{request.path_params['set_id']}")
+    return f"/evalsets/{set_id}{subpath}" + (f"?{request.url.query}" if request.url.query else "")
 
 
 def _unexpected_error(request: Request, error: Exception) -> Response:

@@ -51,9 +51,9 @@ def timings(turns: Sequence[TurnRecord], first: int = 0) -> tuple[TurnTiming, ..
 
 def bars(rows: Sequence[TurnTiming]) -> tuple[tuple[TurnTiming, tuple[Bar, ...]], ...]:
     """The last MAX_BARS turns as bars on one scale."""
-    shown = rows[-MAX_BARS:]
-    longest = max((row.total_ms for row in shown), default=0.0) or 1.0
-    return tuple((row, _bars(row, CHART_WIDTH / longest)) for row in shown)
+    last_rows = rows[-MAX_BARS:]
+    longest = max((row.total_ms for row in last_rows), default=0.0) or 1.0
+    return tuple((row, _bars(row, CHART_WIDTH / longest)) for row in last_rows)
 
 
 def total_cost(rows: Sequence[TurnTiming]) -> float | None:
@@ -91,11 +91,11 @@ def _tools_ms(events: Sequence[Event]) -> float:
 
 
 def _bars(row: TurnTiming, scale: float) -> tuple[Bar, ...]:
-    found: list[Bar] = []
+    row_bars: list[Bar] = []
     x = CHART_LEFT
     for part, duration_ms in (("model", row.model_ms), ("tool", row.tools_ms), ("other", row.rest_ms)):
         width = duration_ms * scale
         if width >= 0.5:
-            found.append(Bar(part, round(x, 1), round(width, 1)))
+            row_bars.append(Bar(part, round(x, 1), round(width, 1)))
             x += width
-    return tuple(found)
+    return tuple(row_bars)

@@ -40,22 +40,22 @@ def case_from(draft: CaseDraft, original: Case | None = None, *, source: Case | 
             check_case_id(case_id)
         except UsageError as error:
             problems.add("case", "Case", str(error))
-    kept = [(index, turn) for index, turn in enumerate(draft.turns) if turn.is_kept]
-    if not kept:
+    kept_turns = [(index, turn) for index, turn in enumerate(draft.turns) if turn.is_kept]
+    if not kept_turns:
         problems.add("turns", "Turns", "A case needs at least one turn.")
     case = replace(
         base,
         id=case_id,
-        turns=tuple(reading.turn(index, turn, (base, holder)) for index, turn in kept),
+        turns=tuple(reading.turn(index, turn, (base, holder)) for index, turn in kept_turns),
         initial_session=reading.session(draft, base.initial_session),
         final_state=reading.final_state(draft),
         tags=reading.tags(draft.tags),
     )
     if draft.shows_decisions:
-        scripted = list(reading.decisions(draft, [index for index, _ in kept]))
+        scripted = list(reading.decisions(draft, [index for index, _ in kept_turns]))
         before = sorted(shown_decisions(base) or (), key=lambda each: (each.turn is None, each.turn or 0))
         case = case if scripted == before else with_decisions(case, scripted)
-    origins = [(turn.origin, [call.origin for call in turn.calls if call.is_kept]) for _, turn in kept]
+    origins = [(turn.origin, [call.origin for call in turn.calls if call.is_kept]) for _, turn in kept_turns]
     return with_whole(base, case, origins, (draft.outputs, draft.rubrics), problems, draft.accepted), problems
 
 
@@ -66,9 +66,9 @@ class _Reading:
     values: Values
     problems: Problems
 
-    def decisions(self, draft: CaseDraft, kept: list[int]) -> Iterator[ScriptedDecision]:
+    def decisions(self, draft: CaseDraft, turn_indexes: list[int]) -> Iterator[ScriptedDecision]:
         """The decisions of the turns that are kept, which are numbered anew, then those of every turn."""
-        for number, index in enumerate(kept):
+        for number, index in enumerate(turn_indexes):
             for at, each in enumerate(draft.turns[index].decisions):
                 prefix, label = f"turn-{index}-decision-{at}", f"Turn {index + 1}, decision {at + 1}"
                 yield ScriptedDecision(self.decision(each, prefix, label), number)
@@ -88,43 +88,44 @@ class _Reading:
     def turn(self, index: int, draft: TurnDraft, cases: tuple[Case, Case]) -> Turn:
         """The turn of `draft`; `cases` hold the keys that the form does not show, and the texts as they were."""
         prefix, number = f"turn-{index}", index + 1
-        before, shown = (_at(case.turns, draft.origin) or Turn(query="") for case in cases)
+        before, source_turn = (_at(case.turns, draft.origin) or Turn(query="") for case in cases)
         label = f"Turn {number}, user message"
-        query = _as_before(draft.query, shown.query)
+        query = _as_before(draft.query, source_turn.query)
         if draft.query_held:
             query = self.held_text(draft.query_held, f"{prefix}-query", label)
-        elif not query.strip() and (draft.origin is None or (shown.query.strip() and not shown.media)):
+        elif not query.strip() and (draft.origin is None or (source_turn.query.strip() and not source_turn.media)):
             self.problems.add(f"{prefix}-query", label, "Enter the message of the user in this turn.")
         expected = replace(
             before.expected,
             tool_calls=self.calls(prefix, number, draft, before.expected),
-            intermediate=self.intermediate(prefix, number, draft.intermediate, shown.expected.intermediate),
-            reference=self.reference(prefix, number, draft, shown.expected.reference),
+            intermediate=self.intermediate(prefix, number, draft.intermediate, source_turn.expected.intermediate),
+            reference=self.reference(prefix, number, draft, source_turn.expected.reference),
         )
-        media = tuple(item for at, item in enumerate(shown.media) if at not in draft.left_out_media)
+        media = tuple(item for at, item in enumerate(source_turn.media) if at not in draft.left_out_media)
         return replace(before, query=query, expected=expected, media=media)
 
     def reference(self, prefix: str, number: int, draft: TurnDraft, before: str | None) -> str | None:
         """An empty field means no reference, unless the file says that the reference is empty."""
-        if held := draft.reference_held:
+        if large_value := draft.reference_held:
             label = f"Turn {number}, reference answer"
-            return self.held_text(held, f"{prefix}-reference", label) if held.is_kept else None
-        found = _as_before(draft.reference, before or "")
-        return found if found or before == "" else None
+            return self.held_text(large_value, f"{prefix}-reference", label) if large_value.is_kept else None
+        reference = _as_before(draft.reference, before or "")
+        return reference if reference or before == "" else None
 
     def calls(self, prefix: str, number: int, draft: TurnDraft, origin: Expected) -> tuple[ToolCall, ...] | None:
         if draft.calls_mode == "not_asserted":
             return None
         if draft.calls_mode == "no_tool":
             return ()
-        kept = [(index, call) for index, call in enumerate(draft.calls) if call.is_kept]
-        if not kept:
+        kept_calls = [(index, call) for index, call in enumerate(draft.calls) if call.is_kept]
+        if not kept_calls:
             label = f"Turn {number}, tool calls"
             sentence = "Add a call, or choose “No tool may be called” or “Not asserted”."
             self.problems.add(f"{prefix}-calls", label, sentence)
         calls = origin.tool_calls or ()
         return tuple(
-            self.call(f"{prefix}-call-{index}", f"Turn {number}, call {index + 1}", call, calls) for index, call in kept
+            self.call(f"{prefix}-call-{index}", f"Turn {number}, call {index + 1}", call, calls)
+            for index, call in kept_calls
         )
 
     def call(self, prefix: str, label: str, draft: CallDraft, originals: tuple[ToolCall, ...]) -> ToolCall:
@@ -140,7 +141,7 @@ class _Reading:
             elif arg.name in args:
                 self.problems.add(f"{place}-name", f"{label}, {arg.name}", f"The argument {arg.name} is named twice.")
             if arg.held:
-                args[arg.name] = self.held(arg.held, f"{place}-value", f"{label}, {arg.name or 'argument'}")
+                args[arg.name] = self.value_of(arg.held, f"{place}-value", f"{label}, {arg.name or 'argument'}")
                 continue
             try:
                 args[arg.name] = json_value(arg.value)
@@ -155,31 +156,31 @@ class _Reading:
         self, prefix: str, number: int, drafts: list[MessageDraft], before: tuple[tuple[str, str], ...]
     ) -> tuple[tuple[str, str], ...]:
         """Empty rows are left out; line ends stay as the file has them where nothing was changed."""
-        known = {(author.strip(), _line_ends(text)): (author, text) for author, text in before}
-        found = []
+        texts_before = {(author.strip(), _line_ends(text)): (author, text) for author, text in before}
+        responses = []
         for index, draft in enumerate(drafts):
             text = draft.text
             if draft.held and draft.is_kept:
                 label = f"Turn {number}, intermediate response {index + 1}"
-                held = self.held_text(draft.held, f"{prefix}-intermediate-{index}-text", label)
-                text = _line_ends(held)
-                known.setdefault((draft.author, text), (draft.author, held))
+                large_text = self.held_text(draft.held, f"{prefix}-intermediate-{index}-text", label)
+                text = _line_ends(large_text)
+                texts_before.setdefault((draft.author, text), (draft.author, large_text))
             if draft.is_kept and (draft.author or text):
-                found.append(known.get((draft.author, text), (draft.author, text)))
-        return tuple(found)
+                responses.append(texts_before.get((draft.author, text), (draft.author, text)))
+        return tuple(responses)
 
     def session(self, draft: CaseDraft, before: SessionInit | None) -> SessionInit | None:
         state = self.held_state(draft.initial_held, "initial", "Initial state")
         if draft.initial_held is None:
             state = self.object(draft.initial, "initial", "Initial state")
         base = before or SessionInit()
-        found = replace(
+        session = replace(
             base,
             app_name=_as_before(draft.app_name, base.app_name),
             user_id=_as_before(draft.user_id, base.user_id),
             state=state or {},
         )
-        return None if before is None and found == SessionInit() else found
+        return None if before is None and session == SessionInit() else session
 
     def final_state(self, draft: CaseDraft) -> JsonObject | None:
         if draft.final_held:
@@ -193,21 +194,21 @@ class _Reading:
             self.problems.add(name, label, str(error))
             return {}
 
-    def held_state(self, held: Held | None, name: str, label: str) -> JsonObject | None:
+    def held_state(self, large_value: Held | None, name: str, label: str) -> JsonObject | None:
         """The state that stayed at the server; None where there is none, and where it is left out."""
-        if held is None or not held.is_kept:
+        if large_value is None or not large_value.is_kept:
             return None
-        found = self.held(held, name, label)
-        return found if isinstance(found, dict) else None
+        value = self.value_of(large_value, name, label)
+        return value if isinstance(value, dict) else None
 
-    def held(self, held: Held, name: str, label: str) -> JsonValue:
-        if held.digest not in self.values:
+    def value_of(self, large_value: Held, name: str, label: str) -> JsonValue:
+        if large_value.digest not in self.values:
             self.problems.add(name, label, CHANGED)
-        return self.values.get(held.digest)
+        return self.values.get(large_value.digest)
 
-    def held_text(self, held: Held, name: str, label: str) -> str:
-        found = self.held(held, name, label)
-        return found if isinstance(found, str) else ""
+    def held_text(self, large_value: Held, name: str, label: str) -> str:
+        value = self.value_of(large_value, name, label)
+        return value if isinstance(value, str) else ""
 
     def tags(self, text: str) -> tuple[str, ...]:
         tags = tuple(dict.fromkeys(tag.strip() for tag in text.split(",") if tag.strip()))

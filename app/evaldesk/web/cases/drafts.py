@@ -137,17 +137,17 @@ def draft_of(case: Case) -> CaseDraft:
     """`case` as it stands in the form."""
     session, limit = case.initial_session, typed_limit(case)
     scripted = shown_decisions(case)
-    initial_held = held_value(dict(case.initial_state), limit)
-    final_held = held_value(dict(case.final_state or {}), limit)
+    large_initial = held_value(dict(case.initial_state), limit)
+    large_final = held_value(dict(case.final_state or {}), limit)
     return CaseDraft(
         case_id=case.id,
         tags=", ".join(case.tags),
         app_name=session.app_name if session else "",
         user_id=session.user_id if session else "",
-        initial=json_text(session.state) if session and not initial_held else "",
-        final="" if case.final_state is None or final_held else json_text(case.final_state),
-        initial_held=initial_held,
-        final_held=final_held,
+        initial=json_text(session.state) if session and not large_initial else "",
+        final="" if case.final_state is None or large_final else json_text(case.final_state),
+        initial_held=large_initial,
+        final_held=large_final,
         outputs=outputs_text(case),
         rubrics=rubrics_text(case),
         accepted=accepted_text(case),
@@ -163,12 +163,12 @@ def draft_of(case: Case) -> CaseDraft:
 def shown_decisions(case: Case) -> tuple[ScriptedDecision, ...] | None:
     """The decisions of the case that the form shows; None where they cannot be read, or are of turns that are gone."""
     try:
-        found = scripted_decisions(case)
+        decisions = scripted_decisions(case)
     except UsageError:
         return None
-    is_large = len(found) > MAX_PARTS or len(json_line(case.extra.get(DECISIONS))) > MAX_DECISIONS
-    is_lost = any(each.turn is not None and each.turn >= len(case.turns) for each in found)
-    return None if is_large or is_lost else found
+    is_large = len(decisions) > MAX_PARTS or len(json_line(case.extra.get(DECISIONS))) > MAX_DECISIONS
+    is_lost = any(each.turn is not None and each.turn >= len(case.turns) for each in decisions)
+    return None if is_large or is_lost else decisions
 
 
 def _decision_drafts(scripted: Sequence[ScriptedDecision], turn: int | None) -> list[DecisionDraft]:
@@ -189,30 +189,30 @@ def fits_form(draft: CaseDraft) -> bool:
     if len(draft.turns) > MAX_TURNS or max(sizes, default=0) > MAX_PARTS:
         return False
     n_parts = 1 + len(draft.turns) + len(calls) + sum(sizes) + n_decisions
-    written = json.dumps(asdict(draft), ensure_ascii=False).encode("utf-8", "replace")
-    return n_parts * MAX_FIELDS_OF_PART <= MAX_FIELDS and MAX_ENCODED * len(written) <= MAX_BODY - ROOM_TO_TYPE
+    data = json.dumps(asdict(draft), ensure_ascii=False).encode("utf-8", "replace")
+    return n_parts * MAX_FIELDS_OF_PART <= MAX_FIELDS and MAX_ENCODED * len(data) <= MAX_BODY - ROOM_TO_TYPE
 
 
 def _turn_draft(turn: Turn, origin: int, limit: int, decisions: list[DecisionDraft]) -> TurnDraft:
     calls, reference = turn.expected.tool_calls, turn.expected.reference or ""
-    query_held, reference_held = held_value(turn.query, limit), held_value(reference, limit)
+    large_query, large_reference = held_value(turn.query, limit), held_value(reference, limit)
     return TurnDraft(
-        query="" if query_held else turn.query,
+        query="" if large_query else turn.query,
         calls_mode="not_asserted" if calls is None else "calls" if calls else "no_tool",
         calls=[_call_draft(call, index, limit) for index, call in enumerate(calls or ())],
         intermediate=[_message_draft(author, text, limit) for author, text in turn.expected.intermediate],
-        reference="" if reference_held else reference,
+        reference="" if large_reference else reference,
         origin=origin,
-        query_held=query_held,
-        reference_held=reference_held,
+        query_held=large_query,
+        reference_held=large_reference,
         media=[item.title() for item in turn.media],
         decisions=decisions,
     )
 
 
 def _message_draft(author: str, text: str, limit: int) -> MessageDraft:
-    held = held_value(text, limit)
-    return MessageDraft(author, "" if held else text, held=held)
+    large_text = held_value(text, limit)
+    return MessageDraft(author, "" if large_text else text, held=large_text)
 
 
 def _call_draft(call: ToolCall, origin: int, limit: int) -> CallDraft:
@@ -220,8 +220,8 @@ def _call_draft(call: ToolCall, origin: int, limit: int) -> CallDraft:
 
 
 def _arg_draft(name: str, value: JsonValue, limit: int) -> ArgDraft:
-    held = held_value(value, limit)
-    return ArgDraft(name, "" if held else json_line(value), held)
+    large_value = held_value(value, limit)
+    return ArgDraft(name, "" if large_value else json_line(value), large_value)
 
 
 def json_text(value: JsonObject) -> str:
@@ -244,8 +244,8 @@ def read_draft(form: FormData) -> CaseDraft:
         user_id=text_of(form, "user").strip(),
         initial=text_of(form, "initial"),
         final=text_of(form, "final"),
-        initial_held=_read_held(form, "initial"),
-        final_held=_read_held(form, "final"),
+        initial_held=_read_held_value(form, "initial"),
+        final_held=_read_held_value(form, "final"),
         outputs=text_of(form, "outputs") if "outputs" in form else None,
         rubrics=text_of(form, "rubrics") if "rubrics" in form else None,
         accepted=text_of(form, "accepted") if "accepted" in form else None,
@@ -275,8 +275,8 @@ def _read_turn(form: FormData, prefix: str) -> TurnDraft:
         reference=text_of(form, f"{prefix}-reference"),
         origin=_origin(form, prefix),
         is_kept=_is_kept(form, prefix),
-        query_held=_read_held(form, f"{prefix}-query"),
-        reference_held=_read_held(form, f"{prefix}-reference"),
+        query_held=_read_held_value(form, f"{prefix}-query"),
+        reference_held=_read_held_value(form, f"{prefix}-reference"),
         media=[text_of(form, name) for name in media],
         left_out_media=[at for at, name in enumerate(media) if f"{name}-kept" not in form],
         decisions=[_read_decision(form, name) for name in _prefixes(form, f"{prefix}-decision", "tool")],
@@ -291,10 +291,10 @@ def _read_call(form: FormData, prefix: str) -> CallDraft:
 
 def _read_arg(form: FormData, prefix: str) -> ArgDraft:
     name, value = text_of(form, f"{prefix}-name").strip(), text_of(form, f"{prefix}-value")
-    return ArgDraft(name, value, _read_held(form, f"{prefix}-value"))
+    return ArgDraft(name, value, _read_held_value(form, f"{prefix}-value"))
 
 
-def _read_held(form: FormData, name: str) -> Held | None:
+def _read_held_value(form: FormData, name: str) -> Held | None:
     digest, size = text_of(form, f"{name}-digest"), text_of(form, f"{name}-size")
     if not digest:
         return None
@@ -303,16 +303,16 @@ def _read_held(form: FormData, name: str) -> Held | None:
 
 def _read_message(form: FormData, prefix: str) -> MessageDraft:
     author, text = text_of(form, f"{prefix}-author").strip(), text_of(form, f"{prefix}-text")
-    return MessageDraft(author, text, _is_kept(form, prefix), _read_held(form, f"{prefix}-text"))
+    return MessageDraft(author, text, _is_kept(form, prefix), _read_held_value(form, f"{prefix}-text"))
 
 
 def _prefixes(form: FormData, name: str, first: str, limit: int = MAX_PARTS) -> list[str]:
-    found: list[str] = []
-    while f"{name}-{len(found)}-{first}" in form or f"{name}-{len(found)}-{first}-digest" in form:
-        found.append(f"{name}-{len(found)}")
-        if len(found) > limit:
+    prefixes: list[str] = []
+    while f"{name}-{len(prefixes)}-{first}" in form or f"{name}-{len(prefixes)}-{first}-digest" in form:
+        prefixes.append(f"{name}-{len(prefixes)}")
+        if len(prefixes) > limit:
             raise UsageError(f"more than {limit} parts in one place; edit this case as raw JSON instead")
-    return found
+    return prefixes
 
 
 def _origin(form: FormData, prefix: str) -> int | None:

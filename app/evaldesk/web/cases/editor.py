@@ -19,50 +19,50 @@ from evaldesk.web.cases.list import CaseLine
 
 @dataclass(frozen=True, slots=True)
 class Editor:
-    """The contents of the page of a case. `found` is None for a new or removed case."""
+    """The contents of the page of a case. `found_case` is None for a new or removed case."""
 
     file: EvalSetFile
-    found: FoundCase | None
+    found_case: FoundCase | None
     draft: CaseDraft
     problems: Problems
     version: str = ""
     focus: str = ""
-    taken: CaseNameTakenError | None = None
-    lost: tuple[str, ...] = ()
-    theirs: Sequence[Line] | None = None
+    name_error: CaseNameTakenError | None = None
+    losses: tuple[str, ...] = ()
+    conflict_lines: Sequence[Line] | None = None
     is_gone: bool = False
     line: CaseLine | None = None
 
     @property
     def run_address(self) -> str:
         """Where a run of this case begins."""
-        return run_address(self.file.id, self.found.case.id) if self.found else ""
+        return run_address(self.file.id, self.found_case.case.id) if self.found_case else ""
 
     @property
     def large_initial(self) -> LargeState | None:
         """The keys of an initial state that is too large for the form."""
-        return large_state(self.found.case.initial_state) if self.found else None
+        return large_state(self.found_case.case.initial_state) if self.found_case else None
 
     @property
     def large_final(self) -> LargeState | None:
         """The keys of an expected final state that is too large for the form."""
-        return large_state(self.found.case.final_state or {}) if self.found else None
+        return large_state(self.found_case.case.final_state or {}) if self.found_case else None
 
     @property
     def kept_keys(self) -> list[str]:
         """The keys of this case in the file that the form does not show."""
-        if not self.found:
+        if not self.found_case:
             return []
-        case = self.found.case
+        case = self.found_case.case
         decisions = (DECISIONS,) if shown_decisions(case) is not None else ()
         return kept_keys(case, (*OUTPUTS, *decisions, *accepted_keys(case)))
 
     @property
     def tools(self) -> list[str]:
         """Names of tools to propose: those the set expects somewhere."""
-        if not self.found:
+        if not self.found_case:
             return []
-        turns = [turn for case in self.found.evalset.cases for turn in case.turns]
+        turns = [turn for case in self.found_case.evalset.cases for turn in case.turns]
         return sorted({call.name for turn in turns for call in turn.expected.tool_calls or ()})[:200]
 
 

@@ -87,13 +87,13 @@ def case_list(
 
     `last_verdicts` tells those of cases by their ids, `run_id` is the newest run of any.
     """
-    n_found, shown = _find(cases, text.casefold().strip(), tag, only, start)
-    if not shown and start:
+    n_found, indexes = _find(cases, text.casefold().strip(), tag, only, start)
+    if not indexes and start:
         start = 0
-        n_found, shown = _find(cases, text.casefold().strip(), tag, only, start)
-    read = cases[shown[0] : shown[-1] + 1] if _is_row(shown) else [cases[index] for index in shown]
+        n_found, indexes = _find(cases, text.casefold().strip(), tag, only, start)
+    read = cases[indexes[0] : indexes[-1] + 1] if _is_row(indexes) else [cases[index] for index in indexes]
     verdicts = last_verdicts([case.id for case in read])
-    keys = keys_of(cases, shown)
+    keys = keys_of(cases, indexes)
     return CaseList(
         lines=tuple(
             CaseLine(key, case, *expected_calls(case), verdicts.get(case.id))
@@ -104,7 +104,7 @@ def case_list(
         n_found=n_found,
         n_asserting_nothing=sum(group.n for group in _bare_groups(cases)),
         start=start,
-        end=start + len(shown),
+        end=start + len(indexes),
         run_id=run_id,
     )
 
@@ -118,8 +118,8 @@ def _find(cases: Sequence[Case], text: str, tag: str, only: str, start: int) -> 
     if isinstance(cases, LargeCases):
         groups = [group.number for group in _bare_groups(cases)] if only == "unasserted" else None
         return cases.search(text, tag, groups, start, PAGE)
-    found = [index for index, case in enumerate(cases) if _matches(case, text, tag, only)]
-    return len(found), found[start : start + PAGE]
+    indexes = [index for index, case in enumerate(cases) if _matches(case, text, tag, only)]
+    return len(indexes), indexes[start : start + PAGE]
 
 
 def _bare_groups(cases: Sequence[Case]) -> list[CaseGroup]:
@@ -150,11 +150,11 @@ def expected_calls(case: Case) -> tuple[str, str]:
     return words, f"+ {counted(n_open, 'turn')} not asserted" if n_open else ""
 
 
-def _common_tags(cases: Sequence[Case], chosen: str) -> tuple[tuple[str, int], ...]:
+def _common_tags(cases: Sequence[Case], chosen_tag: str) -> tuple[tuple[str, int], ...]:
     counts = Counter(cases.tags() if isinstance(cases, LargeCases) else [tag for case in cases for tag in case.tags])
     common = counts.most_common(MAX_TAGS)
-    if chosen and chosen not in dict(common):
-        common.append((chosen, counts[chosen]))
+    if chosen_tag and chosen_tag not in dict(common):
+        common.append((chosen_tag, counts[chosen_tag]))
     return tuple(common)
 
 

@@ -52,20 +52,20 @@ def _check_charset(request: Request) -> None:
 async def arrived_files(request: Request, new: Callable[[str], ArrivingFile]) -> AsyncIterator[Sequence[ArrivingFile]]:
     """The posted files, each written part by part to a file that `new` makes for its name; closed afterwards."""
     _check_charset(request)
-    found: list[ArrivingFile] = []
+    files: list[ArrivingFile] = []
 
     def begin(name: str) -> ArrivingFile:
-        found.append(new(name))
-        return found[-1]
+        files.append(new(name))
+        return files[-1]
 
     try:
         if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
             await _FileParser(request, begin).parse()
-        yield [file for file in found if file.name]
+        yield [file for file in files if file.name]
     except MultiPartException as error:
         raise HTTPException(400, detail=error.message) from error
     finally:
-        for file in found:
+        for file in files:
             file.close()
 
 

@@ -77,37 +77,41 @@ class GateForm:
         return self.n_set > 0 or any(self.problems.get(name) for name in self.fields)
 
 
-def gate_fields(typed: Typed) -> dict[str, GateField]:
+def gate_fields(form_values: Typed) -> dict[str, GateField]:
     """The gates of the table as they were typed."""
     return {
-        option.name: GateField(option, text_typed(typed, option.name, ""), option.shown(option.default))
+        option.name: GateField(option, text_typed(form_values, option.name, ""), option.shown(option.default))
         for option in _FORM_GATES
     }
 
 
 def typed_gates(gates: Gates) -> list[tuple[str, object]]:
     """The gates of an earlier run, as they stand in the form."""
-    found = asked_of(gates)
-    if not str(found.get(BASELINE, "0")).isdecimal():  # a file, which no page opens
+    values = asked_of(gates)
+    if not str(values.get(BASELINE, "0")).isdecimal():  # a file, which no page opens
         for name in (BASELINE, "max_regressions", "margin", "regression_rule", "confirm", "new_cases"):
-            found.pop(name, None)
+            values.pop(name, None)
     options = {option.name: option for option in _FORM_GATES}
     return [
-        (name, options[name].shown(value).removeprefix("$").strip()) for name, value in found.items() if name in options
+        (name, options[name].shown(value).removeprefix("$").strip())
+        for name, value in values.items()
+        if name in options
     ]
 
 
-def read_gates(typed: Typed, *, n: int, compat: str) -> Gates:
+def read_gates(form_values: Typed, *, n: int, compat: str) -> Gates:
     """The gates that were typed, over `n` trials of each case. Raises UsageError naming the first field at fault."""
-    asked = {option.name: option.read(text_typed(typed, option.name, ""), option.title) for option in _FORM_GATES}
-    if asked[BASELINE]:
-        baseline_id(typed)
-    return gates_of(asked, n=n, compat=compat, called=title_of)
+    options = {
+        option.name: option.read(text_typed(form_values, option.name, ""), option.title) for option in _FORM_GATES
+    }
+    if options[BASELINE]:
+        baseline_id(form_values)
+    return gates_of(options, n=n, compat=compat, called=title_of)
 
 
-def baseline_id(typed: Typed) -> int | None:
+def baseline_id(form_values: Typed) -> int | None:
     """The number of the run to compare with. Raises UsageError for anything else."""
-    text = text_typed(typed, BASELINE, "").strip()
+    text = text_typed(form_values, BASELINE, "").strip()
     if not text:
         return None
     if (run_id := number_of(text)) is None:
@@ -115,22 +119,24 @@ def baseline_id(typed: Typed) -> int | None:
     return run_id
 
 
-def with_used(typed: Typed) -> Typed:
+def with_better_gate(form_values: Typed) -> Typed:
     """The form with the better gate of the button that was pressed; as it was for anything else."""
-    given = text_typed(typed, USE, "")
+    flags = text_typed(form_values, USE, "")
     try:
-        words = shlex.split(given)
+        words = shlex.split(flags)
     except ValueError:
-        return typed
-    used = {
+        return form_values
+    gate_values = {
         _BY_FLAG[flag].name: value for flag, value in zip(words[::2], words[1::2], strict=False) if flag in _BY_FLAG
     }
-    if not used:
-        return typed
-    if "n" in used:  # its trials are of every case, and no budget's
-        used |= {"budget": "", "allocate": ""}
-    kept = [(name, value) for name, value in typed.multi_items() if name != USE and name not in used]
-    return ImmutableMultiDict([*kept, *used.items()])
+    if not gate_values:
+        return form_values
+    if "n" in gate_values:  # its trials are of every case, and no budget's
+        gate_values |= {"budget": "", "allocate": ""}
+    other_values = [
+        (name, value) for name, value in form_values.multi_items() if name != USE and name not in gate_values
+    ]
+    return ImmutableMultiDict([*other_values, *gate_values.items()])
 
 
 def baselines_of(runs: Sequence[RunSummary]) -> list[tuple[str, str]]:

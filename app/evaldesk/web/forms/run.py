@@ -89,7 +89,7 @@ class OptionField:
     @property
     def is_offered(self) -> bool:
         """Whether there is something to choose."""
-        return self.option.name not in _NAMED or bool(self.names)
+        return self.option.name not in _CHOICES or bool(self.names)
 
     @property
     def choices(self) -> Sequence[str]:
@@ -107,7 +107,7 @@ class OptionField:
         return number_text(self.option.high) if abs(self.option.high) < 2**53 else ""
 
 
-_NAMED: Mapping[str, Callable[[Settings], Iterable[str]]] = {
+_CHOICES: Mapping[str, Callable[[Settings], Iterable[str]]] = {
     "on": lambda settings: settings.executors,
     "environment": lambda settings: (*settings.environments, OURS) if settings.environments else (),
 }
@@ -118,7 +118,7 @@ _BOUNDS = frozenset({"concurrency", "memory_mib", "processes"})
 _TIMEOUTS = BY_NAME["timeout_s"].section
 
 
-async def read_typed(request: Request) -> Typed:
+async def read_form_values(request: Request) -> Typed:
     """The posted form, each metric under the label that was typed for it."""
     return labelled(ImmutableMultiDict((await read_form(request)).multi_items()))
 
@@ -131,17 +131,19 @@ def preset_name(text: str) -> str:
     return name
 
 
-def preset_fields(typed: Typed) -> list[tuple[str, str]]:
+def preset_fields(form_values: Typed) -> list[tuple[str, str]]:
     """The fields of a form for a preset: options, criteria and gates, without agent and cases. Raises UsageError."""
-    kept = [(name, text) for name, text in typed.multi_items() if name not in NOT_OF_PRESET and isinstance(text, str)]
-    if sum(len(name) + len(text) for name, text in kept) > MAX_PRESET:
+    preset_values = [
+        (name, text) for name, text in form_values.multi_items() if name not in NOT_OF_PRESET and isinstance(text, str)
+    ]
+    if sum(len(name) + len(text) for name, text in preset_values) > MAX_PRESET:
         raise UsageError(f"The form has more than the {MAX_PRESET:,} characters of a preset.", field=PRESET_NAME)
-    return kept
+    return preset_values
 
 
-def filled_by(preset: Preset, asked: Typed) -> Typed:
+def filled_by(preset: Preset, form_values: Typed) -> Typed:
     """The form as a preset fills it, for the agent and the cases that an address names, else for its own agent."""
-    what = [(name, text) for name, text in asked.multi_items() if name in ("agent", "evalset", "case", "cases")]
+    what = [(name, text) for name, text in form_values.multi_items() if name in ("agent", "evalset", "case", "cases")]
     if not any(name == "agent" and text for name, text in what):
         what.append(("agent", preset.agent_id))
     return labelled(ImmutableMultiDict([*what, *preset.fields, (PRESET, str(preset.id))]))
@@ -163,7 +165,7 @@ class Fold:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptOptions:
     """The settings of a run like run `run_id` that no form offers."""
 
     run_id: int
@@ -196,7 +198,7 @@ class RunForm:
     spread: str = ""
     is_reading: bool = False
     """Whether the eval set is being read, so that its cases are not known yet."""
-    kept: Kept | None = None
+    kept_options: KeptOptions | None = None
     problems: Mapping[str, str] = field(default_factory=lambda: defaultdict(str))
     problem: str = ""
     is_checked: bool = False
@@ -220,9 +222,11 @@ class RunForm:
             if each.option.form == "more" and each.is_offered and each not in limits
         ]
         n_set = sum(bool(each.value) for each in others)
-        told = [f"{each.value} {_LIMIT_WORDS[each.option.name]}" for each in limits if each.option.name in _LIMIT_WORDS]
+        limit_words = [
+            f"{each.value} {_LIMIT_WORDS[each.option.name]}" for each in limits if each.option.name in _LIMIT_WORDS
+        ]
         return (
-            Fold("Limits", ", ".join(told), limits, self._has_problem(limits)),
+            Fold("Limits", ", ".join(limit_words), limits, self._has_problem(limits)),
             Fold("Options", f"{n_set} set" if n_set else "all at their defaults", others, self._has_problem(others)),
         )
 
@@ -242,19 +246,19 @@ class RunForm:
         )
 
 
-def option_fields(typed: Typed, settings: Settings, like: RunConfig | None) -> dict[str, OptionField]:
+def option_fields(form_values: Typed, settings: Settings, like: RunConfig | None) -> dict[str, OptionField]:
     """The options of the table that the form offers, as they were typed, or as the settings have them."""
     usual = usual_values(settings, like)
-    found = {}
+    fields_by_name = {}
     for option in offered("form"):
         value = usual[option.name]
         is_first = option.form == "first"
         start = FORM_DEFAULTS.get(option.name, _typed_text(option, value) if is_first else "")
-        text = text_typed(typed, option.name, start)
-        named = _NAMED.get(option.name)
-        names = tuple(dict.fromkeys((*named(settings), *filter(None, (text,))))) if named else ()
-        found[option.name] = OptionField(option, text, option.shown(value), names)
-    return found
+        text = text_typed(form_values, option.name, start)
+        choices_of = _CHOICES.get(option.name)
+        names = tuple(dict.fromkeys((*choices_of(settings), *filter(None, (text,))))) if choices_of else ()
+        fields_by_name[option.name] = OptionField(option, text, option.shown(value), names)
+    return fields_by_name
 
 
 def _typed_text(option: RunOption, value: Any) -> str:
@@ -268,21 +272,21 @@ def _typed_text(option: RunOption, value: Any) -> str:
     return number_text(value) if option.kind == "number" else str(value)
 
 
-def read_options(typed: Typed, like: RunConfig | None = None) -> RunOptions:
+def read_options(form_values: Typed, like: RunConfig | None = None) -> RunOptions:
     """The options that were typed. Raises UsageError naming the first field that cannot be read."""
-    check_labels(typed)
-    asked = {
-        option.name: option.read(text_typed(typed, option.name, FORM_DEFAULTS.get(option.name, "")))
+    check_labels(form_values)
+    options = {
+        option.name: option.read(text_typed(form_values, option.name, FORM_DEFAULTS.get(option.name, "")))
         for option in offered("form")
     }
-    is_selection = text_typed(typed, "cases", "all") == "selected"
-    n, compat = asked["n"] or BY_NAME["n"].default, asked["compat"] or OWN
+    is_selection = text_typed(form_values, "cases", "all") == "selected"
+    n, compat = options["n"] or BY_NAME["n"].default, options["compat"] or OWN
     return RunOptions(
-        case_ids=tuple(str(case_id) for case_id in typed.getlist("case")) if is_selection else None,
-        criteria=read_criteria(typed),
+        case_ids=tuple(str(case_id) for case_id in form_values.getlist("case")) if is_selection else None,
+        criteria=read_criteria(form_values),
         like=like,
-        gates=read_gates(typed, n=n, compat=compat),
-        **cast("Asked", asked),
+        gates=read_gates(form_values, n=n, compat=compat),
+        **cast("Asked", options),
     )
 
 
@@ -292,90 +296,90 @@ def models_of(models: Sequence[str], earlier: RunSummary | None) -> Sequence[str
     return [*models, own] if own and own not in models else models
 
 
-def kept_of(run: RunSummary) -> Kept:
+def kept_of(run: RunSummary) -> KeptOptions:
     """The options of a run that are not at their default and that no form offers."""
     options = [option for option in RUN_OPTIONS if not has_door(option, "form")]
     values = shown_values(run.config, options)
-    chosen = [each for each in options if values.get(each.name, each.default) != each.default]
-    lines = [f"{each.title}: {each.shown(values[each.name])}" for each in chosen]
-    return Kept(run.id, "; ".join(lines))
+    other_options = [each for each in options if values.get(each.name, each.default) != each.default]
+    lines = [f"{each.title}: {each.shown(values[each.name])}" for each in other_options]
+    return KeptOptions(run.id, "; ".join(lines))
 
 
-def chosen_of(typed: Typed, evalset: EvalSet | None) -> tuple[bool, set[str]]:
+def chosen_of(form_values: Typed, evalset: EvalSet | None) -> tuple[bool, set[str]]:
     """Whether only some cases are to run, and which are ticked; a link that names cases means these."""
     ids = CaseIds(evalset.cases if evalset else ())
-    ticked = {str(case_id) for case_id in typed.getlist("case") if str(case_id) in ids}
-    kind = text_typed(typed, "cases", "selected" if ticked else "all")
+    ticked = {str(case_id) for case_id in form_values.getlist("case") if str(case_id) in ids}
+    kind = text_typed(form_values, "cases", "selected" if ticked else "all")
     return kind == "selected", ticked
 
 
-def judged_lines(typed: Typed, cases: Sequence[Case]) -> tuple[list[str], list[str]]:
+def judged_lines(form_values: Typed, cases: Sequence[Case]) -> tuple[list[str], list[str]]:
     """The unscored cases, and those where a ticked metric does not apply: `Final state: asserted in 2 of 7 cases …`.
 
     A metric whose options cannot be read is among the first, as it cannot be checked yet.
     """
     unread, criteria = [], []
-    if is_fresh(typed):
+    if is_fresh(form_values):
         criteria = [*default_criteria(cases)]
-    for name in () if criteria else ticked_metrics(typed):
+    for name in () if criteria else ticked_metrics(form_values):
         try:
-            criterion = typed_criterion(typed, name)
+            criterion = typed_criterion(form_values, name)
             foresee(cases, [criterion])
         except UsageError as error:
             unread.append(f"{short_title(name)} cannot be checked yet: {error}.")
             continue
         criteria.append(criterion)
-    found = foresee(cases, criteria, strict=is_strict(typed))
+    gaps = foresee(cases, criteria, strict=is_strict(form_values))
     if unread:
-        found = replace(found, unscored=tuple(each for each in found.unscored if each.metric))
-    unscored = [_unscored_line(each, criteria, len(cases)) for each in found.unscored]
-    return [*unread, *unscored], [_applies_line(each, len(cases)) for each in found.not_applicable]
+        gaps = replace(gaps, unscored=tuple(each for each in gaps.unscored if each.metric))
+    unscored = [_unscored_line(each, criteria, len(cases)) for each in gaps.unscored]
+    return [*unread, *unscored], [_applies_line(each, len(cases)) for each in gaps.not_applicable]
 
 
-def _unscored_line(found: Unjudged, criteria: Sequence[Criterion], n_cases: int) -> str:
+def _unscored_line(gap: Unjudged, criteria: Sequence[Criterion], n_cases: int) -> str:
     deciding = {each.metric for each in criteria if each.threshold is not None}
-    so = " and cannot pass" if not found.metric or found.metric in deciding else ""
-    by = f" by {short_title(found.metric)}" if found.metric else ""
-    cases = counted_words(len(found.case_ids), n_cases, "case")
-    return f"{cases} will be unscored{by}{so}{_which(found, n_cases)}: {found.reason}"
+    so = " and cannot pass" if not gap.metric or gap.metric in deciding else ""
+    by = f" by {short_title(gap.metric)}" if gap.metric else ""
+    cases = counted_words(len(gap.case_ids), n_cases, "case")
+    return f"{cases} will be unscored{by}{so}{_which(gap, n_cases)}: {gap.reason}"
 
 
-def _applies_line(found: Unjudged, n_cases: int) -> str:
-    asserted = counted_words(n_cases - len(found.case_ids), n_cases, "case")
-    return f"{short_title(found.metric)}: asserted in {asserted}, not applicable elsewhere{_which(found, n_cases)}."
+def _applies_line(gap: Unjudged, n_cases: int) -> str:
+    asserted = counted_words(n_cases - len(gap.case_ids), n_cases, "case")
+    return f"{short_title(gap.metric)}: asserted in {asserted}, not applicable elsewhere{_which(gap, n_cases)}."
 
 
-def _which(found: Unjudged, n_cases: int) -> str:
+def _which(gap: Unjudged, n_cases: int) -> str:
     """The first few cases by their ids; nothing where it is all of them."""
-    more = " and more" if found.case_ids[MAX_NAMED:] else ""
-    return "" if len(found.case_ids) == n_cases else f" ({', '.join(found.case_ids[:MAX_NAMED])}{more})"
+    more = " and more" if gap.case_ids[MAX_NAMED:] else ""
+    return "" if len(gap.case_ids) == n_cases else f" ({', '.join(gap.case_ids[:MAX_NAMED])}{more})"
 
 
-def as_beside(typed: Typed, beside: Path | None) -> Typed:
+def as_beside(form_values: Typed, beside: Path | None) -> Typed:
     """The form with the criteria of the file beside its eval set, where none were chosen yet.
 
     Raises FormatError, UsageError; also for code and addresses, which no form may name.
     """
-    if beside is None or not is_fresh(typed):
-        return typed
+    if beside is None or not is_fresh(form_values):
+        return form_values
     criteria = given_criteria(beside)
     if reaches_out(criteria, None):
         raise UsageError(f"{beside.name} names a function or an address; `evaldesk eval` takes it")
-    return ImmutableMultiDict([*typed.multi_items(), *write_criteria(criteria)])
+    return ImmutableMultiDict([*form_values.multi_items(), *write_criteria(criteria)])
 
 
 def like_run(summary: RunSummary, case_ids: Iterable[str] = ()) -> Typed:
     """The form as it was filled for an earlier run; without `case_ids`, with all cases that the eval set has now."""
     config = summary.config
-    typed: list[tuple[str, object]] = [
+    pairs: list[tuple[str, object]] = [
         (FILLED, "1"),
         ("agent", config.agent.id),
         ("evalset", config.evalset_id),
         (LIKE, str(summary.id)),
     ]
     again = [option for option in offered("form") if option.name not in NOT_AGAIN]
-    typed += [(option.name, _typed_text(option, option_value(config, option))) for option in again]
-    typed += typed_gates(config.gates)
-    typed += [("case", case_id) for case_id in case_ids]
-    typed += write_criteria(config.criteria)
-    return ImmutableMultiDict(typed)
+    pairs += [(option.name, _typed_text(option, option_value(config, option))) for option in again]
+    pairs += typed_gates(config.gates)
+    pairs += [("case", case_id) for case_id in case_ids]
+    pairs += write_criteria(config.criteria)
+    return ImmutableMultiDict(pairs)

@@ -25,7 +25,7 @@ async def show(request: Request) -> Response:
     """
     names = request.query_params.getlist("saved")
     if names:
-        return await _saved(request, names)
+        return await _saved_page(request, names)
     query = request.query_params
     queue = query.get("queue", "")
     staged = await _staged(request, query.get("case"), query.get("trial"), queue)
@@ -43,24 +43,24 @@ async def create(request: Request) -> Response:
     """POST /runs/{run_id}/acceptance: write the ticked changes, if the file is as it was shown."""
     form = await read_form(request)
     staged, queue = await _staged_again(request, form)
-    asked = typed_ways(form.multi_items())
-    wanted = keys_of(asked)
-    known = {f"{each.key}:{change.key}" for each in staged.cases for change in each.offered}
-    left = {name: way for name, way in asked.items() if name in known}
+    ways = typed_ways(form.multi_items())
+    change_keys = keys_of(ways)
+    offered_keys = {f"{each.key}:{change.key}" for each in staged.cases for change in each.offered}
+    remaining_ways = {name: way for name, way in ways.items() if name in offered_keys}
     if str(form.get("version", "")) != staged.version:
-        fits = f"{len(left)} of your {len(asked)} changes still fit; look at them and save again."
+        fits = f"{len(remaining_ways)} of your {len(ways)} changes still fit; look at them and save again."
         problem = f"Not saved: {staged.file_name} changed meanwhile. {fits}"
-        return await _page(request, staged, keys_of(left), queue, problem)
+        return await _page(request, staged, keys_of(remaining_ways), queue, problem)
     try:
-        await asyncio.to_thread(save, desk_of(request), staged, wanted)
+        await asyncio.to_thread(save, desk_of(request), staged, change_keys)
     except (UsageError, ConflictError, LossError) as error:
-        return await _page(request, staged, wanted, queue, f"Not saved: {error}")
-    changed = [each.case.id for each in staged.cases if wanted.get(each.key)]
-    address = f"/runs/{staged.run.id}/acceptance?{urlencode([('saved', name) for name in changed])}"
+        return await _page(request, staged, change_keys, queue, f"Not saved: {error}")
+    case_ids = [each.case.id for each in staged.cases if change_keys.get(each.key)]
+    address = f"/runs/{staged.run.id}/acceptance?{urlencode([('saved', name) for name in case_ids])}"
     return go(address)
 
 
-async def _saved(request: Request, names: list[str]) -> Response:
+async def _saved_page(request: Request, names: list[str]) -> Response:
     desk = desk_of(request)
     run = await desk.runs.summary(run_id_of(request))
     effects = await asyncio.to_thread(verdicts_now, desk, run, names)
@@ -84,23 +84,23 @@ async def _staged(request: Request, case: str | None, trial: str | None, queue: 
     desk = desk_of(request)
     run = await desk.runs.summary(run_id_of(request))
     if (queue_id := number_of(queue)) is not None:
-        found = await asyncio.to_thread(desk.queues.too_narrow, queue_id, run.id)
-        return await asyncio.to_thread(stage, desk, run, of_cases=found)
+        case_keys = await asyncio.to_thread(desk.queues.too_narrow, queue_id, run.id)
+        return await asyncio.to_thread(stage, desk, run, of_cases=case_keys)
     number = number_of(trial)
     return await asyncio.to_thread(stage, desk, run, case, number - 1 if number else None)
 
 
 async def _page(
-    request: Request, staged: Staged, wanted: Keys, queue: str, problem: str = "", *, is_judged: bool = False
+    request: Request, staged: Staged, change_keys: Keys, queue: str, problem: str = "", *, is_judged: bool = False
 ) -> Response:
     """The staged changes; the form names again the `queue` whose trials they are of."""
-    shown = await asyncio.to_thread(accept_page, desk_of(request), staged, wanted, problem, is_judged=is_judged)
+    view = await asyncio.to_thread(accept_page, desk_of(request), staged, change_keys, problem, is_judged=is_judged)
     return page(
         request,
         "runs/accept.html",
         block="effect" if target_of(request) == "effect" else None,
         status=409 if problem else 200,
-        accept=shown,
+        accept=view,
         run=staged.run,
         is_swap=is_judged and target_of(request) == "effect",
         queue=queue if number_of(queue) is not None else "",

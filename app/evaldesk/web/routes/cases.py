@@ -41,13 +41,13 @@ MAX_RAW = 1_000_000
 
 async def show(request: Request) -> Response:
     """GET …/cases/{key}: the form; a scenario, and a case that no form can send, is shown as raw JSON."""
-    file, found = await _open(request)
-    if found.case.scenario is not None:
+    file, found_case = await _open(request)
+    if found_case.case.scenario is not None:
         return go(f"{request.url.path}/json")
-    draft = draft_of(found.case)
+    draft = draft_of(found_case.case)
     if not fits_form(draft):
         return go(f"{request.url.path}/json")
-    editor = Editor(file, found, draft, Problems(), found.version, line=await _line(request, found))
+    editor = Editor(file, found_case, draft, Problems(), found_case.version, line=await _line(request, found_case))
     return _render(request, editor)
 
 
@@ -57,13 +57,13 @@ async def save(request: Request) -> Response:
     draft, version, op = read_draft(form), text_of(form, "version"), text_of(form, "op")
     file = await run_in_threadpool(desk_of(request).evalsets.file, _set_id(request))
     try:
-        _, found = await _open(request)
+        _, found_case = await _open(request)
     except NotFoundError:
-        return await _save_gone(request, form, file, draft)
-    editor = Editor(file, found, draft, Problems(), version, line=await _line(request, found))
+        return await _answer_missing_case(request, form, file, draft)
+    editor = Editor(file, found_case, draft, Problems(), version, line=await _line(request, found_case))
     if op:
         return _render(request, replace(editor, focus=apply_op(draft, op)))
-    return await _store(request, form, editor, found)
+    return await _store(request, form, editor, found_case)
 
 
 async def new(request: Request) -> Response:
@@ -86,42 +86,46 @@ async def create(request: Request) -> Response:
 
 async def show_json(request: Request) -> Response:
     """GET …/cases/{key}/json: the case as the file has it."""
-    file, found = await _open(request)
-    return _render_json(request, file, found, text=case_text(found.case), version=found.version)
+    file, found_case = await _open(request)
+    return _render_json(request, file, found_case, text=case_text(found_case.case), version=found_case.version)
 
 
 async def download(request: Request) -> Response:
     """GET …/cases/{key}/file: the case as the file has it, to be edited elsewhere and put back."""
-    _, found = await _open(request)
-    return attachment(case_text(found.case), f"{slug(found.case.id, default='case')}.json")
+    _, found_case = await _open(request)
+    return attachment(case_text(found_case.case), f"{slug(found_case.case.id, default='case')}.json")
 
 
 async def save_json(request: Request) -> Response:
     """POST …/cases/{key}/json: save the case as it was typed, or as an uploaded file has it."""
     form = await read_form(request)
-    file, found = await _open(request)
+    file, found_case = await _open(request)
     text, version = text_of(form, "raw"), text_of(form, "version")
     try:
         uploaded = await file_text_of(form, "file")
         text = text if uploaded is None else uploaded
-        case = retyped(found.case, text)
+        case = retyped(found_case.case, text)
     except (FormatError, UsageError) as error:
         sentence = error_sentence(error) if isinstance(error, FormatError) else f"eval_id: {error}"
-        return _render_json(request, file, found, status=422, text=text, version=version, problem=sentence)
+        return _render_json(request, file, found_case, status=422, text=text, version=version, problem=sentence)
     cases = desk_of(request).evalsets.cases
     is_over = text_of(form, "choice") == "overwrite"
     try:
         base = None if is_over else version
-        saved = await run_in_threadpool(cases.save, file.id, found.key, case, base, as_new_form=_as_new_form(form))
+        saved_case = await run_in_threadpool(
+            cases.save, file.id, found_case.key, case, base, as_new_form=_as_new_form(form)
+        )
     except LossError as error:
-        return _render_json(request, file, found, status=409, text=text, version=version, lost=error.losses)
+        return _render_json(request, file, found_case, status=409, text=text, version=version, losses=error.losses)
     except CaseChangedError:
-        theirs = difference(found.case, case)
-        return _render_json(request, file, found, status=409, text=text, version=version, theirs=theirs)
+        lines_of_change = difference(found_case.case, case)
+        return _render_json(
+            request, file, found_case, status=409, text=text, version=version, conflict_lines=lines_of_change
+        )
     except CaseNameTakenError as error:
         sentence = f"Another case of this set is named {error.case_id}; {error.free} is free."
-        return _render_json(request, file, found, status=409, text=text, version=version, problem=sentence)
-    return go(f"/evalsets/{file.id}/cases/{saved.key}/json?note=saved")
+        return _render_json(request, file, found_case, status=409, text=text, version=version, problem=sentence)
+    return go(f"/evalsets/{file.id}/cases/{saved_case.key}/json?note=saved")
 
 
 async def duplicate(request: Request) -> Response:
@@ -167,41 +171,43 @@ async def _open(request: Request) -> tuple[EvalSetFile, FoundCase]:
     return file, await run_in_threadpool(sets.cases.find, file.id, _key(request))
 
 
-async def _line(request: Request, found: FoundCase) -> CaseLine:
+async def _line(request: Request, found_case: FoundCase) -> CaseLine:
     verdicts = partial(desk_of(request).stored_runs.last_verdicts, _set_id(request))
-    return (await run_in_threadpool(case_list, [found.case], verdicts)).lines[0]
+    return (await run_in_threadpool(case_list, [found_case.case], verdicts)).lines[0]
 
 
-async def _store(request: Request, form: FormData, editor: Editor, found: FoundCase | None = None) -> Response:
-    """Save the typed case in the place of `found`, or as a new one; faults come back in the form."""
-    case, problems = case_from(editor.draft, found.case if found else None)
+async def _store(request: Request, form: FormData, editor: Editor, found_case: FoundCase | None = None) -> Response:
+    """Save the typed case in the place of `found_case`, or as a new one; faults come back in the form."""
+    case, problems = case_from(editor.draft, found_case.case if found_case else None)
     if problems:
         return _render(request, replace(editor, problems=problems), 422)
     sets, set_id, choice = desk_of(request).evalsets, editor.file.id, text_of(form, "choice")
     if choice == "free":
-        evalset = found.evalset if found else (await run_in_threadpool(sets.read, set_id))[0]
+        evalset = found_case.evalset if found_case else (await run_in_threadpool(sets.read, set_id))[0]
         case = replace(case, id=free_name(case.id, {each.id for each in evalset.cases}))
     as_new_form = _as_new_form(form)
     try:
-        if found:
+        if found_case:
             base = None if choice == "overwrite" else editor.version
-            put = partial(sets.cases.save, set_id, found.key, case, base, as_new_form=as_new_form)
+            put = partial(sets.cases.save, set_id, found_case.key, case, base, as_new_form=as_new_form)
         else:
             put = partial(sets.cases.add, set_id, case, as_new_form=as_new_form)
-        saved = await run_in_threadpool(put)
+        saved_case = await run_in_threadpool(put)
     except LossError as error:
-        return _render(request, replace(editor, lost=error.losses), 409)
+        return _render(request, replace(editor, losses=error.losses), 409)
     except CaseChangedError:
-        return _render(request, replace(editor, theirs=difference(found.case, case) if found else None), 409)
+        return _render(
+            request, replace(editor, conflict_lines=difference(found_case.case, case) if found_case else None), 409
+        )
     except CaseNameTakenError as error:
         problems.add("case", "Case", f"Another case of this set is named {error.case_id}.")
-        return _render(request, replace(editor, problems=problems, taken=error), 409)
+        return _render(request, replace(editor, problems=problems, name_error=error), 409)
     if text_of(form, "then") == "run":
-        return leave(request, await run_case(request, set_id, saved.case), EDITOR)
-    return leave(request, f"/evalsets/{set_id}/cases/{saved.key}?note=saved", EDITOR)
+        return leave(request, await run_case(request, set_id, saved_case.case), EDITOR)
+    return leave(request, f"/evalsets/{set_id}/cases/{saved_case.key}?note=saved", EDITOR)
 
 
-async def _save_gone(request: Request, form: FormData, file: EvalSetFile, draft: CaseDraft) -> Response:
+async def _answer_missing_case(request: Request, form: FormData, file: EvalSetFile, draft: CaseDraft) -> Response:
     """The case was renamed or deleted while it was edited: nothing typed is lost, it may be added as a new one."""
     for turn in draft.turns:
         _forget_origin(turn)
@@ -232,31 +238,31 @@ def _render(request: Request, editor: Editor, status: int = 200) -> Response:
 def _render_json(
     request: Request,
     file: EvalSetFile,
-    found: FoundCase,
+    found_case: FoundCase,
     *,
     text: str,
     version: str,
     status: int = 200,
     problem: str = "",
-    theirs: Sequence[Line] | None = None,
-    lost: tuple[str, ...] = (),
+    conflict_lines: Sequence[Line] | None = None,
+    losses: tuple[str, ...] = (),
 ) -> Response:
     note = request.query_params.get("note", "") if request.method == "GET" else ""
-    is_large = len(text) > MAX_RAW or len(case_text(found.case)) > MAX_RAW
-    typed: dict[str, Any] = {
+    is_large = len(text) > MAX_RAW or len(case_text(found_case.case)) > MAX_RAW
+    values: dict[str, Any] = {
         "text": text,
         "is_large": is_large,
         "version": version,
         "problem": problem,
-        "theirs": theirs,
-        "lost": lost,
+        "conflict_lines": conflict_lines,
+        "losses": losses,
     }
-    is_scenario = found.case.scenario is not None
-    typed["agents"] = desk_of(request).agents.list() if is_scenario else ()
-    typed["scenario"] = source_of(found.case, None) if is_scenario else None
-    where: dict[str, Any] = {"file": file, "found": found, "base": f"/evalsets/{file.id}/cases/{found.key}"}
-    address = run_address(file.id, found.case.id)
-    return page(request, "cases/json.html", status=status, note=note, run_address=address, **typed, **where)
+    is_scenario = found_case.case.scenario is not None
+    values["agents"] = desk_of(request).agents.list() if is_scenario else ()
+    values["scenario"] = source_of(found_case.case, None) if is_scenario else None
+    where: dict[str, Any] = {"file": file, "found": found_case, "base": f"/evalsets/{file.id}/cases/{found_case.key}"}
+    address = run_address(file.id, found_case.case.id)
+    return page(request, "cases/json.html", status=status, note=note, run_address=address, **values, **where)
 
 
 def _set_id(request: Request) -> str:

@@ -22,34 +22,34 @@ async def show(request: Request) -> Response:
     """GET /compare: run `b` against run `a`; without both, or with other than two `run`, the form to choose them."""
     query, desk = request.query_params, desk_of(request)
     ticked = _numbers(query.getlist("run"))
-    named = _numbers(query.get(f"{name}-number") or query.get(name, "") for name in ("a", "b"))
+    run_ids = _numbers(query.get(f"{name}-number") or query.get(name, "") for name in ("a", "b"))
     if len(set(ticked)) == 2:
         return go(f"/compare?a={min(ticked)}&b={max(ticked)}")
-    if len(named) < 2:
+    if len(run_ids) < 2:
         problem = TWO.format(n=len(set(ticked))) if len(ticked) > 2 else ""
-        choice = await asyncio.to_thread(read_choice, desk, ticked or named, problem)
+        choice = await asyncio.to_thread(read_choice, desk, ticked or run_ids, problem)
         return page(request, "comparison/choose.html", status=422 if problem else 200, choice=choice)
     if query.get("a-number") or query.get("b-number"):
-        return go(f"/compare?a={named[0]}&b={named[1]}")
-    if named[0] == named[1]:
-        problem = f"Run {named[0]} is the same as itself: choose two different runs."
-        choice = await asyncio.to_thread(read_choice, desk, named, problem)
+        return go(f"/compare?a={run_ids[0]}&b={run_ids[1]}")
+    if run_ids[0] == run_ids[1]:
+        problem = f"Run {run_ids[0]} is the same as itself: choose two different runs."
+        choice = await asyncio.to_thread(read_choice, desk, run_ids, problem)
         return page(request, "comparison/choose.html", status=422, choice=choice)
     start = start_of(request)
-    found = await asyncio.to_thread(read_comparison, desk, named[0], named[1], query.get("show", ""), start)
-    unread, otherwise = await asyncio.to_thread(failure_changes, desk, *named)
-    return page(request, "comparison/show.html", comparison=found, unread=unread, otherwise=otherwise)
+    comparison = await asyncio.to_thread(read_comparison, desk, run_ids[0], run_ids[1], query.get("show", ""), start)
+    unread, otherwise = await asyncio.to_thread(failure_changes, desk, *run_ids)
+    return page(request, "comparison/show.html", comparison=comparison, unread=unread, otherwise=otherwise)
 
 
 async def report(request: Request) -> Response:
     """GET /compare/report?a=1&b=2: the comparison as one HTML file."""
     query, desk = request.query_params, desk_of(request)
-    named = _numbers(query.get(name) for name in ("a", "b"))
-    if len(named) < 2:
+    run_ids = _numbers(query.get(name) for name in ("a", "b"))
+    if len(run_ids) < 2:
         return go("/compare")
     environment = desk.settings.environment
-    found = await asyncio.to_thread(comparison_report, desk.stored_runs, named[0], named[1], environment)
-    return attachment(found.data, found.file_name, "text/html")
+    file = await asyncio.to_thread(comparison_report, desk.stored_runs, run_ids[0], run_ids[1], environment)
+    return attachment(file.data, file.file_name, "text/html")
 
 
 def _numbers(texts: Iterable[str | None]) -> list[int]:

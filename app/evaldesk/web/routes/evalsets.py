@@ -89,7 +89,7 @@ async def show(request: Request) -> Response:
         start=number_of(query["start"]) or 0,
     )
     added_key = request.query_params.get("added", "")
-    added = await run_in_threadpool(case_with_key, evalset, added_key) if added_key else None
+    added_case = await run_in_threadpool(case_with_key, evalset, added_key) if added_key else None
     agent = {"agent": request.query_params["agent"]} if "agent" in request.query_params else {}
     token = _token(request.query_params.get("case_trashed", ""))
     await run_in_threadpool(desk.adk_sessions.look_once)
@@ -104,9 +104,9 @@ async def show(request: Request) -> Response:
         query=query,
         has_adk_sessions=desk.adk_sessions.is_any,
         note=NOTES.get(request.query_params.get("note", ""), ""),
-        added=added,
+        added=added_case,
         added_key=added_key,
-        run_address=run_address(set_id, added.id, **agent) if added else "",
+        run_address=run_address(set_id, added_case.id, **agent) if added_case else "",
         token=token,
         deleted=await run_in_threadpool(desk.evalsets.cases.deleted, set_id, token) if token else [],
     )
@@ -130,9 +130,11 @@ async def change_settings(request: Request) -> Response:
     file = await run_in_threadpool(desk.evalsets.file, set_id)
     form = await read_form(request)
     name, description = text_of(form, "name").strip(), text_of(form, "description").strip()
-    seen = text_of(form, "seen").replace("\r\n", "\n") if "seen" in form else None
-    called = text_of(form, "called") if "called" in form else None
-    change = partial(desk.evalsets.change, set_id, name, description.replace("\r\n", "\n"), seen, called)
+    description_before = text_of(form, "seen").replace("\r\n", "\n") if "seen" in form else None
+    name_before = text_of(form, "called") if "called" in form else None
+    change = partial(
+        desk.evalsets.change, set_id, name, description.replace("\r\n", "\n"), description_before, name_before
+    )
     problems = Problems()
     try:
         new_id = await run_in_threadpool(change)
@@ -140,12 +142,17 @@ async def change_settings(request: Request) -> Response:
         raise
     except (UsageError, ConflictError) as error:
         if isinstance(error, DescriptionChangedError):
-            seen = error.stored
+            description_before = error.stored
             problems.add("description", "Description", str(error))
         else:
-            called = error.stored if isinstance(error, NameChangedError) else called
+            name_before = error.stored if isinstance(error, NameChangedError) else name_before
             problems.add("name", "Name", _about_name(error))
-        values: dict[str, Any] = {"name": name, "called": called, "description": description, "seen": seen}
+        values: dict[str, Any] = {
+            "name": name,
+            "called": name_before,
+            "description": description,
+            "seen": description_before,
+        }
         status = refused_status(error)
         return page(request, "evalsets/settings.html", status=status, file=file, problems=problems, **values)
     return go(f"/evalsets/{new_id}?note=changed")
@@ -178,8 +185,8 @@ async def exports(request: Request) -> Response:
     if desk.evalsets.is_indexed(file):
         return page(request, "evalsets/export_large.html", file=file)
     forms = await run_in_threadpool(export_forms, evalset, file.format)
-    masked = (await run_in_threadpool(desk.evalsets.export, set_id, "adk")).masked
-    return page(request, "evalsets/export.html", file=file, evalset=evalset, forms=forms, masked=masked)
+    masked_words = (await run_in_threadpool(desk.evalsets.export, set_id, "adk")).masked
+    return page(request, "evalsets/export.html", file=file, evalset=evalset, forms=forms, masked=masked_words)
 
 
 async def download(request: Request) -> Response:

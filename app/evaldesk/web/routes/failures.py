@@ -35,17 +35,17 @@ async def index(request: Request) -> Response:
 async def _room(
     request: Request,
     run_id: int | None,
-    typed: TypedFinding | None = None,
+    draft: TypedFinding | None = None,
     error: EvaldeskError | None = None,
     *,
     undone: str = "",
     new_kind: TypedMode | None = None,
-    asked: ModelProposals | None = None,
-    imported: str = "",
+    proposals: ModelProposals | None = None,
+    import_words: str = "",
 ) -> Response:
     """The room, with refused text as it was typed, or a note on the last undo or import."""
     before, first = (number_of(request.query_params.get(name)) for name in ("before", "from"))
-    room = await asyncio.to_thread(read_failures, desk_of(request), run_id, before, typed, error, first or 0)
+    room = await asyncio.to_thread(read_failures, desk_of(request), run_id, before, draft, error, first or 0)
     return page(
         request,
         "failures/index.html",
@@ -54,8 +54,8 @@ async def _room(
         room=room,
         undone=undone,
         new_kind=new_kind,
-        asked=asked,
-        imported=imported,
+        asked=proposals,
+        imported=import_words,
         forms=FORMS,
     )
 
@@ -77,10 +77,10 @@ async def take_in(request: Request) -> Response:
             raise UsageError("Choose a file.", field="file")
         data, name = await upload.read(), upload.filename
         await upload.close()
-        found = await asyncio.to_thread(import_modes, desk_of(request), data, name, text_of(form, "labeller"))
+        result = await asyncio.to_thread(import_modes, desk_of(request), data, name, text_of(form, "labeller"))
     except (UsageError, FormatError) as error:
         return await _room(request, run_id, None, error)
-    return await _room(request, run_id, imported=found.words)
+    return await _room(request, run_id, import_words=result.words)
 
 
 async def undo(request: Request) -> Response:
@@ -115,39 +115,39 @@ async def propose(request: Request) -> Response:
     run_id, failures = checked_id(text_of(form, "run"), "run"), desk_of(request).failures
     if text_of(form, "op") == "ask":
         try:
-            asked = await desk_of(request).model_proposals.propose(run_id, text_of(form, "model"))
+            proposals = await desk_of(request).model_proposals.propose(run_id, text_of(form, "model"))
         except NotFoundError:
             raise
         except EvaldeskError as error:
             return await _room(request, run_id, None, error)
-        return await _room(request, run_id, asked=asked)
+        return await _room(request, run_id, proposals=proposals)
     if text_of(form, "op") == "propose":
         await asyncio.to_thread(failures.propose, run_id)
     else:
-        typed = TypedFinding(text_of(form, "labeller"), new_mode=text_of(form, "new-mode"))
+        draft = TypedFinding(text_of(form, "labeller"), new_mode=text_of(form, "new-mode"))
         try:
-            listed = ",".join(texts_of(form, "finding")).split(",")
-            ids = [checked_id(each, "finding") for each in listed if each]
+            id_texts = ",".join(texts_of(form, "finding")).split(",")
+            ids = [checked_id(each, "finding") for each in id_texts if each]
             if text_of(form, "op") == "name":
-                await asyncio.to_thread(failures.name, ids, typed)
+                await asyncio.to_thread(failures.name, ids, draft)
             else:
                 is_accepted = text_of(form, "op") == "accept"
-                await asyncio.to_thread(failures.decide, ids, typed, is_accepted=is_accepted)
+                await asyncio.to_thread(failures.decide, ids, draft, is_accepted=is_accepted)
         except NotFoundError:
             raise
         except (UsageError, ConflictError) as error:
-            return await _room(request, run_id, typed, error)
+            return await _room(request, run_id, draft, error)
     return go(f"/failures?run={run_id}")
 
 
 async def create(request: Request) -> Response:
     """POST /failures: create a kind of failure, and show it."""
     form = await read_form(request)
-    typed, run_id = _typed_mode(form), number_of(text_of(form, "run"))
+    draft, run_id = _typed_mode(form), number_of(text_of(form, "run"))
     try:
-        mode_id = await asyncio.to_thread(desk_of(request).failures.create, typed, text_of(form, "labeller"))
+        mode_id = await asyncio.to_thread(desk_of(request).failures.create, draft, text_of(form, "labeller"))
     except UsageError as error:
-        return await _room(request, run_id, None, error, new_kind=typed)
+        return await _room(request, run_id, None, error, new_kind=draft)
     return go(f"/failures/{mode_id}{_from(run_id)}")
 
 
@@ -162,26 +162,26 @@ async def show_mode(request: Request) -> Response:
 async def _mode(
     request: Request,
     mode_id: int,
-    typed: TypedChange | None = None,
+    draft: TypedChange | None = None,
     error: EvaldeskError | None = None,
-    made: MadeCases | None = None,
+    new_cases: MadeCases | None = None,
 ) -> Response:
     before, runs, run_id = (number_of(request.query_params.get(name)) for name in ("before", "runs", "run"))
-    read = partial(read_mode, desk_of(request), mode_id, typed, error, before=before, runs_before=runs)
-    found = await asyncio.to_thread(read)
-    if found is None:
+    read = partial(read_mode, desk_of(request), mode_id, draft, error, before=before, runs_before=runs)
+    view = await asyncio.to_thread(read)
+    if view is None:
         raise NotFoundError(f"there is no kind of failure {mode_id}")
     desk, sets = desk_of(request), await asyncio.to_thread(desk_of(request).evalsets.list)
-    new_set = await asyncio.to_thread(desk.evalsets.free_name, slug(found.mode.name))
+    new_set = await asyncio.to_thread(desk.evalsets.free_name, slug(view.mode.name))
     return page(
         request,
         "failures/mode.html",
         status=refused_status(error),
-        kind=found,
+        kind=view,
         forms=FORMS,
         sets=[each for each in sets if not each.error],
         new_set=new_set,
-        made=made,
+        made=new_cases,
         run_id=run_id,
         from_room=_from(run_id),
     )
@@ -191,8 +191,8 @@ async def show_where(request: Request) -> Response:
     """GET /failures/{mode_id}/where: its findings by tool, turn, tag and case, for which trials are read."""
     mode_id: int = request.path_params["mode_id"]
     await _mode_of(request, mode_id)
-    found = await asyncio.to_thread(read_where, desk_of(request), mode_id)
-    return page(request, "failures/where.html", block="where", where=found, mode_id=mode_id)
+    view = await asyncio.to_thread(read_where, desk_of(request), mode_id)
+    return page(request, "failures/where.html", block="where", where=view, mode_id=mode_id)
 
 
 async def change_mode(request: Request) -> Response:
@@ -200,15 +200,15 @@ async def change_mode(request: Request) -> Response:
     form = await read_form(request)
     mode_id: int = request.path_params["mode_id"]
     try:
-        shown = await asyncio.to_thread(_change_mode, desk_of(request).failures, mode_id, form)
+        shown_id = await asyncio.to_thread(_change_mode, desk_of(request).failures, mode_id, form)
     except NotFoundError:
         raise
     except (UsageError, ConflictError) as error:
-        typed = TypedChange(
+        draft = TypedChange(
             text_of(form, "op"), _typed_mode(form), texts_of(form, "finding"), text_of(form, "labeller")
         )
-        return await _mode(request, mode_id, typed, error)
-    return go(f"/failures/{shown}{_from(number_of(request.query_params.get('run', '')))}")
+        return await _mode(request, mode_id, draft, error)
+    return go(f"/failures/{shown_id}{_from(number_of(request.query_params.get('run', '')))}")
 
 
 def _change_mode(failures: FailureDesk, mode_id: int, form: FormData) -> int:
@@ -239,22 +239,22 @@ async def make(request: Request) -> Response:
     form, desk, mode_id = await read_form(request), desk_of(request), request.path_params["mode_id"]
     mode = await _mode_of(request, mode_id)
     try:
-        made = await asyncio.to_thread(
+        new_cases = await asyncio.to_thread(
             make_cases, desk, mode, text_of(form, "evalset"), text_of(form, "new-set").strip()
         )
     except NotFoundError:
         raise
     except (UsageError, ConflictError, LossError) as error:
         return await _mode(request, mode_id, error=error)
-    return await _mode(request, mode_id, made=made)
+    return await _mode(request, mode_id, new_cases=new_cases)
 
 
 async def _mode_of(request: Request, mode_id: int) -> Mode:
     modes = await asyncio.to_thread(desk_of(request).failures.modes)
-    found = next((each for each in modes if each.id == mode_id), None)
-    if found is None:
+    mode = next((each for each in modes if each.id == mode_id), None)
+    if mode is None:
         raise NotFoundError(f"there is no kind of failure {mode_id}")
-    return found
+    return mode
 
 
 async def put(request: Request) -> Response:
@@ -264,23 +264,23 @@ async def put(request: Request) -> Response:
     """
     run_id, key = trial_key(request)
     form = await read_form(request)
-    typed = typed_finding(form, text_of(form, "labeller"))
+    draft = typed_finding(form, text_of(form, "labeller"))
     desk, is_next = desk_of(request), text_of(form, "then") == "next"
     try:
         if text_of(form, "op") == "clear":
-            await asyncio.to_thread(desk.failures.clear, run_id, key, typed.author)
+            await asyncio.to_thread(desk.failures.clear, run_id, key, draft.author)
         elif text_of(form, "op") == "remove":
             finding_id = checked_id(text_of(form, "finding"), "finding")
-            await asyncio.to_thread(desk.failures.remove, finding_id, typed.author)
+            await asyncio.to_thread(desk.failures.remove, finding_id, draft.author)
         else:
             result = await asyncio.to_thread(desk.runs.stored.trial, run_id, *key)
-            await asyncio.to_thread(desk.failures.add, run_id, key, typed, result.transcript)
+            await asyncio.to_thread(desk.failures.add, run_id, key, draft, result.transcript)
     except NotFoundError:
         raise
     except (UsageError, ConflictError) as error:
         if is_next:
-            return await _room(request, run_id, typed, error)
-        return await trial_page(request, finding=typed, finding_error=error)
+            return await _room(request, run_id, draft, error)
+        return await trial_page(request, finding=draft, finding_error=error)
     if is_next:
         return go(f"/failures?{urlencode({'run': run_id})}")
     return go(f"{trial_href(run_id, key)}#findings")

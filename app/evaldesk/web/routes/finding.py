@@ -19,9 +19,9 @@ async def show(request: Request) -> Response:
     """The places that fit `q`: as options where the palette asks, else as a page."""
     text = request.query_params.get("q", "")[:MAX_TEXT]
     is_palette = target_of(request) == "found"
-    found = await asyncio.to_thread(find, desk_of(request), text, MAX_EACH if is_palette else EACH_OF_PAGE)
+    places = await asyncio.to_thread(find, desk_of(request), text, MAX_EACH if is_palette else EACH_OF_PAGE)
     template = "search/options.html" if is_palette else "search/index.html"
-    return page(request, template, found=found, typed=text)
+    return page(request, template, found=places, typed=text)
 
 
 routes = [Route("/search", show, methods=["GET"])]

@@ -90,13 +90,13 @@ async def confirm(request: Request) -> Response:
     problems = Problems()
     try:
         outcome = text_of(form, "outcome", staged.imported.outcome)
-        chosen = await run_in_threadpool(imports.staging.stage_by, staged.token, outcome)
-        if chosen is None:
+        restaged = await run_in_threadpool(imports.staging.stage_by, staged.token, outcome)
+        if restaged is None:
             return go(f"/imports/{staged.token}")
-        staged = chosen
+        staged = restaged
         if choice == "both":
             name = await run_in_threadpool(sets.free_name, name)
-        started = await run_in_threadpool(
+        new_import = await run_in_threadpool(
             imports.begin,
             staged.imported,
             source=staged.source,
@@ -106,13 +106,13 @@ async def confirm(request: Request) -> Response:
             again=text_of(form, "again") == "on" or choice in ("both", "replace"),
             digests=staged.digests,
         )
-        if started.id is not None and started.n_total > N_AT_ONCE:
-            imports.start(started, staged.token)
-            return go(f"/imports/records/{started.id}")
-        taken = await run_in_threadpool(imports.finish, started)
+        if new_import.id is not None and new_import.n_total > N_AT_ONCE:
+            imports.start(new_import, staged.token)
+            return go(f"/imports/records/{new_import.id}")
+        result = await run_in_threadpool(imports.finish, new_import)
     except SetNameTakenError as error:
         problems.add("name", "Name", f"There is an eval set named {error.name} already. {error.free} is free.")
-        return _preview(request, staged, name, problems, status=409, taken=error)
+        return _preview(request, staged, name, problems, status=409, name_error=error)
     except AlreadyImportedError as error:
         problems.add("again", "Import", f"{error.words[:1].upper()}{error.words[1:]}.")
         return _preview(request, staged, name, problems, status=409, is_known=True)
@@ -121,7 +121,7 @@ async def confirm(request: Request) -> Response:
         return _preview(request, staged, name, problems, status=422)
     with suppress(NotFoundError, DiskError):  # discarded meanwhile, or discarded by a person later
         await run_in_threadpool(imports.staging.drop, staged.token)
-    return go(_address(taken))
+    return go(_address(result))
 
 
 async def discard(request: Request) -> Response:
@@ -136,11 +136,13 @@ async def run_exports(request: Request) -> Response:
     summary = await run_in_threadpool(desk.stored_runs.summary, run_id)
     formats = run_formats()
     first, _ = formats[0]
-    is_searched, masked = summary.n_done <= MAX_SEARCHED, ""
+    is_searched, masked_words = summary.n_done <= MAX_SEARCHED, ""
     if is_searched:
         export = await run_in_threadpool(export_run, desk.stored_runs, run_id, first, desk.settings.environment)
-        masked = export.masked
-    return page(request, "runs/export.html", summary=summary, formats=formats, masked=masked, is_searched=is_searched)
+        masked_words = export.masked
+    return page(
+        request, "runs/export.html", summary=summary, formats=formats, masked=masked_words, is_searched=is_searched
+    )
 
 
 async def download_run(request: Request) -> Response:
@@ -155,8 +157,8 @@ async def download_run(request: Request) -> Response:
 async def download_report(request: Request) -> Response:
     """GET /runs/{run_id}/report: the run as one HTML file."""
     desk, run_id = desk_of(request), request.path_params["run_id"]
-    found = await run_in_threadpool(run_report, desk.stored_runs, run_id, desk.settings.environment)
-    return attachment(found.data, found.file_name, "text/html")
+    report = await run_in_threadpool(run_report, desk.stored_runs, run_id, desk.settings.environment)
+    return attachment(report.data, report.file_name, "text/html")
 
 
 async def record(request: Request) -> Response:
@@ -205,19 +207,19 @@ def _preview(
     problems: Problems,
     *,
     status: int = 200,
-    taken: EvaldeskError | None = None,
+    name_error: EvaldeskError | None = None,
     is_known: bool = False,
 ) -> Response:
-    values: dict[str, Any] = {"view": import_view(staged), "name": name, "problems": problems, "taken": taken}
+    values: dict[str, Any] = {"view": import_view(staged), "name": name, "problems": problems, "taken": name_error}
     values["is_known"] = is_known
     return page(request, "imports/show.html", status=status, address=f"/imports/{staged.token}", **values)
 
 
-def _address(taken: TakenIn) -> str:
+def _address(result: TakenIn) -> str:
     """Where a person goes on: to the run, the one thing that is not there as a file, else to the eval set."""
-    if len(taken.run_ids) == 1:
-        return f"/runs/{taken.run_ids[0]}"
-    return "/runs" if taken.run_ids else f"/evalsets/{taken.evalset_id}?note=imported"
+    if len(result.run_ids) == 1:
+        return f"/runs/{result.run_ids[0]}"
+    return "/runs" if result.run_ids else f"/evalsets/{result.evalset_id}?note=imported"
 
 
 routes = [

@@ -33,7 +33,15 @@ from evaldesk.pages.gate_figures import gate_figures
 from evaldesk.run_options import BY_NAME, EVEN, OWN
 from evaldesk.web.cases.editor import run_address
 from evaldesk.web.forms.fields import number_of, read_form
-from evaldesk.web.forms.gates import BASELINE, GateForm, baseline_id, baselines_of, gate_fields, read_gates, with_used
+from evaldesk.web.forms.gates import (
+    BASELINE,
+    GateForm,
+    baseline_id,
+    baselines_of,
+    gate_fields,
+    read_gates,
+    with_better_gate,
+)
 from evaldesk.web.forms.run import (
     FORM_DEFAULTS,
     LIKE,
@@ -51,8 +59,8 @@ from evaldesk.web.forms.run import (
     option_fields,
     preset_fields,
     preset_name,
+    read_form_values,
     read_options,
-    read_typed,
 )
 from evaldesk.web.render import cases_words, desk_of, go, page, target_of
 from evaldesk.wording.words import budget_sentence
@@ -65,13 +73,13 @@ GONE = "The one asked for is not here: deleted, renamed, or in a folder that is 
 
 async def new(request: Request) -> Response:
     """GET /runs/new: the form; `agent`, `evalset`, `case` and `like` (a run) fill it."""
-    typed: Typed = ImmutableMultiDict(request.query_params.multi_items())
-    earlier = await _earlier(request, typed)
+    form_values: Typed = ImmutableMultiDict(request.query_params.multi_items())
+    earlier = await _earlier(request, form_values)
     if earlier:
-        typed = like_run(earlier, await asyncio.to_thread(_selected_by, desk_of(request), earlier))
-    elif preset_id := _number(typed, PRESET):
-        typed = filled_by(await asyncio.to_thread(desk_of(request).presets.get, preset_id), typed)
-    return await _form(request, typed)
+        form_values = like_run(earlier, await asyncio.to_thread(_selected_by, desk_of(request), earlier))
+    elif preset_id := _number(form_values, PRESET):
+        form_values = filled_by(await asyncio.to_thread(desk_of(request).presets.get, preset_id), form_values)
+    return await _form(request, form_values)
 
 
 async def preview(request: Request) -> Response:
@@ -79,25 +87,25 @@ async def preview(request: Request) -> Response:
 
     `another` adds a metric once more, `check` lists the faults.
     """
-    typed = with_used(with_another(await read_typed(request)))
-    return await _checked(request, typed) if typed.get("check") else await _form(request, typed)
+    form_values = with_better_gate(with_another(await read_form_values(request)))
+    return await _check_form(request, form_values) if form_values.get("check") else await _form(request, form_values)
 
 
-async def _checked(request: Request, typed: Typed) -> Response:
+async def _check_form(request: Request, form_values: Typed) -> Response:
     try:
-        await _plan(request, typed)
+        await _plan(request, form_values)
     except (UsageError, FormatError) as error:
-        return await _form(request, typed, error)
-    return await _form(request, typed, is_checked=True)
+        return await _form(request, form_values, error)
+    return await _form(request, form_values, is_checked=True)
 
 
 async def create(request: Request) -> Response:
     """POST /runs: start the run; an impossible value comes back beside its field."""
-    typed = await read_typed(request)
+    form_values = await read_form_values(request)
     try:
-        plan = await _plan(request, typed)
+        plan = await _plan(request, form_values)
     except (UsageError, FormatError) as error:
-        return await _form(request, typed, error)
+        return await _form(request, form_values, error)
     return go(f"/runs/{await desk_of(request).runs.start(plan)}")
 
 
@@ -107,21 +115,27 @@ async def save_preset(request: Request) -> Response:
     With `enter` it was Enter in some field, and no button: without another name than is shown the form is only checked.
     """
     form = await read_form(request)
-    typed: Typed = ImmutableMultiDict(form.multi_items())
-    agent_id, name, shown = _chosen(typed, "agent"), _chosen(typed, "preset-name"), _number(typed, PRESET)
+    form_values: Typed = ImmutableMultiDict(form.multi_items())
+    agent_id, name, shown_preset_id = (
+        _form_text(form_values, "agent"),
+        _form_text(form_values, "preset-name"),
+        _number(form_values, PRESET),
+    )
     presets = desk_of(request).presets
-    if typed.get("enter"):
+    if form_values.get("enter"):
         titles = dict(await asyncio.to_thread(presets.names, agent_id))
-        if name.split() in ([], titles.get(shown or 0, "").split()):
-            return await _checked(request, labelled(typed))
+        if name.split() in ([], titles.get(shown_preset_id or 0, "").split()):
+            return await _check_form(request, labelled(form_values))
     try:
-        read_options(labelled(typed), None)
+        read_options(labelled(form_values), None)
         desk_of(request).agents.get(agent_id)
-        preset_id = await asyncio.to_thread(presets.save, agent_id, preset_name(name), preset_fields(typed), shown)
+        preset_id = await asyncio.to_thread(
+            presets.save, agent_id, preset_name(name), preset_fields(form_values), shown_preset_id
+        )
     except (UsageError, ConflictError, FormatError) as error:
         field = getattr(error, "field", None) or PRESET_NAME
-        return await _form(request, labelled(typed), UsageError(str(error), field=field), has_started=False)
-    again = {PRESET: preset_id, "agent": agent_id, "evalset": _chosen(typed, "evalset")}
+        return await _form(request, labelled(form_values), UsageError(str(error), field=field), has_started=False)
+    again = {PRESET: preset_id, "agent": agent_id, "evalset": _form_text(form_values, "evalset")}
     return go(f"/runs/new?{urlencode(again)}")
 
 
@@ -141,49 +155,53 @@ async def run_case(request: Request, evalset_id: str, case: Case, agent_id: str 
     """
     desk = desk_of(request)
     agent_id = agent_id or _agent_meant(desk.agents.list(), [case])
-    named = {"agent": agent_id} if agent_id else {}
-    form = run_address(evalset_id, case.id, **named)
-    typed: Typed = ImmutableMultiDict({**named, "evalset": evalset_id, "case": case.id, "cases": "selected", "n": "5"})
+    agent_field = {"agent": agent_id} if agent_id else {}
+    form = run_address(evalset_id, case.id, **agent_field)
+    form_values: Typed = ImmutableMultiDict(
+        {**agent_field, "evalset": evalset_id, "case": case.id, "cases": "selected", "n": "5"}
+    )
     try:
-        typed = await asyncio.to_thread(as_beside, typed, find_criteria_file(desk.evalsets.file(evalset_id).path))
-        unscored, _ = await asyncio.to_thread(judged_lines, typed, [case])
+        form_values = await asyncio.to_thread(
+            as_beside, form_values, find_criteria_file(desk.evalsets.file(evalset_id).path)
+        )
+        unscored, _ = await asyncio.to_thread(judged_lines, form_values, [case])
         if unscored or desk.agents.get(agent_id).error:
             return form
-        return f"/runs/{await desk.runs.start(await _plan(request, typed))}"
+        return f"/runs/{await desk.runs.start(await _plan(request, form_values))}"
     except (UsageError, FormatError, NotFoundError):
         return form
 
 
-async def _earlier(request: Request, typed: Typed) -> RunSummary | None:
+async def _earlier(request: Request, form_values: Typed) -> RunSummary | None:
     """The run that this one is to be like, by its number; settings beyond the form are taken from its configuration.
 
     Those that this workspace does not have are left out where somebody else may have written them.
 
     Raises NotFoundError.
     """
-    run_id, runs = _number(typed, LIKE), desk_of(request).runs
+    run_id, runs = _number(form_values, LIKE), desk_of(request).runs
     if run_id is None:
         return None
     run = await runs.summary(run_id)
     return replace(run, config=await asyncio.to_thread(runs.own_part, run))
 
 
-def _number(typed: Typed, name: str) -> int | None:
-    return number_of(_chosen(typed, name))
+def _number(form_values: Typed, name: str) -> int | None:
+    return number_of(_form_text(form_values, name))
 
 
-async def _plan(request: Request, typed: Typed) -> RunPlan:
-    earlier = await _earlier(request, typed)
-    options = read_options(typed, earlier.config if earlier else None)
-    if not _chosen(typed, "evalset"):
+async def _plan(request: Request, form_values: Typed) -> RunPlan:
+    earlier = await _earlier(request, form_values)
+    options = read_options(form_values, earlier.config if earlier else None)
+    if not _form_text(form_values, "evalset"):
         raise UsageError("choose an eval set", field="evalset")
-    if typed.get("try"):
-        options = await _only_one(request, typed, options)
-    agent_id, evalset_id = _chosen(typed, "agent"), _chosen(typed, "evalset")
+    if form_values.get("try"):
+        options = await _only_one(request, form_values, options)
+    agent_id, evalset_id = _form_text(form_values, "agent"), _form_text(form_values, "evalset")
     try:
-        return await desk_of(request).plan_run(agent_id, evalset_id, options, baseline_id(typed))
+        return await desk_of(request).plan_run(agent_id, evalset_id, options, baseline_id(form_values))
     except NotFoundError as error:
-        if baseline_id(typed) is None:
+        if baseline_id(form_values) is None:
             raise
         raise UsageError(str(error), field=BASELINE) from error
 
@@ -197,11 +215,11 @@ def _selected_by(desk: Desk, run: RunSummary) -> Collection[str]:
     return desk.stored_runs.case_ids(run.id) if run.n_cases < file.n_cases else ()
 
 
-async def _only_one(request: Request, typed: Typed, options: RunOptions) -> RunOptions:
+async def _only_one(request: Request, form_values: Typed, options: RunOptions) -> RunOptions:
     """One trial of the first chosen case."""
-    evalset, _, _ = await asyncio.to_thread(desk_of(request).evalsets.read, _chosen(typed, "evalset"))
-    chosen = evalset.cases if options.case_ids is None else with_ids(evalset.cases, options.case_ids)
-    first = chosen[0].id if chosen else None
+    evalset, _, _ = await asyncio.to_thread(desk_of(request).evalsets.read, _form_text(form_values, "evalset"))
+    chosen_cases = evalset.cases if options.case_ids is None else with_ids(evalset.cases, options.case_ids)
+    first = chosen_cases[0].id if chosen_cases else None
     return options.but(
         n=1, budget=None, allocate=None, case_ids=(first,) if first is not None else options.case_ids, gates=Gates()
     )
@@ -209,13 +227,13 @@ async def _only_one(request: Request, typed: Typed, options: RunOptions) -> RunO
 
 async def _form(
     request: Request,
-    typed: Typed,
+    form_values: Typed,
     error: EvaldeskError | None = None,
     *,
     is_checked: bool = False,
     has_started: bool = True,
 ) -> Response:
-    form = replace(await _filled(request, typed), is_checked=is_checked)
+    form = replace(await _filled(request, form_values), is_checked=is_checked)
     if error:
         name = getattr(error, "field", None) or ""
         problems = defaultdict(str, {name: str(error)})
@@ -231,37 +249,37 @@ async def _form(
     )
 
 
-async def _filled(request: Request, typed: Typed) -> RunForm:
+async def _filled(request: Request, form_values: Typed) -> RunForm:
     desk = desk_of(request)
     agents = desk.agents.list()
     files = [file for file in await asyncio.to_thread(desk.evalsets.list) if not file.error]
-    wanted = _chosen(typed, "evalset")
+    requested_id = _form_text(form_values, "evalset")
     usual, last_agent = (
-        ("", "") if wanted else await asyncio.to_thread(_proposed, desk, _chosen(typed, "agent"), agents)
+        ("", "") if requested_id else await asyncio.to_thread(_proposed, desk, _form_text(form_values, "agent"), agents)
     )
-    evalset_id = wanted if wanted in {file.id for file in files} else usual
-    chosen = next((file for file in files if file.id == evalset_id), None)
-    is_reading = chosen is not None and chosen.is_reading
-    evalset = await _read_evalset(request, evalset_id) if chosen and not is_reading else None
-    is_new, beside, problems = is_fresh(typed), None, dict[str, str]()
+    evalset_id = requested_id if requested_id in {file.id for file in files} else usual
+    evalset_file = next((file for file in files if file.id == evalset_id), None)
+    is_reading = evalset_file is not None and evalset_file.is_reading
+    evalset = await _read_evalset(request, evalset_id) if evalset_file and not is_reading else None
+    is_new, beside, problems = is_fresh(form_values), None, dict[str, str]()
     try:
-        beside = find_criteria_file(chosen.path) if chosen else None
-        typed = await asyncio.to_thread(as_beside, typed, beside)
+        beside = find_criteria_file(evalset_file.path) if evalset_file else None
+        form_values = await asyncio.to_thread(as_beside, form_values, beside)
     except (FormatError, UsageError) as error:
         problems |= {"metric": f"{error}. These are the default criteria."} if is_new else {}
-    is_selection, ticked = chosen_of(typed, evalset)
+    is_selection, ticked = chosen_of(form_values, evalset)
     all_cases = evalset.cases if evalset else ()
     cases = await asyncio.to_thread(with_ids, all_cases, ticked) if is_selection else all_cases
     last_agent = last_agent if last_agent in {each.id for each in agents} else ""
     meant = last_agent or _agent_meant(agents, cases) or (agents[0].id if agents else "")
-    agent = await _agent(request, _chosen(typed, "agent"), meant)
-    unscored, not_applicable = await asyncio.to_thread(judged_lines, typed, cases)
-    earlier = await _earlier_still_there(request, typed)
-    fields = option_fields(typed, desk.settings, earlier.config if earlier else None)
+    agent = await _agent(request, _form_text(form_values, "agent"), meant)
+    unscored, not_applicable = await asyncio.to_thread(judged_lines, form_values, cases)
+    earlier = await _earlier_still_there(request, form_values)
+    fields = option_fields(form_values, desk.settings, earlier.config if earlier else None)
     typed_n = {name: fields[name].value for name in ("n", "budget", "allocate", "model")}
     n_each, spread_words = await asyncio.to_thread(_spread, desk, typed_n, agent, evalset_id, cases)
     n_trials = sum(n_each)
-    history = await asyncio.to_thread(_history, desk, agent, chosen, cases)
+    history = await asyncio.to_thread(_history, desk, agent, evalset_file, cases)
     plan = await asyncio.to_thread(
         estimate,
         desk.stored_runs,
@@ -274,13 +292,13 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
         history=history,
     )
     is_small, offer = target_of(request) == "estimate", Offer(desk.settings.allowed_judges, desk.settings.functions)
-    listed = all_cases
+    listed_cases = all_cases
     if len(all_cases) > MAX_LISTED:
-        listed = cases if is_selection else await asyncio.to_thread(with_ids, all_cases, ticked)
-    found = {"agent": agent.id if agent else "", "evalset": evalset_id}
-    gone = [name for name, value in found.items() if _chosen(typed, name) not in ("", value)]
+        listed_cases = cases if is_selection else await asyncio.to_thread(with_ids, all_cases, ticked)
+    ids = {"agent": agent.id if agent else "", "evalset": evalset_id}
+    missing_fields = [name for name, value in ids.items() if _form_text(form_values, name) not in ("", value)]
     return RunForm(
-        problems=defaultdict(str, problems | dict.fromkeys(gone, GONE)),
+        problems=defaultdict(str, problems | dict.fromkeys(missing_fields, GONE)),
         agents=[(each.id, each.name) for each in agents],
         evalsets=[(file.id, f"{file.name} ({cases_words(file)})") for file in files],
         agent=agent.id if agent else "",
@@ -288,14 +306,14 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
         own_model=(agent.description.model or "") if agent and agent.description else "",
         models=models_of(desk.settings.models, earlier),
         fields=fields,
-        kept=kept_of(earlier) if earlier else None,
+        kept_options=kept_of(earlier) if earlier else None,
         is_selection=is_selection,
-        choices=[(case.id, case.id in ticked) for case in listed] if is_selection or ticked else (),
+        choices=[(case.id, case.id in ticked) for case in listed_cases] if is_selection or ticked else (),
         presets=await asyncio.to_thread(desk.presets.names, agent.id if agent else ""),
-        preset=_number(typed, PRESET),
+        preset=_number(form_values, PRESET),
         n_all=len(all_cases),
         n_selected=len(ticked),
-        metrics=MetricForm() if is_small else await asyncio.to_thread(metric_form, typed, cases, offer),
+        metrics=MetricForm() if is_small else await asyncio.to_thread(metric_form, form_values, cases, offer),
         beside=beside.name if beside else "",
         is_beside=is_new and beside is not None and not problems,
         unscored=unscored,
@@ -304,37 +322,37 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
         spread=spread_words,
         is_reading=is_reading,
         gates=await asyncio.to_thread(
-            _gates, desk, typed, plan.last_run, n_each=n_each, file=chosen, cases=cases, history=history
+            _gates, desk, form_values, plan.last_run, n_each=n_each, file=evalset_file, cases=cases, history=history
         ),
     )
 
 
 def _spread(
-    desk: Desk, typed: Mapping[str, str], agent: FoundAgent | None, evalset_id: str, cases: Sequence[Case]
+    desk: Desk, texts: Mapping[str, str], agent: FoundAgent | None, evalset_id: str, cases: Sequence[Case]
 ) -> tuple[Sequence[int], str]:
     """The trials of each case, and how a budget is spread, or why it cannot be."""
-    n, n_cases = _or_one(typed["n"]), len(cases)
+    n, n_cases = _or_one(texts["n"]), len(cases)
     try:
-        asked, allocate = BY_NAME["budget"].read(typed["budget"]), BY_NAME["allocate"].read(typed["allocate"])
-        if asked is None or not cases:
+        budget, allocate = BY_NAME["budget"].read(texts["budget"]), BY_NAME["allocate"].read(texts["allocate"])
+        if budget is None or not cases:
             return [n] * n_cases, ""
         own = agent.description.model if agent and agent.description else None
-        model = typed["model"] if typed["model"] != own else ""
+        model = texts["model"] if texts["model"] != own else ""
         of_class = last_class(desk.stored_runs, agent.id if agent else "", evalset_id, model or None)
         subject = Subject(cases, of_class)
-        found = spread(Budget(asked, allocate or EVEN, n), subject, desk.stored_runs)
+        allocation = spread(Budget(budget, allocate or EVEN, n), subject, desk.stored_runs)
     except UsageError as error:
         return [n] * n_cases, f"{str(error)[:1].upper()}{str(error)[1:]}."
-    n_trials = sum(found.n_each)
+    n_trials = sum(allocation.n_each)
     words = budget_sentence(
-        asked, allocate or EVEN, found.run_ids, n_cases, n_trials, min(found.n_each), max(found.n_each)
+        budget, allocate or EVEN, allocation.run_ids, n_cases, n_trials, min(allocation.n_each), max(allocation.n_each)
     )
-    return found.n_each, words
+    return allocation.n_each, words
 
 
 def _gates(
     desk: Desk,
-    typed: Typed,
+    form_values: Typed,
     last_run: int | None,
     *,
     n_each: Sequence[int],
@@ -345,25 +363,28 @@ def _gates(
     """The gates of the form, and how they behave with so many trials of each case."""
     runs = desk.stored_runs
     newest, _ = runs.newest("finished", MOST_BASELINES, evalset_id=file.id) if file else ((), 0)
-    form = GateForm(gate_fields(typed), baselines_of(newest))
-    n, threshold = _or_one(text_typed(typed, "n", FORM_DEFAULTS["n"])), text_typed(typed, "pass_threshold", "1")
+    form = GateForm(gate_fields(form_values), baselines_of(newest))
+    n, threshold = (
+        _or_one(text_typed(form_values, "n", FORM_DEFAULTS["n"])),
+        text_typed(form_values, "pass_threshold", "1"),
+    )
     try:
-        gates = read_gates(typed, n=n, compat=text_typed(typed, "compat", "") or OWN)
+        gates = read_gates(form_values, n=n, compat=text_typed(form_values, "compat", "") or OWN)
         share = BY_NAME["pass_threshold"].read(threshold)
         is_few = file is not None and len(cases) <= MOST_PREVIEWED
-        found = preview_gates(
+        figures = preview_gates(
             gates,
             history,
             n_each=n_each,
             pass_threshold=1.0 if share is None else share,
-            baseline=_compared(desk, file.name, cases, baseline_id(typed)) if file and is_few else None,
-            is_searched=bool(typed.get("search")),
+            baseline=_baseline_history(desk, file.name, cases, baseline_id(form_values)) if file and is_few else None,
+            is_searched=bool(form_values.get("search")),
         )
     except UsageError as error:
         return replace(form, problem=str(error))
     return (
-        replace(form, figures=gate_figures(found), from_run=last_run if found.is_of_history else None)
-        if found
+        replace(form, figures=gate_figures(figures), from_run=last_run if figures.is_of_history else None)
+        if figures
         else form
     )
 
@@ -379,7 +400,7 @@ def _history(
     return runs.history(last, keys_of(file.name, cases))
 
 
-def _compared(desk: Desk, evalset: str, cases: Sequence[Case], run_id: int | None) -> ComparedHistory | None:
+def _baseline_history(desk: Desk, evalset: str, cases: Sequence[Case], run_id: int | None) -> ComparedHistory | None:
     """What the cases did in the runs of the baseline's agent; None without a baseline that is there."""
     if run_id is None:
         return None
@@ -389,9 +410,9 @@ def _compared(desk: Desk, evalset: str, cases: Sequence[Case], run_id: int | Non
         return None
 
 
-async def _earlier_still_there(request: Request, typed: Typed) -> RunSummary | None:
+async def _earlier_still_there(request: Request, form_values: Typed) -> RunSummary | None:
     try:
-        return await _earlier(request, typed)
+        return await _earlier(request, form_values)
     except NotFoundError:
         return None
 
@@ -399,9 +420,9 @@ async def _earlier_still_there(request: Request, typed: Typed) -> RunSummary | N
 def _proposed(desk: Desk, agent_id: str, agents: Sequence[FoundAgent]) -> tuple[str, str]:
     """The eval set that is usual for the agent, and the agent: the one used last, unless `agent_id` names another."""
     ids = [agent.id for agent in agents]
-    used = [run.config.agent.id for run in desk.stored_runs.newest(limit=LAST_USED)[0]]
-    used += [session.agent_id for session in desk.sessions.list(limit=1)]
-    agent_id = next((each for each in (agent_id, *used, *ids) if each and (each == agent_id or each in ids)), "")
+    recent_ids = [run.config.agent.id for run in desk.stored_runs.newest(limit=LAST_USED)[0]]
+    recent_ids += [session.agent_id for session in desk.sessions.list(limit=1)]
+    agent_id = next((each for each in (agent_id, *recent_ids, *ids) if each and (each == agent_id or each in ids)), "")
     return desk.evalsets.usual(agent_id), agent_id
 
 
@@ -411,8 +432,8 @@ def _agent_meant(agents: Sequence[FoundAgent], cases: Sequence[Case]) -> str:
     if isinstance(cases, LargeCases):
         return ids[0] if len(ids) == 1 else cases.first_app(ids)
     sessions = [case.initial_session for case in cases if case.initial_session]
-    named = [session.app_name for session in sessions if session.app_name in ids]
-    return ids[0] if len(ids) == 1 else next(iter(named), "")
+    app_names = [session.app_name for session in sessions if session.app_name in ids]
+    return ids[0] if len(ids) == 1 else next(iter(app_names), "")
 
 
 async def _agent(request: Request, agent_id: str, default: str) -> FoundAgent | None:
@@ -431,8 +452,8 @@ async def _read_evalset(request: Request, evalset_id: str) -> EvalSet | None:
     return evalset
 
 
-def _chosen(typed: Typed, name: str) -> str:
-    value = typed.get(name, "")
+def _form_text(form_values: Typed, name: str) -> str:
+    value = form_values.get(name, "")
     return value if isinstance(value, str) else ""
 
 

@@ -37,10 +37,10 @@ async def index(request: Request) -> Response:
     """GET /queues: the form for a queue of each `run` with the kinds `of`, at most `n` of each; and all queues."""
     query = request.query_params
     run_ids = _run_ids(query.getlist("run"))
-    shown = await asyncio.to_thread(
+    view = await asyncio.to_thread(
         new_queue_page, desk_of(request), run_ids, query.getlist("of"), _n(query.get("n", ""))
     )
-    return page(request, "queues/index.html", form=shown)
+    return page(request, "queues/index.html", form=view)
 
 
 async def create(request: Request) -> Response:
@@ -53,7 +53,7 @@ async def create(request: Request) -> Response:
     except NotFoundError:
         raise
     except UsageError as error:
-        shown = await asyncio.to_thread(
+        view = await asyncio.to_thread(
             new_queue_page,
             desk_of(request),
             _run_ids(runs),
@@ -63,7 +63,7 @@ async def create(request: Request) -> Response:
             problem=str(error),
             field=error.field or "",
         )
-        return page(request, "queues/index.html", status=422, form=shown)
+        return page(request, "queues/index.html", status=422, form=view)
     return go(f"/queues/{queue_id}")
 
 
@@ -73,31 +73,31 @@ async def show(request: Request) -> Response:
     `blind` on or off hides or shows the scores. After a label without a script `stored` names its trials.
     """
     query = request.query_params
-    stored, is_whole = places(query.getlist("stored")[:1]), bool(query.get("all"))
+    labelled_places, is_whole = places(query.getlist("stored")[:1]), bool(query.get("all"))
     turn = number_of(query.get("turn")) or 0
-    return await _page(request, _place(request), stored, is_whole=is_whole, turn=turn)
+    return await _page(request, _place(request), labelled_places, is_whole=is_whole, turn=turn)
 
 
 async def _page(
     request: Request,
     place: QueuePlace,
-    stored: Collection[int] = (),
+    labelled_places: Collection[int] = (),
     problem: str = "",
     *,
     note: str | None = None,
-    typed: TypedFinding | None = None,
+    draft: TypedFinding | None = None,
     is_whole: bool = False,
     turn: int = 0,
     undone: str = "",
 ) -> Response:
-    shown = await asyncio.to_thread(
+    view = await asyncio.to_thread(
         read_queue,
         desk_of(request),
         place,
-        stored=stored,
+        stored=labelled_places,
         problem=problem,
         note=note,
-        typed=typed,
+        typed=draft,
         is_whole=is_whole,
         turn=turn,
         undone=undone,
@@ -108,8 +108,8 @@ async def _page(
         "queues/show.html",
         block="review",
         status=422 if problem else 200,
-        headers={"HX-Replace-Url": place.href(shown.trial.item.place if shown.trial else None)} if is_swap else None,
-        queue=shown,
+        headers={"HX-Replace-Url": place.href(view.trial.item.place if view.trial else None)} if is_swap else None,
+        queue=view,
         is_swap=is_swap,
     )
 
@@ -125,21 +125,29 @@ async def label(request: Request) -> Response:
     is_list = text_of(form, "then") == "list"
     note = None if is_list else text_of(form, "note")
     is_blind = text_of(form, "shown") != "open"
-    typed = TypedVerdict(items, text_of(form, "verdict"), text_of(form, "reader"), note, is_blind)
+    draft = TypedVerdict(items, text_of(form, "verdict"), text_of(form, "reader"), note, is_blind)
     try:
-        await asyncio.to_thread(desk_of(request).queues.give, place.queue_id, typed)
+        await asyncio.to_thread(desk_of(request).queues.give, place.queue_id, draft)
     except NotFoundError:
         raise
     except (UsageError, ConflictError) as error:
         if is_list:
             return await _list(request, place, problem=_sentence(error))
         return await _page(request, place, problem=_sentence(error), note=note)
-    stored = places(items)
+    labelled_places = places(items)
     if is_list:
-        return await _list(request, place, stored) if target_of(request) else _back(place, stored, is_list=True)
-    following = await asyncio.to_thread(next_unread, desk_of(request), place, stored[0])
+        return (
+            await _list(request, place, labelled_places)
+            if target_of(request)
+            else _back(place, labelled_places, is_list=True)
+        )
+    following = await asyncio.to_thread(next_unread, desk_of(request), place, labelled_places[0])
     there = QueuePlace(place.queue_id, following, place.reader, place.is_open)
-    return await _page(request, there, stored) if target_of(request) == "review" else _back(there, stored)
+    return (
+        await _page(request, there, labelled_places)
+        if target_of(request) == "review"
+        else _back(there, labelled_places)
+    )
 
 
 async def undo(request: Request) -> Response:
@@ -163,21 +171,21 @@ async def find(request: Request) -> Response:
     """POST /queues/{queue_id}/findings: add a finding on the trial `at`; `op=remove` removes `finding`."""
     form = await read_form(request)
     place = _place_of_form(request, form)
-    typed = typed_finding(form, text_of(form, "reader"))
+    draft = typed_finding(form, text_of(form, "reader"))
     try:
-        await asyncio.to_thread(_find, request, place, typed, text_of(form, "op"))
+        await asyncio.to_thread(_find, request, place, draft, text_of(form, "op"))
     except (UsageError, ConflictError) as error:
-        return await _page(request, place, problem=_sentence(error), typed=typed)
+        return await _page(request, place, problem=_sentence(error), draft=draft)
     return await _page(request, place) if target_of(request) == "review" else _back(place, ())
 
 
-def _find(request: Request, place: QueuePlace, typed: TypedFinding, op: str) -> None:
+def _find(request: Request, place: QueuePlace, draft: TypedFinding, op: str) -> None:
     desk = desk_of(request)
     item, _ = is_hidden(desk, place)
     if op == "remove":
-        desk.failures.remove_named(item.run_id, item.key, typed)
+        desk.failures.remove_named(item.run_id, item.key, draft)
     else:
-        desk.failures.add(item.run_id, item.key, typed, desk.runs.stored.trial(item.run_id, *item.key).transcript)
+        desk.failures.add(item.run_id, item.key, draft, desk.runs.stored.trial(item.run_id, *item.key).transcript)
 
 
 async def trials(request: Request) -> Response:
@@ -185,9 +193,11 @@ async def trials(request: Request) -> Response:
     return await _list(request, _place(request), places(request.query_params.getlist("stored")))
 
 
-async def _list(request: Request, place: QueuePlace, stored: Collection[int] = (), problem: str = "") -> Response:
-    shown = await asyncio.to_thread(queue_trials, desk_of(request), place, stored=stored, problem=problem)
-    return page(request, "queues/trials.html", status=422 if problem else 200, trials=shown, queue=shown.page)
+async def _list(
+    request: Request, place: QueuePlace, labelled_places: Collection[int] = (), problem: str = ""
+) -> Response:
+    view = await asyncio.to_thread(queue_trials, desk_of(request), place, stored=labelled_places, problem=problem)
+    return page(request, "queues/trials.html", status=422 if problem else 200, trials=view, queue=view.page)
 
 
 async def turn(request: Request, kind: str = "turn") -> Response:
@@ -223,8 +233,8 @@ async def event(request: Request) -> Response:
     """GET .../trials/{place}/turns/{turn}/events/{event}: the whole text of an event, which tells no verdict."""
     queue_id, at, index, which = (request.path_params[name] for name in ("queue_id", "place", "turn", "event"))
     item, _ = await asyncio.to_thread(is_hidden, desk_of(request), QueuePlace(queue_id, at))
-    stored = desk_of(request).runs.stored
-    await asyncio.to_thread(event_part, stored, item.run_id, item.key, (index, which), 0)
+    stored_runs = desk_of(request).runs.stored
+    await asyncio.to_thread(event_part, stored_runs, item.run_id, item.key, (index, which), 0)
     return go(f"{trial_href(item.run_id, item.key)}/turns/{index}/events/{which}")
 
 
@@ -244,12 +254,12 @@ def _typed_place(request: Request, at: str, reader: str, blind: str) -> QueuePla
     return QueuePlace(request.path_params["queue_id"], number_of(at), reader, is_open)
 
 
-def _back(place: QueuePlace, stored: Collection[int], *, is_list: bool = False) -> Response:
+def _back(place: QueuePlace, labelled_places: Collection[int], *, is_list: bool = False) -> Response:
     address = place.href(None if is_list else place.at)
     if is_list:
         address = address.replace(f"/queues/{place.queue_id}", f"/queues/{place.queue_id}/trials", 1)
-    if stored:
-        address += f"{'&' if '?' in address else '?'}stored={next(iter(stored))}"
+    if labelled_places:
+        address += f"{'&' if '?' in address else '?'}stored={next(iter(labelled_places))}"
     return go(address)
 
 

@@ -77,8 +77,8 @@ class Adding:
     focus: str = ""
     running_message: str = ""
     secrets: tuple[str, ...] = ()
-    taken: CaseNameTakenError | None = None
-    lost: tuple[str, ...] = ()
+    name_error: CaseNameTakenError | None = None
+    losses: tuple[str, ...] = ()
     is_run_next: bool = False
     large_initial: LargeState | None = None
     large_final: LargeState | None = None
@@ -120,9 +120,9 @@ async def show(request: Request) -> Response:
     """GET /sessions/{id}/case and /adk-sessions/{id}/case: the proposal."""
     source = await _source(request)
     sets = await _sets(request)
-    asked = request.query_params.get("evalset") or ""
-    set_id = asked or await run_in_threadpool(_usual_set, request, source, sets)
-    recording = source.record(await _taken(request, set_id, sets))
+    requested_id = request.query_params.get("evalset") or ""
+    set_id = requested_id or await run_in_threadpool(_usual_set, request, source, sets)
+    recording = source.record(await _used_names(request, set_id, sets))
     draft = _proposed(recording)
     free = await run_in_threadpool(desk_of(request).evalsets.free_name, slug(source.agent_id, default="evalset"))
     adding = _adding(request, source, recording, sets, set_id, free, draft, is_whole=not fits_form(draft))
@@ -132,7 +132,7 @@ async def show(request: Request) -> Response:
 async def save(request: Request) -> Response:
     """POST to the same addresses: add the case, or change the form's shape."""
     form = await read_form(request)
-    adding = await _typed(request, form)
+    adding = await _read_adding(request, form)
     if text_of(form, "op"):
         focus = apply_op(adding.draft, text_of(form, "op"))
         case, _ = case_from(adding.draft, source=adding.recording.case)
@@ -148,25 +148,25 @@ async def save(request: Request) -> Response:
         return _render(request, replace(adding, case=case, problems=problems), 422)
     adding = replace(adding, case=case)
     try:
-        set_id, saved = await run_in_threadpool(_store, request, adding, choice, form)
+        set_id, saved_case = await run_in_threadpool(_store, request, adding, choice, form)
     except SetNameTakenError as error:
         sentence = f"There is an eval set named {error.name} already: choose it above, or name this one {error.free}."
         problems.add("new-set", "New eval set", sentence)
         return _render(request, replace(adding, problems=problems), 409)
     except LossError as error:
-        return _render(request, replace(adding, lost=error.losses), 409)
+        return _render(request, replace(adding, losses=error.losses), 409)
     except CaseNameTakenError as error:
         problems.add("case", "Case", f"{adding.set_title} has a case named {error.case_id} already.")
-        return _render(request, replace(adding, problems=problems, taken=error), 409)
+        return _render(request, replace(adding, problems=problems, name_error=error), 409)
     if adding.is_run_next:
-        return leave(request, await run_case(request, set_id, saved.case, adding.source.agent_id), EDITOR)
-    query = urlencode({"added": saved.key, "agent": adding.source.agent_id})
+        return leave(request, await run_case(request, set_id, saved_case.case, adding.source.agent_id), EDITOR)
+    query = urlencode({"added": saved_case.key, "agent": adding.source.agent_id})
     return leave(request, f"/evalsets/{set_id}?{query}", EDITOR)
 
 
 async def preview(request: Request) -> Response:
     """POST .../case/preview: the case that the form would save now; saves nothing."""
-    adding = await _typed(request, await read_form(request))
+    adding = await _read_adding(request, await read_form(request))
     return page(request, "cases/add.html", block="saved", adding=adding)
 
 
@@ -179,13 +179,13 @@ def _store(request: Request, adding: Adding, choice: str, form: FormData) -> tup
         case = replace(case, id=free_name(case.id, {each.id for each in evalset.cases}))
     case = desk.sessions.whole_case(case)
     put = desk.evalsets.cases.put if choice == "overwrite" else desk.evalsets.cases.add
-    saved = put(set_id, case, as_new_form=text_of(form, "form") == "adk")
+    saved_case = put(set_id, case, as_new_form=text_of(form, "form") == "adk")
     if adding.source.session_id:
         desk.sessions.note_case(adding.source.session_id, set_id, case.id)
-    return set_id, saved
+    return set_id, saved_case
 
 
-async def _typed(request: Request, form: FormData) -> Adding:
+async def _read_adding(request: Request, form: FormData) -> Adding:
     source = await _source(request)
     sets = await _sets(request)
     recording, draft = source.record(()), read_draft(form)
@@ -199,8 +199,8 @@ async def _typed(request: Request, form: FormData) -> Adding:
 def _proposed(recording: Recording) -> CaseDraft:
     """The recorded case in the form, with ticks at the turns that were finished."""
     draft = draft_of(recording.case)
-    for turn, recorded in zip(draft.turns, recording.turns, strict=True):
-        turn.is_kept = not recorded.why_left_out
+    for turn, recorded_turn in zip(draft.turns, recording.turns, strict=True):
+        turn.is_kept = not recorded_turn.why_left_out
     return draft
 
 
@@ -244,8 +244,8 @@ def _secrets(case: Case, environment: Mapping[str, str]) -> tuple[str, ...]:
     """The lines of the case that hold a text like a key or a password, with that text masked."""
     scrubbed = scrubber(environment)
     lines = [line.strip() for line in case_text(case).splitlines()]
-    found = (scrubbed(line)[:160] for line in lines if scrubbed(line) != line)
-    return tuple(islice(found, MAX_SECRETS))
+    masked_lines = (scrubbed(line)[:160] for line in lines if scrubbed(line) != line)
+    return tuple(islice(masked_lines, MAX_SECRETS))
 
 
 def _check_set(request: Request, adding: Adding, problems: Problems) -> None:
@@ -263,13 +263,13 @@ def _check_set(request: Request, adding: Adding, problems: Problems) -> None:
 def _usual_set(request: Request, source: Source, sets: Sequence[EvalSetFile]) -> str:
     """The set that this session was added to last, else the usual one of its agent, else a new one."""
     ids = [each.id for each in sets]
-    before = [added.evalset_id for added in source.added_to if added.evalset_id in ids]
+    before = [addition.evalset_id for addition in source.added_to if addition.evalset_id in ids]
     return before[-1] if before else desk_of(request).evalsets.usual(source.agent_id) or NEW_SET
 
 
 async def _source(request: Request) -> Source:
-    found = _of_adk if "adk_session_id" in request.path_params else _of_chat
-    return await run_in_threadpool(found, request)
+    read_source = _of_adk if "adk_session_id" in request.path_params else _of_chat
+    return await run_in_threadpool(read_source, request)
 
 
 def _of_chat(request: Request) -> Source:
@@ -280,7 +280,7 @@ def _of_chat(request: Request) -> Source:
         address,
         f"{address}/case",
         session.agent_id,
-        lambda taken: record_session(session, app_name=session.agent_id, taken=taken),
+        lambda names: record_session(session, app_name=session.agent_id, taken=names),
         has_turns=bool(session.turns),
         added_to=session.added_to,
         session_id=session.id,
@@ -298,7 +298,7 @@ async def _sets(request: Request) -> list[EvalSetFile]:
     return [each for each in files if not each.error]
 
 
-async def _taken(request: Request, set_id: str, sets: Sequence[EvalSetFile]) -> Container[str]:
+async def _used_names(request: Request, set_id: str, sets: Sequence[EvalSetFile]) -> Container[str]:
     if not any(each.id == set_id for each in sets):
         return set()
     evalset, _, _ = await run_in_threadpool(desk_of(request).evalsets.read, set_id)

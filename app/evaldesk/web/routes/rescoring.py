@@ -21,7 +21,7 @@ from evaldesk.model.stored import RunSummary
 from evaldesk.pages.criteria.form import Typed, read_criteria, text_typed
 from evaldesk.pages.criteria.labels import check_labels, with_another
 from evaldesk.pages.criteria.metric_form import Offer, metric_form, own_functions
-from evaldesk.web.forms.run import like_run, read_typed
+from evaldesk.web.forms.run import like_run, read_form_values
 from evaldesk.web.render import desk_of, go, number, page, run_id_of, target_of
 
 EXPECTATIONS = "expectations"
@@ -40,38 +40,38 @@ async def new(request: Request) -> Response:
 
 async def preview(request: Request) -> Response:
     """POST /runs/{run_id}/scorings/new: the same form with the ticked values; `another` adds a metric once more."""
-    return await _form(request, with_another(await read_typed(request)))
+    return await _form(request, with_another(await read_form_values(request)))
 
 
 async def create(request: Request) -> Response:
     """POST /runs/{run_id}/scorings: score the stored trials; an impossible value comes back beside its field."""
-    typed = await read_typed(request)
+    form_values = await read_form_values(request)
     desk = desk_of(request)
-    played = await _run(request)
+    played_run = await _run(request)
     try:
-        check_labels(typed)
-        criteria = allowed_criteria(read_criteria(typed) or (), desk.settings, played.config.criteria)
-        of_set = desk.evalsets if text_typed(typed, EXPECTATIONS, "") == "set" else None
-        run_id = await desk.runs.rescore(played.id, criteria, of_set)
+        check_labels(form_values)
+        criteria = allowed_criteria(read_criteria(form_values) or (), desk.settings, played_run.config.criteria)
+        of_set = desk.evalsets if text_typed(form_values, EXPECTATIONS, "") == "set" else None
+        run_id = await desk.runs.rescore(played_run.id, criteria, of_set)
     except UsageError as error:
-        return await _form(request, typed, error)
+        return await _form(request, form_values, error)
     return go(f"/runs/{run_id}")
 
 
-async def _form(request: Request, typed: Typed, error: UsageError | None = None) -> Response:
+async def _form(request: Request, form_values: Typed, error: UsageError | None = None) -> Response:
     desk = desk_of(request)
     run = await _run(request)
     cases = await asyncio.to_thread(desk.stored_runs.snapshots, run.id)
     same = ""
     with suppress(UsageError):  # it is beside its field once the form is sent
-        criteria = allowed_criteria(read_criteria(typed) or (), desk.settings, run.config.criteria)
+        criteria = allowed_criteria(read_criteria(form_values) or (), desk.settings, run.config.criteria)
         same = await desk.runs.same_criteria(run.id, criteria)
     changes = await asyncio.to_thread(changes_on_page, desk.evalsets, desk.stored_runs, run)
-    chosen = text_typed(typed, EXPECTATIONS, request.query_params.get(EXPECTATIONS, ""))
+    expectations = text_typed(form_values, EXPECTATIONS, request.query_params.get(EXPECTATIONS, ""))
     functions = {*desk.settings.functions, *own_functions(run.config.criteria)}
     problems = defaultdict(str, {(error.field or "") if error else "": str(error or "")})
     offer = Offer(desk.settings.allowed_judges, functions)
-    metrics = await asyncio.to_thread(metric_form, typed, cases, offer)
+    metrics = await asyncio.to_thread(metric_form, form_values, cases, offer)
     target = target_of(request)
     return page(
         request,
@@ -84,9 +84,9 @@ async def _form(request: Request, typed: Typed, error: UsageError | None = None)
         metrics=metrics,
         problems=problems,
         problem=str(error or ""),
-        same="" if changes and chosen == "set" else same,
+        same="" if changes and expectations == "set" else same,
         changes=changes,
-        is_of_set=chosen == "set",
+        is_of_set=expectations == "set",
     )
 
 

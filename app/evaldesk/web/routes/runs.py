@@ -55,11 +55,11 @@ async def index(request: Request) -> Response:
         text=query.get("q", "").strip()[:200],
         before=number_of(query.get("before")),
     )
-    named = _numbers(query.getlist("deleted"))
-    deleted = await asyncio.to_thread(desk_of(request).runs.stored.in_trash, named) if named else ()
-    asked = urlencode([each for each in query.multi_items() if each[0] not in ("run", "deleted")])
-    here = f"/runs?{asked}" if is_shared else ""
-    return page(request, "runs/index.html", listing=listing, deleted=deleted, here=here)
+    run_ids = _numbers(query.getlist("deleted"))
+    deleted_runs = await asyncio.to_thread(desk_of(request).runs.stored.in_trash, run_ids) if run_ids else ()
+    filter_query = urlencode([each for each in query.multi_items() if each[0] not in ("run", "deleted")])
+    here = f"/runs?{filter_query}" if is_shared else ""
+    return page(request, "runs/index.html", listing=listing, deleted=deleted_runs, here=here)
 
 
 async def show(request: Request) -> Response:
@@ -75,14 +75,14 @@ async def events(request: Request) -> Response:
 
 async def _messages(request: Request) -> AsyncIterator[Message]:
     """Watchers of one run with the same cases share the rendered page, and each gets the changes."""
-    query, seen = run_query(request), None
+    query, tab_tick = run_query(request), None
 
-    async def render(cut: str) -> str:
-        return fragment(request, "runs/run.html", "live", run=await _read(request), is_stream=True, cut=cut)
+    async def render(marker: str) -> str:
+        return fragment(request, "runs/run.html", "live", run=await _read(request), is_stream=True, cut=marker)
 
     async for tick in desk_of(request).runs.watch(run_id_of(request)):
         blocks = tick.shared.setdefault(query, LiveBlocks())
-        seen, changes = await blocks.since(seen, tick.number, render)
+        tab_tick, changes = await blocks.since(tab_tick, tick.number, render)
         if changes:
             yield changes
     async for block in _when_over(request):
@@ -94,21 +94,21 @@ async def _when_over(request: Request) -> AsyncIterator[str]:
     """The block that the page of a run fetches once it is over: the first divergences of failed trials."""
     summary = await desk_of(request).runs.summary(run_id_of(request))
     if summary.counts.failed:
-        found = await asyncio.to_thread(read_divergences, desk_of(request), run_id_of(request))
-        block = fragment(request, "runs/divergences.html", "broke", found=found)
+        view = await asyncio.to_thread(read_divergences, desk_of(request), run_id_of(request))
+        block = fragment(request, "runs/divergences.html", "broke", found=view)
         yield f'<div hx-swap-oob="outerHTML:#broke">{block}</div>'
 
 
 async def spread(request: Request) -> Response:
     """GET /runs/{run_id}/spread: distributions, noise and the flakiest cases; the run page fetches the block."""
-    found = await asyncio.to_thread(read_spread, desk_of(request), run_id_of(request))
-    return page(request, "runs/spread.html", block="spread" if target_of(request) == "spread" else None, spread=found)
+    view = await asyncio.to_thread(read_spread, desk_of(request), run_id_of(request))
+    return page(request, "runs/spread.html", block="spread" if target_of(request) == "spread" else None, spread=view)
 
 
 async def divergences(request: Request) -> Response:
     """GET /runs/{run_id}/divergences: the first divergences, most frequent first; the run page fetches the block."""
-    found = await asyncio.to_thread(read_divergences, desk_of(request), run_id_of(request))
-    return page(request, "runs/divergences.html", block="broke", found=found)
+    view = await asyncio.to_thread(read_divergences, desk_of(request), run_id_of(request))
+    return page(request, "runs/divergences.html", block="broke", found=view)
 
 
 async def configuration(request: Request) -> Response:
@@ -158,10 +158,10 @@ async def retry(request: Request) -> Response:
 async def note(request: Request) -> Response:
     """POST /runs/{run_id}: change the note; a too long one comes back with the typed text."""
     form = await read_form(request)
-    text, seen = text_of(form, "note").strip(), text_of(form, "seen") if "seen" in form else None
+    text, note_before = text_of(form, "note").strip(), text_of(form, "seen") if "seen" in form else None
     try:
         BY_NAME["note"].checked(text, "The note")
-        await desk_of(request).runs.set_note(run_id_of(request), text, seen)
+        await desk_of(request).runs.set_note(run_id_of(request), text, note_before)
     except NotFoundError:
         raise
     except (UsageError, ConflictError) as error:
@@ -197,11 +197,11 @@ async def restore(request: Request) -> Response:
 
 def run_query(request: Request) -> RunQuery:
     """Order and filter of the cases; unknown words fall back to the page's own choice."""
-    asked = request.query_params
+    query = request.query_params
     return RunQuery(
-        sort=next((each for each in get_args(CaseSort) if each == asked.get("sort")), None),
-        only=next((each for each in get_args(CaseFilter) if each == asked.get("only")), None),
-        after=asked.get("after", "")[:500],
+        sort=next((each for each in get_args(CaseSort) if each == query.get("sort")), None),
+        only=next((each for each in get_args(CaseFilter) if each == query.get("only")), None),
+        after=query.get("after", "")[:500],
     )
 
 
@@ -246,15 +246,15 @@ async def _ticked(request: Request) -> list[int]:
 
 def _numbers(texts: Iterable[object]) -> list[int]:
     """The first MAX_TICKED different run ids of the request."""
-    found = (number for text in texts if (number := number_of(text)) is not None)
-    return list(islice(dict.fromkeys(found), MAX_TICKED))
+    numbers = (number for text in texts if (number := number_of(text)) is not None)
+    return list(islice(dict.fromkeys(numbers), MAX_TICKED))
 
 
 async def gates(request: Request) -> Response:
     """GET /gates: the answers of each gate over the last runs; `show` is a common flag."""
     show = request.query_params.get("show", "")
-    found = await asyncio.to_thread(read_gates, desk_of(request).runs.stored, show)
-    return page(request, "gates/index.html", found=found)
+    view = await asyncio.to_thread(read_gates, desk_of(request).runs.stored, show)
+    return page(request, "gates/index.html", found=view)
 
 
 RUN = "/runs/" + number("run_id")

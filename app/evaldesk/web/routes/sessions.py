@@ -31,15 +31,15 @@ ELSEWHERE = "Another Evaldesk plays this turn."
 async def index(request: Request) -> Response:
     """The session that was used last; without one, the start page."""
     desk = desk_of(request)
-    deleted = request.query_params.get("deleted", "")
+    deleted_id = request.query_params.get("deleted", "")
     newest = desk.sessions.list(limit=1)
     if newest:
-        query = f"?{urlencode({'deleted': deleted})}" if deleted else ""
+        query = f"?{urlencode({'deleted': deleted_id})}" if deleted_id else ""
         return go(f"/sessions/{newest[0].id}{query}")
     agents = desk.agents.list()
     await run_in_threadpool(desk.adk_sessions.look_once)
     first = next((agent.id for agent in agents if agent.state != "failed"), "")
-    values: dict[str, Any] = {"deleted": deleted, "has_adk_sessions": desk.adk_sessions.is_any}
+    values: dict[str, Any] = {"deleted": deleted_id, "has_adk_sessions": desk.adk_sessions.is_any}
     return page(request, "sessions/index.html", agents=agents, first=first, **values)
 
 
@@ -61,13 +61,13 @@ async def create(request: Request) -> Response:
     form = await read_form(request)
     agent = desk.agents.get(text_of(form, "agent"))
     state, title, message = (text_of(form, name) for name in ("state", "title", "message"))
-    typed = {"state_text": state, "title": title, "message": message}
+    form_texts = {"state_text": state, "title": title, "message": message}
     try:
         session = await desk.sessions.begin(agent.id, state, title, message)
     except FormatError as error:
-        return _new_page(request, agent, status=422, state_error=error_sentence(error), **typed)
+        return _new_page(request, agent, status=422, state_error=error_sentence(error), **form_texts)
     except UsageError as error:
-        return _new_page(request, agent, status=422, message_error=str(error), **typed)
+        return _new_page(request, agent, status=422, message_error=str(error), **form_texts)
     return go(f"/sessions/{session.id}")
 
 
@@ -148,12 +148,12 @@ async def show_value(request: Request) -> Response:
     )
 
 
-def show_session(request: Request, *, status: int = 200, **shown: Any) -> Response:
+def show_session(request: Request, *, status: int = 200, **context: Any) -> Response:
     """The page of the session that the address names."""
     desk = desk_of(request)
     session = desk.sessions.recent(request.path_params["session_id"])
     desk.agents.warm(session.agent_id)
-    values = {**session_view(request, session), "has_adk_sessions": desk.adk_sessions.is_any, **shown}
+    values = {**session_view(request, session), "has_adk_sessions": desk.adk_sessions.is_any, **context}
     return page(request, "sessions/show.html", status=status, **values)
 
 
@@ -171,7 +171,7 @@ def session_view(request: Request, session: StoredSession) -> dict[str, Any]:
     n_turns = session.n_turns if open_index is None else min(open_index, session.n_turns)
     turns = session.turns[: n_turns - session.first]  # one that goes on after a decision is stored as it waited
     views = turn_views(turns, session.initial_state, agent.name, session.first)
-    used = [usage.model for turn in session.turns[-1:] for usage in turn.usages]
+    models = [usage.model for turn in session.turns[-1:] for usage in turn.usages]
     return {
         "session": session,
         "sessions": sessions,
@@ -191,7 +191,7 @@ def session_view(request: Request, session: StoredSession) -> dict[str, Any]:
         "takes": agent.takes,
         "accept": "" if "file" in agent.takes else ",".join(f"{kind}/*" for kind in agent.takes),
         "models": desk.agents.models,
-        "model": used[-1] if used else "",
+        "model": models[-1] if models else "",
         "state_text": "" if large else laid_out(session.state, width=0),
         "large": large,
         "state_error": "",
@@ -223,17 +223,17 @@ def agent_of(request: Request, session: StoredSession) -> FoundAgent:
         return FoundAgent(AgentRef(session.agent_id, ""), "failed", error=ErrorRecord("missing", str(error)))
 
 
-def _new_page(request: Request, agent: FoundAgent, *, status: int = 200, **shown: Any) -> Response:
+def _new_page(request: Request, agent: FoundAgent, *, status: int = 200, **context: Any) -> Response:
     agents = desk_of(request).agents.list()
-    shown = {"title": "", "state_text": "", "state_error": "", "message": "", "message_error": "", **shown}
-    return page(request, "sessions/new.html", status=status, agents=agents, agent=agent, **shown)
+    context = {"title": "", "state_text": "", "state_error": "", "message": "", "message_error": "", **context}
+    return page(request, "sessions/new.html", status=status, agents=agents, agent=agent, **context)
 
 
 async def show_timeline(request: Request) -> Response:
     """GET /sessions/{session_id}/timeline?span=TURN.EVENT&part=tools: the spans of a chat, and one of them."""
     desk, query = desk_of(request), request.query_params
-    asked = request.path_params["session_id"], query.get("span", ""), query.get("part", "")
-    return page(request, "trials/timeline.html", line=await run_in_threadpool(read_chat_timeline, desk, *asked))
+    place = request.path_params["session_id"], query.get("span", ""), query.get("part", "")
+    return page(request, "trials/timeline.html", line=await run_in_threadpool(read_chat_timeline, desk, *place))
 
 
 async def show_call(request: Request) -> Response:
@@ -278,8 +278,8 @@ async def simulate(request: Request) -> Response:
     desk = desk_of(request)
     form = await read_form(request)
     file = await run_in_threadpool(desk.evalsets.file, request.path_params["set_id"])
-    found = await run_in_threadpool(desk.evalsets.cases.find, file.id, request.path_params["key"])
-    session = await desk.simulation.start(text_of(form, "agent"), found.case)
+    found_case = await run_in_threadpool(desk.evalsets.cases.find, file.id, request.path_params["key"])
+    session = await desk.simulation.start(text_of(form, "agent"), found_case.case)
     return go(f"/sessions/{session.id}")
 
 

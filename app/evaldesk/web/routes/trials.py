@@ -43,7 +43,7 @@ async def show(request: Request) -> Response:
 
 async def trial_page(
     request: Request,
-    typed: TypedLabel | None = None,
+    draft: TypedLabel | None = None,
     error: UsageError | None = None,
     finding: TypedFinding | None = None,
     finding_error: EvaldeskError | None = None,
@@ -55,7 +55,7 @@ async def trial_page(
     turn = number_of(request.query_params.get("turn")) or 0
     runs = desk_of(request).runs
     trial = await pages.trial_page(runs, run_id, key, is_whole=is_whole, more=more, turn=turn)
-    labels = await asyncio.to_thread(desk_of(request).labels.panel, run_id, key, typed, error)
+    labels = await asyncio.to_thread(desk_of(request).labels.panel, run_id, key, draft, error)
     findings = await asyncio.to_thread(read_findings, desk_of(request), run_id, key, finding, finding_error)
     other_scorings = await asyncio.to_thread(read_other_scorings, desk_of(request), run_id, key)
     config = trial.summary.config
@@ -87,7 +87,7 @@ async def show_turn(request: Request, kind: str = "turn") -> Response:
     """
     (run_id, key), turn = trial_key(request), request.path_params["turn"]
     address = trial_href(run_id, key)
-    played, panel = await asyncio.to_thread(
+    played_trial, panel = await asyncio.to_thread(
         pages.read_turn,
         desk_of(request).runs.stored,
         run_id,
@@ -97,9 +97,9 @@ async def show_turn(request: Request, kind: str = "turn") -> Response:
         has_events=kind == "events",
     )
     if not request.headers.get("HX-Request"):
-        query = f"turn={turn + 1}" if played.is_long else "all=1"
+        query = f"turn={turn + 1}" if played_trial.is_long else "all=1"
         return go(f"{address}?{query}#turn-{turn + 1}")
-    error = played.result.error if played.result else None
+    error = played_trial.result.error if played_trial.result else None
     return page(request, "trials/turn.html", kind=kind, turn=panel, error=error, address=address)
 
 
@@ -115,8 +115,8 @@ async def show_piece(request: Request) -> Response:
     """
     (run_id, key), query = trial_key(request), request.query_params
     first, last = number_of(query.get("from", "1")) or 0, number_of(query.get("to", str(MOST_TURNS))) or 0
-    stored, address = desk_of(request).runs.stored, trial_href(run_id, key)
-    pieces = await asyncio.to_thread(pages.read_piece, stored, run_id, key, first, last)
+    stored_runs, address = desk_of(request).runs.stored, trial_href(run_id, key)
+    pieces = await asyncio.to_thread(pages.read_piece, stored_runs, run_id, key, first, last)
     if not request.headers.get("HX-Request"):
         return go(f"{address}?turn={first}#turn-{first}")
     return page(request, "trials/turn.html", kind="piece", pieces=pieces, error=None, address=address)
@@ -147,9 +147,9 @@ async def show_timeline(request: Request) -> Response:
     With `judge` and `turn` that is the first call of a criterion's judges.
     """
     (run_id, key), query = trial_key(request), request.query_params
-    stored = desk_of(request).runs.stored
+    stored_runs = desk_of(request).runs.stored
     span, part, judge, turn = (query.get(name, "") for name in ("span", "part", "judge", "turn"))
-    line = await asyncio.to_thread(read_timeline, stored, run_id, key, span, part, (judge, turn))
+    line = await asyncio.to_thread(read_timeline, stored_runs, run_id, key, span, part, (judge, turn))
     return page(request, "trials/timeline.html", line=line)
 
 
@@ -162,8 +162,8 @@ async def show_call(request: Request) -> Response:
 async def show_pair(request: Request) -> Response:
     """GET .../pair?with=RUN.CASE.TRIAL: the trial beside another one; without a name, beside the next that differs."""
     (run_id, key), query = trial_key(request), request.query_params
-    stored, is_all = desk_of(request).runs.stored, query.get("show") == "all"
-    pair = await asyncio.to_thread(read_pair, stored, run_id, key, query.get("with", ""), is_all=is_all)
+    stored_runs, is_all = desk_of(request).runs.stored, query.get("show") == "all"
+    pair = await asyncio.to_thread(read_pair, stored_runs, run_id, key, query.get("with", ""), is_all=is_all)
     return page(request, "trials/pair.html", pair=pair)
 
 
@@ -196,14 +196,14 @@ async def show_labels(request: Request) -> Response:
     """GET /labels: labels newest first, of one `run`, by one `labeller`, `only` some verdict."""
     query = request.query_params
     only = query.get("only", "")
-    wanted = LabelFilter(
+    label_filter = LabelFilter(
         run_id=number_of(query.get("run")),
         labeller=query.get("labeller") or None,
         verdict=only if only in VERDICTS else None,
         is_disagreement=only == "disagreements",
     )
     before = cursor_time(query.get("before", ""))
-    listing = await asyncio.to_thread(read_labels, desk_of(request), wanted, before)
+    listing = await asyncio.to_thread(read_labels, desk_of(request), label_filter, before)
     return page(request, "labels/index.html", listing=listing)
 
 
@@ -214,14 +214,14 @@ async def put_label(request: Request) -> Response:
     """
     run_id, key = trial_key(request)
     form = await read_form(request)
-    typed = TypedLabel(*(text_of(form, name) for name in ("labeller", "verdict", "note", "turn", "op", "seen")))
+    draft = TypedLabel(*(text_of(form, name) for name in ("labeller", "verdict", "note", "turn", "op", "seen")))
     trial = await pages.trial_page(desk_of(request).runs, run_id, key)
     try:
-        await asyncio.to_thread(desk_of(request).labels.put, run_id, key, typed, trial.n_turns)
+        await asyncio.to_thread(desk_of(request).labels.put, run_id, key, draft, trial.n_turns)
     except UsageError as error:
-        return await trial_page(request, typed, error)
+        return await trial_page(request, draft, error)
     except ConflictError as error:
-        return await trial_page(request, typed, UsageError(str(error), field="note"))
+        return await trial_page(request, draft, UsageError(str(error), field="note"))
     if target_of(request) == "labels":
         return await trial_page(request)
     return go(f"{trial.href}#labels")

@@ -51,7 +51,9 @@ async def send(request: Request) -> Response:
         return _refusal(request, error, message)
     if not _wants_stream(request):
         return go(f"/sessions/{session_id}#turn-{turn.turn_index + 1}")
-    return event_stream(request, _messages(request, turn, after=_shown(text_of(form, "after"), turn.turn_index)))
+    return event_stream(
+        request, _messages(request, turn, after=_n_shown_turns(text_of(form, "after"), turn.turn_index))
+    )
 
 
 async def _media(upload: UploadFile) -> Media:
@@ -102,7 +104,7 @@ async def events(request: Request) -> Response:
     """The running turn from its start on, for a page that was opened in the middle; `after` turns are shown there."""
     session_id = request.path_params["session_id"]
     desk = desk_of(request)
-    after = _shown(request.query_params.get("after", ""), desk.sessions.recent(session_id).n_turns)
+    after = _n_shown_turns(request.query_params.get("after", ""), desk.sessions.recent(session_id).n_turns)
     return event_stream(request, _messages(request, desk.sessions.running(session_id), after=after))
 
 
@@ -111,19 +113,21 @@ async def news(request: Request) -> Response:
 
     The page names its number of turns and when the session was `seen`; empty where nothing is new.
     """
-    desk, session_id, asked = desk_of(request), request.path_params["session_id"], request.query_params
-    changed = await asyncio.to_thread(desk.sessions.changed_at, session_id)
-    if asked.get("seen", "") in ("", changed.isoformat()):
+    desk, session_id, query = desk_of(request), request.path_params["session_id"], request.query_params
+    changed_at = await asyncio.to_thread(desk.sessions.changed_at, session_id)
+    if query.get("seen", "") in ("", changed_at.isoformat()):
         return HTMLResponse("")
     view = session_view(request, await asyncio.to_thread(desk.sessions.recent, session_id))
     n_turns = view["n_turns"]
-    after = _shown(asked.get("after", ""), n_turns)
+    after = _n_shown_turns(query.get("after", ""), n_turns)
     if view["live"]:
-        begun = _out_of_band("innerHTML", "stream", fragment(request, TEMPLATE, "stream", **view))
+        stream_html = _out_of_band("innerHTML", "stream", fragment(request, TEMPLATE, "stream", **view))
         return HTMLResponse(
-            _added(request, [turn for turn in view["turns"] if turn.number > after]) + _removed(n_turns + 1) + begun
+            _turns_html(request, [turn for turn in view["turns"] if turn.number > after])
+            + _removal_html(n_turns + 1)
+            + stream_html
         )
-    return HTMLResponse(_ended(request, max(after - 1, 0)))  # the last one may have gone on after a decision
+    return HTMLResponse(_end_html(request, max(after - 1, 0)))  # the last one may have gone on after a decision
 
 
 async def cancel(request: Request) -> Response:
@@ -151,10 +155,10 @@ async def _messages(request: Request, turn: RunningTurn | None, after: int) -> A
             async for text in _growing(request, turn):
                 yield None, text
         elif turn is None:
-            async for stored, text in _stored(request, patience_s):
-                followed = stored
+            async for open_turn, text in _follow_stored_turn(request, patience_s):
+                followed = open_turn
                 yield None, text
-        yield None, _ended(request, after)
+        yield None, _end_html(request, after)
         if followed:
             yield None, _out_of_band("innerHTML", "composer-note", "")
         if turn and turn.failure:
@@ -186,7 +190,7 @@ async def _growing(request: Request, turn: RunningTurn) -> AsyncIterator[str]:
         await asyncio.sleep(max(PAUSE_S, spent_s))
 
 
-async def _stored(request: Request, patience_s: float) -> AsyncIterator[tuple[OpenTurn, str]]:
+async def _follow_stored_turn(request: Request, patience_s: float) -> AsyncIterator[tuple[OpenTurn, str]]:
     """A turn that another process plays, as far as it is stored, and its part of the page."""
     desk, session_id = desk_of(request), request.path_params["session_id"]
     name = agent_of(request, await asyncio.to_thread(desk.sessions.recent, session_id)).name
@@ -206,7 +210,7 @@ def _began(request: Request, notice: str = "") -> str:
     return "".join(_out_of_band("innerHTML", element_id, html) for element_id, html in swaps)
 
 
-def _ended(request: Request, after: int) -> str:
+def _end_html(request: Request, after: int) -> str:
     """The parts of the page that change when a turn is over, and the turns that it has not shown yet."""
     session = desk_of(request).sessions.recent(request.path_params["session_id"])
     view = session_view(request, session)
@@ -229,16 +233,16 @@ def _ended(request: Request, after: int) -> str:
         ("innerHTML", "announcement", escape(f"{name}: {answer or 'no answer'}") if fresh else ""),
     ]
     document_title = f"<title>{title}, chat · Evaldesk</title>"
-    return document_title + _added(request, fresh) + "".join(_out_of_band(*swap) for swap in swaps)
+    return document_title + _turns_html(request, fresh) + "".join(_out_of_band(*swap) for swap in swaps)
 
 
-def _added(request: Request, turns: Sequence[TurnView]) -> str:
+def _turns_html(request: Request, turns: Sequence[TurnView]) -> str:
     """Turns for the end of the page; a turn that it has is replaced."""
-    gone = "".join(_removed(turn.number) for turn in turns)
-    return gone + _out_of_band("beforeend", "turns", "".join(turn_macros(request).turn(turn) for turn in turns))
+    removals = "".join(_removal_html(turn.number) for turn in turns)
+    return removals + _out_of_band("beforeend", "turns", "".join(turn_macros(request).turn(turn) for turn in turns))
 
 
-def _removed(number: int) -> str:
+def _removal_html(number: int) -> str:
     return _out_of_band("delete", f"turns > #turn-{number}", "")
 
 
@@ -258,7 +262,7 @@ def _problem(request: Request, problem: str) -> str:
     return fragment(request, TEMPLATE, "composer_note", problem=problem, notice="")
 
 
-def _shown(text: str, n_turns: int) -> int:
+def _n_shown_turns(text: str, n_turns: int) -> int:
     """The number of turns that a page claims to show, at most the stored number; other pages may have added some."""
     number = number_of(text)
     return n_turns if number is None else min(number, n_turns)
