@@ -51,14 +51,14 @@ class OpenHandsLog(ReadOnly):
         notes = Notes()
         messages: list[Message] = []
         events: list[dict[str, Any]] = []
-        seen: set[str] = set()
+        event_ids: set[str] = set()
         for place, raw in read_values(data, source):
             event = read_mapping(place, raw)
             event_id = event.get("id")
             if isinstance(event_id, str):
-                if event_id in seen:  # of a log that was joined from overlapping parts
+                if event_id in event_ids:  # of a log that was joined from overlapping parts
                     continue
-                seen.add(event_id)
+                event_ids.add(event_id)
             events.append(event)
             messages += read_event(place, event, notes)
         turns = turns_of(messages, tells_results=True)
