@@ -224,7 +224,7 @@ def test_the_last_result_of_a_trial_counts_and_the_others_are_beside_it(kind: ty
 def test_very_many_kinds_of_things_left_out_are_summed_up() -> None:
     notes = Notes()
     for number in range(60):
-        notes.unknown(Place(Document(None)), {f"$x{number}": 1}, ())
+        notes.unknown_keys(Place(Document(None)), {f"$x{number}": 1}, ())
 
     assert (len(notes.sentences), notes.sentences[-1]) == (51, "Left out: 10 more kinds of things.")
     assert notes.sentences[0] == "Left out: key '$x0', a name that Evaldesk keeps for itself."

@@ -12,7 +12,7 @@ from evaldesk.errors import UsageError
 from evaldesk.metrics import build_metric, check_criteria
 from evaldesk.metrics.judges.judged_turns import whole_score
 from evaldesk.metrics.judges.replies import ReplyError, Validity, read_reply
-from evaldesk.metrics.judges.rubrics.sources import normalised
+from evaldesk.metrics.judges.rubrics.sources import normalise
 from evaldesk.metrics.judges.voting import by_rubric, count, mean_of
 from evaldesk.model import Criterion, Score
 
@@ -88,7 +88,7 @@ def test_rubrics_are_counted_as_adk_counts_them() -> None:
 
 def test_texts_of_rubrics_are_compared_as_adk_compares_them() -> None:
     for row in golden("adk_metrics")["rubrics"]["normalise"]:
-        assert normalised(row["text"]) == row["adk"]
+        assert normalise(row["text"]) == row["adk"]
 
 
 def test_judges_are_built_without_asking_anybody() -> None:

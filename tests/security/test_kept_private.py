@@ -103,7 +103,7 @@ def test_the_file_with_the_address_is_for_its_person_alone_and_goes_with_the_des
     target.write_text("precious")
     file.symlink_to(target)
 
-    with server._written_down(file, f"http://127.0.0.1:1/?token={TOKEN}"):
+    with server._address_file(file, f"http://127.0.0.1:1/?token={TOKEN}"):
         assert (mode(file), file.is_symlink()) == (0o600, False)
 
     assert not file.exists()

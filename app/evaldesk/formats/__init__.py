@@ -45,7 +45,7 @@ def read_evalset(data: bytes, *, source: str) -> EvalSet:
     """The eval set that a file holds. Raises FormatError with line and JSON path."""
     with gc_paused():
         document = parse_json(data, source=source)
-        return _recognised(document).evalset_in(document)
+        return _form_of(document).evalset_in(document)
 
 
 class AdkObject(Protocol):
@@ -70,7 +70,7 @@ def losses(evalset: EvalSet, format: str) -> tuple[str, ...]:  # noqa: A002
 
 def format_of(data: bytes, source: str) -> str:
     """The name of the format that the bytes mean to be in. Raises FormatError when they are no eval set at all."""
-    return _recognised(parse_json(data, source=source)).name
+    return _form_of(parse_json(data, source=source)).name
 
 
 def evalset_format(evalset: EvalSet) -> str:
@@ -120,7 +120,7 @@ def _read_case(document: Document) -> Case:
     return read(Place(document), value)
 
 
-def _recognised(document: Document) -> type[AdkForm]:
+def _form_of(document: Document) -> type[AdkForm]:
     form = next((form for form in EVALSET_FORMS.values() if form.is_form_of(document.value)), None)
     if form is None:
         raise document.error(refusal(document.value))

@@ -100,7 +100,7 @@ def _read(place: Place, raw: Any, notes: Notes) -> _Trajectory:
         place.at("steps"), trajectory.get("steps", ABSENT), lambda at, step: _read_step(at, step, model, notes)
     )
     turns = turns_of((message for step in steps for message in step), tells_results=True)
-    extra = notes.unknown(place, trajectory, (*_TRAJECTORY_KEYS, "agent"))
+    extra = notes.unknown_keys(place, trajectory, (*_TRAJECTORY_KEYS, "agent"))
     about = {key: value for key, value in agent.items() if key not in ("name", "model_name")}
     final = trajectory.get("final_metrics")
     total = _usage(final, model, "total_prompt_tokens", "total_completion_tokens", "total_cost_usd")

@@ -141,18 +141,18 @@ class _Reading:
         self, key: str, place: Place, row: dict[str, Any], answers: Mapping[str, tuple[Place, dict[str, Any]]]
     ) -> Case:
         question = read_list(place.at("question"), row["question"], _read_messages)
-        expected = self._expected(*answers[key], len(question)) if key in answers else [None] * len(question)
+        expected = self._expected_calls(*answers[key], len(question)) if key in answers else [None] * len(question)
         turns = [
             Turn("\n\n".join(text for role, text in messages if role == "user"), Expected(calls))
             for messages, calls in zip(question, expected, strict=True)
         ]
         state = read_optional_mapping(place.at("initial_config"), row.get("initial_config"))
-        extra = self.notes.unknown(place, row, ("id", "question", "initial_config"))
+        extra = self.notes.unknown_keys(place, row, ("id", "question", "initial_config"))
         if any(role != "user" for messages in question for role, _ in messages):
             extra["question"] = row["question"]
         return Case(key, tuple(turns), initial_session=SessionInit(state=state) if state else None, extra=extra)
 
-    def _expected(self, place: Place, row: dict[str, Any], n_turns: int) -> list[tuple[ToolCall, ...]]:
+    def _expected_calls(self, place: Place, row: dict[str, Any], n_turns: int) -> list[tuple[ToolCall, ...]]:
         at = place.at("ground_truth")
         turns = read_list(at, row["ground_truth"], self._read_calls)
         if len(turns) != n_turns:

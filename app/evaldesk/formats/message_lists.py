@@ -145,7 +145,7 @@ def _case(place: Place, raw: Any, default: str, read: _Read, notes: Notes) -> Ca
     else:
         messages = read(at, fields.get("messages"), notes)
     name = next((own for key in _NAMES if isinstance(own := fields.get(key), str) and own), default)
-    extra = notes.unknown(place, fields, _BESIDE)
+    extra = notes.unknown_keys(place, fields, _BESIDE)
     return case_of(name, turns_of(messages), [each.text for each in messages if each.speaker == "system"], extra)
 
 

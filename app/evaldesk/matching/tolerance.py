@@ -83,7 +83,7 @@ def check_pattern(pattern: str, what: str, *, field: str) -> None:
     if len(pattern) > MAX_PATTERN:
         raise UsageError(f"{what} has {len(pattern):,} characters; {MAX_PATTERN:,} are allowed", field=field)
     try:
-        _compiled(pattern)
+        _compile(pattern)
     except regex.error as error:
         raise UsageError(f"{what} is not a regular expression: {error}", field=field) from error
 
@@ -95,7 +95,7 @@ def has_match(pattern: str, text: str, *, is_whole: bool = False) -> bool:
     """
     if len(text) > MAX_TEXT:
         raise MetricError(f"{len(text):,} characters are more than a regular expression may search: {MAX_TEXT:,}")
-    compiled = _compiled(pattern)
+    compiled = _compile(pattern)
     search = compiled.fullmatch if is_whole else compiled.search
     try:
         return search(text, timeout=LIMIT_S, concurrent=True) is not None
@@ -107,7 +107,7 @@ def has_match(pattern: str, text: str, *, is_whole: bool = False) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _compiled(pattern: str) -> Any:
+def _compile(pattern: str) -> Any:
     import regex
 
     return regex.compile(pattern)

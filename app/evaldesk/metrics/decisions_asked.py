@@ -40,7 +40,7 @@ class DecisionsAsked:
         scores, notes, n_made, n_wanted = [], [], 0, 0
         for turn, decisions in sorted(scripted.items()):
             record = transcript.turns[turn] if turn < len(transcript.turns) else None
-            unused = _unused(decisions, record)
+            unused = _unused_decisions(decisions, record)
             n_made, n_wanted = n_made + len(decisions) - len(unused), n_wanted + len(decisions)
             notes += [f"turn {turn + 1}: {_words(decision, record)}" for decision in unused]
             reason = "; ".join(_words(decision, record) for decision in unused[:MAX_NAMED]) or "asked for"
@@ -52,7 +52,7 @@ class DecisionsAsked:
         return [*scores, Score(self.info.name, n_made / n_wanted, reason=reason, details={"unused": [*notes]})]
 
 
-def _unused(decisions: Sequence[Decision], record: TurnRecord | None) -> list[Decision]:
+def _unused_decisions(decisions: Sequence[Decision], record: TurnRecord | None) -> list[Decision]:
     """The scripted decisions that the turn did not use; each decision of the turn uses one."""
     events = record.events if record else ()
     turn_decisions = [event.decision for event in events if event.kind == "decision" and event.decision]

@@ -84,7 +84,7 @@ class RepeatedCallCount:
         scores, again = [], Counter[str]()
         call_keys: set[tuple[str, Hashable]] = set()
         for turn, record in enumerate(transcript.turns):
-            repetitions = _repeated(record.tool_calls, call_keys if self.scope == "conversation" else set())
+            repetitions = _count_repeated(record.tool_calls, call_keys if self.scope == "conversation" else set())
             again.update(repetitions)
             scores.append(self._score(repetitions, turn))
         return [*scores, self._score(again, None)]
@@ -224,7 +224,7 @@ def _usages(record: TurnRecord) -> list[Usage]:
     return [usage for usage in record.usages if usage.role == "agent"]
 
 
-def _repeated(calls: tuple[ToolCall, ...], call_keys: set[tuple[str, Hashable]]) -> Counter[str]:
+def _count_repeated(calls: tuple[ToolCall, ...], call_keys: set[tuple[str, Hashable]]) -> Counter[str]:
     """How often each tool was called as it had been before; adds the calls to `seen`."""
     again: Counter[str] = Counter()
     for call in calls:

@@ -101,7 +101,7 @@ class _Comparison:
         except UsageError as error:
             self.problem = error
 
-    def explained(self, scores: list[Score], metric: Metric) -> list[Score]:
+    def explain(self, scores: list[Score], metric: Metric) -> list[Score]:
         """The scores with the calls that were accepted as expected ones; ADK's value is of the case alone."""
         if self.case is self.written:
             return scores
@@ -109,9 +109,9 @@ class _Comparison:
         if any("adk_value" in score.details for score in scores):
             alone = metric.score(self.transcript, self.written)
             own = {score.turn: score.details for score in alone} if isinstance(alone, list) else {}
-        return [self._explained(score, own.get(score.turn, {})) for score in scores]
+        return [self._explain_score(score, own.get(score.turn, {})) for score in scores]
 
-    def _explained(self, score: Score, alone: JsonObject) -> Score:
+    def _explain_score(self, score: Score, alone: JsonObject) -> Score:
         details = {**score.details, **{name: each for name, each in alone.items() if name.startswith("adk_")}}
         alternatives = self._taken.get(score.turn, ()) if score.turn is not None else ()
         if score.turn is None or not alternatives or "n_expected" not in details:
@@ -168,7 +168,7 @@ async def _criterion_scores(
         )
         scores = [_plain_score(score) for score in scores] if isinstance(scores, list) else scores
         _check_scores(metric.info, scores)
-        scores = comparison.explained(scores, metric)
+        scores = comparison.explain(scores, metric)
         thresholded_scores = [_with_threshold(score, criterion, metric.info) for score in scores]
         return (
             thresholded_scores

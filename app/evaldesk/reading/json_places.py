@@ -98,7 +98,7 @@ def _note_key(key: str, keys: set[str] | None) -> str | None:
 
 def repeated_key(key: str) -> str:
     """Why an object may not have a key twice."""
-    return f"the key {_clipped(key)} is there twice in one object"
+    return f"the key {_clip(key)} is there twice in one object"
 
 
 def _children(text: str, offset: int) -> Iterator[tuple[str | int, int]]:
@@ -138,7 +138,7 @@ def _fault(token: str) -> str | None:
         is_huge = len(digits) > MAX_DIGITS
         return f"an integer of {len(digits)} digits; at most {MAX_DIGITS} can be kept" if is_huge else None
     if digits[:1].isdecimal() and math.isinf(_number(digits)):
-        return f"{_clipped(token)} is too large for a number"
+        return f"{_clip(token)} is too large for a number"
     return None
 
 
@@ -149,5 +149,5 @@ def _number(token: str) -> float:
         return 0.0
 
 
-def _clipped(text: str) -> str:
+def _clip(text: str) -> str:
     return json.dumps(text if len(text) <= 80 else text[:80] + "…", ensure_ascii=False)

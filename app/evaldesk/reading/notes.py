@@ -29,7 +29,7 @@ class Notes:
         """How often `what` was left out so far."""
         return self.counts.get(what, 0)
 
-    def unknown(self, place: Place, raw: Mapping[str, Any], known_keys: Collection[str]) -> dict[str, Any]:
+    def unknown_keys(self, place: Place, raw: Mapping[str, Any], known_keys: Collection[str]) -> dict[str, Any]:
         """The keys of an object that are not `known`, to be kept as they are; names like `$form` are our own."""
         for key in raw:
             if key.startswith("$"):

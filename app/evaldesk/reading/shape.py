@@ -90,7 +90,7 @@ def format_in(extra: JsonObject) -> str:
 
 def read_object(shape: Shape, place: Place, raw: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Values by field key, and the `extra` of the object. Raises FormatError."""
-    spelled = _spelled(shape, place, raw)
+    spelled = _key_spellings(shape, place, raw)
     unknown = {key: value for key, value in raw.items() if key not in spelled.values() and key != FORM}
     _check_spelling(shape, place, spelled, unknown)
     values = {}
@@ -166,7 +166,7 @@ def _in_order(shape: Shape, output: Mapping[str, Any], unknown: Mapping[str, Any
     return {**first, **present}
 
 
-def _spelled(shape: Shape, place: Place, raw: Mapping[str, Any]) -> dict[str, str]:
+def _key_spellings(shape: Shape, place: Place, raw: Mapping[str, Any]) -> dict[str, str]:
     spelled: dict[str, str] = {}
     for key in raw:
         field = shape.field(key)

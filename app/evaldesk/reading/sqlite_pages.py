@@ -76,7 +76,9 @@ class SqlitePages:
         before = self.n_broken
         trees = [tree for row in self.rows(1, "table") if (tree := _tree(row))]
         if self.n_broken > before:
-            trees += [tree for page in self._unseen() for row in self._leaf(page, "table") if (tree := _tree(row))]
+            trees += [
+                tree for page in self._unseen_pages() for row in self._leaf(page, "table") if (tree := _tree(row))
+            ]
         return list({tree.name: tree for tree in reversed(trees)}.values())
 
     def rows(self, root: int, kind: str) -> Iterator[Row]:
@@ -109,13 +111,13 @@ class SqlitePages:
         free = self._free_pages()
         if free is None:
             return
-        for page in self._unseen():
+        for page in self._unseen_pages():
             if page not in free:
                 for kind in _LEAVES:
                     if rows := self._leaf(page, kind):
                         yield kind, rows
 
-    def _unseen(self) -> list[int]:
+    def _unseen_pages(self) -> list[int]:
         return [number for number in range(2, self.n_pages + 1) if number not in self._seen]
 
     def _leaf(self, number: int, kind: str) -> list[Row]:

@@ -69,12 +69,12 @@ class AdkEvents:
         pending_ids = unconfirmed | _keys(event.get("long_running_tool_ids"))
         for number, part in enumerate(parts):
             for part_event in self._part(place.at("content", "parts", number), part, author):
-                yield self._noted(part_event, pending_ids, unconfirmed)
+                yield self._note_waiting(part_event, pending_ids, unconfirmed)
         texts = [event[key] for key in ("error_code", "error_message") if event.get(key)]
         if texts:
             yield Event("error", author=author, error=ErrorRecord("model", ": ".join(map(str, texts))))
 
-    def _noted(self, event: Event, pending_ids: frozenset[str], unconfirmed: frozenset[str]) -> Event:
+    def _note_waiting(self, event: Event, pending_ids: frozenset[str], unconfirmed: frozenset[str]) -> Event:
         """The event; a request to the person, and the result of a call that was not made, are told in a log."""
         call = event.call
         if call is None:

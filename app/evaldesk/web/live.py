@@ -178,14 +178,14 @@ class LiveBlocks:
         """
         if tick > self._asked:
             self._asked = tick
-            self._rendering = asyncio.ensure_future(self._rendered(tick, render, self._rendering))
+            self._rendering = asyncio.ensure_future(self._render_blocks(tick, render, self._rendering))
         if self._rendering:
             await asyncio.shield(self._rendering)
         if tab_tick not in self._frames:
             self._frames[tab_tick] = self._frame_since(tab_tick)
         return self._tick, self._frames[tab_tick]
 
-    async def _rendered(self, tick: int, render: Render, before: asyncio.Future[None] | None) -> None:
+    async def _render_blocks(self, tick: int, render: Render, before: asyncio.Future[None] | None) -> None:
         marker = secrets.token_urlsafe(12)
         page_html, blocks = split(await render(marker), marker)
         if before:

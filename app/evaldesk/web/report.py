@@ -63,7 +63,7 @@ def run_report(
     """The report of a run as it is now. Raises NotFoundError."""
     (run, name), masking = read_report(runs, run_id), Masking(environment)
     trials = _write_trials(report_trials(runs, run_id, masking))
-    body = _rendered("reports/run.html", run=run, trials=trials)
+    body = _render("reports/run.html", run=run, trials=trials)
     return _file(name, run.title, now or datetime.now(UTC), body, masking)
 
 
@@ -80,7 +80,7 @@ def comparison_report(
         _write_trials(compared_trials(runs, comparison, masking), MAX_COMPARED_BYTES, is_named=True),
         f"Run {b_id} against run {a_id}",
     )
-    body = _rendered("reports/comparison.html", title=title, comparison=comparison, trials=trials)
+    body = _render("reports/comparison.html", title=title, comparison=comparison, trials=trials)
     body = _LINK.sub(lambda match: f'href="#{trials[match[1]].anchor}"' if match[1] in trials else "", body)
     return _file(f"run_{b_id}_against_{a_id}.html", title, now or datetime.now(UTC), body, masking)
 
@@ -114,7 +114,7 @@ def _file(name: str, title: str, made_at: datetime, body: str, masking: Masking)
         f"default-src 'none'; img-src data:; style-src '{_hash(styles)}'; script-src '{_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
-    text = _rendered(
+    text = _render(
         "reports/frame.html",
         title=masking.text(title),
         made_at=made_at,
@@ -133,7 +133,7 @@ def _as_markup(text: str) -> Markup:
     return Markup(text)  # noqa: S704
 
 
-def _rendered(name: str, **values: object) -> str:
+def _render(name: str, **values: object) -> str:
     return templates().get_template(name).render(values)
 
 

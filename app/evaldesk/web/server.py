@@ -91,7 +91,7 @@ def serve(settings: Settings, address: Address, *, is_person_there: bool, trust:
             show(f"Port {address.ports[0]} is taken; this desk uses {port}.", err=True)
         home = f"http://{_url_host(address.host)}:{port}/"
         address_file = None if hold.is_read_only else settings.state_folder / ADDRESS_NAME
-        with _written_down(address_file, f"{home}?token={token}"):
+        with _address_file(address_file, f"{home}?token={token}"):
             # After the file: who reads this address may read that one, which a desk that was killed may have left.
             hold.update(home)
             with gc_paused():
@@ -189,7 +189,7 @@ def open_in_browser(url: str, folder: Path) -> None:
 
 
 @contextmanager
-def _written_down(path: Path | None, url: str) -> Iterator[None]:
+def _address_file(path: Path | None, url: str) -> Iterator[None]:
     """The address with its token while the desk is open, for `evaldesk open` and this person alone."""
     if path is None:
         yield

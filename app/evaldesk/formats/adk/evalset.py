@@ -33,7 +33,7 @@ class Adk(AdkForm):
     @staticmethod
     def from_json(document: Document) -> EvalSet:
         """The eval set of an ADK file. Raises FormatError."""
-        values, extra = read_object(_SET, Place(document), _respelled(document))
+        values, extra = read_object(_SET, Place(document), _respell(document))
         return EvalSet(values["eval_set_id"], values["name"], values["description"], values["eval_cases"], extra)
 
     @staticmethod
@@ -82,7 +82,7 @@ class AdkStream:
         return self._list.digest
 
 
-def _respelled(document: Document) -> dict[str, Any]:
+def _respell(document: Document) -> dict[str, Any]:
     """The set with its own keys in snake_case, the only spelling in which ADK reads them at this level."""
     raw = read_mapping(Place(document), document.value)
     respelled = {snake_case(key) if _SET.field(key) else key: value for key, value in raw.items()}

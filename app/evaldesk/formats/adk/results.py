@@ -87,9 +87,9 @@ class AdkResults(WritesRuns):
         results = StreamedList(file, source, lambda key: snake_case(key) == "eval_case_results", max_item=MAX_ROW)
         collector = _Results(TrialRowsOnDisk())
         for item in results:
-            collector.add(Place(item), _spelled(Place(item), item.value))
+            collector.add(Place(item), _snake_case_object(Place(item), item.value))
         place = Place(results.shell)
-        return collector.build_import(place, _spelled(place, results.shell.value))
+        return collector.build_import(place, _snake_case_object(place, results.shell.value))
 
     @staticmethod
     def parts(run: RecordedRun) -> Iterator[bytes]:
@@ -109,9 +109,9 @@ class AdkResults(WritesRuns):
 
 
 def _read(place: Place) -> Imported:
-    raw = _spelled(place, place.document.value)
+    raw = _snake_case_object(place, place.document.value)
     results_at = place.at("eval_case_results")
-    items = read_list(results_at, raw.get("eval_case_results", ABSENT), _spelled)
+    items = read_list(results_at, raw.get("eval_case_results", ABSENT), _snake_case_object)
     collector = _Results(TrialRows())
     for index, item in enumerate(items):
         collector.add(results_at.at(index), item)
@@ -157,14 +157,14 @@ class _Results:
 
 def _read_result(place: Place, case_id: str, raw: dict[str, Any]) -> tuple[Case, TrialResult, str]:
     turns_at = place.at("eval_metric_result_per_invocation")
-    pairs = read_list(turns_at, raw.get("eval_metric_result_per_invocation") or [], _spelled)
+    pairs = read_list(turns_at, raw.get("eval_metric_result_per_invocation") or [], _snake_case_object)
     records = []
     expected: list[Any] = []
     scores = list(_read_scores(place.at("overall_eval_metric_results"), raw.get("overall_eval_metric_results")))
     for index, pair in enumerate(pairs):
         here = turns_at.at(index)
         actual = pair.get("actual_invocation")
-        expected.append(_expected(here, pair, actual))
+        expected.append(_expected_invocation(here, pair, actual))
         if actual is not None or any(later.get("actual_invocation") for later in pairs[index:]):
             unplayed = {"user_content": spelled(expected[-1]).get("user_content")}
             records.append(read_invocation(here.at("actual_invocation"), actual or unplayed))
@@ -192,13 +192,13 @@ def _read_result(place: Place, case_id: str, raw: dict[str, Any]) -> tuple[Case,
     return case, result, app
 
 
-def _expected(place: Place, pair: dict[str, Any], actual: Any) -> Any:
+def _expected_invocation(place: Place, pair: dict[str, Any], actual: Any) -> Any:
     """The expectation; of a case without expectations the user's message."""
     if pair.get("expected_invocation") is not None:
         return read_mapping(place.at("expected_invocation"), pair["expected_invocation"])
     if actual is None:
         raise place.error("expected an actual_invocation or an expected_invocation, found neither")
-    return {"user_content": _spelled(place.at("actual_invocation"), actual).get("user_content")}
+    return {"user_content": _snake_case_object(place.at("actual_invocation"), actual).get("user_content")}
 
 
 def _write_result(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
@@ -246,7 +246,7 @@ def _app_of(raw: dict[str, Any], set_id: str) -> str:
     return result_id.partition(f"_{set_id}_")[0] if isinstance(result_id, str) and set_id else ""
 
 
-def _spelled(place: Place, raw: Any) -> dict[str, Any]:
+def _snake_case_object(place: Place, raw: Any) -> dict[str, Any]:
     return spelled(read_mapping(place, raw))
 
 
@@ -265,7 +265,7 @@ def _read_scores(place: Place, raw: Any, turn: int | None = None) -> tuple[Score
 
 
 def _read_score(place: Place, raw: Any, turn: int | None) -> Score:
-    values = _spelled(place, raw)
+    values = _snake_case_object(place, raw)
     status = _status(place.at("eval_status"), values.get("eval_status"))
     value = read_optional_number(place.at("score"), values.get("score"))
     stated = None if status == INFORMATIONAL else values.get("threshold")

@@ -44,7 +44,7 @@ class AdkScenarios:
         notes, extra = Notes(), dict[str, Any]()
         if "scenarios" in raw:
             cases = read_list(Place(document).at("scenarios"), raw["scenarios"], _read_case)
-            extra = notes.unknown(Place(document), raw, ("scenarios",))
+            extra = notes.unknown_keys(Place(document), raw, ("scenarios",))
         else:
             cases = (_read_case(Place(document), raw),)
         evalset = EvalSet(stem(source).removesuffix(".scenarios"), cases=cases, extra=extra)

@@ -98,7 +98,7 @@ class AdkSessionDatabase(ReadOnly):
 def opened_file(path: Path) -> Iterator[sqlite3.Connection]:
     """The database in its place, read only and bounded in its steps. Raises FormatError when it is not ADK's."""
     try:
-        with closing(_connected(path)) as connection:
+        with closing(_connect(path)) as connection:
             _limit_steps(connection)
             _check_tables(connection, path.name)
             yield connection
@@ -130,7 +130,7 @@ def read_session(connection: sqlite3.Connection, name: SessionName, source: str)
     return _session_object(connection, row, source) if row else None
 
 
-def _connected(path: Path) -> sqlite3.Connection:
+def _connect(path: Path) -> sqlite3.Connection:
     """A log that nobody writes is left alone: reading it would make files beside the database."""
     with path.open("rb") as file:
         header = file.read(_JOURNAL.stop)

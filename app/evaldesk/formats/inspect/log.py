@@ -91,7 +91,7 @@ class InspectLog(ReadOnly):
         if data.startswith(_ZIP):
             members = ZipMembers.open(data, source)
             header = _header(members)
-            return _build_import(header, _zipped(members), file_stem(source))
+            return _build_import(header, _zipped_samples(members), file_stem(source))
         document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
         return _build_import(document, _list_samples(document), file_stem(source))
 
@@ -105,7 +105,7 @@ def _header(members: ZipMembers) -> Document:
     return _parse_member(members, name)
 
 
-def _zipped(members: ZipMembers) -> Iterator[tuple[Place, Any]]:
+def _zipped_samples(members: ZipMembers) -> Iterator[tuple[Place, Any]]:
     """The samples one by one, so that only one is unpacked at a time."""
     for name in members:
         if name.startswith("samples/") and name.endswith(".json"):

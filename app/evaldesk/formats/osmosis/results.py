@@ -94,7 +94,7 @@ class OsmosisResults(WritesRuns):
         """As `read`, a row or a run at a time, twice: the first time for the configuration, which may stand last."""
         line = peek(file.readline(MAX_LINE)).line
         if isinstance(line, dict) and set(line) >= _INDEX:
-            return _build_import(_Header(file_stem(source)), lambda: _indexed(file, source), TrialRowsOnDisk)
+            return _build_import(_Header(file_stem(source)), lambda: _read_index(file, source), TrialRowsOnDisk)
         shell = _open_list(file, source)
         for _ in shell:
             pass
@@ -102,7 +102,7 @@ class OsmosisResults(WritesRuns):
         if "rows" in raw and "runs" in raw:
             raise NotStreamedError
         header = _header(Place(shell.shell).at("config"), raw.get("config", ABSENT), source)
-        return _build_import(header, lambda: _streamed(_open_list(file, source)), TrialRowsOnDisk)
+        return _build_import(header, lambda: _stream_runs(_open_list(file, source)), TrialRowsOnDisk)
 
     @staticmethod
     def parts(run: RecordedRun) -> Iterator[bytes]:
@@ -208,7 +208,7 @@ def _ending(document: dict[str, Any], summary: dict[str, Any]) -> RecordedPlan:
     return RecordedPlan(status="unfinished" if status == "in_progress" else "failed", reason=status)
 
 
-def _indexed(file: BinaryIO, source: str) -> Iterator[_Run]:
+def _read_index(file: BinaryIO, source: str) -> Iterator[_Run]:
     file.seek(0)
     return (_flat(Place(line), line.value) for line in read_lines(file, source))
 
@@ -218,7 +218,7 @@ def _open_list(file: BinaryIO, source: str) -> StreamedList:
     return StreamedList(file, source, lambda key: key in ("rows", "runs"), max_item=MAX_ROW)
 
 
-def _streamed(items: Iterable[Item]) -> Iterator[_Run]:
+def _stream_runs(items: Iterable[Item]) -> Iterator[_Run]:
     for item in items:
         if item.path[0] == "rows":
             yield from _of_row(Place(item), read_mapping(Place(item), item.value))

@@ -126,7 +126,7 @@ def read_task(place: Place, raw: Any, notes: Notes) -> Case:
         final_state=read_optional_mapping(place.at("final_session_state"), task.get("final_session_state")),
         rubrics=_rubrics(place, task),
         tags=read_tags(place.at("tags"), task.get("tags")),
-        extra=notes.unknown(place, task, ("id", *_OWN)),
+        extra=notes.unknown_keys(place, task, ("id", *_OWN)),
     )
     by_user, unread, _ = _ACTIONS_LOST
     rewarded = rewarded_actions(case.extra)

@@ -133,7 +133,7 @@ def _case(place: Place, row: dict[str, Any], notes: Notes) -> Case:
         str(row["task_id"]),
         scenario={"starting_prompt": "", "conversation_plan": plan},  # the user has the first word there, too
         initial_session=SessionInit(user_id=user_id) if user_id else None,
-        extra=notes.unknown(at, task, ("instruction", "user_id")),
+        extra=notes.unknown_keys(at, task, ("instruction", "user_id")),
     )
 
 

@@ -127,7 +127,7 @@ def read_options(raw: Mapping[str, Any]) -> JudgeOptions:
     names = [field.name for field in fields(JudgeOptions)]
     for name in raw:
         if name not in names:
-            raise _unknown("option of judge_model_options", name, names)
+            raise _unknown_error("option of judge_model_options", name, names)
     try:
         return converted(dict(raw), JudgeOptions)
     except msgspec.ValidationError as error:
@@ -143,7 +143,7 @@ def _wrong(message: str) -> UsageError:
     return UsageError(message, field=FIELD)
 
 
-def _unknown(kind: str, name: str, names: Iterable[str]) -> UsageError:
+def _unknown_error(kind: str, name: str, names: Iterable[str]) -> UsageError:
     error = NotFoundError.among(kind, name, names)
     error.field = FIELD
     return error

@@ -62,9 +62,9 @@ class RequiredOutputs:
         return self.outputs or case_outputs(case)
 
     def _is_in_answers(self, text: str, transcript: Transcript) -> bool:
-        required_text = _folded(text)
+        required_text = _fold(text)
         messages = (
-            _folded(event.text)
+            _fold(event.text)
             for turn in transcript.turns
             for event in turn.events
             if event.kind == "agent_message" and not event.is_partial
@@ -85,7 +85,7 @@ def case_outputs(case: Case) -> list[str] | None:
     return None
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     return text.replace(",", "").casefold().strip()
 
 

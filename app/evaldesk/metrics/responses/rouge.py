@@ -126,11 +126,11 @@ class _Spacing(dict[int, str]):
     """The replacement of each character with spaces where words end at it; fills on demand."""
 
     def __missing__(self, code: int) -> str:
-        self[code] = spaced = _spaced(chr(code))
+        self[code] = spaced = _space(chr(code))
         return spaced
 
 
-def _spaced(char: str) -> str:
+def _space(char: str) -> str:
     if _CJK.match(char):
         return f" {char} "
     is_mark = unicodedata.category(char).startswith("M")

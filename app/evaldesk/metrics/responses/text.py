@@ -43,7 +43,7 @@ class ResponseExact(_TextMetric):
 
     def _judge(self, expected: Expected, record: TurnRecord) -> Judgement:
         reference, answer = (expected.reference or "").strip(), record.answer.strip()
-        if _folded(answer, self.ignore_case) == _folded(reference, self.ignore_case):
+        if _fold(answer, self.ignore_case) == _fold(reference, self.ignore_case):
             return 1.0, "The answer is the reference.", {}
         if not answer:
             return 0.0, "The agent gave no answer.", {}
@@ -69,19 +69,19 @@ class ResponseContains(_TextMetric):
             return 1.0, "The reference is empty, and every answer contains that.", {}
         if not record.answer.strip():
             return 0.0, "The agent gave no answer.", {}
-        if _folded(reference, self.ignore_case) in _folded(record.answer, self.ignore_case):
+        if _fold(reference, self.ignore_case) in _fold(record.answer, self.ignore_case):
             return 1.0, "The answer contains the reference.", {}
         return 0.0, f"The answer does not contain {_from(reference, 0)}.", {}
 
 
-def _folded(text: str, ignore_case: bool) -> str:
+def _fold(text: str, ignore_case: bool) -> str:
     return text.casefold() if ignore_case else text
 
 
 def _first_difference(reference: str, answer: str, ignore_case: bool) -> int:
     pairs = enumerate(zip(reference, answer, strict=False))
     shorter = min(len(reference), len(answer))
-    return next((at for at, (a, b) in pairs if _folded(a, ignore_case) != _folded(b, ignore_case)), shorter)
+    return next((at for at, (a, b) in pairs if _fold(a, ignore_case) != _fold(b, ignore_case)), shorter)
 
 
 def _from(text: str, at: int) -> str:

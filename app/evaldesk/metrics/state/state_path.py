@@ -47,7 +47,7 @@ class StatePath:
 
     def __post_init__(self) -> None:
         if self.path:
-            _compiled(self.path)
+            _compile(self.path)
 
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
         """One score for the trial."""
@@ -79,7 +79,7 @@ def _find(path: str, state: Any) -> list[JsonValue]:
     from jsonpath import JSONPathError
 
     try:
-        values = [match.obj for match in islice(_compiled(path).finditer(state), MAX_VALUES + 1)]
+        values = [match.obj for match in islice(_compile(path).finditer(state), MAX_VALUES + 1)]
     except (JSONPathError, RecursionError) as error:
         raise MetricError(f"{path} cannot be followed in this state: {str(error).splitlines()[0]}") from error
     if len(values) > MAX_VALUES:
@@ -87,7 +87,7 @@ def _find(path: str, state: Any) -> list[JsonValue]:
     return values
 
 
-def _compiled(path: str) -> Any:
+def _compile(path: str) -> Any:
     from jsonpath import JSONPathError
 
     try:

@@ -100,7 +100,7 @@ def tools_and_settings(span: Span) -> tuple[Any, dict[str, Any]]:
         if key.startswith(_REQUEST) and key != f"{_REQUEST}model"
     }
     llm = attributes.get("llm")
-    offered = llm.get("tools") if isinstance(llm, dict) else in_order(_nested(attributes, "llm.tools."))
+    offered = llm.get("tools") if isinstance(llm, dict) else in_order(_nested_attributes(attributes, "llm.tools."))
     schemas = [_schema(each) for each in offered or ()]
     return tools or settings.pop("tools", None) or schemas or None, settings
 
@@ -120,7 +120,7 @@ Sides = tuple[list[Any], list[Any]]
 
 def sides_of(span: Span) -> Sides | None:
     """The input and the output of a model call as they stand on its span. Raises FormatError for JSON that is cut."""
-    readers = (_current, _adk, _numbered, _plain, _events, _openinference)
+    readers = (_current, _adk, _numbered_messages, _plain, _events, _openinference)
     return next((sides for read in readers if (sides := read(span)) is not None), None)
 
 
@@ -148,9 +148,12 @@ def _adk(span: Span) -> Sides | None:
     return [*first, *_list(request["contents"], "user")], [content] if isinstance(content, dict) else []
 
 
-def _numbered(span: Span) -> Sides | None:
+def _numbered_messages(span: Span) -> Sides | None:
     """`gen_ai.prompt.0.role`, `gen_ai.completion.0.tool_calls.0.name`, ..., as OpenLLMetry writes them."""
-    inputs, outputs = _nested(span.attributes, "gen_ai.prompt."), _nested(span.attributes, "gen_ai.completion.")
+    inputs, outputs = (
+        _nested_attributes(span.attributes, "gen_ai.prompt."),
+        _nested_attributes(span.attributes, "gen_ai.completion."),
+    )
     return (_messages_of_role("user", inputs), _messages_of_role("assistant", outputs)) if inputs or outputs else None
 
 
@@ -233,15 +236,15 @@ def value_of_blocks(content: Any) -> Any:
 
 
 def _openinference(span: Span) -> Sides | None:
-    inputs, outputs = (_nested(span.attributes, f"llm.{side}_messages.") for side in ("input", "output"))
+    inputs, outputs = (_nested_attributes(span.attributes, f"llm.{side}_messages.") for side in ("input", "output"))
     llm = span.attributes.get("llm")
     if isinstance(llm, dict):
         inputs, outputs = llm.get("input_messages") or inputs, llm.get("output_messages") or outputs
     if inputs or outputs:
-        rows = [_unwrapped(row) for row in in_order(inputs)]
+        rows = [_unwrap(row) for row in in_order(inputs)]
         retold = ("tool-call", "tool-response")  # smolagents' words for a call or a result, which have their spans
         input_messages = [row for row in rows if not (isinstance(row, dict) and row.get("role") in retold)]
-        return input_messages, [_unwrapped(row) for row in in_order(outputs)]
+        return input_messages, [_unwrap(row) for row in in_order(outputs)]
     if span.attributes.get("openinference.span.kind") != "LLM":
         return None
     input_value, output_value = span.attributes.get("input.value"), span.attributes.get("output.value")
@@ -262,7 +265,7 @@ def _messages_of_role(role: str, rows: dict[str, Any]) -> list[Any]:
     return messages
 
 
-def _unwrapped(row: Any) -> Any:
+def _unwrap(row: Any) -> Any:
     """An OpenInference message, whose parts and calls are wrapped in names of their own."""
     message = row.get("message", row) if isinstance(row, dict) else row
     if not isinstance(message, dict):
@@ -272,7 +275,7 @@ def _unwrapped(row: Any) -> Any:
     return {**message, "content": message.get("content") or parts or None, "tool_calls": calls}
 
 
-def _nested(attributes: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+def _nested_attributes(attributes: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     """`{"0": {"role": ...}}` of the attributes `prefix0.role`, ..."""
     tree: dict[str, Any] = {}
     for key, value in attributes.items():

@@ -28,7 +28,7 @@ async def show(request: Request) -> Response:
         return await _saved_page(request, names)
     query = request.query_params
     queue = query.get("queue", "")
-    staged = await _staged(request, query.get("case"), query.get("trial"), queue)
+    staged = await _staged_acceptance(request, query.get("case"), query.get("trial"), queue)
     return await _page(request, staged, await asyncio.to_thread(staged.best_ways), queue)
 
 
@@ -77,10 +77,10 @@ async def _saved_page(request: Request, names: list[str]) -> Response:
 async def _staged_again(request: Request, form: FormData) -> tuple[Staged, str]:
     """The subject of the form, and its queue."""
     case, trial, queue = (text_of(form, name) for name in ("case", "trial", "queue"))
-    return await _staged(request, case or None, trial or None, queue), queue
+    return await _staged_acceptance(request, case or None, trial or None, queue), queue
 
 
-async def _staged(request: Request, case: str | None, trial: str | None, queue: str) -> Staged:
+async def _staged_acceptance(request: Request, case: str | None, trial: str | None, queue: str) -> Staged:
     desk = desk_of(request)
     run = await desk.runs.summary(run_id_of(request))
     if (queue_id := number_of(queue)) is not None:

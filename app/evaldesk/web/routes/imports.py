@@ -64,13 +64,13 @@ async def show(request: Request) -> Response:
         return _progress(request, reading_view(reading), f"/imports/{token}", READING)
     if target_of(request) == "progress":
         return leave(request, f"/imports/{token}", "progress")
-    staged = await _staged(request)
+    staged = await _staged_import(request)
     return _preview(request, staged, staged.name, Problems())
 
 
 async def choose(request: Request) -> Response:
     """POST /imports/{import_id}/outcome: look again, with another key that decides the verdict; nothing is stored."""
-    staged = await _staged(request)
+    staged = await _staged_import(request)
     outcome = text_of(await read_form(request), "outcome")
     try:
         await run_in_threadpool(desk_of(request).imports.staging.stage_by, staged.token, outcome)
@@ -83,7 +83,7 @@ async def choose(request: Request) -> Response:
 
 async def confirm(request: Request) -> Response:
     """POST /imports/{import_id}: store it; a taken name is answered with a choice."""
-    staged = await _staged(request)
+    staged = await _staged_import(request)
     form = await read_form(request)
     imports, sets = desk_of(request).imports, desk_of(request).evalsets
     name, choice = text_of(form, "name").strip() or staged.name, text_of(form, "choice")
@@ -184,7 +184,7 @@ async def cancel(request: Request) -> Response:
     return go(f"/imports/records/{record_id}")
 
 
-async def _staged(request: Request) -> Staged:
+async def _staged_import(request: Request) -> Staged:
     return await run_in_threadpool(desk_of(request).imports.staging.staged, request.path_params["import_id"])
 
 

@@ -233,7 +233,7 @@ async def _form(
     is_checked: bool = False,
     has_started: bool = True,
 ) -> Response:
-    form = replace(await _filled(request, form_values), is_checked=is_checked)
+    form = replace(await _fill_form(request, form_values), is_checked=is_checked)
     if error:
         name = getattr(error, "field", None) or ""
         problems = defaultdict(str, {name: str(error)})
@@ -249,13 +249,15 @@ async def _form(
     )
 
 
-async def _filled(request: Request, form_values: Typed) -> RunForm:
+async def _fill_form(request: Request, form_values: Typed) -> RunForm:
     desk = desk_of(request)
     agents = desk.agents.list()
     files = [file for file in await asyncio.to_thread(desk.evalsets.list) if not file.error]
     requested_id = _form_text(form_values, "evalset")
     usual, last_agent = (
-        ("", "") if requested_id else await asyncio.to_thread(_proposed, desk, _form_text(form_values, "agent"), agents)
+        ("", "")
+        if requested_id
+        else await asyncio.to_thread(_usual_set_and_agent, desk, _form_text(form_values, "agent"), agents)
     )
     evalset_id = requested_id if requested_id in {file.id for file in files} else usual
     evalset_file = next((file for file in files if file.id == evalset_id), None)
@@ -417,7 +419,7 @@ async def _earlier_still_there(request: Request, form_values: Typed) -> RunSumma
         return None
 
 
-def _proposed(desk: Desk, agent_id: str, agents: Sequence[FoundAgent]) -> tuple[str, str]:
+def _usual_set_and_agent(desk: Desk, agent_id: str, agents: Sequence[FoundAgent]) -> tuple[str, str]:
     """The eval set that is usual for the agent, and the agent: the one used last, unless `agent_id` names another."""
     ids = [agent.id for agent in agents]
     recent_ids = [run.config.agent.id for run in desk.stored_runs.newest(limit=LAST_USED)[0]]

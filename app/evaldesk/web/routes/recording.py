@@ -123,7 +123,7 @@ async def show(request: Request) -> Response:
     requested_id = request.query_params.get("evalset") or ""
     set_id = requested_id or await run_in_threadpool(_usual_set, request, source, sets)
     recording = source.record(await _used_names(request, set_id, sets))
-    draft = _proposed(recording)
+    draft = _proposed_draft(recording)
     free = await run_in_threadpool(desk_of(request).evalsets.free_name, slug(source.agent_id, default="evalset"))
     adding = _adding(request, source, recording, sets, set_id, free, draft, is_whole=not fits_form(draft))
     return _render(request, adding, 404 if adding.problems else 200)
@@ -191,12 +191,12 @@ async def _read_adding(request: Request, form: FormData) -> Adding:
     recording, draft = source.record(()), read_draft(form)
     is_whole = text_of(form, "whole") == "1"
     if is_whole:
-        draft = replace(_proposed(recording), case_id=draft.case_id, tags=draft.tags)
+        draft = replace(_proposed_draft(recording), case_id=draft.case_id, tags=draft.tags)
     set_id, set_name = text_of(form, "evalset") or NEW_SET, text_of(form, "new-set").strip()
     return _adding(request, source, recording, sets, set_id, set_name, draft, is_whole=is_whole)
 
 
-def _proposed(recording: Recording) -> CaseDraft:
+def _proposed_draft(recording: Recording) -> CaseDraft:
     """The recorded case in the form, with ticks at the turns that were finished."""
     draft = draft_of(recording.case)
     for turn, recorded_turn in zip(draft.turns, recording.turns, strict=True):

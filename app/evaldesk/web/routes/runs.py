@@ -178,14 +178,14 @@ async def delete(request: Request) -> Response:
 
 async def delete_many(request: Request) -> Response:
     """POST /runs/deletion: the ticked runs, all or none."""
-    run_ids = await _ticked(request)
+    run_ids = await _ticked_runs(request)
     await desk_of(request).runs.delete(*run_ids)
     return go(f"/runs?{urlencode([('deleted', run_id) for run_id in run_ids])}")
 
 
 async def restore_many(request: Request) -> Response:
     """POST /runs/restoration: undo it, all or none."""
-    await desk_of(request).runs.restore(*await _ticked(request))
+    await desk_of(request).runs.restore(*await _ticked_runs(request))
     return go("/runs")
 
 
@@ -236,7 +236,7 @@ async def _page_of(
     )
 
 
-async def _ticked(request: Request) -> list[int]:
+async def _ticked_runs(request: Request) -> list[int]:
     """The runs of a posted form. Raises UsageError when there are none."""
     run_ids = _numbers((await read_form(request)).getlist("run"))
     if not run_ids:

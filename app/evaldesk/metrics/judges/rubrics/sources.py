@@ -77,11 +77,11 @@ def verdicts_of(answer: Properties, rubrics: Sequence[Rubric]) -> dict[str, tupl
 
     A judge that wrote the text of a rubric instead of its id is understood.
     """
-    by_text = {normalised(rubric.text): rubric.id for rubric in rubrics}
+    by_text = {normalise(rubric.text): rubric.id for rubric in rubrics}
     rubric_ids = {rubric.id for rubric in rubrics}
     verdicts: dict[str, tuple[float, str]] = {}
     for each in answer.rubrics:
-        rubric_id = each.id if each.id in rubric_ids else by_text.get(normalised(each.id))
+        rubric_id = each.id if each.id in rubric_ids else by_text.get(normalise(each.id))
         if rubric_id is None:
             raise ReplyError(f"it judges a rubric {each.id[:60]!r} that was not asked for")
         verdict = float(each.verdict == "yes")
@@ -94,7 +94,7 @@ def verdicts_of(answer: Properties, rubrics: Sequence[Rubric]) -> dict[str, tupl
     return verdicts
 
 
-def normalised(text: str) -> str:
+def normalise(text: str) -> str:
     """The text without the decoration of judges that repeat it: markup, bullets, other quotes and spaces."""
     text = unicodedata.normalize("NFKC", text).translate(_QUOTES)
     return " ".join(text.split()).strip(_DECORATION).lower()
