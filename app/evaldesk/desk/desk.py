@@ -19,7 +19,7 @@ from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.process_owner import starter
 from evaldesk.desk.trust import Trust
 from evaldesk.engine import AgentHost
-from evaldesk.errors import EvaldeskError, WorkspaceError
+from evaldesk.errors import BrokenRowError, EvaldeskError, WorkspaceError
 from evaldesk.gate_options import GATES_BY_NAME, title_of
 from evaldesk.settings import Settings
 from evaldesk.store import Store
@@ -158,6 +158,10 @@ class Desk:
         from evaldesk.desk.labels import Person
 
         return Person(self.store, is_alone=not self.settings.store, name=self.settings.me)
+
+    def broken_row_error(self, error: BaseException) -> BrokenRowError | None:
+        """The sentence on the database row behind an unexpected error; None where every row is sound."""
+        return self.store.broken_row_error(error)
 
     def media(self, digest: str) -> bytes | None:
         """The bytes of an image, a sound or a file that a run or a session holds; None where none does."""

@@ -119,27 +119,28 @@ def bare_result(result: TrialResult) -> TrialResult:
 
 
 def _sums(usages: Sequence[Usage]) -> tuple[Usage, ...]:
-    """One usage for those of one kind, by which the sums of all stay what they are."""
+    """One usage for those of one model and kind, by which the sums of all stay what they are."""
     kinds: dict[tuple[object, ...], list[Usage]] = {}
     for usage in usages:
-        kinds.setdefault((usage.role, usage.cost is None, usage.is_least, usage.is_replayed), []).append(usage)
+        kind = (usage.model, usage.role, usage.cost is None, usage.is_least, usage.is_replayed)
+        kinds.setdefault(kind, []).append(usage)
     sums = [
-        (found, sum(usage.tokens_in for usage in found), sum(usage.tokens_out for usage in found))
-        for found in kinds.values()
+        (group, sum(usage.tokens_in for usage in group), sum(usage.tokens_out for usage in group))
+        for group in kinds.values()
     ]
     if any(max(tokens) > MAX_NUMBER for _, *tokens in sums):
         return tuple(usages)
     return tuple(
         Usage(
-            model="",
-            role=found[0].role,
+            model=group[0].model,
+            role=group[0].role,
             tokens_in=tokens_in,
             tokens_out=tokens_out,
-            cost=known_sum(usage.cost for usage in found),
-            is_least=found[0].is_least,
-            is_replayed=found[0].is_replayed,
+            cost=known_sum(usage.cost for usage in group),
+            is_least=group[0].is_least,
+            is_replayed=group[0].is_replayed,
         )
-        for found, tokens_in, tokens_out in sums
+        for group, tokens_in, tokens_out in sums
     )
 
 

@@ -380,7 +380,7 @@ class _WithBrokenRows:
             if has_begun or scope["type"] != "http":
                 raise
             request = Request(scope, receive)
-            row_error = await run_in_threadpool(desk_of(request).store.broken_row_error, error)
+            row_error = await run_in_threadpool(desk_of(request).broken_row_error, error)
             if row_error is None:
                 raise
             response = _error_page(request, 422, "A row of the database cannot be read", str(row_error))
