@@ -43,24 +43,24 @@ class Backup:
 
 def backups_of(path: Path, now: datetime) -> Sequence[Backup]:
     """The backups of a database, the newest first; one of the future was made by somebody else, or by another clock."""
-    folder, found = path.with_name(_FOLDER), []
+    folder, backups = path.with_name(_FOLDER), []
     for each in folder.iterdir() if folder.is_dir() and not folder.is_symlink() else ():
         if (match := _NAME.fullmatch(each.name)) and each.is_file() and not each.is_symlink():
             made_at = datetime.strptime(match[1], _STAMP).replace(tzinfo=UTC)
             if made_at <= now:
-                found.append(Backup(each, made_at, each.stat().st_size))
-    return sorted(found, key=lambda backup: backup.made_at, reverse=True)
+                backups.append(Backup(each, made_at, each.stat().st_size))
+    return sorted(backups, key=lambda backup: backup.made_at, reverse=True)
 
 
 def backup_named(path: Path, name: str, now: datetime) -> Backup:
     """The backup of that name, or the newest for `latest`. Raises NotFoundError."""
-    found = backups_of(path, now)
-    if name == LATEST and found:
-        return found[0]
-    for each in found:
+    backups = backups_of(path, now)
+    if name == LATEST and backups:
+        return backups[0]
+    for each in backups:
         if each.name == name:
             return each
-    raise NotFoundError.among("backup", name, [LATEST, *(each.name for each in found)] if found else [])
+    raise NotFoundError.among("backup", name, [LATEST, *(each.name for each in backups)] if backups else [])
 
 
 def back_up(path: Path, now: datetime) -> Backup | None:
@@ -68,8 +68,8 @@ def back_up(path: Path, now: datetime) -> Backup | None:
 
     Raises DamagedDatabaseError where the database is damaged: the older backups stay.
     """
-    known = backups_of(path, now)
-    if not _is_due(path, known, now):
+    backups_before = backups_of(path, now)
+    if not _is_due(path, backups_before, now):
         return None
     n_bytes, folder = path.stat().st_size, path.with_name(_FOLDER)
     make_folder(folder)
@@ -85,18 +85,18 @@ def back_up(path: Path, now: datetime) -> Backup | None:
         move_file(temporary, target)
     finally:
         remove_file(temporary)
-    found = backups_of(path, now)
-    for each in expired(found):
+    backups = backups_of(path, now)
+    for each in expired(backups):
         remove_file(each.path)
-    return found[0]
+    return backups[0]
 
 
-def _is_due(path: Path, known: Sequence[Backup], now: datetime) -> bool:
+def _is_due(path: Path, backups: Sequence[Backup], now: datetime) -> bool:
     if not path.is_file():
         return False
     parts = (path, path.with_name(f"{path.name}-wal"))
     changed_s = max(each.stat().st_mtime for each in parts if each.exists())
-    return not known or (now - known[0].made_at >= PERIOD and changed_s > known[0].made_at.timestamp())
+    return not backups or (now - backups[0].made_at >= PERIOD and changed_s > backups[0].made_at.timestamp())
 
 
 def copy_database(source: Path, target: Path) -> None:
@@ -112,11 +112,11 @@ def _check_sound(path: Path, copy: Path) -> None:
     """Read each page of the copy: a damaged one must not displace a sound one."""
     with closing(sqlite3.connect(f"{copy.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
         try:
-            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            (report,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         except sqlite3.DatabaseError as error:
             raise DamagedDatabaseError.at(path, error) from error
-    if found != "ok":
-        raise DamagedDatabaseError.at(path, found)
+    if report != "ok":
+        raise DamagedDatabaseError.at(path, report)
 
 
 def expired(backups: Sequence[Backup]) -> Collection[Backup]:
@@ -125,11 +125,11 @@ def expired(backups: Sequence[Backup]) -> Collection[Backup]:
     of_days: dict[object, Backup] = {}
     for each in newest_first:
         of_days.setdefault(each.made_at.date(), each)
-    wanted = {each.name for each in (*newest_first[:N_HOURLY], *[*of_days.values()][:N_DAILY])}
-    n_bytes, gone = 0, []
+    names_to_keep = {each.name for each in (*newest_first[:N_HOURLY], *[*of_days.values()][:N_DAILY])}
+    n_bytes, surplus = 0, []
     for number, each in enumerate(newest_first):
         n_bytes += each.n_bytes
-        if each.name not in wanted or (number and n_bytes > MOST_BYTES):
+        if each.name not in names_to_keep or (number and n_bytes > MOST_BYTES):
             n_bytes -= each.n_bytes
-            gone.append(each)
-    return gone
+            surplus.append(each)
+    return surplus

@@ -130,26 +130,30 @@ def _first_of(connection: Connection, table: Table, faults: list[tuple[Column[An
     ).first()
     if row is None:
         return ""
-    column, wanted, _ = faults[row[0]]
+    column, requirement, _ = faults[row[0]]
     values = dict(zip((each.name for each in table.columns), row[1:], strict=True))
-    found = f"{values[column.name]!r:.{MAX_SHOWN}}"
-    return f"table {table.name}, row {_key_words(table, values)}: {column.name} must be {wanted}, got {found}"
+    value_text = f"{values[column.name]!r:.{MAX_SHOWN}}"
+    return f"table {table.name}, row {_key_words(table, values)}: {column.name} must be {requirement}, got {value_text}"
 
 
 def _faults(column: Column[Any], dialect: str) -> Iterator[tuple[Column[Any], str, ColumnElement[bool]]]:
     """Conditions on values that Evaldesk never writes into the column, each with what is wanted."""
     kind = column.type.impl if isinstance(column.type, TypeDecorator) else column.type
     raw = type_coerce(column, NullType())
-    wanted, types = _wanted(kind)
+    requirement, types = _wanted(kind)
     if dialect == "sqlite":  # whose columns take values of any type
         if not column.nullable:
-            yield column, wanted, column.is_(None)
-        yield column, wanted, func.typeof(raw).not_in((*types, "null"))
+            yield column, requirement, column.is_(None)
+        yield column, requirement, func.typeof(raw).not_in((*types, "null"))
         if isinstance(kind, DateTime):
-            yield column, wanted, raw.is_not(None) & (not_(raw.op("GLOB")(_MOMENT)) | func.julianday(raw).is_(None))
+            yield (
+                column,
+                requirement,
+                raw.is_not(None) & (not_(raw.op("GLOB")(_MOMENT)) | func.julianday(raw).is_(None)),
+            )
     if isinstance(kind, Boolean):
         if dialect == "sqlite":
-            yield column, wanted, raw.not_in((0, 1))
+            yield column, requirement, raw.not_in((0, 1))
     elif isinstance(kind, Integer):
         lowest = -1 if column.name == "turn" else 0
         yield column, f"a whole number from {lowest} to 2**53", not_(raw.between(lowest, MAX_NUMBER))
@@ -158,12 +162,12 @@ def _faults(column: Column[Any], dialect: str) -> Iterator[tuple[Column[Any], st
     if column is RUN_CASE.c.strip:
         other = raw.op("GLOB")(f"*[^{_STRIP}]*") if dialect == "sqlite" else raw.op("~")(f"[^{_STRIP}]")
         yield column, f"of the letters {_STRIP}", other
-        planned = select(func.count()).where(
+        n_trials = select(func.count()).where(
             TRIAL.c.run_id == RUN_CASE.c.run_id,
             TRIAL.c.case_index == RUN_CASE.c.case_index,
             TRIAL.c.trial_index < func.length(RUN_CASE.c.strip),
         )
-        yield column, "of one letter for each trial", func.length(RUN_CASE.c.strip) != planned.scalar_subquery()
+        yield column, "of one letter for each trial", func.length(RUN_CASE.c.strip) != n_trials.scalar_subquery()
     if choices := _CHOICES.get((column.table.name, column.name)):
         yield column, f"one of {', '.join(choices)}", raw.not_in(choices)
 

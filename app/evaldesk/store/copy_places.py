@@ -167,8 +167,8 @@ class ServerPlace:
     def finish(self, connection: Connection, last_ids: Mapping[str, int]) -> None:
         """Set the sequences and the revision, and let the server analyse its tables."""
         for name, last in last_ids.items():
-            asked = "SELECT setval(pg_get_serial_sequence(%s, 'id'), %s, %s)"
-            connection.exec_driver_sql(asked, (name, max(last, 1), last > 0))
+            statement = "SELECT setval(pg_get_serial_sequence(%s, 'id'), %s, %s)"
+            connection.exec_driver_sql(statement, (name, max(last, 1), last > 0))
         connection.exec_driver_sql("ANALYZE")
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = %s", (HEAD,))
 

@@ -65,23 +65,23 @@ def copy_database(
     with source.held(), target.held():
         source.prepare()
         before = source.state()
-        with closing(source.open()) as theirs, theirs.reading() as snapshot:
-            check_still(theirs)
+        with closing(source.open()) as source_database, source_database.reading() as snapshot:
+            check_still(source_database)
             is_fresh = target.claim(COPYING + hashlib.sha256(source.identity.encode()).hexdigest()[:24])
-            with closing(target.open()) as ours:
-                copy = _Copy(snapshot, ours, watch)
-                found = copy.copied() if is_fresh else copy.compared()
-                checked = copy.checked()
-                _refuse_differences(found, checked, target, is_fresh=is_fresh)
+            with closing(target.open()) as target_database:
+                copy = _Copy(snapshot, target_database, watch)
+                source_tables = copy.copied() if is_fresh else copy.compared()
+                target_tables = copy.checked()
+                _refuse_differences(source_tables, target_tables, target, is_fresh=is_fresh)
                 if is_fresh:
-                    _finish(source, theirs, before, target, ours)
-    return found
+                    _finish(source, source_database, before, target, target_database)
+    return source_tables
 
 
 def _refuse_differences(
-    found: Sequence[TableCopy], checked: Sequence[TableCopy], target: Place, *, is_fresh: bool
+    source_tables: Sequence[TableCopy], target_tables: Sequence[TableCopy], target: Place, *, is_fresh: bool
 ) -> None:
-    other = [(one, two) for one, two in zip(found, checked, strict=True) if one != two]
+    other = [(one, two) for one, two in zip(source_tables, target_tables, strict=True) if one != two]
     if not other:
         return
     one, two = other[0]
@@ -91,17 +91,17 @@ def _refuse_differences(
     raise ConflictError(f"{target.name} is not like its source: {rows}, or others; copy again")
 
 
-def _finish(source: Place, theirs: Database, before: object, target: Place, ours: Database) -> None:
+def _finish(source: Place, source_database: Database, before: object, target: Place, target_database: Database) -> None:
     """Open the copy to all, unless the source was written meanwhile; nobody writes into it during this moment."""
-    with _still(theirs):
+    with _still(source_database):
         if source.state() != before:
             raise ConflictError(
                 f"{source.name} was written while it was copied; close the desks on it, and copy again: "
                 "only the changes are copied then"
             )
-        with theirs.reading() as connection:
+        with source_database.reading() as connection:
             last_ids = source.last_ids(connection)
-        with ours.writing() as connection:
+        with target_database.writing() as connection:
             target.finish(connection, last_ids)
 
 
@@ -153,22 +153,22 @@ class _Copy:
     def _copy(self, table: Table) -> TableCopy:
         summed, writer = _Sum(table), _Writer(self._target, table)
         with closing(_groups_of(self._target, table)) as there:
-            kept = next(there, None)
+            target_group = next(there, None)
             for key, rows in _groups(self._snapshot, table):
                 summed.add(rows)
-                while kept and kept[0] < key:
-                    writer.drop(kept[1])
-                    kept = next(there, None)
-                if kept is None or kept[0] != key:
+                while target_group and target_group[0] < key:
+                    writer.drop(target_group[1])
+                    target_group = next(there, None)
+                if target_group is None or target_group[0] != key:
                     writer.put(rows)
                 else:
-                    writer.change(kept[1], rows)
-                    kept = next(there, None)
+                    writer.change(target_group[1], rows)
+                    target_group = next(there, None)
                 # The target is compared, never a note of progress: decision 170.
                 self._tell("copying", table, len(rows))
-            while kept:
-                writer.drop(kept[1])
-                kept = next(there, None)
+            while target_group:
+                writer.drop(target_group[1])
+                target_group = next(there, None)
             writer.flush()
         return summed.result
 
@@ -198,8 +198,8 @@ class _Writer:
         """The rows of a key that has `old` ones."""
         if old == rows:
             return
-        kept = {_key(self._table, row) for row in rows}
-        self._gone += [row for row in old if _key(self._table, row) not in kept]
+        new_keys = {_key(self._table, row) for row in rows}
+        self._gone += [row for row in old if _key(self._table, row) not in new_keys]
         self._changed += rows
         self._weigh(rows)
 
@@ -220,8 +220,10 @@ class _Writer:
         key = self._table.primary_key.columns
         with self._telling(), self._target.writing() as connection:
             same = [column == bindparam(f"of_{column.name}") for column in key]
-            gone = [{f"of_{column.name}": row[self._names.index(column.name)] for column in key} for row in self._gone]
-            execute_many(connection, delete(self._table).where(*same), gone)
+            deleted_keys = [
+                {f"of_{column.name}": row[self._names.index(column.name)] for column in key} for row in self._gone
+            ]
+            execute_many(connection, delete(self._table).where(*same), deleted_keys)
             execute_many(connection, replacing(connection.dialect.name, self._table), self._named(self._changed))
             execute_many(connection, insert(self._table), self._named(self._new))
         self._new, self._changed, self._gone, self._n_bytes = [], [], [], 0
@@ -237,8 +239,8 @@ class _Writer:
         except UsageError as error:
             raise UsageError(f"{self._target.name}, table {self._table.name}: {error}") from error
         except DBAPIError as error:
-            said = " ".join(str(error.orig).split())
-            raise WorkspaceError(f"{self._target.name} refuses a row of table {self._table.name}: {said}") from error
+            reason = " ".join(str(error.orig).split())
+            raise WorkspaceError(f"{self._target.name} refuses a row of table {self._table.name}: {reason}") from error
 
 
 class _Sum:
@@ -276,8 +278,8 @@ def _groups(connection: Connection, table: Table) -> Iterator[tuple[Key, list[Va
     order = [column.collate("C") if is_server and not _is_number(column) else column for column in walk]
     places = [list(table.columns).index(column) for column in walk]
     n_read = MEDIA_READ if table is MEDIA else ROWS_READ
-    with connection.execute(select(table).order_by(*order).execution_options(yield_per=n_read)) as found:
-        rows = (tuple(_without_zero(value) for value in row) for row in found)
+    with connection.execute(select(table).order_by(*order).execution_options(yield_per=n_read)) as result:
+        rows = (tuple(_without_zero(value) for value in row) for row in result)
         for key, same in groupby(rows, lambda row: tuple(row[place] for place in places)):
             yield key, sorted(same, key=partial(_key, table))
 

@@ -159,21 +159,21 @@ class Clock:
         be written after all is asked for again, with the moment that still stands.
         """
         seconds = self._seconds()
-        known = self._laps.get(run_id, {})
-        begun = seconds if was is None else known.get(was)
-        if begun is None:
+        laps = self._laps.get(run_id, {})
+        start_s = seconds if was is None else laps.get(was)
+        if start_s is None:
             return None
-        self._laps[run_id] = {moment: at for moment, at in known.items() if moment == was} | {now: seconds}
-        return (seconds - begun) * 1000
+        self._laps[run_id] = {moment: at for moment, at in laps.items() if moment == was} | {now: seconds}
+        return (seconds - start_s) * 1000
 
     def ms_since(self, run_id: int, was: datetime | None) -> float:
         """Milliseconds since `was`, by the time of day where another process wrote it; 0 without such a moment."""
         if was is None:
             return 0.0
-        begun = self._laps.get(run_id, {}).get(was)
-        if begun is None:
+        start_s = self._laps.get(run_id, {}).get(was)
+        if start_s is None:
             return max((self() - was) / timedelta(milliseconds=1), 0.0)
-        return (self._seconds() - begun) * 1000
+        return (self._seconds() - start_s) * 1000
 
 
 P = ParamSpec("P")
@@ -284,12 +284,12 @@ class StepSize:
     def writing(self, database: Database) -> Iterator[Connection]:
         """A transaction whose time with the write lock sets the size of the next one."""
         with database.writing() as connection:
-            begun = self._seconds()
+            start_s = self._seconds()
             yield connection
-        took = self._seconds() - begun
+        took = self._seconds() - start_s
         fits = int(self.n * STEP_S / took) if took > 0 else self._most
-        grown = self.n + max(self.n // 4, 1)
-        self.n = min(max(fits, self._most // SMALLEST_SHARE, 1), grown, self._most)
+        growth_limit = self.n + max(self.n // 4, 1)
+        self.n = min(max(fits, self._most // SMALLEST_SHARE, 1), growth_limit, self._most)
 
 
 class Part:

@@ -48,9 +48,11 @@ class Step:
         """Change some values of a row."""
         columns = [table.c[name] for name in values]
         row = self.connection.execute(select(*columns).where(*at(table, key))).one()
-        _, _, known = self._before.setdefault(json.dumps([table.name, key]), (table.name, key, {}))
-        if known is not None:
-            known.update({name: each for name, each in _plain(row._mapping).items() if name not in known})
+        _, _, values_before = self._before.setdefault(json.dumps([table.name, key]), (table.name, key, {}))
+        if values_before is not None:
+            values_before.update(
+                {name: each for name, each in _plain(row._mapping).items() if name not in values_before}
+            )
         self.connection.execute(update(table).where(*at(table, key)).values(values))
 
     def remove(self, table: Table, key: dict[str, Any]) -> None:
@@ -97,8 +99,8 @@ class Step:
 
     def named_mode(self, name: str, **others: Any) -> int:
         """The mode with that name; it is created where there is none."""
-        named: int | None = self.connection.scalar(select(MODE.c.id).where(*in_use(name, others.get("retired_at"))))
-        return named or self.create_mode(name=name, **others)
+        mode_id: int | None = self.connection.scalar(select(MODE.c.id).where(*in_use(name, others.get("retired_at"))))
+        return mode_id or self.create_mode(name=name, **others)
 
     def check_usable(self, mode_id: int, run_id: int) -> None:
         """Raise where the mode is out of use; a fixed one is reopened by a later run."""
@@ -144,10 +146,10 @@ def undo(connection: Connection, author: str, step_id: int | None, now: datetime
     later = connection.execute(
         select(c.before, c.words, c.author).where(c.id > row.id, c.is_undone.is_(False)).order_by(c.id)
     )
-    made = {key["id"] for name, key, values in rows if name == MODE.name and values is None}
+    new_mode_ids = {key["id"] for name, key, values in rows if name == MODE.name and values is None}
     for other in later:
         step = json.loads(other.before)
-        if _keys(rows) & _keys(step["rows"]) or made & set(step["uses"]):
+        if _keys(rows) & _keys(step["rows"]) or new_mode_ids & set(step["uses"]):
             raise ConflictError(f"{other.author} changed the same since: {other.words}; nothing was undone")
     _restore(connection, rows)
     connection.execute(update(CODEBOOK_STEP).where(c.id == row.id).values(is_undone=True))
@@ -190,9 +192,9 @@ def _restore(connection: Connection, rows: Rows) -> None:
 def _touched(connection: Connection, rows: Rows) -> list[tuple[int, int, int]]:
     """The trials of a step: from its rows, and from findings that it made or changed."""
     ids = [key["id"] for name, key, _ in rows if name == FINDING.name]
-    found = connection.execute(select(FINDING).where(FINDING.c.id.in_(ids))).all() if ids else []
-    named = [key | (values or {}) for _, key, values in rows]
-    places = [*map(place_of, found), *(each for each in named if "trial_index" in each)]
+    findings = connection.execute(select(FINDING).where(FINDING.c.id.in_(ids))).all() if ids else []
+    row_values = [key | (values or {}) for _, key, values in rows]
+    places = [*map(place_of, findings), *(each for each in row_values if "trial_index" in each)]
     return [(each["run_id"], each["case_index"], each["trial_index"]) for each in places]
 
 
@@ -208,16 +210,16 @@ def _typed(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: datetime.fromisoformat(each) if each and name.endswith("at") else each for name, each in row.items()}
 
 
-def place_of(found: Any) -> dict[str, int]:
+def place_of(row: Any) -> dict[str, int]:
     """The trial of a row, by its columns."""
-    return {"run_id": found.run_id, "case_index": found.case_index, "trial_index": found.trial_index}
+    return {"run_id": row.run_id, "case_index": row.case_index, "trial_index": row.trial_index}
 
 
 def has_trial(connection: Connection, row: Mapping[str, Any]) -> bool:
     """Whether the trial of the row is there, in a run that can be seen."""
     place = {name: row[name] for name in ("run_id", "case_index", "trial_index")}
-    planned = select(TRIAL.c.run_id).join(RUN, RUN.c.id == TRIAL.c.run_id).where(*at(TRIAL, place), VISIBLE)
-    return connection.execute(planned).first() is not None
+    trial = select(TRIAL.c.run_id).join(RUN, RUN.c.id == TRIAL.c.run_id).where(*at(TRIAL, place), VISIBLE)
+    return connection.execute(trial).first() is not None
 
 
 def check_trial(connection: Connection, place: FindingDraft) -> None:

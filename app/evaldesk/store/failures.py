@@ -142,8 +142,8 @@ class FailureStore(Part):
         Raises NotFoundError, and ConflictError where one of them has a mode by now.
         """
         with begun_step(self, author) as step:
-            named = select(FINDING.c.id).where(FINDING.c.id.in_(finding_ids), FINDING.c.mode_id.is_not(None))
-            if step.connection.execute(named).first():
+            named_findings = select(FINDING.c.id).where(FINDING.c.id.in_(finding_ids), FINDING.c.mode_id.is_not(None))
+            if step.connection.execute(named_findings).first():
                 raise ConflictError("somebody named one of these notes meanwhile; load the page again")
             _assign(step, finding_ids, step.named_mode(mode))
             step.close("named", f"{len(set(finding_ids))} notes named “{mode}”")
@@ -211,8 +211,8 @@ class FailureStore(Part):
         """Make a new mode of some findings of another. Raises UsageError, NotFoundError and ConflictError."""
         with begun_step(self, author) as step:
             row = active_mode(step.connection, mode_id)
-            found = set(step.connection.scalars(select(FINDING.c.id).where(FINDING.c.mode_id == mode_id)))
-            if not finding_ids or not set(finding_ids) <= found:
+            ids_of_mode = set(step.connection.scalars(select(FINDING.c.id).where(FINDING.c.mode_id == mode_id)))
+            if not finding_ids or not set(finding_ids) <= ids_of_mode:
                 raise UsageError(f"Choose findings of “{row.name}” for the new kind of failure.", field="finding")
             new_id = step.create_mode(**texts)
             _assign(step, finding_ids, new_id)
@@ -231,11 +231,11 @@ class FailureStore(Part):
         with begun_step(self, author) as step:
             row = active_mode(step.connection, mode_id)
             run_row(step.connection, run_id)
-            seen = step.connection.scalar(
+            last_run_id = step.connection.scalar(
                 select(func.max(FINDING.c.run_id)).where(FINDING.c.mode_id == mode_id, FINDING.c.status == "counted")
             )
-            if seen is not None and seen >= run_id:
-                raise UsageError(f"“{row.name}” was found in run {seen}; name a later run.", field="run")
+            if last_run_id is not None and last_run_id >= run_id:
+                raise UsageError(f"“{row.name}” was found in run {last_run_id}; name a later run.", field="run")
             step.change(MODE, {"id": mode_id}, {"fixed_in": run_id, "reopened_in": None})
             step.close("fixed", f"“{row.name}” fixed in run {run_id}")
 
@@ -313,12 +313,12 @@ class FailureStore(Part):
             .where(r.run_id == run_id)
             .order_by(r.read_at, r.case_index, r.trial_index, r.reader, f.id)
         )
-        found: dict[tuple[int, int, str], Any] = {}
+        rows_by_key: dict[tuple[int, int, str], Any] = {}
         modes: defaultdict[tuple[int, int, str], dict[int, int | None]] = defaultdict(dict)
         with self._database.reading() as connection:
             for row in connection.execute(rows):
                 key = (row.case_index, row.trial_index, row.reader)
-                found[key] = row
+                rows_by_key[key] = row
                 if row.finding_id is not None:
                     modes[key][row.finding_id] = row.mode_id
         return [
@@ -331,7 +331,7 @@ class FailureStore(Part):
                 n_findings=len(modes[key]),
                 read_at=row.read_at,
             )
-            for key, row in found.items()
+            for key, row in rows_by_key.items()
         ]
 
     def read_trials(self, run_id: int) -> ReadTrials:
@@ -352,11 +352,11 @@ class FailureStore(Part):
         s = SCORE.c
         of_run = (s.run_id == run_id, s.metric == metric, s.value.is_not(None))
         rows = select(s.value, trial_numbers(s)).join(RUN, (RUN.c.id == s.run_id) & VISIBLE).where(*of_run)
-        found: dict[bool, frozenset[int]] = {True: frozenset(), False: frozenset()}
+        numbers_by_call: dict[bool, frozenset[int]] = {True: frozenset(), False: frozenset()}
         with self._database.reading() as connection:
             for value, numbers in connection.execute(rows.group_by(s.value)):
-                found[value >= 1] |= frozenset(listed(numbers))
-        return found
+                numbers_by_call[value >= 1] |= frozenset(listed(numbers))
+        return numbers_by_call
 
     def _findings(
         self, conditions: Sequence[Any], limit: int | None = None, *, newest_first: bool = True

@@ -54,9 +54,11 @@ class LabelStore(Part):
                 _check_seen(connection, place, seen, {"verdict": verdict, "note": note})
             values = {"verdict": verdict, "note": note, "labelled_at": self._clock()}
             statement = upsert(connection.dialect.name, LABEL).values(place | values)
-            said = {name: value for name, value in values.items() if value}
+            new_values = {name: value for name, value in values.items() if value}
             with label_totals_carried(connection, [place]):
-                connection.execute(statement.on_conflict_do_update(index_elements=list(LABEL.primary_key), set_=said))
+                connection.execute(
+                    statement.on_conflict_do_update(index_elements=list(LABEL.primary_key), set_=new_values)
+                )
 
     def remove(
         self,
@@ -82,16 +84,16 @@ class LabelStore(Part):
             return [_label(row) for row in connection.execute(rows)]
 
     def list(
-        self, wanted: LabelFilter, *, before: datetime | None = None, limit: int = 50
+        self, label_filter: LabelFilter, *, before: datetime | None = None, limit: int = 50
     ) -> builtins.list[LabelledTrial]:
         """Labels with their trials, newest first; `before` is the time of the last one of a page."""
         rows = select(LABEL, RUN_CASE.c.case_id, TRIAL.c.verdict.label("trial_verdict"), RUN.c.evalset_id)
         rows = rows.select_from(_SHOWN.join(TRIAL, OF_TRIAL, isouter=True).join(RUN_CASE, _OF_CASE, isouter=True))
-        rows = rows.where(VISIBLE, *_matching(wanted))
+        rows = rows.where(VISIBLE, *_matching(label_filter))
         if before is not None:
             rows = rows.where(_L.labelled_at < before)
         with self._database.reading() as connection:
-            found = connection.execute(rows.order_by(_L.labelled_at.desc()).limit(limit)).all()
+            label_rows = connection.execute(rows.order_by(_L.labelled_at.desc()).limit(limit)).all()
         return [
             LabelledTrial(
                 label=_label(row),
@@ -101,19 +103,23 @@ class LabelStore(Part):
                 evalset_id=row.evalset_id,
                 trial_verdict=row.trial_verdict,
             )
-            for row in found
+            for row in label_rows
         ]
 
-    def count(self, wanted: LabelFilter) -> int:
+    def count(self, label_filter: LabelFilter) -> int:
         """The number of labels that a filter shows."""
-        held = LABEL_TOTAL.c
-        columns = ((held.run_id, wanted.run_id), (held.labeller, wanted.labeller), (held.verdict, wanted.verdict))
-        rows = select(func.coalesce(func.sum(held.n), 0)).select_from(
-            LABEL_TOTAL.join(RUN, RUN.c.id == held.run_id, isouter=True)
+        totals = LABEL_TOTAL.c
+        columns = (
+            (totals.run_id, label_filter.run_id),
+            (totals.labeller, label_filter.labeller),
+            (totals.verdict, label_filter.verdict),
+        )
+        rows = select(func.coalesce(func.sum(totals.n), 0)).select_from(
+            LABEL_TOTAL.join(RUN, RUN.c.id == totals.run_id, isouter=True)
         )
         rows = rows.where(VISIBLE, *(column == value for column, value in columns if value is not None))
-        if wanted.is_disagreement:
-            rows = rows.where(held.is_disagreement)
+        if label_filter.is_disagreement:
+            rows = rows.where(totals.is_disagreement)
         with self._database.reading() as connection:
             return int(connection.scalar(rows) or 0)
 
@@ -131,9 +137,9 @@ class LabelStore(Part):
         places = (_L.run_id, _L.case_index, _L.trial_index)
         last = select(*places).select_from(_SHOWN).where(VISIBLE, *of_turn).group_by(*places)
         last = last.order_by(func.max(_L.labelled_at).desc()).limit(n_trials)
-        chosen = last.subquery()
-        same = [column == chosen.c[column.name] for column in places]
-        rows = select(LABEL).join(chosen, and_(*same)).where(*of_turn).order_by(*places, _L.turn, _L.labeller)
+        newest_trials = last.subquery()
+        same = [column == newest_trials.c[column.name] for column in places]
+        rows = select(LABEL).join(newest_trials, and_(*same)).where(*of_turn).order_by(*places, _L.turn, _L.labeller)
         with self._database.reading() as connection:
             return [
                 TurnLabel(
@@ -162,33 +168,40 @@ class LabelStore(Part):
         scores = select(*names, SCORE.c.metric, SCORE.c.passed)
         scores = scores.select_from(_SHOWN.join(SCORE, same_score, isouter=True)).where(*of_run)
         with self._database.reading() as connection:
-            whole = [row for row in connection.execute(verdicts) if row.found is not None]
+            verdict_rows = [row for row in connection.execute(verdicts) if row.found is not None]
             by_metric = [row for row in connection.execute(scores) if row.passed is not None]
         return [
-            *(_pair(row, "", row.trial_verdict == "passed" if row.trial_verdict in DECIDED else None) for row in whole),
+            *(
+                _pair(row, "", row.trial_verdict == "passed" if row.trial_verdict in DECIDED else None)
+                for row in verdict_rows
+            ),
             *(_pair(row, row.metric, row.passed) for row in by_metric),
         ]
 
 
 def _check_seen(
-    connection: Connection, place: dict[str, Any], seen: Collection[datetime], said: dict[str, str | None]
+    connection: Connection, place: dict[str, Any], shown_times: Collection[datetime], values: dict[str, str | None]
 ) -> None:
     """Raise ConflictError for a label that was not seen, unless it says all that is said now."""
-    found = connection.execute(select(LABEL).where(*at(LABEL, place))).first()
-    if found is None or found.labelled_at in seen:
+    label = connection.execute(select(LABEL).where(*at(LABEL, place))).first()
+    if label is None or label.labelled_at in shown_times:
         return
-    if said and all(not value or found._mapping[name] == value for name, value in said.items()):
+    if values and all(not value or label._mapping[name] == value for name, value in values.items()):
         return
-    words = found.verdict or "with a note"
+    words = label.verdict or "with a note"
     raise ConflictError(
-        f"Somebody labelled this as {found.labeller} meanwhile: {words}. Look at that label, then give yours again."
+        f"Somebody labelled this as {label.labeller} meanwhile: {words}. Look at that label, then give yours again."
     )
 
 
-def _matching(wanted: LabelFilter) -> builtins.list[ColumnElement[bool]]:
-    columns = ((_L.run_id, wanted.run_id), (_L.labeller, wanted.labeller), (_L.verdict, wanted.verdict))
-    found: builtins.list[ColumnElement[bool]] = [column == value for column, value in columns if value is not None]
-    return [*found, IS_DISAGREEMENT] if wanted.is_disagreement else found
+def _matching(label_filter: LabelFilter) -> builtins.list[ColumnElement[bool]]:
+    columns = (
+        (_L.run_id, label_filter.run_id),
+        (_L.labeller, label_filter.labeller),
+        (_L.verdict, label_filter.verdict),
+    )
+    conditions: builtins.list[ColumnElement[bool]] = [column == value for column, value in columns if value is not None]
+    return [*conditions, IS_DISAGREEMENT] if label_filter.is_disagreement else conditions
 
 
 def _place(run_id: int, key: TrialKey) -> dict[str, int]:

@@ -71,13 +71,13 @@ def drop_some(connection: Connection, table: Table, owner_id: object, n: int) ->
 
     False without any. `table` holds the users of media.
     """
-    owner, held = table.columns[0], table.c.digest
-    sizes = select(held, func.coalesce(func.length(MEDIA.c.data), 0).label("n_bytes"))
-    sizes = sizes.join(MEDIA, MEDIA.c.digest == held, isouter=True).where(owner == owner_id)
-    some = [row.digest for row in fitting(connection.execute(sizes.order_by(held).limit(n)).all())]
+    owner, digest = table.columns[0], table.c.digest
+    sizes = select(digest, func.coalesce(func.length(MEDIA.c.data), 0).label("n_bytes"))
+    sizes = sizes.join(MEDIA, MEDIA.c.digest == digest, isouter=True).where(owner == owner_id)
+    some = [row.digest for row in fitting(connection.execute(sizes.order_by(digest).limit(n)).all())]
     if not some:
         return False
-    connection.execute(delete(table).where(owner == owner_id, held.in_(some)))
+    connection.execute(delete(table).where(owner == owner_id, digest.in_(some)))
     is_used = (exists().where(each.c.digest == MEDIA.c.digest) for each in (RUN_MEDIA, SESSION_MEDIA))
     connection.execute(delete(MEDIA).where(MEDIA.c.digest.in_(some), ~or_(*is_used)))
     return True
@@ -100,11 +100,11 @@ def taken_out(data: bytes, media: Iterable[Media], mark: str = "") -> bytes:
 def put_back(connection: Connection, data: bytes, only: Collection[str] | None = None) -> bytes:
     """The JSON as it was before `taken_out`; of a result these digests `only`. A digest whose bytes are gone stays."""
     places = _PLACES if only is None else _IN_RESULTS
-    found = {match[2].decode() for match in places.finditer(data)}
-    found = found if only is None else found & {*only}
-    if not found:
+    digests = {match[2].decode() for match in places.finditer(data)}
+    digests = digests if only is None else digests & {*only}
+    if not digests:
         return data
-    rows = connection.execute(select(MEDIA.c.digest, MEDIA.c.data).where(MEDIA.c.digest.in_(found)))
+    rows = connection.execute(select(MEDIA.c.digest, MEDIA.c.data).where(MEDIA.c.digest.in_(digests)))
     texts = {row.digest: media_of("", row.data).data for row in rows}
 
     def written(match: re.Match[bytes]) -> bytes:
@@ -139,9 +139,9 @@ def _result_apart(result: JsonValue, images: list[Media]) -> JsonValue:
     data = to_json(result).replace(MARK.encode(), b"")
     clean: JsonValue = json.loads(data)
     images = images_in(clean)
-    wanted = {item.digest for item in _apart(images)}
-    found: JsonValue = json.loads(taken_out(data, images, MARK))
-    return found if {item.digest for item in images_in(found) if item.is_held} == wanted else clean
+    digests = {item.digest for item in _apart(images)}
+    marked_result: JsonValue = json.loads(taken_out(data, images, MARK))
+    return marked_result if {item.digest for item in images_in(marked_result) if item.is_held} == digests else clean
 
 
 def results_whole(
@@ -152,18 +152,18 @@ def results_whole(
 
     def whole(result: JsonValue, images: list[Media]) -> JsonValue:
         nonlocal room
-        held = {item.digest for item in images if item.is_held}
-        if not held:
+        digests = {item.digest for item in images if item.is_held}
+        if not digests:
             return result
         data = to_json(result)
-        found = put_back(connection, data, held) if room is None or room >= 0 else data
-        room = None if room is None else room - (len(found) - len(data))
-        is_whole = room is None or (room >= 0 and found is not data)
-        wanted: JsonValue = json.loads(found) if is_whole else without_image_texts(result)
-        return wanted
+        full_data = put_back(connection, data, digests) if room is None or room >= 0 else data
+        room = None if room is None else room - (len(full_data) - len(data))
+        is_whole = room is None or (room >= 0 and full_data is not data)
+        whole_result: JsonValue = json.loads(full_data) if is_whole else without_image_texts(result)
+        return whole_result
 
-    found = [_with_results((turn,), whole)[0] for turn in reversed(turns)]
-    return tuple(reversed(found))
+    whole_turns = [_with_results((turn,), whole)[0] for turn in reversed(turns)]
+    return tuple(reversed(whole_turns))
 
 
 def result_images(turns: Iterable[TurnRecord]) -> Iterator[Media]:
@@ -178,21 +178,21 @@ def result_images(turns: Iterable[TurnRecord]) -> Iterator[Media]:
 
 
 def _with_results(
-    turns: tuple[TurnRecord, ...], changed: Callable[[JsonValue, list[Media]], JsonValue]
+    turns: tuple[TurnRecord, ...], change_result: Callable[[JsonValue, list[Media]], JsonValue]
 ) -> tuple[TurnRecord, ...]:
-    found = []
+    new_turns = []
     for turn in turns:
         events = list(turn.events)
         for at, event in enumerate(events):
             images = images_in(event.result) if event.kind == "tool_result" else []
-            if images and (result := changed(event.result, images)) is not event.result:
+            if images and (result := change_result(event.result, images)) is not event.result:
                 events[at] = replace(event, result=result)
-        found.append(
+        new_turns.append(
             turn
             if all(new is old for new, old in zip(events, turn.events, strict=True))
             else replace(turn, events=tuple(events))
         )
-    return tuple(found)
+    return tuple(new_turns)
 
 
 def bytes_of(media: Iterable[Media]) -> dict[str, bytes]:
@@ -205,17 +205,19 @@ def _apart(media: Iterable[Media]) -> Iterator[Media]:
     return (item for item in media if len(item.data) >= MIN_LENGTH)
 
 
-def keep(connection: Connection, owner: Mapping[str, object], found: Found, clock: Callable[[], datetime]) -> None:
+def keep(
+    connection: Connection, owner: Mapping[str, object], bytes_by_digest: Found, clock: Callable[[], datetime]
+) -> None:
     """Keep the bytes for the run or the session that `owner` names by its column."""
-    if not found:
+    if not bytes_by_digest:
         return
     table: Table = RUN_MEDIA if "run_id" in owner else SESSION_MEDIA
-    known = set(connection.scalars(select(MEDIA.c.digest).where(MEDIA.c.digest.in_(found))))
-    fresh = {digest: data for digest, data in found.items() if digest not in known}
+    stored_digests = set(connection.scalars(select(MEDIA.c.digest).where(MEDIA.c.digest.in_(bytes_by_digest))))
+    fresh = {digest: data for digest, data in bytes_by_digest.items() if digest not in stored_digests}
     if fresh:
         connection.execute(insert(MEDIA), [{"digest": key, "kept_at": clock(), "data": fresh[key]} for key in fresh])
     uses = upsert(connection.dialect.name, table).on_conflict_do_nothing()
-    connection.execute(uses, [{**owner, "digest": digest} for digest in found])
+    connection.execute(uses, [{**owner, "digest": digest} for digest in bytes_by_digest])
 
 
 def _whole(connection: Connection, item: Media) -> Media:

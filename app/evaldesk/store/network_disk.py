@@ -23,8 +23,8 @@ def network_disk(folder: Path, mounts: Path = MOUNTS) -> str:
     except OSError:
         return ""
     here = folder.resolve()
-    found = [mount for mount in map(_mount, lines) if mount and here.is_relative_to(mount[0])]
-    kind = max(found, key=lambda mount: len(mount[0].parts), default=(here, ""))[1]
+    enclosing_mounts = [mount for mount in map(_mount, lines) if mount and here.is_relative_to(mount[0])]
+    kind = max(enclosing_mounts, key=lambda mount: len(mount[0].parts), default=(here, ""))[1]
     return kind if kind in KINDS else ""
 
 

@@ -92,13 +92,13 @@ class PostgresqlServer:
             reason = _refusal(error)
             if not reason:
                 raise
-            said = " ".join(str(error.orig).split())
-            raise WorkspaceError(f"{self.name}: {reason} ({said}); nothing that was stored is lost") from error
+            message = " ".join(str(error.orig).split())
+            raise WorkspaceError(f"{self.name}: {reason} ({message}); nothing that was stored is lost") from error
 
     def engine_version(self, connection: Connection) -> str:
         """`PostgreSQL 15.13`, without the words of its packagers."""
-        said = str(connection.exec_driver_sql("SHOW server_version").scalar_one())
-        return f"PostgreSQL {said.partition(' ')[0]}"
+        version = str(connection.exec_driver_sql("SHOW server_version").scalar_one())
+        return f"PostgreSQL {version.partition(' ')[0]}"
 
     def check(self, connection: Connection) -> None:
         """No faults: PostgreSQL checks its own pages."""
@@ -164,9 +164,9 @@ def _revision(url: DatabaseUrl) -> str | None:
 
 
 def _stored_revision(connection: Connection, url: DatabaseUrl) -> str | None:
-    found = connection.exec_driver_sql("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+    tables = connection.exec_driver_sql("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
     foreign = f"{url} holds tables of another program; create a database for Evaldesk alone"
-    return revision_of(set(found.scalars()), lambda asked: connection.exec_driver_sql(asked).scalar(), foreign)
+    return revision_of(set(tables.scalars()), lambda asked: connection.exec_driver_sql(asked).scalar(), foreign)
 
 
 def _create(connection: Connection, head: str) -> None:
@@ -298,12 +298,12 @@ class WordTables:
         rows = self._rows("SELECT run_id, mark, up_to FROM search_seen")
         return {run_id: Seen(mark, up_to) for run_id, mark, up_to in rows}
 
-    def put(self, run_id: int, seen: Seen, words: Sequence[tuple[int, Collection[str]]]) -> None:
+    def put(self, run_id: int, progress: Seen, words: Sequence[tuple[int, Collection[str]]]) -> None:
         """Replace the words of some places."""
         with self._database.writing() as connection:
             for number, each in words:
                 connection.exec_driver_sql(_PUT_WORDS, (number, list(each)))
-            connection.exec_driver_sql(_PUT_SEEN_RUN, (run_id, seen.mark, seen.up_to))
+            connection.exec_driver_sql(_PUT_SEEN_RUN, (run_id, progress.mark, progress.up_to))
 
     def count(self, run_id: int) -> int:
         """The number of indexed places of a run."""
@@ -320,11 +320,13 @@ class WordTables:
 
     def numbers(self, words: Sequence[str], but: Collection[int], limit: int) -> Sequence[int]:
         """The newest places that hold all words."""
-        *whole, begun = words
-        asked = " & ".join([*(f"'{word}'" for word in whole), f"'{begun}'" + (":*" if len(begun) > 1 else "")])
+        *whole_words, prefix = words
+        ts_query = " & ".join(
+            [*(f"'{word}'" for word in whole_words), f"'{prefix}'" + (":*" if len(prefix) > 1 else "")]
+        )
         outside = "".join(f" AND NOT number BETWEEN {first} AND {end - 1}" for first, end in map(numbers_of, but))
         newest = f"SELECT number FROM search_place WHERE words @@ %s::tsquery{outside} ORDER BY number DESC LIMIT %s"  # noqa: S608
-        return [number for (number,) in self._rows(newest, (asked, limit))]
+        return [number for (number,) in self._rows(newest, (ts_query, limit))]
 
     def size(self) -> int:
         """The bytes of the table with the words and of its indexes."""

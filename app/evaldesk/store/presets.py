@@ -42,7 +42,7 @@ class PresetStore(Part):
         with self._database.reading() as connection:
             row = connection.execute(select(PRESET).where(at)).first()
         if row is None:
-            raise NotFoundError.among("preset", name, [known for _, known in self.names(agent_id)])
+            raise NotFoundError.among("preset", name, [preset_name for _, preset_name in self.names(agent_id)])
         return _preset(row)
 
     def save(self, agent_id: str, name: str, fields: Sequence[tuple[str, str]], shown_id: int | None = None) -> int:
@@ -54,12 +54,12 @@ class PresetStore(Part):
         folded = folded_name(name)
         with self._database.writing() as connection:
             mine = PRESET.c.agent_id == agent_id
-            known: int | None = connection.scalar(select(PRESET.c.id).where(mine, PRESET.c.folded == folded))
-            if known is not None and known != shown_id:
+            old_id: int | None = connection.scalar(select(PRESET.c.id).where(mine, PRESET.c.folded == folded))
+            if old_id is not None and old_id != shown_id:
                 raise ConflictError(f"There is a preset “{name}”; fill it in first to replace it, or use another name.")
-            if known is not None:
-                connection.execute(update(PRESET).where(PRESET.c.id == known).values(values))
-                return known
+            if old_id is not None:
+                connection.execute(update(PRESET).where(PRESET.c.id == old_id).values(values))
+                return old_id
             if (connection.scalar(select(func.count()).where(mine)) or 0) >= MAX_PRESETS:
                 raise UsageError(f"This agent has {MAX_PRESETS} presets; delete one first.", field="preset-name")
             row = values | {"agent_id": agent_id, "folded": folded}

@@ -80,9 +80,9 @@ class ProposalStore(Part):
         rows = rows.where(f.run_id == run_id, f.status == "proposed").group_by(*facts)
         with self._database.reading() as connection:
             return [
-                ProposedGroup(signature, note, mode_id, sorted(zip(found[::2], found[1::2], strict=True)), source)
+                ProposedGroup(signature, note, mode_id, sorted(zip(numbers[::2], numbers[1::2], strict=True)), source)
                 for signature, note, mode_id, source, text in connection.execute(rows)
-                for found in [listed(text)]
+                for numbers in [listed(text)]
             ]
 
     def quotes(self, finding_ids: Sequence[int]) -> Mapping[int, str]:

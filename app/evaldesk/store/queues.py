@@ -114,13 +114,13 @@ class QueueStore(Part):
         )
         rows = select(QUEUE, counts.c.n, counts.c.n_read).join(counts, counts.c.queue_id == QUEUE.c.id)
         with self._database.reading() as connection:
-            found = connection.execute(rows.order_by(QUEUE.c.id.desc())).all()
-        return [QueueProgress(_queue(row), row.n, row.n_read) for row in found]
+            queue_rows = connection.execute(rows.order_by(QUEUE.c.id.desc())).all()
+        return [QueueProgress(_queue(row), row.n, row.n_read) for row in queue_rows]
 
     def give(
         self,
         queue_id: int,
-        given: Sequence[GivenLabel],
+        labels: Sequence[GivenLabel],
         reader: str,
         verdict: str,
         note: str | None,
@@ -137,7 +137,7 @@ class QueueStore(Part):
             now = self._clock()
             since = connection.scalar(select(QUEUE.c.created_at).where(QUEUE.c.id == queue_id))
             before: builtins.list[Any] = []
-            for each in given:
+            for each in labels:
                 place = _labelled(connection, queue_id, each.place)
                 row = connection.execute(select(*(LABEL.c[name] for name in _KEPT)).where(*_at(place, reader))).first()
                 if row and row.verdict == verdict and note in (None, row.note) and row.labelled_at >= since:
@@ -195,11 +195,11 @@ class QueueStore(Part):
         """The verdicts of each reader on the trials of a queue, by their places."""
         rows = select(LABEL.c.labeller, _I.place, LABEL.c.verdict).select_from(QUEUE_ITEM).join(RUN, _OF_RUN)
         rows = rows.join(LABEL, _SAME_PLACE).where(_I.queue_id == queue_id, LABEL.c.verdict.is_not(None))
-        found: dict[str, dict[int, str]] = {}
+        verdicts_by_reader: dict[str, dict[int, str]] = {}
         with self._database.reading() as connection:
             for row in connection.execute(rows.order_by(LABEL.c.labeller, _I.place)):
-                found.setdefault(row.labeller, {})[row.place] = row.verdict
-        return found
+                verdicts_by_reader.setdefault(row.labeller, {})[row.place] = row.verdict
+        return verdicts_by_reader
 
     def findings(self, queue_id: int, reader: str) -> dict[int | None, set[int]]:
         """The places of the trials in which the reader found each mode; those without a mode under None."""
@@ -210,18 +210,18 @@ class QueueStore(Part):
         )
         mine = (FINDING.c.author == reader) & (FINDING.c.status == "counted")
         rows = select(FINDING.c.mode_id, _I.place).select_from(QUEUE_ITEM).join(FINDING, same & mine).join(RUN, _OF_RUN)
-        found: dict[int | None, set[int]] = {}
+        places_by_mode: dict[int | None, set[int]] = {}
         with self._database.reading() as connection:
             for row in connection.execute(rows.where(_I.queue_id == queue_id)):
-                found.setdefault(row.mode_id, set()).add(row.place)
-        return found
+                places_by_mode.setdefault(row.mode_id, set()).add(row.place)
+        return places_by_mode
 
     def disputed(self, run_id: int) -> set[tuple[int, int]]:
         """The trials of a run that one criterion passed and another failed."""
         s = SCORE.c
-        split = select(s.case_index, s.trial_index).where(s.run_id == run_id, s.passed.is_not(None))
-        split = split.group_by(s.case_index, s.trial_index, s.passed)
-        sides = split.subquery()
+        outcomes = select(s.case_index, s.trial_index).where(s.run_id == run_id, s.passed.is_not(None))
+        outcomes = outcomes.group_by(s.case_index, s.trial_index, s.passed)
+        sides = outcomes.subquery()
         rows = select(sides.c.case_index, sides.c.trial_index).group_by(sides.c.case_index, sides.c.trial_index)
         with self._database.reading() as connection:
             return {(row[0], row[1]) for row in connection.execute(rows.having(func.count() > 1))}
@@ -239,11 +239,11 @@ class QueueStore(Part):
         c = LABEL.c
         rows = select(c.case_index, c.trial_index, c.labeller, c.verdict)
         rows = rows.where(c.run_id == run_id, c.turn == WHOLE_TRIAL, c.verdict.is_not(None))
-        found: dict[tuple[int, int], dict[str, str]] = {}
+        verdicts_by_trial: dict[tuple[int, int], dict[str, str]] = {}
         with self._database.reading() as connection:
             for row in connection.execute(rows):
-                found.setdefault((row.case_index, row.trial_index), {})[row.labeller] = row.verdict
-        return found
+                verdicts_by_trial.setdefault((row.case_index, row.trial_index), {})[row.labeller] = row.verdict
+        return verdicts_by_trial
 
 
 def moment_id(moment: datetime) -> int:

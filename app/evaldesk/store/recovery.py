@@ -260,10 +260,10 @@ def _check_ours(path: Path, pages: SqlitePages) -> None:
         raise WorkspaceError(
             f"no table of Evaldesk can be read in {path}; put a backup in its place, or move it away to begin anew"
         )
-    found = (
+    revision_rows = (
         [row.values for row in pages.rows(trees["alembic_version"].root, "table")] if "alembic_version" in trees else []
     )
-    revision = str(found[0][0]) if found and found[0] else HEAD
+    revision = str(revision_rows[0][0]) if revision_rows and revision_rows[0] else HEAD
     if revision > HEAD:
         raise WorkspaceError(f"{path} was written by a newer Evaldesk (revision {revision}); install that version")
 
@@ -342,8 +342,8 @@ class _Recovery:
         self._replace_transcripts()
         self._close_gaps()
         self._count_again()
-        lost = [f"the options of {counted(self._n_bare_runs, 'run')}"] if self._n_bare_runs else []
-        return _sentences(n_kept, self._n_lost(n_kept), self._n_broken, self._pages.n_lost_log_pages, lost)
+        lost_parts = [f"the options of {counted(self._n_bare_runs, 'run')}"] if self._n_bare_runs else []
+        return _sentences(n_kept, self._n_lost(n_kept), self._n_broken, self._pages.n_lost_log_pages, lost_parts)
 
     def _copy_tables(self, trees: Sequence[Tree]) -> None:
         for tree in trees:
@@ -363,9 +363,9 @@ class _Recovery:
     def _keep_ids(self) -> None:
         """Reserve the numbers of lost rows: other rows, steps to undo and judges name them."""
         for table in NUMBERED:
-            known = [table.c.id, *([_NAMED_BY[table.name]] if table.name in _NAMED_BY else [])]
-            found = [self._connection.scalar(select(func.max(column))) or 0 for column in known]
-            if last := max(self._last_ids[table.name], *found):
+            id_columns = [table.c.id, *([_NAMED_BY[table.name]] if table.name in _NAMED_BY else [])]
+            highest_ids = [self._connection.scalar(select(func.max(column))) or 0 for column in id_columns]
+            if last := max(self._last_ids[table.name], *highest_ids):
                 self._connection.exec_driver_sql("DELETE FROM sqlite_sequence WHERE name = ?", (table.name,))
                 self._connection.exec_driver_sql("INSERT INTO sqlite_sequence VALUES (?, ?)", (table.name, last))
 
@@ -374,8 +374,8 @@ class _Recovery:
         waiting = iter(rows)
         while some := list(islice(waiting, _ROWS_AT_ONCE)):
             self._n_found[table.name] += len(some)
-            if whole := [values for row in some if (values := _checked(table, row))]:
-                self._connection.exec_driver_sql(statement, whole)
+            if sound_rows := [values for row in some if (values := _checked(table, row))]:
+                self._connection.exec_driver_sql(statement, sound_rows)
 
     def _adopt_strays(self) -> None:
         """Take the rows of pages to which none leads any more, where their form tells the table."""
@@ -391,19 +391,19 @@ class _Recovery:
     def _rebuild_runs(self) -> None:
         """Make lost runs from their cases and the indexes, as if they came in a file: their options are gone."""
         agents, evalsets = (self._of_runs[name] for name in _OF_RUNS)
-        known = set(self._connection.scalars(select(RUN.c.id)))
-        for run_id in sorted(agents.keys() & evalsets.keys() - known):
+        run_ids = set(self._connection.scalars(select(RUN.c.id)))
+        for run_id in sorted(agents.keys() & evalsets.keys() - run_ids):
             lasts = (select(func.max(each.c.case_index)).where(each.c.run_id == run_id) for each in _OF_CASES)
             last_trial = select(func.max(TRIAL.c.trial_index), func.min(TRIAL.c.recorded_at))
             n_before, began = self._connection.execute(last_trial.where(TRIAL.c.run_id == run_id)).one()
-            found = [last for each in lasts if (last := self._connection.scalar(each)) is not None]
-            if not found or n_before is None:
+            last_indexes = [last for each in lasts if (last := self._connection.scalar(each)) is not None]
+            if not last_indexes or n_before is None:
                 continue
             config = RunConfig(imported_agent(agents[run_id]), evalsets[run_id], n=n_before + 1, criteria=())
             at = began or utc_now()
-            made = planning.insert_run(self._connection, config, [config.n] * (max(found) + 1), at, "")
+            new_id = planning.insert_run(self._connection, config, [config.n] * (max(last_indexes) + 1), at, "")
             values = {"id": run_id, "status": "finished", "finished_at": at, "reason": LOST_OPTIONS}
-            self._connection.execute(update(RUN).where(RUN.c.id == made).values(values))
+            self._connection.execute(update(RUN).where(RUN.c.id == new_id).values(values))
             self._n_bare_runs += 1
         older = {"n_least": RUN.c.n, "n_trials": RUN.c.n * RUN.c.n_cases}  # from before cases could differ
         self._connection.execute(update(RUN).where(RUN.c.n_least == 0).values(older))
@@ -421,8 +421,8 @@ class _Recovery:
             case = unpack(row.codec, row.data, Case)
             own = (TRIAL.c.run_id == row.run_id) & (TRIAL.c.case_index == row.case_index)
             n = row.n if row.n == row.n_least else min(row.n, max(row.n_least, self._count(TRIAL, own)))
-            made = {"run_id": row.run_id} | planning.case_rows(row.case_index, case, n)[0]
-            self._connection.execute(insert(RUN_CASE), [made])
+            case_row = {"run_id": row.run_id} | planning.case_rows(row.case_index, case, n)[0]
+            self._connection.execute(insert(RUN_CASE), [case_row])
         twin = RUN_CASE.alias()
         of_twin = (CASE_SNAPSHOT.c.run_id == twin.c.run_id) & (CASE_SNAPSHOT.c.case_index == twin.c.case_index)
         own = CASE_SNAPSHOT.alias()
@@ -441,13 +441,13 @@ class _Recovery:
         """Give a lost case, or one whose content is lost, a stand-in without turns: the others keep their numbers."""
         for run in self._connection.execute(select(RUN)).all():
             cases = select(RUN_CASE.c.case_index, RUN_CASE.c.case_id).where(RUN_CASE.c.run_id == run.id)
-            held = {row.case_index: row.case_id for row in self._connection.execute(cases)}
-            whole = select(CASE_SNAPSHOT.c.case_index).where(CASE_SNAPSHOT.c.run_id == run.id)
-            missing = set(range(run.n_cases)) - held.keys()
+            ids_by_index = {row.case_index: row.case_id for row in self._connection.execute(cases)}
+            snapshot_indexes = select(CASE_SNAPSHOT.c.case_index).where(CASE_SNAPSHOT.c.run_id == run.id)
+            missing = set(range(run.n_cases)) - ids_by_index.keys()
             if run.deleted_at and missing == set(range(len(missing))):
                 missing = set()  # its removal for good had begun
-            for index in sorted(missing | (held.keys() - set(self._connection.scalars(whole)))):
-                case = Case(held.get(index, f"lost_{index}"))
+            for index in sorted(missing | (ids_by_index.keys() - set(self._connection.scalars(snapshot_indexes)))):
+                case = Case(ids_by_index.get(index, f"lost_{index}"))
                 row, snapshot = planning.case_rows(index, case, run.n_least)
                 if index in missing:
                     self._connection.execute(insert(RUN_CASE), [{"run_id": run.id} | row])
@@ -460,15 +460,15 @@ class _Recovery:
         key = [TRANSCRIPT.c[name] for name in ("run_id", "case_index", "trial_index")]
         here = [TRIAL.c[column.name] == column for column in key]
         bare = select(*key, func.max(TRANSCRIPT.c.attempt).label("attempt")).group_by(*key)
-        lost = self._connection.execute(bare.where(~exists().where(*here).correlate(TRANSCRIPT))).all()
-        for place in lost:
+        lost_trials = self._connection.execute(bare.where(~exists().where(*here).correlate(TRANSCRIPT))).all()
+        for place in lost_trials:
             result = self._result(place)
             self._connection.execute(insert(TRIAL), [trial_key(result) | outcome(result)])
-        if not (lost or self._n_broken["score"]):
+        if not (lost_trials or self._n_broken["score"]):
             return
         is_counted = (TRIAL.c.attempt == TRANSCRIPT.c.attempt) & TRIAL.c.verdict.is_not(None)
-        counted = select(*key, TRANSCRIPT.c.attempt).join(TRIAL, and_(*here)).where(is_counted)
-        for place in self._connection.execute(counted).all():
+        recorded_trials = select(*key, TRANSCRIPT.c.attempt).join(TRIAL, and_(*here)).where(is_counted)
+        for place in self._connection.execute(recorded_trials).all():
             for row in scores(self._result(place)):
                 self._connection.execute(insert(SCORE).prefix_with("OR IGNORE"), row)
 
@@ -501,9 +501,9 @@ class _Recovery:
             of_cases = self._connection.execute(
                 select(RUN_CASE.c.case_index, N_OF_CASE).where(RUN_CASE.c.run_id == run.id)
             ).all()
-            planned = {(index, place) for index, n in of_cases for place in range(n)}
-            held = select(TRIAL.c.case_index, TRIAL.c.trial_index).where(TRIAL.c.run_id == run.id)
-            missing = planned - {tuple(row) for row in self._connection.execute(held)}
+            planned_trials = {(index, place) for index, n in of_cases for place in range(n)}
+            trial_rows = select(TRIAL.c.case_index, TRIAL.c.trial_index).where(TRIAL.c.run_id == run.id)
+            missing = planned_trials - {tuple(row) for row in self._connection.execute(trial_rows)}
             rows = [planning.trial_row(run.id, *place) for place in sorted(missing)]
             execute_many(self._connection, insert(TRIAL), rows)
             to_play = {index for index, _ in missing} - {index for run_id, index in self._stand_ins if run_id == run.id}
@@ -548,13 +548,13 @@ class _Recovery:
         turns = SESSION_TURN.c
         for chat in self._connection.execute(select(SESSION.c.id, SESSION.c.n_turns)).all():
             own = select(turns.turn_index).where(turns.session_id == chat.id).order_by(turns.turn_index)
-            found = self._connection.scalars(own).all()
-            if len(found) == chat.n_turns:
+            turn_indexes = self._connection.scalars(own).all()
+            if len(turn_indexes) == chat.n_turns:
                 continue
-            for index, old in enumerate(found):
+            for index, old in enumerate(turn_indexes):
                 at = (turns.session_id == chat.id) & (turns.turn_index == old)
                 self._connection.execute(update(SESSION_TURN).where(at).values(turn_index=index))
-            self._connection.execute(update(SESSION).where(SESSION.c.id == chat.id).values(n_turns=len(found)))
+            self._connection.execute(update(SESSION).where(SESSION.c.id == chat.id).values(n_turns=len(turn_indexes)))
 
     def _count_again(self) -> None:
         """Count all totals, name the last run of each case, and end imports that were under way."""
@@ -566,13 +566,13 @@ class _Recovery:
         recount_labels(self._connection)
         is_played = ~exists().where(RUN_SOURCE.c.run_id == RUN.c.id).correlate(RUN)
         is_of_set = RUN.c.evalset_id.not_like(f"{planning.NO_EVALSET}%")
-        played = select(RUN.c.id).where(VISIBLE, is_played, is_of_set).order_by(RUN.c.id)
-        for run_id in self._connection.scalars(played).all():
+        played_runs = select(RUN.c.id).where(VISIBLE, is_played, is_of_set).order_by(RUN.c.id)
+        for run_id in self._connection.scalars(played_runs).all():
             last = self._connection.scalar(select(func.max(RUN_CASE.c.case_index)).where(RUN_CASE.c.run_id == run_id))
             trash.name_last_run_of(self._connection, run_id, 0, (last or 0) + 1)
         going = (IMPORT_RECORD.c.status == "importing") & (IMPORT_RECORD.c.stage != "naming")
-        ended = {"status": "failed", "reason": "The database was damaged.", "finished_at": utc_now()}
-        self._connection.execute(update(IMPORT_RECORD).where(going).values(ended))
+        end_values = {"status": "failed", "reason": "The database was damaged.", "finished_at": utc_now()}
+        self._connection.execute(update(IMPORT_RECORD).where(going).values(end_values))
 
     def _n_lost(self, n_kept: Mapping[str, int]) -> Counter[str]:
         n_known = {name: max(self._n_found[name], self._n_entries[name]) for name in _COPIED}
@@ -585,16 +585,16 @@ class _Recovery:
 def _sentences(
     n_kept: Mapping[str, int], n_lost: Counter[str], n_broken: Counter[str], n_log_pages: int, also_lost: Sequence[str]
 ) -> str:
-    kept = [counted(n_kept[name], noun) for name, noun in _NOUNS.items() if n_kept[name]]
-    lost = [counted(n, _NOUNS.get(name, f"row of {name}")) for name, n in n_lost.items()]
+    kept_parts = [counted(n_kept[name], noun) for name, noun in _NOUNS.items() if n_kept[name]]
+    lost_parts = [counted(n, _NOUNS.get(name, f"row of {name}")) for name, n in n_lost.items()]
     doubtful = [name for name in +n_broken if name not in n_lost and name not in _COUNTED]
-    lost += [f"perhaps some {plural(_NOUNS[name])}" for name in doubtful if name in _NOUNS]
+    lost_parts += [f"perhaps some {plural(_NOUNS[name])}" for name in doubtful if name in _NOUNS]
     if others := [name for name in doubtful if name not in _NOUNS]:
-        lost.append(f"perhaps some rows of {', '.join(others)}")
-    lost += also_lost
+        lost_parts.append(f"perhaps some rows of {', '.join(others)}")
+    lost_parts += also_lost
     if n_log_pages:
-        lost.append(f"the last changes ({counted(n_log_pages, 'page')} of the log)")
-    return f"Recovered: {', '.join(kept) or 'nothing'}. Lost: {', '.join(lost) or 'nothing'}."
+        lost_parts.append(f"the last changes ({counted(n_log_pages, 'page')} of the log)")
+    return f"Recovered: {', '.join(kept_parts) or 'nothing'}. Lost: {', '.join(lost_parts) or 'nothing'}."
 
 
 def _stored_columns(table: Table) -> Sequence[Column[Any]]:
@@ -620,12 +620,12 @@ def _checked(table: Table, row: Row) -> tuple[Value, ...] | None:
         values[columns.index(key[0])] = row.rowid
     if not all(map(_fits, columns, values)):
         return None
-    named = dict(zip((column.name for column in columns), values, strict=True))
+    values_by_name = dict(zip((column.name for column in columns), values, strict=True))
     try:
-        _check_packed(table.name, named)
+        _check_packed(table.name, values_by_name)
     except _UNREADABLE:
         return None
-    return tuple(named[column.name] for column in table.columns)
+    return tuple(values_by_name[column.name] for column in table.columns)
 
 
 def _fits(column: Column[Any], value: Value) -> bool:

@@ -98,7 +98,7 @@ class WordIndex(Protocol):
     def seen(self) -> Mapping[int, Seen]:
         """The runs that are in the index."""
 
-    def put(self, run_id: int, seen: Seen, words: Sequence[tuple[int, Collection[str]]]) -> None:
+    def put(self, run_id: int, progress: Seen, words: Sequence[tuple[int, Collection[str]]]) -> None:
         """Replace the words of some places in one short transaction."""
 
     def count(self, run_id: int) -> int:
@@ -147,22 +147,24 @@ class SearchStore(Part):
         """The bytes that the index takes on the disk."""
         return self._index.size()
 
-    def find(self, typed: str, limit: int = 20) -> FoundPlaces:
-        """The places that hold all words of `typed`, newest runs first; one of each case of a run."""
-        words = words_of(typed)[:MOST_WORDS_ASKED]
+    def find(self, query: str, limit: int = 20) -> FoundPlaces:
+        """The places that hold all words of `query`, newest runs first; one of each case of a run."""
+        words = words_of(query)[:MOST_WORDS_ASKED]
         if not words or self.refusal:
             return FoundPlaces((), 0)
         with self._database.reading() as connection:
             marks = _marks(connection)
-        seen = self._index.seen()
-        found = map(Place.of, self._index.numbers(words, seen.keys() - marks.keys(), limit * 10))
-        of_cases = {(place.run_id, place.case_index): place for place in reversed([*found])}
+        progress_by_run = self._index.seen()
+        matches = map(Place.of, self._index.numbers(words, progress_by_run.keys() - marks.keys(), limit * 10))
+        of_cases = {(place.run_id, place.case_index): place for place in reversed([*matches])}
         places = sorted(of_cases.values(), key=lambda place: -place.number)[:limit]
-        return FoundPlaces(places, sum(seen.get(run_id, _NEVER).mark != mark for run_id, mark in marks.items()))
+        return FoundPlaces(
+            places, sum(progress_by_run.get(run_id, _NEVER).mark != mark for run_id, mark in marks.items())
+        )
 
-    def notes(self, typed: str, limit: int = 20) -> Sequence[Note]:
-        """The notes of people with all words of `typed`, newest first."""
-        words = typed.split()[:MOST_WORDS_ASKED]
+    def notes(self, query: str, limit: int = 20) -> Sequence[Note]:
+        """The notes of people with all words of `query`, newest first."""
+        words = query.split()[:MOST_WORDS_ASKED]
         if not words:
             return ()
         label, finding = LABEL.c, FINDING.c
@@ -170,11 +172,13 @@ class SearchStore(Part):
         labels = select(*of_trial, label.note.label("text"), label.labeller.label("author"), label.labelled_at)
         of_trial = (finding.run_id, finding.case_index, finding.trial_index)
         findings = select(*of_trial, finding.note.label("text"), finding.author, finding.created_at)
-        counted = finding.status == "counted"
+        is_counted = finding.status == "counted"
         with self._database.reading() as connection:
             rows = [
                 *_written(connection, labels, label.run_id, label.note, label.labelled_at, words, limit),
-                *_written(connection, findings.where(counted), finding.run_id, finding.note, finding.id, words, limit),
+                *_written(
+                    connection, findings.where(is_counted), finding.run_id, finding.note, finding.id, words, limit
+                ),
             ]
         newest = sorted(rows, key=lambda row: row[-1], reverse=True)[:limit]
         return [Note(Place(*row[:3]), row.text, row.author) for row in newest]
@@ -189,11 +193,11 @@ class SearchStore(Part):
         yield from self._forget_removed()
         with self._database.reading() as connection:
             marks = _marks(connection)
-        seen = self._index.seen()
+        progress_by_run = self._index.seen()
         for run_id in sorted(marks, reverse=True):
-            known = seen.get(run_id)
-            if known is None or known.mark != marks[run_id]:
-                yield from self._catch_up_with(run_id, marks[run_id], known, of_case, of_trial)
+            progress = progress_by_run.get(run_id)
+            if progress is None or progress.mark != marks[run_id]:
+                yield from self._catch_up_with(run_id, marks[run_id], progress, of_case, of_trial)
 
     def forget_removed(self) -> None:
         """Take the runs that were removed for good out of the index."""
@@ -202,12 +206,12 @@ class SearchStore(Part):
                 pass
 
     def _forget_removed(self) -> Iterator[None]:
-        seen = self._index.seen()
-        if not seen:
+        progress_by_run = self._index.seen()
+        if not progress_by_run:
             return
         with self._database.reading() as connection:
-            stored = set(connection.scalars(select(RUN.c.id)))
-        for run_id in seen.keys() - stored:
+            run_ids = set(connection.scalars(select(RUN.c.id)))
+        for run_id in progress_by_run.keys() - run_ids:
             yield from self._forget(run_id)
 
     def _forget(self, run_id: int) -> Iterator[None]:
@@ -218,15 +222,15 @@ class SearchStore(Part):
         self,
         run_id: int,
         mark: str,
-        known: Seen | None,
+        progress: Seen | None,
         of_case: Callable[[Case], str],
         of_trial: Callable[[TrialResult], str],
     ) -> Iterator[None]:
-        if known is None or _born(known.mark) != _born(mark):
+        if progress is None or _born(progress.mark) != _born(mark):
             yield from self._forget(run_id)
             yield from self._put_cases(run_id, of_case)
-            known = None
-        up_to = known.up_to if known else None
+            progress = None
+        up_to = progress.up_to if progress else None
         with self._database.reading() as connection:
             n_cases, n_recorded, keys = _recorded(connection, run_id, up_to)
         for some in _batches(keys):
@@ -237,7 +241,7 @@ class SearchStore(Part):
             words = [(Place(run_id, *key), of_trial(result)) for key, result in results.items()]
             self._index.put(run_id, Seen(_born(mark), up_to), _numbered(words))
             yield
-        if known is not None and self._index.count(run_id) < n_cases + n_recorded:
+        if progress is not None and self._index.count(run_id) < n_cases + n_recorded:
             yield from self._catch_up_with(run_id, mark, None, of_case, of_trial)  # a clock was set back
             return
         self._index.put(run_id, Seen(mark, up_to), [])
@@ -307,5 +311,5 @@ def _written(
     limit: int,
 ) -> Sequence[Any]:
     holds = [text.icontains(word, autoescape=True) for word in words]
-    chosen = rows.join(RUN, (RUN.c.id == run_id) & VISIBLE).where(text != "", *holds)
-    return connection.execute(chosen.order_by(order.desc()).limit(limit)).all()
+    matches = rows.join(RUN, (RUN.c.id == run_id) & VISIBLE).where(text != "", *holds)
+    return connection.execute(matches.order_by(order.desc()).limit(limit)).all()

@@ -66,12 +66,12 @@ class SessionStore(Part):
 
     def changed_at(self, session_id: str) -> datetime:
         """When a turn of the session began or ended last, or its state was set."""
-        found = select(SESSION.c.updated_at).where(SESSION.c.id == session_id, SESSION.c.deleted_at.is_(None))
+        session = select(SESSION.c.updated_at).where(SESSION.c.id == session_id, SESSION.c.deleted_at.is_(None))
         with self._database.reading() as connection:
-            changed: datetime | None = connection.execute(found).scalar()
-        if changed is None:
+            updated_at: datetime | None = connection.execute(session).scalar()
+        if updated_at is None:
             raise _not_found(session_id)
-        return changed
+        return updated_at
 
     def list(self, *, before: str = "", text: str = "", limit: int = 50) -> builtins.list[SessionSummary]:
         """Sessions with `text` in their title, the last one used first; `before` is the last id of the page before.
@@ -105,8 +105,8 @@ class SessionStore(Part):
         """Bring a deleted session back. Raises NotFoundError when there never was one, or its removal has begun."""
         is_whole = (SESSION.c.id == session_id) & (SESSION.c.n_turns < BEING_REMOVED)
         with self._database.writing() as connection:
-            changed = connection.execute(update(SESSION).where(is_whole).values(deleted_at=None))
-        if not changed.rowcount:
+            result = connection.execute(update(SESSION).where(is_whole).values(deleted_at=None))
+        if not result.rowcount:
             raise _not_found(session_id)
 
     def deleted(self) -> builtins.list[tuple[str, str, datetime, int]]:
@@ -115,9 +115,9 @@ class SessionStore(Part):
         of_turns = select(func.coalesce(func.sum(func.length(SESSION_TURN.c.data)), 0)).where(own).scalar_subquery()
         n_bytes = of_turns + func.length(SESSION.c.initial_state) + func.length(SESSION.c.state)
         columns = (SESSION.c.id, SESSION.c.title, SESSION.c.deleted_at, n_bytes.label("n_bytes"))
-        whole = SESSION.c.deleted_at.is_not(None) & (SESSION.c.n_turns < BEING_REMOVED)
+        is_in_trash = SESSION.c.deleted_at.is_not(None) & (SESSION.c.n_turns < BEING_REMOVED)
         with self._database.reading() as connection:
-            rows = connection.execute(select(*columns).where(whole))
+            rows = connection.execute(select(*columns).where(is_in_trash))
             return [(row.id, row.title, row.deleted_at, row.n_bytes) for row in rows]
 
     def remove_deleted(self, until: datetime | None = None) -> None:
@@ -157,10 +157,10 @@ class SessionStore(Part):
         fresh = {item.digest: item.content() for item in turn.media if item.data and not item.is_held}
         with self._database.writing() as connection:
             session = _row(connection, session_id)
-            opened = _opened(connection, session_id)
-            if opened and opened.owner != left:
+            open_row = _opened(connection, session_id)
+            if open_row and open_row.owner != left:
                 raise ConflictError("This session is still answering. Wait for the answer, or stop it.")
-            index = opened.turn_index if opened else None
+            index = open_row.turn_index if open_row else None
             following = session.n_turns - bool(resumed) if index is None else index + bool(kept)
             is_other = resumed and _turn(connection, session_id, turn.turn_index) != resumed
             if following != turn.turn_index or is_other:
@@ -176,9 +176,9 @@ class SessionStore(Part):
         """Keep the open turn for this owner; True when it was asked to stop. Raises ConflictError as `append_turn`."""
         own = OPEN_TURN.c.session_id == session_id
         with self._database.writing() as connection:
-            opened = _owned(connection, session_id, owner)
+            open_row = _owned(connection, session_id, owner)
             connection.execute(update(OPEN_TURN).where(own).values(leased_until=NEW_LEASE))
-            return bool(opened.is_stopping)
+            return bool(open_row.is_stopping)
 
     def ask_to_stop(self, session_id: str) -> None:
         """Let the process that plays the open turn of a session end it soon, wherever that process is."""
@@ -212,7 +212,7 @@ class SessionStore(Part):
         `prompts` join those of a turn that went on. It takes the place of the open turn of `owner`; raises
         ConflictError when that one is gone.
         """
-        state, found = to_json(turn.state_after).decode(), bytes_of((*turn.all_media, *result_images([turn])))
+        state, bytes_by_digest = to_json(turn.state_after).decode(), bytes_of((*turn.all_media, *result_images([turn])))
         with self._database.writing() as connection:
             session = _row(connection, session_id)
             index = int(session.n_turns)
@@ -222,7 +222,7 @@ class SessionStore(Part):
             _put_turn(connection, session, turn, index)
             if prompts:
                 _put_prompts(connection, session_id, index, prompts)
-            keep(connection, {"session_id": session_id}, found, self._clock)
+            keep(connection, {"session_id": session_id}, bytes_by_digest, self._clock)
             _change(connection, session_id, {"state": state, "updated_at": self._clock()})
         return index
 
@@ -230,11 +230,11 @@ class SessionStore(Part):
         """How the models of all turns were asked; None where nothing of it was kept."""
         rows = select(_P.codec, _P.data).where(_P.session_id == session_id).order_by(_P.turn_index)
         with self._database.reading() as connection:
-            found = unpack_all([(row.codec, row.data) for row in connection.execute(rows)], Prompts)
-        whole: Prompts | None = None
-        for each in found:
-            whole = each.after(whole)
-        return whole
+            prompts_of_turns = unpack_all([(row.codec, row.data) for row in connection.execute(rows)], Prompts)
+        all_prompts: Prompts | None = None
+        for each in prompts_of_turns:
+            all_prompts = each.after(all_prompts)
+        return all_prompts
 
     def set_state(self, session_id: str, state: JsonObject) -> None:
         """Replace the state; before the first turn this is also the state the session starts from."""
@@ -246,15 +246,15 @@ class SessionStore(Part):
 
     def has_case(self, session_id: str) -> bool:
         """Whether a case was ever made from the session."""
-        made = select(SESSION_CASE.c.case_id).where(SESSION_CASE.c.session_id == session_id)
+        cases = select(SESSION_CASE.c.case_id).where(SESSION_CASE.c.session_id == session_id)
         with self._database.reading() as connection:
-            return connection.execute(made.limit(1)).first() is not None
+            return connection.execute(cases.limit(1)).first() is not None
 
     def last_case(self) -> tuple[str, str] | None:
         """The eval set and the id of the case that was last made from a session; None when none was."""
-        made = select(SESSION_CASE.c.evalset_id, SESSION_CASE.c.case_id).order_by(SESSION_CASE.c.added_at.desc())
+        cases = select(SESSION_CASE.c.evalset_id, SESSION_CASE.c.case_id).order_by(SESSION_CASE.c.added_at.desc())
         with self._database.reading() as connection:
-            row = connection.execute(made.limit(1)).first()
+            row = connection.execute(cases.limit(1)).first()
         return (row[0], row[1]) if row else None
 
     def last_added(self, agent_id: str) -> dict[str, datetime]:
@@ -282,8 +282,8 @@ _PLACE = tuple_(SESSION.c.updated_at, SESSION.c.id)
 def _remove_some(connection: Connection, session_id: str) -> bool:
     """Delete some turns or media of a deleted session, or the rest of it; False when done, or when it was restored."""
     own = SESSION.c.id == session_id
-    deleted = update(SESSION).where(own, SESSION.c.deleted_at.is_not(None)).values(n_turns=BEING_REMOVED)
-    if not connection.execute(deleted).rowcount:
+    begin_removal = update(SESSION).where(own, SESSION.c.deleted_at.is_not(None)).values(n_turns=BEING_REMOVED)
+    if not connection.execute(begin_removal).rowcount:
         return False
     for table in (OPEN_TURN_EVENTS, TURN_PROMPTS, SESSION_TURN):
         _, place = table.primary_key
@@ -312,10 +312,10 @@ def _opened(connection: Connection, session_id: str) -> Row[Any] | None:
 
 
 def _owned(connection: Connection, session_id: str, owner: str) -> Row[Any]:
-    opened = _opened(connection, session_id)
-    if opened is None or opened.owner != owner:
+    open_row = _opened(connection, session_id)
+    if open_row is None or open_row.owner != owner:
         raise ConflictError("Another process took this turn over.")
-    return opened
+    return open_row
 
 
 def _close_turn(connection: Connection, session_id: str) -> None:
@@ -362,9 +362,11 @@ def _open_turn(connection: Connection, session_id: str) -> OpenTurn | None:
         return None
     batches = select(OPEN_TURN_EVENTS.c.codec, OPEN_TURN_EVENTS.c.data)
     batches = batches.where(OPEN_TURN_EVENTS.c.session_id == session_id).order_by(OPEN_TURN_EVENTS.c.batch_index)
-    stored = unpack_all([(codec, data) for codec, data in connection.execute(batches)], tuple[Event, ...])
+    event_batches = unpack_all([(codec, data) for codec, data in connection.execute(batches)], tuple[Event, ...])
     media = from_json(row.media, tuple[Media, ...])
-    return OpenTurn(**_columns(row), events=tuple(chain.from_iterable(stored)), media=media, is_leased=row.is_leased)
+    return OpenTurn(
+        **_columns(row), events=tuple(chain.from_iterable(event_batches)), media=media, is_leased=row.is_leased
+    )
 
 
 def _change(connection: Connection, session_id: str, values: Values) -> None:

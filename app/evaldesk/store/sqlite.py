@@ -80,10 +80,10 @@ class SqliteFile:
 
     def check_place(self) -> None:
         """Raise LostDatabaseError when the path leads to another file; the numbers of a network disk may change."""
-        found = _identity(self.path)
-        if found == self._identity or (found and network_disk(self.path.parent)):
+        identity = _identity(self.path)
+        if identity == self._identity or (identity and network_disk(self.path.parent)):
             return
-        what = "replaced" if found else "deleted"
+        what = "replaced" if identity else "deleted"
         raise LostDatabaseError(
             f"{self.path} was {what} while it was in use; trials that finish now are not stored. "
             "Put the file back, or start again"
@@ -107,9 +107,9 @@ class SqliteFile:
 
     def check(self, connection: Connection) -> None:
         """Read every page and every packed value. Raises DamagedDatabaseError when one is damaged."""
-        said = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
-        if said != "ok":
-            raise DamagedDatabaseError.at(self.path, " ".join(said.replace("*", "").split()))
+        report = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+        if report != "ok":
+            raise DamagedDatabaseError.at(self.path, " ".join(report.replace("*", "").split()))
         for table in METADATA.tables.values():
             for codec, data in connection.execute(select(table.c.codec, table.c.data)) if "codec" in table.c else ():
                 unpack(codec, data, object)
@@ -166,11 +166,11 @@ def telling_damage(path: Path) -> Iterator[None]:
 def _identity(path: Path) -> tuple[int, int] | None:
     """The file behind a path; None for none."""
     try:
-        seen = path.stat()
+        file_stat = path.stat()
     except FileNotFoundError:
         return None
     # Linux writes on into a deleted file, so the path is compared: decision 052.
-    return seen.st_dev, seen.st_ino
+    return file_stat.st_dev, file_stat.st_ino
 
 
 def reading_uri(path: Path) -> str:
@@ -298,14 +298,14 @@ class WordFile:
             rows = connection.execute("SELECT run_id, mark, up_to FROM seen").fetchall()
         return {run_id: Seen(mark, datetime.fromisoformat(up_to) if up_to else None) for run_id, mark, up_to in rows}
 
-    def put(self, run_id: int, seen: Seen, words: Sequence[tuple[int, Collection[str]]]) -> None:
+    def put(self, run_id: int, progress: Seen, words: Sequence[tuple[int, Collection[str]]]) -> None:
         """Replace the words of some places."""
         rows = [(number, " ".join(each)) for number, each in words]
-        up_to = seen.up_to.isoformat() if seen.up_to else None
+        up_to = progress.up_to.isoformat() if progress.up_to else None
         with self._open() as connection:
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany("INSERT OR REPLACE INTO place (rowid, words) VALUES (?, ?)", rows)
-            connection.execute("INSERT OR REPLACE INTO seen VALUES (?, ?, ?)", (run_id, seen.mark, up_to))
+            connection.execute("INSERT OR REPLACE INTO seen VALUES (?, ?, ?)", (run_id, progress.mark, up_to))
             connection.execute("COMMIT")
 
     def count(self, run_id: int) -> int:
@@ -328,16 +328,16 @@ class WordFile:
 
     def numbers(self, words: Sequence[str], but: Collection[int], limit: int) -> Sequence[int]:
         """The newest places that hold all words."""
-        *whole, begun = words
+        *whole_words, prefix = words
         outside = "".join(f" AND NOT rowid BETWEEN {first} AND {end - 1}" for first, end in map(numbers_of, but))
         newest = f"SELECT rowid FROM place WHERE place MATCH ?{outside} ORDER BY rowid DESC LIMIT ?"  # noqa: S608
         with self._open() as connection:
-            ends = [begun]
-            if len(begun) > 1:
-                known = "SELECT term FROM temp.word WHERE term >= ? AND term < ? LIMIT ?"
-                ends += [term for (term,) in connection.execute(known, (begun, begun + _LAST_CHARACTER, MOST_BEGUN))]
-            asked = " AND ".join([*map(_quoted, whole), f"({' OR '.join(map(_quoted, ends))})"])
-            return [number for (number,) in connection.execute(newest, (asked, limit))]
+            ends = [prefix]
+            if len(prefix) > 1:
+                terms = "SELECT term FROM temp.word WHERE term >= ? AND term < ? LIMIT ?"
+                ends += [term for (term,) in connection.execute(terms, (prefix, prefix + _LAST_CHARACTER, MOST_BEGUN))]
+            match = " AND ".join([*map(_quoted, whole_words), f"({' OR '.join(map(_quoted, ends))})"])
+            return [number for (number,) in connection.execute(newest, (match, limit))]
 
     def size(self) -> int:
         """The bytes of the file."""

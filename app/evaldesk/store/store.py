@@ -191,11 +191,11 @@ def move_evalset(connection: Connection, old_id: str, new_id: str, path: Path) -
     """
     runs = connection.execute(select(RUN.c.id, RUN.c.config).where(RUN.c.evalset_id == old_id)).all()
     rows = []
-    for run_id, stored in runs:
-        config = from_json(stored, RunConfig)
-        moved = replace(config, evalset_id=new_id, evalset_path=str(path))
-        rows.append({"of_run": run_id, "config": to_json(moved).decode()})
-        _rename_baseline(connection, run_id, config.evalset_name, moved.evalset_name)
+    for run_id, config_json in runs:
+        config = from_json(config_json, RunConfig)
+        new_config = replace(config, evalset_id=new_id, evalset_path=str(path))
+        rows.append({"of_run": run_id, "config": to_json(new_config).decode()})
+        _rename_baseline(connection, run_id, config.evalset_name, new_config.evalset_name)
     change = update(RUN).where(RUN.c.id == bindparam("of_run")).values(evalset_id=new_id)
     execute_many(connection, change, rows)
     for table in (LAST_RUN, SESSION_CASE):
@@ -205,15 +205,15 @@ def move_evalset(connection: Connection, old_id: str, new_id: str, path: Path) -
 
 def _rename_baseline(connection: Connection, run_id: int, old: str, new: str) -> None:
     """Name the cases of a run's baseline as those of the run, or each of them would be gone and another one new."""
-    found = run_queries.baseline(connection, run_id)
-    if found is None or old == new:
+    baseline = run_queries.baseline(connection, run_id)
+    if baseline is None or old == new:
         return
-    names = [new if case.key.evalset == old else case.key.evalset for case in found.cases]
+    names = [new if case.key.evalset == old else case.key.evalset for case in baseline.cases]
     keys = numbered_keys(
-        (name, case.key.case_id, case.key.digest) for name, case in zip(names, found.cases, strict=True)
+        (name, case.key.case_id, case.key.digest) for name, case in zip(names, baseline.cases, strict=True)
     )
-    cases = tuple(replace(case, key=key) for case, key in zip(found.cases, keys, strict=True))
-    codec, data = pack(replace(found, cases=cases))
+    cases = tuple(replace(case, key=key) for case, key in zip(baseline.cases, keys, strict=True))
+    codec, data = pack(replace(baseline, cases=cases))
     own = RUN_BASELINE.c.run_id == run_id
     connection.execute(update(RUN_BASELINE).where(own).values(codec=codec, data=data))
 
@@ -336,14 +336,14 @@ def create(path: Path, revision: str = HEAD) -> None:
 @cache
 def _definitions() -> Sequence[str]:
     """The SQL of all tables and indexes; SQLAlchemy takes longer to write it than SQLite to carry it out."""
-    written: list[str] = []
+    statements: list[str] = []
 
     def write(element: ExecutableDDLElement, *_: object, **__: object) -> None:
-        written.append(str(engine.dialect.ddl_compiler(engine.dialect, element)))
+        statements.append(str(engine.dialect.ddl_compiler(engine.dialect, element)))
 
     engine = create_mock_engine("sqlite://", write)
     METADATA.create_all(engine, checkfirst=False)
-    return written
+    return statements
 
 
 @contextmanager

@@ -26,8 +26,8 @@ def alembic_config() -> Config:
 
 def check_known(place: object, revision: str, head: str) -> None:
     """Raise WorkspaceError when `revision` is none of ours, as that of a newer Evaldesk would be."""
-    known = {script.revision for script in ScriptDirectory.from_config(alembic_config()).walk_revisions()}
-    if revision not in known:
+    revisions = {script.revision for script in ScriptDirectory.from_config(alembic_config()).walk_revisions()}
+    if revision not in revisions:
         raise WorkspaceError(
             f"{place} was written by a newer Evaldesk (revision {revision}, this one knows up to {head}); "
             "install that version, or name another workspace"

@@ -268,16 +268,16 @@ class IndexedCases(LargeCases):
 
     def ids(self, groups: Collection[int] | None = None) -> Iterator[str]:
         last = -1
-        while found := self._ask(_IDS, groups=_listed(groups), last=last, limit=_STEP):
-            yield from (case_id for _, case_id in found)
-            last = found[-1][0]
+        while rows := self._ask(_IDS, groups=_listed(groups), last=last, limit=_STEP):
+            yield from (case_id for _, case_id in rows)
+            last = rows[-1][0]
 
     def versions(self) -> Iterator[tuple[str, str]]:
         rows = "SELECT number, id, version FROM item WHERE number > :last ORDER BY number LIMIT :limit"
         last = -1
-        while found := self._ask(rows, last=last, limit=_STEP):
-            yield from ((case_id, version) for _, case_id, version in found)
-            last = found[-1][0]
+        while items := self._ask(rows, last=last, limit=_STEP):
+            yield from ((case_id, version) for _, case_id, version in items)
+            last = items[-1][0]
 
     def id_at(self, number: int) -> str:
         ((case_id,),) = self._ask("SELECT id FROM item WHERE number = :number", number=number)
@@ -306,10 +306,10 @@ class IndexedCases(LargeCases):
     def search(
         self, text: str, tag: str, groups: Collection[int] | None, start: int, limit: int
     ) -> tuple[int, list[int]]:
-        asked = {"groups": _listed(groups), "text": text, "tag": tag}
-        ((n,),) = self._ask(f"SELECT count(*) {_FOUND}", **asked)
+        parameters = {"groups": _listed(groups), "text": text, "tag": tag}
+        ((n,),) = self._ask(f"SELECT count(*) {_FOUND}", **parameters)
         page = f"SELECT number {_FOUND} ORDER BY number LIMIT :limit OFFSET :start"
-        return n, [number for (number,) in self._ask(page, **asked, limit=limit, start=start)]
+        return n, [number for (number,) in self._ask(page, **parameters, limit=limit, start=start)]
 
     def tags(self) -> Mapping[str, int]:
         return self._tags
@@ -332,11 +332,11 @@ class IndexedCases(LargeCases):
     def raw(self, numbers: range) -> Iterator[tuple[bytes, IndexRow]]:
         """The bytes of some cases, and all that the index says of them."""
         for first in range(numbers.start, numbers.stop, _STEP):
-            asked = {"first": first, "stop": min(first + _STEP, numbers.stop)}
+            parameters = {"first": first, "stop": min(first + _STEP, numbers.stop)}
             tags: dict[int, list[str]] = {}
-            for number, tag in self._ask(_TAGS_OF, **asked):
+            for number, tag in self._ask(_TAGS_OF, **parameters):
                 tags.setdefault(number, []).append(tag)
-            for number, start, length, digest, case_id, key, asserted, *more in self._ask(_ROWS, **asked):
+            for number, start, length, digest, case_id, key, asserted, *more in self._ask(_ROWS, **parameters):
                 of_case = tuple(tags.get(number, ()))
                 row = IndexRow(length, digest, case_id, key, asserted, tuple(more), of_case)
                 yield self._bytes(start, length, digest), row

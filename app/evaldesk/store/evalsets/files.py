@@ -109,17 +109,17 @@ class EvalSetFiles:
         That of a large file which nobody has read yet says that it is being read. Raises NotFoundError.
         """
         with self._lock:
-            shown = self._lines.of_one(self._found(file_id))
-        if shown is None:
+            line = self._lines.of_one(self._found(file_id))
+        if line is None:
             raise _not_here()
-        return shown
+        return line
 
     def id_of(self, path: Path) -> str:
         """The id of a file; empty where it lies elsewhere. No file is read; a new one is searched for."""
         with self._lock:
-            found = self._id_at(path)
-            if found and path.is_file():
-                return found
+            file_id = self._id_at(path)
+            if file_id and path.is_file():
+                return file_id
             if not may_be_found(path, self._roots):
                 return ""
             self._look()
@@ -134,8 +134,8 @@ class EvalSetFiles:
 
         The folders are searched only where a file is at the place that id and path tell, or where they tell none.
         """
-        if found := self.id_of(path):
-            return found
+        if served_id := self.id_of(path):
+            return served_id
         places = places_of(file_id, path, self._home)
         if places is None or any(may_be_found(place, self._roots) for place in places):
             with suppress(NotFoundError):
@@ -146,9 +146,9 @@ class EvalSetFiles:
         """The id of a file that was listed and that another program moved since; empty where that is not certain."""
         with self._lock:
             self._look()
-            gone = self._gone.get(file_id)
-            found = [file.id for file in self._known.values() if gone and file.is_same(gone)]
-        return found[0] if len(found) == 1 else ""
+            missing_file = self._gone.get(file_id)
+            matching_ids = [file.id for file in self._known.values() if missing_file and file.is_same(missing_file)]
+        return matching_ids[0] if len(matching_ids) == 1 else ""
 
     def read(self, file_id: str) -> tuple[EvalSet, str]:
         """The eval set, with LargeCases if it is large, and its version. Raises NotFoundError or FormatError."""
@@ -175,10 +175,10 @@ class EvalSetFiles:
         with self._lock:
             current = _read(file)
             if version_of(current) != version:
-                theirs = None
+                current_set = None
                 with suppress(FormatError):
-                    theirs = _evalset(current, file.path.name)
-                raise _changed(file, version, version_of(current), theirs)
+                    current_set = _evalset(current, file.path.name)
+                raise _changed(file, version, version_of(current), current_set)
             data = _written(evalset, format_of(current, file.path.name), as_new_form=as_new_form)
             if data != current:
                 _evalset(data, file.path.name)
@@ -224,21 +224,21 @@ class EvalSetFiles:
         with self._lock:
             path = self._found(file_id).path
             mode = S_IMODE(path.stat().st_mode)
-        kept: list[InTrash] = []
+        trash_entries: list[InTrash] = []
 
         def put() -> None:
             with self._lock:
-                kept.append(keep_in_trash(path, self._trash))
+                trash_entries.append(keep_in_trash(path, self._trash))
                 try:
                     file.replace()
                 except DiskError:
-                    kept.pop().discard()
+                    trash_entries.pop().discard()
                     raise
                 self._tell(path, content.facts)
 
         def take_back() -> None:
             with self._lock:
-                for old in kept:
+                for old in trash_entries:
                     replace_file(path, bytes_of(old.folder / old.name))
                     old.discard()
 
@@ -250,12 +250,12 @@ class EvalSetFiles:
 
         A small file may be laid out otherwise, a large one is the same to the byte.
         """
-        stored, version = self.read(file_id)
+        stored_set, version = self.read(file_id)
         path = self._found(file_id).path
         with self._new_form(path, evalset) as content:
             if isinstance(content, WholeContent):
-                with self._new_form(path, stored) as known:
-                    return isinstance(known, WholeContent) and _value(known) == _value(content)
+                with self._new_form(path, stored_set) as stored_content:
+                    return isinstance(stored_content, WholeContent) and _value(stored_content) == _value(content)
             for _ in content.data:
                 pass
             return content.version == version
@@ -293,9 +293,9 @@ class EvalSetFiles:
         with self._lock:
             if cases is None:
                 data = _read(file)
-                renamed = _renamed(data, file, name, is_copy=False)
-                if renamed != data:
-                    replace_file(file.path, renamed)
+                new_data = _renamed(data, file, name, is_copy=False)
+                if new_data != data:
+                    replace_file(file.path, new_data)
             elif cases.facts.evalset_id == stem:
                 with self._large.content(replace(cases.evalset, id=name), target.name) as content:
                     replace_file(file.path, content.data)
@@ -324,8 +324,8 @@ class EvalSetFiles:
             return self._id_of(take_from_trash(token, self._trash))
 
     def _found(self, file_id: str) -> FoundFile:
-        known = self._known.get(file_id)
-        file = known and known.as_it_is()
+        listed_file = self._known.get(file_id)
+        file = listed_file and listed_file.as_it_is()
         if file:
             return file
         self._look()
@@ -337,9 +337,9 @@ class EvalSetFiles:
         return next((file.id for file in self._known.values() if file.path == path), "")
 
     def _look(self) -> None:
-        found = find_files(self._roots, self._home)
-        self._gone = {file_id: file for file_id, file in (self._gone | self._known).items() if file_id not in found}
-        self._known = found
+        files = find_files(self._roots, self._home)
+        self._gone = {file_id: file for file_id, file in (self._gone | self._known).items() if file_id not in files}
+        self._known = files
 
     def _id_of(self, path: Path) -> str:
         file_id = self.id_of(path)
@@ -393,8 +393,8 @@ class EvalSetFiles:
     @contextmanager
     def _new_form(self, path: Path, evalset: EvalSet) -> Iterator[WholeContent | SetWriter]:
         """A set as the bytes of a new file at the path. Raises FormatError for an unreadable one."""
-        named = evalset if evalset.id else replace(evalset, id=stem_and_suffix(path)[0])
-        with self._large.content(named, path.name) as content:
+        named_set = evalset if evalset.id else replace(evalset, id=stem_and_suffix(path)[0])
+        with self._large.content(named_set, path.name) as content:
             if isinstance(content, WholeContent):
                 _evalset(content.data, path.name)
             yield content
@@ -454,12 +454,12 @@ def _read(file: FoundFile) -> bytes:
 
 
 def _written(evalset: EvalSet, file_format: str, *, as_new_form: bool) -> bytes:
-    lost = losses(evalset, file_format)
-    if not lost:
+    loss_texts = losses(evalset, file_format)
+    if not loss_texts:
         return write_evalset(evalset, file_format)
     if not as_new_form:
         reason = "ADK's old form, which this file has, cannot hold all of this; save it in the new form"
-        raise LossError(f"{reason}: {'; '.join(lost[:3])}", lost)
+        raise LossError(f"{reason}: {'; '.join(loss_texts[:3])}", loss_texts)
     return write_evalset(evalset, "adk")
 
 
@@ -472,6 +472,6 @@ def _renamed(data: bytes, file: FoundFile, name: str, *, is_copy: bool) -> bytes
     return write_evalset(replace(evalset, id=name))
 
 
-def _changed(file: FoundFile, version: str, their_version: str, theirs: EvalSet | None) -> ChangedFileError:
+def _changed(file: FoundFile, version: str, their_version: str, current_set: EvalSet | None) -> ChangedFileError:
     message = f"{file.path.name} changed on disk since you opened it; look at both versions before you save"
-    return ChangedFileError(message, version=version, their_version=their_version, theirs=theirs)
+    return ChangedFileError(message, version=version, their_version=their_version, theirs=current_set)

@@ -52,17 +52,17 @@ def find_files(roots: Sequence[Path], home: Path) -> dict[str, FoundFile]:
 
     `home` is the workspace, without links. Of two files that one id would stand for, the later one gets another.
     """
-    found: dict[str, FoundFile] = {}
-    seen: set[Path] = set()
+    files: dict[str, FoundFile] = {}
+    listed_paths: set[Path] = set()
     for root in roots:
         for path, stat in _candidates(root):
-            if path in seen or len(found) >= MAX_FILES:
+            if path in listed_paths or len(files) >= MAX_FILES:
                 continue
-            seen.add(path)
+            listed_paths.add(path)
             place = path.relative_to(root).as_posix()
-            file_id = _free_id(path, home, found)
-            found[file_id] = FoundFile(file_id, path, place, stat.st_size, stat.st_mtime_ns, stat.st_ino)
-    return found
+            file_id = _free_id(path, home, files)
+            files[file_id] = FoundFile(file_id, path, place, stat.st_size, stat.st_mtime_ns, stat.st_ino)
+    return files
 
 
 def id_of_new(path: Path, roots: Sequence[Path], home: Path) -> str:
@@ -88,8 +88,8 @@ def places_of(file_id: str, path: Path, home: Path) -> list[Path] | None:
         return []
     stem, _ = stem_and_suffix(path)
     ends = [PurePath(*path.parts[n:]).as_posix() for n in range(len(path.parts))]
-    known = [end for end in ends if evalset_file_id(stem, end) == file_id]
-    return [home / end for end in known] or None
+    matching_ends = [end for end in ends if evalset_file_id(stem, end) == file_id]
+    return [home / end for end in matching_ends] or None
 
 
 def folders_of(roots: Iterable[Path]) -> list[Path]:
@@ -97,9 +97,9 @@ def folders_of(roots: Iterable[Path]) -> list[Path]:
     return list(dict.fromkeys(folder for root in roots for folder, _ in _folders(root)))
 
 
-def _free_id(path: Path, home: Path, taken: dict[str, FoundFile]) -> str:
+def _free_id(path: Path, home: Path, files: dict[str, FoundFile]) -> str:
     own = identity_of_real(path, home)
-    is_free = own not in taken or taken[own].path == path
+    is_free = own not in files or files[own].path == path
     return own if is_free else evalset_file_id(stem_and_suffix(path)[0], path.as_posix())
 
 

@@ -25,24 +25,24 @@ def half_file(data: bytes) -> HalfFile | None:
     text = data.rstrip(b"\0").removeprefix(b"\xef\xbb\xbf")
     if not text.strip():
         return HalfFile(None)
-    opened: list[bytes] = []
+    open_brackets: list[bytes] = []
     last_text, array_name = b"", b""
-    whole: bytes | None = None
-    for found in _TOKEN.finditer(text):
-        sign = found[0]
+    complete_text: bytes | None = None
+    for token in _TOKEN.finditer(text):
+        sign = token[0]
         if sign == b'"':  # no second one: the text ends inside it
-            return HalfFile(whole)
-        if found[1] is not None:
-            last_text = found[1]
+            return HalfFile(complete_text)
+        if token[1] is not None:
+            last_text = token[1]
         elif sign in _OPENED:
-            if not opened or opened.pop() != _OPENED[sign]:
+            if not open_brackets or open_brackets.pop() != _OPENED[sign]:
                 return None
-            if sign == b"}" and opened == [b"["]:
-                whole = text[: found.end()] + b"]"
-            elif sign == b"}" and opened == [b"{", b"["] and array_name == _CASES:
-                whole = text[: found.end()] + b"]}"
+            if sign == b"}" and open_brackets == [b"["]:
+                complete_text = text[: token.end()] + b"]"
+            elif sign == b"}" and open_brackets == [b"{", b"["] and array_name == _CASES:
+                complete_text = text[: token.end()] + b"]}"
         else:
-            if opened == [b"{"]:
+            if open_brackets == [b"{"]:
                 array_name = last_text
-            opened.append(sign)
-    return HalfFile(whole) if opened else None
+            open_brackets.append(sign)
+    return HalfFile(complete_text) if open_brackets else None

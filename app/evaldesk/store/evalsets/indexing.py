@@ -32,9 +32,9 @@ class Answer(msgspec.Struct, frozen=True):
 
 def indexed_facts(source: Path, folder: Path) -> EvalSetFacts:
     """Index a set in a process of its own, so that pages go on. Raises as `build_index` does."""
-    done = subprocess.run([*COMMAND, source, folder], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    process = subprocess.run([*COMMAND, source, folder], stdin=subprocess.DEVNULL, capture_output=True, check=False)
     try:
-        answer = from_json(done.stdout, Answer)
+        answer = from_json(process.stdout, Answer)
     except msgspec.MsgspecError:
         raise OSError(f"reading {source.name} broke off; it is read again when it is asked for") from None
     if answer.refusal:

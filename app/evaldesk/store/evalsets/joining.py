@@ -28,33 +28,33 @@ def join_evalsets(connection: Connection, home: Path, now: datetime) -> None:
     noted; of a workspace that was moved since, and of a case without a run, by the id itself. One that leads to no file
     or to several keeps its id.
     """
-    held = _ids_of_files(home)
+    current_ids = _ids_of_files(home)
     rows = connection.execute(
         select(RUN.c.id, RUN.c.evalset_id, RUN.c.config)
         .where(RUN.c.evalset_id.not_like(f"{NO_EVALSET}%"))
         .order_by(RUN.c.id)
     ).all()
-    moved: dict[str, str] = {}
+    new_ids: dict[str, str] = {}
     changes = []
-    joined: set[str] = set()
-    played: list[tuple[int, str]] = []
-    for run_id, old, stored in rows:
-        config = json.loads(stored)
-        new = _id_by_path(config.get("evalset_path", ""), home) or held.get(old, old)
+    changed_ids: set[str] = set()
+    played_runs: list[tuple[int, str]] = []
+    for run_id, old, config_json in rows:
+        config = json.loads(config_json)
+        new = _id_by_path(config.get("evalset_path", ""), home) or current_ids.get(old, old)
         if config.get("source_run_id") is None:
-            played.append((run_id, new))
+            played_runs.append((run_id, new))
         if new != old:
             config["evalset_id"] = new
             changes.append({"of_run": run_id, "evalset_id": new, "config": json.dumps(config, ensure_ascii=False)})
-            moved[old] = new
-            joined |= {old, new}
+            new_ids[old] = new
+            changed_ids |= {old, new}
     execute_many(connection, update(RUN).where(RUN.c.id == bindparam("of_run")), changes)
-    execute_many(connection, delete(LAST_RUN).where(LAST_RUN.c.evalset_id == bindparam("of_set")), _sets(joined))
-    for run_id, of_set in played:
-        if of_set in joined:
+    execute_many(connection, delete(LAST_RUN).where(LAST_RUN.c.evalset_id == bindparam("of_set")), _sets(changed_ids))
+    for run_id, of_set in played_runs:
+        if of_set in changed_ids:
             name_last_run_of(connection, run_id, 0, _EVERY_CASE)
-    made = connection.scalars(select(SESSION_CASE.c.evalset_id).distinct())
-    for old, new in ({each: held.get(each, each) for each in made} | moved).items():
+    set_ids = connection.scalars(select(SESSION_CASE.c.evalset_id).distinct())
+    for old, new in ({each: current_ids.get(each, each) for each in set_ids} | new_ids).items():
         if new != old:
             _move_cases(connection, old, new)
             note_moved(connection, old, new, now)

@@ -61,23 +61,23 @@ class LineStore(Part):
 
     def all(self) -> dict[str, Line]:
         """Every line that is kept and can be read."""
-        found = {}
+        lines = {}
         with self._database.reading() as connection:
             for row in connection.execute(select(EVALSET_LINE)):
                 with suppress(msgspec.MsgspecError):
-                    found[row.place] = Line(
+                    lines[row.place] = Line(
                         row.stamp, None if row.line == "null" else from_json(row.line, EvalSetFacts)
                     )
-        return found
+        return lines
 
     def moved(self, evalset_id: str) -> str:
         """The id that a desk gave the set when it renamed it, within the time that lines are kept; else empty."""
         with self._database.reading() as connection:
-            held = select(EVALSET_LINE.c.stamp).where(EVALSET_LINE.c.place == _place_of_id(evalset_id))
-            return (connection.scalar(held) or "").removeprefix(_TO)
+            stamps = select(EVALSET_LINE.c.stamp).where(EVALSET_LINE.c.place == _place_of_id(evalset_id))
+            return (connection.scalar(stamps) or "").removeprefix(_TO)
 
-    def keep(self, lines: Mapping[str, Line], found: Collection[str]) -> None:
-        """Keep lines, and remove old ones of files that are not `found`. Raises WorkspaceError."""
+    def keep(self, lines: Mapping[str, Line], places: Collection[str]) -> None:
+        """Keep lines, and remove old ones of files that are not in `places`. Raises WorkspaceError."""
         rows = [
             {"place": place, "stamp": line.stamp, "read_at": self._clock(), "line": to_json(line.facts).decode()}
             for place, line in lines.items()
@@ -85,7 +85,7 @@ class LineStore(Part):
         with self._database.writing() as connection:
             connection.execute(replacing(connection.dialect.name, EVALSET_LINE), rows)
             old = select(EVALSET_LINE.c.place).where(EVALSET_LINE.c.read_at < self._clock() - KEPT)
-            for place in set(connection.execute(old).scalars()) - {*found, *lines}:
+            for place in set(connection.execute(old).scalars()) - {*places, *lines}:
                 connection.execute(delete(EVALSET_LINE).where(EVALSET_LINE.c.place == place))
 
 
@@ -129,24 +129,24 @@ class Lines:
     def of(self, files: Collection[FoundFile]) -> list[EvalSetFile]:
         """The lines of all files there are; those of large new ones say that they are being read."""
         room = AT_ONCE
-        shown: list[EvalSetFile | None] = []
+        lines: list[EvalSetFile | None] = []
         for file in files:
             if self._of(file) is None:
                 new = self._new(file, room)
                 room -= 0 if new and new.is_reading else file.size
-                shown.append(new)
+                lines.append(new)
             else:
-                shown.append(self.now(file))
+                lines.append(self.now(file))
         self._forget(files)
         self._follow()
-        return [line for line in shown if line is not None]
+        return [line for line in lines if line is not None]
 
     def of_one(self, file: FoundFile) -> EvalSetFile | None:
         """The line of one file; that of a large new one says that it is being read."""
         line = self._of(file)
-        shown = self._new(file, AT_ONCE) if line is None else line.at(file)
+        current_line = self._new(file, AT_ONCE) if line is None else line.at(file)
         self._follow()
-        return shown
+        return current_line
 
     def _new(self, file: FoundFile, room: int) -> EvalSetFile | None:
         if self._store is None or file.size <= room:
@@ -226,8 +226,8 @@ class Lines:
             elif self._store:
                 with suppress(WorkspaceError, SQLAlchemyError):  # the next desk reads these files again
                     self._store.keep(lines, places)
-                    known = {**self._store.all(), **self._kept()}
-                    self._sweep({line.facts.version for line in known.values() if line.facts})
+                    all_lines = {**self._store.all(), **self._kept()}
+                    self._sweep({line.facts.version for line in all_lines.values() if line.facts})
 
 
 def digest_of(path: Path) -> str:

@@ -35,17 +35,17 @@ def check_name(name: str) -> None:
         raise UsageError(f"{name!r} is a name that Windows keeps for itself; choose another", field="name")
 
 
-def check_free(file_name: str, taken: Iterable[str]) -> None:
-    """Refuse a file name that some file system would take for one of `taken`. Raises ConflictError."""
-    twin = next((other for other in taken if _folded(other) == _folded(file_name)), None)
+def check_free(file_name: str, names: Iterable[str]) -> None:
+    """Refuse a file name that some file system would take for one of `names`. Raises ConflictError."""
+    twin = next((other for other in names if _folded(other) == _folded(file_name)), None)
     if twin is not None:
         raise ConflictError(f"there is already a file {twin!r}; choose another name")
 
 
 def stem_and_suffix(path: Path) -> tuple[str, str]:
     """`calc.evalset.json` as `("calc", ".evalset.json")`."""
-    found = EVALSET_ENDING.search(path.name)
-    suffix = found[0] if found else path.suffix
+    ending = EVALSET_ENDING.search(path.name)
+    suffix = ending[0] if ending else path.suffix
     return path.name.removesuffix(suffix), suffix
 
 

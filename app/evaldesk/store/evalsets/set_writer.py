@@ -93,8 +93,8 @@ class SetWriter:
         begin, end = stream.span
         yield self._passed(shell[:begin])
         n = 0
-        given = self._evalset.cases if self._given is None else self._given
-        for data, row, case in _texts(given, style, self._source):
+        cases = self._evalset.cases if self._given is None else self._given
+        for data, row, case in _texts(cases, style, self._source):
             yield self._passed(style.between if n else style.before)
             self._note(data, row, case if self._given is not None else None)
             yield self._passed(data)

@@ -40,28 +40,28 @@ class InTrash:
 
 def put_in_trash(path: Path, trash: Path) -> str:
     """Move the file into the trash and give the token that brings it back. Raises FormatError or DiskError."""
-    kept = keep_in_trash(path, trash)
+    entry = keep_in_trash(path, trash)
     try:
         remove_file(path)
     except DiskError:
-        kept.discard()
+        entry.discard()
         raise
-    return kept.token
+    return entry.token
 
 
 def keep_in_trash(path: Path, trash: Path) -> InTrash:
     """Put the file into the trash and leave it where it is, too. Raises FormatError or DiskError."""
     check_regular(path)
     token = secrets.token_hex(8)
-    kept = InTrash(token, trash / token, path.name)
+    entry = InTrash(token, trash / token, path.name)
     try:
-        make_folder(kept.folder)
-        create_file(kept.folder / _ORIGIN, msgspec.json.encode({"path": str(path)}))
-        copy_file(path, kept.folder / path.name)
+        make_folder(entry.folder)
+        create_file(entry.folder / _ORIGIN, msgspec.json.encode({"path": str(path)}))
+        copy_file(path, entry.folder / path.name)
     except DiskError:
-        kept.discard()
+        entry.discard()
         raise
-    return kept
+    return entry
 
 
 def take_from_trash(token: str, trash: Path) -> Path:
@@ -70,8 +70,8 @@ def take_from_trash(token: str, trash: Path) -> Path:
     A restoration that was killed is finished.
     """
     origin = origin_of(token, trash)
-    kept = InTrash(token, trash / token, origin.name)
-    source = kept.folder / origin.name
+    entry = InTrash(token, trash / token, origin.name)
+    source = entry.folder / origin.name
     if os.path.lexists(origin):
         if source.exists() and not _is_restored(source, origin):
             raise ConflictError(f"there is a file {origin.name!r} again; rename it before you restore the old one")
@@ -80,7 +80,7 @@ def take_from_trash(token: str, trash: Path) -> Path:
         make_folder(origin.parent)
         check_regular(source)
         copy_file(source, origin)
-    kept.discard()
+    entry.discard()
     return origin
 
 
@@ -97,10 +97,10 @@ def origin_of(token: str, trash: Path) -> Path:
     if not _TOKEN.fullmatch(token) or not origin.is_file():
         raise NotFoundError(f"nothing in the trash under {token[:40]!r}; it may have been restored already")
     try:
-        found = from_json(read_regular(Path(os.path.realpath(origin)), MAX_BYTES), dict[str, str])
+        fields = from_json(read_regular(Path(os.path.realpath(origin)), MAX_BYTES), dict[str, str])
     except msgspec.MsgspecError:
-        found = {}
-    path = found.get("path", "")
+        fields = {}
+    path = fields.get("path", "")
     if not Path(path).name or "\0" in path:
         raise NotFoundError(
             f"the trash does not say where {token} came from; `evaldesk doctor --repair` moves it aside"
@@ -115,16 +115,16 @@ def _is_folder(path: Path) -> bool:
 
 def list_trash(trash: Path) -> list[tuple[str, str, datetime, int]]:
     """Token, name, time of deletion and size of each file in the trash; a folder that is no part of it is left out."""
-    found = []
+    entries = []
     for folder in sorted(trash.glob("*")) if trash.is_dir() else ():
         try:
             origin = origin_of(folder.name, trash)
             deleted_at = datetime.fromtimestamp((folder / _ORIGIN).stat().st_mtime, UTC)
             if (folder / origin.name).is_file():
-                found.append((folder.name, origin.name, deleted_at, (folder / origin.name).stat().st_size))
+                entries.append((folder.name, origin.name, deleted_at, (folder / origin.name).stat().st_size))
         except (EvaldeskError, OSError, ValueError):
             continue
-    return found
+    return entries
 
 
 def trash_remains(trash: Path) -> list[tuple[InTrash, bool]]:
@@ -132,11 +132,11 @@ def trash_remains(trash: Path) -> list[tuple[InTrash, bool]]:
 
     A kill while something was deleted, restored or removed for good leaves them, or an origin that cannot be read.
     """
-    listed = {token for token, *_ in list_trash(trash)}
+    restorable_tokens = {token for token, *_ in list_trash(trash)}
     folders = [folder for folder in sorted(trash.glob("*")) if _TOKEN.fullmatch(folder.name) and _is_folder(folder)]
     remains = []
     for folder in folders:
-        if folder.name not in listed:
+        if folder.name not in restorable_tokens:
             names = [each.name for each in sorted(folder.iterdir()) if each.name != _ORIGIN]
             if len(names) < 2:
                 remains.append((InTrash(folder.name, folder, *(names or [_ORIGIN])), bool(names)))

@@ -40,11 +40,11 @@ def history_class(config: RunConfig) -> str:
     is_played = config.agent.kind != IMPORTED and config.source_run_id is None and not (kind and kind.is_recording)
     if not is_played or config.recording.may_replay:
         return NO_HISTORY
-    measured = [option for option in RUN_OPTIONS if option.is_measured and option.name not in _OF_COUNTS]
-    values = {option.name: option_value(config, option) for option in measured}
-    usual = {option.name: option.default for option in measured}
+    options = [option for option in RUN_OPTIONS if option.is_measured and option.name not in _OF_COUNTS]
+    values = {option.name: option_value(config, option) for option in options}
+    usual = {option.name: option.default for option in options}
     ref, played_on = config.agent, config.interpreter
-    whole: dict[str, object] = {
+    parts: dict[str, object] = {
         "agent": (ref.target, ref.kind, ref.declared, ref.part, config.agent_version, config.agent_model),
         "criteria": config.criteria,
         "options": {name: value for name, value in values.items() if value != usual[name]},
@@ -53,7 +53,7 @@ def history_class(config: RunConfig) -> str:
         "functions": config.functions_version,
         "interpreter": (played_on.version, dict(played_on.packages), played_on.digest),
     }
-    return hashlib.sha256(to_json(whole)).hexdigest()[:16]
+    return hashlib.sha256(to_json(parts)).hexdigest()[:16]
 
 
 def case_histories(
@@ -64,16 +64,18 @@ def case_histories(
     A case that was renamed keeps its history. Confirming trials and those of stopped runs are part of it, and so are
     runs whose gates failed.
     """
-    found, places = _Found(len(keys)), _Places(keys)
-    held = RUN.c
-    runs = select(held.id, held.config, held.n_cases, held.n_confirming).where(held.history_class == of_class, VISIBLE)
-    runs = runs.where(held.id < before) if before is not None else runs
-    rows = connection.execute(runs.order_by(held.id.desc())).all() if of_class and keys else []
+    history, places = _Found(len(keys)), _Places(keys)
+    columns = RUN.c
+    runs = select(columns.id, columns.config, columns.n_cases, columns.n_confirming).where(
+        columns.history_class == of_class, VISIBLE
+    )
+    runs = runs.where(columns.id < before) if before is not None else runs
+    rows = connection.execute(runs.order_by(columns.id.desc())).all() if of_class and keys else []
     n_rows = 0
     for start in range(0, len(rows), _RUNS_AT_ONCE):
         some = rows[start : start + _RUNS_AT_ONCE]
         n_rows += sum(run.n_cases for run in some)
-        if found.is_full or n_rows > _MOST_ROWS:
+        if history.is_full or n_rows > _MOST_ROWS:
             break
         strips = _strips(connection, [run.id for run in some], list({key.digest for key in keys}))
         fresh = _confirming(connection, [run.id for run in some if run.n_confirming])
@@ -84,15 +86,19 @@ def case_histories(
                 place = next((each for each in places.of(case_id, digest) if each not in of_run), None)
                 if place is not None:
                     of_run[place] = strip, fresh.get((run.id, index), "")
-            found.add(run.id, of_run, letters)
-    return found.history()
+            history.add(run.id, of_run, letters)
+    return history.history()
 
 
 def case_keys(connection: Connection, run_id: int) -> list[CaseKey]:
     """The keys of the cases of a run, in their order, without the name of the eval set."""
-    held = RUN_CASE.c
-    rows = select(held.case_id, held.digest).join(RUN, RUN.c.id == held.run_id).where(held.run_id == run_id, VISIBLE)
-    rows = rows.order_by(held.case_index)
+    columns = RUN_CASE.c
+    rows = (
+        select(columns.case_id, columns.digest)
+        .join(RUN, RUN.c.id == columns.run_id)
+        .where(columns.run_id == run_id, VISIBLE)
+    )
+    rows = rows.order_by(columns.case_index)
     return numbered_keys(("", case_id, digest) for case_id, digest in connection.execute(rows))
 
 
@@ -127,20 +133,20 @@ class _Found:
 
     def add(self, run_id: int, of_run: dict[int, tuple[str, str]], letters: str) -> None:
         """Add the trials of one run: the planned and the confirming ones of each case."""
-        planned = [(0, 0)] * len(self.scored)
+        planned_counts = [(0, 0)] * len(self.scored)
         n_scored = 0
         for place, verdicts in of_run.items():
-            scored, fresh = ("".join(each for each in strip if each in letters) for strip in verdicts)
-            planned[place] = len(scored), scored.count("p")
+            scored_letters, fresh = ("".join(each for each in strip if each in letters) for strip in verdicts)
+            planned_counts[place] = len(scored_letters), scored_letters.count("p")
             room = MOST_TRIALS - self.scored[place]
-            newest = (scored + fresh)[-room:] if room > 0 else ""
+            newest = (scored_letters + fresh)[-room:] if room > 0 else ""
             self.scored[place] += len(newest)
             self.passed[place] += newest.count("p")
             n_scored += len(newest)
         if n_scored:
             self.run_ids.append(run_id)
-        if 2 * sum(n > 0 for n, _ in planned) >= len(planned):
-            self.runs.append(tuple(planned))
+        if 2 * sum(n > 0 for n, _ in planned_counts) >= len(planned_counts):
+            self.runs.append(tuple(planned_counts))
 
     def history(self) -> SetHistory:
         """The histories of the cases."""
@@ -152,25 +158,27 @@ def _strips(
     connection: Connection, run_ids: Sequence[int], digests: Sequence[str]
 ) -> dict[int, list[tuple[int, str, str, str]]]:
     """The cases with this content in each run, in their order: (index, id, digest, verdicts)."""
-    held = RUN_CASE.c
-    found: dict[int, list[tuple[int, str, str, str]]] = defaultdict(list)
+    columns = RUN_CASE.c
+    cases_by_run: dict[int, list[tuple[int, str, str, str]]] = defaultdict(list)
     for start in range(0, len(digests), _CASES_AT_ONCE):
-        rows = select(held.run_id, held.case_index, held.case_id, held.digest, held.strip).where(
-            held.run_id.in_(run_ids), held.digest.in_(digests[start : start + _CASES_AT_ONCE])
+        rows = select(columns.run_id, columns.case_index, columns.case_id, columns.digest, columns.strip).where(
+            columns.run_id.in_(run_ids), columns.digest.in_(digests[start : start + _CASES_AT_ONCE])
         )
-        for run_id, *case in connection.execute(rows.order_by(held.run_id, held.case_index)):
-            found[run_id].append((case[0], case[1], case[2], case[3]))
-    return found
+        for run_id, *case in connection.execute(rows.order_by(columns.run_id, columns.case_index)):
+            cases_by_run[run_id].append((case[0], case[1], case[2], case[3]))
+    return cases_by_run
 
 
 def _confirming(connection: Connection, run_ids: Sequence[int]) -> dict[tuple[int, int], str]:
     """The letters of the fresh trials of each case that confirm a regression."""
-    found: dict[tuple[int, int], str] = defaultdict(str)
+    letters_by_case: dict[tuple[int, int], str] = defaultdict(str)
     if not run_ids:
-        return found
-    held = TRIAL.c
-    rows = select(held.run_id, held.case_index, held.verdict).join(RUN_CASE, OF_CASE)
-    rows = rows.where(held.run_id.in_(run_ids), held.trial_index >= N_OF_CASE)
-    for run_id, index, verdict in connection.execute(rows.order_by(held.run_id, held.case_index, held.trial_index)):
-        found[run_id, index] += LETTERS.get(verdict, "")
-    return found
+        return letters_by_case
+    columns = TRIAL.c
+    rows = select(columns.run_id, columns.case_index, columns.verdict).join(RUN_CASE, OF_CASE)
+    rows = rows.where(columns.run_id.in_(run_ids), columns.trial_index >= N_OF_CASE)
+    for run_id, index, verdict in connection.execute(
+        rows.order_by(columns.run_id, columns.case_index, columns.trial_index)
+    ):
+        letters_by_case[run_id, index] += LETTERS.get(verdict, "")
+    return letters_by_case

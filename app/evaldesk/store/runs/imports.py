@@ -87,8 +87,8 @@ class AlreadyImportedError(ConflictError):
     """All of the file was imported before; `run_ids` are its runs, or `evalset` is its eval set where it has no run."""
 
     def __init__(self, run_ids: Sequence[int], evalset: str = "") -> None:
-        found = f"run {', '.join(map(str, run_ids))}" if run_ids else f"eval set {evalset}"
-        self.words = f"already imported as {found}"
+        place = f"run {', '.join(map(str, run_ids))}" if run_ids else f"eval set {evalset}"
+        self.words = f"already imported as {place}"
         super().__init__(self.words if evalset else f"{self.words}; --again imports it once more")
         self.run_ids = tuple(run_ids)
 
@@ -133,9 +133,9 @@ class ImportStore(Part):
                     if not is_again:
                         _check_new(connection, import_id, [run.digest for run in some])
                     # The record comes with its first runs: one that is refused, or killed before, leaves none.
-                    begun = import_id or _begin(connection, values)
-                    run_ids += [self._insert_run(connection, begun, run) for run in some]
-                import_id = begun
+                    current_id = import_id or _begin(connection, values)
+                    run_ids += [self._insert_run(connection, current_id, run) for run in some]
+                import_id = current_id
         except (Exception, KeyboardInterrupt) as error:
             if import_id:
                 self.end(import_id, "failed", str(error))
@@ -145,8 +145,8 @@ class ImportStore(Part):
     def _insert_run(self, connection: Connection, import_id: int, run: NewRun) -> int:
         now = self._clock()
         run_id = planning.insert_run(connection, run.config, run.n_each, now, "", self._starter)
-        hidden = {"status": "finished", "deleted_at": now, "reason": run.reason}
-        connection.execute(update(RUN).where(RUN.c.id == run_id).values(hidden))
+        values = {"status": "finished", "deleted_at": now, "reason": run.reason}
+        connection.execute(update(RUN).where(RUN.c.id == run_id).values(values))
         connection.execute(insert(IMPORT_RUN).values(run_id=run_id, import_id=import_id))
         connection.execute(insert(IMPORTED_RUN).values(run_id=run_id, digest=run.digest))
         return run_id
@@ -170,11 +170,11 @@ class ImportStore(Part):
                 connection.execute(insert(RUN_CASE), [{"run_id": run_id} | case for case, _, _ in rows])
                 connection.execute(insert(CASE_SNAPSHOT), [{"run_id": run_id} | snapshot for _, snapshot, _ in rows])
                 totals.add_planned(connection, run_id, len(rows))
-                found = media.bytes_of(item for *_, own in rows for item in own)
-                media.keep(connection, {"run_id": run_id}, found, self._clock)
+                bytes_by_digest = media.bytes_of(item for *_, own in rows for item in own)
+                media.keep(connection, {"run_id": run_id}, bytes_by_digest, self._clock)
             yield len(rows)
-        planned = ((index, trial) for index, n in enumerate(run.n_each) for trial in range(n))
-        for places in _bounded(planned, lambda _: (1, 0), size):
+        trial_places = ((index, trial) for index, n in enumerate(run.n_each) for trial in range(n))
+        for places in _bounded(trial_places, lambda _: (1, 0), size):
             with self._step(import_id, 0, size) as connection:
                 connection.execute(insert(TRIAL), [planning.trial_row(run_id, *place) for place in places])
             yield 0
@@ -201,9 +201,9 @@ class ImportStore(Part):
         """
         own = select(IMPORT_RUN.c.run_id).where(IMPORT_RUN.c.import_id == import_id)
         with self._step(import_id, 0) as connection:
-            shown = {"deleted_at": None, "finished_at": self._clock()}
+            values = {"deleted_at": None, "finished_at": self._clock()}
             connection.execute(update(IMPORT_RECORD).where(_R.id == import_id).values(stage="naming"))
-            connection.execute(update(RUN).where(RUN.c.id.in_(own)).values(shown))
+            connection.execute(update(RUN).where(RUN.c.id.in_(own)).values(values))
             put()
 
     def name_last_runs(self, import_id: int) -> None:
@@ -211,9 +211,9 @@ class ImportStore(Part):
         with self._database.reading() as connection:
             runs = select(RUN.c.id, RUN.c.n_cases).join(IMPORT_RUN, IMPORT_RUN.c.run_id == RUN.c.id)
             own = (IMPORT_RUN.c.import_id == import_id) & RUN.c.evalset_id.not_like(f"{NO_EVALSET}%")
-            found = connection.execute(runs.where(own).order_by(RUN.c.id)).all()
+            run_rows = connection.execute(runs.where(own).order_by(RUN.c.id)).all()
         size = StepSize(MAX_ROWS)
-        for run_id, n_cases in found:
+        for run_id, n_cases in run_rows:
             start = 0
             while start < n_cases:
                 end = start + size.n
@@ -247,18 +247,18 @@ class ImportStore(Part):
         """Imports, newest first; on request only unfinished ones."""
         rows = _rows().order_by(_R.id.desc()).limit(limit)
         with self._database.reading() as connection:
-            found = connection.execute(rows.where(_R.status == "importing") if is_unfinished else rows).all()
-            return [_summary(connection, row) for row in found]
+            import_rows = connection.execute(rows.where(_R.status == "importing") if is_unfinished else rows).all()
+            return [_summary(connection, row) for row in import_rows]
 
     @contextmanager
     def _step(self, import_id: int, n: int, size: StepSize | None = None) -> Iterator[Connection]:
         """A transaction of an import that goes on, which stores `n` more of its cases and trials."""
         with (size or StepSize(1)).writing(self._database) as connection:
             going = (_R.id == import_id, _R.status == "importing", _R.stage != "naming")
-            counted = connection.execute(
+            result = connection.execute(
                 update(IMPORT_RECORD).where(*going).values(n_done=_R.n_done + n, leased_until=_NEW_LEASE)
             )
-            if not counted.rowcount:
+            if not result.rowcount:
                 raise ImportEndedError(f"import {import_id} was cancelled")
             yield connection
 
@@ -277,16 +277,16 @@ def _begin(connection: Connection, values: dict[str, Any]) -> int:
 
 def _known(connection: Connection, digests: Sequence[str]) -> dict[str, int]:
     """The newest visible run of each digest that has one."""
-    held = IMPORTED_RUN.c
-    rows = select(held.digest, func.max(held.run_id).label("run_id")).join(RUN, RUN.c.id == held.run_id)
-    found = connection.execute(rows.where(held.digest.in_(digests), VISIBLE).group_by(held.digest))
-    return {row.digest: row.run_id for row in found}
+    columns = IMPORTED_RUN.c
+    rows = select(columns.digest, func.max(columns.run_id).label("run_id")).join(RUN, RUN.c.id == columns.run_id)
+    newest = connection.execute(rows.where(columns.digest.in_(digests), VISIBLE).group_by(columns.digest))
+    return {row.digest: row.run_id for row in newest}
 
 
 def _check_new(connection: Connection, import_id: int, digests: Sequence[str]) -> None:
-    known = _known(connection, digests)
-    if known:
-        raise AlreadyImportedError(sorted(known.values()))
+    runs_by_digest = _known(connection, digests)
+    if runs_by_digest:
+        raise AlreadyImportedError(sorted(runs_by_digest.values()))
     others = (
         select(_R.id)
         .join(IMPORT_RUN, IMPORT_RUN.c.import_id == _R.id)
@@ -299,16 +299,16 @@ def _check_new(connection: Connection, import_id: int, digests: Sequence[str]) -
 
 
 def _end(connection: Connection, import_id: int, status: ImportStatus, reason: str, clock: Clock) -> bool:
-    ended = {"status": status, "reason": reason, "finished_at": clock()}
+    values = {"status": status, "reason": reason, "finished_at": clock()}
     going = (_R.id == import_id) & (_R.status == "importing")
-    return connection.execute(update(IMPORT_RECORD).where(going).values(ended)).rowcount == 1
+    return connection.execute(update(IMPORT_RECORD).where(going).values(values)).rowcount == 1
 
 
 def _summary(connection: Connection, row: Row[Any]) -> ImportSummary:
     runs = select(IMPORT_RUN.c.run_id).join(RUN, RUN.c.id == IMPORT_RUN.c.run_id)
-    shown = runs.where(IMPORT_RUN.c.import_id == row.id, VISIBLE).order_by(IMPORT_RUN.c.run_id)
+    visible_runs = runs.where(IMPORT_RUN.c.import_id == row.id, VISIBLE).order_by(IMPORT_RUN.c.run_id)
     values = {name: value for name, value in row._mapping.items() if name != "leased_until"}
-    return ImportSummary(run_ids=tuple(connection.scalars(shown)), **values)
+    return ImportSummary(run_ids=tuple(connection.scalars(visible_runs)), **values)
 
 
 def _rows() -> Select[Any]:

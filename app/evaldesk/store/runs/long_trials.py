@@ -63,17 +63,17 @@ def packed_case(case: Case) -> tuple[int, bytes]:
     return pack_pieces(pieces, LongCase(bare, len(case.turns)))
 
 
-def packed_trial(result: TrialResult, compared: Callable[[TrialResult], Divergence | None] | None) -> tuple[int, bytes]:
+def packed_trial(result: TrialResult, compare: Callable[[TrialResult], Divergence | None] | None) -> tuple[int, bytes]:
     """The codec and the bytes of a trial of many turns.
 
-    `compared` gives its first divergence, and raises NotFoundError where it cannot be compared.
+    `compare` gives its first divergence, and raises NotFoundError where it cannot be compared.
     """
     head = LongTrial(bare_result(result), summary_of(result))
-    if compared:
+    if compare:
         with suppress(NotFoundError, ValidationError):  # the page compares it
-            head = replace(head, divergence=compared(result), is_compared=True)
-    whole = to_json(replace(result, transcript=Transcript(), scores=(), usages=()))
-    before, mark, after = whole.partition(b'"transcript":{"turns":[')
+            head = replace(head, divergence=compare(result), is_compared=True)
+    trial_json = to_json(replace(result, transcript=Transcript(), scores=(), usages=()))
+    before, mark, after = trial_json.partition(b'"transcript":{"turns":[')
     pieces = [
         Piece(before + mark),
         *_pieces("turns", result.transcript.turns),
@@ -93,12 +93,12 @@ def _pieces(
     turns_of: Callable[[Sequence[Any]], tuple[int, int]] | None = None,
 ) -> list[Piece]:
     """The items as blocks of so many, each named by the turns from the first up to the one after the last."""
-    found = []
+    pieces = []
     for at in range(0, len(items), size):
         some = items[at : at + size]
         first, end = turns_of(some) if turns_of else (at, at + len(some))
-        found.append(Piece(b"," * bool(at) + to_json(some)[1:-1], name, first, end))
-    return found
+        pieces.append(Piece(b"," * bool(at) + to_json(some)[1:-1], name, first, end))
+    return pieces
 
 
 def _turns_of(scores: Sequence[Score]) -> tuple[int, int]:
@@ -136,17 +136,17 @@ class StoredTurns:
     """
 
     def __init__(
-        self, opened: Opened, run_id: int, key: TrialKey, case: Callable[[], Case], trial: Callable[[], TrialResult]
+        self, reading: Opened, run_id: int, key: TrialKey, case: Callable[[], Case], trial: Callable[[], TrialResult]
     ) -> None:
         of_case = (CASE_SNAPSHOT.c.run_id == run_id, CASE_SNAPSHOT.c.case_index == key[0])
-        held = TRANSCRIPT.c
-        of_trial = (held.run_id == run_id, held.case_index == key[0], held.trial_index == key[1])
+        columns = TRANSCRIPT.c
+        of_trial = (columns.run_id == run_id, columns.case_index == key[0], columns.trial_index == key[1])
         self._run_id, self._key = run_id, key
         self._read_case, self._read_trial = case, trial
-        with opened() as connection:
-            newest = connection.scalar(select(func.max(held.attempt)).where(*of_trial))
-            self._case = _blocks(opened, connection, CASE_SNAPSHOT, *of_case)
-            self._trial = _blocks(opened, connection, TRANSCRIPT, *of_trial, held.attempt == newest)
+        with reading() as connection:
+            newest = connection.scalar(select(func.max(columns.attempt)).where(*of_trial))
+            self._case = _blocks(reading, connection, CASE_SNAPSHOT, *of_case)
+            self._trial = _blocks(reading, connection, TRANSCRIPT, *of_trial, columns.attempt == newest)
         self._has_trial = newest is not None
 
     def turns(self, config: RunConfig) -> tuple[TrialTurns, Divergence | None]:
@@ -169,8 +169,8 @@ class StoredTurns:
         turns = TrialTurns(case, head.result if head else None, summary, n_turns, read, self._whole)
         if head is None or head.is_compared:
             return turns, head.divergence if head else None
-        whole, result = self._whole()
-        return turns, divergence_of(whole, result, config) if result else None
+        whole_case, result = self._whole()
+        return turns, divergence_of(whole_case, result, config) if result else None
 
     def _whole(self) -> tuple[Case, TrialResult | None]:
         return self._read_case(), self._read_trial() if self._has_trial else None
@@ -190,8 +190,8 @@ class StoredTurns:
         if blocks is None:
             result = self._read_trial() if self._has_trial else None
             turns, scores = (result.transcript.turns, result.scores) if result else ((), ())
-            whole = LongTrial(bare_result(result), summary_of(result)) if result else None
-            return whole, lambda first, end: turns[first:end], lambda _, __: scores
+            long_trial = LongTrial(bare_result(result), summary_of(result)) if result else None
+            return long_trial, lambda first, end: turns[first:end], lambda _, __: scores
         head, (case_index, trial_index) = blocks.head(LongTrial), self._key
         own = replace(head.result, run_id=self._run_id, case_index=case_index, trial_index=trial_index)
 
@@ -204,13 +204,13 @@ class StoredTurns:
 
 def _items(blocks: Blocks, kind: type[T], first: int, end: int) -> Sequence[T]:
     """The turns from `first` up to `end`."""
-    found: list[T] = []
+    turns: list[T] = []
     for block, some in blocks.items("turns", tuple[kind, ...], first, end):  # type: ignore[valid-type]
-        found += some[max(first - block.first, 0) : end - block.first]
-    return found
+        turns += some[max(first - block.first, 0) : end - block.first]
+    return turns
 
 
-def _blocks(opened: Opened, connection: Connection, table: Table, *where: ColumnElement[bool]) -> Blocks | None:
+def _blocks(reading: Opened, connection: Connection, table: Table, *where: ColumnElement[bool]) -> Blocks | None:
     """The value of a row in blocks; None for a row of another codec, and for none."""
     if connection.scalar(select(table.c.codec).where(*where)) != BLOCKS:
         return None
@@ -219,8 +219,8 @@ def _blocks(opened: Opened, connection: Connection, table: Table, *where: Column
     def read(start: int, n: int) -> bytes:
         if start + n <= BEGINNING:
             return bytes(beginning or b"")[start : start + n]
-        with opened() as anew:
-            data = anew.scalar(select(func.substr(table.c.data, start + 1, n)).where(*where))
+        with reading() as later_connection:
+            data = later_connection.scalar(select(func.substr(table.c.data, start + 1, n)).where(*where))
         if data is None:
             raise NotFoundError("the trial was removed meanwhile; reload the page")
         return bytes(data)

@@ -116,14 +116,14 @@ class Planning:
         """
         some = self.cases[self.n_planned : self.n_planned + self._at_once]
         both = [case_rows(index, case, self.n_each[index]) for index, case in enumerate(some, self.n_planned)]
-        found = [item for case in some for item in case.media]
+        all_media = [item for case in some for item in case.media]
         with self.database.writing() as connection:
             run_id = self.run_id or self._begin(connection)
             if self.run_id and not (renew if self.driver else is_own)(connection, run_id, 1):
                 raise ConflictError(f"run {run_id} was deleted or taken over while it was planned")
             _plan_cases(connection, run_id, self.config, both)
-            if found:
-                media.keep(connection, {"run_id": run_id}, media.bytes_of(found), self.clock)
+            if all_media:
+                media.keep(connection, {"run_id": run_id}, media.bytes_of(all_media), self.clock)
         self.run_id = run_id
         self.n_planned += len(some)
 
@@ -171,9 +171,9 @@ def count_planned(connection: Connection, run_id: int) -> None:
     """Let a run be one of the trials that its cases have."""
     counts = {"n": func.max(N_OF_CASE), "n_least": func.min(N_OF_CASE), "n_trials": func.sum(N_OF_CASE)}
     of_run = select(*(count.label(name) for name, count in counts.items())).where(RUN_CASE.c.run_id == run_id)
-    found = connection.execute(of_run).one()
-    if found.n is not None:
-        connection.execute(update(RUN).where(RUN.c.id == run_id).values(found._asdict()))
+    totals = connection.execute(of_run).one()
+    if totals.n is not None:
+        connection.execute(update(RUN).where(RUN.c.id == run_id).values(totals._asdict()))
 
 
 def set_status(
@@ -214,8 +214,8 @@ def renew(connection: Connection, run_id: int, lease: int, places: Sequence[Plac
     False when another process took it, or it is over.
     """
     own = (RUN.c.id == run_id, RUN.c.lease == lease, RUN.c.status.not_in(ENDED), VISIBLE)
-    told = to_json(places).decode() if places else ""
-    return connection.execute(update(RUN).where(*own).values(leased_until=NEW_LEASE, places=told)).rowcount == 1
+    places_json = to_json(places).decode() if places else ""
+    return connection.execute(update(RUN).where(*own).values(leased_until=NEW_LEASE, places=places_json)).rowcount == 1
 
 
 def is_own(connection: Connection, run_id: int, lease: int) -> bool:
@@ -226,8 +226,8 @@ def is_own(connection: Connection, run_id: int, lease: int) -> bool:
 
 def is_leased(connection: Connection, run_id: int) -> bool:
     """Whether the lease of the run has not run out."""
-    held = (RUN.c.id == run_id) & (RUN.c.leased_until > DatabaseSeconds()) & VISIBLE
-    return connection.scalar(select(RUN.c.id).where(held)) is not None
+    leased_run = (RUN.c.id == run_id) & (RUN.c.leased_until > DatabaseSeconds()) & VISIBLE
+    return connection.scalar(select(RUN.c.id).where(leased_run)) is not None
 
 
 def pending(
@@ -247,7 +247,7 @@ def pending(
     to_do = to_do.where(TRIAL.c.run_id == run_id, TRIAL.c.verdict.is_(None))
     if limit is None:
         return _pending(connection.execute(to_do.order_by(TRIAL.c.trial_index, TRIAL.c.case_index)))
-    found: list[PendingTrial] = []
+    trials: list[PendingTrial] = []
     last = run.n - 1
     if n_unplanned(connection, run_id):  # the first trials of later cases come before the second of any
         last = 0
@@ -264,11 +264,11 @@ def pending(
             cases = list(indexes[start : start + limit])
             rows = connection.execute(page.order_by(TRIAL.c.case_index), {"cases": cases, "at": trial_index})
             some = _pending(rows)
-            found += some if order is None else sorted(some, key=lambda trial: cases.index(trial.case_index))
-            if len(found) >= limit:
-                return found
+            trials += some if order is None else sorted(some, key=lambda trial: cases.index(trial.case_index))
+            if len(trials) >= limit:
+                return trials
         first_case = 0
-    return found
+    return trials
 
 
 def _pending(rows: Iterable[Any]) -> list[PendingTrial]:
@@ -311,23 +311,23 @@ def retry_some(connection: Connection, run_id: int, first: int) -> tuple[int, in
     """
     of_run = (TRIAL.c.run_id == run_id) & (TRIAL.c.verdict == "errored") & (TRIAL.c.case_index >= first)
     next_case = select(TRIAL.c.case_index).where(of_run).order_by(TRIAL.c.case_index).limit(1)
-    found = connection.scalar(next_case)
-    if found is None:
+    case_index = connection.scalar(next_case)
+    if case_index is None:
         return first, 0
-    first, n = int(found), run_row(connection, run_id).n
+    first, n = int(case_index), run_row(connection, run_id).n
     end = first + max(1, TRIALS_RETRIED // n)
-    errored = of_run & (TRIAL.c.case_index >= first) & (TRIAL.c.case_index < end)
+    errored_trials = of_run & (TRIAL.c.case_index >= first) & (TRIAL.c.case_index < end)
     found_trials = connection.execute(
-        select(TRIAL, N_OF_CASE.label("n_of_case")).join(RUN_CASE, OF_CASE).where(errored)
+        select(TRIAL, N_OF_CASE.label("n_of_case")).join(RUN_CASE, OF_CASE).where(errored_trials)
     )
     trials = [row._asdict() for row in found_trials]
     n_confirming = sum(trial["trial_index"] >= trial["n_of_case"] for trial in trials)
     own = (TRIAL.c.case_index == SCORE.c.case_index) & (TRIAL.c.trial_index == SCORE.c.trial_index)
-    connection.execute(delete(SCORE).where(SCORE.c.run_id == run_id, exists().where(errored & own)))
+    connection.execute(delete(SCORE).where(SCORE.c.run_id == run_id, exists().where(errored_trials & own)))
     again = {"status": "planned", "verdict": None, "attempt": TRIAL.c.attempt + 1, "n_calls": 0, "cost": None}
     nothing = {"tokens_in": 0, "tokens_out": 0, "duration_ms": 0.0, "error_kind": None, "error_message": None}
     nothing |= {"is_least": False}
-    connection.execute(update(TRIAL).where(errored).values(again | nothing))
+    connection.execute(update(TRIAL).where(errored_trials).values(again | nothing))
     forget_errors(connection, trials)
     recount_some(connection, run_id, first, end, n_confirming)
     return end, len(trials)
@@ -336,8 +336,8 @@ def retry_some(connection: Connection, run_id: int, first: int) -> tuple[int, in
 def without_deleted(connection: Connection, rows: Sequence[Storable]) -> list[Storable]:
     """The rows of results without those of deleted runs, which stay as they were deleted."""
     run_ids = {row.result.run_id for row in rows}
-    shown = set(connection.scalars(select(RUN.c.id).where(RUN.c.id.in_(run_ids), VISIBLE)))
-    return [row for row in rows if row.result.run_id in shown]
+    visible_ids = set(connection.scalars(select(RUN.c.id).where(RUN.c.id.in_(run_ids), VISIBLE)))
+    return [row for row in rows if row.result.run_id in visible_ids]
 
 
 def insert_run(
@@ -364,17 +364,17 @@ def insert_run(
     n_cases, n_trials = len(n_each), sum(n_each)
     sizes = {"n_cases": n_cases, "n_totalled": n_cases, "n_trials": n_trials}
     sizes |= {"n": max(n_each, default=config.n), "n_least": min(n_each, default=config.n)}
-    frozen = {"config": to_json(config).decode(), "status": "pending", "created_at": now} | sizes
-    run_id: int = connection.execute(insert(RUN).values(names | frozen).returning(RUN.c.id)).scalar_one()
+    run_values = {"config": to_json(config).decode(), "status": "pending", "created_at": now} | sizes
+    run_id: int = connection.execute(insert(RUN).values(names | run_values).returning(RUN.c.id)).scalar_one()
     return run_id
 
 
 def case_rows(index: int, case: Case, n: int) -> tuple[Values, Values]:
     """The row of a case, and that of its snapshot, without their run; made before a transaction."""
     place = {"case_index": index}
-    codec, packed = _packed(case)
+    codec, data = _packed(case)
     own = {"case_id": case.id, "digest": case_version(case), "strip": TO_DO * n}
-    return place | own, place | {"codec": codec, "data": packed}
+    return place | own, place | {"codec": codec, "data": data}
 
 
 def _packed(case: Case) -> tuple[int, bytes]:

@@ -81,47 +81,49 @@ def record(connection: Connection, results: Sequence[Storable], clock: Clock) ->
     A result does not count when its trial has one already, or has been given to a later attempt; its content is kept as
     evidence. One for a trial that does not exist, its run deleted meanwhile, is dropped.
     """
-    counted, late = _sort(results, _to_do(connection, (each.result for each in results)))
-    rows = [trial_key(each.result) | outcome(each.result) for each in counted]
+    counted_results, late = _sort(results, _to_do(connection, (each.result for each in results)))
+    rows = [trial_key(each.result) | outcome(each.result) for each in counted_results]
     rules, n_planned = _rules(connection, rows), _n_planned(connection, rows)
-    ended = [row for row in rows if row["verdict"] is not None]
-    done = [row for row in ended if row["trial_index"] < n_planned[_case_key(row)]]
-    confirming = [row for row in ended if row["trial_index"] >= n_planned[_case_key(row)]]
+    ended_rows = [row for row in rows if row["verdict"] is not None]
+    planned_rows = [row for row in ended_rows if row["trial_index"] < n_planned[_case_key(row)]]
+    confirming = [row for row in ended_rows if row["trial_index"] >= n_planned[_case_key(row)]]
     values = [
         score
-        for result in (each.result for each in counted)
+        for result in (each.result for each in counted_results)
         if result.status != "cancelled" and result.trial_index < n_planned[result.run_id, result.case_index]
         for score in scores(result)
     ]
 
-    before = totals.read_rows(connection, _cases_of(done))
+    before = totals.read_rows(connection, _cases_of(planned_rows))
     with totals.label_totals_carried(connection, totals.labelled(connection, rows)):
         execute_many(connection, _UPDATE_TRIAL, [_at(row, "trial_index") | {"recorded_at": clock()} for row in rows])
     execute_many(connection, SCORE.insert(), values)
-    _keep(connection, TRANSCRIPT, [each.transcript for each in counted], [each.transcript for each in late])
-    _keep(connection, TRIAL_PROMPTS, [*_prompts(counted)], [*_prompts(late)])
-    for each in (*counted, *late):
+    _keep(connection, TRANSCRIPT, [each.transcript for each in counted_results], [each.transcript for each in late])
+    _keep(connection, TRIAL_PROMPTS, [*_prompts(counted_results)], [*_prompts(late)])
+    for each in (*counted_results, *late):
         media.keep(connection, {"run_id": each.result.run_id}, media.bytes_of(each.media), clock)
-    execute_many(connection, _ADD_TO_CASE, [_at(row) | _gain([row]) | _letter(row, rules) for row in done])
+    execute_many(connection, _ADD_TO_CASE, [_at(row) | _gain([row]) | _letter(row, rules) for row in planned_rows])
     execute_many(connection, _ADD_CONFIRMING, [_at(row) | _gain([], [row]) for row in confirming])
     add_scores(connection, values)
     totals.carry(connection, before)
-    add_errors(connection, [row for row in ended if row["verdict"] == "errored"])
+    add_errors(connection, [row for row in ended_rows if row["verdict"] == "errored"])
     n_late = Counter(each.result.run_id for each in late)
-    results_again = (each.result for each in counted if each.result.losses and each.result.status != "cancelled")
+    results_again = (
+        each.result for each in counted_results if each.result.losses and each.result.status != "cancelled"
+    )
     n_again = Counter(result.run_id for result in results_again)
     for run_id in {row["run_id"] for row in rows} | set(n_late):
-        own, fresh = ([row for row in some if row["run_id"] == run_id] for some in (done, confirming))
+        own, fresh = ([row for row in some if row["run_id"] == run_id] for some in (planned_rows, confirming))
         more: Values = {"add_n_duplicates": n_late[run_id], "add_n_played_again": n_again[run_id]}
-        more["add_start_ms"] = fsum(each.result.start_ms for each in counted if each.result.run_id == run_id)
+        more["add_start_ms"] = fsum(each.result.start_ms for each in counted_results if each.result.run_id == run_id)
         _add_to_run(connection, run_id, own, fresh, more, clock)
-    return len(counted)
+    return len(counted_results)
 
 
 def _rules(connection: Connection, rows: Iterable[Values]) -> dict[int, bool]:
     """Whether errors are failures, by run."""
-    found = connection.execute(_FIND_CONFIG, {"run_ids": sorted({row["run_id"] for row in rows})})
-    return {row.id: totals.are_errors_failures(row.config) for row in found}
+    run_rows = connection.execute(_FIND_CONFIG, {"run_ids": sorted({row["run_id"] for row in rows})})
+    return {row.id: totals.are_errors_failures(row.config) for row in run_rows}
 
 
 def _case_key(row: Values) -> tuple[int, int]:
@@ -131,16 +133,16 @@ def _case_key(row: Values) -> tuple[int, int]:
 def _n_planned(connection: Connection, rows: Iterable[Values]) -> dict[tuple[int, int], int]:
     """The planned trials of each case, by run and case; later trials confirm a regression."""
     columns = [sorted(set(column)) for column in zip(*map(_case_key, rows), strict=True)]
-    found = connection.execute(_FIND_N, dict(zip(("runs", "cases"), columns, strict=True))) if columns else ()
-    return {(run_id, case_index): n for run_id, case_index, n in found}
+    case_rows = connection.execute(_FIND_N, dict(zip(("runs", "cases"), columns, strict=True))) if columns else ()
+    return {(run_id, case_index): n for run_id, case_index, n in case_rows}
 
 
 def _cases_of(rows: Iterable[Values]) -> dict[int, set[int]]:
     """The cases of trials, by run."""
-    found: dict[int, set[int]] = {}
+    cases_by_run: dict[int, set[int]] = {}
     for row in rows:
-        found.setdefault(row["run_id"], set()).add(row["case_index"])
-    return found
+        cases_by_run.setdefault(row["run_id"], set()).add(row["case_index"])
+    return cases_by_run
 
 
 def _to_do(connection: Connection, results: Iterable[TrialResult]) -> dict[Key, tuple[bool, int]]:
@@ -151,7 +153,7 @@ def _to_do(connection: Connection, results: Iterable[TrialResult]) -> dict[Key, 
 
 
 def _sort(results: Sequence[Storable], trials: dict[Key, tuple[bool, int]]) -> tuple[list[Storable], list[Storable]]:
-    counted, late = [], []
+    counted_results, late = [], []
     for each in results:
         result = each.result
         if _key(result) not in trials:
@@ -160,25 +162,25 @@ def _sort(results: Sequence[Storable], trials: dict[Key, tuple[bool, int]]) -> t
         if not is_to_do or result.attempt < attempt:
             late.append(each)
             continue
-        counted.append(each)
+        counted_results.append(each)
         trials[_key(result)] = (result.status == "cancelled", result.attempt)
-    return counted, late
+    return counted_results, late
 
 
 def _prompts(rows: Iterable[Storable]) -> Iterator[Values]:
     return (each.prompts for each in rows if each.prompts)
 
 
-def _keep(connection: Connection, table: Table, counted: Sequence[Values], late: Sequence[Values]) -> None:
+def _keep(connection: Connection, table: Table, counted_rows: Sequence[Values], late: Sequence[Values]) -> None:
     dialect = connection.dialect.name
-    execute_many(connection, replacing(dialect, table), counted)
+    execute_many(connection, replacing(dialect, table), counted_rows)
     execute_many(connection, upsert(dialect, table).on_conflict_do_nothing(), late)
 
 
 def _add_to_run(
     connection: Connection,
     run_id: int,
-    done: Sequence[Values],
+    planned_rows: Sequence[Values],
     confirming: Sequence[Values],
     more: Values,
     clock: Clock,
@@ -188,7 +190,7 @@ def _add_to_run(
     more |= {"add_active_ms": ms or 0.0, "ticked_at": ticked_at if ms is None else now}
     more |= {"add_n_confirming_todo": -len(confirming)}
     more |= {"add_n_confirming_errored": sum(row["verdict"] == "errored" for row in confirming)}
-    connection.execute(ADD_TO_RUN, {"at_run_id": run_id} | _gain(done, confirming) | more)
+    connection.execute(ADD_TO_RUN, {"at_run_id": run_id} | _gain(planned_rows, confirming) | more)
 
 
 def _key(result: TrialResult) -> Key:
@@ -291,10 +293,10 @@ def counters(row: Values) -> Values:
 
 def scores(result: TrialResult) -> list[Values]:
     """Rows of `score`: each metric's value for the whole trial, where it has one."""
-    whole = {score.metric: score for score in result.scores if score.turn is None and _is_number(score)}
+    trial_scores = {score.metric: score for score in result.scores if score.turn is None and _is_number(score)}
     return [
         trial_key(result) | {"metric": score.metric, "value": score.value, "passed": score.passed}
-        for score in whole.values()
+        for score in trial_scores.values()
     ]
 
 
@@ -332,10 +334,10 @@ def add_errors(connection: Connection, trials: Sequence[Values]) -> None:
 @cache
 def _add_score(dialect: str) -> Any:
     statement = upsert(dialect, CASE_METRIC)
-    held, new = CASE_METRIC.c, statement.excluded
-    sums = {name: held[name] + new[name] for name in SUMS}
-    low = case((new.low < held.low, new.low), else_=held.low)
-    high = case((new.high > held.high, new.high), else_=held.high)
+    columns, new = CASE_METRIC.c, statement.excluded
+    sums = {name: columns[name] + new[name] for name in SUMS}
+    low = case((new.low < columns.low, new.low), else_=columns.low)
+    high = case((new.high > columns.high, new.high), else_=columns.high)
     fresh = sums | {"low": low, "high": high}
     return statement.on_conflict_do_update(index_elements=list(CASE_METRIC.primary_key), set_=fresh)
 
@@ -365,12 +367,12 @@ Compared: TypeAlias = Callable[[TrialResult], "Divergence | None"]
 """Gives the first divergence of a trial and its case; raises NotFoundError where they cannot be compared."""
 
 
-def storable_rows(results: Iterable[TrialResult], compared: Compared | None = None) -> list[Storable]:
+def storable_rows(results: Iterable[TrialResult], compare: Compared | None = None) -> list[Storable]:
     """Each result with its rows; a result that the database cannot hold becomes an errored one with the reason.
 
-    A trial of many turns is `compared` with its case, so that its page need not read all of them.
+    `compare` compares a trial of many turns with its case, so that its page need not read all of them.
     """
-    return [_storable(result, compared) for result in results]
+    return [_storable(result, compare) for result in results]
 
 
 def unstorable(result: TrialResult, reason: str) -> Storable:
@@ -384,18 +386,18 @@ def transcript_row(result: TrialResult) -> Values:
     return _row(result, media.turns_apart(result.transcript.turns), None)
 
 
-def _row(result: TrialResult, turns: tuple[TurnRecord, ...], compared: Compared | None) -> Values:
+def _row(result: TrialResult, turns: tuple[TurnRecord, ...], compare: Compared | None) -> Values:
     bare = replace(result, prompts=None, transcript=replace(result.transcript, turns=turns))
-    codec, data = _packed(bare, compared)
+    codec, data = _packed(bare, compare)
     return trial_key(result) | {"attempt": result.attempt, "codec": codec, "data": data}
 
 
-def _packed(result: TrialResult, compared: Compared | None) -> tuple[int, bytes]:
+def _packed(result: TrialResult, compare: Compared | None) -> tuple[int, bytes]:
     if len(result.transcript.turns) <= MANY_TURNS:
         return pack_json(to_json(result))
     from evaldesk.store.runs.long_trials import packed_trial
 
-    return packed_trial(result, compared)
+    return packed_trial(result, compare)
 
 
 def _prompts_row(result: TrialResult) -> Values | None:
@@ -406,15 +408,15 @@ def _prompts_row(result: TrialResult) -> Values | None:
     return trial_key(result) | {"attempt": result.attempt, "n_calls": n_calls, "codec": codec, "data": data}
 
 
-def _storable(result: TrialResult, compared: Compared | None) -> Storable:
+def _storable(result: TrialResult, compare: Compared | None) -> Storable:
     try:
         fault = _fault(result)
         if fault is None:
             turns = result.transcript.turns
             apart = media.turns_apart(turns)
             has_media = any(own is not turn for own, turn in zip(apart, turns, strict=True))
-            found = (*result.transcript.media, *media.result_images(turns)) if has_media else ()
-            return Storable(result, _row(result, apart, compared), _prompts_row(result), found)
+            all_media = (*result.transcript.media, *media.result_images(turns)) if has_media else ()
+            return Storable(result, _row(result, apart, compare), _prompts_row(result), all_media)
     except _ENCODING_FAULTS as error:
         fault = f"{type(error).__name__}: {str(error)[:300]}"
     return unstorable(result, fault)

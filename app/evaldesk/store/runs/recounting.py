@@ -37,8 +37,8 @@ def recount(connection: Connection, run_id: int) -> None:
         select(*(total.label(name) for name, total in sums.items())).where(RUN_CASE.c.run_id == run_id)
     ).one()
     fresh = (TRIAL.c.run_id == run_id) & (TRIAL.c.trial_index >= N_OF_CASE)
-    counted = select(_count(TRIAL.c.verdict.is_(None)), _count(TRIAL.c.verdict == "errored")).select_from(TRIAL)
-    todo, errors = connection.execute(counted.join(RUN_CASE, OF_CASE).where(fresh)).one()
+    counts = select(_count(TRIAL.c.verdict.is_(None)), _count(TRIAL.c.verdict == "errored")).select_from(TRIAL)
+    todo, errors = connection.execute(counts.join(RUN_CASE, OF_CASE).where(fresh)).one()
     confirming = {"n_confirming_todo": todo, "n_confirming_errored": errors}
     connection.execute(update(RUN).where(RUN.c.id == run_id).values(summed._asdict() | confirming))
 
@@ -55,8 +55,8 @@ def recount_some(connection: Connection, run_id: int, first: int, end: int, n_co
     after = _sums(connection, run_id, first, end)
     gains: Values = {f"add_{name}": after[name] - before[name] for name in COUNTERS}
     gains |= {"add_n_confirming_todo": n_confirming, "add_n_confirming_errored": -n_confirming}
-    rest = {"add_active_ms": 0.0, "add_start_ms": 0.0, "add_n_duplicates": 0, "add_n_played_again": 0}
-    connection.execute(ADD_TO_RUN, {"at_run_id": run_id} | gains | rest)
+    zero_gains = {"add_active_ms": 0.0, "add_start_ms": 0.0, "add_n_duplicates": 0, "add_n_played_again": 0}
+    connection.execute(ADD_TO_RUN, {"at_run_id": run_id} | gains | zero_gains)
 
 
 def forget_errors(connection: Connection, trials: Sequence[Values]) -> None:
@@ -73,9 +73,9 @@ def forget_errors(connection: Connection, trials: Sequence[Values]) -> None:
 
 
 def _sums(connection: Connection, run_id: int, first: int, end: int) -> Values:
-    held = RUN_CASE.c
-    some = (held.run_id == run_id) & (held.case_index >= first) & (held.case_index < end)
-    sums = [func.coalesce(func.sum(held[name]), 0).label(name) for name in COUNTERS]
+    columns = RUN_CASE.c
+    some = (columns.run_id == run_id) & (columns.case_index >= first) & (columns.case_index < end)
+    sums = [func.coalesce(func.sum(columns[name]), 0).label(name) for name in COUNTERS]
     row = connection.execute(select(*sums).where(some)).one()
     return {
         name: float(value) if name in ("cost", "duration_ms") else int(value) for name, value in row._mapping.items()
@@ -89,14 +89,14 @@ def add_totals(connection: Connection, run_id: int) -> bool:
 
 
 def _recount_cases(connection: Connection, run_id: int, first: int = 0, end: int = _MOST_CASES) -> None:
-    done, is_planned = TRIAL.c.verdict.is_not(None), TRIAL.c.trial_index < N_OF_CASE
-    unpriced = done & TRIAL.c.cost.is_(None) & (TRIAL.c.n_calls > 0)
+    is_done, is_planned = TRIAL.c.verdict.is_not(None), TRIAL.c.trial_index < N_OF_CASE
+    unpriced = is_done & TRIAL.c.cost.is_(None) & (TRIAL.c.n_calls > 0)
     sums = {f"n_{verdict}": _count(is_planned & (TRIAL.c.verdict == verdict)) for verdict in LETTERS}
-    sums |= {"n_unpriced": _count(unpriced), "n_uncounted": _count(done & TRIAL.c.is_least)}
-    sums |= {"n_timed": _count(done & is_planned & (TRIAL.c.duration_ms > 0))}
+    sums |= {"n_unpriced": _count(unpriced), "n_uncounted": _count(is_done & TRIAL.c.is_least)}
+    sums |= {"n_timed": _count(is_done & is_planned & (TRIAL.c.duration_ms > 0))}
     for name in ("tokens_in", "tokens_out", "cost"):
-        sums[name] = func.coalesce(func.sum(case((done, TRIAL.c[name]))), 0)
-    sums["duration_ms"] = func.coalesce(func.sum(case((done & is_planned, TRIAL.c.duration_ms))), 0)
+        sums[name] = func.coalesce(func.sum(case((is_done, TRIAL.c[name]))), 0)
+    sums["duration_ms"] = func.coalesce(func.sum(case((is_done & is_planned, TRIAL.c.duration_ms))), 0)
     of_run = (TRIAL.c.run_id == run_id) & (TRIAL.c.case_index >= first) & (TRIAL.c.case_index < end)
     totals = connection.execute(
         select(TRIAL.c.case_index, N_OF_CASE, *(total.label(name) for name, total in sums.items()))
@@ -132,8 +132,8 @@ def _recount_metrics(connection: Connection, run_id: int, first: int = 0, end: i
 
 def _recount_errors(connection: Connection, run_id: int) -> None:
     connection.execute(delete(ERROR_GROUP).where(ERROR_GROUP.c.run_id == run_id))
-    errored = select(TRIAL).where(TRIAL.c.run_id == run_id, TRIAL.c.verdict == "errored")
-    rows = connection.execute(errored.order_by(TRIAL.c.recorded_at, TRIAL.c.case_index, TRIAL.c.trial_index))
+    errored_trials = select(TRIAL).where(TRIAL.c.run_id == run_id, TRIAL.c.verdict == "errored")
+    rows = connection.execute(errored_trials.order_by(TRIAL.c.recorded_at, TRIAL.c.case_index, TRIAL.c.trial_index))
     add_errors(connection, [row._asdict() for row in rows])
 
 

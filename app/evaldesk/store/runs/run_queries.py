@@ -154,21 +154,26 @@ def trials(
     Unless they are `is_whole`, results of tools have the digests of their images.
     """
     run_row(connection, run_id)
-    held, wanted = TRANSCRIPT.c, set(keys)
-    rows = select(held.case_index, held.trial_index, held.codec, held.data).where(
-        held.run_id == run_id,
-        held.case_index.in_({case_index for case_index, _ in wanted}),
-        held.trial_index.in_({trial_index for _, trial_index in wanted}),
+    columns, key_set = TRANSCRIPT.c, set(keys)
+    rows = select(columns.case_index, columns.trial_index, columns.codec, columns.data).where(
+        columns.run_id == run_id,
+        columns.case_index.in_({case_index for case_index, _ in key_set}),
+        columns.trial_index.in_({trial_index for _, trial_index in key_set}),
     )
-    newest = {(row.case_index, row.trial_index): row for row in connection.execute(rows.order_by(held.attempt))}
-    found = {key: _trial(run_id, key, row) for key, row in newest.items() if key in wanted}
-    return {key: _with_images(connection, result) for key, result in found.items()} if is_whole else found
+    newest = {(row.case_index, row.trial_index): row for row in connection.execute(rows.order_by(columns.attempt))}
+    results = {key: _trial(run_id, key, row) for key, row in newest.items() if key in key_set}
+    return {key: _with_images(connection, result) for key, result in results.items()} if is_whole else results
 
 
 def prompts(connection: Connection, run_id: int, key: TrialKey, attempt: int) -> Prompts | None:
     """The model calls of an attempt as they were sent; None where none were seen."""
-    held = TRIAL_PROMPTS.c
-    place = (held.run_id == run_id, held.case_index == key[0], held.trial_index == key[1], held.attempt == attempt)
+    columns = TRIAL_PROMPTS.c
+    place = (
+        columns.run_id == run_id,
+        columns.case_index == key[0],
+        columns.trial_index == key[1],
+        columns.attempt == attempt,
+    )
     return read_packed(connection, TRIAL_PROMPTS, Prompts, *place)
 
 
@@ -180,8 +185,8 @@ def _with_images(connection: Connection, result: TrialResult) -> TrialResult:
 def _trial(run_id: int, key: TrialKey, row: Any) -> TrialResult:
     """The stored trial; one with a number that an early version took and that cannot be has that as its error."""
     try:
-        found = unpack(row.codec, row.data, TrialResult)
-        return replace(found, run_id=run_id, case_index=key[0], trial_index=key[1])  # where it is counts
+        result = unpack(row.codec, row.data, TrialResult)
+        return replace(result, run_id=run_id, case_index=key[0], trial_index=key[1])  # where it is counts
     except ValidationError as error:
         record = ErrorRecord("unreadable", f"The stored trial cannot be read: {error}")
         return TrialResult(run_id, *key, "errored", "errored", stop_reason="error", error=record)
@@ -197,9 +202,9 @@ def counts_by_status(
     is_part: bool = False,
 ) -> dict[RunStatus, int]:
     """The number of matching runs of each occurring status."""
-    chosen = select(RUN.c.status, func.count().label("n"))
-    chosen = chosen.where(VISIBLE, *matching(None, agent_id, evalset_id, model, text, is_part=is_part))
-    rows = connection.execute(chosen.group_by(RUN.c.status))
+    statuses = select(RUN.c.status, func.count().label("n"))
+    statuses = statuses.where(VISIBLE, *matching(None, agent_id, evalset_id, model, text, is_part=is_part))
+    rows = connection.execute(statuses.group_by(RUN.c.status))
     return {row.status: row.n for row in rows}
 
 
@@ -216,8 +221,8 @@ def evalsets(connection: Connection) -> list[str]:
 def models(connection: Connection) -> list[str]:
     """The models that the newest runs name, in order; no run is left out among MODELS_OF."""
     newest = select(_MODEL.label("model")).where(VISIBLE).order_by(RUN.c.id.desc()).limit(MODELS_OF).subquery()
-    named = select(newest.c.model).where(newest.c.model != "").distinct()
-    return sorted(connection.scalars(named))
+    model_names = select(newest.c.model).where(newest.c.model != "").distinct()
+    return sorted(connection.scalars(model_names))
 
 
 def metric_rows(connection: Connection, run_id: int) -> list[MetricRow]:
@@ -226,22 +231,26 @@ def metric_rows(connection: Connection, run_id: int) -> list[MetricRow]:
     config = from_json(run.config, RunConfig)
     thresholds = {criterion.metric: criterion.threshold for criterion in config.criteria}
     order = {name: place for place, name in enumerate(thresholds)}
-    held = totals.metric_rows(connection, run_id) if _is_totalled(run) else counted_metrics(connection, run_id)
+    rows_with_kinds = (
+        totals.metric_rows(connection, run_id) if _is_totalled(run) else counted_metrics(connection, run_id)
+    )
     if run.n > run.n_least:
         alike: dict[str, list[float]] = defaultdict(list)
         for means in _means(connection, run_id).values():
             for metric, mean in means.items():
                 alike[metric].append(mean)
-        held = [(weighed_alike(row, alike[row.metric]), True) for row, _ in held if row.n]
+        rows_with_kinds = [(weighed_alike(row, alike[row.metric]), True) for row, _ in rows_with_kinds if row.n]
     lopsided = [
         (row, has_kinds)
-        for row, has_kinds in held
+        for row, has_kinds in rows_with_kinds
         if not speaks_by_sums(row.n_cases, row.cluster_squares, row.cluster_cubes)
     ]
     unknown = [row.metric for row, has_kinds in lopsided if not has_kinds]
     kinds = {row.metric: row.kinds for row, _ in lopsided} | _kinds(connection, run_id, unknown)
     values = [
-        replace(row, threshold=thresholds.get(row.metric), kinds=kinds.get(row.metric, ())) for row, _ in held if row.n
+        replace(row, threshold=thresholds.get(row.metric), kinds=kinds.get(row.metric, ()))
+        for row, _ in rows_with_kinds
+        if row.n
     ]
     return sorted(values, key=lambda row: (order.get(row.metric, len(order)), row.metric))
 
@@ -261,8 +270,8 @@ def error_groups(connection: Connection, run_id: int) -> list[ErrorGroup]:
     """The errors of a run by their text, the most frequent first."""
     run_row(connection, run_id)
     rows = connection.execute(select(ERROR_GROUP).where(ERROR_GROUP.c.run_id == run_id)).all()
-    ordered = sorted(rows, key=lambda row: (-row.n, row.kind, row.message))
-    return [ErrorGroup(row.kind, row.message, row.n, (row.case_index, row.trial_index), row.example) for row in ordered]
+    groups = sorted(rows, key=lambda row: (-row.n, row.kind, row.message))
+    return [ErrorGroup(row.kind, row.message, row.n, (row.case_index, row.trial_index), row.example) for row in groups]
 
 
 def last_verdicts(
@@ -274,10 +283,12 @@ def last_verdicts(
     rows = rows.where(LAST_RUN.c.evalset_id == evalset_id, _IS_SHOWN)
     if case_ids is not None:
         rows = rows.where(LAST_RUN.c.case_id.in_(case_ids))
-    found = {case_id: LastVerdicts(*last) for case_id, *last in connection.execute(rows)}
-    rules = select(RUN.c.id, RUN.c.config).where(RUN.c.id.in_({last.run_id for last in found.values()}))
+    verdicts_by_case = {case_id: LastVerdicts(*last) for case_id, *last in connection.execute(rows)}
+    rules = select(RUN.c.id, RUN.c.config).where(RUN.c.id.in_({last.run_id for last in verdicts_by_case.values()}))
     strict = {run_id for run_id, config in connection.execute(rules) if are_errors_failures(config)}
-    return {case_id: replace(last, errors_are_failures=last.run_id in strict) for case_id, last in found.items()}
+    return {
+        case_id: replace(last, errors_are_failures=last.run_id in strict) for case_id, last in verdicts_by_case.items()
+    }
 
 
 def last_run(connection: Connection, evalset_id: str) -> int | None:
@@ -304,30 +315,30 @@ def matching(
 
     With `is_part` agent, eval set and model are parts of names, in upper or lower case.
     """
-    named: tuple[ColumnElement[str], ...] = (RUN.c.agent_id, RUN.c.evalset_id, _MODEL)
+    name_columns: tuple[ColumnElement[str], ...] = (RUN.c.agent_id, RUN.c.evalset_id, _MODEL)
     conditions: list[ColumnElement[bool]] = [] if status is None else [RUN.c.status == status]
-    for column, value in zip(named, (agent_id, evalset_id, model), strict=True):
+    for column, value in zip(name_columns, (agent_id, evalset_id, model), strict=True):
         if value is not None:
             conditions.append(column.icontains(value, autoescape=True) if is_part else column == value)
     if text.strip():
-        columns = (RUN.c.note, *named)
+        columns = (RUN.c.note, *name_columns)
         conditions.append(or_(*(column.icontains(text.strip(), autoescape=True) for column in columns)))
     return conditions
 
 
 def _kinds(connection: Connection, run_id: int, metrics: Sequence[str]) -> dict[str, tuple[CaseScores, ...]]:
     """The cases by their scores, for metrics with few different scores."""
-    held = CASE_METRIC.c
-    found: dict[str, tuple[CaseScores, ...]] = {}
+    columns = CASE_METRIC.c
+    kinds_by_metric: dict[str, tuple[CaseScores, ...]] = {}
     for metric in metrics:
-        rows = select(held.n, held.total, func.count()).where(held.run_id == run_id, held.metric == metric)
-        few = select(held.n, held.total).where(held.run_id == run_id, held.metric == metric).distinct()
+        rows = select(columns.n, columns.total, func.count()).where(columns.run_id == run_id, columns.metric == metric)
+        few = select(columns.n, columns.total).where(columns.run_id == run_id, columns.metric == metric).distinct()
         if len(connection.execute(few.limit(MAX_KINDS + 1)).all()) > MAX_KINDS:  # it ends early, grouping does not
             continue
-        grouped = rows.group_by(held.n, held.total).order_by(held.n, held.total)
-        kinds = tuple((n, total, times) for n, total, times in connection.execute(grouped))
-        found[metric] = kinds
-    return found
+        groups = rows.group_by(columns.n, columns.total).order_by(columns.n, columns.total)
+        kinds = tuple((n, total, times) for n, total, times in connection.execute(groups))
+        kinds_by_metric[metric] = kinds
+    return kinds_by_metric
 
 
 def _metric_row(connection: Connection, run_id: int, row: Row[Any]) -> MetricRow:
@@ -376,11 +387,11 @@ def case_outcomes(connection: Connection, run_id: int) -> list[CaseRow]:
 def metric_samples(connection: Connection, run_id: int) -> dict[str, dict[int, Sample]]:
     """The scores of each metric by the index of the case."""
     run_row(connection, run_id)
-    held, found = CASE_METRIC.c, defaultdict[str, dict[int, Sample]](dict)
-    sums = select(held.metric, held.case_index, held.n, held.total, held.total_squares)
-    for metric, index, *of_case in connection.execute(sums.where(held.run_id == run_id, held.n > 0)):
-        found[metric][index] = Sample.of_sums(*of_case)
-    return found
+    columns, samples = CASE_METRIC.c, defaultdict[str, dict[int, Sample]](dict)
+    sums = select(columns.metric, columns.case_index, columns.n, columns.total, columns.total_squares)
+    for metric, index, *of_case in connection.execute(sums.where(columns.run_id == run_id, columns.n > 0)):
+        samples[metric][index] = Sample.of_sums(*of_case)
+    return samples
 
 
 def trial_samples(connection: Connection, run_id: int) -> tuple[dict[int, Sample], dict[int, Sample]]:
@@ -389,13 +400,15 @@ def trial_samples(connection: Connection, run_id: int) -> tuple[dict[int, Sample
     Numbers that cannot be, which an early version stored, are left out.
     """
     run_row(connection, run_id)
-    ended = select(TRIAL.c.case_index).join(RUN_CASE, OF_CASE).group_by(TRIAL.c.case_index)
-    ended = ended.where(TRIAL.c.run_id == run_id, TRIAL.c.verdict.is_not(None), TRIAL.c.trial_index < N_OF_CASE)
+    ended_trials = select(TRIAL.c.case_index).join(RUN_CASE, OF_CASE).group_by(TRIAL.c.case_index)
+    ended_trials = ended_trials.where(
+        TRIAL.c.run_id == run_id, TRIAL.c.verdict.is_not(None), TRIAL.c.trial_index < N_OF_CASE
+    )
 
     def by_case(value: ColumnElement[float], *where: ColumnElement[bool]) -> dict[int, Sample]:
-        sums = ended.add_columns(func.count(), func.sum(value), func.sum(value * value))
-        found = connection.execute(sums.where(value.between(0, MAX_NUMBER), *where))
-        return {index: Sample.of_sums(*row) for index, *row in found}
+        sums = ended_trials.add_columns(func.count(), func.sum(value), func.sum(value * value))
+        rows = connection.execute(sums.where(value.between(0, MAX_NUMBER), *where))
+        return {index: Sample.of_sums(*row) for index, *row in rows}
 
     return by_case(TRIAL.c.duration_ms, TRIAL.c.duration_ms > 0), by_case(func.coalesce(TRIAL.c.cost, 0.0))
 
@@ -413,57 +426,59 @@ def strips(connection: Connection, run_id: int, case_indexes: Sequence[int] | No
     rows = select(_C.case_index, _C.strip).where(_C.run_id == run_id).order_by(_C.case_index)
     if case_indexes is None:
         return [strip for _, strip in connection.execute(rows)]
-    found: dict[int, str] = {}
+    strips_by_index: dict[int, str] = {}
     for start in range(0, len(case_indexes), STRIPS_AT_ONCE):
         some = case_indexes[start : start + STRIPS_AT_ONCE]
         for index, strip in connection.execute(rows.where(_C.case_index.in_(some))):
-            found[index] = strip
-    return [found[index] for index in case_indexes]
+            strips_by_index[index] = strip
+    return [strips_by_index[index] for index in case_indexes]
 
 
 def _confirming(connection: Connection, run_id: int) -> dict[int, str]:
     """The letters of the fresh trials that confirm a regression, by case; their indexes follow the planned trials."""
-    held = TRIAL.c
-    rows = select(held.case_index, held.verdict).join(RUN_CASE, OF_CASE)
-    rows = rows.where(held.run_id == run_id, held.trial_index >= N_OF_CASE)
-    found: dict[int, str] = defaultdict(str)
-    for index, verdict in connection.execute(rows.order_by(held.case_index, held.trial_index)):
-        found[index] += LETTERS.get(verdict, TO_DO)
-    return found
+    columns = TRIAL.c
+    rows = select(columns.case_index, columns.verdict).join(RUN_CASE, OF_CASE)
+    rows = rows.where(columns.run_id == run_id, columns.trial_index >= N_OF_CASE)
+    letters_by_case: dict[int, str] = defaultdict(str)
+    for index, verdict in connection.execute(rows.order_by(columns.case_index, columns.trial_index)):
+        letters_by_case[index] += LETTERS.get(verdict, TO_DO)
+    return letters_by_case
 
 
 def median_ms(connection: Connection, run_id: int) -> float | None:
     """The median time of the trials in milliseconds; None where no time is known, as of an imported run."""
     run_row(connection, run_id)
     is_timed = (TRIAL.c.run_id == run_id) & TRIAL.c.verdict.is_not(None) & (TRIAL.c.duration_ms > 0)
-    done = select(TRIAL.c.duration_ms).where(is_timed).subquery()
-    n: int = connection.scalar(select(func.count()).select_from(done)) or 0
+    times = select(TRIAL.c.duration_ms).where(is_timed).subquery()
+    n: int = connection.scalar(select(func.count()).select_from(times)) or 0
     if not n:
         return None
-    middle = select(done.c.duration_ms).order_by(done.c.duration_ms).offset((n - 1) // 2).limit(2 - n % 2)
+    middle = select(times.c.duration_ms).order_by(times.c.duration_ms).offset((n - 1) // 2).limit(2 - n % 2)
     values = [float(value) for value in connection.scalars(middle)]
     return sum(values) / len(values)
 
 
 def newest_counts(connection: Connection, run_id: int, limit: int) -> Counts:
     """The verdicts of the `limit` trials of a run that ended last, or of all that ended; reads all its trials."""
-    held = TRIAL.c
+    columns = TRIAL.c
     config = _config(connection, run_id)
-    done = select(held.verdict).join(RUN_CASE, OF_CASE)
-    done = done.where(held.run_id == run_id, held.verdict.is_not(None), held.trial_index < N_OF_CASE)
-    last = done.order_by(held.recorded_at.desc(), held.trial_index.desc(), held.case_index.desc()).limit(limit)
+    verdicts = select(columns.verdict).join(RUN_CASE, OF_CASE)
+    verdicts = verdicts.where(columns.run_id == run_id, columns.verdict.is_not(None), columns.trial_index < N_OF_CASE)
+    last = verdicts.order_by(columns.recorded_at.desc(), columns.trial_index.desc(), columns.case_index.desc()).limit(
+        limit
+    )
     return Counts.of_verdicts(connection.scalars(last), errors_are_failures=config.errors_are_failures)
 
 
 def score_counts(connection: Connection, run_id: int) -> dict[str, list[tuple[float, int]]]:
     """For each metric its values in order, each with its number of trials; reads every score of the run."""
     run_row(connection, run_id)
-    held = SCORE.c
-    rows = select(held.metric, held.value, func.count()).where(held.run_id == run_id)
-    found: dict[str, list[tuple[float, int]]] = defaultdict(list)
-    for metric, value, n in connection.execute(rows.group_by(held.metric, held.value).order_by(held.value)):
-        found[metric].append((value, n))
-    return found
+    columns = SCORE.c
+    rows = select(columns.metric, columns.value, func.count()).where(columns.run_id == run_id)
+    counts_by_metric: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    for metric, value, n in connection.execute(rows.group_by(columns.metric, columns.value).order_by(columns.value)):
+        counts_by_metric[metric].append((value, n))
+    return counts_by_metric
 
 
 _C = RUN_CASE.c
@@ -518,23 +533,23 @@ def cases_named(connection: Connection, run_id: int, text: str, *, limit: int) -
     """The ids that hold `text` among the cases of a run, in its order."""
     run_row(connection, run_id)
     rows = select(_C.case_index, _C.case_id).where(_C.run_id == run_id, _C.case_id.icontains(text, autoescape=True))
-    found = connection.execute(rows.order_by(_C.case_index).limit(limit))
-    return {row.case_index: row.case_id for row in found}
+    named_cases = connection.execute(rows.order_by(_C.case_index).limit(limit))
+    return {row.case_index: row.case_id for row in named_cases}
 
 
 def case_counts(connection: Connection, run_id: int) -> dict[CaseFilter, int]:
     """The number of cases that each filter of `case_rows` shows."""
     run = run_row(connection, run_id)
     config = from_json(run.config, RunConfig)
-    found: Counter[CaseFilter] = Counter()
+    counts: Counter[CaseFilter] = Counter()
     for (passed, failed, errored, unscored), n in _outcome_rows(connection, run):
         scored = passed + failed + errored * config.errors_are_failures
-        found["failed"] += n * (failed > 0)
-        found["errored"] += n * (errored > 0)
-        found["unscored"] += n * (unscored > 0)
-        found["flaky"] += n * (0 < passed < scored)
-        found["passed"] += n * (scored > 0 and passed / scored >= config.pass_threshold)
-    return {name: found[name] for name in get_args(CaseFilter)}
+        counts["failed"] += n * (failed > 0)
+        counts["errored"] += n * (errored > 0)
+        counts["unscored"] += n * (unscored > 0)
+        counts["flaky"] += n * (0 < passed < scored)
+        counts["passed"] += n * (scored > 0 and passed / scored >= config.pass_threshold)
+    return {name: counts[name] for name in get_args(CaseFilter)}
 
 
 def outcome_counts(connection: Connection, run_id: int) -> list[tuple[int, int, int]]:
@@ -558,10 +573,10 @@ def ended_counts(connection: Connection, run_id: int) -> list[tuple[Counts, int]
 
 def _outcome_counts(connection: Connection, run: Row[Any]) -> list[tuple[int, int, int]]:
     are_failures = are_errors_failures(run.config)
-    found: Counter[tuple[int, int]] = Counter()
+    counts: Counter[tuple[int, int]] = Counter()
     for (passed, failed, errored, _), n in _outcome_rows(connection, run):
-        found[passed + failed + errored * are_failures, passed] += n
-    return [(*key, n) for key, n in sorted(found.items())]
+        counts[passed + failed + errored * are_failures, passed] += n
+    return [(*key, n) for key, n in sorted(counts.items())]
 
 
 def _outcome_rows(connection: Connection, run: Row[Any]) -> list[tuple[totals.Outcome, int]]:
@@ -578,10 +593,10 @@ def snapshot(connection: Connection, run_id: int, case_index: int) -> Case:
     """The case as it was run. Raises NotFoundError."""
     run_row(connection, run_id)
     at = (CASE_SNAPSHOT.c.run_id == run_id) & (CASE_SNAPSHOT.c.case_index == case_index)
-    found = read_packed(connection, CASE_SNAPSHOT, Case, at)
-    if found is None:
+    case = read_packed(connection, CASE_SNAPSHOT, Case, at)
+    if case is None:
         raise NotFoundError(f"run {run_id} has no case {case_index}")
-    return found
+    return case
 
 
 def compared_with(connection: Connection, run_id: int, case_index: int) -> tuple[RunConfig, int, bytes]:
@@ -602,12 +617,16 @@ def snapshots(connection: Connection, run_id: int) -> list[Case]:
 def some_snapshots(connection: Connection, run_id: int, case_indexes: Sequence[int] | None) -> dict[int, Case]:
     """These cases as they were run, by index, in the order of the run; None means all."""
     run_row(connection, run_id)
-    held = CASE_SNAPSHOT.c
-    rows = select(held.case_index, held.codec, held.data).where(held.run_id == run_id).order_by(held.case_index)
+    columns = CASE_SNAPSHOT.c
+    rows = (
+        select(columns.case_index, columns.codec, columns.data)
+        .where(columns.run_id == run_id)
+        .order_by(columns.case_index)
+    )
     if case_indexes is not None:
-        rows = rows.where(held.case_index.in_(case_indexes))
-    whole = partial(put_back, connection)
-    return {row.case_index: unpack(row.codec, row.data, Case, whole) for row in connection.execute(rows).all()}
+        rows = rows.where(columns.case_index.in_(case_indexes))
+    put_media_back = partial(put_back, connection)
+    return {row.case_index: unpack(row.codec, row.data, Case, put_media_back) for row in connection.execute(rows).all()}
 
 
 def neighbours(connection: Connection, run_id: int, case_index: int, trial_index: int) -> Neighbours:
@@ -619,9 +638,9 @@ def neighbours(connection: Connection, run_id: int, case_index: int, trial_index
     n_trials = len(own.strip) + len(fresh.get(case_index, "")) if own else 0
     if own is None or not 0 <= trial_index < n_trials:
         raise NotFoundError(f"run {run_id} has no trial {trial_index} of case {case_index}")
-    found = of_run.where(_MISMATCHES > 0).limit(1)
-    earlier = connection.execute(found.where(_C.case_index < case_index).order_by(_C.case_index.desc())).first()
-    later = connection.execute(found.where(_C.case_index > case_index).order_by(_C.case_index)).first()
+    mismatches = of_run.where(_MISMATCHES > 0).limit(1)
+    earlier = connection.execute(mismatches.where(_C.case_index < case_index).order_by(_C.case_index.desc())).first()
+    later = connection.execute(mismatches.where(_C.case_index > case_index).order_by(_C.case_index)).first()
     here = [index for index in _mismatches(own.strip) if index != trial_index]
     before = [(case_index, index) for index in here if index < trial_index] or _trials(earlier)
     behind = [(case_index, index) for index in here if index > trial_index] or _trials(later)
@@ -656,8 +675,8 @@ def _page_query(
 
 
 def _scored(errors_are_failures: bool) -> ColumnElement[Any]:
-    scored = _C.n_passed + _C.n_failed
-    return scored + _C.n_errored if errors_are_failures else scored
+    n_scored = _C.n_passed + _C.n_failed
+    return n_scored + _C.n_errored if errors_are_failures else n_scored
 
 
 def _share(errors_are_failures: bool) -> ColumnElement[Any]:
@@ -682,8 +701,8 @@ def _filter(only: CaseFilter, errors_are_failures: bool) -> ColumnElement[bool]:
 
 
 def _order(sort: CaseSort, errors_are_failures: bool) -> list[ColumnElement[Any]]:
-    share, scored = _share(errors_are_failures), _scored(errors_are_failures)
-    worst = totals.worst_of([_C[name] for name in totals.OUTCOME], scored)
+    share, n_scored = _share(errors_are_failures), _scored(errors_are_failures)
+    worst = totals.worst_of([_C[name] for name in totals.OUTCOME], n_scored)
     orders: Mapping[CaseSort, list[ColumnElement[Any]]] = {
         "worst": [worst, -_C.n_errored],
         "flaky": [-func.coalesce(share * (1.0 - share), 0.0)],
@@ -728,11 +747,11 @@ def _cursor(sort: CaseSort, row: Row[Any]) -> str:
 
 def _place(cursor: str, sort: CaseSort) -> list[float]:
     try:
-        held, *place = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        cursor_sort, *place = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (ValueError, TypeError) as error:
         raise UsageError("this page of cases is not known; start again from the first one", field="after") from error
     is_number = all(type(value) in (int, float) for value in place)
-    if held != sort or not is_number or len(place) != len(_order(sort, errors_are_failures=False)):
+    if cursor_sort != sort or not is_number or len(place) != len(_order(sort, errors_are_failures=False)):
         raise UsageError("this page belongs to another order of the cases; start again", field="after")
     return list(place)
 

@@ -98,10 +98,10 @@ class RunStore(Part):
         n_each: Sequence[int] = (),
     ) -> int:
         """Plan every trial of a new run, as `planning` does step by step, and return its id."""
-        begun = self.planning(config, cases, driver, baseline, n_each)
-        while not begun.is_done:
-            begun.step()
-        return begun.run_id
+        plan = self.planning(config, cases, driver, baseline, n_each)
+        while not plan.is_done:
+            plan.step()
+        return plan.run_id
 
     def planning(
         self,
@@ -145,16 +145,16 @@ class RunStore(Part):
         from evaldesk.store.runs.long_trials import StoredTurns
 
         config = self.summary(run_id).config
-        whole = partial(self.case, run_id, case_index), partial(self.trial, run_id, case_index, trial_index)
-        return StoredTurns(self._database.reading, run_id, (case_index, trial_index), *whole).turns(config)
+        readers = partial(self.case, run_id, case_index), partial(self.trial, run_id, case_index, trial_index)
+        return StoredTurns(self._database.reading, run_id, (case_index, trial_index), *readers).turns(config)
 
     def _record(self, rows: Sequence[Storable], lease: int | None) -> int:
         try:
             with self._database.writing() as connection:
                 if lease is not None:
                     planning.check_lease(connection, rows[0].result.run_id, lease)
-                listed = planning.without_deleted(connection, rows)
-                return record(connection, listed, self._clock) if listed else 0
+                visible_rows = planning.without_deleted(connection, rows)
+                return record(connection, visible_rows, self._clock) if visible_rows else 0
         except OperationalError:
             raise
         except (StatementError, OverflowError, ValueError, TypeError) as error:
@@ -261,8 +261,8 @@ class RunStore(Part):
 
     def _name_runs_before(self) -> None:
         """Name the last visible run of cases whose last run is hidden, in steps; continues after a crash."""
-        while hidden := self._hidden_last_runs():
-            for run_id in hidden:
+        while run_ids := self._hidden_last_runs():
+            for run_id in run_ids:
                 orphans = self._runs_before(run_id)
                 size = StepSize(CASES_NAMED_AT_ONCE)
                 while orphans:
@@ -344,13 +344,13 @@ class RunStore(Part):
         history_class: str | None = None,
     ) -> builtins.list[RunSummary]:
         """Runs, newest first, as `matching` finds them; `before` ends the last page."""
-        found = run_queries.matching(status, agent_id, evalset_id, model, text, is_part=is_part)
-        chosen = select(RUN).where(VISIBLE, *found)
+        conditions = run_queries.matching(status, agent_id, evalset_id, model, text, is_part=is_part)
+        runs = select(RUN).where(VISIBLE, *conditions)
         if history_class is not None:
-            chosen = chosen.where(RUN.c.history_class == history_class)
+            runs = runs.where(RUN.c.history_class == history_class)
         if before is not None:
-            chosen = chosen.where(RUN.c.id < before)
-        return self._summaries(chosen.order_by(RUN.c.id.desc()).limit(limit))
+            runs = runs.where(RUN.c.id < before)
+        return self._summaries(runs.order_by(RUN.c.id.desc()).limit(limit))
 
     def newest_of_evalsets(self) -> dict[str, RunSummary]:
         """The newest run of every eval set that was run, by its id."""
@@ -364,29 +364,29 @@ class RunStore(Part):
 
     def scorings(self, run_id: int) -> builtins.list[RunSummary]:
         """The runs that score the trials of a run again, oldest first; none for a run that is gone."""
-        chosen = select(RUN).join(RUN_SOURCE, RUN_SOURCE.c.run_id == RUN.c.id)
-        return self._summaries(chosen.where(RUN_SOURCE.c.source_id == run_id, VISIBLE).order_by(RUN.c.id))
+        runs = select(RUN).join(RUN_SOURCE, RUN_SOURCE.c.run_id == RUN.c.id)
+        return self._summaries(runs.where(RUN_SOURCE.c.source_id == run_id, VISIBLE).order_by(RUN.c.id))
 
     def trial(self, run_id: int, case_index: int, trial_index: int, *, is_whole: bool = False) -> TrialResult:
         """The result of a trial, its newest recorded attempt, as a page shows it. Raises NotFoundError.
 
         Unless it `is_whole`, results of tools have the digests of their images.
         """
-        found = self.trials(run_id, [(case_index, trial_index)], is_whole=is_whole)
-        if not found:
+        results = self.trials(run_id, [(case_index, trial_index)], is_whole=is_whole)
+        if not results:
             raise NotFoundError(f"run {run_id}, case {case_index}, trial {trial_index}: not played yet")
-        return found[case_index, trial_index]
+        return results[case_index, trial_index]
 
     def _summaries(self, runs: Select[Any]) -> builtins.list[RunSummary]:
         """The runs, without those whose rows cannot be read: one row keeps nobody from the others."""
-        found = []
+        summaries = []
         with self._database.reading() as connection:
             for row in connection.execute(runs).all():
                 try:
-                    found.append(run_queries.summary(connection, row, self._clock))
+                    summaries.append(run_queries.summary(connection, row, self._clock))
                 except WorkspaceError as error:
                     log.debug("left out of a list: %s", error)
-        return found
+        return summaries
 
 
 def is_unchanged_since(connection: Connection, seen: RunSummary, *, is_taken: bool = False) -> bool:

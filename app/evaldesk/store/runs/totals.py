@@ -44,8 +44,8 @@ def worst_of(outcome: Sequence[ColumnElement[Any]], scored: ColumnElement[Any]) 
     """
     passed, failed, errored, unscored = outcome
     share = passed * 1.0 / func.nullif(scored, 0)
-    done = passed + failed + errored + unscored
-    return func.coalesce(share, case((errored > 0, 0.0), (done > 0, 2.0), else_=3.0))
+    n_done = passed + failed + errored + unscored
+    return func.coalesce(share, case((errored > 0, 0.0), (n_done > 0, 2.0), else_=3.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ def read_rows(connection: Connection, cases: Mapping[int, Iterable[int]]) -> dic
 def carry(connection: Connection, before: Mapping[int, Rows]) -> None:
     """Bring the totals up to date after a change of the rows that were read `before`."""
     now = read_rows(connection, {run_id: rows.outcomes for run_id, rows in before.items()})
-    found = connection.execute(_FIND_N_TOTALLED, {"run_ids": list(before)})
-    n_totalled = {row.id: row.n_totalled for row in found}
+    run_rows = connection.execute(_FIND_N_TOTALLED, {"run_ids": list(before)})
+    n_totalled = {row.id: row.n_totalled for row in run_rows}
     for run_id, rows in before.items():
         n = n_totalled.get(run_id, 0)
         _change(connection, run_id, _below(rows, n), _below(now[run_id], n))
@@ -101,21 +101,21 @@ def add_some(connection: Connection, run_id: int, errors_are_failures: bool) -> 
     if row is None or row.n_totalled >= row.n_cases:
         return False
     end = row.n_totalled + CASES_AT_ONCE
-    held = RUN_CASE.c
-    some = (held.run_id == run_id) & (held.case_index >= row.n_totalled) & (held.case_index < end)
-    scored = held.n_passed + held.n_failed + (held.n_errored if errors_are_failures else 0)
-    worst = worst_of([held[name] for name in OUTCOME], scored)
+    columns = RUN_CASE.c
+    some = (columns.run_id == run_id) & (columns.case_index >= row.n_totalled) & (columns.case_index < end)
+    n_scored = columns.n_passed + columns.n_failed + (columns.n_errored if errors_are_failures else 0)
+    worst = worst_of([columns[name] for name in OUTCOME], n_scored)
     connection.execute(update(RUN_CASE).where(some).values(worst=worst))
-    found = _rows(connection, run_id, range(row.n_totalled, end))
-    _change(connection, run_id, Rows(), found)
+    added_rows = _rows(connection, run_id, range(row.n_totalled, end))
+    _change(connection, run_id, Rows(), added_rows)
     connection.execute(update(RUN).where(RUN.c.id == run_id).values(n_totalled=min(end, row.n_cases)))
     return bool(end < row.n_cases)
 
 
 def outcome_rows(connection: Connection, run_id: int) -> list[tuple[Outcome, int]]:
     """The number of cases with each outcome."""
-    held = RUN_OUTCOME.c
-    rows = connection.execute(select(RUN_OUTCOME).where(held.run_id == run_id))
+    columns = RUN_OUTCOME.c
+    rows = connection.execute(select(RUN_OUTCOME).where(columns.run_id == run_id))
     return [((row.n_passed, row.n_failed, row.n_errored, row.n_unscored), row.n_cases) for row in rows]
 
 
@@ -125,24 +125,24 @@ def metric_rows(connection: Connection, run_id: int) -> list[tuple[MetricRow, bo
     return [_metric_row(row.metric, _unpacked(row)) for row in rows]
 
 
-def _metric_row(metric: str, held: MetricTotals) -> tuple[MetricRow, bool]:
-    kinds = () if held.kinds is None or len(held.kinds) > MAX_KINDS else _ordered(held.kinds)
+def _metric_row(metric: str, totals: MetricTotals) -> tuple[MetricRow, bool]:
+    kinds = () if totals.kinds is None or len(totals.kinds) > MAX_KINDS else _ordered(totals.kinds)
     row = MetricRow(
         metric=metric,
         threshold=None,
-        n=held.n,
-        n_passed=held.n_passed,
-        n_cases=held.n_cases,
-        mean=held.mean,
-        low=held.low,
-        high=held.high,
-        squares=held.squares,
-        cluster_squares=held.cluster(2),
-        cluster_cubes=held.cluster(3),
-        cluster_fourths=held.cluster(4),
+        n=totals.n,
+        n_passed=totals.n_passed,
+        n_cases=totals.n_cases,
+        mean=totals.mean,
+        low=totals.low,
+        high=totals.high,
+        squares=totals.squares,
+        cluster_squares=totals.cluster(2),
+        cluster_cubes=totals.cluster(3),
+        cluster_fourths=totals.cluster(4),
         kinds=kinds,
     )
-    return row, held.kinds is not None
+    return row, totals.kinds is not None
 
 
 def _ordered(kinds: Mapping[tuple[int, float], int]) -> tuple[CaseScores, ...]:
@@ -227,11 +227,11 @@ def _changed_kinds(
 ) -> Mapping[tuple[int, float], int] | None:
     if kinds is None:
         return None
-    counted = Counter(kinds)
-    counted.update((row.n, row.total) for row in into)
-    counted.subtract((row.n, row.total) for row in out)
-    found = {kind: times for kind, times in counted.items() if times}
-    return found if len(found) <= KINDS_KEPT else None
+    counter = Counter(kinds)
+    counter.update((row.n, row.total) for row in into)
+    counter.subtract((row.n, row.total) for row in out)
+    new_kinds = {kind: times for kind, times in counter.items() if times}
+    return new_kinds if len(new_kinds) <= KINDS_KEPT else None
 
 
 def _scale(value: float) -> int:
@@ -277,9 +277,9 @@ def _change(connection: Connection, run_id: int, before: Rows, now: Rows) -> Non
     gains.subtract(before.outcomes.values())
     _add_outcomes(connection, run_id, gains)
     keys = now.metrics.keys() | before.metrics.keys()
-    changed = sorted(key for key in keys if now.metrics.get(key) != before.metrics.get(key))
-    if changed:
-        _change_metrics(connection, run_id, changed, before, now)
+    changed_keys = sorted(key for key in keys if now.metrics.get(key) != before.metrics.get(key))
+    if changed_keys:
+        _change_metrics(connection, run_id, changed_keys, before, now)
 
 
 def _add_outcomes(connection: Connection, run_id: int, gains: Mapping[Outcome, int]) -> None:
@@ -292,16 +292,16 @@ def _add_outcomes(connection: Connection, run_id: int, gains: Mapping[Outcome, i
 
 
 def _change_metrics(
-    connection: Connection, run_id: int, changed: Sequence[tuple[str, int]], before: Rows, now: Rows
+    connection: Connection, run_id: int, changed_keys: Sequence[tuple[str, int]], before: Rows, now: Rows
 ) -> None:
-    held = {row.metric: _unpacked(row) for row in connection.execute(_FIND_METRICS, {"run_id": run_id})}
-    for metric, keys in groupby(changed, key=lambda key: key[0]):
+    totals_by_metric = {row.metric: _unpacked(row) for row in connection.execute(_FIND_METRICS, {"run_id": run_id})}
+    for metric, keys in groupby(changed_keys, key=lambda key: key[0]):
         own = list(keys)
         out = [before.metrics[key] for key in own if key in before.metrics]
         into = [now.metrics[key] for key in own if key in now.metrics]
-        values = _packed(held.get(metric, MetricTotals()).changed(out, into))
+        values = _packed(totals_by_metric.get(metric, MetricTotals()).changed(out, into))
         key = {"run_id": run_id, "metric": metric}
-        if metric in held:
+        if metric in totals_by_metric:
             connection.execute(_KEEP_METRIC, values | {"at_run_id": run_id, "at_metric": metric})
         else:
             connection.execute(insert(RUN_METRIC), key | values)
@@ -394,8 +394,10 @@ def label_totals_carried(connection: Connection, trials: Sequence[Mapping[str, A
 def labelled(connection: Connection, trials: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Those of these trials whose run has a label."""
     run_ids = {trial["run_id"] for trial in trials}
-    found = set(connection.scalars(select(LABEL_TOTAL.c.run_id).where(LABEL_TOTAL.c.run_id.in_(run_ids)).distinct()))
-    return [trial for trial in trials if trial["run_id"] in found]
+    labelled_ids = set(
+        connection.scalars(select(LABEL_TOTAL.c.run_id).where(LABEL_TOTAL.c.run_id.in_(run_ids)).distinct())
+    )
+    return [trial for trial in trials if trial["run_id"] in labelled_ids]
 
 
 def _labels(connection: Connection, trials: Sequence[Mapping[str, Any]]) -> Counter[tuple[Any, ...]]:

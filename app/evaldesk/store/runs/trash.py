@@ -90,15 +90,15 @@ def n_bytes(connection: Connection, run_id: int) -> int:
     own = TRANSCRIPT.c.run_id == run_id
     first = select(func.length(TRANSCRIPT.c.data).label("n")).where(own).limit(N_MEASURED).subquery()
     mean = connection.scalar(select(func.avg(first.c.n))) or 0.0
-    ended = RUN.c.n_passed + RUN.c.n_failed + RUN.c.n_errored + RUN.c.n_unscored
-    return round(mean * (connection.scalar(select(ended).where(RUN.c.id == run_id)) or 0))
+    n_ended = RUN.c.n_passed + RUN.c.n_failed + RUN.c.n_errored + RUN.c.n_unscored
+    return round(mean * (connection.scalar(select(n_ended).where(RUN.c.id == run_id)) or 0))
 
 
 def remains(connection: Connection) -> Sequence[int]:
     """The hidden runs that nobody can restore: of imports that ended before they were shown, and partly removed."""
-    ended = IMPORT_RECORD.c.status != "importing"
+    has_ended = IMPORT_RECORD.c.status != "importing"
     is_partly_removed = RUN.c.id.not_in(_never_shown()) & (_n_stored_cases() < RUN.c.n_cases)
-    rows = select(RUN.c.id).where(~VISIBLE, RUN.c.id.in_(_never_shown().where(ended)) | is_partly_removed)
+    rows = select(RUN.c.id).where(~VISIBLE, RUN.c.id.in_(_never_shown().where(has_ended)) | is_partly_removed)
     return connection.scalars(rows.order_by(RUN.c.id.desc())).all()  # the last number is given back first
 
 
@@ -118,8 +118,8 @@ def delete_some(connection: Connection, run_id: int, n: int) -> bool:
 
     The run goes at last. False when done, and for a run that was restored meanwhile.
     """
-    hidden = (RUN.c.id == run_id) & ~VISIBLE
-    if not connection.execute(update(RUN).where(hidden).values(n_cases=BEING_REMOVED)).rowcount:
+    hidden_run = (RUN.c.id == run_id) & ~VISIBLE
+    if not connection.execute(update(RUN).where(hidden_run).values(n_cases=BEING_REMOVED)).rowcount:
         return False
     trials = select(TRIAL.c.case_index, TRIAL.c.trial_index).where(TRIAL.c.run_id == run_id)
     some = connection.execute(trials.order_by(TRIAL.c.case_index, TRIAL.c.trial_index).limit(n)).all()
@@ -129,7 +129,7 @@ def delete_some(connection: Connection, run_id: int, n: int) -> bool:
             own = table.c
             before = (own.case_index < last.case_index) | (own.trial_index <= last.trial_index)
             connection.execute(delete(table).where(own.run_id == run_id, own.case_index <= last.case_index, before))
-        done = RUN_CASE.c.case_index < last.case_index
+        deleted_cases = RUN_CASE.c.case_index < last.case_index
     else:
         cases = select(RUN_CASE.c.case_index).where(RUN_CASE.c.run_id == run_id).order_by(RUN_CASE.c.case_index)
         indexes = connection.scalars(cases.limit(n)).all()
@@ -141,8 +141,8 @@ def delete_some(connection: Connection, run_id: int, n: int) -> bool:
                 if was_never_shown:
                     give_back_number(connection, run_id)
             return is_left
-        done = RUN_CASE.c.case_index <= indexes[-1]
-    connection.execute(delete(RUN_CASE).where(RUN_CASE.c.run_id == run_id, done))
+        deleted_cases = RUN_CASE.c.case_index <= indexes[-1]
+    connection.execute(delete(RUN_CASE).where(RUN_CASE.c.run_id == run_id, deleted_cases))
     return True
 
 
@@ -184,7 +184,7 @@ def runs_before(connection: Connection, run_id: int) -> list[Values]:
     last = select(LAST_RUN.c.evalset_id.label("of_set"), LAST_RUN.c.case_id.label("of_case"))
     last = last.where(LAST_RUN.c.run_id == run_id).order_by(LAST_RUN.c.case_index)
     orphans: list[Values] = [row._asdict() | {"run_id": None} for row in connection.execute(last)]
-    wanted = {orphan["of_case"]: orphan for orphan in orphans}
+    orphans_by_case = {orphan["of_case"]: orphan for orphan in orphans}
     is_played = ~exists().where(RUN_SOURCE.c.run_id == RUN.c.id)
     of_set = RUN.c.evalset_id.in_({orphan["of_set"] for orphan in orphans}) & VISIBLE & is_played
     newest = connection.scalars(select(RUN.c.id).where(of_set).order_by(RUN.c.id.desc())).all()
@@ -192,10 +192,11 @@ def runs_before(connection: Connection, run_id: int) -> list[Values]:
     place = func.max(RUN_CASE.c.run_id * literal(_MOST_CASES, BigInteger) + RUN_CASE.c.case_index)
     places = select(RUN_CASE.c.case_id, place).join(RUN, RUN.c.id == RUN_CASE.c.run_id).group_by(RUN_CASE.c.case_id)
     start = 0
-    while wanted and start < len(newest):  # the newest, the two before it, the four before these: most have all cases
+    # The newest, the two before it, the four before these: most have all cases.
+    while orphans_by_case and start < len(newest):
         some = newest[start : 2 * start + 1]
         for case_id, at in connection.execute(places.where(of_set, RUN_CASE.c.run_id.between(some[-1], some[0]))):
-            if orphan := wanted.pop(case_id, None):
+            if orphan := orphans_by_case.pop(case_id, None):
                 orphan |= {"run_id": at // _MOST_CASES, "case_index": at % _MOST_CASES}
         start = 2 * start + 1
     return orphans
@@ -203,13 +204,14 @@ def runs_before(connection: Connection, run_id: int) -> list[Values]:
 
 def name_runs_before(connection: Connection, run_id: int, orphans: Sequence[Values]) -> None:
     """Name earlier runs as the last ones of some cases of a hidden run, without runs that were hidden since."""
-    wanted = {orphan["run_id"] for orphan in orphans} - {None}
-    shown = select(RUN.c.id).where(RUN.c.id.in_({run_id, *wanted}), VISIBLE).order_by(RUN.c.id)
-    visible = set(connection.scalars(shown.with_for_update(read=True)))  # none of them is hidden before this is stored
+    earlier_ids = {orphan["run_id"] for orphan in orphans} - {None}
+    visible_runs = select(RUN.c.id).where(RUN.c.id.in_({run_id, *earlier_ids}), VISIBLE).order_by(RUN.c.id)
+    # None of them is hidden before this is stored.
+    visible = set(connection.scalars(visible_runs.with_for_update(read=True)))
     if run_id in visible:
         return
     own = (LAST_RUN.c.run_id == run_id) & (LAST_RUN.c.evalset_id == bindparam("of_set"))
     own &= LAST_RUN.c.case_id == bindparam("of_case")
-    found = [orphan for orphan in orphans if orphan["run_id"] in visible]
-    execute_many(connection, update(LAST_RUN).where(own), found)
+    orphans_with_run = [orphan for orphan in orphans if orphan["run_id"] in visible]
+    execute_many(connection, update(LAST_RUN).where(own), orphans_with_run)
     execute_many(connection, delete(LAST_RUN).where(own), [each for each in orphans if each["run_id"] is None])

@@ -60,8 +60,8 @@ def pack_blocks(pieces: Sequence[Piece], head: bytes, compressor: zstandard.Zstd
     frames = [compressor.compress(piece.data) for piece in pieces]
     rows = [(piece.name, piece.first, piece.end, len(frame)) for piece, frame in zip(pieces, frames, strict=True)]
     index = compressor.compress(to_json(rows))
-    packed = compressor.compress(head)
-    return b"".join([_LENGTHS.pack(len(index), len(packed)), index, packed, *frames])
+    packed_head = compressor.compress(head)
+    return b"".join([_LENGTHS.pack(len(index), len(packed_head)), index, packed_head, *frames])
 
 
 def whole_json(data: bytes) -> bytes:
@@ -100,19 +100,19 @@ class Blocks:
     def items(self, name: str, kind: type[T], first: int = 0, end: int | None = None) -> list[tuple[Block, T]]:
         """The blocks of the list `name` that have something of the turns from `first` up to `end`, each as `kind`."""
         own = (block for block in self.index if block.name == name)
-        wanted = [block for block in own if block.end > first and (end is None or block.first < end)]
-        texts = (b"[" + text.removeprefix(b",") + b"]" for text in self.texts(wanted))
-        return [(block, _decoded(text, kind)) for block, text in zip(wanted, texts, strict=True)]
+        blocks = [block for block in own if block.end > first and (end is None or block.first < end)]
+        texts = (b"[" + text.removeprefix(b",") + b"]" for text in self.texts(blocks))
+        return [(block, _decoded(text, kind)) for block, text in zip(blocks, texts, strict=True)]
 
     def each(self, name: str, kind: type[T]) -> Iterator[T]:
         """The blocks of the list `name` one after the other, each as `kind`."""
         for text in self.texts([block for block in self.index if block.name == name]):
             yield _decoded(b"[" + text.removeprefix(b",") + b"]", kind)
 
-    def texts(self, wanted: Sequence[Block]) -> Iterator[bytes]:
+    def texts(self, blocks: Sequence[Block]) -> Iterator[bytes]:
         """The unpacked bytes of some blocks; those that follow each other are read at once."""
         row: list[Block] = []
-        for block in wanted:
+        for block in blocks:
             if row and row[-1].start + row[-1].n_bytes != block.start:
                 yield from self._row(row)
                 row = []

@@ -119,8 +119,8 @@ def pack(value: object) -> tuple[int, bytes]:
 
 def pack_json(data: bytes) -> tuple[int, bytes]:
     """The same of its JSON."""
-    packed = _compressor().compress(data)
-    return (ZSTD, packed) if len(packed) < len(data) else (PLAIN, data)
+    frame = _compressor().compress(data)
+    return (ZSTD, frame) if len(frame) < len(data) else (PLAIN, data)
 
 
 def pack_pieces(pieces: Sequence[Piece], head: object) -> tuple[int, bytes]:
@@ -128,8 +128,8 @@ def pack_pieces(pieces: Sequence[Piece], head: object) -> tuple[int, bytes]:
     return BLOCKS, pack_blocks(pieces, to_json(head), _compressor())
 
 
-def unpack(codec: int, data: bytes, kind: type[T], changed: Callable[[bytes], bytes] = bytes) -> T:
-    """The value that `pack` was given; its JSON is `changed` before it is read.
+def unpack(codec: int, data: bytes, kind: type[T], change: Callable[[bytes], bytes] = bytes) -> T:
+    """The value that `pack` was given; `change` changes its JSON before it is read.
 
     Raises WorkspaceError for a codec of a newer Evaldesk, and for a packed bomb, DamagedDatabaseError for bytes that
     were never packed, and msgspec.ValidationError for a value of another kind.
@@ -140,8 +140,8 @@ def unpack(codec: int, data: bytes, kind: type[T], changed: Callable[[bytes], by
         if codec == ZSTD and zstandard.frame_content_size(data) > MAX_UNPACKED:
             raise WorkspaceError(f"the database holds a value that unpacks to more than {MAX_UNPACKED // 2**20} MiB")
         if codec == BLOCKS:
-            return from_json(changed(whole_json(data)), kind)
-        return from_json(changed(zstandard.ZstdDecompressor().decompress(data) if codec == ZSTD else data), kind)
+            return from_json(change(whole_json(data)), kind)
+        return from_json(change(zstandard.ZstdDecompressor().decompress(data) if codec == ZSTD else data), kind)
     except msgspec.ValidationError:
         raise
     except (zstandard.ZstdError, msgspec.DecodeError) as error:
