@@ -539,14 +539,14 @@ def test_no_transaction_writes_many_bytes(place: Place, monkeypatch: pytest.Monk
     monkeypatch.setattr(imports, "MAX_BYTES", 20_000)
     cases = tuple(replace(case, extra={"noise": os.urandom(5_000).hex()}) for case in CASES)
     sizes: list[int] = []
-    real = imports._bounded
+    real = imports._batches
 
     def bounded(items: Any, weigh: Any, size: Any) -> Iterator[Any]:
         for batch in real(items, weigh, size):
             sizes.append(sum(weigh(item)[1] for item in batch))
             yield batch
 
-    monkeypatch.setattr(imports, "_bounded", bounded)
+    monkeypatch.setattr(imports, "_batches", bounded)
 
     place.take_in(Imported("promptfoo", runs=(replace(RUNS[0], cases=cases),)))
 

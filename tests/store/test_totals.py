@@ -166,7 +166,7 @@ def _kept(store: Store, run: int) -> tuple[Any, ...]:
     metrics = select_rows(store, select(RUN_METRIC).where(RUN_METRIC.c.run_id == run))
     return (
         {tuple(row)[1:5]: row.n_cases for row in outcomes},
-        {row.metric: _plain(totals._unpacked(row)) for row in metrics if row.n},
+        {row.metric: _plain(totals._unpack(row)) for row in metrics if row.n},
     )
 
 

@@ -140,7 +140,7 @@ def _faults(column: Column[Any], dialect: str) -> Iterator[tuple[Column[Any], st
     """Conditions on values that Evaldesk never writes into the column, each with what is wanted."""
     kind = column.type.impl if isinstance(column.type, TypeDecorator) else column.type
     raw = type_coerce(column, NullType())
-    requirement, types = _wanted(kind)
+    requirement, types = _requirement(kind)
     if dialect == "sqlite":  # whose columns take values of any type
         if not column.nullable:
             yield column, requirement, column.is_(None)
@@ -172,7 +172,7 @@ def _faults(column: Column[Any], dialect: str) -> Iterator[tuple[Column[Any], st
         yield column, f"one of {', '.join(choices)}", raw.not_in(choices)
 
 
-def _wanted(kind: Any) -> tuple[str, tuple[str, ...]]:
+def _requirement(kind: Any) -> tuple[str, tuple[str, ...]]:
     """The type in words, and the storage classes of SQLite for it."""
     if isinstance(kind, LargeBinary):
         return "bytes", ("blob",)

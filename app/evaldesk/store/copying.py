@@ -70,8 +70,8 @@ def copy_database(
             is_fresh = target.claim(COPYING + hashlib.sha256(source.identity.encode()).hexdigest()[:24])
             with closing(target.open()) as target_database:
                 copy = _Copy(snapshot, target_database, watch)
-                source_tables = copy.copied() if is_fresh else copy.compared()
-                target_tables = copy.checked()
+                source_tables = copy.copy_tables() if is_fresh else copy.compare_tables()
+                target_tables = copy.check_tables()
                 _refuse_differences(source_tables, target_tables, target, is_fresh=is_fresh)
                 if is_fresh:
                     _finish(source, source_database, before, target, target_database)
@@ -124,26 +124,26 @@ class _Copy:
         self._n_rows = {table.name: _count(snapshot, table) for table in TABLES}
         self._n_done = 0
 
-    def copied(self) -> list[TableCopy]:
+    def copy_tables(self) -> list[TableCopy]:
         """Let each table of the target have the rows of the snapshot; gives those."""
         self._n_done = 0
         return [self._copy(table) for table in TABLES]
 
-    def compared(self) -> list[TableCopy]:
+    def compare_tables(self) -> list[TableCopy]:
         """The rows of the snapshot; counts that differ are found at once, before anything is read whole."""
         with self._target.reading() as connection:
             counts = {table.name: _count(connection, table) for table in TABLES}
         if counts != self._n_rows:
             return [TableCopy(table.name, self._n_rows[table.name], "") for table in TABLES]
-        return [self._summed("comparing", self._snapshot, table) for table in TABLES]
+        return [self._sum_table("comparing", self._snapshot, table) for table in TABLES]
 
-    def checked(self) -> list[TableCopy]:
+    def check_tables(self) -> list[TableCopy]:
         """The rows that the target has now."""
         self._n_done = 0
         with self._target.reading() as connection:
-            return [self._summed("checking", connection, table) for table in TABLES]
+            return [self._sum_table("checking", connection, table) for table in TABLES]
 
-    def _summed(self, step: str, connection: Connection, table: Table) -> TableCopy:
+    def _sum_table(self, step: str, connection: Connection, table: Table) -> TableCopy:
         summed = _Sum(table)
         for _, rows in _groups(connection, table):
             summed.add(rows)
@@ -224,11 +224,11 @@ class _Writer:
                 {f"of_{column.name}": row[self._names.index(column.name)] for column in key} for row in self._gone
             ]
             execute_many(connection, delete(self._table).where(*same), deleted_keys)
-            execute_many(connection, replacing(connection.dialect.name, self._table), self._named(self._changed))
-            execute_many(connection, insert(self._table), self._named(self._new))
+            execute_many(connection, replacing(connection.dialect.name, self._table), self._as_dicts(self._changed))
+            execute_many(connection, insert(self._table), self._as_dicts(self._new))
         self._new, self._changed, self._gone, self._n_bytes = [], [], [], 0
 
-    def _named(self, rows: Sequence[Values]) -> list[dict[str, Any]]:
+    def _as_dicts(self, rows: Sequence[Values]) -> list[dict[str, Any]]:
         return [dict(zip(self._names, row, strict=True)) for row in rows]
 
     @contextmanager

@@ -166,7 +166,7 @@ def last_step(
     c = CODEBOOK_STEP.c
     mine = select(c.id, c.before).where(c.author == author, c.is_undone.is_(False), c.taken_at > since)
     for row in connection.execute(mine.order_by(c.id.desc())).all():
-        for touched in _touched(connection, json.loads(row.before)["rows"]):
+        for touched in _trials_of_step(connection, json.loads(row.before)["rows"]):
             if touched in trials:
                 return row.id, touched
     return None
@@ -179,9 +179,9 @@ def _restore(connection: Connection, rows: Rows) -> None:
         if values is None:
             connection.execute(delete(table).where(*at(table, key)))
         elif is_there and values:
-            connection.execute(update(table).where(*at(table, key)).values(_typed(values)))
+            connection.execute(update(table).where(*at(table, key)).values(_parse_times(values)))
         elif not is_there and "run_id" in values and has_trial(connection, values):
-            connection.execute(insert(table).values(_typed(values)))
+            connection.execute(insert(table).values(_parse_times(values)))
     for name, key, values in rows:
         if name == MODE.name and values:
             row = mode_row(connection, key["id"])
@@ -189,7 +189,7 @@ def _restore(connection: Connection, rows: Rows) -> None:
                 check_name(connection, row.name, row.id)
 
 
-def _touched(connection: Connection, rows: Rows) -> list[tuple[int, int, int]]:
+def _trials_of_step(connection: Connection, rows: Rows) -> list[tuple[int, int, int]]:
     """The trials of a step: from its rows, and from findings that it made or changed."""
     ids = [key["id"] for name, key, _ in rows if name == FINDING.name]
     findings = connection.execute(select(FINDING).where(FINDING.c.id.in_(ids))).all() if ids else []
@@ -206,7 +206,7 @@ def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
     return {str(name): each.isoformat() if isinstance(each, datetime) else each for name, each in row.items()}
 
 
-def _typed(row: Mapping[str, Any]) -> dict[str, Any]:
+def _parse_times(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: datetime.fromisoformat(each) if each and name.endswith("at") else each for name, each in row.items()}
 
 

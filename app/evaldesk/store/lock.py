@@ -111,7 +111,7 @@ def address_of_holder(folder: Path) -> str:
         # A shared lock tells whether somebody holds the exclusive one, and is let go at once.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
-        return _written(descriptor)[1] or OPENING
+        return _read_holder(descriptor)[1] or OPENING
     else:
         return ""
     finally:
@@ -129,13 +129,13 @@ def _take(descriptor: int) -> None:
 
 
 def _holder(descriptor: int) -> str:
-    process, url = _written(descriptor)
+    process, url = _read_holder(descriptor)
     if not process:
         return "another process"
     return f"process {process}, {url}" if url else f"process {process}"
 
 
-def _written(descriptor: int) -> tuple[str, str]:
+def _read_holder(descriptor: int) -> tuple[str, str]:
     """The process and the address that the holder wrote down."""
     process, _, url = os.pread(descriptor, 1000, 0).decode("utf-8", "replace").strip().partition(" ")
     return process, url

@@ -58,7 +58,7 @@ class MediaStore(Part):
     def whole(self, media: Iterable[Media]) -> tuple[Media, ...]:
         """The media with their bytes again; one whose bytes are gone stays without."""
         with self._database.reading() as connection:
-            return tuple(_whole(connection, item) for item in media)
+            return tuple(_with_bytes(connection, item) for item in media)
 
     def results_whole(self, turns: tuple[TurnRecord, ...]) -> tuple[TurnRecord, ...]:
         """The turns with the images of their tools' results again, MAX_IMAGES of them, the newest first."""
@@ -220,7 +220,7 @@ def keep(
     connection.execute(uses, [{**owner, "digest": digest} for digest in bytes_by_digest])
 
 
-def _whole(connection: Connection, item: Media) -> Media:
+def _with_bytes(connection: Connection, item: Media) -> Media:
     if not item.is_held:
         return item
     data = connection.scalar(select(MEDIA.c.data).where(MEDIA.c.digest == item.digest))

@@ -56,7 +56,7 @@ class PostgresqlServer:
     def is_read_only(self) -> bool:
         """Whether the user of the address may only read: the role `reader` of docs/store.md."""
         reader = self.reading_engine()
-        with telling(self._url), _disposed(reader), reader.begin() as connection:
+        with telling(self._url), _dispose_after(reader), reader.begin() as connection:
             may_write = "SELECT has_table_privilege(to_regclass('run'), 'INSERT')"
             return connection.exec_driver_sql(may_write).scalar() is False
 
@@ -135,7 +135,7 @@ def prepare(url: DatabaseUrl, head: str) -> None:
     if _revision(url) == head:
         return
     writer = PostgresqlServer(url).writing_engine()
-    with telling(url), _disposed(writer), writer.begin() as connection:
+    with telling(url), _dispose_after(writer), writer.begin() as connection:
         revision = _stored_revision(connection, url)
         if revision is None:
             _create(connection, head)
@@ -147,7 +147,7 @@ def prepare(url: DatabaseUrl, head: str) -> None:
 def make_tables(url: DatabaseUrl, revision: str) -> None:
     """Make the tables where there are none; they say that they have this revision. Raises WorkspaceError."""
     writer = PostgresqlServer(url).writing_engine()
-    with telling(url), _disposed(writer), writer.begin() as connection:
+    with telling(url), _dispose_after(writer), writer.begin() as connection:
         if _stored_revision(connection, url) is None:
             _create(connection, revision)
 
@@ -159,7 +159,7 @@ def has_tables(url: DatabaseUrl) -> bool:
 
 def _revision(url: DatabaseUrl) -> str | None:
     reader = PostgresqlServer(url).reading_engine()
-    with telling(url), _disposed(reader), reader.begin() as connection:
+    with telling(url), _dispose_after(reader), reader.begin() as connection:
         return _stored_revision(connection, url)
 
 
@@ -193,7 +193,7 @@ def telling(url: DatabaseUrl) -> Iterator[None]:
 
 
 @contextmanager
-def _disposed(engine: Engine) -> Iterator[None]:
+def _dispose_after(engine: Engine) -> Iterator[None]:
     try:
         yield
     finally:

@@ -138,7 +138,7 @@ class QueueStore(Part):
             since = connection.scalar(select(QUEUE.c.created_at).where(QUEUE.c.id == queue_id))
             before: builtins.list[Any] = []
             for each in labels:
-                place = _labelled(connection, queue_id, each.place)
+                place = _place_of_labels(connection, queue_id, each.place)
                 row = connection.execute(select(*(LABEL.c[name] for name in _KEPT)).where(*_at(place, reader))).first()
                 if row and row.verdict == verdict and note in (None, row.note) and row.labelled_at >= since:
                     continue
@@ -168,7 +168,7 @@ class QueueStore(Part):
                 raise NotFoundError("nothing to undo in this queue")
             places = []
             for place, values in json.loads(row.before):
-                key = _labelled(connection, queue_id, place)
+                key = _place_of_labels(connection, queue_id, place)
                 now = connection.scalar(select(LABEL.c.labelled_at).where(*_at(key, reader)))
                 if now != row.taken_at:
                     raise ConflictError("a label was changed since in another window; nothing was undone")
@@ -251,7 +251,7 @@ def moment_id(moment: datetime) -> int:
     return round(moment.timestamp() * 1_000_000)
 
 
-def _labelled(connection: Connection, queue_id: int, place: int) -> dict[str, int]:
+def _place_of_labels(connection: Connection, queue_id: int, place: int) -> dict[str, int]:
     """Where the labels of a trial stand. Raises NotFoundError."""
     item = select(QUEUE_ITEM).join(RUN, _OF_RUN).where(_I.queue_id == queue_id, _I.place == place)
     row = connection.execute(item).first()

@@ -180,7 +180,7 @@ def restore(path: Path, backup: Backup) -> str:
             raise WorkspaceError(f"a repair of {path} is not finished; `evaldesk doctor --repair` finishes it")
         if not path.exists():
             raise WorkspaceError(f"{path} is missing; copy {backup.path} to its place")
-        with _locked(path):
+        with _lock_alone(path):
             create_file(marker, f"damaged-{secrets.token_hex(4)}".encode(), mode=0o600)
             aside = _aside(marker)
             make_folder(aside)
@@ -205,7 +205,7 @@ def _is_in_place(aside: Path) -> bool:
 def _rebuild(path: Path, aside: Path | None) -> Path:
     """Take the steps that are left of a repair; gives the folder of the damaged file, None before the first step."""
     is_moved = aside is not None and (aside / path.name).exists()
-    with _locked(aside / path.name if aside and is_moved else path) as handle:
+    with _lock_alone(aside / path.name if aside and is_moved else path) as handle:
         aside = aside or _begin(path, handle)
         make_folder(aside)
         aside.chmod(0o700)
@@ -232,7 +232,7 @@ def _aside(marker: Path) -> Path:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[int]:
+def _lock_alone(path: Path) -> Iterator[int]:
     """A database that no other process has open, nor can open meanwhile.
 
     No second handle of the file may be closed in the block: that would end the lock.
@@ -350,7 +350,7 @@ class _Recovery:
             before = self._pages.n_broken
             rows = self._pages.rows(tree.root, tree.kind)
             if tree.name == "sqlite_sequence":
-                self._last_ids.update({str(row.values[0]): _whole(row.values[-1]) for row in rows})
+                self._last_ids.update({str(row.values[0]): _int_or_zero(row.values[-1]) for row in rows})
             elif tree.name in _COPIED:
                 self._insert(METADATA.tables[tree.name], rows)
                 self._n_broken[tree.name] += self._pages.n_broken - before
@@ -358,7 +358,9 @@ class _Recovery:
                 entries = [row.values for row in rows]
                 self._n_entries[tree.table] = max(self._n_entries[tree.table], len(entries))
                 if tree.name in _OF_RUNS:
-                    self._of_runs[tree.name] = {_whole(values[-1]): str(values[0]) for values in entries if values}
+                    self._of_runs[tree.name] = {
+                        _int_or_zero(values[-1]): str(values[0]) for values in entries if values
+                    }
 
     def _keep_ids(self) -> None:
         """Reserve the numbers of lost rows: other rows, steps to undo and judges name them."""
@@ -374,7 +376,7 @@ class _Recovery:
         waiting = iter(rows)
         while some := list(islice(waiting, _ROWS_AT_ONCE)):
             self._n_found[table.name] += len(some)
-            if sound_rows := [values for row in some if (values := _checked(table, row))]:
+            if sound_rows := [values for row in some if (values := _sound_values(table, row))]:
                 self._connection.exec_driver_sql(statement, sound_rows)
 
     def _adopt_strays(self) -> None:
@@ -383,7 +385,7 @@ class _Recovery:
             fitting = [
                 table
                 for table in map(METADATA.tables.__getitem__, _COPIED)
-                if _has_rowid(table) == (kind == "table") and all(_checked(table, row) for row in rows)
+                if _has_rowid(table) == (kind == "table") and all(_sound_values(table, row) for row in rows)
             ]
             if len(fitting) == 1:
                 self._insert(fitting[0], rows)
@@ -609,7 +611,7 @@ def _has_rowid(table: Table) -> bool:
     return bool(table.dialect_options["sqlite"]["with_rowid"])
 
 
-def _checked(table: Table, row: Row) -> tuple[Value, ...] | None:
+def _sound_values(table: Table, row: Row) -> tuple[Value, ...] | None:
     """The values of a row in the order of the columns; None for one of another form, or that cannot be read."""
     columns = _stored_columns(table)
     values = list(row.values)
@@ -658,5 +660,5 @@ def _check_packed(name: str, row: Mapping[str, Any]) -> None:
         from_json(row["state"], object)
 
 
-def _whole(value: Value) -> int:
+def _int_or_zero(value: Value) -> int:
     return value if isinstance(value, int) else 0

@@ -175,8 +175,8 @@ class SearchStore(Part):
         is_counted = finding.status == "counted"
         with self._database.reading() as connection:
             rows = [
-                *_written(connection, labels, label.run_id, label.note, label.labelled_at, words, limit),
-                *_written(
+                *_notes_with(connection, labels, label.run_id, label.note, label.labelled_at, words, limit),
+                *_notes_with(
                     connection, findings.where(is_counted), finding.run_id, finding.note, finding.id, words, limit
                 ),
             ]
@@ -232,14 +232,14 @@ class SearchStore(Part):
             progress = None
         up_to = progress.up_to if progress else None
         with self._database.reading() as connection:
-            n_cases, n_recorded, keys = _recorded(connection, run_id, up_to)
+            n_cases, n_recorded, keys = _recorded_trials(connection, run_id, up_to)
         for some in _batches(keys):
             up_to = some[-1][1]
             results = self._trials(run_id, [key for key, _ in some])
             if results is None:
                 return  # it was deleted meanwhile
             words = [(Place(run_id, *key), of_trial(result)) for key, result in results.items()]
-            self._index.put(run_id, Seen(_born(mark), up_to), _numbered(words))
+            self._index.put(run_id, Seen(_born(mark), up_to), _words_by_number(words))
             yield
         if progress is not None and self._index.count(run_id) < n_cases + n_recorded:
             yield from self._catch_up_with(run_id, mark, None, of_case, of_trial)  # a clock was set back
@@ -253,7 +253,7 @@ class SearchStore(Part):
             cases = run_queries.snapshots(connection, run_id)
         for some in _batches([*enumerate(cases)]):
             words = [(Place(run_id, index), of_case(case)) for index, case in some]
-            self._index.put(run_id, _NEVER, _numbered(words))
+            self._index.put(run_id, _NEVER, _words_by_number(words))
             yield
 
     def _trials(self, run_id: int, keys: Sequence[TrialKey]) -> Mapping[TrialKey, TrialResult] | None:
@@ -277,7 +277,7 @@ def _born(mark: str) -> str:
     return " ".join(mark.split()[:2])
 
 
-def _recorded(
+def _recorded_trials(
     connection: Connection, run_id: int, up_to: datetime | None
 ) -> tuple[int, int, list[tuple[TrialKey, datetime]]]:
     """The numbers of cases and recorded trials of a run, and the trials since `up_to` in the order of recording."""
@@ -293,7 +293,7 @@ def _batches(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
     return (rows[start : start + MOST_AT_ONCE] for start in range(0, len(rows), MOST_AT_ONCE))
 
 
-def _numbered(texts: Sequence[tuple[Place, str]]) -> list[tuple[int, Collection[str]]]:
+def _words_by_number(texts: Sequence[tuple[Place, str]]) -> list[tuple[int, Collection[str]]]:
     return [
         (place.number, sorted(set(words_of(text[:MAX_LETTERS])))[:MAX_WORDS])
         for place, text in texts
@@ -301,7 +301,7 @@ def _numbered(texts: Sequence[tuple[Place, str]]) -> list[tuple[int, Collection[
     ]
 
 
-def _written(
+def _notes_with(
     connection: Connection,
     rows: Select[Any],
     run_id: ColumnElement[int],

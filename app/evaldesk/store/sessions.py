@@ -46,17 +46,17 @@ class SessionStore(Part):
         row["started_by"] = self._starter.name
         with self._database.writing() as connection:
             connection.execute(insert(SESSION), row)
-            return _stored(connection, session_id)
+            return _read_session(connection, session_id)
 
     def get(self, session_id: str) -> StoredSession:
         """A session with its turns."""
         with self._database.reading() as connection:
-            return _stored(connection, session_id)
+            return _read_session(connection, session_id)
 
     def recent(self, session_id: str, most: int, n: int) -> StoredSession:
         """A session with its turns; with the last `n`, where there are more than `most`."""
         with self._database.reading() as connection:
-            return _stored(connection, session_id, most, n)
+            return _read_session(connection, session_id, most, n)
 
     def turns(self, session_id: str, first: int, end: int) -> tuple[TurnRecord, ...]:
         """The turns from an index up to another."""
@@ -157,7 +157,7 @@ class SessionStore(Part):
         fresh = {item.digest: item.content() for item in turn.media if item.data and not item.is_held}
         with self._database.writing() as connection:
             session = _row(connection, session_id)
-            open_row = _opened(connection, session_id)
+            open_row = _open_turn_row(connection, session_id)
             if open_row and open_row.owner != left:
                 raise ConflictError("This session is still answering. Wait for the answer, or stop it.")
             index = open_row.turn_index if open_row else None
@@ -176,7 +176,7 @@ class SessionStore(Part):
         """Keep the open turn for this owner; True when it was asked to stop. Raises ConflictError as `append_turn`."""
         own = OPEN_TURN.c.session_id == session_id
         with self._database.writing() as connection:
-            open_row = _owned(connection, session_id, owner)
+            open_row = _row_of_owner(connection, session_id, owner)
             connection.execute(update(OPEN_TURN).where(own).values(leased_until=NEW_LEASE))
             return bool(open_row.is_stopping)
 
@@ -203,7 +203,7 @@ class SessionStore(Part):
         codec, data = pack(tuple(events))
         place = {"session_id": session_id, "batch_index": batch_index}
         with self._database.writing() as connection:
-            _owned(connection, session_id, owner)
+            _row_of_owner(connection, session_id, owner)
             connection.execute(insert(OPEN_TURN_EVENTS), place | {"codec": codec, "data": data})
 
     def append_turn(self, session_id: str, turn: TurnRecord, *, owner: str = "", prompts: Prompts | None = None) -> int:
@@ -217,7 +217,7 @@ class SessionStore(Part):
             session = _row(connection, session_id)
             index = int(session.n_turns)
             if owner:
-                index = min(index, _owned(connection, session_id, owner).turn_index)
+                index = min(index, _row_of_owner(connection, session_id, owner).turn_index)
                 _close_turn(connection, session_id)
             _put_turn(connection, session, turn, index)
             if prompts:
@@ -306,13 +306,13 @@ def _row(connection: Connection, session_id: str) -> Row[Any]:
     return row
 
 
-def _opened(connection: Connection, session_id: str) -> Row[Any] | None:
+def _open_turn_row(connection: Connection, session_id: str) -> Row[Any] | None:
     """The open turn; its index is that of the last turn where it goes on with it."""
     return connection.execute(_open_turns().where(OPEN_TURN.c.session_id == session_id)).first()
 
 
-def _owned(connection: Connection, session_id: str, owner: str) -> Row[Any]:
-    open_row = _opened(connection, session_id)
+def _row_of_owner(connection: Connection, session_id: str, owner: str) -> Row[Any]:
+    open_row = _open_turn_row(connection, session_id)
     if open_row is None or open_row.owner != owner:
         raise ConflictError("Another process took this turn over.")
     return open_row
@@ -357,7 +357,7 @@ def _columns(row: Row[Any]) -> dict[str, Any]:
 
 
 def _open_turn(connection: Connection, session_id: str) -> OpenTurn | None:
-    row = _opened(connection, session_id)
+    row = _open_turn_row(connection, session_id)
     if row is None:
         return None
     batches = select(OPEN_TURN_EVENTS.c.codec, OPEN_TURN_EVENTS.c.data)
@@ -380,7 +380,7 @@ def _turns(connection: Connection, session_id: str, *where: ColumnElement[bool])
     return unpack_all([(codec, data) for codec, data in rows], TurnRecord)
 
 
-def _stored(connection: Connection, session_id: str, most: int | None = None, n: int = 0) -> StoredSession:
+def _read_session(connection: Connection, session_id: str, most: int | None = None, n: int = 0) -> StoredSession:
     row = _row(connection, session_id)
     first = 0 if most is None or row.n_turns <= most else row.n_turns - n
     cases = select(SESSION_CASE.c.evalset_id, SESSION_CASE.c.case_id, SESSION_CASE.c.added_at)

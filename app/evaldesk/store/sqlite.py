@@ -336,7 +336,7 @@ class WordFile:
             if len(prefix) > 1:
                 terms = "SELECT term FROM temp.word WHERE term >= ? AND term < ? LIMIT ?"
                 ends += [term for (term,) in connection.execute(terms, (prefix, prefix + _LAST_CHARACTER, MOST_BEGUN))]
-            match = " AND ".join([*map(_quoted, whole_words), f"({' OR '.join(map(_quoted, ends))})"])
+            match = " AND ".join([*map(_quote, whole_words), f"({' OR '.join(map(_quote, ends))})"])
             return [number for (number,) in connection.execute(newest, (match, limit))]
 
     def size(self) -> int:
@@ -354,7 +354,7 @@ class WordFile:
     def _open(self) -> Iterator[sqlite3.Connection]:
         """A connection to the file. Raises WorkspaceError; a file that is no index is removed, and is made again."""
         try:
-            with closing(self._connected()) as connection:
+            with closing(self._connect()) as connection:
                 yield connection
         except (sqlite3.Error, OSError) as error:
             is_damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError)
@@ -362,7 +362,7 @@ class WordFile:
                 self._remove()
             raise WorkspaceError(f"{self.path}: {error}; it may be removed, and is made again") from error
 
-    def _connected(self) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         if self._is_read_only:
             address = f"{self.path.absolute().as_uri()}?mode=ro&immutable=1"
             connection = sqlite3.connect(address, timeout=WORD_BUSY_S, uri=True, isolation_level=None)
@@ -397,6 +397,6 @@ def has_fts5() -> bool:
     return True
 
 
-def _quoted(word: str) -> str:
+def _quote(word: str) -> str:
     """A word as FTS5 reads a string; words have no quotation marks in them."""
     return f'"{word}"'

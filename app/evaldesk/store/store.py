@@ -109,7 +109,7 @@ class Store:
         `clock` tells the time of day, `seconds` how much of it has passed while the machine was awake. `starter` is
         noted with new runs and sessions. Raises WorkspaceError when it cannot be used, or `must_exist` and does not.
         """
-        return cls(Database(_prepared(database, must_exist)), Clock(clock, seconds), starter)
+        return cls(Database(_prepare(database, must_exist)), Clock(clock, seconds), starter)
 
     def move_evalset(self, old_id: str, new_id: str, path: Path) -> None:
         """Let runs, verdicts, sessions and open pages of an eval set follow its file to `path`, in one transaction."""
@@ -170,7 +170,7 @@ class Store:
         self.close()
 
 
-def _prepared(database: Path | DatabaseUrl, must_exist: bool) -> Dialect:
+def _prepare(database: Path | DatabaseUrl, must_exist: bool) -> Dialect:
     if must_exist:
         check_exists(database)
     if isinstance(database, DatabaseUrl):

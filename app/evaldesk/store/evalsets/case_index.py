@@ -268,7 +268,7 @@ class IndexedCases(LargeCases):
 
     def ids(self, groups: Collection[int] | None = None) -> Iterator[str]:
         last = -1
-        while rows := self._ask(_IDS, groups=_listed(groups), last=last, limit=_STEP):
+        while rows := self._ask(_IDS, groups=_json_list(groups), last=last, limit=_STEP):
             yield from (case_id for _, case_id in rows)
             last = rows[-1][0]
 
@@ -306,7 +306,7 @@ class IndexedCases(LargeCases):
     def search(
         self, text: str, tag: str, groups: Collection[int] | None, start: int, limit: int
     ) -> tuple[int, list[int]]:
-        parameters = {"groups": _listed(groups), "text": text, "tag": tag}
+        parameters = {"groups": _json_list(groups), "text": text, "tag": tag}
         ((n,),) = self._ask(f"SELECT count(*) {_FOUND}", **parameters)
         page = f"SELECT number {_FOUND} ORDER BY number LIMIT :limit OFFSET :start"
         return n, [number for (number,) in self._ask(page, **parameters, limit=limit, start=start)]
@@ -316,7 +316,7 @@ class IndexedCases(LargeCases):
 
     def first_app(self, names: Collection[str]) -> str:
         first = "SELECT app FROM item WHERE app IN (SELECT value FROM json_each(:names)) ORDER BY number LIMIT 1"
-        rows = self._ask(first, names=_listed(names))
+        rows = self._ask(first, names=_json_list(names))
         return str(rows[0][0]) if rows else ""
 
     @cached_property
@@ -348,7 +348,7 @@ class IndexedCases(LargeCases):
         """Some cases, in this order."""
         waiting = iter(numbers)
         while step := list(islice(waiting, _STEP)):
-            rows = self._ask(_PLACES, numbers=_listed(step))
+            rows = self._ask(_PLACES, numbers=_json_list(step))
             by_number = {row[0]: row for row in rows}
             for number in step:
                 yield self._case(*by_number[number])
@@ -419,7 +419,7 @@ class SplicedCases(EditedCases):
     def __getitem__(self, index: int | slice) -> Case | tuple[Case, ...]:
         numbers = range(len(self))[index]
         if isinstance(numbers, int):
-            ((case,),) = self._between(numbers, numbers + 1)
+            ((case,),) = self._slices_between(numbers, numbers + 1)
             return case
         return tuple(self[number] for number in numbers)
 
@@ -427,16 +427,16 @@ class SplicedCases(EditedCases):
         return (case for part in self.parts for case in part)
 
     def spliced(self, start: int, stop: int, new: Sequence[Case]) -> SplicedCases:
-        return SplicedCases([*self._between(0, start), tuple(new), *self._between(stop, len(self))])
+        return SplicedCases([*self._slices_between(0, start), tuple(new), *self._slices_between(stop, len(self))])
 
-    def _between(self, start: int, stop: int) -> Iterator[Sequence[Case]]:
+    def _slices_between(self, start: int, stop: int) -> Iterator[Sequence[Case]]:
         for part in self.parts:
             if start < stop and start < len(part) and stop > 0:
                 yield part[max(start, 0) : min(stop, len(part))]
             start, stop = start - len(part), stop - len(part)
 
 
-def _listed(values: Collection[int] | Collection[str] | None) -> str | None:
+def _json_list(values: Collection[int] | Collection[str] | None) -> str | None:
     return None if values is None else to_json(list(values)).decode()
 
 

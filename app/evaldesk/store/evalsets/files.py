@@ -109,7 +109,7 @@ class EvalSetFiles:
         That of a large file which nobody has read yet says that it is being read. Raises NotFoundError.
         """
         with self._lock:
-            line = self._lines.of_one(self._found(file_id))
+            line = self._lines.of_one(self._find_file(file_id))
         if line is None:
             raise _not_here()
         return line
@@ -153,7 +153,7 @@ class EvalSetFiles:
     def read(self, file_id: str) -> tuple[EvalSet, str]:
         """The eval set, with LargeCases if it is large, and its version. Raises NotFoundError or FormatError."""
         with self._lock:
-            file = self._found(file_id)
+            file = self._find_file(file_id)
         cases = self._cases(file)
         if cases is not None:
             return cases.evalset, cases.facts.version
@@ -168,7 +168,7 @@ class EvalSetFiles:
         ChangedFileError when the file is another one by now, LossError, NotFoundError or FormatError.
         """
         with self._lock:
-            file = self._found(file_id)
+            file = self._find_file(file_id)
         cases = self._cases(file)
         if cases is not None:
             return self._save_large(file, cases, evalset, version)
@@ -178,8 +178,8 @@ class EvalSetFiles:
                 current_set = None
                 with suppress(FormatError):
                     current_set = _evalset(current, file.path.name)
-                raise _changed(file, version, version_of(current), current_set)
-            data = _written(evalset, format_of(current, file.path.name), as_new_form=as_new_form)
+                raise _change_error(file, version, version_of(current), current_set)
+            data = _encode(evalset, format_of(current, file.path.name), as_new_form=as_new_form)
             if data != current:
                 _evalset(data, file.path.name)
                 replace_file(file.path, data)
@@ -188,8 +188,8 @@ class EvalSetFiles:
     def writer(self, file_id: str) -> Callable[[EvalSet], bytes]:
         """Gives the bytes that `save` would write; it raises LossError. Raises NotFoundError or FormatError itself."""
         with self._lock:
-            file = self._found(file_id)
-            return partial(_written, file_format=format_of(_read(file), file.path.name), as_new_form=False)
+            file = self._find_file(file_id)
+            return partial(_encode, file_format=format_of(_read(file), file.path.name), as_new_form=False)
 
     def create(self, name: str, evalset: EvalSet) -> str:
         """Write a new file in ADK's new form and give its id. Raises UsageError or ConflictError."""
@@ -222,7 +222,7 @@ class EvalSetFiles:
         Raises NotFoundError, FormatError or DiskError, and so may `put`; the file holds the old set then.
         """
         with self._lock:
-            path = self._found(file_id).path
+            path = self._find_file(file_id).path
             mode = S_IMODE(path.stat().st_mode)
         trash_entries: list[InTrash] = []
 
@@ -251,7 +251,7 @@ class EvalSetFiles:
         A small file may be laid out otherwise, a large one is the same to the byte.
         """
         stored_set, version = self.read(file_id)
-        path = self._found(file_id).path
+        path = self._find_file(file_id).path
         with self._new_form(path, evalset) as content:
             if isinstance(content, WholeContent):
                 with self._new_form(path, stored_set) as stored_content:
@@ -264,13 +264,13 @@ class EvalSetFiles:
         """Copy a file beside itself under another name, in its own format, and give the copy's id."""
         check_name(name)
         with self._lock:
-            file = self._found(file_id)
+            file = self._find_file(file_id)
             target = file.path.with_name(name + stem_and_suffix(file.path)[1])
             check_folder(target)
             check_free(target.name, os.listdir(target.parent))
         cases = self._cases(file)
         if cases is None:
-            create_file(target, _renamed(_read(file), file, name, is_copy=True))
+            create_file(target, _rename_in(_read(file), file, name, is_copy=True))
             return self._id_of(target)
         with self._large.content(replace(cases.evalset, id=name), target.name) as content:
             create_file(target, content.data)
@@ -281,7 +281,7 @@ class EvalSetFiles:
         """Give a file another name, in its folder, and give its new id. Raises as `create` and `read` do."""
         check_name(name)
         with self._lock:
-            file = self._found(file_id)
+            file = self._find_file(file_id)
             stem, suffix = stem_and_suffix(file.path)
             if stem == name:
                 return file_id
@@ -293,7 +293,7 @@ class EvalSetFiles:
         with self._lock:
             if cases is None:
                 data = _read(file)
-                new_data = _renamed(data, file, name, is_copy=False)
+                new_data = _rename_in(data, file, name, is_copy=False)
                 if new_data != data:
                     replace_file(file.path, new_data)
             elif cases.facts.evalset_id == stem:
@@ -307,13 +307,13 @@ class EvalSetFiles:
     def is_half_renamed(self, file_id: str, name: str) -> bool:
         """Whether a renaming to `name` was killed before the file lost its old name."""
         with self._lock:
-            path = self._found(file_id).path
+            path = self._find_file(file_id).path
             return is_same_file(path, path.with_name(name + stem_and_suffix(path)[1]))
 
     def trash(self, file_id: str) -> str:
         """Move a file to the trash and give the token that restores it."""
         with self._lock:
-            return put_in_trash(self._found(file_id).path, self._trash)
+            return put_in_trash(self._find_file(file_id).path, self._trash)
 
     def restore(self, token: str) -> str:
         """Bring a file back from the trash and give its id. Raises NotFoundError or ConflictError."""
@@ -323,7 +323,7 @@ class EvalSetFiles:
                 raise UsageError(f"{origin.name} came from a folder that is not served now; start Evaldesk with it")
             return self._id_of(take_from_trash(token, self._trash))
 
-    def _found(self, file_id: str) -> FoundFile:
+    def _find_file(self, file_id: str) -> FoundFile:
         listed_file = self._known.get(file_id)
         file = listed_file and listed_file.as_it_is()
         if file:
@@ -373,7 +373,7 @@ class EvalSetFiles:
 
     def _save_large(self, file: FoundFile, cases: IndexedCases, evalset: EvalSet, version: str) -> str:
         if cases.facts.version != version:
-            raise _changed(file, version, cases.facts.version, cases.evalset)
+            raise _change_error(file, version, cases.facts.version, cases.evalset)
         if isinstance(evalset.cases, IndexedCases) and evalset == replace(cases.evalset, cases=evalset.cases):
             return version
         mode = S_IMODE(file.path.stat().st_mode)
@@ -385,7 +385,7 @@ class EvalSetFiles:
             if content.version == version:
                 return version
             if file.as_it_is() != file:
-                raise _changed(file, version, "", None)
+                raise _change_error(file, version, "", None)
             prepared.replace()
             self._tell(file.path, content.facts)
         return content.version
@@ -453,7 +453,7 @@ def _read(file: FoundFile) -> bytes:
         raise FormatError(f"the file cannot be read: {error.strerror}", source=file.path.name) from error
 
 
-def _written(evalset: EvalSet, file_format: str, *, as_new_form: bool) -> bytes:
+def _encode(evalset: EvalSet, file_format: str, *, as_new_form: bool) -> bytes:
     loss_texts = losses(evalset, file_format)
     if not loss_texts:
         return write_evalset(evalset, file_format)
@@ -463,7 +463,7 @@ def _written(evalset: EvalSet, file_format: str, *, as_new_form: bool) -> bytes:
     return write_evalset(evalset, "adk")
 
 
-def _renamed(data: bytes, file: FoundFile, name: str, *, is_copy: bool) -> bytes:
+def _rename_in(data: bytes, file: FoundFile, name: str, *, is_copy: bool) -> bytes:
     """The bytes under another name: a set called as its file follows it; a copy always does, ids being unique."""
     evalset = _evalset(data, file.path.name)
     stem, _ = stem_and_suffix(file.path)
@@ -472,6 +472,6 @@ def _renamed(data: bytes, file: FoundFile, name: str, *, is_copy: bool) -> bytes
     return write_evalset(replace(evalset, id=name))
 
 
-def _changed(file: FoundFile, version: str, their_version: str, current_set: EvalSet | None) -> ChangedFileError:
+def _change_error(file: FoundFile, version: str, their_version: str, current_set: EvalSet | None) -> ChangedFileError:
     message = f"{file.path.name} changed on disk since you opened it; look at both versions before you save"
     return ChangedFileError(message, version=version, their_version=their_version, theirs=current_set)

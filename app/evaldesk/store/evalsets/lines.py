@@ -160,7 +160,7 @@ class Lines:
         stat = path.lstat()
         file = FoundFile("", path, "", stat.st_size, stat.st_mtime_ns, stat.st_ino)
         with self._lock:
-            self._kept()[digest_of(path)] = Line(_stamp(file), facts)
+            self._known_lines()[digest_of(path)] = Line(_stamp(file), facts)
 
     def now(self, file: FoundFile) -> EvalSetFile | None:
         """The line of one file, read if need be."""
@@ -175,10 +175,10 @@ class Lines:
 
     def _of(self, file: FoundFile) -> Line | None:
         with self._lock:
-            line = self._kept().get(digest_of(file.path))
+            line = self._known_lines().get(digest_of(file.path))
         return line if line and line.is_of(file) else None
 
-    def _kept(self) -> dict[str, Line]:
+    def _known_lines(self) -> dict[str, Line]:
         """The known lines, at first those of the database."""
         if self._known is None:
             self._known = {}
@@ -192,7 +192,7 @@ class Lines:
         is_settled = file.modified_ns + COARSEST_NS < time.time_ns()
         line = Line(_stamp(file), self._read(file))
         with self._lock:
-            self._kept()[place] = line
+            self._known_lines()[place] = line
             self._unread.pop(place, None)
             if self._store and is_settled and not self._has_secrets(to_json(line.facts)):
                 self._unkept[place] = line
@@ -201,7 +201,7 @@ class Lines:
     def _forget(self, files: Collection[FoundFile]) -> None:
         with self._lock:
             places = {digest_of(file.path) for file in files}
-            self._known = {place: line for place, line in self._kept().items() if place in places}
+            self._known = {place: line for place, line in self._known_lines().items() if place in places}
 
     def _follow(self) -> None:
         """Read the remaining files in a thread, so that no page waits for the disk or the database's lock."""
@@ -220,13 +220,13 @@ class Lines:
                 if file is None and not lines:
                     self._thread = None
                     return
-                places = list(self._kept())
+                places = list(self._known_lines())
             if file:
                 self._read_now(file)
             elif self._store:
                 with suppress(WorkspaceError, SQLAlchemyError):  # the next desk reads these files again
                     self._store.keep(lines, places)
-                    all_lines = {**self._store.all(), **self._kept()}
+                    all_lines = {**self._store.all(), **self._known_lines()}
                     self._sweep({line.facts.version for line in all_lines.values() if line.facts})
 
 

@@ -37,7 +37,7 @@ def check_name(name: str) -> None:
 
 def check_free(file_name: str, names: Iterable[str]) -> None:
     """Refuse a file name that some file system would take for one of `names`. Raises ConflictError."""
-    twin = next((other for other in names if _folded(other) == _folded(file_name)), None)
+    twin = next((other for other in names if _fold_name(other) == _fold_name(file_name)), None)
     if twin is not None:
         raise ConflictError(f"there is already a file {twin!r}; choose another name")
 
@@ -68,11 +68,11 @@ def _place_in(path: Path, home: Path) -> str:
         return f"{EVALSET_FOLDER}/{path.name}"
     if path.is_relative_to(home):
         return path.relative_to(home).as_posix()
-    return f"{EVALSET_FOLDER}/{path.name}" if path.parent == _shipped() else path.as_posix()
+    return f"{EVALSET_FOLDER}/{path.name}" if path.parent == _samples_folder() else path.as_posix()
 
 
 @cache
-def _shipped() -> Path:
+def _samples_folder() -> Path:
     return shipped(EVALSET_FOLDER)
 
 
@@ -87,5 +87,5 @@ def is_file_id(text: str) -> bool:
     return bool(_FILE_ID.fullmatch(text))
 
 
-def _folded(name: str) -> str:
+def _fold_name(name: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())

@@ -91,16 +91,16 @@ class SetWriter:
         stream = AdkStream(io.BytesIO(shell), self._source)
         list(stream)
         begin, end = stream.span
-        yield self._passed(shell[:begin])
+        yield self._pass_on(shell[:begin])
         n = 0
         cases = self._evalset.cases if self._given is None else self._given
         for data, row, case in _texts(cases, style, self._source):
-            yield self._passed(style.between if n else style.before)
+            yield self._pass_on(style.between if n else style.before)
             self._note(data, row, case if self._given is not None else None)
-            yield self._passed(data)
+            yield self._pass_on(data)
             n += 1
-        yield self._passed(style.after if n else b"")
-        yield self._passed(shell[end:])
+        yield self._pass_on(style.after if n else b"")
+        yield self._pass_on(shell[end:])
 
     def _note(self, data: bytes, row: IndexRow | None, exact: Case | None) -> None:
         """Compare a new case with its text as read again, and put it into the index."""
@@ -116,7 +116,7 @@ class SetWriter:
         elif self._index:
             self._index.copy(row, self._offset, self._line, self._column)
 
-    def _passed(self, data: bytes) -> bytes:
+    def _pass_on(self, data: bytes) -> bytes:
         self._digest.update(data)
         self._offset += len(data)
         if (last := data.rfind(b"\n")) >= 0:

@@ -111,7 +111,7 @@ class ImportStore(Part):
     def known(self, digest: str) -> int | None:
         """The newest run that was imported with this content and is not deleted."""
         with self._database.reading() as connection:
-            return _known(connection, [digest]).get(digest)
+            return _runs_by_digest(connection, [digest]).get(digest)
 
     def begin(
         self, source: str, runs: Sequence[NewRun], owner: str, *, set_id: str = "", is_again: bool = False
@@ -128,7 +128,7 @@ class ImportStore(Part):
         values |= {"leased_until": _NEW_LEASE}
         import_id, run_ids, size = 0, list[int](), StepSize(MAX_ROWS)
         try:
-            for some in _bounded(runs, lambda _: (ROWS_OF_RUN, 0), size):
+            for some in _batches(runs, lambda _: (ROWS_OF_RUN, 0), size):
                 with self._step(import_id, 0, size) if import_id else size.writing(self._database) as connection:
                     if not is_again:
                         _check_new(connection, import_id, [run.digest for run in some])
@@ -165,7 +165,7 @@ class ImportStore(Part):
         size = StepSize(MAX_ROWS)
         both = enumerate(zip(run.cases, run.n_each, strict=True))
         cases = ((*planning.case_rows(index, case, n), case.media) for index, (case, n) in both)
-        for rows in _bounded(cases, lambda rows: (2, len(rows[1]["data"])), size):
+        for rows in _batches(cases, lambda rows: (2, len(rows[1]["data"])), size):
             with self._step(import_id, len(rows), size) as connection:
                 connection.execute(insert(RUN_CASE), [{"run_id": run_id} | case for case, _, _ in rows])
                 connection.execute(insert(CASE_SNAPSHOT), [{"run_id": run_id} | snapshot for _, snapshot, _ in rows])
@@ -174,13 +174,13 @@ class ImportStore(Part):
                 media.keep(connection, {"run_id": run_id}, bytes_by_digest, self._clock)
             yield len(rows)
         trial_places = ((index, trial) for index, n in enumerate(run.n_each) for trial in range(n))
-        for places in _bounded(trial_places, lambda _: (1, 0), size):
+        for places in _batches(trial_places, lambda _: (1, 0), size):
             with self._step(import_id, 0, size) as connection:
                 connection.execute(insert(TRIAL), [planning.trial_row(run_id, *place) for place in places])
             yield 0
         results = (replace(scrubbed(result), run_id=run_id, attempt=1) for result in run.results)
         storable = (row for result in results for row in storable_rows([result]))
-        for batch in _bounded(storable, _weight, size):
+        for batch in _batches(storable, _weight, size):
             with self._step(import_id, len(batch), size) as connection:
                 record(connection, batch, self._clock)
             yield len(batch)
@@ -275,7 +275,7 @@ def _begin(connection: Connection, values: dict[str, Any]) -> int:
     return int(connection.execute(insert(IMPORT_RECORD).values(values).returning(_R.id)).scalar_one())
 
 
-def _known(connection: Connection, digests: Sequence[str]) -> dict[str, int]:
+def _runs_by_digest(connection: Connection, digests: Sequence[str]) -> dict[str, int]:
     """The newest visible run of each digest that has one."""
     columns = IMPORTED_RUN.c
     rows = select(columns.digest, func.max(columns.run_id).label("run_id")).join(RUN, RUN.c.id == columns.run_id)
@@ -284,7 +284,7 @@ def _known(connection: Connection, digests: Sequence[str]) -> dict[str, int]:
 
 
 def _check_new(connection: Connection, import_id: int, digests: Sequence[str]) -> None:
-    runs_by_digest = _known(connection, digests)
+    runs_by_digest = _runs_by_digest(connection, digests)
     if runs_by_digest:
         raise AlreadyImportedError(sorted(runs_by_digest.values()))
     others = (
@@ -321,7 +321,7 @@ def _weight(row: Storable) -> tuple[int, int]:
     return 3 + 2 * len(scores(row.result)), len(row.transcript["data"])
 
 
-def _bounded(items: Iterable[T], weigh: Callable[[T], tuple[int, int]], size: StepSize) -> Iterator[Sequence[T]]:
+def _batches(items: Iterable[T], weigh: Callable[[T], tuple[int, int]], size: StepSize) -> Iterator[Sequence[T]]:
     """The items in lists of at most `size` rows and its share of MAX_BYTES; `weigh` gives both of an item."""
     batch: list[T] = []
     n_rows = n_bytes = 0

@@ -152,7 +152,7 @@ class StoredTurns:
     def turns(self, config: RunConfig) -> tuple[TrialTurns, Divergence | None]:
         """The turns, and the first divergence of a recorded trial by the metrics of the configuration that decide."""
         if not self._case and not self._trial:
-            case, result = self._whole()
+            case, result = self._read_whole()
             return turns_in_memory(case, result), divergence_of(case, result, config) if result else None
         case, n_expected, expected = self._of_case()
         head, records, scores = self._of_trial()
@@ -166,13 +166,13 @@ class StoredTurns:
 
         summary = head.summary if head else TrialSummary()
         n_turns = max(n_expected, summary.n_turns)
-        turns = TrialTurns(case, head.result if head else None, summary, n_turns, read, self._whole)
+        turns = TrialTurns(case, head.result if head else None, summary, n_turns, read, self._read_whole)
         if head is None or head.is_compared:
             return turns, head.divergence if head else None
-        whole_case, result = self._whole()
+        whole_case, result = self._read_whole()
         return turns, divergence_of(whole_case, result, config) if result else None
 
-    def _whole(self) -> tuple[Case, TrialResult | None]:
+    def _read_whole(self) -> tuple[Case, TrialResult | None]:
         return self._read_case(), self._read_trial() if self._has_trial else None
 
     def _of_case(self) -> tuple[Case, int, Callable[[int, int], Sequence[Turn]]]:

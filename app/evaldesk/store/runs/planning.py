@@ -372,12 +372,12 @@ def insert_run(
 def case_rows(index: int, case: Case, n: int) -> tuple[Values, Values]:
     """The row of a case, and that of its snapshot, without their run; made before a transaction."""
     place = {"case_index": index}
-    codec, data = _packed(case)
+    codec, data = _pack(case)
     own = {"case_id": case.id, "digest": case_version(case), "strip": TO_DO * n}
     return place | own, place | {"codec": codec, "data": data}
 
 
-def _packed(case: Case) -> tuple[int, bytes]:
+def _pack(case: Case) -> tuple[int, bytes]:
     if len(case.turns) > MANY_TURNS and not case.media:
         from evaldesk.store.runs.long_trials import packed_case
 

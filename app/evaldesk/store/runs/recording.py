@@ -388,11 +388,11 @@ def transcript_row(result: TrialResult) -> Values:
 
 def _row(result: TrialResult, turns: tuple[TurnRecord, ...], compare: Compared | None) -> Values:
     bare = replace(result, prompts=None, transcript=replace(result.transcript, turns=turns))
-    codec, data = _packed(bare, compare)
+    codec, data = _pack(bare, compare)
     return trial_key(result) | {"attempt": result.attempt, "codec": codec, "data": data}
 
 
-def _packed(result: TrialResult, compare: Compared | None) -> tuple[int, bytes]:
+def _pack(result: TrialResult, compare: Compared | None) -> tuple[int, bytes]:
     if len(result.transcript.turns) <= MANY_TURNS:
         return pack_json(to_json(result))
     from evaldesk.store.runs.long_trials import packed_trial
@@ -425,10 +425,10 @@ def _storable(result: TrialResult, compare: Compared | None) -> Storable:
 def _fault(result: TrialResult) -> str | None:
     """The first column that SQLite refuses or would change, by name; None when there is none."""
     columns = ((name, value) for row in (outcome(result), *scores(result)) for name, value in row.items())
-    return next(filter(None, (_refused(name, value) for name, value in columns)), None)
+    return next(filter(None, (_fault_of_value(name, value) for name, value in columns)), None)
 
 
-def _refused(name: str, value: object) -> str | None:
+def _fault_of_value(name: str, value: object) -> str | None:
     if isinstance(value, int) and not -MAX_INTEGER - 1 <= value <= MAX_INTEGER:
         return f"{name} is an integer of {value.bit_length()} bits; at most 2**63 - 1 is stored"
     if isinstance(value, float) and not isfinite(value):

@@ -674,13 +674,13 @@ def _page_query(
     return query.order_by(*order).limit(bindparam("limit"))
 
 
-def _scored(errors_are_failures: bool) -> ColumnElement[Any]:
+def _n_scored(errors_are_failures: bool) -> ColumnElement[Any]:
     n_scored = _C.n_passed + _C.n_failed
     return n_scored + _C.n_errored if errors_are_failures else n_scored
 
 
 def _share(errors_are_failures: bool) -> ColumnElement[Any]:
-    return _C.n_passed * 1.0 / func.nullif(_scored(errors_are_failures), 0)
+    return _C.n_passed * 1.0 / func.nullif(_n_scored(errors_are_failures), 0)
 
 
 def _filters(errors_are_failures: bool) -> dict[CaseFilter, ColumnElement[bool]]:
@@ -688,7 +688,7 @@ def _filters(errors_are_failures: bool) -> dict[CaseFilter, ColumnElement[bool]]
         "failed": _C.n_failed > 0,
         "errored": _C.n_errored > 0,
         "unscored": _C.n_unscored > 0,
-        "flaky": and_(_C.n_passed > 0, _scored(errors_are_failures) > _C.n_passed),
+        "flaky": and_(_C.n_passed > 0, _n_scored(errors_are_failures) > _C.n_passed),
         "passed": func.coalesce(_share(errors_are_failures), -1.0) >= bindparam("pass_threshold", type_=Float),
     }
 
@@ -701,7 +701,7 @@ def _filter(only: CaseFilter, errors_are_failures: bool) -> ColumnElement[bool]:
 
 
 def _order(sort: CaseSort, errors_are_failures: bool) -> list[ColumnElement[Any]]:
-    share, n_scored = _share(errors_are_failures), _scored(errors_are_failures)
+    share, n_scored = _share(errors_are_failures), _n_scored(errors_are_failures)
     worst = totals.worst_of([_C[name] for name in totals.OUTCOME], n_scored)
     orders: Mapping[CaseSort, list[ColumnElement[Any]]] = {
         "worst": [worst, -_C.n_errored],

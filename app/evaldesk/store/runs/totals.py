@@ -122,11 +122,11 @@ def outcome_rows(connection: Connection, run_id: int) -> list[tuple[Outcome, int
 def metric_rows(connection: Connection, run_id: int) -> list[tuple[MetricRow, bool]]:
     """The scores of each metric, without its threshold; and whether `kinds` are all its kinds of cases."""
     rows = connection.execute(_FIND_METRICS, {"run_id": run_id})
-    return [_metric_row(row.metric, _unpacked(row)) for row in rows]
+    return [_metric_row(row.metric, _unpack(row)) for row in rows]
 
 
 def _metric_row(metric: str, totals: MetricTotals) -> tuple[MetricRow, bool]:
-    kinds = () if totals.kinds is None or len(totals.kinds) > MAX_KINDS else _ordered(totals.kinds)
+    kinds = () if totals.kinds is None or len(totals.kinds) > MAX_KINDS else _sort_kinds(totals.kinds)
     row = MetricRow(
         metric=metric,
         threshold=None,
@@ -145,7 +145,7 @@ def _metric_row(metric: str, totals: MetricTotals) -> tuple[MetricRow, bool]:
     return row, totals.kinds is not None
 
 
-def _ordered(kinds: Mapping[tuple[int, float], int]) -> tuple[CaseScores, ...]:
+def _sort_kinds(kinds: Mapping[tuple[int, float], int]) -> tuple[CaseScores, ...]:
     return tuple((n, total, kinds[n, total]) for n, total in sorted(kinds))
 
 
@@ -203,8 +203,8 @@ class MetricTotals:
         squares = self.squares_sum << (square_scale - self.square_scale)
         for sign, rows in ((-1, out), (1, into)):
             for row in rows:
-                total = _whole(row.total, scale)
-                squares += sign * _whole(row.total_squares, square_scale)
+                total = _in_units(row.total, scale)
+                squares += sign * _in_units(row.total_squares, square_scale)
                 for at, (i, j) in enumerate(_MOMENTS):
                     moments[at] += sign * total**i * row.n**j
         return replace(
@@ -238,7 +238,7 @@ def _scale(value: float) -> int:
     return value.as_integer_ratio()[1].bit_length() - 1
 
 
-def _whole(value: float, scale: int) -> int:
+def _in_units(value: float, scale: int) -> int:
     """The value in units of 2**-scale."""
     above, below = value.as_integer_ratio()
     return above << (scale - below.bit_length() + 1)
@@ -294,12 +294,12 @@ def _add_outcomes(connection: Connection, run_id: int, gains: Mapping[Outcome, i
 def _change_metrics(
     connection: Connection, run_id: int, changed_keys: Sequence[tuple[str, int]], before: Rows, now: Rows
 ) -> None:
-    totals_by_metric = {row.metric: _unpacked(row) for row in connection.execute(_FIND_METRICS, {"run_id": run_id})}
+    totals_by_metric = {row.metric: _unpack(row) for row in connection.execute(_FIND_METRICS, {"run_id": run_id})}
     for metric, keys in groupby(changed_keys, key=lambda key: key[0]):
         own = list(keys)
         out = [before.metrics[key] for key in own if key in before.metrics]
         into = [now.metrics[key] for key in own if key in now.metrics]
-        values = _packed(totals_by_metric.get(metric, MetricTotals()).changed(out, into))
+        values = _pack(totals_by_metric.get(metric, MetricTotals()).changed(out, into))
         key = {"run_id": run_id, "metric": metric}
         if metric in totals_by_metric:
             connection.execute(_KEEP_METRIC, values | {"at_run_id": run_id, "at_metric": metric})
@@ -307,14 +307,14 @@ def _change_metrics(
             connection.execute(insert(RUN_METRIC), key | values)
 
 
-def _packed(totals: MetricTotals) -> dict[str, Any]:
+def _pack(totals: MetricTotals) -> dict[str, Any]:
     sums = [totals.scale, totals.square_scale, totals.squares_sum, *totals.moments]
-    kinds = None if totals.kinds is None else json.dumps(_ordered(totals.kinds), separators=(",", ":"))
+    kinds = None if totals.kinds is None else json.dumps(_sort_kinds(totals.kinds), separators=(",", ":"))
     plain = {name: getattr(totals, name) for name in ("n", "n_passed", "n_cases", "low", "high")}
     return plain | {"sums": " ".join(f"{each:x}" for each in sums), "kinds": kinds}
 
 
-def _unpacked(row: Any) -> MetricTotals:
+def _unpack(row: Any) -> MetricTotals:
     scale, square_scale, squares_sum, *moments = (int(each, 16) for each in row.sums.split())
     kinds = None if row.kinds is None else {(n, total): times for n, total, times in json.loads(row.kinds)}
     return MetricTotals(

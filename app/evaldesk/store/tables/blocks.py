@@ -82,32 +82,32 @@ class Blocks:
         self._beginning = read(0, BEGINNING)
         self._n_unpacked = 0
         if len(self._beginning) < _LENGTHS.size:
-            raise _damaged("it is too short")
+            raise _damage_error("it is too short")
         self._n_index, self._n_head = _LENGTHS.unpack_from(self._beginning)
 
     @cached_property
     def index(self) -> tuple[Block, ...]:
         """All blocks in order."""
-        text = self._unpacked(self._bytes(_LENGTHS.size, self._n_index))
-        rows = _decoded(text, tuple[tuple[str, int, int, int], ...])
+        text = self._decompress(self._bytes(_LENGTHS.size, self._n_index))
+        rows = _decode(text, tuple[tuple[str, int, int, int], ...])
         starts = accumulate((n for *_, n in rows), initial=_LENGTHS.size + self._n_index + self._n_head)
         return tuple(Block(*row[:3], start, row[3]) for row, start in zip(rows, starts, strict=False))
 
     def head(self, kind: type[T]) -> T:
         """The head."""
-        return _decoded(self._unpacked(self._bytes(_LENGTHS.size + self._n_index, self._n_head)), kind)
+        return _decode(self._decompress(self._bytes(_LENGTHS.size + self._n_index, self._n_head)), kind)
 
     def items(self, name: str, kind: type[T], first: int = 0, end: int | None = None) -> list[tuple[Block, T]]:
         """The blocks of the list `name` that have something of the turns from `first` up to `end`, each as `kind`."""
         own = (block for block in self.index if block.name == name)
         blocks = [block for block in own if block.end > first and (end is None or block.first < end)]
         texts = (b"[" + text.removeprefix(b",") + b"]" for text in self.texts(blocks))
-        return [(block, _decoded(text, kind)) for block, text in zip(blocks, texts, strict=True)]
+        return [(block, _decode(text, kind)) for block, text in zip(blocks, texts, strict=True)]
 
     def each(self, name: str, kind: type[T]) -> Iterator[T]:
         """The blocks of the list `name` one after the other, each as `kind`."""
         for text in self.texts([block for block in self.index if block.name == name]):
-            yield _decoded(b"[" + text.removeprefix(b",") + b"]", kind)
+            yield _decode(b"[" + text.removeprefix(b",") + b"]", kind)
 
     def texts(self, blocks: Sequence[Block]) -> Iterator[bytes]:
         """The unpacked bytes of some blocks; those that follow each other are read at once."""
@@ -125,14 +125,14 @@ class Blocks:
         start = row[0].start
         data = self._bytes(start, row[-1].start + row[-1].n_bytes - start)
         for block in row:
-            yield self._unpacked(data[block.start - start :][: block.n_bytes])
+            yield self._decompress(data[block.start - start :][: block.n_bytes])
 
     def _bytes(self, start: int, n: int) -> bytes:
         if start + n <= len(self._beginning):
             return self._beginning[start : start + n]
         return self._read(start, n)
 
-    def _unpacked(self, frame: bytes) -> bytes:
+    def _decompress(self, frame: bytes) -> bytes:
         try:
             self._n_unpacked += max(zstandard.frame_content_size(frame), 0)
             if self._n_unpacked > MAX_UNPACKED:
@@ -141,17 +141,17 @@ class Blocks:
                 )
             return zstandard.ZstdDecompressor().decompress(frame)
         except zstandard.ZstdError as error:
-            raise _damaged(str(error)) from error
+            raise _damage_error(str(error)) from error
 
 
-def _decoded(text: bytes, kind: type[T]) -> T:
+def _decode(text: bytes, kind: type[T]) -> T:
     try:
         return from_json(text, kind)
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError as error:
-        raise _damaged(str(error)) from error
+        raise _damage_error(str(error)) from error
 
 
-def _damaged(why: str) -> DamagedDatabaseError:
+def _damage_error(why: str) -> DamagedDatabaseError:
     return DamagedDatabaseError.at("the database", f"a value in blocks: {why}")
