@@ -103,12 +103,12 @@ class _Evaldesk(LazyGroup):
 
         write_logs()
         try:
-            found = super().invoke(ctx)
+            result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
             drop_output()
             ctx.exit(EXIT_READER_LEFT)
-        return found
+        return result
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -188,9 +188,9 @@ def plays_here(arguments: list[str]) -> bool:
 
 def respelled(args: list[str]) -> list[str]:
     """The arguments with the command's name here; a folder's path is an agent, also where a command has that name."""
-    for theirs, ours in SPELLED_BY_OSMOSIS.items():
-        if tuple(args[: len(theirs)]) == theirs and not Path(theirs[-1]).is_dir():
-            return [*ours, *args[len(theirs) :]]
+    for osmosis_words, own_words in SPELLED_BY_OSMOSIS.items():
+        if tuple(args[: len(osmosis_words)]) == osmosis_words and not Path(osmosis_words[-1]).is_dir():
+            return [*own_words, *args[len(osmosis_words) :]]
     return args
 
 

@@ -59,9 +59,9 @@ def accept(wanted: str, parts: tuple[str, ...], turn: int | None, way: str, yes:
         more = "" if way == "replace" else "use --way replace, and "
         how = "use --way {}" if parts else f"{more}name its part with --only to accept it"
         left_cases = left_out(staged.cases, keys, parts, turn)
-        for case, left, ways in left_cases:
-            named = " or ".join(name for name, each in WAYS.items() if each in ways)
-            show(in_one_line(f"{case}: left as it is: {left} ({how.format(named)})"), err=True)
+        for case, left_text, ways in left_cases:
+            way_names = " or ".join(name for name, each in WAYS.items() if each in ways)
+            show(in_one_line(f"{case}: left as it is: {left_text} ({how.format(way_names)})"), err=True)
         n_changes, n_cases = sum(map(len, keys.values())), sum(map(bool, keys.values()))
         if not n_changes:
             show("Nothing is accepted." if left_cases else "There is nothing to accept.")
@@ -75,19 +75,19 @@ def accept(wanted: str, parts: tuple[str, ...], turn: int | None, way: str, yes:
             show("Nothing was written.")
             return
         save(desk, staged, keys)
-        rest = f" {counted(staged.n_more, 'case')} more failed: accept again." if staged.n_more else ""
-        show(f"Wrote {what} to {file_name}.{rest}")
+        more_words = f" {counted(staged.n_more, 'case')} more failed: accept again." if staged.n_more else ""
+        show(f"Wrote {what} to {file_name}.{more_words}")
 
 
-def _parts(wanted: str) -> tuple[str, str | None, int | None]:
+def _parts(target: str) -> tuple[str, str | None, int | None]:
     """Run, case and trial, from 0; a case id may have colons of its own, a run's name may not."""
-    run, _, rest = wanted.partition(":")
-    case_id, colon, last = rest.rpartition(":")
+    run, _, place = target.partition(":")
+    case_id, colon, last = place.rpartition(":")
     if colon and last.isdecimal():
         if int(last) < 1:
             raise click.BadParameter("trials count from 1", param_hint="RUN[:CASE[:TRIAL]]")
         return run, case_id, int(last) - 1
-    return run, rest or None, None
+    return run, place or None, None
 
 
 def _is_confirmed(question: str) -> bool:

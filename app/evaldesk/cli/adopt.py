@@ -37,25 +37,25 @@ def adopt(tool: Tool, folder: Path, is_written: bool, workspace: str | None) -> 
     evaldesk adopt adk .
     evaldesk adopt osmosis my-project --write
     """
-    found = survey(folder, tool)
-    _show_parts(found)
-    _import_history(folder, [part for part in found.parts if part.is_history], open_home(workspace))
-    _show_changes(found, is_written=is_written)
+    adoption = survey(folder, tool)
+    _show_parts(adoption)
+    _import_history(folder, [part for part in adoption.parts if part.is_history], open_home(workspace))
+    _show_changes(adoption, is_written=is_written)
     if is_written:
-        write(found.changes)
+        write(adoption.changes)
     show("\nDifferent here:")
     for sentence in DIFFERENCES[tool]:
         show(f"  - {sentence}")
 
 
-def _show_parts(found: Adoption) -> None:
-    if not found.parts:
+def _show_parts(adoption: Adoption) -> None:
+    if not adoption.parts:
         show("Nothing of this tool was found.")
         return
-    counts = Counter(part.title for part in found.parts)
+    counts = Counter(part.title for part in adoption.parts)
     for title, n in counts.items():
         show(f"{title} ({n:,}):")
-        names = [part.path for part in found.parts if part.title == title]
+        names = [part.path for part in adoption.parts if part.title == title]
         for name in names[:MAX_SHOWN]:
             show(f"  {visible(name)}")
         if n > MAX_SHOWN:
@@ -74,14 +74,14 @@ def _import_history(folder: Path, parts: list[Part], settings: Settings) -> None
     with open_imports(settings) as imports:
         for part in parts:
             try:
-                imported = read_path(_place(folder / part.path))
-                taken = imports.take_in(
-                    replace(imported, evalset=None), source=part.path, name=proposed_name(part.path)
+                imported_file = read_path(_place(folder / part.path))
+                ids = imports.take_in(
+                    replace(imported_file, evalset=None), source=part.path, name=proposed_name(part.path)
                 )
             except EvaldeskError as error:
                 show(f"  {visible(part.path)}: {printable(str(error))}")
                 continue
-            runs = ", ".join(map(str, taken.run_ids)) or "none"
+            runs = ", ".join(map(str, ids.run_ids)) or "none"
             show(f"  {visible(part.path)}: run {runs}")
 
 
@@ -90,10 +90,10 @@ def _place(path: Path) -> Path:
     return path.parent if path.name == "output.jsonl" and (path.parent / "metadata.json").is_file() else path
 
 
-def _show_changes(found: Adoption, *, is_written: bool) -> None:
-    if not found.changes:
+def _show_changes(adoption: Adoption, *, is_written: bool) -> None:
+    if not adoption.changes:
         show("\nNothing changes in tests, CI and dependencies.")
         return
     show("\nChanged:" if is_written else "\nThese changes are written with --write:")
-    for change in found.changes:
+    for change in adoption.changes:
         show(printable(change.diff).rstrip("\n"))

@@ -42,26 +42,26 @@ def agents(
     from evaldesk.desk.doctor import ask_agents
 
     settings = settings_of(folders, workspace, python)
-    found = asyncio.run(ask_agents(settings, answered(settings, is_trusted=is_trusted)))
+    agent_list = asyncio.run(ask_agents(settings, answered(settings, is_trusted=is_trusted)))
     if is_json:
         from evaldesk.pages.agents import agent_facts
 
-        facts = [agent_facts(agent) for agent in found]
+        facts = [agent_facts(agent) for agent in agent_list]
         show_json(facts, separators=(",", ":"))
     else:
-        _show(found)
-    if any(agent.state == "untrusted" for agent in found):
+        _show(agent_list)
+    if any(agent.state == "untrusted" for agent in agent_list):
         from evaldesk.desk.trust import NEXT_STEP
 
         show(f"evaldesk: the folder is not trusted; {NEXT_STEP}", err=True)
-    sys.exit(EXIT_BROKEN if any(agent.state in {"failed", "untrusted"} for agent in found) else 0)
+    sys.exit(EXIT_BROKEN if any(agent.state in {"failed", "untrusted"} for agent in agent_list) else 0)
 
 
-def _show(found: Sequence[FoundAgent]) -> None:
+def _show(agent_list: Sequence[FoundAgent]) -> None:
     from evaldesk.pages.agents import agent_facts, kind_words
     from evaldesk.wording.printable import printable
 
-    for agent in found:
+    for agent in agent_list:
         facts: dict[str, Any] = agent_facts(agent)
         is_ready = agent.state == "ready"
         words, colour = STATES.get(agent.state, ("does not load", "red"))

@@ -80,11 +80,11 @@ def doctor(
         show(printable(restore_backup(settings, trust, restore).sentence))
     looking = _findings(settings, trust, on, is_called=is_called, is_played=is_played, is_repaired=is_repaired)
     findings = asyncio.run(looking)
-    width = max(len(found.about) for found in findings)
-    for found in findings:
-        mark, colour = MARKS[found.state]
-        show(f"{style(mark.ljust(4), fg=colour)}  {found.about.ljust(width)}  {printable(found.sentence)}")
-    sys.exit(EXIT_TROUBLE if any(found.state == "bad" for found in findings) else 0)
+    width = max(len(finding.about) for finding in findings)
+    for finding in findings:
+        mark, colour = MARKS[finding.state]
+        show(f"{style(mark.ljust(4), fg=colour)}  {finding.about.ljust(width)}  {printable(finding.sentence)}")
+    sys.exit(EXIT_TROUBLE if any(finding.state == "bad" for finding in findings) else 0)
 
 
 async def _findings(

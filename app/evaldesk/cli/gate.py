@@ -76,7 +76,7 @@ def explain(
     pass_threshold: float | None,
     is_json: bool,
     workspace: str | None,
-    **given: Any,
+    **values: Any,
 ) -> None:
     """Show how often a gate fails although nothing changed, and how often a worse agent passes it.
 
@@ -87,55 +87,57 @@ def explain(
     evaldesk gate explain --from 12
     evaldesk gate explain --from 12 --min-pass-rate 0.9
     """
-    asked, of_run = asked_gates(given), Gates()
+    gate_options, of_run = asked_gates(values), Gates()
     pairs = None
     if run is not None:
         if n_cases is not None or rate is not None:
             raise UsageError("--from takes cases and rates from the run; leave --cases and --rate out")
         with stored_runs(workspace) as runs:
-            stored = runs.named(run)
-            of_run = stored.config.gates
-            subject = _subject(runs, stored, n, pass_threshold)
-            gates = _explained(of_run, asked)
-            pairs = measured_pairs(runs, stored, gates)
-        subjects = {f"run {stored.id}": subject}
+            stored_run = runs.named(run)
+            of_run = stored_run.config.gates
+            subject = _subject(runs, stored_run, n, pass_threshold)
+            gates = _explained(of_run, gate_options)
+            pairs = measured_pairs(runs, stored_run, gates)
+        subjects = {f"run {stored_run.id}": subject}
     elif n_cases is None:
         raise UsageError("name a run by --from, or the number of cases by --cases")
     else:
         threshold = 1.0 if pass_threshold is None else pass_threshold
         rates = ASSUMED_RATES if rate is None else (rate,)
         subjects = {f"{each:g}": assumed_subject(each, [n or 1] * n_cases, threshold) for each in rates}
-        gates = _explained(of_run, asked)
+        gates = _explained(of_run, gate_options)
     check_explained(gates, next(iter(subjects.values())), flag_of)
-    found = {name: gate_forecasts(gates, subject) for name, subject in subjects.items()}
+    forecasts_by_rate = {name: gate_forecasts(gates, subject) for name, subject in subjects.items()}
     if is_json:
-        measured = {"measured": _pairs_json(pairs)} if pairs else {}
-        show_json(_as_json(subjects, found) | measured, indent=2)
+        pairs_object = {"measured": _pairs_json(pairs)} if pairs else {}
+        show_json(_as_json(subjects, forecasts_by_rate) | pairs_object, indent=2)
     else:
-        _show(subjects, found, pairs)
+        _show(subjects, forecasts_by_rate, pairs)
 
 
 def _subject(runs: StoredRuns, run: RunSummary, n: int | None, pass_threshold: float | None) -> Subject:
     """The cases of a run with their history, and the trials that it had or `n`."""
     n_each = [n] * run.n_cases if n else runs.n_played(run.id)
     threshold = run.config.pass_threshold if pass_threshold is None else pass_threshold
-    found = history_subject(runs.history(run), n_each, threshold)
-    if found is None:
+    subject = history_subject(runs.history(run), n_each, threshold)
+    if subject is None:
         raise UsageError(f"run {run.id} has no scored trials to estimate pass rates from; name another run")
-    return found
+    return subject
 
 
-def _explained(of_run: Gates, asked: AskedGates) -> Gates:
+def _explained(of_run: Gates, gate_options: AskedGates) -> Gates:
     """The requested gates, or the gates of the run with the requested changes, such as a rule."""
-    of_run = Gates() if Gates(**cast("Any", asked)).asks_for_verdicts else of_run
-    check_confirm({"regression_rule": of_run.regression_rule, **asked}, flag_of)
-    return replace(of_run, **cast("Any", asked))
+    of_run = Gates() if Gates(**cast("Any", gate_options)).asks_for_verdicts else of_run
+    check_confirm({"regression_rule": of_run.regression_rule, **gate_options}, flag_of)
+    return replace(of_run, **cast("Any", gate_options))
 
 
-def _as_json(subjects: Mapping[str, Subject], found: Mapping[str, tuple[GateForecast, ...]]) -> dict[str, Any]:
+def _as_json(
+    subjects: Mapping[str, Subject], forecasts_by_rate: Mapping[str, tuple[GateForecast, ...]]
+) -> dict[str, Any]:
     """One object a rate under `by_rate`; with one gate and one rate also its numbers on top."""
     first = next(iter(subjects.values()))
-    objects = {name: [_gate_json(each) for each in forecasts] for name, forecasts in found.items()}
+    objects = {name: [_gate_json(each) for each in forecasts] for name, forecasts in forecasts_by_rate.items()}
     only = [each for gates in objects.values() for each in gates]
     top: dict[str, Any] = {}
     if len(only) == 1:
@@ -149,34 +151,34 @@ def _as_json(subjects: Mapping[str, Subject], found: Mapping[str, tuple[GateFore
     return {**top, **shape, **({"history": history} if history else {}), "by_rate": objects}
 
 
-def _gate_json(found: GateForecast) -> dict[str, Any]:
+def _gate_json(forecast: GateForecast) -> dict[str, Any]:
     """`false_alarm` is null for an agent below the bar, `fails` is the chance to fail at any level."""
-    alarm = found.false_alarm
+    alarm = forecast.false_alarm
     return {
-        "name": found.name,
-        "standing": found.standing,
-        "sentence": forecast_sentence(found),
-        "holds": found.holds,
-        "neutral": found.neutral,
+        "name": forecast.name,
+        "standing": forecast.standing,
+        "sentence": forecast_sentence(forecast),
+        "holds": forecast.holds,
+        "neutral": forecast.neutral,
         "false_alarm": alarm.mean if alarm else None,
         "false_alarm_range": _ends(alarm) if alarm else None,
-        "fails": found.fails.mean,
-        "fails_range": _ends(found.fails),
-        "level_range": _ends(found.level) if found.level else None,
-        "trials_to_know": found.trials_to_know,
-        "holds_when_worse": {f"{drop:g}": holds for drop, holds, _ in found.worse},
-        "neutral_when_worse": {f"{drop:g}": neutral for drop, _, neutral in found.worse},
-        "more_trials": found.n_more,
-        "stops_after": found.n_played,
-        "proposal": asdict(found.proposal) if found.proposal else None,
-        "is_proposed": found.is_proposed,
+        "fails": forecast.fails.mean,
+        "fails_range": _ends(forecast.fails),
+        "level_range": _ends(forecast.level) if forecast.level else None,
+        "trials_to_know": forecast.trials_to_know,
+        "holds_when_worse": {f"{drop:g}": holds for drop, holds, _ in forecast.worse},
+        "neutral_when_worse": {f"{drop:g}": neutral for drop, _, neutral in forecast.worse},
+        "more_trials": forecast.n_more,
+        "stops_after": forecast.n_played,
+        "proposal": asdict(forecast.proposal) if forecast.proposal else None,
+        "is_proposed": forecast.is_proposed,
     }
 
 
 def _pairs_json(pairs: UnchangedPairs) -> dict[str, Any]:
     """The share and its interval are null for too few runs to measure one."""
-    found, is_known = pairs.interval, pairs.interval is not None
-    interval = [found.low, found.high] if found else None
+    share_interval, is_known = pairs.interval, pairs.interval is not None
+    interval = [share_interval.low, share_interval.high] if share_interval else None
     share = pairs.share if is_known else None
     return {
         "runs": pairs.n_runs,
@@ -187,27 +189,29 @@ def _pairs_json(pairs: UnchangedPairs) -> dict[str, Any]:
     }
 
 
-def _ends(found: Range) -> list[float]:
-    return [found.low, found.high]
+def _ends(bounds: Range) -> list[float]:
+    return [bounds.low, bounds.high]
 
 
 def _show(
-    subjects: Mapping[str, Subject], found: Mapping[str, tuple[GateForecast, ...]], pairs: UnchangedPairs | None
+    subjects: Mapping[str, Subject],
+    forecasts_by_rate: Mapping[str, tuple[GateForecast, ...]],
+    pairs: UnchangedPairs | None,
 ) -> None:
     first = next(iter(subjects.values()))
     cases = counted(first.n_cases, "case")
     trials = "1 trial" if first.n == first.n_most == 1 else f"{trials_each(first.n, first.n_most)} trials"
     share = "every trial" if first.pass_threshold == 1 else f"at least {first.pass_threshold:g} of its trials"
     show(f"{cases}, {trials} each. A case passes when it passes {share}.")
-    for name, forecasts in found.items():
+    for name, forecasts in forecasts_by_rate.items():
         show(f"\n{_origin(name, subjects[name])}")
         for each in forecasts:
             _show_gate(each)
         if not forecasts:
             show("  This run has no gate about verdicts; name one, such as --min-pass-rate 0.9.")
-    of_change = [each for forecasts in found.values() for each in forecasts if each.level is None]
-    if pairs and (measured := measured_sentence(pairs, of_change[0] if len(of_change) == 1 else None)):
-        show(f"\n{measured}")
+    of_change = [each for forecasts in forecasts_by_rate.values() for each in forecasts if each.level is None]
+    if pairs and (pairs_words := measured_sentence(pairs, of_change[0] if len(of_change) == 1 else None)):
+        show(f"\n{pairs_words}")
 
 
 def _origin(name: str, subject: Subject) -> str:
@@ -218,9 +222,9 @@ def _origin(name: str, subject: Subject) -> str:
     return f"With the history of {name}: {basis.n_passed:,} of {basis.n_scored:,} trials passed{runs}"
 
 
-def _show_gate(found: GateForecast) -> None:
-    words = f"  {found.name}: {forecast_sentence(found)}"
-    show(style(words, fg="red") if found.is_frequent else words)
-    beside = (worse_sentence(found), *notes_of(found), proposal_sentence(found))
+def _show_gate(forecast: GateForecast) -> None:
+    words = f"  {forecast.name}: {forecast_sentence(forecast)}"
+    show(style(words, fg="red") if forecast.is_frequent else words)
+    beside = (worse_sentence(forecast), *notes_of(forecast), proposal_sentence(forecast))
     for line in filter(None, beside):
         show(f"    {line}")

@@ -35,9 +35,9 @@ def refusing_repeats(command: click.Command) -> click.Command:
 def _add_once(option: click.Option, parser: Any, ctx: click.Context) -> None:
     """Have the parser of a command know the option, and refuse its second value."""
     click.Option.add_to_parser(option, parser, ctx)
-    known = {**parser._long_opt, **parser._short_opt}
-    for parsed in {id(each): each for each in known.values() if each.obj is option}.values():
-        parsed.process = functools.partial(_process_once, option, parsed.process, ctx)
+    options_by_flag = {**parser._long_opt, **parser._short_opt}
+    for parser_option in {id(each): each for each in options_by_flag.values() if each.obj is option}.values():
+        parser_option.process = functools.partial(_process_once, option, parser_option.process, ctx)
 
 
 def _process_once(

@@ -58,10 +58,10 @@ def _show_one(row: dict[str, Any]) -> None:
     if not row["options"]:
         show("  It has no options.")
     for option in row["options"]:
-        required = "  required" if option["name"] in row["required"] else ""
-        show(f"  {style(option['name'], bold=True)}{required}  {option['explanation']}")
-        known = ", ".join(option["choices"])
+        required_mark = "  required" if option["name"] in row["required"] else ""
+        show(f"  {style(option['name'], bold=True)}{required_mark}  {option['explanation']}")
+        choices = ", ".join(option["choices"])
         default = "" if option["default"] in (None, "", [], {}) else f"default {option['default']}"
-        detail = "; ".join(filter(None, [f"one of: {known}" if known else "", default]))
+        detail = "; ".join(filter(None, [f"one of: {choices}" if choices else "", default]))
         if detail:
             show(style(f"    {detail}", dim=True))

@@ -127,8 +127,8 @@ def export_file(name: str | None, form: str, output: str | None, force: bool, wo
 
     with opened_desk(workspace) as desk:
         kind = desk.failures.mode_named(name) if name is not None else None
-        found = export_failures(desk, form, kind)
-        write_bytes(announced(found), output, ending=found.file_name, is_forced=force)
+        failure_export = export_failures(desk, form, kind)
+        write_bytes(announced(failure_export), output, ending=failure_export.file_name, is_forced=force)
 
 
 @mode.command(name="import")
@@ -167,11 +167,11 @@ def make(name: str, run: int | None, into: str | None, workspace: str | None) ->
 
     with opened_desk(workspace) as desk:
         kind = desk.failures.mode_named(name)
-        wanted = into or slug(kind.name)
-        known = next((file.id for file in desk.evalsets.list() if wanted in (file.name, file.id)), "")
-        made = make_cases(desk, kind, known, wanted, run)
-    show(visible(made.words))
-    for case_id in made.ids:
+        set_name = into or slug(kind.name)
+        set_id = next((file.id for file in desk.evalsets.list() if set_name in (file.name, file.id)), "")
+        new_cases = make_cases(desk, kind, set_id, set_name, run)
+    show(visible(new_cases.words))
+    for case_id in new_cases.ids:
         show(f"  {visible(case_id)}")
 
 
@@ -192,10 +192,10 @@ def check(run: int, max_mode: tuple[str, ...], workspace: str | None) -> None:
 
     bounds = [_bound(each) for each in max_mode]
     with opened_desk(workspace) as desk:
-        found = [mode_gate(desk, run, name, rate) for name, rate in bounds]
-    for answer, words in found:
+        gate_answers = [mode_gate(desk, run, name, rate) for name, rate in bounds]
+    for answer, words in gate_answers:
         show(f"{answer}: {in_one_line(words)}")
-    answers = {answer for answer, _ in found}
+    answers = {answer for answer, _ in gate_answers}
     sys.exit(1 if "failed" in answers else 3 if "undecided" in answers else 0)
 
 
@@ -215,17 +215,17 @@ def judge(name: str, is_file: bool, workspace: str | None) -> None:
 
     with opened_desk(workspace) as desk:
         kind = desk.failures.mode_named(name)
-        found = [] if is_file else calibrations(desk, kind)
+        judge_calibrations = [] if is_file else calibrations(desk, kind)
     if is_file:
         criterion = judge_criterion(kind)
         options = {"threshold": criterion.threshold, **criterion.options}
         show_json({"criteria": {criterion.metric: options}}, indent=2)
         return
-    for each in found:
+    for each in judge_calibrations:
         earlier = "" if each.is_current else " (an earlier definition)"
         words = (each.found, each.kappa, each.share, each.next_labels)
         show(f"Run {each.run.id}{earlier}: {'. '.join(filter(None, words))}.")
-    if not found:
+    if not judge_calibrations:
         show("No run has a judge of it yet. Add --criteria for a criteria file with one.")
 
 

@@ -50,7 +50,7 @@ PREVIEW = 140
 @click.option("--score-max", type=float, help="The best grade; default 1.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0.1, 3600), help="Seconds for one attempt of a grade.")
 @click.option("--api-key", hidden=True)
-def rubric(**given: Any) -> None:
+def rubric(**values: Any) -> None:
     """Grade the conversations of a JSONL file by a rubric.
 
     A line has "messages" or "solution_str", and may have "ground_truth", "original_input" and "metadata". Exit code
@@ -61,41 +61,45 @@ def rubric(**given: Any) -> None:
     evaldesk rubric -d talks.jsonl -r @rubric.txt --model demo/judge -o grades.json
     evaldesk rubric -d talks.jsonl -r support_followup -c rubric_configs.yaml
     """
-    if given["api_key"]:
+    if values["api_key"]:
         raise UsageError("--api-key shows the key to everybody on this machine; set the provider's variable instead")
-    path = Path(given["data"])
+    path = Path(values["data"])
     records = read_records(bytes_of(path), str(path))
-    config, source = _config(path, given)
-    chosen = _chosen(records, config, path) if source else records
-    started = datetime.now(UTC)
-    judged = asyncio.run(judge_records(chosen, config, given["number"], clock=lambda: datetime.now(UTC)))
+    config, source = _config(path, values)
+    chosen_records = _chosen(records, config, path) if source else records
+    started_at = datetime.now(UTC)
+    judged_records = asyncio.run(
+        judge_records(chosen_records, config, values["number"], clock=lambda: datetime.now(UTC))
+    )
     to_json = json_of_config if source else json_of_model
-    output = to_json(judged, config, path, given["number"], started, source or str(given["rubric"]))
-    if given["baseline"]:
-        output["baseline_comparison"] = compare(output, Path(given["baseline"]))
-    show_grades(judged, config, output)
-    if given["output"]:
-        _write(Path(given["output"]), output)
-    sys.exit(EXIT_ERRORS if any(each.errors for each in judged) else 0)
+    output = to_json(judged_records, config, path, values["number"], started_at, source or str(values["rubric"]))
+    if values["baseline"]:
+        output["baseline_comparison"] = compare(output, Path(values["baseline"]))
+    show_grades(judged_records, config, output)
+    if values["output"]:
+        _write(Path(values["output"]), output)
+    sys.exit(EXIT_ERRORS if any(each.errors for each in judged_records) else 0)
 
 
-def _config(data: Path, given: dict[str, Any]) -> tuple[RubricConfig, str]:
+def _config(data: Path, values: dict[str, Any]) -> tuple[RubricConfig, str]:
     """The rubric, and the config file it is from; empty for one of the command line."""
-    named = given["config"]
-    found = Path(named) if named else None if given["model"] else find_rubric_config(data, Path.cwd())
-    if found is not None:
-        return read_rubric_config(found, given["rubric"]).but(given), str(found)
-    if not given["model"]:
+    config_name = values["config"]
+    config_path = (
+        Path(config_name) if config_name else None if values["model"] else find_rubric_config(data, Path.cwd())
+    )
+    if config_path is not None:
+        return read_rubric_config(config_path, values["rubric"]).but(values), str(config_path)
+    if not values["model"]:
         raise UsageError("name the judge with --model, or a file of rubrics with --config", field="model")
-    return given_rubric(given, _text(given["rubric"])), ""
+    return given_rubric(values, _text(values["rubric"])), ""
 
 
 def _chosen(records: list[RubricRecord], config: RubricConfig, path: Path) -> list[RubricRecord]:
     """The records that name the rubric."""
-    chosen = [record for record in records if record.rubric_id.lower() == config.id.lower()]
-    if not chosen:
+    chosen_records = [record for record in records if record.rubric_id.lower() == config.id.lower()]
+    if not chosen_records:
         raise UsageError(f"No records in {str(path)!r} reference rubric {config.id!r}.")
-    return chosen
+    return chosen_records
 
 
 def _text(rubric: str) -> str:
@@ -114,16 +118,16 @@ def _write(path: Path, output: dict[str, Any]) -> None:
 
 
 def json_of_model(
-    judged: Sequence[JudgedRecord], config: RubricConfig, data: Path, number: int, started: datetime, _: str
+    judged_records: Sequence[JudgedRecord], config: RubricConfig, data: Path, number: int, started_at: datetime, _: str
 ) -> dict[str, Any]:
     """The output of `eval rubric`, whose rubric and model come from the command line."""
     return {
-        "generated_at": started.isoformat(),
+        "generated_at": started_at.isoformat(),
         "model": config.options.models[0],
         "rubric": config.text,
         "data_path": str(data),
         "number": number,
-        "overall_statistics": statistics(_scores(judged)),
+        "overall_statistics": statistics(_scores(judged_records)),
         "records": [
             {
                 "index": each.record.index - 1,
@@ -133,20 +137,25 @@ def json_of_model(
                 "errors": [*map(_clean, each.errors)],
                 "statistics": statistics(each.scores),
             }
-            for each in judged
+            for each in judged_records
         ],
     }
 
 
 def json_of_config(
-    judged: Sequence[JudgedRecord], config: RubricConfig, data: Path, number: int, started: datetime, source: str
+    judged_records: Sequence[JudgedRecord],
+    config: RubricConfig,
+    data: Path,
+    number: int,
+    started_at: datetime,
+    source: str,
 ) -> dict[str, Any]:
     """The output of `eval-rubric`, whose rubric and model come from a file."""
     provider, _, model = config.options.models[0].partition("/")
-    n_runs, n_good = sum(len(each.runs) for each in judged), len(_scores(judged))
+    n_runs, n_good = sum(len(each.runs) for each in judged_records), len(_scores(judged_records))
     counts = {"total_runs": n_runs, "success_count": n_good, "failure_count": n_runs - n_good}
     return {
-        "generated_at": started.isoformat(),
+        "generated_at": started_at.isoformat(),
         "rubric_id": config.id,
         "rubric_source": source,
         "provider": provider,
@@ -154,9 +163,9 @@ def json_of_config(
         "number": number,
         "config_path": source,
         "data_path": str(data),
-        "overall_statistics": statistics(_scores(judged)) | counts,
-        "records": [_record(each) for each in judged],
-        "output_identifier": int(started.timestamp()),
+        "overall_statistics": statistics(_scores(judged_records)) | counts,
+        "records": [_record(each) for each in judged_records],
+        "output_identifier": int(started_at.timestamp()),
     }
 
 
@@ -172,23 +181,24 @@ def compare(output: dict[str, Any], path: Path) -> dict[str, Any]:
     return {"source_path": str(path), "baseline_statistics": before, "delta_statistics": delta}
 
 
-def show_grades(judged: Sequence[JudgedRecord], config: RubricConfig, output: dict[str, Any]) -> None:
+def show_grades(judged_records: Sequence[JudgedRecord], config: RubricConfig, output: dict[str, Any]) -> None:
     """A line for each record, the problems, and the outcome."""
-    for each in judged:
-        found = statistics(each.scores)
-        mean = "–" if found["average"] is None else f"{found['average']:.3g}"
-        spread = f" ({found['min']:g} to {found['max']:g})" if len(set(each.scores)) > 1 else ""
+    for each in judged_records:
+        numbers = statistics(each.scores)
+        mean = "–" if numbers["average"] is None else f"{numbers['average']:.3g}"
+        spread = f" ({numbers['min']:g} to {numbers['max']:g})" if len(set(each.scores)) > 1 else ""
         why = next((run.explanation for run in each.runs if run.explanation), "")
         show(f"{mean:>6}{spread}  {printable(each.record.label)}  {style(_preview(why), dim=True)}")
         for error in dict.fromkeys(each.errors):
             show(style(f"        not graded: {printable(_clean(error))}", fg="yellow"))
-    found, n_missing = output["overall_statistics"], sum(len(each.errors) for each in judged)
-    n = len(_scores(judged))
+    numbers, n_missing = output["overall_statistics"], sum(len(each.errors) for each in judged_records)
+    n = len(_scores(judged_records))
     answer = f"No grade could be given by {config.options.models[0]}."
     if n:
         answer = (
-            f"{n} grades by {config.options.models[0]}: mean {found['average']:.3g}, deviation {found['stdev']:.3g}, "
-            f"{found['min']:g} to {found['max']:g}, of {config.low:g} to {config.high:g}."
+            f"{n} grades by {config.options.models[0]}: mean {numbers['average']:.3g}, "
+            f"deviation {numbers['stdev']:.3g}, {numbers['min']:g} to {numbers['max']:g}, "
+            f"of {config.low:g} to {config.high:g}."
         )
         answer += f" {n_missing} could not be given." if n_missing else ""
     show(answer)
@@ -231,8 +241,8 @@ def _preview(text: str) -> str:
     return line if len(line) <= PREVIEW else f"{line[: PREVIEW - 1]}…"
 
 
-def _scores(judged: Sequence[JudgedRecord]) -> list[float]:
-    return [score for each in judged for score in each.scores]
+def _scores(judged_records: Sequence[JudgedRecord]) -> list[float]:
+    return [score for each in judged_records for score in each.scores]
 
 
 def _clean(text: str) -> str:

@@ -93,12 +93,12 @@ def empty(yes: bool, workspace: str | None) -> None:
     if not yes and not sys.stdin.isatty():
         raise UsageError("trash empty removes everything in it for good; without a terminal add --yes")
     with opened_desk(workspace) as desk:
-        shown = kept.trash_items(desk)
-        n = len(shown)
+        entries = kept.trash_items(desk)
+        n = len(entries)
         items = counted(n, "item")
         if n and not yes:
             confirm(f"Remove {items} for good?", abort=True)
         # An empty trash, too: a kill may have left rows of what was removed.
-        n_removed, space = kept.empty(desk, shown[0].deleted_at if shown else datetime.now(UTC))
+        n_removed, space = kept.empty(desk, entries[0].deleted_at if entries else datetime.now(UTC))
     freed = space_words(space.n_given_back, space.n_kept)
     show(f"Removed {n_removed:,} of {items}.{freed}" if n else f"The trash is empty.{freed}")

@@ -116,18 +116,18 @@ def has_screen(platform: str, environment: Mapping[str, str]) -> bool:
     return not platform.startswith("linux") or bool(environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY"))
 
 
-def _names(host: str, is_beyond: bool, allowed: tuple[str, ...]) -> tuple[str, ...]:
+def _names(host: str, is_beyond: bool, allowed_names: tuple[str, ...]) -> tuple[str, ...]:
     """The names that Host may carry; refuses an address beyond loopback unless all of it is spelled out."""
     from evaldesk.web.guard import LOOPBACK_NAMES
 
     if host in LOOPBACK:
-        return (*LOOPBACK_NAMES, *allowed)
-    if not (is_beyond and allowed):
+        return (*LOOPBACK_NAMES, *allowed_names)
+    if not (is_beyond and allowed_names):
         raise UsageError(
             f"--host {host} lets other machines reach agents that run code as you; "
             "to do so on purpose add --listen-beyond-loopback and --allowed-host NAME for each name browsers will use"
         )
-    return (*LOOPBACK_NAMES, *allowed)
+    return (*LOOPBACK_NAMES, *allowed_names)
 
 
 @click.command(name="open")

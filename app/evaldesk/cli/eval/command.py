@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @output_options
 @osmosis_options
 @openhands_options
-def evaluate(words: tuple[str, ...], **given: Any) -> None:
+def evaluate(words: tuple[str, ...], **values: Any) -> None:
     """Run eval sets with AGENT: a folder, module:attr, or samples/NAME.
 
     Exit code 0: passed; 1: a gate failed; 2: wrong usage; 3: undecided; 4: too close to tell
@@ -57,19 +57,19 @@ def evaluate(words: tuple[str, ...], **given: Any) -> None:
     """
     from evaldesk.cli.eval.request import EvalRequest
 
-    play = _form(given)
-    asked, gates = asked_options(given), asked_gates(given)
-    sys.exit(play(EvalRequest(words=words, asked=asked, asked_gates=gates, **given)))
+    play = _form(values)
+    option_values, gates = asked_options(values), asked_gates(values)
+    sys.exit(play(EvalRequest(words=words, asked=option_values, asked_gates=gates, **values)))
 
 
-def _form(given: dict[str, Any]) -> Callable[[EvalRequest], int]:
+def _form(values: dict[str, Any]) -> Callable[[EvalRequest], int]:
     """Which tool the command is spelled as."""
-    if given["benchmark"]:
+    if values["benchmark"]:
         from evaldesk.cli.eval.openhands import eval_openhands
 
         _refuse_others(OPENHANDS)
         return eval_openhands
-    if given["module"] or given["dataset"]:
+    if values["module"] or values["dataset"]:
         from evaldesk.cli.eval.osmosis import eval_osmosis
 
         _refuse_others(OSMOSIS)

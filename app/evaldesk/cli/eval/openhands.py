@@ -39,22 +39,25 @@ def eval_openhands(request: EvalRequest) -> int:
         raise UsageError("--python: the stand-ins of a benchmark run on Evaldesk's own interpreter; leave it out")
     path = Path(request.dataset)
     evalset = read_instances(path)
-    chosen = _chosen(evalset, request)
+    instance_ids = _chosen(evalset, request)
     metadata = metadata_of(path.stem, request.max_iterations or DEFAULT_ITERATIONS, _llm_config(request))
     root, note = Path(request.eval_output_dir or DEFAULT_ROOT), request.eval_note or ""
-    given = _given_metadata(request.eval_metadata)
-    metadata = {**metadata, **given}
-    folder = Path(given["eval_output_dir"]) if given else output_folder(root, metadata, note)
+    script_metadata = _given_metadata(request.eval_metadata)
+    metadata = {**metadata, **script_metadata}
+    folder = Path(script_metadata["eval_output_dir"]) if script_metadata else output_folder(root, metadata, note)
     if request.value("budget"):
         raise UsageError("--budget is not for benchmarks: each instance is played --n times", field="budget")
     output = InstanceOutput(folder, metadata, evalset, n=request.value("n"))
-    todo = [case_id for case_id in chosen if case_id not in output.finished]
+    todo = [case_id for case_id in instance_ids if case_id not in output.finished]
     if not todo:
-        every = "The one instance is" if len(chosen) == 1 else f"All {len(chosen):,} instances are"
+        every = "The one instance is" if len(instance_ids) == 1 else f"All {len(instance_ids):,} instances are"
         show(f"{every} done already; nothing to do. Output: {output.place}")
         return 0
     if output.finished:
-        show(f"{len(chosen) - len(todo):,} of {len(chosen):,} instances are done; continuing with the rest.", err=True)
+        show(
+            f"{len(instance_ids) - len(todo):,} of {len(instance_ids):,} instances are done; continuing with the rest.",
+            err=True,
+        )
     agent = benchmark_agent(
         placed_benchmark(
             str(request.benchmark),
@@ -62,17 +65,21 @@ def eval_openhands(request: EvalRequest) -> int:
             request.image,
             request.value("environment"),
             request.command_image,
-            is_script=bool(given),
+            is_script=bool(script_metadata),
         ),
         folder,
         metadata,
         llm=request.llm_config or "",
         config_file=Path(request.config_file),
         note=note,
-        given=given,
+        given=script_metadata,
     )
     options = request.options(tuple(todo), _criteria(request))
-    if given and "timeout_s" not in request.asked and request.settings().limits.trial_timeout_s == TRIAL.default:
+    if (
+        script_metadata
+        and "timeout_s" not in request.asked
+        and request.settings().limits.trial_timeout_s == TRIAL.default
+    ):
         options = options.but(timeout_s=TRIAL.high)  # run_evaluation has no limit unless the script gives it one
     code = play_and_judge(request, [Job(agent, evalset, path, options, on_progress=output.update)])
     if output.place:
@@ -82,10 +89,10 @@ def eval_openhands(request: EvalRequest) -> int:
 
 def _given_metadata(path: str | None) -> dict[str, Any]:
     """The EvalMetadata that the script of a benchmark wrote; empty without one. Raises FormatError."""
-    found = json_of(Path(path)) if path else {}
-    if not isinstance(found, dict):
+    metadata = json_of(Path(path)) if path else {}
+    if not isinstance(metadata, dict):
         raise UsageError(f"--eval-metadata {path}: not a JSON object; name the metadata of a run of OpenHands")
-    return found
+    return metadata
 
 
 def _llm_config(request: EvalRequest) -> dict[str, Any]:
@@ -99,17 +106,17 @@ def _chosen(evalset: EvalSet, request: EvalRequest) -> list[str]:
     """The ids to process: those named, else a sample of `--eval-n-limit`, else all."""
     ids = [case.id for case in evalset.cases]
     if request.eval_ids:
-        named = [name.strip() for name in request.eval_ids.split(",") if name.strip()]
-        for name in named:
+        names = [name.strip() for name in request.eval_ids.split(",") if name.strip()]
+        for name in names:
             if name not in ids:
                 raise NotFoundError.among("instance", name, ids)
-        return named
+        return names
     if not request.eval_n_limit or request.eval_n_limit >= len(ids):
         return ids
     import pandas as pd
 
-    drawn = pd.Series(ids).sample(request.eval_n_limit, random_state=SAMPLE_SEED)
-    return [str(each) for each in drawn]
+    sample = pd.Series(ids).sample(request.eval_n_limit, random_state=SAMPLE_SEED)
+    return [str(each) for each in sample]
 
 
 def _criteria(request: EvalRequest) -> tuple[Criterion, ...]:

@@ -24,12 +24,12 @@ def metrics_and_criteria(
     ctx: click.Context, param: click.Parameter, values: Sequence[str]
 ) -> tuple[tuple[str, object], ...]:
     """A metric and its value in a criteria file: `response_match_score=0.8`, `tool_used={"threshold": 1, ...}`."""
-    found = tuple(_metric_and_criterion(value) for value in values)
-    names = [metric for metric, _ in found]
+    criteria = tuple(_metric_and_criterion(value) for value in values)
+    names = [metric for metric, _ in criteria]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
         raise click.BadParameter(f"{twice} is named twice; give one a label of its own, such as {twice}/2")
-    return found
+    return criteria
 
 
 def _metric_and_criterion(value: str) -> tuple[str, object]:
@@ -51,12 +51,12 @@ class OptionValue(click.ParamType[Any]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The value. Raises BadParameter."""
         try:
-            found = self.option.read(value) if isinstance(value, str) else self.option.checked(value)
+            result = self.option.read(value) if isinstance(value, str) else self.option.checked(value)
         except UsageError as error:
             self.fail(str(error), param, ctx)
-        if found is None:
+        if result is None:
             self.fail("a value is missing", param, ctx)
-        return found
+        return result
 
 
 def table_options(section: str) -> list[Callable[[Command], Command]]:
@@ -77,11 +77,11 @@ def _table_option(option: RunOption) -> Callable[[Command], Command]:
     )
 
 
-def asked_options(given: dict[str, Any]) -> Asked:
-    """The options of the table among those of a command, which are taken out of `given`; absent is not asked for."""
-    found = {option.name: given.pop(option.name) for option in offered("cli") if option.name in given}
-    asked = {name: value for name, value in found.items() if value is not None and value != ""}
-    return cast("Asked", asked)
+def asked_options(values: dict[str, Any]) -> Asked:
+    """The options of the table among those of a command, which are taken out of `values`; absent is not asked for."""
+    table_values = {option.name: values.pop(option.name) for option in offered("cli") if option.name in values}
+    option_values = {name: value for name, value in table_values.items() if value is not None and value != ""}
+    return cast("Asked", option_values)
 
 
 def how_options(command: Command) -> Command:
@@ -157,10 +157,10 @@ def _joined(ctx: click.Context, param: click.Parameter, values: Sequence[Sequenc
     return param.type.convert(pairs, param, ctx) if pairs else None
 
 
-def asked_gates(given: dict[str, Any]) -> AskedGates:
-    """The gates among the options of a command, which are taken out of `given`; absent is not asked for."""
-    found = {name: given.pop(name) for name in GATES_BY_NAME if name in given}
-    return cast("AskedGates", {name: value for name, value in found.items() if value is not None})
+def asked_gates(values: dict[str, Any]) -> AskedGates:
+    """The gates among the options of a command, which are taken out of `values`; absent is not asked for."""
+    gate_values = {name: values.pop(name) for name in GATES_BY_NAME if name in values}
+    return cast("AskedGates", {name: value for name, value in gate_values.items() if value is not None})
 
 
 def output_options(command: Command) -> Command:
@@ -260,8 +260,8 @@ def openhands_options(command: Command) -> Command:
 def _apply(section: str, command: Command, *options: Callable[[Command], Command]) -> Command:
     for option in reversed(options):
         command = option(command)
-        added: click.Option = vars(command)["__click_params__"][-1]
-        SECTIONS[str(added.name)] = section
+        new_option: click.Option = vars(command)["__click_params__"][-1]
+        SECTIONS[str(new_option.name)] = section
     return command
 
 

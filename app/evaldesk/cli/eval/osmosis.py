@@ -33,12 +33,12 @@ def eval_osmosis(request: EvalRequest) -> int:
     _check(request)
     path = Path(str(request.dataset))
     evalset = read_dataset(path)
-    chosen = _chosen_ids(evalset, request)
+    case_ids = _chosen_ids(evalset, request)
     request = _with_key(request)
     place = (request.python, request.image, request.value("environment"))
     agent = named_agent(str(request.module), request.workspace, *place)
     # The threshold is one of scores here, not the share of trials that must pass.
-    options = request.options(chosen, _criteria(request)).but(pass_threshold=1.0)
+    options = request.options(case_ids, _criteria(request)).but(pass_threshold=1.0)
     jobs = [Job(agent, evalset, path, options)]
     if request.baseline_model:
         url = request.baseline_base_url or request.asked.get("base_url")
@@ -52,12 +52,12 @@ def read_dataset(path: Path) -> EvalSet:
     if not path.is_file():
         hint = did_you_mean(path, "name one with -d, such as -d data.jsonl")
         raise UsageError(f"Dataset file not found: {path}; {hint}")
-    imported = read_path(path)
-    if imported.evalset is None:
+    imported_file = read_path(path)
+    if imported_file.evalset is None:
         raise UsageError(f"{path} holds results, not rows; name a data set: .jsonl, .json, .parquet or .csv")
-    for sentence in imported.warnings:
+    for sentence in imported_file.warnings:
         show(f"{path}: {sentence}", err=True)
-    return imported.evalset
+    return imported_file.evalset
 
 
 def _check(request: EvalRequest) -> None:
@@ -93,12 +93,12 @@ def _criteria(request: EvalRequest) -> tuple[Criterion, ...]:
         "--criterion": request.criteria,
         "--config-file-path": request.config_file_path,
     }
-    given = [flag for flag, value in sources.items() if value]
-    if len(given) > 1:
-        raise UsageError(f"{given[0]} and {given[1]}: name the criteria by one of them")
+    flags = [flag for flag, value in sources.items() if value]
+    if len(flags) > 1:
+        raise UsageError(f"{flags[0]} and {flags[1]}: name the criteria by one of them")
     if request.eval_fns:
-        found = [function_criterion(name, threshold) for name in request.eval_fns]
-        return tuple(replace(each, options={**each.options, "root": here}) for each in found)
+        functions = [function_criterion(name, threshold) for name in request.eval_fns]
+        return tuple(replace(each, options={**each.options, "root": here}) for each in functions)
     if request.criteria:
         return request.named_criteria
     if request.config_file_path:
@@ -110,10 +110,10 @@ def _chosen_ids(evalset: EvalSet, request: EvalRequest) -> tuple[str, ...] | Non
     if not request.offset and request.limit is None:
         return None
     end = None if request.limit is None else request.offset + request.limit
-    chosen = tuple(case.id for case in evalset.cases[request.offset : end])
-    if not chosen:
+    ids = tuple(case.id for case in evalset.cases[request.offset : end])
+    if not ids:
         raise UsageError(f"No rows to evaluate: --offset {request.offset} is past the {len(evalset.cases):,} rows")
-    return chosen
+    return ids
 
 
 def _with_key(request: EvalRequest) -> EvalRequest:
@@ -124,20 +124,20 @@ def _with_key(request: EvalRequest) -> EvalRequest:
     return replace(request, api_key=None, asked={**request.asked, "api_key_env": KEY_VARIABLE})
 
 
-def _show_summary(runs: StoredRuns, played: Sequence[Played]) -> None:
+def _show_summary(runs: StoredRuns, played_runs: Sequence[Played]) -> None:
     """Each function as Osmosis reckons it, then the two models row by row."""
-    for each, summary in zip(played, summary_objects(runs, played), strict=True):
+    for each, summary in zip(played_runs, summary_objects(runs, played_runs), strict=True):
         model = each.run.config.model or each.run.config.agent_model or "the agent's own model"
         show(style(f"{printable(model)}", bold=True) + " (as Osmosis counts: an errored run scores 0)")
-        for name, found in summary["eval_fns"].items():
-            numbers = ", ".join(f"{key.replace('pass_at_', 'pass@')} {value:.3f}" for key, value in found.items())
+        for name, values in summary["eval_fns"].items():
+            numbers = ", ".join(f"{key.replace('pass_at_', 'pass@')} {value:.3f}" for key, value in values.items())
             show(f"  {printable(name)}: {numbers}")
         if n := _n_cut_short(runs, each):
             show(
                 f"  {counted(n, 'trial')} reached a limit of the agent: no answer here, and for Osmosis the last text "
                 "before it; --compat osmosis scores that text"
             )
-    for name, comparison in compared(runs, played).items():
+    for name, comparison in compared(runs, played_runs).items():
         alone = (
             ((comparison.n_only_before, "the baseline"), (comparison.n_only_after, "this run")) if comparison else ()
         )

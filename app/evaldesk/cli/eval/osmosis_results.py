@@ -22,71 +22,71 @@ from evaldesk.model import Conclusion
 from evaldesk.model.comparison import Comparison
 
 
-def osmosis_json(runs: StoredRuns, played: Sequence[Played], conclusion: Conclusion) -> bytes:
+def osmosis_json(runs: StoredRuns, played_runs: Sequence[Played], conclusion: Conclusion) -> bytes:
     """The first run; a second one is its baseline, told apart by `model_tag` as version 0.2.17 does."""
-    found = [_results(runs, each) for each in played]
-    whole = found[0]
-    if len(found) > 1:
-        _add_baseline(whole, found[1])
-    whole["evaldesk"] |= _ours(runs, played, conclusion)
-    return json.dumps(whole, indent=2, ensure_ascii=False).encode() + b"\n"
+    results = [_results(runs, each) for each in played_runs]
+    first_result = results[0]
+    if len(results) > 1:
+        _add_baseline(first_result, results[1])
+    first_result["evaldesk"] |= _ours(runs, played_runs, conclusion)
+    return json.dumps(first_result, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
-def summary_objects(runs: StoredRuns, played: Sequence[Played]) -> list[dict[str, Any]]:
+def summary_objects(runs: StoredRuns, played_runs: Sequence[Played]) -> list[dict[str, Any]]:
     """The `summary` of each run."""
-    return [_results(runs, each)["summary"] for each in played]
+    return [_results(runs, each)["summary"] for each in played_runs]
 
 
-def compared(runs: StoredRuns, played: Sequence[Played]) -> dict[str, Comparison | None]:
+def compared(runs: StoredRuns, played_runs: Sequence[Played]) -> dict[str, Comparison | None]:
     """For each metric the first run against the second, paired by row; empty without a second."""
-    if len(played) < 2:
+    if len(played_runs) < 2:
         return {}
-    return runs.metric_changes(before=played[1].run, after=played[0].run)
+    return runs.metric_changes(before=played_runs[1].run, after=played_runs[0].run)
 
 
 def _results(runs: StoredRuns, each: Played) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(export_run(runs, each.run.id, "osmosis-results").data)
-    found["config"]["n_runs"] = each.run.n_most
+    results: dict[str, Any] = json.loads(export_run(runs, each.run.id, "osmosis-results").data)
+    results["config"]["n_runs"] = each.run.n_most
     place = {case.id: index for index, case in enumerate(each.job.evalset.cases)}
-    chosen = runs.case_ids(each.run.id)
-    for row in found["rows"]:
-        row["row_index"] = place[chosen[row["row_index"]]]
-    return found
+    case_ids = runs.case_ids(each.run.id)
+    for row in results["rows"]:
+        row["row_index"] = place[case_ids[row["row_index"]]]
+    return results
 
 
-def _add_baseline(whole: dict[str, Any], baseline: dict[str, Any]) -> None:
-    models = ((whole, "primary"), (baseline, "baseline"))
-    whole["model_summaries"] = [
+def _add_baseline(primary: dict[str, Any], baseline: dict[str, Any]) -> None:
+    models = ((primary, "primary"), (baseline, "baseline"))
+    primary["model_summaries"] = [
         {
-            "model": found["config"]["model"],
+            "model": results["config"]["model"],
             "model_tag": tag,
-            "total_runs": found["summary"]["total_runs"],
-            "total_tokens": found["summary"]["total_tokens"],
-            "total_duration_ms": found["summary"]["total_duration_ms"],
-            "eval_fns": found["summary"]["eval_fns"],
+            "total_runs": results["summary"]["total_runs"],
+            "total_tokens": results["summary"]["total_tokens"],
+            "total_duration_ms": results["summary"]["total_duration_ms"],
+            "eval_fns": results["summary"]["eval_fns"],
         }
-        for found, tag in models
+        for results, tag in models
     ]
     rows: dict[int, list[dict[str, Any]]] = {}
-    for found, tag in models:
-        for row in found["rows"]:
+    for results, tag in models:
+        for row in results["rows"]:
             rows.setdefault(row["row_index"], []).extend({**run, "model_tag": tag} for run in row["runs"])
-    whole["rows"] = [{"row_index": index, "runs": runs} for index, runs in sorted(rows.items())]
-    whole["config"]["baseline_model"] = baseline["config"]["model"]
+    primary["rows"] = [{"row_index": index, "runs": runs} for index, runs in sorted(rows.items())]
+    primary["config"]["baseline_model"] = baseline["config"]["model"]
     for name in ("total_runs", "total_tokens", "total_duration_ms"):
-        whole["summary"][name] += baseline["summary"][name]
-    whole["summary"]["stopped_early"] = False
+        primary["summary"][name] += baseline["summary"][name]
+    primary["summary"]["stopped_early"] = False
 
 
-def _ours(runs: StoredRuns, played: Sequence[Played], conclusion: Conclusion) -> dict[str, Any]:
+def _ours(runs: StoredRuns, played_runs: Sequence[Played], conclusion: Conclusion) -> dict[str, Any]:
     """Values without a place in Osmosis: verdicts, errors of functions, doubt, gates, the paired difference."""
-    first = played[0]
+    first = played_runs[0]
     numbers = runs.numbers(first.run)
     interval = numbers.interval
-    comparisons = {name: found and asdict(found) for name, found in compared(runs, played).items()}
+    comparisons = {name: pair and asdict(pair) for name, pair in compared(runs, played_runs).items()}
     return {
-        "run_ids": [each.run.id for each in played],
-        "statuses": [each.run.status for each in played],
+        "run_ids": [each.run.id for each in played_runs],
+        "statuses": [each.run.status for each in played_runs],
         "dataset": {
             "path": str(first.job.path),
             "sha256": hashlib.sha256(first.job.path.read_bytes()).hexdigest(),
@@ -98,7 +98,7 @@ def _ours(runs: StoredRuns, played: Sequence[Played], conclusion: Conclusion) ->
         "conclusion": conclusion_object(conclusion),
         "gates": conclusion_object(conclusion)["gates"],
         "against_baseline": comparisons,
-        "not_passed": [found for each in played for found in _not_passed(runs, each)],
+        "not_passed": [trial for each in played_runs for trial in _not_passed(runs, each)],
     }
 
 
@@ -129,34 +129,34 @@ def is_folder(name: str) -> bool:
 
 
 def folder_results(
-    stored: StoredRuns, request: EvalRequest, played: Sequence[Played], folder: str
+    store: StoredRuns, request: EvalRequest, played_runs: Sequence[Played], folder: str
 ) -> tuple[Path, bytes]:
     """The file of the runs and its contents: every trial of every model in one flat list, and the totals."""
-    first = played[0]
+    first = played_runs[0]
     config = _config(request, first)
     digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
     runs = [
         {"row_index": row["row_index"], **run, "error": run.get("error"), "model_tag": tag}
-        for each, tag in zip(played, ("primary", "baseline"), strict=False)
-        for row in _results(stored, each)["rows"]
+        for each, tag in zip(played_runs, ("primary", "baseline"), strict=False)
+        for row in _results(store, each)["rows"]
         for run in row["runs"]
     ]
-    finished = max(each.run.finished_at or each.run.created_at for each in played)
-    whole = {
+    finished_at = max(each.run.finished_at or each.run.created_at for each in played_runs)
+    results = {
         "version": 1,
         "task_id": digest[:12],
         "config_hash": digest[:32],
-        "status": "completed" if all(each.run.status == "finished" for each in played) else "in_progress",
+        "status": "completed" if all(each.run.status == "finished" for each in played_runs) else "in_progress",
         "created_at": first.run.created_at.isoformat(),
-        "updated_at": finished.isoformat(),
+        "updated_at": finished_at.isoformat(),
         "config": config,
         "runs": runs,
         "summary": _folder_summary([run for run in runs if run["model_tag"] == "primary"], runs, config),
-        "evaldesk": {"run_ids": [each.run.id for each in played]},
+        "evaldesk": {"run_ids": [each.run.id for each in played_runs]},
     }
     name = f"results_{int(first.run.created_at.timestamp())}_{digest[:12]}.json"
     place = Path(folder, path_part(config["model"] or first.job.agent.id), path_part(first.job.path.stem))
-    return place / name, json.dumps(whole, indent=2, ensure_ascii=False).encode() + b"\n"
+    return place / name, json.dumps(results, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
 def path_part(text: str) -> str:
@@ -169,18 +169,18 @@ def path_part(text: str) -> str:
 
 
 def _config(request: EvalRequest, first: Played) -> dict[str, Any]:
-    asked = request.asked
-    sampling = {name: asked.get(name) for name in ("temperature", "max_tokens")}
+    option_values = request.asked
+    sampling = {name: option_values.get(name) for name in ("temperature", "max_tokens")}
     config = {
-        "model": asked.get("model") or first.run.config.agent_model or "",
-        "base_url": asked.get("base_url"),
+        "model": option_values.get("model") or first.run.config.agent_model or "",
+        "base_url": option_values.get("base_url"),
         "baseline_model": request.baseline_model,
         "baseline_base_url": request.baseline_base_url,
         "module": request.module,
         "dataset": request.dataset,
         "eval_fns": sorted(each.metric for each in first.run.config.criteria),
         "n_runs": request.value("n"),
-        "max_turns": asked.get("max_turns"),
+        "max_turns": option_values.get("max_turns"),
         "pass_threshold": request.value("pass_threshold"),
         "offset": request.offset,
         "limit": request.limit,

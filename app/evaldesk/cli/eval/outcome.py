@@ -41,7 +41,7 @@ COLOURS = {"passed": "green", "failed": "red", "neutral": "yellow", "undecided":
 MARKS = {"held": ("✓ held  ", "green"), "failed": ("✗ failed", "red"), "undecided": ("? open  ", "yellow")}
 
 
-def nothing_more(runs: StoredRuns, played: Sequence[Played]) -> None:
+def nothing_more(runs: StoredRuns, played_runs: Sequence[Played]) -> None:
     """There is nothing else to show."""
 
 
@@ -65,12 +65,12 @@ async def _play_and_judge(
     show_more: ShowMore,
 ) -> int:
     try:
-        given = request.baseline
-        baseline = None if given is None else await asyncio.to_thread(desk.stored_runs.baseline, given)
+        baseline_name = request.baseline
+        baseline = None if baseline_name is None else await asyncio.to_thread(desk.stored_runs.baseline, baseline_name)
         try:
             if request.check:
                 return await check_jobs(desk, jobs, is_json=request.is_json, gates=gates, baseline=baseline)
-            played, left_out = await play_jobs(
+            played_runs, left_out = await play_jobs(
                 desk,
                 jobs,
                 is_quiet=request.quiet or request.is_json,
@@ -82,7 +82,7 @@ async def _play_and_judge(
             report_error(jobs[0].agent.id, error)
             return EXIT_ERRORS
         ending = _inside(click.get_current_context(silent=True), end)
-        return await asyncio.to_thread(ending, desk, request, played, left_out, baseline, show_more)
+        return await asyncio.to_thread(ending, desk, request, played_runs, left_out, baseline, show_more)
     finally:
         await desk.close()
 
@@ -90,34 +90,34 @@ async def _play_and_judge(
 def end(
     desk: Desk,
     request: EvalRequest,
-    played: Sequence[Played],
+    played_runs: Sequence[Played],
     left_out: Sequence[RunPlan],
     baseline: Baseline | None,
     show_more: ShowMore,
 ) -> int:
     """Conclude, write the requested files, and show the trials until the reader leaves."""
-    own = [each for each in played if not each.job.is_baseline]
+    own = [each for each in played_runs if not each.job.is_baseline]
     runs = desk.stored_runs
     change = runs.change_since(baseline, [each.run for each in own], request.gates) if baseline else None
-    conclusion = conclude(request.gates, _numbers(desk, played, left_out), change)
+    conclusion = conclude(request.gates, _numbers(desk, played_runs, left_out), change)
     trouble: UsageError | None = None
     try:
-        write_outputs(runs, request, played, conclusion, change)
+        write_outputs(runs, request, played_runs, conclusion, change)
     except UsageError as error:  # said after the verdict, which is worth more
         trouble = error
     with reader_may_leave():
         if request.is_json:
             show_document([result_json(runs, own, conclusion, change).encode(), b"\n"], ".json")
         else:
-            _show(desk, request, played)
-            show_more(runs, played)
-            show_other_verdicts(runs, played, request.spelled)
+            _show(desk, request, played_runs)
+            show_more(runs, played_runs)
+            show_other_verdicts(runs, played_runs, request.spelled)
             show_conclusion(conclusion, has_gates=not request.gates.asks_nothing)
         if request.annotations:
             show_annotations(runs, own, conclusion, change, is_json=request.is_json)
-    stopped = next((each for each in played if each.run.status == "stopped"), None)
-    if stopped:
-        _say_how_to_resume(stopped, request)
+    stopped_run = next((each for each in played_runs if each.run.status == "stopped"), None)
+    if stopped_run:
+        _say_how_to_resume(stopped_run, request)
     if trouble:
         raise trouble
     return conclusion.exit_code
@@ -128,22 +128,24 @@ def write_files(desk: Desk, run: RunSummary, conclusion: Conclusion) -> None:
     files = run.config.files
     if not files or run.config.source_run_id is not None:
         return
-    named = {option: path for option, path in files if option in ("junit", "summary")}
+    path_by_option = {option: path for option, path in files if option in ("junit", "summary")}
     outputs = tuple(path for option, path in files if option == "output")
     of_osmosis = tuple(path for option, path in files if option == "osmosis")
     path = Path(run.config.evalset_path)
     rows = _rows_of(desk, run) if of_osmosis else None
-    lost = [each for each in of_osmosis if rows is None or is_folder(each)]
-    for each in lost:
+    unwritten = [each for each in of_osmosis if rows is None or is_folder(each)]
+    for each in unwritten:
         show(f"Not written: {each}; `evaldesk export {run.id} --format osmosis-results -o FILE` writes it", err=True)
-    outputs += tuple(each for each in of_osmosis if each not in lost)
+    outputs += tuple(each for each in of_osmosis if each not in unwritten)
     module = run.config.agent.id if of_osmosis else None  # by which Osmosis' form is told
-    request = EvalRequest((), outputs=outputs, junit=named.get("junit"), summary=named.get("summary"), module=module)
+    request = EvalRequest(
+        (), outputs=outputs, junit=path_by_option.get("junit"), summary=path_by_option.get("summary"), module=module
+    )
     evalset = rows or EvalSet(run.config.evalset_id, run.config.evalset_name)
-    played = Played(Job(run.config.agent, evalset, path, RunOptions()), run)
-    write_outputs(desk.stored_runs, request, [played], conclusion, desk.stored_runs.change(run))
-    if written := [*outputs, *named.values()]:
-        show(f"Written: {', '.join(written)}", err=True)
+    played_run = Played(Job(run.config.agent, evalset, path, RunOptions()), run)
+    write_outputs(desk.stored_runs, request, [played_run], conclusion, desk.stored_runs.change(run))
+    if file_names := [*outputs, *path_by_option.values()]:
+        show(f"Written: {', '.join(file_names)}", err=True)
 
 
 def _rows_of(desk: Desk, run: RunSummary) -> EvalSet | None:
@@ -158,11 +160,11 @@ def _rows_of(desk: Desk, run: RunSummary) -> EvalSet | None:
     return rows if ids.issuperset(desk.runs.stored.case_ids(run.id).values()) else None
 
 
-def _numbers(desk: Desk, played: Sequence[Played], left_out: Sequence[RunPlan]) -> RunNumbers:
+def _numbers(desk: Desk, played_runs: Sequence[Played], left_out: Sequence[RunPlan]) -> RunNumbers:
     """The planned trials of the command. Of a second model only how its run ended counts."""
-    own = [desk.stored_runs.numbers(each.run) for each in played if not each.job.is_baseline]
+    own = [desk.stored_runs.numbers(each.run) for each in played_runs if not each.job.is_baseline]
     own += [planned_numbers(plan) for plan in left_out]
-    others = [each for each in played if each.job.is_baseline and not each.is_overspent]
+    others = [each for each in played_runs if each.job.is_baseline and not each.is_overspent]
     numbers = joined_numbers(own)
     endings = (*numbers.endings, *(Ending(each.run.status, each.run.reason) for each in others))
     return replace(numbers, endings=endings)
@@ -178,23 +180,23 @@ def _inside(context: click.Context | None, call: Callable[P, T]) -> Callable[P, 
     return inside
 
 
-def _show(desk: Desk, request: EvalRequest, played: Sequence[Played]) -> None:
-    for each in played:
-        if len(played) > 1:
-            _show_name(each, played)
+def _show(desk: Desk, request: EvalRequest, played_runs: Sequence[Played]) -> None:
+    for each in played_runs:
+        if len(played_runs) > 1:
+            _show_name(each, played_runs)
         if request.print_detailed_results:
             show_details(desk.stored_runs, each.run)
         show_result(desk.stored_runs, each.run, is_quiet=request.quiet)
 
 
-def show_other_verdicts(runs: StoredRuns, played: Sequence[Played], spelled: str) -> None:
+def show_other_verdicts(runs: StoredRuns, played_runs: Sequence[Played], spelled: str) -> None:
     """Every verdict that ADK, Osmosis or OpenHands would not give, where their rules apply."""
-    for each in played:
+    for each in played_runs:
         if each.run.config.compat != OWN:
             show(f"Judged as {CALLED[each.run.config.compat]} does.")
         others = runs.by_other_tools(each.run, spelled)
-        if (others.verdicts or others.n_scores or others.unscored) and len(played) > 1:
-            _show_name(each, played)
+        if (others.verdicts or others.n_scores or others.unscored) and len(played_runs) > 1:
+            _show_name(each, played_runs)
         for sentence in (*others.unscored, *others.sentences):
             show(in_one_line(sentence))
         for tool, n in others.n_scores.items():
@@ -202,11 +204,11 @@ def show_other_verdicts(runs: StoredRuns, played: Sequence[Played], spelled: str
             show(f"{cases} the same verdict and other scores by {CALLED[tool]}; --compat {tool} shows them.")
 
 
-def _show_name(each: Played, played: Sequence[Played]) -> None:
+def _show_name(each: Played, played_runs: Sequence[Played]) -> None:
     """The name of the eval set as a heading among several; its file where another has the same name."""
-    named = [(other.job.evalset.name or other.job.evalset.id, other.job.path) for other in played]
+    names_and_paths = [(other.job.evalset.name or other.job.evalset.id, other.job.path) for other in played_runs]
     name, path = each.job.evalset.name or each.job.evalset.id, each.job.path
-    is_shared = any(other == name and of != path for other, of in named)
+    is_shared = any(other == name and of != path for other, of in names_and_paths)
     show(style(in_one_line(str(path) if is_shared else name), bold=True))
 
 
@@ -215,20 +217,20 @@ def show_conclusion(conclusion: Conclusion, *, has_gates: bool = False) -> None:
 
     A gate that is the reason is only named in the conclusion, where its sentence stands above.
     """
-    shown = conclusion.gates if has_gates else ()
-    for gate in shown:
+    gates = conclusion.gates if has_gates else ()
+    for gate in gates:
         mark, colour = MARKS[gate.answer]
         show(f"{style(mark, fg=colour)} {gate.name}: {gate.sentence}")
     if conclusion.is_passed:
         return
-    named = next((gate.name for gate in shown if conclusion.reason == f"{gate.name}: {gate.sentence}"), "")
-    words = in_one_line(f"{conclusion.outcome}: {named}" if named else conclusion_words(conclusion))
+    gate_name = next((gate.name for gate in gates if conclusion.reason == f"{gate.name}: {gate.sentence}"), "")
+    words = in_one_line(f"{conclusion.outcome}: {gate_name}" if gate_name else conclusion_words(conclusion))
     show(style(words.capitalize()[: len(conclusion.outcome)], fg=COLOURS[conclusion.outcome]), nl=False)
     show(words[len(conclusion.outcome) :])
 
 
-def _say_how_to_resume(left: Played, request: EvalRequest) -> None:
-    run = left.run
+def _say_how_to_resume(stopped_run: Played, request: EvalRequest) -> None:
+    run = stopped_run.run
     show(
         f"Stopped: {run.n_done:,} of {run.n_trials:,} trials are done and stored. "
         f"Continue with: {resume_command(run.id, request.home)}",
@@ -241,11 +243,11 @@ MOST_NAMED = 10
 
 async def check_jobs(desk: Desk, jobs: Sequence[Job], *, is_json: bool, gates: Gates, baseline: Baseline | None) -> int:
     """Print the outcome of each job; gives the exit code. Raises AgentError, UsageError."""
-    found = [plan_facts(plan) for plan in await plan_jobs(desk, jobs, gates=gates, baseline=baseline)]
+    facts_of_plans = [plan_facts(plan) for plan in await plan_jobs(desk, jobs, gates=gates, baseline=baseline)]
     if is_json:
-        show_json({"runs": found}, indent=2)
+        show_json({"runs": facts_of_plans}, indent=2)
         return 0
-    for facts in found:
+    for facts in facts_of_plans:
         _show_check(facts)
     return 0
 
@@ -270,8 +272,8 @@ def plan_facts(plan: RunPlan) -> dict[str, Any]:
     }
 
 
-def _unjudged(found: Unjudged) -> dict[str, Any]:
-    return {"metric": found.metric or None, "reason": found.reason, "case_ids": list(found.case_ids)}
+def _unjudged(entry: Unjudged) -> dict[str, Any]:
+    return {"metric": entry.metric or None, "reason": entry.reason, "case_ids": list(entry.case_ids)}
 
 
 def _show_check(facts: dict[str, Any]) -> None:

@@ -50,13 +50,13 @@ def check_outputs(request: EvalRequest) -> None:
         if name.endswith(".parquet"):
             _check_parquet()
     every = [name for name in (*request.outputs, request.junit, request.summary) if name]
-    for named in every if not request.module else every[len(request.outputs) :]:
-        if Path(named).is_dir():
-            raise UsageError(f"{named} is a folder; name a file")
-    for at, named in enumerate(every):
-        if Path(named).absolute() in (Path(other).absolute() for other in every[:at]):
-            raise UsageError(f"{named} is named twice, and each result needs a file of its own")
-        _check_place(Path(named))
+    for file_name in every if not request.module else every[len(request.outputs) :]:
+        if Path(file_name).is_dir():
+            raise UsageError(f"{file_name} is a folder; name a file")
+    for at, file_name in enumerate(every):
+        if Path(file_name).absolute() in (Path(other).absolute() for other in every[:at]):
+            raise UsageError(f"{file_name} is named twice, and each result needs a file of its own")
+        _check_place(Path(file_name))
 
 
 def _check_place(path: Path) -> None:
@@ -69,12 +69,12 @@ def _check_place(path: Path) -> None:
 def write_outputs(
     runs: StoredRuns,
     request: EvalRequest,
-    played: Sequence[Played],
+    played_runs: Sequence[Played],
     conclusion: Conclusion,
     change: RunChange | None,
 ) -> None:
     """Write every file that was asked for."""
-    every, played = played, [each for each in played if not each.job.is_baseline]
+    every, played_runs = played_runs, [each for each in played_runs if not each.job.is_baseline]
     for name in request.outputs:
         if request.module and is_folder(name):
             path, data = folder_results(runs, request, every, name)
@@ -83,76 +83,77 @@ def write_outputs(
         elif request.module and _ending(name) == ".json":
             _write(Path(name), osmosis_json(runs, every, conclusion))
         else:
-            _write(Path(name), WRITERS[_ending(name)](runs, played, conclusion, change))
+            _write(Path(name), WRITERS[_ending(name)](runs, played_runs, conclusion, change))
     if request.junit:
-        names = _names(runs, played)
-        suites = [_suite(runs, each, conclusion, names, change) for each in played]
+        names = _names(runs, played_runs)
+        suites = [_suite(runs, each, conclusion, names, change) for each in played_runs]
         _write(Path(request.junit), junit_xml([*suites, gate_suite(conclusion)]))
     if request.summary:
-        parts = [_part(runs, each) for each in played]
+        parts = [_part(runs, each) for each in played_runs]
         text = markdown_summary(parts, conclusion, change)
         is_shared = request.summary == os.environ.get("GITHUB_STEP_SUMMARY")
         _write(Path(request.summary), text.encode(), is_appended=is_shared)
 
 
 def show_annotations(
-    runs: StoredRuns, played: Sequence[Played], conclusion: Conclusion, change: RunChange | None, *, is_json: bool
+    runs: StoredRuns, played_runs: Sequence[Played], conclusion: Conclusion, change: RunChange | None, *, is_json: bool
 ) -> None:
     """Print the workflow commands that mark the trials that did not pass."""
-    for line in (*conclusion_annotations(conclusion), *_annotations(runs, played, conclusion, change)):
+    for line in (*conclusion_annotations(conclusion), *_annotations(runs, played_runs, conclusion, change)):
         show_command(line, err=is_json)
 
 
-def _json(runs: StoredRuns, played: Sequence[Played], conclusion: Conclusion, change: RunChange | None) -> bytes:
-    return result_json(runs, played, conclusion, change).encode() + b"\n"
+def _json(runs: StoredRuns, played_runs: Sequence[Played], conclusion: Conclusion, change: RunChange | None) -> bytes:
+    return result_json(runs, played_runs, conclusion, change).encode() + b"\n"
 
 
-def _json_lines(runs: StoredRuns, played: Sequence[Played], _: Conclusion, __: RunChange | None) -> bytes:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in trial_rows(runs, played)).encode()
+def _json_lines(runs: StoredRuns, played_runs: Sequence[Played], _: Conclusion, __: RunChange | None) -> bytes:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in trial_rows(runs, played_runs)).encode()
 
 
 def _csv_of(rows: Callable[[StoredRuns, Sequence[Played]], Rows], columns: Sequence[str]) -> Writer:
-    def write(runs: StoredRuns, played: Sequence[Played], _: Conclusion, __: RunChange | None) -> bytes:
+    def write(runs: StoredRuns, played_runs: Sequence[Played], _: Conclusion, __: RunChange | None) -> bytes:
         import csv
         import io
 
-        found = list(rows(runs, played))
-        names = dict.fromkeys((*columns, *(name for row in found for name in row)))
+        all_rows = list(rows(runs, played_runs))
+        names = dict.fromkeys((*columns, *(name for row in all_rows for name in row)))
         text = io.StringIO(newline="")
         writer = csv.writer(text)
         writer.writerow(cell(name) for name in names)
-        writer.writerows([cell(row.get(name)) for name in names] for row in found)
+        writer.writerows([cell(row.get(name)) for name in names] for row in all_rows)
         return text.getvalue().encode()
 
     return write
 
 
 def _parquet_of(rows: Callable[[StoredRuns, Sequence[Played]], Rows]) -> Writer:
-    def write(runs: StoredRuns, played: Sequence[Played], _: Conclusion, __: RunChange | None) -> Masked:
+    def write(runs: StoredRuns, played_runs: Sequence[Played], _: Conclusion, __: RunChange | None) -> Masked:
         import io
 
         import pandas as pd
 
         data = io.BytesIO()
-        found: Counter[str] = Counter()
-        clean = list(without_secrets(rows(runs, played), os.environ, found))  # a packed file cannot be searched
+        masked_counts: Counter[str] = Counter()
+        # A packed file cannot be searched.
+        clean = list(without_secrets(rows(runs, played_runs), os.environ, masked_counts))
         pd.DataFrame(clean).to_parquet(data, index=False)
-        return Masked(data.getvalue(), masked_words(found, {}) if found else "")
+        return Masked(data.getvalue(), masked_words(masked_counts, {}) if masked_counts else "")
 
     return write
 
 
-def trial_rows(runs: StoredRuns, played: Sequence[Played]) -> Rows:
+def trial_rows(runs: StoredRuns, played_runs: Sequence[Played]) -> Rows:
     """A row for each trial that was played."""
-    for each in played:
+    for each in played_runs:
         for case in runs.cases(each.run.id):
             for trial in case:
                 yield trial_row(case.case, trial, each.run.config)
 
 
-def score_rows(runs: StoredRuns, played: Sequence[Played]) -> Rows:
+def score_rows(runs: StoredRuns, played_runs: Sequence[Played]) -> Rows:
     """A row for each score."""
-    for each in played:
+    for each in played_runs:
         for case in runs.cases(each.run.id):
             for trial in case:
                 yield from (score_row(case.case, trial, score, each.run.config) for score in trial.scores)
@@ -170,28 +171,28 @@ WRITERS: Mapping[str, Writer] = {
 
 
 def _ending(name: str) -> str:
-    whole = "".join(Path(name).suffixes[-2:])
-    return whole if whole in WRITERS else Path(name).suffix
+    ending = "".join(Path(name).suffixes[-2:])
+    return ending if ending in WRITERS else Path(name).suffix
 
 
 def _write(path: Path, data: bytes | Masked, *, is_appended: bool = False) -> None:
-    found = data if isinstance(data, Masked) else masked(data, os.environ)
-    show_masked(f"{path.name}: {found.words}" if found.words else "")
+    masked_data = data if isinstance(data, Masked) else masked(data, os.environ)
+    show_masked(f"{path.name}: {masked_data.words}" if masked_data.words else "")
     try:
         make_folder(path.parent)
         if is_appended:
-            append_file(path, found.data)
+            append_file(path, masked_data.data)
         else:
-            write_output(path, found.data)
+            write_output(path, masked_data.data)
     except DiskError as error:
         raise UsageError(
             f"{path}: {error.strerror}; the run is stored, name another file with `evaldesk run export`"
         ) from error
 
 
-def _names(runs: StoredRuns, played: Sequence[Played]) -> Iterator[str]:
+def _names(runs: StoredRuns, played_runs: Sequence[Played]) -> Iterator[str]:
     """The names by which gates know the cases, one after the other."""
-    return (case.id for case in joined_numbers([runs.numbers(each.run) for each in played]).cases)
+    return (case.id for case in joined_numbers([runs.numbers(each.run) for each in played_runs]).cases)
 
 
 def _suite(
@@ -200,8 +201,8 @@ def _suite(
     run = each.run
     cases = runs.cases(run.id)
     name = f"{run.config.agent.id}.{each.job.evalset.id}"
-    named = zip(cases, names, strict=False)
-    return junit_suite(name, named, conclusion, notes=again_notes(change), started_at=run.started_at)
+    named_cases = zip(cases, names, strict=False)
+    return junit_suite(name, named_cases, conclusion, notes=again_notes(change), started_at=run.started_at)
 
 
 def _part(runs: StoredRuns, each: Played) -> SummaryPart:
@@ -216,14 +217,14 @@ def _part(runs: StoredRuns, each: Played) -> SummaryPart:
 
 
 def _annotations(
-    runs: StoredRuns, played: Sequence[Played], conclusion: Conclusion, change: RunChange | None
+    runs: StoredRuns, played_runs: Sequence[Played], conclusion: Conclusion, change: RunChange | None
 ) -> Iterator[str]:
     """A line for each case with a failed trial; a warning where fresh trials did not confirm that it regressed."""
     n_left = MOST_CASES
     is_tolerated = conclusion.outcome in ("passed", "neutral")
-    notes, names = again_notes(change), _names(runs, played)
+    notes, names = again_notes(change), _names(runs, played_runs)
     confirmed = {case.name for case in change.regressed} if change else set()
-    for each in played:
+    for each in played_runs:
         path = _relative(each.job.path)
         for case in runs.cases(each.run.id):
             name = next(names)
@@ -237,8 +238,8 @@ def _annotations(
 
 def _relative(path: Path) -> str:
     here = Path.cwd()
-    whole = path.resolve()
-    return whole.relative_to(here).as_posix() if whole.is_relative_to(here) else str(path)
+    real_path = path.resolve()
+    return real_path.relative_to(here).as_posix() if real_path.is_relative_to(here) else str(path)
 
 
 def _check_parquet() -> None:

@@ -102,32 +102,32 @@ async def play_jobs(
     end_ahead("player")  # nobody took it: the agent is imported elsewhere
     warn_of_false_alarms(gates, [plan for job, plan in zip(jobs, plans, strict=True) if not job.is_baseline])
     max_cost = gates.max_cost
-    played: list[Played] = []
+    played_runs: list[Played] = []
     for job, plan in zip(jobs, plans, strict=True):
-        spent = sum(each.run.cost for each in played if each.job.is_baseline == job.is_baseline)
-        left = None if max_cost is None else max_cost - spent
-        summary, is_interrupted = await _play(desk, job, plan, is_quiet=is_quiet, max_cost=left)
-        is_beyond = left is not None and (is_more(summary.cost, left) or summary.is_cost_unknown)
+        cost_spent = sum(each.run.cost for each in played_runs if each.job.is_baseline == job.is_baseline)
+        cost_left = None if max_cost is None else max_cost - cost_spent
+        summary, is_interrupted = await _play(desk, job, plan, is_quiet=is_quiet, max_cost=cost_left)
+        is_beyond = cost_left is not None and (is_more(summary.cost, cost_left) or summary.is_cost_unknown)
         is_overspent = not is_interrupted and summary.status == "stopped" and is_beyond
-        played.append(Played(job, summary, is_overspent))
+        played_runs.append(Played(job, summary, is_overspent))
         if is_interrupted or is_overspent:
             break
-    return played, plans[len(played) :]
+    return played_runs, plans[len(played_runs) :]
 
 
 def warn_of_false_alarms(gates: Gates, plans: Sequence[RunPlan]) -> None:
     """Warn of a gate on regressions that fails often by chance, or may, or has a fixed bar; name the rule to take."""
-    found = doubtful_regressions(gates, plans)
-    if found is None:
+    forecasts = doubtful_regressions(gates, plans)
+    if forecasts is None:
         return
-    asked, confirmed = found
-    needed, fresh = gates.confirm
+    own_forecast, confirm_forecast = forecasts
+    n_needed, fresh = gates.confirm
     advice = "Add --regression-rule confirm"
-    if needed:
-        advice = f"--confirm {needed}/{fresh} ignores what each case did before; --confirm {fresh} does not"
+    if n_needed:
+        advice = f"--confirm {n_needed}/{fresh} ignores what each case did before; --confirm {fresh} does not"
     show(
-        f"{'Warning' if asked.is_frequent else 'Note'}: --max-regressions {gates.max_regressions}: "
-        f"{forecast_sentence(asked)} {advice}: {about_words(confirmed.fails.mean)}.",
+        f"{'Warning' if own_forecast.is_frequent else 'Note'}: --max-regressions {gates.max_regressions}: "
+        f"{forecast_sentence(own_forecast)} {advice}: {about_words(confirm_forecast.fails.mean)}.",
         err=True,
     )
 

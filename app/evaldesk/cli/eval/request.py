@@ -67,30 +67,30 @@ class EvalRequest:
     @property
     def gates(self) -> Gates:
         """The gates that were asked for. Raises UsageError when one cannot be judged."""
-        found = gates_of(
+        gates = gates_of(
             self.asked_gates,
             n=self.value("n"),
             compat=self.value("compat"),
             all_must_pass=not (self.module or self.benchmark),
             called=flag_of,
         )
-        return replace(found, pass_threshold=self.value("pass_threshold"))
+        return replace(gates, pass_threshold=self.value("pass_threshold"))
 
     @property
     def files(self) -> tuple[tuple[FileOption, str], ...]:
         """The files that are asked for, by their option and with their whole path; those of Osmosis have their own."""
-        named: list[tuple[FileOption, str | None]] = [
+        names: list[tuple[FileOption, str | None]] = [
             ("osmosis" if self.module and Path(name).suffix in ("", ".json") else "output", name)
             for name in self.outputs
         ]
-        named += [("junit", self.junit), ("summary", self.summary)]
-        return tuple((option, str(Path(name).absolute())) for option, name in named if name)
+        names += [("junit", self.junit), ("summary", self.summary)]
+        return tuple((option, str(Path(name).absolute())) for option, name in names if name)
 
     @property
     def baseline(self) -> str | None:
         """The run, or the file, to compare with."""
-        given = self.asked_gates.get("baseline")
-        return None if given is None else str(given)
+        value = self.asked_gates.get("baseline")
+        return None if value is None else str(value)
 
     @property
     def spelled(self) -> str:
@@ -110,9 +110,9 @@ class EvalRequest:
     def settings(self) -> Settings:
         """Settings of the workspace, in which the models that were named may be used."""
         settings = open_home(self.workspace)
-        named = filter(None, (self.asked.get("model"), self.baseline_model))
+        option_models = filter(None, (self.asked.get("model"), self.baseline_model))
         n = n_workers(self.value("concurrency"))
-        return replace(settings, models=(*settings.models, *named), n_workers=n)
+        return replace(settings, models=(*settings.models, *option_models), n_workers=n)
 
     def options(self, case_ids: tuple[str, ...] | None = None, criteria: tuple[Criterion, ...] = ()) -> RunOptions:
         """How to run, as the form of a page would say it. Raises UsageError."""

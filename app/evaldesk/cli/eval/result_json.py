@@ -25,15 +25,15 @@ from evaldesk.wording.words import asserted_lines
 
 
 def result_json(
-    runs: StoredRuns, played: Sequence[Played], conclusion: Conclusion, change: RunChange | None = None
+    runs: StoredRuns, played_runs: Sequence[Played], conclusion: Conclusion, change: RunChange | None = None
 ) -> str:
     """The runs with their cases and the conclusion, as one JSON object; `change` is against the baseline."""
-    whole: dict[str, Any] = {"evaldesk_version": __version__, "version": VERSION, **conclusion_object(conclusion)}
+    result: dict[str, Any] = {"evaldesk_version": __version__, "version": VERSION, **conclusion_object(conclusion)}
     if change is not None:
-        whole["baseline"] = _baseline_object(change)
-    cases = iter(runs.played_cases([each.run for each in played]))
-    whole["runs"] = [_run_object(runs, each.run, list(islice(cases, each.run.n_cases))) for each in played]
-    return json.dumps(whole, indent=2, ensure_ascii=False)
+        result["baseline"] = _baseline_object(change)
+    cases = iter(runs.played_cases([each.run for each in played_runs]))
+    result["runs"] = [_run_object(runs, each.run, list(islice(cases, each.run.n_cases))) for each in played_runs]
+    return json.dumps(result, indent=2, ensure_ascii=False)
 
 
 def conclusion_object(conclusion: Conclusion) -> dict[str, Any]:
@@ -157,15 +157,15 @@ def not_applicable(run: RunSummary) -> list[dict[str, Any]]:
     ]
 
 
-def _run_object(runs: StoredRuns, run: RunSummary, played: Sequence[PlayedCase]) -> dict[str, Any]:
+def _run_object(runs: StoredRuns, run: RunSummary, played_cases: Sequence[PlayedCase]) -> dict[str, Any]:
     numbers = runs.numbers(run)
-    played, days = runs.with_history(run, played)
-    others = [asdict(found) for found in runs.by_other_tools(run).verdicts]
-    cases = [case_object(each) | _case_object(case) for each, case in zip(played, numbers.cases, strict=True)]
-    seen = {"capture": list(runs.captures(run)), "metrics": metric_objects(runs, run)}
+    played_cases, days = runs.with_history(run, played_cases)
+    others = [asdict(verdict) for verdict in runs.by_other_tools(run).verdicts]
+    cases = [case_object(each) | _case_object(case) for each, case in zip(played_cases, numbers.cases, strict=True)]
+    measures = {"capture": list(runs.captures(run)), "metrics": metric_objects(runs, run)}
     criteria = [bar_object(bar) for bar in bars_of(run.config.criteria)]
     of_later = {"criteria": criteria, "history_days": days_object(days)}
-    return {**run_object(run, numbers), **seen, **of_later, "cases": cases, "other_verdicts": others}
+    return {**run_object(run, numbers), **measures, **of_later, "cases": cases, "other_verdicts": others}
 
 
 def metric_objects(runs: StoredRuns, run: RunSummary) -> list[dict[str, Any]]:

@@ -70,9 +70,9 @@ def _export_run(runs: StoredRuns, run_id: int, format_name: str, output: str | N
     from evaldesk.desk.evalsets.exporting import stream_run
 
     line = ProgressLine(is_shown=output not in (None, "-"))
-    found = stream_run(runs, run_id, format_name, watch=partial(line.show, "Exporting", "cases"))
+    export = stream_run(runs, run_id, format_name, watch=partial(line.show, "Exporting", "cases"))
     try:
-        write_bytes(announced(found, line.clear), output, ending=found.file_name, is_forced=is_forced)
+        write_bytes(announced(export, line.clear), output, ending=export.file_name, is_forced=is_forced)
     finally:
         line.clear()
 
@@ -95,11 +95,11 @@ def convert(source: Path, target: str, from_name: str | None, to_name: str | Non
     """
     from evaldesk.desk.imports.files import convert_file
 
-    found = convert_file(source, target, from_name, to_name)
-    for sentence in found.left_out:
+    conversion = convert_file(source, target, from_name, to_name)
+    for sentence in conversion.left_out:
         show(f"evaldesk: left out: {visible(sentence.removeprefix('Left out: '))}", err=True)
-    show_masked(found.masked)
-    write_bytes(found.data, target, ending=found.ending, is_forced=force)
+    show_masked(conversion.masked)
+    write_bytes(conversion.data, target, ending=conversion.ending, is_forced=force)
 
 
 @click.command()
@@ -125,11 +125,11 @@ def report(name: str, output: str | None, force: bool, workspace: str | None) ->
         raise UsageError(f"{name}: name two runs, such as 11..12")
     with stored_runs(workspace) as runs:
         if is_compared:
-            found = comparison_report(runs, runs.named(before).id, runs.named(after).id)
+            html_report = comparison_report(runs, runs.named(before).id, runs.named(after).id)
         else:
-            found = run_report(runs, runs.named(name).id)
-    file = output or found.file_name
-    show_masked(found.masked)
-    write_bytes(found.data, file, ending=found.file_name, is_forced=force)
+            html_report = run_report(runs, runs.named(name).id)
+    file = output or html_report.file_name
+    show_masked(html_report.masked)
+    write_bytes(html_report.data, file, ending=html_report.file_name, is_forced=force)
     if file != "-":
         show(file)

@@ -73,12 +73,14 @@ def import_(
     n_stored = 0
     with open_imports(open_home(workspace)) as imports:
         try:
-            with imports.begun(arrivals, replaces=replaces, renames=renames, again=again) as begun:
-                for arrival, started, show in zip(arrivals, begun, shows, strict=True):
-                    taken = imports.finish(started, show.progress)
+            with imports.begun(arrivals, replaces=replaces, renames=renames, again=again) as starts:
+                for arrival, start, show in zip(arrivals, starts, shows, strict=True):
+                    ids = imports.finish(start, show.progress)
                     n_stored += 1
-                    found = arrival.imported
-                    show.stored(taken, arrival.name, (found.understood, found.kept, found.refused))
+                    imported_file = arrival.imported
+                    show.stored(
+                        ids, arrival.name, (imported_file.understood, imported_file.kept, imported_file.refused)
+                    )
         except (KeyboardInterrupt, EvaldeskError) as error:
             for show in shows[n_stored:]:
                 show.broken_off("cancelled" if isinstance(error, KeyboardInterrupt) else "failed")
@@ -109,14 +111,14 @@ class _Terminal:
         if status == "cancelled":
             show(f"evaldesk: cancelled; nothing of {visible(self._path.name)} is stored", err=True)
 
-    def stored(self, taken: TakenIn, name: str, words: Words) -> None:
+    def stored(self, ids: TakenIn, name: str, words: Words) -> None:
         """The eval set and the runs of the file are stored."""
         self._line.clear()
         show(f"{visible(str(self._path))}:")
         show_words(*words)
-        if taken.evalset_id:
+        if ids.evalset_id:
             show(f"  Eval set {name}.")
-        for run_id in taken.run_ids:
+        for run_id in ids.run_ids:
             show(f"  Run {run_id}. `evaldesk open {run_id}` shows it.")
 
 
@@ -138,10 +140,10 @@ class _JsonLines:
         """Nothing of the file is stored."""
         self._say(status)
 
-    def stored(self, taken: TakenIn, name: str, words: Words) -> None:
+    def stored(self, ids: TakenIn, name: str, words: Words) -> None:
         """The eval set and the runs of the file are stored."""
-        found = dict(zip(("understood", "kept", "refused"), words, strict=True))
-        self._say("done", evalset=name if taken.evalset_id else None, runs=taken.run_ids, **found)
+        sentences = dict(zip(("understood", "kept", "refused"), words, strict=True))
+        self._say("done", evalset=name if ids.evalset_id else None, runs=ids.run_ids, **sentences)
 
     def _say(self, status: str, **values: object) -> None:
         show_json({"file": str(self._path), "status": status} | values)

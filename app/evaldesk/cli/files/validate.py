@@ -33,10 +33,10 @@ def validate(files: tuple[Path, ...], format_name: str | None, is_json: bool) ->
     evaldesk validate test_config.json evaldesk.toml
     evaldesk validate airline.json --json
     """
-    found = [_examined(path, format_name, is_json=is_json) for path in files]
+    facts_of_files = [_examined(path, format_name, is_json=is_json) for path in files]
     if is_json:
-        show_json(found, indent=2)
-    sys.exit(max((_exit_code(each) for each in found), default=EXIT_VALID))
+        show_json(facts_of_files, indent=2)
+    sys.exit(max((_exit_code(each) for each in facts_of_files), default=EXIT_VALID))
 
 
 def _exit_code(facts: dict[str, Any]) -> int:
@@ -49,7 +49,7 @@ def _examined(path: Path, format_name: str | None, *, is_json: bool) -> dict[str
     from evaldesk.desk.imports.files import examine_file
 
     try:
-        found = examine_file(path, format_name)
+        examination = examine_file(path, format_name)
     except EvaldeskError as error:
         if not is_json:
             report(error)
@@ -57,19 +57,21 @@ def _examined(path: Path, format_name: str | None, *, is_json: bool) -> dict[str
         place = {name: getattr(error, name) for name in names}
         return {"file": str(path), "is_valid": False, "error": str(error)} | place
     if not is_json:
-        show(f"{visible(str(path))}: {found.title}")
-        show_words(found.understood, found.kept, found.refused)
-        if found.repeats:
-            report(UsageError(f"{path}: several cases have the same id: {found.repeats}; give each its own"))
-    facts = {"file": str(path), "is_valid": True, "format": found.format}
-    if found.n_cases is None:
-        return {**facts, "understood": found.understood}
+        show(f"{visible(str(path))}: {examination.title}")
+        show_words(examination.understood, examination.kept, examination.refused)
+        if examination.repeats:
+            report(UsageError(f"{path}: several cases have the same id: {examination.repeats}; give each its own"))
+    facts = {"file": str(path), "is_valid": True, "format": examination.format}
+    if examination.n_cases is None:
+        return {**facts, "understood": examination.understood}
     return {
         **facts,
-        "n_cases": found.n_cases,
-        "runs": [{"name": name, "n_cases": n_cases, "n_trials": n_trials} for name, n_cases, n_trials in found.runs],
-        "understood": found.understood,
-        "kept": found.kept,
-        "refused": found.refused,
-        "repeats": found.repeats,
+        "n_cases": examination.n_cases,
+        "runs": [
+            {"name": name, "n_cases": n_cases, "n_trials": n_trials} for name, n_cases, n_trials in examination.runs
+        ],
+        "understood": examination.understood,
+        "kept": examination.kept,
+        "refused": examination.refused,
+        "repeats": examination.repeats,
     }

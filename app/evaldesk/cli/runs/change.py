@@ -55,8 +55,8 @@ def stop(name: str, yes: bool, workspace: str | None) -> None:
 
     settings = open_home(workspace)
     if not yes and sys.stdin.isatty():
-        with stored_runs(workspace) as stored:
-            run = stored.named(name)
+        with stored_runs(workspace) as store:
+            run = store.named(name)
         _check_live(run)
         confirm(f"Stop run {run.id} after {run.n_done:,} of {run.n_trials:,} trials?", abort=True)
     run_id = _with_desk(settings, name, work)
@@ -167,15 +167,15 @@ def remove(names: tuple[str, ...], yes: bool, workspace: str | None) -> None:
     evaldesk run rm 12 13 --yes
     """
     settings = open_home(workspace)
-    with stored_runs(workspace) as stored:
-        runs = {run.id: run for run in map(stored.named, names)}
+    with stored_runs(workspace) as store:
+        runs = {run.id: run for run in map(store.named, names)}
     n = sum(run.n_done for run in runs.values())
-    listed = ", ".join(map(str, runs))
+    numbers = ", ".join(map(str, runs))
     trials = counted(n, "trial")
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError(f"rm moves {trials} to the trash; without a terminal add --yes")
-        confirm(f"Move run {listed} with {trials} to the trash?", abort=True)
+        confirm(f"Move run {numbers} with {trials} to the trash?", abort=True)
 
     async def work(desk: Desk, run: RunSummary) -> int:
         await desk.runs.delete(run.id)

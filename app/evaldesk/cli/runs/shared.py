@@ -96,25 +96,27 @@ async def accept_run(desk: Desk, run: RunSummary, digest: str) -> None:
 
     Raises TrustError where the run has changed since.
     """
-    found = await asyncio.to_thread(desk.runs.foreign, run)
-    if found is None or desk.trust.has_foreign_runs:
+    foreign = await asyncio.to_thread(desk.runs.foreign, run)
+    if foreign is None or desk.trust.has_foreign_runs:
         return
-    if not digest and not found.is_refused and sys.stdin.isatty() and sys.stderr.isatty():
-        for line in foreign_lines(found):
+    if not digest and not foreign.is_refused and sys.stdin.isatty() and sys.stderr.isatty():
+        for line in foreign_lines(foreign):
             show(line, err=True)
         if confirm(f"Play run {run.id} as shown?", err=True):
-            digest = found.digest
+            digest = foreign.digest
     if digest:
         await desk.runs.accept(run.id, digest)
 
 
-def foreign_lines(found: ForeignRun) -> list[str]:
+def foreign_lines(foreign: ForeignRun) -> list[str]:
     """The parts of a run that waits for a person, first the ones that differ from this workspace."""
     from evaldesk.wording.printable import in_one_line
 
-    differences = [f"  {name}: {stored or '-'} (here: {own or 'none'})" for name, stored, own in found.differences]
-    parts = [f"  {name}: {value}" for name, value in found.parts]
-    return [in_one_line(line) for line in (found.sentence, *differences, "All that it would do:", *parts)]
+    differences = [
+        f"  {name}: {run_value or '-'} (here: {own or 'none'})" for name, run_value, own in foreign.differences
+    ]
+    parts = [f"  {name}: {value}" for name, value in foreign.parts]
+    return [in_one_line(line) for line in (foreign.sentence, *differences, "All that it would do:", *parts)]
 
 
 def answered(settings: Settings, *, is_trusted: bool, needs_runs_only: bool = False, asks: bool = True) -> Trust:
@@ -142,10 +144,10 @@ def question_lines(trust: Trust) -> list[str]:
     from evaldesk.desk.trust import question_words
     from evaldesk.wording.printable import in_one_line
 
-    asked = trust.question()
+    question = trust.question()
     return [
-        f"Not trusted: {', '.join(in_one_line(str(folder)) for folder in asked.folders)}",
-        *(f"  {in_one_line(f'{title}: {text}')}" for title, text in question_words(asked)),
+        f"Not trusted: {', '.join(in_one_line(str(folder)) for folder in question.folders)}",
+        *(f"  {in_one_line(f'{title}: {text}')}" for title, text in question_words(question)),
     ]
 
 

@@ -58,8 +58,8 @@ def info(name: str, is_json: bool, workspace: str | None) -> None:
                 "capture": list(runs.captures(run)),
                 "metrics": metric_objects(runs, run),
             }
-            found = {**run_item(run, runs.outcome(run)), "status": runs.shown_status(run), "results": results}
-            show_json({"data": found}, indent=2)
+            data = {**run_item(run, runs.outcome(run)), "status": runs.shown_status(run), "results": results}
+            show_json({"data": data}, indent=2)
             return
         lines = _lines(runs, run)
         width = max(len(label) for label, _ in lines) + 2
@@ -72,7 +72,7 @@ def info(name: str, is_json: bool, workspace: str | None) -> None:
 def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
     config, numbers = run.config, runs.numbers(run)
     curve = numbers.curve
-    found = [
+    lines = [
         ("Run", str(run.id) + (f", {run_name(run)}" if run_name(run) != str(run.id) else "")),
         ("Status", runs.shown_status(run) + (f": {run.reason}" if run.reason else "")),
         ("Progress", counted_words(run.n_done, run.n_trials, "trial")),
@@ -100,11 +100,11 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
         ("Started", run.started_at.isoformat(" ", "seconds") if run.started_at else "–"),
         ("Completed", run.finished_at.isoformat(" ", "seconds") if run.finished_at else "–"),
     ]
-    found += [(row.metric, _metric_words(row, run)) for row in runs.metrics(run.id)]
+    lines += [(row.metric, _metric_words(row, run)) for row in runs.metrics(run.id)]
     if len(curve) > 1:
-        found.append(("pass@k", ", ".join(_point(each.k, each.pass_at_k, each.at_interval) for each in curve)))
-        found.append(("pass^k", ", ".join(_point(each.k, each.pass_hat_k, each.hat_interval) for each in curve)))
-    return [*found, ("Note", run.note)] if run.note else found
+        lines.append(("pass@k", ", ".join(_point(each.k, each.pass_at_k, each.at_interval) for each in curve)))
+        lines.append(("pass^k", ", ".join(_point(each.k, each.pass_hat_k, each.hat_interval) for each in curve)))
+    return [*lines, ("Note", run.note)] if run.note else lines
 
 
 def _spent(words: str, amount: float, is_least: bool) -> str:
@@ -130,17 +130,19 @@ def _by(run: RunSummary) -> str:
 
 def _places(run: RunSummary) -> list[tuple[str, str]]:
     """The current places of a running run, and the number of trials lost with a worker or a host."""
-    places, gone = (run.places, ()) if run.status in LIVE else ((), run.places)
+    places, past_places = (run.places, ()) if run.status in LIVE else ((), run.places)
     now = [("Places", places_words(places))] if places else []
     each = [("", f"{place.name}: {place_words(place)}") for place in places if is_telling(places)]
-    again = [("Played again", again_sentence(run.n_played_again, gone))] if run.n_played_again else []
+    again = [("Played again", again_sentence(run.n_played_again, past_places))] if run.n_played_again else []
     return [*now, *each, *again]
 
 
 def _interpreter(config: RunConfig) -> list[str]:
     """Its versions, with its path where it is not Evaldesk's own."""
-    found = config.interpreter
-    return [f"{found.versions}{f', {found.path}' if found.path else ''}"] if found.versions else []
+    interpreter = config.interpreter
+    return (
+        [f"{interpreter.versions}{f', {interpreter.path}' if interpreter.path else ''}"] if interpreter.versions else []
+    )
 
 
 def _metric_words(row: MetricRow, run: RunSummary) -> str:
@@ -151,8 +153,8 @@ def _metric_words(row: MetricRow, run: RunSummary) -> str:
     words += "" if row.threshold is None else f", passes with {needs_words(row.metric, row.threshold)}"
     if row.n >= run.n_done:
         return words
-    whole = mean_unscored_as_0(row, run)
-    return f"{words}, of {counted_words(row.n, run.n_done, 'trial')} scored; mean_unscored_as_0 {whole:.3f}"
+    mean_of_all = mean_unscored_as_0(row, run)
+    return f"{words}, of {counted_words(row.n, run.n_done, 'trial')} scored; mean_unscored_as_0 {mean_of_all:.3f}"
 
 
 def _point(k: int, value: float | None, interval: Interval | None) -> str:
@@ -257,13 +259,13 @@ def list_runs(
     evaldesk run list --status running --json
     evaldesk run list --model openai/gpt-5-mini --dataset sums --search nightly
     """
-    wanted = {"agent_id": agent_id, "evalset_id": evalset_id, "model": model}
-    with stored_runs(workspace) as stored:
-        runs, n_all = stored.newest(status, None if is_all else limit, **wanted, text=text, is_part=True)
-        listed_runs = [(run, stored.outcome(run)) for run in runs]
-        statuses = [stored.shown_status(run) for run in runs]
+    filters = {"agent_id": agent_id, "evalset_id": evalset_id, "model": model}
+    with stored_runs(workspace) as store:
+        runs, n_all = store.newest(status, None if is_all else limit, **filters, text=text, is_part=True)
+        listed_runs = [(run, store.outcome(run)) for run in runs]
+        statuses = [store.shown_status(run) for run in runs]
     if is_json:
-        listed = {
+        output = {
             "items": [
                 run_item(run, outcome) | {"status": status}
                 for (run, outcome), status in zip(listed_runs, statuses, strict=True)
@@ -271,9 +273,9 @@ def list_runs(
             "total_count": n_all,
             "has_more": len(runs) < n_all,
         }
-        show_json(listed, indent=2)
+        show_json(output, indent=2)
         return
-    if not runs and (status or text or any(wanted.values())):
+    if not runs and (status or text or any(filters.values())):
         show("No matching runs. `evaldesk run list --all` lists every one.")
         return
     if not runs:
@@ -295,7 +297,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def _cells(run: RunSummary, outcome: Outcome | None, status: str) -> list[str]:
     passed = passed_words(run.counts.passed, run.counts.scored).removesuffix(" passed") if run.counts.scored else "–"
-    done = f"{run.n_done:,} of {run.n_trials:,}"
+    progress = f"{run.n_done:,} of {run.n_trials:,}"
     when = run.created_at.strftime("%Y-%m-%d %H:%M")
     name = "" if run_name(run) == str(run.id) else run_name(run)
     return [
@@ -305,7 +307,7 @@ def _cells(run: RunSummary, outcome: Outcome | None, status: str) -> list[str]:
         outcome or "–",
         passed,
         str(run.counts.errored or "–"),
-        done,
+        progress,
         run.config.agent.id,
         run.config.evalset_name,
         when,

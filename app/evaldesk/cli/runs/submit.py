@@ -59,7 +59,7 @@ def submit(
     secrets_file: str | None,
     is_json: bool,
     workspace: str | None,
-    **given: Any,
+    **values: Any,
 ) -> None:
     """Submit the run of FILE, in Osmosis' TOML; all settings are checked before the start.
 
@@ -71,41 +71,41 @@ def submit(
     evaldesk run submit configs/eval/my-run.toml --yes --secrets-file .env
     evaldesk run submit configs/eval/my-run.toml --yes --baseline 12 --regression-rule confirm
     """
-    asked = _with_given(read_run_file(file), asked_options(given))
-    request = EvalRequest((), asked.asked, asked_gates(given), **given)
+    run_file = _with_given(read_run_file(file), asked_options(values))
+    request = EvalRequest((), run_file.asked, asked_gates(values), **values)
     gates = request.gates
-    asked, commit = at_revision(asked, open_home(workspace).state_folder / "revisions")
-    agent, path = placed_agent(asked, open_home(workspace), request.python, request.image), dataset_path(asked)
+    run_file, commit = at_revision(run_file, open_home(workspace).state_folder / "revisions")
+    agent, path = placed_agent(run_file, open_home(workspace), request.python, request.image), dataset_path(run_file)
     evalset = read_dataset(path)
-    secrets = secrets_of(asked, _given_secrets(secrets_file), os.environ)
+    secrets = secrets_of(run_file, _given_secrets(secrets_file), os.environ)
     may_ask = not (yes or is_json) and sys.stdin.isatty()
-    case_ids, words = _chosen_rows(asked, evalset, is_sample=sample, may_ask=may_ask)
-    called = name or f"{asked.path.stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    note = f"{called}\n{asked.path}{f', commit {commit[:7]}' if commit else ''}; {words}"
-    if given_note := asked.asked.get("note"):
+    case_ids, words = _chosen_rows(run_file, evalset, is_sample=sample, may_ask=may_ask)
+    run_name = name or f"{run_file.path.stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    note = f"{run_name}\n{run_file.path}{f', commit {commit[:7]}' if commit else ''}; {words}"
+    if given_note := run_file.asked.get("note"):
         note = f"{note}\n{given_note}"
-    job = Job(agent, evalset, path, _options(asked, case_ids, note, gates))
+    job = Job(agent, evalset, path, _options(run_file, case_ids, note, gates))
     if not is_json:
-        _show_plan(asked, called, path, words, commit)
+        _show_plan(run_file, run_name, path, words, commit)
     if may_ask:
         confirm("Submit this evaluation run?", abort=True)
     elif not (yes or is_json):
         raise UsageError("no terminal for the question; add --yes to submit the run")
-    own = {**asked.env, **secrets}
+    own = {**run_file.env, **secrets}
     os.environ.update(own)
     try:
-        run, digest = asyncio.run(_submit(_settings(workspace, asked), job, request.baseline))
+        run, digest = asyncio.run(_submit(_settings(workspace, run_file), job, request.baseline))
     except AgentError as error:
         report_error(agent.id, error)
         sys.exit(3)
     who = hand_over(open_home(workspace), run.id, digest, environment=own or None)
-    _show_submitted(run, called, who, is_json=is_json)
+    _show_submitted(run, run_name, who, is_json=is_json)
 
 
-def _settings(workspace: str | None, asked: RunFile) -> Settings:
+def _settings(workspace: str | None, run_file: RunFile) -> Settings:
     settings = open_home(workspace)
-    models = (*settings.models, asked.model_path)
-    return replace(settings, models=models, n_workers=n_workers(asked.asked.get("concurrency") or AT_ONCE))
+    models = (*settings.models, run_file.model_path)
+    return replace(settings, models=models, n_workers=n_workers(run_file.asked.get("concurrency") or AT_ONCE))
 
 
 async def _submit(settings: Settings, job: Job, compared_with: str | None) -> tuple[RunSummary, str]:
@@ -123,45 +123,45 @@ async def _submit(settings: Settings, job: Job, compared_with: str | None) -> tu
         await desk.close()
 
 
-def _with_given(file: RunFile, given: Asked) -> RunFile:
+def _with_given(file: RunFile, option_values: Asked) -> RunFile:
     """The file with the options that the command was given in the place of its own."""
-    threshold = given.pop("pass_threshold", None)
+    threshold = option_values.pop("pass_threshold", None)
     return replace(
         file,
-        asked={**file.asked, **given},
-        model_path=given.get("model") or file.model_path,
+        asked={**file.asked, **option_values},
+        model_path=option_values.get("model") or file.model_path,
         pass_threshold=file.pass_threshold if threshold is None else threshold,
     )
 
 
-def _options(asked: RunFile, case_ids: tuple[str, ...] | None, note: str, gates: Gates) -> RunOptions:
+def _options(run_file: RunFile, case_ids: tuple[str, ...] | None, note: str, gates: Gates) -> RunOptions:
     """The grader rewards inside the trial, so that both times count there."""
-    workflow_s, grader_s = asked.agent_workflow_timeout_s, asked.asked.get("judge_timeout_s") or 0.0
-    named: Asked = {"timeout_s": min(workflow_s + grader_s, 86_400.0), **asked.asked}
+    workflow_s, grader_s = run_file.agent_workflow_timeout_s, run_file.asked.get("judge_timeout_s") or 0.0
+    option_values: Asked = {"timeout_s": min(workflow_s + grader_s, 86_400.0), **run_file.asked}
     return RunOptions(
         case_ids=case_ids,
-        criteria=(replace(REWARD, threshold=asked.pass_threshold),),
+        criteria=(replace(REWARD, threshold=run_file.pass_threshold),),
         gates=gates,
-        **named,
-    ).but(model=asked.model_path, note=note)
+        **option_values,
+    ).but(model=run_file.model_path, note=note)
 
 
 def _chosen_rows(
-    asked: RunFile, evalset: EvalSet, *, is_sample: bool, may_ask: bool
+    run_file: RunFile, evalset: EvalSet, *, is_sample: bool, may_ask: bool
 ) -> tuple[tuple[str, ...] | None, str]:
     """The rows, None for all, and words that say which; an omitted limit is asked about or said aloud."""
     n = len(evalset.cases)
-    if asked.limit is not None:
-        ids = tuple(case.id for case in evalset.cases[: asked.limit])
-        return ids, f"limit {asked.limit}: the first {len(ids):,} of {n:,} rows"
+    if run_file.limit is not None:
+        ids = tuple(case.id for case in evalset.cases[: run_file.limit])
+        return ids, f"limit {run_file.limit}: the first {len(ids):,} of {n:,} rows"
     n_sample = max(1, round(n / SHARE))
     if may_ask and not is_sample:
         question = f"limit is omitted: run all {n:,} rows, or a seeded sample of {n_sample:,}?"
         is_sample = choose(question, ("all", "sample"), default="all") == "sample"
     if not is_sample:
         return None, f"limit omitted: all {n:,} rows"
-    drawn = random.Random(SAMPLE_SEED).sample(range(n), n_sample)  # noqa: S311 - the same rows every time
-    ids = tuple(evalset.cases[index].id for index in sorted(drawn))
+    indexes = random.Random(SAMPLE_SEED).sample(range(n), n_sample)  # noqa: S311 - the same rows every time
+    ids = tuple(evalset.cases[index].id for index in sorted(indexes))
     return ids, f"limit omitted: {n_sample:,} of {n:,} rows, drawn with seed {SAMPLE_SEED}"
 
 
@@ -176,32 +176,34 @@ def _given_secrets(name: str | None) -> dict[str, str]:
         raise UsageError(f"--secrets-file {name}: {error}") from error
 
 
-def _show_plan(asked: RunFile, called: str, path: Path, words: str, commit: str) -> None:
+def _show_plan(run_file: RunFile, run_name: str, path: Path, words: str, commit: str) -> None:
     rows = [
-        ("Name", called),
-        ("Rollout", asked.rollout),
-        ("Entrypoint", asked.entrypoint),
-        ("Model", asked.model_path),
+        ("Name", run_name),
+        ("Rollout", run_file.rollout),
+        ("Entrypoint", run_file.entrypoint),
+        ("Model", run_file.model_path),
         ("Dataset", str(path)),
         ("Rows", words),
-        ("Trials a row", str(asked.asked.get("n") or 1)),
-        ("Pass threshold", f"{asked.pass_threshold:g}"),
+        ("Trials a row", str(run_file.asked.get("n") or 1)),
+        ("Pass threshold", f"{run_file.pass_threshold:g}"),
     ]
-    rows += [("Branch", asked.branch)] if asked.branch else []
+    rows += [("Branch", run_file.branch)] if run_file.branch else []
     rows += [("Commit", commit[:7])] if commit else []
-    rows += [("Code", f"{asked.code_root}, a git worktree of that commit")] if asked.code_root else []
-    rows += [("Environment", ", ".join(f"{key}={value}" for key, value in asked.env.items()))] if asked.env else []
-    rows += [("Secrets", ", ".join(asked.secrets))] if asked.secrets else []
-    rows += [("Advanced", "recorded but not consumed: " + ", ".join(asked.advanced))] if asked.advanced else []
+    rows += [("Code", f"{run_file.code_root}, a git worktree of that commit")] if run_file.code_root else []
+    rows += (
+        [("Environment", ", ".join(f"{key}={value}" for key, value in run_file.env.items()))] if run_file.env else []
+    )
+    rows += [("Secrets", ", ".join(run_file.secrets))] if run_file.secrets else []
+    rows += [("Advanced", "recorded but not consumed: " + ", ".join(run_file.advanced))] if run_file.advanced else []
     for label, text in rows:
         show(style(f"{label:<16}", dim=True) + in_one_line(text))
 
 
-def _show_submitted(run: RunSummary, called: str, who: str, *, is_json: bool) -> None:
+def _show_submitted(run: RunSummary, run_name: str, who: str, *, is_json: bool) -> None:
     if is_json:
         created = run.created_at.isoformat()
-        show_json({"id": run.id, "name": called, "status": run.status, "created_at": created})
+        show_json({"id": run.id, "name": run_name, "status": run.status, "created_at": created})
         return
-    show(f"Evaluation run submitted: {in_one_line(called)}")
+    show(f"Evaluation run submitted: {in_one_line(run_name)}")
     where = "by the desk that is open" if who == "desk" else "in the background"
     show(f"Run {run.id} is played {where}. `evaldesk run info {run.id}` shows its progress.")
