@@ -166,7 +166,7 @@ def main() -> None:
         message, code = _in_words(error)
         if isinstance(error, OSError) and error.filename is None:
             drop_output()  # its rest would fail again at the end
-        _show(f"evaldesk: {_shown(message)}")
+        _show(f"evaldesk: {_clean_line(message)}")
         end_process(code)
 
 
@@ -231,7 +231,7 @@ def _trace(error: Exception) -> str:
     return scrub("".join(traceback.format_exception(error)).rstrip("\n"), os.environ)
 
 
-def _shown(message: str) -> str:
+def _clean_line(message: str) -> str:
     """The line without keys and terminal control characters: it may quote an agent, a file, a provider."""
     from evaldesk.secrets import scrub
     from evaldesk.wording.printable import in_one_line

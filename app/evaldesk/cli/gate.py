@@ -96,7 +96,7 @@ def explain(
             stored_run = runs.named(run)
             of_run = stored_run.config.gates
             subject = _subject(runs, stored_run, n, pass_threshold)
-            gates = _explained(of_run, gate_options)
+            gates = _gates_to_explain(of_run, gate_options)
             pairs = measured_pairs(runs, stored_run, gates)
         subjects = {f"run {stored_run.id}": subject}
     elif n_cases is None:
@@ -105,7 +105,7 @@ def explain(
         threshold = 1.0 if pass_threshold is None else pass_threshold
         rates = ASSUMED_RATES if rate is None else (rate,)
         subjects = {f"{each:g}": assumed_subject(each, [n or 1] * n_cases, threshold) for each in rates}
-        gates = _explained(of_run, gate_options)
+        gates = _gates_to_explain(of_run, gate_options)
     check_explained(gates, next(iter(subjects.values())), flag_of)
     forecasts_by_rate = {name: gate_forecasts(gates, subject) for name, subject in subjects.items()}
     if is_json:
@@ -125,7 +125,7 @@ def _subject(runs: StoredRuns, run: RunSummary, n: int | None, pass_threshold: f
     return subject
 
 
-def _explained(of_run: Gates, gate_options: AskedGates) -> Gates:
+def _gates_to_explain(of_run: Gates, gate_options: AskedGates) -> Gates:
     """The requested gates, or the gates of the run with the requested changes, such as a rule."""
     of_run = Gates() if Gates(**cast("Any", gate_options)).asks_for_verdicts else of_run
     check_confirm({"regression_rule": of_run.regression_rule, **gate_options}, flag_of)

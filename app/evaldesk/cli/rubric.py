@@ -66,7 +66,7 @@ def rubric(**values: Any) -> None:
     path = Path(values["data"])
     records = read_records(bytes_of(path), str(path))
     config, source = _config(path, values)
-    chosen_records = _chosen(records, config, path) if source else records
+    chosen_records = _records_of(records, config, path) if source else records
     started_at = datetime.now(UTC)
     judged_records = asyncio.run(
         judge_records(chosen_records, config, values["number"], clock=lambda: datetime.now(UTC))
@@ -94,7 +94,7 @@ def _config(data: Path, values: dict[str, Any]) -> tuple[RubricConfig, str]:
     return given_rubric(values, _text(values["rubric"])), ""
 
 
-def _chosen(records: list[RubricRecord], config: RubricConfig, path: Path) -> list[RubricRecord]:
+def _records_of(records: list[RubricRecord], config: RubricConfig, path: Path) -> list[RubricRecord]:
     """The records that name the rubric."""
     chosen_records = [record for record in records if record.rubric_id.lower() == config.id.lower()]
     if not chosen_records:

@@ -25,7 +25,7 @@ def eval_adk(request: EvalRequest) -> int:
         raise UsageError(f"name {missing}, such as: evaldesk eval samples/hello_world hello_world")
     place = (request.python, request.image, request.value("environment"))
     agent = named_agent(request.words[0], request.workspace, *place)
-    cases_by_file = _chosen(request.words[1:], paths.folder_of_names(agent.folder))
+    cases_by_file = _choose_cases(request.words[1:], paths.folder_of_names(agent.folder))
     config = _config(request, cases_by_file)
     criteria_file = None if request.config_file_path else config
     criteria, user = (read_criteria(config), read_user(config)) if config else ((), None)
@@ -73,7 +73,7 @@ def read_evalset_file(path: Path) -> EvalSet:
     return imported_file.evalset
 
 
-def _chosen(words: Sequence[str], folder: Path | None) -> dict[Path, tuple[str, ...] | None]:
+def _choose_cases(words: Sequence[str], folder: Path | None) -> dict[Path, tuple[str, ...] | None]:
     """The files with their cases, None for all; a file that is named twice runs the cases of both."""
     cases_by_file: dict[Path, tuple[str, ...] | None] = {}
     for word in words:

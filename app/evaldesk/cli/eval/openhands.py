@@ -39,7 +39,7 @@ def eval_openhands(request: EvalRequest) -> int:
         raise UsageError("--python: the stand-ins of a benchmark run on Evaldesk's own interpreter; leave it out")
     path = Path(request.dataset)
     evalset = read_instances(path)
-    instance_ids = _chosen(evalset, request)
+    instance_ids = _choose_instances(evalset, request)
     metadata = metadata_of(path.stem, request.max_iterations or DEFAULT_ITERATIONS, _llm_config(request))
     root, note = Path(request.eval_output_dir or DEFAULT_ROOT), request.eval_note or ""
     script_metadata = _given_metadata(request.eval_metadata)
@@ -102,7 +102,7 @@ def _llm_config(request: EvalRequest) -> dict[str, Any]:
     return {"model": model, "base_url": url, "api_key": None}
 
 
-def _chosen(evalset: EvalSet, request: EvalRequest) -> list[str]:
+def _choose_instances(evalset: EvalSet, request: EvalRequest) -> list[str]:
     """The ids to process: those named, else a sample of `--eval-n-limit`, else all."""
     ids = [case.id for case in evalset.cases]
     if request.eval_ids:

@@ -145,14 +145,14 @@ def gate_option(option: RunOption) -> Callable[[Command], Command]:
             option.name,
             multiple=True,
             type=OptionValue(option),
-            callback=_joined,
+            callback=_join_pairs,
             metavar=option.metavar,
             help=option.help,
         )
     return _table_option(option)
 
 
-def _joined(ctx: click.Context, param: click.Parameter, values: Sequence[Sequence[Any]]) -> Any:
+def _join_pairs(ctx: click.Context, param: click.Parameter, values: Sequence[Sequence[Any]]) -> Any:
     pairs = tuple(pair for value in values for pair in value)
     return param.type.convert(pairs, param, ctx) if pairs else None
 

@@ -28,7 +28,7 @@ def osmosis_json(runs: StoredRuns, played_runs: Sequence[Played], conclusion: Co
     first_result = results[0]
     if len(results) > 1:
         _add_baseline(first_result, results[1])
-    first_result["evaldesk"] |= _ours(runs, played_runs, conclusion)
+    first_result["evaldesk"] |= _evaldesk_object(runs, played_runs, conclusion)
     return json.dumps(first_result, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
@@ -78,7 +78,7 @@ def _add_baseline(primary: dict[str, Any], baseline: dict[str, Any]) -> None:
     primary["summary"]["stopped_early"] = False
 
 
-def _ours(runs: StoredRuns, played_runs: Sequence[Played], conclusion: Conclusion) -> dict[str, Any]:
+def _evaldesk_object(runs: StoredRuns, played_runs: Sequence[Played], conclusion: Conclusion) -> dict[str, Any]:
     """Values without a place in Osmosis: verdicts, errors of functions, doubt, gates, the paired difference."""
     first = played_runs[0]
     numbers = runs.numbers(first.run)

@@ -267,12 +267,12 @@ def plan_facts(plan: RunPlan) -> dict[str, Any]:
         "n_cases": len(plan.cases),
         "n_trials": plan.n_trials,
         "criteria": [{"metric": each.metric, "threshold": each.threshold} for each in config.criteria],
-        "unscored": [_unjudged(each) for each in plan.foresight.unscored],
-        "not_applicable": [_unjudged(each) for each in plan.foresight.not_applicable],
+        "unscored": [_unjudged_object(each) for each in plan.foresight.unscored],
+        "not_applicable": [_unjudged_object(each) for each in plan.foresight.not_applicable],
     }
 
 
-def _unjudged(entry: Unjudged) -> dict[str, Any]:
+def _unjudged_object(entry: Unjudged) -> dict[str, Any]:
     return {"metric": entry.metric or None, "reason": entry.reason, "case_ids": list(entry.case_ids)}
 
 

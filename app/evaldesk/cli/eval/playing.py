@@ -135,7 +135,7 @@ def warn_of_false_alarms(gates: Gates, plans: Sequence[RunPlan]) -> None:
 async def plan_jobs(desk: Desk, jobs: Sequence[Job], *, gates: Gates, baseline: Baseline | None) -> list[RunPlan]:
     """The runs of the jobs, each with its part of the baseline. Raises AgentError, UsageError."""
     plans = [await plan_job(desk, job, is_cost_limited=gates.max_cost is not None) for job in jobs]
-    plans = [_as_whole(plan) if job.is_baseline else plan for job, plan in zip(jobs, plans, strict=True)]
+    plans = [_without_stop_rule(plan) if job.is_baseline else plan for job, plan in zip(jobs, plans, strict=True)]
     n_own = sum(not job.is_baseline for job in jobs)  # a second model plays the same cases after them
     budget = next((plan.config.budget for plan in plans if plan.config.budget), None)
     if budget and len(plans) > 1:
@@ -150,7 +150,7 @@ async def plan_jobs(desk: Desk, jobs: Sequence[Job], *, gates: Gates, baseline: 
     return plans
 
 
-def _as_whole(plan: RunPlan) -> RunPlan:
+def _without_stop_rule(plan: RunPlan) -> RunPlan:
     """The plan of a run that plays every trial: another model is compared over all of them."""
     return replace(plan, config=replace(plan.config, gates=replace(plan.config.gates, stop_when_decided=None)))
 

@@ -127,13 +127,13 @@ class _JsonLines:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.reading = _when_changed(self._read)
-        self.progress = _when_changed(self._stored)
+        self.reading = _on_change(self._say_read)
+        self.progress = _on_change(self._say_stored)
 
-    def _read(self, n_done: int, n_total: int) -> None:
+    def _say_read(self, n_done: int, n_total: int) -> None:
         self._say("reading", n_done=n_done, n_total=n_total)
 
-    def _stored(self, n_done: int, n_total: int) -> None:
+    def _say_stored(self, n_done: int, n_total: int) -> None:
         self._say("importing", n_done=n_done, n_total=n_total)
 
     def broken_off(self, status: str) -> None:
@@ -149,7 +149,7 @@ class _JsonLines:
         show_json({"file": str(self._path), "status": status} | values)
 
 
-def _when_changed(show: Callable[[int, int], None]) -> Callable[[int, int], None]:
+def _on_change(show: Callable[[int, int], None]) -> Callable[[int, int], None]:
     """Show progress when its percentage changes."""
     last = -1
 

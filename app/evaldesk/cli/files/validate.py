@@ -33,7 +33,7 @@ def validate(files: tuple[Path, ...], format_name: str | None, is_json: bool) ->
     evaldesk validate test_config.json evaldesk.toml
     evaldesk validate airline.json --json
     """
-    facts_of_files = [_examined(path, format_name, is_json=is_json) for path in files]
+    facts_of_files = [_examine(path, format_name, is_json=is_json) for path in files]
     if is_json:
         show_json(facts_of_files, indent=2)
     sys.exit(max((_exit_code(each) for each in facts_of_files), default=EXIT_VALID))
@@ -45,7 +45,7 @@ def _exit_code(facts: dict[str, Any]) -> int:
     return EXIT_REPEATS if facts.get("repeats") else EXIT_VALID
 
 
-def _examined(path: Path, format_name: str | None, *, is_json: bool) -> dict[str, Any]:
+def _examine(path: Path, format_name: str | None, *, is_json: bool) -> dict[str, Any]:
     from evaldesk.desk.imports.files import examine_file
 
     try:

@@ -84,12 +84,12 @@ def resume(name: str, background: bool, digest: str, is_trusted: bool, workspace
         return
 
     async def begin(desk: Desk, run: RunSummary) -> int:
-        _check_left(run)
+        _check_todo(run)
         await accept_run(desk, run, digest)
         await desk.runs.resume(run.id)
         return run.id
 
-    sys.exit(_followed(settings, name, begin, is_trusted=is_trusted))
+    sys.exit(_follow(settings, name, begin, is_trusted=is_trusted))
 
 
 @click.command()
@@ -111,7 +111,7 @@ def retry(name: str, digest: str, is_trusted: bool, workspace: str | None) -> No
         await desk.runs.retry(run.id)
         return run.id
 
-    sys.exit(_followed(open_home(workspace), name, begin, is_trusted=is_trusted))
+    sys.exit(_follow(open_home(workspace), name, begin, is_trusted=is_trusted))
 
 
 @click.command()
@@ -151,7 +151,7 @@ def rescore(name: str, config_file_path: str, expectations: str, is_trusted: boo
             show(f"Expectations: {which}. {changes.sentence}", err=True)
         return await desk.runs.rescore(run.id, criteria, desk.evalsets if is_of_set else None)
 
-    sys.exit(_followed(open_home(workspace), name, begin, is_trusted=is_trusted))
+    sys.exit(_follow(open_home(workspace), name, begin, is_trusted=is_trusted))
 
 
 @click.command(name="rm")
@@ -197,7 +197,7 @@ def _in_background(settings: Settings, name: str, digest: str, *, is_trusted: bo
     offered: list[RunSummary] = []
 
     async def offer(desk: Desk, run: RunSummary) -> int:
-        _check_left(run)
+        _check_todo(run)
         await accept_run(desk, run, digest)
         await desk.runs.offer(run.id)
         offered.append(run)
@@ -209,7 +209,7 @@ def _in_background(settings: Settings, name: str, digest: str, *, is_trusted: bo
     show(f"Run {run_id} continues in the background. `evaldesk run info {run_id}` shows its progress.")
 
 
-def _check_left(run: RunSummary) -> None:
+def _check_todo(run: RunSummary) -> None:
     if not run.n_todo and run.status not in LIVE:
         raise ConflictError(f"run {run.id} has no trial left to play; `evaldesk run retry {run.id}` for errors")
 
@@ -227,7 +227,7 @@ def _with_desk(settings: Settings, name: str, work: RunCall, trust: Trust | None
     return asyncio.run(carry_out())
 
 
-def _followed(settings: Settings, name: str, begin: RunCall, *, is_trusted: bool) -> int:
+def _follow(settings: Settings, name: str, begin: RunCall, *, is_trusted: bool) -> int:
     """Begin with a run and follow it to its end, as `evaldesk eval` does; gives the exit code."""
 
     with stored_runs(str(settings.workspace)) as runs:

@@ -80,7 +80,7 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
         ("Duration", duration_words(run.active_ms) if run.active_ms else "–"),
         ("Result", passed_sentence(run.counts, numbers.interval)),
         *(("At any stop", words) for words in (numbers.any_stop,) if words),
-        *_concluded(runs, run),
+        *_conclusion_rows(runs, run),
         ("Not counted", f"{run.counts.errored:,} errored, {run.counts.unscored:,} unscored"),
         *(("Asserted", line) for line in asserted_lines(config, run.n_cases)),
         *([("Plan", plan_sentence(config.recorded, run.n_done))] if config.recorded else []),
@@ -112,7 +112,7 @@ def _spent(words: str, amount: float, is_least: bool) -> str:
     return least_words(words, is_least) if amount or not is_least else "not known"
 
 
-def _concluded(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
+def _conclusion_rows(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
     """The conclusion, and the answer of each gate that was asked for."""
     if run.status in LIVE:
         return [("Conclusion", "not yet")]

@@ -71,7 +71,7 @@ def submit(
     evaldesk run submit configs/eval/my-run.toml --yes --secrets-file .env
     evaldesk run submit configs/eval/my-run.toml --yes --baseline 12 --regression-rule confirm
     """
-    run_file = _with_given(read_run_file(file), asked_options(values))
+    run_file = _with_options(read_run_file(file), asked_options(values))
     request = EvalRequest((), run_file.asked, asked_gates(values), **values)
     gates = request.gates
     run_file, commit = at_revision(run_file, open_home(workspace).state_folder / "revisions")
@@ -123,7 +123,7 @@ async def _submit(settings: Settings, job: Job, compared_with: str | None) -> tu
         await desk.close()
 
 
-def _with_given(file: RunFile, option_values: Asked) -> RunFile:
+def _with_options(file: RunFile, option_values: Asked) -> RunFile:
     """The file with the options that the command was given in the place of its own."""
     threshold = option_values.pop("pass_threshold", None)
     return replace(
