@@ -228,7 +228,7 @@ def test_a_package_that_brings_an_adapter_alone_has_the_careful_traits(brought: 
 def test_a_remote_kind_of_a_package_has_its_name_as_prefix(
     brought: AgentKinds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("finding", "loading"):
+    for module in ("discovery", "loading"):
         monkeypatch.setattr(f"evaldesk.agents.{module}.AGENTS", brought)
 
     ref = agent_ref("wire:http://127.0.0.1:8000/dice")

@@ -88,10 +88,9 @@ async def test_transient_failures_are_counted_and_logged_in_the_trial(
     run = await _run(desk, tmp_path, endpoint, n_cases=1)
 
     assert (run.status, run.n_passed) == ("finished", 1)
-    trial = await trial_page(desk, run.id, (0, 0))
-    assert trial.result
-    assert [usage.n_attempts for usage in trial.result.usages] == [2]
-    [log] = [event.text for event in trial.result.transcript.turns[0].events if event.kind == "log"]
+    trial = desk.stored.trial(run.id, 0, 0)
+    assert [usage.n_attempts for usage in trial.usages] == [2]
+    [log] = [event.text for event in trial.transcript.turns[0].events if event.kind == "log"]
     assert log.startswith("rate-limited until ")
 
 

@@ -244,7 +244,7 @@ def test_the_samples_of_a_demo_and_of_the_shell_are_one_set(place: Place) -> Non
     (file,) = (each for each in desk.evalsets.list() if each.name == "hello_world")
     desk.store.close()
 
-    assert ids_of_runs(place) == {file.id}, result.output
+    assert ids_of_runs(place) == {file.id}, (result.output, result.exception)
 
 
 def test_a_migration_joins_what_was_split(project: Place, monkeypatch: pytest.MonkeyPatch) -> None:
