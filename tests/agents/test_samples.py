@@ -140,4 +140,4 @@ def test_the_same_agents_run_on_a_real_model(monkeypatch: pytest.MonkeyPatch) ->
 
     assert (described.model, described.is_demo) == ("openai/gpt-4o-mini", False)
     for name in [name for name in sys.modules if name.startswith("hello_world")]:
-        monkeypatch.delitem(sys.modules, name)
+        del sys.modules[name]  # `monkeypatch` would bring back the agent of this model
