@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evaldesk.desk.runs.gates.conclusion import regressions_answer
+from evaldesk.desk.runs.gates.conclusion import CaseNumbers, RunNumbers, conclude, regressions_answer
+from evaldesk.model import Counts, Gates
 from evaldesk.model.comparison import PlayedCase, RunChange
 from evaldesk.model.evalset import CaseKey
 from evaldesk.model.history import CaseHistory, RunDays
@@ -18,6 +19,7 @@ from evaldesk.statistics.history.draws import drawn_rates
 from evaldesk.statistics.history.posterior import posterior_of
 from evaldesk.statistics.history.proposals import confirm_forecast, likely_forecast
 from evaldesk.statistics.history.run_verdicts import missing_trials
+from evaldesk.wording.comparison import again_notes
 from evaldesk.wording.regressions import history_sentences, odds_words
 
 HALF_AND_HALF = np.repeat([1.0, 0.8], 10)
@@ -183,13 +185,119 @@ def test_a_case_that_only_fails_is_not_called_chance_where_its_history_is_too_sh
 
 
 @pytest.mark.parametrize(
+    ("history", "now", "answers"),
+    [
+        (None, "fffff", "undecided"),
+        (None, "ffffp", "held"),
+        (CaseHistory(40, 8), "fffff", "held"),
+    ],
+    ids=["one trial before", "a pass now", "failed often in a long history"],
+)
+def test_a_case_that_only_fails_is_not_let_through_by_likely(
+    history: CaseHistory | None, now: str, answers: str
+) -> None:
+    old = [case("c0", "p", history=history), *(case(f"o{at}", "p") for at in range(9))]
+    change = compare_cases(
+        "run 1", old, [case("c0", now), *(case(f"o{at}", "ppppp") for at in range(9))], rule="likely"
+    )
+
+    assert regressions_answer(change, 0) == answers
+    assert [each.name for each in change.untold] == ["c0"] * (answers == "undecided")
+
+
+def sentence(change: RunChange, most: int = 0) -> str:
+    """The answer of the gate on regressions in words."""
+    counts = [(each.name, each.after) for each in change.cases if each.after]
+    run = RunNumbers.of_cases(
+        CaseNumbers(
+            name,
+            Counts(len(each.verdicts), each.verdicts.count("p"), each.verdicts.count("f"), each.verdicts.count("e"), 0),
+        )
+        for name, each in counts
+    )
+    gates = Gates(max_regressions=most, regression_rule=change.rule)
+    return next(each.sentence for each in conclude(gates, run, change).gates if each.name == "--max-regressions")
+
+
+def test_a_failed_line_leads_with_the_cases_together_and_names_what_flipped() -> None:
+    new = cases(*["pppff"] * 10)
+    words = sentence(compare_cases("run 1", cases(*["ppppp"] * 10), new, rule="likely"))
+
+    assert words.startswith("All cases together are worse than in run 1; 0 of 10 cases regressed by more than chance ")
+    assert "Flipped, none worse by itself: c0 passed 3 of 5, c1 passed 3 of 5" in words
+    assert "could be chance" not in words
+    assert "Pass rate" not in words
+
+
+def test_a_case_without_a_verdict_is_counted_apart() -> None:
+    new = [case("c0", "eeeee"), *cases(*["ppppp"] * 10)[1:]]
+    words = sentence(compare_cases("run 1", cases(*["ppppp"] * 10), new, rule="likely"))
+
+    assert words.startswith(
+        "0 of 10 cases regressed by more than chance against run 1, 0 allowed; 1 case has no verdict now."
+    )
+
+
+def test_errors_of_the_run_are_not_said_of_the_last_case_that_is_named() -> None:
+    new = [case("c0", "fffff"), case("c1", "ppppe"), *cases(*["ppppp"] * 10)[2:]]
+    words = sentence(compare_cases("run 1", cases(*["ppppp"] * 10), new))
+
+    assert words.endswith("Regressed: c0; and 1 errored in the run")
+
+
+def test_cases_together_are_not_judged_nor_played_again_where_one_may_regress() -> None:
+    low = cases(*["ppppf"] * 8, *["ppppp"] * 2)
+    change = compare_cases("run 1", cases(*["ppppp"] * 6, *["ppppf"] * 4), low, rule="confirm", allowed=2)
+
+    assert [each.name for each in change.played_again] == [f"c{at}" for at in range(6)]
+    assert not change.suites
+    assert "All cases together are judged with --max-regressions 0 only" in list(history_sentences(change))
+
+
+@pytest.mark.parametrize(
+    ("history", "words"),
+    [
+        (None, "c0 failed 5 of 5, too little history to tell"),
+        (CaseHistory(40, 8), "c0 failed 5 of 5, but it failed before, too: 8 of 40 passed"),
+    ],
+    ids=["short", "often failed"],
+)
+def test_a_case_that_only_fails_is_never_chance(history: CaseHistory | None, words: str) -> None:
+    old = [case("c0", "p", history=history), *cases(*["p"] * 20)[1:]]
+    new = [case("c0", "f", confirming="fffff"), *cases(*["p"] * 20)[1:]]
+    change = compare_cases("run 1", old, new, rule="confirm")
+
+    assert regressions_answer(change, 0) == "undecided"
+    assert words in " ".join(history_sentences(change))
+    assert "chance" not in again_notes(change)["c0"]
+
+
+def test_a_flip_is_not_called_chance_where_all_cases_together_are_worse() -> None:
+    new = cases(*["pppff"] * 10, confirming="pppff")
+    words = list(history_sentences(compare_cases("run 1", cases(*["ppppp"] * 10), new, rule="confirm")))
+
+    assert "c0 passed 3 of 5 (not worse by itself)" in words[0]
+    assert "(chance)" not in words[0]
+
+
+def test_more_passes_than_before_are_said_to_be_more() -> None:
+    old = [case(f"c{at}", "p", history=CaseHistory(40, 36)) for at in range(20)]
+    words = list(history_sentences(compare_cases("run 1", old, cases(*["ppppp"] * 20), rule="likely")))
+
+    assert words[0].startswith("100 of 100 passed: more than before (")
+
+
+@pytest.mark.parametrize(
     ("old", "new", "rule", "sentences"),
     [
         (
             cases(*["ppppp"] * 10),
             cases(*["pppff"] * 10),
             "likely",
-            ["30 of 50 passed; with this history an unchanged agent gets so few in fewer than 1 of 1,000,000 builds"],
+            [
+                "30 of 50 passed; with this history an unchanged agent gets so few in fewer than 1 of 1,000,000 builds",
+                f"Flipped, none worse by itself: {', '.join(f'c{at} passed 3 of 5' for at in range(10))}",
+            ],
         ),
         (
             cases(*["ppppp"] * 20),

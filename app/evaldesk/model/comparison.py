@@ -33,6 +33,8 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 REGRESSED: frozenset[Kind] = frozenset({"broken", "lost its verdict"})
 TO_PLAY = "."
 Test: TypeAlias = Literal["sign flip", "t"]
+LONG_HISTORY = 10
+"""A history of fewer trials is too short to tell a case that fails seldom from one that fails often."""
 ROUNDING = 1e-9
 """Numbers that differ by less are the same."""
 FEWEST_ALIKE = 6
@@ -265,6 +267,11 @@ class CaseChange:
         return self.points is not None
 
     @property
+    def has_short_history(self) -> bool:
+        """Whether the trials before are too few to tell how often it fails."""
+        return self.before is not None and self.before.past[0] < LONG_HISTORY
+
+    @property
     def is_unaccounted(self) -> bool:
         """Whether it is a case of now of which the baseline says nothing: new, edited, or without a verdict there."""
         if self.after is None or self.is_compared or self.is_regression:
@@ -316,6 +323,7 @@ class RunChange:
     Where trials of the run may be `replayed`, only the fresh ones count. `others` are the histories of cases that are
     played apart, such as those of other items of pytest: the suite is not judged then.
     `refusal` says why the rule has no fresh trials to judge by; empty where it has.
+    Where more cases are `allowed` to regress than none, the suite is not judged either.
     `weaker` says how the criteria are weaker than those of the earlier run, so that a case may fail more and pass.
     """
 
@@ -332,6 +340,7 @@ class RunChange:
     others: tuple[tuple[int, int], ...] = ()
     refusal: str = ""
     weaker: tuple[str, ...] = ()
+    allowed: int = 0
 
     def named(self, *kinds: Kind) -> tuple[str, ...]:
         """The names of the cases of these kinds."""
@@ -424,12 +433,18 @@ class RunChange:
 
     @property
     def untold(self) -> tuple[CaseChange, ...]:
-        """The cases that flipped and of which every trial failed, though their history is too short to tell."""
+        """The cases that flipped and have no pass in any trial, which their history cannot tell from chance.
+
+        By "likely", which plays none of them again, only those whose history is short: one that is long tells.
+        """
+        if not self.is_by_history:
+            return ()
         return tuple(
             case
-            for case in self.played_again
-            if case.kind == "broken" and self.is_by_history and not case.may_be_worse
+            for case in (self.played_again if self.rule == "confirm" else self.cases)
+            if case.kind == "broken" and case.is_compared and not case.may_be_worse
             if case.after and "p" not in case.after.verdicts + case.after.confirming
+            if self.rule == "confirm" or case.has_short_history
         )
 
     @property

@@ -37,12 +37,13 @@ def compare_cases(
     days: RunDays = ONE_DAY,
     replayed: bool = False,
     others: Sequence[tuple[int, int]] = (),
+    allowed: int = 0,
 ) -> RunChange:
     """Compare two runs case by case: those that regressed come first, by how much they lost.
 
     A case is compared where its content is the same. A flip is counted between equally many trials of both, the
-    first scored ones by trial index, and not where the rates over all trials say the opposite. `days`, `replayed` and
-    `others` are those of a `RunChange`, for rules whose bar is the history of the cases.
+    first scored ones by trial index, and not where the rates over all trials say the opposite. `days`, `replayed`,
+    `others` and `allowed` are those of a `RunChange`, for rules whose bar is the history of the cases.
     """
     new = {case.key.place: case for case in after}
     old = matched(before, [case.key for case in after])
@@ -60,6 +61,7 @@ def compare_cases(
     compared = [change.key.place for change in changes if change.is_compared]
     rates = compare_means(*({place: _sample(side[place]) for place in compared} for side in (old, new)))
     found = RunChange(name, tuple(changes), rates, rule, confirm, days=days, replayed=replayed, others=tuple(others))
+    found = replace(found, allowed=allowed)
     return judged_by_history(found) if found.is_by_history else found
 
 
@@ -108,6 +110,7 @@ def changed_to(change: RunChange, before: Sequence[PlayedCase], after: Sequence[
         days=change.days,
         replayed=change.replayed,
         others=change.others,
+        allowed=change.allowed,
     )
     return replace(found, refusal=change.refusal, weaker=change.weaker)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from evaldesk.model.comparison import Comparison, RunChange
 from evaldesk.model.conclusion import counted
+from evaldesk.wording.regressions import not_worse_word, untold_words
 from evaldesk.wording.words import CI, FEW_CASES, cost_words, counted_words, duration_words, named_words, number_words
 
 
@@ -252,6 +253,7 @@ def again_notes(change: RunChange | None) -> dict[str, str]:
             continue
         letters = case.after.confirming if case.after else ""
         again = f"passed {letters.count('p')} of {len(letters)} when played again" if letters else "not played again"
-        verdict = {True: " (chance)", False: " (worse)", None: ""}[change.passes_again(case)]
+        passing = f", {untold_words(case)}" if case in change.untold else f" ({not_worse_word(change)})"
+        verdict = {True: passing, False: " (worse)", None: ""}[change.passes_again(case)]
         notes[case.name] = f"flipped, {again}{verdict if change.is_by_history else ''}"
     return notes

@@ -21,14 +21,34 @@ def history_sentences(change: RunChange, most: int = 10) -> Iterator[str]:
     for suite in change.suites:
         name = f"{suite.evalset}: " if len(change.suites) > 1 else ""
         yield name + suite_words(suite)
+    if change.allowed:
+        yield "All cases together are judged with --max-regressions 0 only"
     worse = [case for case in change.regressed if case.chance is not None]
-    if worse and change.rule == "likely":
-        yield named_words([case_words(case) for case in worse], most)
-    if change.untold:
-        names = named_words([case.name for case in change.untold], most)
-        yield f"Every trial of {names} failed, and its history is too short to tell that from chance"
-    if change.missing and not any(suite.is_worse for suite in change.suites):
+    if change.rule == "likely":
+        if worse:
+            yield named_words([case_words(case) for case in worse], most)
+        if flipped := [case for case in change.cases if case.kind == "broken" and case not in worse]:
+            yield f"Flipped, none worse by itself: {named_words([flip_words(change, case) for case in flipped], most)}"
+    if change.missing and not change.allowed and not any(suite.is_worse for suite in change.suites):
         yield missing_words(change.missing)
+
+
+def flip_words(change: RunChange, case: CaseChange) -> str:
+    """`refund passed 1 of 3`, `greet failed 5 of 5, too little history to tell`."""
+    letters = case.after.scored if case.after else ""
+    if case in change.untold:
+        return f"{case.name} failed {len(letters)} of {len(letters)}, {untold_words(case)}"
+    return f"{case.name} passed {letters.count('p')} of {len(letters)}"
+
+
+def untold_words(case: CaseChange) -> str:
+    """Why the history of a case does not tell its failures from chance."""
+    if case.has_short_history:
+        return "too little history to tell"
+    n_scored, passed = case.before.past if case.before else (0, 0)
+    if passed == n_scored:
+        return f"too few trials to tell, {passed:,} of {n_scored:,} passed before"
+    return f"but it failed before, too: {passed:,} of {n_scored:,} passed"
 
 
 def suite_words(suite: SuiteChange) -> str:
@@ -39,6 +59,8 @@ def suite_words(suite: SuiteChange) -> str:
         if suite.is_worse:
             return f"{passed:,} of {n_scored:,} passed; {few}"
         low, high = suite.usual
+        if passed > high:
+            return f"{passed:,} of {n_scored:,} passed: more than before ({low:,}–{high:,})"
         return f"{passed:,} of {n_scored:,} passed: within what this agent did before ({low:,}–{high:,})"
     if suite.may_be_worse != suite.is_worse:
         return f"{suite.passed:,} of {suite.scored:,} passed, which looks low; fresh trials of every case decide"
@@ -56,9 +78,16 @@ def again_words(change: RunChange, case: CaseChange) -> str:
         n_left = n - passed - letters.count("f")
         left = f"{n_left} without a verdict; resume the run, or retry its errors"
         return f"{case.name} passed {passed} of {n}, {left}"
+    if passes and case in change.untold:
+        return f"{case.name} failed {n - passed} of {n}, {untold_words(case)}"
     if passes:
-        return f"{case.name} passed {passed} of {n} (chance)"
+        return f"{case.name} passed {passed} of {n} ({not_worse_word(change)})"
     return f"{case.name} failed {n - passed} of {n} (worse, {_before_words(case)})"
+
+
+def not_worse_word(change: RunChange) -> str:
+    """Word for a flip that fresh trials did not confirm; where all cases together are worse it is not called chance."""
+    return "not worse by itself" if any(suite.is_worse for suite in change.suites) else "chance"
 
 
 def case_words(case: CaseChange) -> str:

@@ -308,7 +308,9 @@ class Decider:
             regressed = [case.name for case in best.regressed]
             words = f"{counted_words(len(regressed), best.n_judged, 'case')} regressed by more than chance {against}, "
             words += f"{most:,} allowed, whatever is left brings"
-            named = f": {named_words(regressed, MOST_NAMED)}" if regressed else "; all of them together did"
+            named = f": {named_words(regressed, MOST_NAMED)}" if regressed else ""
+            if not regressed:
+                words = f"all cases together are worse {against}, whatever is left brings"
             return GateOutcome(name, "failed", f"{words}{named}; {seen.left}", tuple(regressed))
         worst = judged([seen.filled(kind, "f") for kind in seen.letters])
         if regressions_answer(worst, most) == "held":

@@ -249,6 +249,7 @@ class StoredRuns:
             rule=rule,
             confirm=gates.confirm,
             days=baseline.days,
+            allowed=gates.max_regressions or 0,
             replayed=any(repeats_recorded(run.config) for run in runs),
         )
         needs_fresh = without_fresh_trials if rule == "confirm" else without_evidence

@@ -36,7 +36,8 @@ def judged_by_history(change: RunChange) -> RunChange:
     """The change with the verdict on each compared case, and on the cases of each eval set together.
 
     The level of the suite is shared among eval sets, that of the cases by Holm among all of them. Where the histories
-    of `others` say that more cases are played elsewhere, the suite is not judged.
+    of `others` say that more cases are played elsewhere, or where a case is `allowed` to regress, the suite is not
+    judged.
     """
     suites = _suites(change)
     if not suites:
@@ -62,7 +63,7 @@ def judged_by_history(change: RunChange) -> RunChange:
     return replace(
         change,
         cases=tuple(found.get(case.key.place, case) if case.after else case for case in change.cases),
-        suites=() if change.others else tuple(suite.judged(level) for suite in suites),
+        suites=() if change.others or change.allowed else tuple(suite.judged(level) for suite in suites),
         n_worst=len(worse_cases([chance for suite in suites for chance in suite.chances_of_failures])),
         missing=None if change.others else next(filter(None, (suite.missing for suite in suites)), None),
     )
@@ -122,7 +123,8 @@ class _Suite:
 
     @cached_property
     def is_low(self) -> bool:
-        return self.is_confirm and not self.change.others and looks_low(self.history, self.first, self.days)
+        is_judged = not (self.change.others or self.change.allowed)
+        return self.is_confirm and is_judged and looks_low(self.history, self.first, self.days)
 
     @cached_property
     def again(self) -> frozenset[int]:

@@ -54,6 +54,8 @@ OF_A_RATE = frozenset({"--min-pass-rate", "--pass-at", "--pass-hat", "--margin"}
 """The gates that `--undecided` is about: those that compare a number that has an interval with a threshold."""
 OF_EACH_CASE = frozenset({"--min-case-pass-rate", EVERY_CASE})
 """The gates whose sentence names the cases that did not reach them."""
+OF_NAMED_CASES = frozenset({"--max-regressions", "--new-cases"})
+"""The gates whose sentence may end with names of cases."""
 OF_THE_RUN = EVIDENCE_GATES | {"--max-cost"}
 """The gates that are about the run as it is, whatever its missing trials would bring."""
 
@@ -437,7 +439,11 @@ def _as_curtailed(found: GateOutcome, ends: Sequence[GateOutcome], counts: Count
     elif ends and all(each.answer == "held" for each in ends):
         answer = "held"
     aside = asides_words(counts)
-    words = found.sentence if not aside or aside.strip() in found.sentence else found.sentence + aside
+    words = found.sentence
+    if found.name in OF_NAMED_CASES and counts.asides:  # in brackets they would belong to the last case that is named
+        words += f"; and {aside.strip(' ()')} in the run"
+    elif aside.strip() not in words:
+        words += aside
     if answer == "undecided" and counts.errored:
         words += f"; {counted(counts.errored, 'errored trial')} can change that, retry {_them(counts.errored)}"
     return replace(found, answer=answer, sentence=words, counts_as=None)
@@ -597,13 +603,24 @@ def _regressions(run: RunNumbers, change: RunChange | None, gates: Gates) -> Gat
         return GateOutcome("--max-regressions", "undecided", _compared_words(gates))
     is_refused = bool(change.refusal) and (change.rule == "likely" or bool(change.unconfirmed))
     names = tuple(case.name for case in change.regressed)
-    regressed = "regressed by more than chance" if change.is_by_history else "regressed"
-    headline = (
-        f"{counted_words(len(names), change.n_judged, 'case')} {regressed} against {change.name}, {most:,} allowed"
-    )
-    if not most and any(suite.is_worse for suite in change.suites):
-        headline += "; all of them together did" if len(change.suites) == 1 else "; those of an eval set together did"
-    parts = [headline + deleted_words(change), flips_words(change), f"Pass rate: {change_sentence(change)}"]
+    lost = set(change.named("lost its verdict"))
+    is_suite_worse = not most and any(suite.is_worse for suite in change.suites)
+    if change.is_by_history:
+        n_worse = len(names) - len(lost)
+        words = f"{counted_words(n_worse, change.n_judged, 'case')} regressed by more than chance"
+        if is_suite_worse and not n_worse:
+            together = "All cases together" if len(change.suites) == 1 else "The cases of an eval set together"
+            headline = f"{together} are worse than in {change.name}; {words} alone, {most:,} allowed"
+        else:
+            headline = f"{words} against {change.name}, {most:,} allowed"
+            headline += "; the cases together are worse, too" if is_suite_worse else ""
+        if lost:
+            headline += f"; {counted(len(lost), 'case')} {'has' if len(lost) == 1 else 'have'} no verdict now"
+        parts = [headline + deleted_words(change), flips_words(change)]
+    else:
+        headline = f"{counted_words(len(names), change.n_judged, 'case')} regressed against {change.name}"
+        headline += f", {most:,} allowed{deleted_words(change)}"
+        parts = [headline, flips_words(change), f"Pass rate: {change_sentence(change)}"]
     if change.weaker:
         parts.insert(1, _weaker_words(change))
     if is_refused:
@@ -613,7 +630,6 @@ def _regressions(run: RunNumbers, change: RunChange | None, gates: Gates) -> Gat
     elif change.played_again:
         parts.insert(1, _again_words(change))
     if names:
-        lost = set(change.named("lost its verdict"))
         marked = [f"{name} (no verdict now)" if name in lost else name for name in names]
         parts.append(f"Regressed: {named_words(marked, MOST_NAMED)}")
     answer = regressions_answer(change, most)
