@@ -66,15 +66,37 @@ def test_indexes_that_this_user_made_in_a_clone_stay(clone: Settings) -> None:
     assert path.exists()
 
 
-def test_a_git_configuration_of_others_runs_no_command(tmp_path: Path) -> None:
-    git = [shutil.which("git") or "git", "-C", str(tmp_path)]
+@pytest.mark.parametrize(
+    "key",
+    [
+        "core.fsmonitor",
+        "filter.strange.clean",
+        "filter.with=sign.clean",
+        "filter.strange.process",
+        "filter.strange.smudge",
+        "diff.strange.textconv",
+        "diff.external",
+    ],
+)
+def test_a_git_configuration_of_others_runs_no_command(key: str, tmp_path: Path) -> None:
+    folder = tmp_path / "clone"
+    folder.mkdir()
+    git = [shutil.which("git") or "git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b"]
     mark = tmp_path / "ran"
-    subprocess.run([*git, "init", "-q"], check=True)
     hook = tmp_path / "hook"
-    hook.write_text(f"#!/bin/sh\ntouch {mark}\n")
+    hook.write_text(f"#!/bin/sh\ntouch {mark}\nexec cat\n")
     hook.chmod(0o755)
-    subprocess.run([*git, "config", "core.fsmonitor", str(hook)], check=True)
+    name = key.split(".")[1]
+    (folder / ".gitattributes").write_text(f"*.txt filter={name} diff={name}\n")
+    (folder / "a.txt").write_text("first")
+    for command in (("init", "-q"), ("add", "."), ("commit", "-qm", "first"), ("config", key, str(hook))):
+        subprocess.run([*git, *command], check=True)
+    (folder / "a.txt").write_text("other")
 
-    _git(tmp_path, "status", "--porcelain")
+    state = _git(folder, "status", "--porcelain")
+    _git(folder, "diff")
+    _git(folder, "worktree", "add", "--quiet", "--detach", str(tmp_path / "tree"), _git(folder, "rev-parse", "HEAD"))
 
+    assert state == "M a.txt"
+    assert (tmp_path / "tree/a.txt").read_text() == "first"
     assert not mark.exists()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -20,6 +22,8 @@ ENDINGS = (".jsonl", ".json", ".csv", ".parquet")
 BASES = ("AgentWorkflow", "RolloutAgentLoop")
 BACKENDS = ("LocalBackend", "create_rollout_server")
 APPS = ("create_app",)
+_STATUS = ("status", "--porcelain", "--ignore-submodules=dirty")
+"""Without a look into submodules, where git would take their own configurations."""
 
 
 def agent_of(file: RunFile) -> AgentRef:
@@ -87,7 +91,7 @@ def at_revision(file: RunFile, kept: Path) -> tuple[RunFile, str]:
     if not commit:
         key = "commit_sha" if file.commit_sha else "branch"
         raise UsageError(f"{file.path}: experiment.{key}: {file.root} has no {wanted}; git fetch, or change the file")
-    if commit == head and not _git(file.root, "status", "--porcelain", "--", f"rollouts/{file.rollout}"):
+    if commit == head and not _git(file.root, *_STATUS, "--", f"rollouts/{file.rollout}"):
         return file, commit
     tree = _worktree(file, commit, kept / commit)
     return replace(file, code_root=tree / _git(file.root, "rev-parse", "--show-prefix")), commit
@@ -104,7 +108,7 @@ def _commit_of(file: RunFile) -> str:
 # The checkout of a person is never changed: decision 055.
 def _worktree(file: RunFile, commit: str, folder: Path) -> Path:
     """A checkout of the commit; an earlier one is reused when nothing in it was changed."""
-    if git_head(folder) == commit and not _git(folder, "status", "--porcelain"):
+    if git_head(folder) == commit and not _git(folder, *_STATUS):
         return folder
     if folder.exists():
         _git(file.root, "worktree", "remove", "--force", str(folder))
@@ -224,18 +228,44 @@ def _names(tree: ast.Module) -> list[str]:
     return [*assigned, *(node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))]
 
 
-_NO_CODE = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
-"""A `.git/config` of others may name commands that `git status` and `git worktree add` run."""
+_NO_CODE = (
+    ("core.fsmonitor", "false"),
+    ("core.hooksPath", os.devnull),
+    ("core.attributesFile", os.devnull),
+    ("core.sshCommand", "false"),
+)
+_COMMANDS = re.compile(
+    r"(?:filter\..*\.(?:clean|smudge|process)|diff\..*\.(?:textconv|command)|merge\..*\.driver"
+    r"|core\.(?:gitproxy|alternaterefscommand)|diff\.external)",
+    re.DOTALL | re.IGNORECASE,
+)
+"""The keys of a configuration whose values git runs."""
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """The output of git, empty where there is no git or no checkout."""
+    """The output of git, empty where there is no git or no checkout.
+
+    A `.git/config` of others may name commands that `git status` and `git worktree add` run; all are taken away.
+    """
     git = shutil.which("git")
     if git is None:
         return ""
+    listed = _output([git, "-C", str(folder), "config", "--list", "--show-scope", "--name-only", "-z"], {}).split("\0")
+    keys = {key for scope, key in zip(listed[::2], listed[1::2], strict=False) if scope in ("local", "worktree")}
+    commands = sorted(filter(_COMMANDS.fullmatch, keys))
+    filters = sorted({key.rpartition(".")[0] for key in keys if key.startswith("filter.")})
+    values = [*_NO_CODE, *((key, "") for key in commands), *((f"{name}.required", "false") for name in filters)]
+    # Not by -c, which ends a key at its first "=".
+    given = {"GIT_CONFIG_COUNT": str(len(values))}
+    for number, (key, value) in enumerate(values):
+        given |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return _output([git, "-C", str(folder), *arguments], given).strip()
+
+
+def _output(command: Sequence[str], given: Mapping[str, str]) -> str:
+    environment = {**os.environ, **given}
     try:
-        command = [git, *_NO_CODE, "-C", str(folder), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20, env=environment)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return done.stdout if done.returncode == 0 else ""
