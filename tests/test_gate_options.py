@@ -149,6 +149,19 @@ def test_evaluate_judges_by_the_gates_that_it_is_given(tmp_path: Path) -> None:
     assert fine.conclusion.outcome == "passed"
 
 
+@pytest.mark.parametrize(("value", "kept"), [("3/5", (3, 5)), ("5", (0, 5)), (5, (0, 5)), ((3, 5), (3, 5))], ids=str)
+def test_passes_may_be_given_as_they_are_typed(value: object, kept: tuple[int, int]) -> None:
+    assert GATES_BY_NAME["confirm"].checked(value) == kept
+
+
+@pytest.mark.parametrize("value", ["6/5", (6, 5)], ids=str)
+def test_passes_that_cannot_be_are_refused_as_they_are_typed(value: object) -> None:
+    with pytest.raises(UsageError, match="not '6/5'"):
+        GATES_BY_NAME["confirm"].checked(value)
+    with pytest.raises(UsageError, match="not '6/5'"):
+        GATES_BY_NAME["confirm"].read("6/5")
+
+
 @pytest.mark.parametrize("rule", ["any", "confirm"])
 def test_evaluate_compares_with_an_earlier_run(tmp_path: Path, rule: str) -> None:
     first = evaluate(echo, CASES, workspace=tmp_path, n=2)

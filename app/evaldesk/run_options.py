@@ -115,6 +115,8 @@ class RunOption(NamedTuple):
         is_ranged = is_number and self.kind in ("whole", "number") and (self.kind == "number" or value == value // 1)
         wanted = self.range_words if is_ranged else self._wanted
         found = f"{value:.10g}" if is_number else f"{value!r:.40}"
+        if self.kind == "passes" and isinstance(value, tuple):
+            found = f"{'/'.join(map(str, value))!r:.40}"
         return UsageError(f"{self._subject(called)} {wanted}, not {found}", field=self.name)
 
     def shown(self, value: Any) -> str:
@@ -189,6 +191,9 @@ class RunOption(NamedTuple):
         pairs = value.items() if isinstance(value, Mapping) else value
         try:
             if self.kind == "passes":
+                if isinstance(value, str):
+                    numbers = [int(each) for each in value.split("/")]
+                    pairs = value = numbers[0] if len(numbers) == 1 else numbers if numbers[0] else None
                 needed, n = (0, value) if isinstance(value, int) else map(operator.index, pairs)
                 return (needed, n) if 0 <= needed <= n and 1 <= n <= self.high and value is not True else None
             found = tuple((operator.index(k), float(rate)) for k, rate in pairs)

@@ -101,7 +101,9 @@ def test_the_history_is_that_of_the_beginning_without_the_trials_that_it_judges(
 
 
 @pytest.mark.parametrize(
-    "history", [[1], [2, 3], ["a", 1], {"scored": 3}, None], ids=["one number", "more passed", "text", "object", "null"]
+    "history",
+    [[1], [2, 3], ["a", 1], {"scored": 3}, None, [3.5, 1], [5000, 4000], [True, True]],
+    ids=["one number", "more passed", "text", "object", "null", "a fraction", "more than are written", "yes"],
 )
 def test_a_history_that_cannot_be_is_refused(history: object, place: Place, played: Path) -> None:
     value = json.loads((place.folder / "base.json").read_text())
@@ -110,7 +112,7 @@ def test_a_history_that_cannot_be_is_refused(history: object, place: Place, play
 
     result = place.eval(played, "--baseline", "bad.json")
 
-    assert "bad.json: this" in f"{result.output} {result.exception}"
+    assert "bad.json: this contains a run that cannot be: a history " in f"{result.output} {result.exception}"
     assert "name a file that `evaldesk eval -o FILE.json` wrote" in f"{result.output} {result.exception}"
 
 

@@ -152,6 +152,16 @@ def test_annotations_mark_the_file(place: Place) -> None:
     assert marks[3].startswith("::warning file=first.evalset.json,title=case_3%3A nothing was scored::trial 1 errored")
 
 
+def test_only_cases_that_a_failed_gate_names_are_errors_of_a_failed_run(place: Place) -> None:
+    path = place.evalset("first", {"one": "one", "two": "wrong"})
+
+    result = place.eval(path, "--annotations", "--min-pass-rate", 0.9, "--min-scored", 1)
+
+    marks = [line for line in result.stdout.splitlines() if line.startswith("::")]
+    assert [mark.partition(" ")[0] for mark in marks] == ["::error", "::warning"]
+    assert marks[0].startswith("::error title=Gate --min-pass-rate::")
+
+
 HOSTILE = "a\n::add-mask::b\x00\x1b[2J\ufffe]]>"
 
 

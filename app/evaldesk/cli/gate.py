@@ -112,7 +112,11 @@ def explain(
         pairs_object = {"measured": _pairs_json(pairs)} if pairs else {}
         show_json(_as_json(subjects, forecasts_by_rate) | pairs_object, indent=2)
     else:
-        _show(subjects, forecasts_by_rate, pairs)
+        _show(subjects, forecasts_by_rate)
+        of_change = [each for forecasts in forecasts_by_rate.values() for each in forecasts if each.level is None]
+        alarm = of_change[0] if len(of_change) == 1 else None
+        if run is not None and (pairs_words := measured_sentence(pairs, gates, alarm)):
+            show(f"\n{pairs_words}")
 
 
 def _subject(runs: StoredRuns, run: RunSummary, n: int | None, pass_threshold: float | None) -> Subject:
@@ -193,11 +197,7 @@ def _ends(bounds: Range) -> list[float]:
     return [bounds.low, bounds.high]
 
 
-def _show(
-    subjects: Mapping[str, Subject],
-    forecasts_by_rate: Mapping[str, tuple[GateForecast, ...]],
-    pairs: UnchangedPairs | None,
-) -> None:
+def _show(subjects: Mapping[str, Subject], forecasts_by_rate: Mapping[str, tuple[GateForecast, ...]]) -> None:
     first = next(iter(subjects.values()))
     cases = counted(first.n_cases, "case")
     trials = "1 trial" if first.n == first.n_most == 1 else f"{trials_each(first.n, first.n_most)} trials"
@@ -209,9 +209,6 @@ def _show(
             _show_gate(each)
         if not forecasts:
             show("  This run has no gate about verdicts; name one, such as --min-pass-rate 0.9.")
-    of_change = [each for forecasts in forecasts_by_rate.values() for each in forecasts if each.level is None]
-    if pairs and (pairs_words := measured_sentence(pairs, of_change[0] if len(of_change) == 1 else None)):
-        show(f"\n{pairs_words}")
 
 
 def _origin(name: str, subject: Subject) -> str:

@@ -108,7 +108,8 @@ class GateForecast:
     decided, with an unchanged agent and with one that is worse by SOUGHT. With `may_err` a likely stop can change the
     answers, in one of 20 stops at most. `is_searched` says whether a better gate was looked for; `history_needed` are
     the trials of each case that are missing to find one, None where that is not the reason. `on_other_days` is the
-    chance to fail if days differ by 0.3 logits, where that is not known.
+    chance to fail if days differ by 0.3 logits, where that is not known. `against` says for a gate that counts flips
+    whether the baseline is stored, or is to come as well.
     """
 
     name: str
@@ -130,6 +131,7 @@ class GateForecast:
     is_searched: bool = False
     history_needed: int | None = None
     on_other_days: float | None = None
+    against: str = ""
 
     @property
     def is_frequent(self) -> bool:

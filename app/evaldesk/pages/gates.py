@@ -233,7 +233,7 @@ def _row(
     if forecast is None:
         return row
     pairs = measured_pairs(stored, newest, alone)
-    measured = measured_sentence(pairs, forecast) if pairs else ""
+    measured = measured_sentence(pairs, alone, forecast)
     flag = _standing(forecast, row.flag)
     return replace(row, figures=GateFigures(gate_words(forecast.name), forecast), flag=flag, measured=measured)
 

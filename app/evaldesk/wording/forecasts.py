@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from evaldesk.model.conclusion import counted
+from evaldesk.model.conclusion import Gates, counted
 from evaldesk.model.forecast import SOUGHT, Basis, GateForecast, Proposal, Range, UnchangedPairs
 from evaldesk.statistics.history.unchanged_pairs import FEWEST_COMPARED, FEWEST_RUNS
 from evaldesk.wording.words import trials_words
@@ -18,6 +18,7 @@ MORE = "To find such an agent more often, add cases or play more trials of each.
 MAY_ERR = "These figures are for a run that plays every trial. At most one likely stop in 20 is wrong."
 """Beside a gate that a likely stop can answer."""
 NONE_HOLDS = "No gate of this kind is both quiet and sharp here"
+NOT_MEASURED = "Not measured: stored runs hold no fresh trials of this rule."
 DAYS_NEEDED = 5
 
 
@@ -34,8 +35,9 @@ def share_words(chance: float) -> str:
 
 
 def range_words(interval: Range) -> str:
-    """`0–37 %`."""
-    return f"{100 * interval.low:.0f}–{100 * interval.high:.0f} %"
+    """`2–37 %`, `under 1–37 %`, `under 1 %`: an end below half a percent is not 0."""
+    low, high = ("under 1" if end < 0.005 else f"{100 * end:.0f}" for end in (interval.low, interval.high))
+    return f"{low} %" if high == "under 1" else f"{low}–{high} %"
 
 
 def forecast_sentence(forecast: GateForecast) -> str:
@@ -69,7 +71,8 @@ def _sentence(forecast: GateForecast) -> str:
             "of builds. Move the bar or the agent."
         )
     if forecast.standing == "not known yet":
-        so = f"{_so_far(basis)} so far: this gate fails between {_ends(alarm)} of unchanged builds."
+        ends = "under 1 %" if alarm.high < 0.005 else f"between {_ends(alarm)}"
+        so = f"{_so_far(basis)} so far: this gate fails {ends} of unchanged builds."
         more = f" About {forecast.trials_to_know} trials a case would tell." if forecast.trials_to_know else ""
         wobble = " One trial a case says nothing yet about how often it wobbles." if basis.fewest <= 1 else ""
         return so + more + wobble
@@ -108,6 +111,8 @@ def days_sentence(forecast: GateForecast) -> str:
         )
         return f"Your {basis.n_runs} runs differ from day to day {apart}; that is in this number."
     needs = f"{DAYS_NEEDED} runs are needed to see whether days differ"
+    if basis.n_runs >= DAYS_NEEDED:
+        needs = f"your {basis.n_runs} runs failed too seldom to tell whether days differ"
     if forecast.on_other_days is None:
         return f"Computed for one day: {needs}."
     points = max(1, round(100 * 0.3 * mean * (1 - mean)))
@@ -173,6 +178,8 @@ def played_sentence(unchanged: float, worse: float) -> str:
 
 def notes_of(forecast: GateForecast) -> Iterator[str]:
     """The notes beside the forecast of a gate, one sentence each."""
+    if forecast.against:
+        yield f"These figures are {forecast.against}."
     if days := days_sentence(forecast):
         yield days
     if forecast.n_played:
@@ -185,8 +192,13 @@ def notes_of(forecast: GateForecast) -> Iterator[str]:
         yield f"If nothing changes, it plays about {trials_words(forecast.n_more)} more a build."
 
 
-def measured_sentence(pairs: UnchangedPairs, forecast: GateForecast | None = None) -> str:
-    """The rate at which stored runs of an unchanged agent failed against each other, or the number of missing runs."""
+def measured_sentence(pairs: UnchangedPairs | None, gates: Gates, forecast: GateForecast | None = None) -> str:
+    """The rate at which stored runs of an unchanged agent failed against each other, or the reason why there is none.
+
+    Empty for a gate on a level, which is not about a change.
+    """
+    if pairs is None:
+        return NOT_MEASURED if gates.max_regressions is not None and gates.regression_rule == "confirm" else ""
     if pairs.interval is None:
         few = "1 unchanged run" if pairs.n_runs == 1 else f"{pairs.n_runs} unchanged runs"
         return f"{few}: too few to measure ({FEWEST_RUNS} are needed)." if pairs.n_runs else ""

@@ -222,6 +222,7 @@ def _annotations(
     """A line for each case with a failed trial; a warning where fresh trials did not confirm that it regressed."""
     n_left = MOST_CASES
     is_tolerated = conclusion.outcome in ("passed", "neutral")
+    broken = {case_name for gate in conclusion.gates if gate.is_failed for case_name in gate.names}
     notes, names = again_notes(change), _names(runs, played_runs)
     confirmed = {case.name for case in change.regressed} if change else set()
     for each in played_runs:
@@ -229,8 +230,9 @@ def _annotations(
         for case in runs.cases(each.run.id):
             name = next(names)
             is_chance = name in notes and name not in confirmed
+            is_unnamed = conclusion.outcome == "failed" and name not in broken
             note = notes.get(name, "")
-            line = case_annotation(case, path, is_tolerated=is_tolerated or is_chance, note=note)
+            line = case_annotation(case, path, is_tolerated=is_tolerated or is_chance or is_unnamed, note=note)
             if line and n_left:
                 n_left -= 1
                 yield line

@@ -26,7 +26,7 @@ from evaldesk.model import Gates
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.run import FileOption, is_more
 from evaldesk.model.stored import RunSummary
-from evaldesk.wording.forecasts import about_words, forecast_sentence
+from evaldesk.wording.forecasts import forecast_sentence, short_alarm
 from evaldesk.wording.writer import show
 from evaldesk.workers_ahead import end_ahead
 
@@ -127,7 +127,7 @@ def warn_of_false_alarms(gates: Gates, plans: Sequence[RunPlan]) -> None:
         advice = f"--confirm {n_needed}/{fresh} ignores what each case did before; --confirm {fresh} does not"
     show(
         f"{'Warning' if own_forecast.is_frequent else 'Note'}: --max-regressions {gates.max_regressions}: "
-        f"{forecast_sentence(own_forecast)} {advice}: {about_words(confirm_forecast.fails.mean)}.",
+        f"{forecast_sentence(own_forecast)} {advice}: {short_alarm(confirm_forecast)}.",
         err=True,
     )
 

@@ -13,7 +13,7 @@ from typing import Any
 from evaldesk.errors import UsageError
 from evaldesk.model.comparison import Bar, Baseline, PlayedCase
 from evaldesk.model.evalset import CaseKey
-from evaldesk.model.history import ONE_DAY, CaseHistory, RunDays
+from evaldesk.model.history import MOST_TRIALS, ONE_DAY, CaseHistory, RunDays
 from evaldesk.reading.regular_file import read_regular_file
 from evaldesk.statistics.history.days import SIGMAS
 
@@ -90,8 +90,11 @@ def _of_file(path: Path) -> Baseline:
         if version == _OF_BYTES:
             cases = tuple(replace(case, key=replace(case.key, digest="")) for case in cases)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        is_broken = isinstance(error, ValueError | RecursionError)
-        why = f"this is not JSON: {error}" if is_broken else "this contains no runs"
+        why = "this contains no runs"
+        if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | RecursionError):
+            why = f"this is not JSON: {error}"
+        elif isinstance(error, ValueError):
+            why = f"this contains a run that cannot be: {error}"
         raise UsageError(f"--baseline {path}: {why}; name a file that `evaldesk eval -o FILE.json` wrote") from error
     if version not in range(1, VERSION + 1):
         raise UsageError(f"--baseline {path}: version {version!r} is not known, versions 1 to {VERSION} are")
@@ -115,9 +118,13 @@ def _played_case(case: Any) -> PlayedCase:
 
 
 def _history(value: Any) -> CaseHistory:
-    scored, passed = map(int, value)
+    if not isinstance(value, list) or len(value) != 2 or not all(type(n) is int for n in value):
+        raise ValueError(f"a history must be two whole numbers, scored and passed trials, not {value!r:.40}")
+    scored, passed = value
     if not 0 <= passed <= scored:
-        raise ValueError("more passed trials than scored ones")
+        raise ValueError(f"a history of {scored} scored trials has 0 to {scored} passed ones, not {passed}")
+    if scored > MOST_TRIALS:
+        raise ValueError(f"a history has at most the newest {MOST_TRIALS:,} trials of a case, not {scored:,}")
     return CaseHistory(scored, passed)
 
 

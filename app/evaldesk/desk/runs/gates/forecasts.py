@@ -128,6 +128,7 @@ class _Gate:
     bar: float = 0.0
     is_every: bool = False
     hint: str = ""
+    counts_flips: bool = False
     n_more: float = 0.0
     propose: Callable[[bool], Proposal | None] | None = None
     n_played: Callable[[Draws], float] | None = None
@@ -281,7 +282,15 @@ def _forecast(gate: _Gate, subject: Subject, *, is_searched: bool) -> GateForeca
         is_searched=is_worth,
         history_needed=_history_needed(draws) if is_worth and proposal is None else None,
         on_other_days=_on_other_days(gate, draws) if is_worth and not gate.level else None,
+        against=_baseline_words(subject) if gate.counts_flips else "",
     )
+
+
+def _baseline_words(subject: Subject) -> str:
+    """Which verdicts flip: those of a stored run, or of one to come; empty for assumed rates."""
+    if subject.basis.rate is not None:
+        return ""
+    return "for two runs to come" if subject.passed_before is None else "against the stored baseline"
 
 
 def _history_needed(draws: Draws) -> int | None:
@@ -432,7 +441,10 @@ def _regression_gate(gates: Gates, allowed: int, subject: Subject) -> _Gate:
     words = f"--max-regressions {allowed}"
     if gates.regression_rule == "any":
         return _Gate(
-            words, _regressions(subject, allowed, None), propose=lambda now: _proposed_confirm(now, subject, allowed)
+            words,
+            _regressions(subject, allowed, None),
+            propose=lambda now: _proposed_confirm(now, subject, allowed),
+            counts_flips=True,
         )
     words += f" --regression-rule {gates.regression_rule}"
     if gates.regression_rule == "likely":
@@ -451,6 +463,7 @@ def _regression_gate(gates: Gates, allowed: int, subject: Subject) -> _Gate:
             n_more=fresh * float(flips.sum(axis=1).mean()),
             hint=FIXED_BAR,
             propose=lambda now: _proposed_confirm(now, subject, allowed),
+            counts_flips=True,
         )
 
     def again(each: Draws, drop: float) -> tuple[Floats, Floats]:
