@@ -145,6 +145,19 @@ def test_every_door_gives_the_answer_of_the_table(
         assert "that base.json does not account for" in found.output
 
 
+def test_cases_that_were_not_chosen_are_not_called_gone(place: Place) -> None:
+    path = place.evalset("first", {"one": "one", "two": "two", "three": "three"})
+    place.eval(path, "-o", "base.json")
+
+    found = place.eval(f"{path}:case_1", "--baseline", "base.json", "-o", "now.json", "--max-regressions", 0)
+    told = place.run("run", "info", 2).output
+
+    for text in (found.output, told):
+        assert "2 cases of it were not played" in text
+        assert "2 of base.json not played: case_2, case_3" in text
+        assert "gone" not in text
+
+
 def assert_same_answer_everywhere(place: Place, wanted: str, words: str = "", *, has_baseline: bool = True) -> None:
     """The files of the newest run, its page, its line, its report and `run info` have one answer and the same gates.
 

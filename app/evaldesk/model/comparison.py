@@ -322,6 +322,7 @@ class RunChange:
     if every trial failed, and `missing` the trials that are too few; `days` is how far runs differ from day to day.
     Where trials of the run may be `replayed`, only the fresh ones count. `others` are the histories of cases that are
     played apart, such as those of other items of pytest: the suite is not judged then.
+    `is_of_part` says whether only some cases of a file were played: those of before are then not gone for that.
     `refusal` says why the rule has no fresh trials to judge by; empty where it has.
     Where more cases are `allowed` to regress than none, the suite is not judged either.
     `weaker` says how the criteria are weaker than those of the earlier run, so that a case may fail more and pass.
@@ -336,6 +337,7 @@ class RunChange:
     n_worst: int = 0
     missing: MissingTrials | None = None
     days: RunDays = ONE_DAY
+    is_of_part: bool = False
     replayed: bool = False
     others: tuple[tuple[int, int], ...] = ()
     refusal: str = ""
@@ -488,6 +490,7 @@ class Baseline:
 
     `run_id` is its number; None for a file. The cases have the history that later runs are judged by, as it was when
     the first of these began; `days` is how far the runs of it differ from day to day.
+    `is_of_part` says whether the run that is compared with it plays only some cases of its file.
     `bars` are what passed there had to reach, by the name of the eval set; those of old files are not known.
     """
 
@@ -496,3 +499,4 @@ class Baseline:
     run_id: int | None = None
     bars: Mapping[str, tuple[Bar, ...]] = field(default_factory=dict)
     days: RunDays = ONE_DAY
+    is_of_part: bool = False

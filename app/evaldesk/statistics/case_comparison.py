@@ -112,7 +112,7 @@ def changed_to(change: RunChange, before: Sequence[PlayedCase], after: Sequence[
         others=change.others,
         allowed=change.allowed,
     )
-    return replace(found, refusal=change.refusal, weaker=change.weaker)
+    return replace(found, refusal=change.refusal, weaker=change.weaker, is_of_part=change.is_of_part)
 
 
 def is_regressed(before: PlayedCase, after: PlayedCase) -> bool:

@@ -139,8 +139,10 @@ def flips_words(change: RunChange) -> str:
 
 
 def deleted_words(change: RunChange) -> str:
-    """`; 2 cases of it are gone`: those of the earlier run that are gone, beside the headline; empty without any."""
+    """`; 2 cases of it are gone`: those of the earlier run alone, beside the headline; empty without any."""
     n = len(change.in_state("gone"))
+    if change.is_of_part:
+        return f"; {counted(n, 'case')} of it {'was' if n == 1 else 'were'} not played" if n else ""
     return f"; {counted(n, 'case')} of it {'is' if n == 1 else 'are'} gone" if n else ""
 
 
@@ -157,7 +159,7 @@ def states_words(change: RunChange, most: int = 10) -> list[str]:
         ("lost a reference, not compared", change.without_reference(is_regression=False)),
         ("lost a reference and its verdict", change.without_reference(is_regression=True)),
         ("failed before and without a verdict now", without_verdict),
-        (f"gone since {change.name}", change.in_state("gone")),
+        (f"of {change.name} not played" if change.is_of_part else f"gone since {change.name}", change.in_state("gone")),
         (f"new since {change.name}", change.in_state("new")),
     ):
         if names:

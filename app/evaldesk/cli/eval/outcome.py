@@ -98,6 +98,9 @@ def end(
     """Conclude, write the requested files, and show the trials until the reader leaves."""
     own = [each for each in played_runs if not each.job.is_baseline]
     runs = desk.stored_runs
+    if baseline is not None:
+        is_of_part = any(each.run.n_cases < len(each.job.evalset.cases) for each in own)
+        baseline = replace(baseline, is_of_part=is_of_part)
     change = runs.change_since(baseline, [each.run for each in own], request.gates) if baseline else None
     conclusion = conclude(request.gates, _numbers(desk, played_runs, left_out), change)
     trouble: UsageError | None = None

@@ -182,6 +182,7 @@ class RunPlan:
     """A run that may be started: its frozen configuration, the exact cases, and the run that it is compared with.
 
     `trials_of_cases` are the trials of each case by a budget; empty where each has those of the configuration.
+    `is_of_part` says whether the file has further cases.
     """
 
     config: RunConfig
@@ -189,6 +190,7 @@ class RunPlan:
     foresight: Foresight = field(default_factory=Foresight)
     baseline: Baseline | None = None
     trials_of_cases: tuple[int, ...] = ()
+    is_of_part: bool = False
 
     @property
     def n_each(self) -> Sequence[int]:
@@ -256,7 +258,7 @@ def plan_run(
         )
     check_place(config)
     check_calls(config, config.agent.kind)
-    return foreseen_plan(config, cases)
+    return replace(foreseen_plan(config, cases), is_of_part=len(cases) < len(subject.evalset.cases))
 
 
 def with_executor(config: RunConfig, executors: Mapping[str, ExecutorConfig]) -> RunConfig:

@@ -258,7 +258,8 @@ class StoredRuns:
         bars = {name: bars_of(run.config.criteria) for name, run in zip(names, runs, strict=True)}
         asserted = partial(is_asserted, lambda: [case for run in runs for case in self._store.cases(run.id)])
         weaker = weaker_words(found, baseline, bars, asserted)
-        return replace(found, refusal=next(filter(None, refusals), ""), weaker=weaker)
+        refusal = next(filter(None, refusals), "")
+        return replace(found, refusal=refusal, weaker=weaker, is_of_part=baseline.is_of_part)
 
     def baseline(self, given: str) -> Baseline:
         """The cases of an earlier run, by its number or its JSON file. Raises UsageError for another content."""
@@ -469,7 +470,8 @@ def compared_plans(plans: Sequence[RunPlan], baseline: Baseline) -> list[RunPlan
         cases = [case for case in islice(left, len(plan.cases)) if case]
         name = plan.config.evalset_name
         cases = [replace(case, key=replace(case.key, evalset=name, ordinal=0)) for case in cases]
-        compared.append(replace(plan, baseline=replace(baseline, cases=(*cases, *gone))))
+        own_baseline = replace(baseline, cases=(*cases, *gone), is_of_part=plan.is_of_part)
+        compared.append(replace(plan, baseline=own_baseline))
     return compared
 
 
