@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
+import py_compile
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +80,10 @@ def own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
         (1, "a.pth"),
         (1, "json.py"),
         (1, "re/__init__.py"),
+        (1, "msgspec.py"),
+        (1, "evaldesk/__init__.py"),
+        (0, "metrics/rouge.abi3.so"),
+        (0, "metrics/other.pyc"),
     ],
 )
 def test_no_grader_starts_after_a_file_that_it_would_run_has_changed(
@@ -138,6 +146,61 @@ def test_files_that_a_grader_does_not_run_may_change(own: tuple[Path, Path]) -> 
     shutil.copy2(package / "metrics/rouge.py", added / "rouge.py")
 
     before.check_own()
+
+
+BETTER = "def grade():\n    return 'by an agent'\n"
+
+
+@pytest.mark.parametrize("mode", [*py_compile.PycInvalidationMode], ids=lambda mode: mode.name)
+def test_a_grader_that_starts_after_bytecode_has_changed_reads_none(
+    own: tuple[Path, Path], mode: py_compile.PycInvalidationMode
+) -> None:
+    module = own[0] / "metrics/scoring.py"
+    module.write_text(BETTER)
+    py_compile.compile(str(module), invalidation_mode=mode)
+    forged = Path(importlib.util.cache_from_source(str(module)))
+    bytecode = forged.read_bytes()
+    forged.unlink()
+    module.write_text(BETTER.replace("by an agent", "as it was "))
+    os.utime(module, (1, int.from_bytes(bytecode[8:12], "little")))
+    files = freeze([])
+    before = files.variables()
+
+    forged.write_bytes(bytecode)
+    command = [sys.executable, "-c", "import sys; sys.path[0] = sys.argv[1]; import scoring; print(scoring.grade())"]
+    done = subprocess.run(
+        [*command, str(module.parent)],
+        env={**os.environ, **files.variables()},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert not before
+    assert done.stdout == "as it was \n"
+
+
+@pytest.mark.parametrize("change", ["interpreter", "link", "pyvenv.cfg"])
+def test_no_grader_starts_on_an_interpreter_that_has_changed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    place = folder / "venv/bin"
+    place.mkdir(parents=True)
+    (folder / "python3").write_text("an interpreter")
+    (place / "python3").symlink_to(folder / "python3")
+    (place / "python").symlink_to("python3")
+    (folder / "venv/pyvenv.cfg").write_text("home = /usr")
+    monkeypatch.setattr(sys, "executable", str(place / "python"))
+    files = freeze([])
+    files.check_own()
+    changed = {"interpreter": folder / "python3", "link": place / "python", "pyvenv.cfg": folder / "venv/pyvenv.cfg"}
+
+    other = folder / "other"
+    other.write_text("#!/bin/sh")
+    other.replace(changed[change])
+
+    with pytest.raises(UsageError, match=f"{changed[change]} was changed after the run began"):
+        files.check_own()
 
 
 def test_a_removed_file_is_a_change(folder: Path) -> None:

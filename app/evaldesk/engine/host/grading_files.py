@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.machinery import all_suffixes
 from pathlib import Path
 
 from evaldesk.engine.frames import SourceCopy
@@ -26,6 +27,10 @@ from evaldesk.paths import PACKAGE
 
 MAX_COPY = 16 * 1024 * 1024
 """Bytes of all copies; a file beyond them is not copied, and grades nothing once it was changed."""
+CACHE = "__pycache__"
+NO_BYTECODE = {"PYTHONPYCACHEPREFIX": os.devnull, "PYTHONDONTWRITEBYTECODE": "1"}
+"""Variables by which Python looks for bytecode where no file can be."""
+MODULE_ENDINGS = tuple(all_suffixes())
 STARTED = ("sitecustomize", "usercustomize")
 """Modules that an interpreter imports at its start."""
 
@@ -33,11 +38,12 @@ STARTED = ("sitecustomize", "usercustomize")
 @dataclass(frozen=True, slots=True)
 class GradingFiles:
     """`copy` has the user's functions. `own` are digests by path of Evaldesk's modules and of what an interpreter runs
-    at its start.
+    at its start. `bytecode` are the states of what Python compiled of these modules.
     """
 
     copy: SourceCopy
     own: Mapping[str, bytes]
+    bytecode: Mapping[str, tuple[int, ...]]
 
     def changes(self) -> list[str]:
         """A phrase for each copied file that is not on the disk any more as it was: its name, and when it changed."""
@@ -53,10 +59,17 @@ class GradingFiles:
                 found.append(f"{Path(path).name} (at {changed_at})")
         return found
 
+    def variables(self) -> Mapping[str, str]:
+        """Variables for a grader that starts now: once bytecode has changed it reads none, and compiles all sources.
+
+        A player writes bytecode too, when it is the first to import a module.
+        """
+        return {} if _bytecode_states() == self.bytecode else NO_BYTECODE
+
     def check_own(self) -> None:
         """Raise UsageError where a file of Evaldesk, or a file that an interpreter runs at its start, has changed."""
         now = _own_digests()
-        changed = sorted({path for path, _ in self.own.items() ^ now.items()})
+        changed = sorted({path for path, _ in self.own.items() ^ now.items()}, key=lambda path: (path not in now, path))
         if changed:
             raise UsageError(
                 f"{changed[0]} was changed after the run began, so no further grader is started; "
@@ -89,17 +102,19 @@ def freeze(criteria: Sequence[Criterion]) -> GradingFiles:
             n_bytes += len(content)
             if len(content) <= MAX_BYTES and n_bytes <= MAX_COPY:
                 sources[path] = content.decode("latin-1")
-    return GradingFiles(SourceCopy(sources, time.time_ns()), _own_digests())
+    return GradingFiles(SourceCopy(sources, time.time_ns()), _own_digests(), _bytecode_states())
 
 
 def _own_digests() -> dict[str, bytes]:
-    found = {}
+    found = dict(_interpreter_states())
     for path in (*_modules(str(PACKAGE)), *_start_files()):
         with suppress(OSError):
             found[path] = _digest(path)
     return found
 
 
+MAX_LINKS = 40
+"""Links from one to the next, as in Linux."""
 SETTLED_NS = 2_000_000_000
 """A file that changed less long ago may change again within one step of the clock of its file system."""
 _DIGESTS: dict[str, tuple[tuple[int, ...], bytes]] = {}
@@ -123,22 +138,53 @@ def _state(stat: os.stat_result) -> tuple[int, ...]:
     return stat.st_dev, stat.st_ino, stat.st_size, stat.st_ctime_ns
 
 
+def _interpreter_states() -> Iterator[tuple[str, bytes]]:
+    """The interpreter at each step of its links, and the file that leads it to its packages."""
+    path = sys.executable
+    places = [str(Path(path).parents[1] / "pyvenv.cfg"), path]
+    while os.path.islink(path) and len(places) < MAX_LINKS:
+        path = os.path.join(os.path.dirname(path), os.readlink(path))
+        places.append(path)
+    for place in places:
+        with suppress(OSError):
+            yield place, repr(_state(os.lstat(place))).encode()
+
+
+def _bytecode_states() -> dict[str, tuple[int, ...]]:
+    found = {}
+    for folder, _, files in os.walk(PACKAGE):
+        if os.path.basename(folder) == CACHE:
+            for path in (os.path.join(folder, name) for name in files):
+                with suppress(OSError):
+                    found[path] = _state(os.stat(path))
+    return found
+
+
 def _modules(folder: str) -> Iterator[str]:
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                if entry.name != "__pycache__":
+                if entry.name != CACHE:
                     yield from _modules(entry.path)
-            elif entry.name.endswith(".py"):
+            elif entry.name.endswith(MODULE_ENDINGS):
                 yield entry.path
 
 
 def _start_files() -> Iterator[str]:
-    """The files that every start of this interpreter runs, and modules that hide one of the standard library."""
+    """The files that every start of this interpreter runs, and modules that hide one installed or of its library."""
     added = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
     installed = [sysconfig.get_path(name) for name in ("purelib", "platlib")]
     yield from _named(dict.fromkeys([*installed, site.getusersitepackages(), *added]), STARTED, is_path_file=True)
-    yield from _named(added, sys.stdlib_module_names, is_path_file=False)
+    yield from _named(added, sys.stdlib_module_names | _installed_names(installed), is_path_file=False)
+
+
+def _installed_names(folders: Iterable[str]) -> frozenset[str]:
+    """The first names of the installed modules and packages."""
+    found = {PACKAGE.name}
+    for folder in folders:
+        with suppress(OSError):
+            found |= {name.partition(".")[0] for name in os.listdir(folder)}
+    return frozenset(found)
 
 
 def _named(folders: Iterable[str], names: Iterable[str], *, is_path_file: bool) -> Iterator[str]:

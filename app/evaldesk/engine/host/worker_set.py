@@ -308,9 +308,11 @@ class WorkerSet:
             if isinstance(spec, TrialSpec):
                 await self._try_to_fork(slot, worker, spec)
             else:
+                environment = self._environment
                 if self.grading_files:
                     await asyncio.to_thread(self.grading_files.check_own)
-                await worker.start(self._environment, self._purpose, self._launcher, zygote=zygote)
+                    environment = {**environment, **await asyncio.to_thread(self.grading_files.variables)}
+                await worker.start(environment, self._purpose, self._launcher, zygote=zygote)
             self._n_failed_starts = 0
         except WorkerStartError as error:
             slot.worker = None
