@@ -19,6 +19,12 @@ RULES_FILE = Path(__file__).with_name("secret_rules.json")
 WORD = r"(?:\b|(?<=\\[bfnrt]))"
 """An edge of a word: `\\nkey` in JSON is a new line and a key."""
 _QUERY = r"(?:[?&;]|\\u0026)"
+_WORDS_ONLY = (
+    r"^(?:[A-Z]?[a-z]{2,}+|[A-Z]{2,}+(?![a-z])|[A-Za-z](?=[_/+=~.-]|$)|\d++[a-z]?(?![A-Za-z0-9])|[_/+=~.-])*+$"
+)
+"""A name of code, a placeholder or a number, such as `your-api-key`, `next_token_2` and `4096`."""
+_VALUE = r"[\"'\\]{0,8}\s{0,3}[:=]{1,2}>?\s{0,3}[\"'\\]{0,8}([\w+/=~-]{16,512})(?![\w+/=~(.\[{$-])"
+"""What stands between the name of a key and its value, and the value; not the call of a function."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,11 +36,13 @@ class Shape:
     marks: tuple[str, ...]
     min_bits: float = 0.0
     exceptions: tuple[str, ...] = ()
+    any_case: bool = False
+    """Whether the pattern, of small letters, is for letters of both cases: a text of small ones is looked at."""
 
     @cached_property
     def compiled(self) -> re.Pattern[str]:
         """The pattern, in which letters are those of ASCII, and a word may begin behind an escape of JSON."""
-        return re.compile(self.pattern.replace(r"\b", WORD), re.ASCII)
+        return re.compile(self.pattern.replace(r"\b", WORD), re.ASCII | (re.IGNORECASE if self.any_case else 0))
 
     @cached_property
     def loose(self) -> re.Pattern[str]:
@@ -63,17 +71,63 @@ _OWN = (
         ("accountkey=", "accesskey="),
         3,
     ),
-    Shape("basic-authorization", r"Authorization\W{1,8}Basic ([A-Za-z0-9+/]{12,400}={0,2})", ("authorization",)),
+    Shape(
+        "authorization-header",
+        r"(?i)authorization\W{1,8}(?:basic|bearer|token|bot|apikey|geniekey|ssws)\s(?:token=)?([\w+/=~-]{12,2000})",
+        ("authorization",),
+        2.5,
+        (_WORDS_ONLY,),
+    ),
+    Shape("apify-token", r"\bapify_api_[A-Za-z0-9]{30,50}(?!\w)", ("apify_api_",), 3),
+    Shape(
+        "azure-function-key",
+        r"azurewebsites\.net/[\w/.-]{1,40}\?code=([\w%+/=-]{40,120})",
+        ("azurewebsites.net",),
+        3,
+    ),
+    Shape("azure-devops-token", r"\b[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}(?!\w)", ("azdo",), 4),
+    Shape("azure-ai-key", r"\b[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{20,30}(?!\w)", ("jqqj99",), 4),
+    Shape(
+        "bearer-token", r"\bbearer\s{1,3}([\w.~+/=-]{20,2000})", ("bearer",), 3, (_WORDS_ONLY, r"^\D*$"), any_case=True
+    ),
+    Shape("bitbucket-password", r"\bATBB[A-Za-z0-9]{28,40}(?!\w)", ("atbb",), 3.5),
+    Shape("buildkite-token", r"\bbkua_[0-9a-f]{40}(?!\w)", ("bkua_",), 3),
     Shape("cerebras-key", r"\bcsk-[a-z0-9]{40,64}(?!\w)", ("csk-",), 3),
+    Shape("circleci-token", r"\bCCI(?:PAT|PRJ)_[A-Za-z0-9]{20,24}_[0-9a-f]{40}(?!\w)", ("ccipat_", "cciprj_"), 3),
+    Shape("cloudflare-token", r"\bcf[ua]t_[A-Za-z0-9]{40,60}(?!\w)", ("cfut_", "cfat_"), 3.5),
+    Shape(
+        "connection-password",
+        rf"(?i){_QUERY}\s?(?:pwd|password)=([^;&\s\"'\\<>{{}}$\[(]{{11,128}})",
+        ("pwd=", "password="),
+        2.8,
+        (_WORDS_ONLY,),
+    ),
+    Shape("contentful-token", r"\bCFPAT-[\w-]{43}(?![\w-])", ("cfpat-",), 3.5),
+    Shape(
+        "curl-password",
+        r"\bcurl\s[^\n|;]{0,20}?(?:-u|--user)[\s=][\"'\\]{0,2}[^\s:\"'\\]{1,20}:([\w+/=~!.-]{8,128})",
+        ("curl",),
+        2.5,
+        (_WORDS_ONLY,),
+        any_case=True,
+    ),
     Shape("discord-bot-token", r"\b[MNO][A-Za-z\d_-]{23,27}\.[\w-]{6}\.[\w-]{27,45}(?![\w.-])", (".",), 4.2),
     Shape("discord-webhook", r"discord(?:app)?\.com/api/(?:v\d+/)?webhooks/\d{15,20}/([\w-]{60,90})", ("/webhooks/",)),
     Shape("docker-token", r"\bdckr_[op]at_[\w-]{24,64}", ("dckr_",)),
+    Shape("e2b-key", r"\be2b_[0-9a-f]{40}(?!\w)", ("e2b_",), 3),
+    Shape("elevenlabs-key", r"\bsk_[0-9a-f]{48}(?!\w)", ("sk_",), 3),
+    Shape(
+        "feishu-webhook",
+        r"open\.(?:feishu\.cn|larksuite\.com)/open-apis/bot/v2/hook/([\w-]{20,64})",
+        ("/open-apis/bot",),
+    ),
     Shape("figma-token", r"\bfig[dou]r?_[\w-]{36,64}", ("figd_", "figo_", "figu_", "figor_", "figur_")),
     Shape("firecrawl-key", r"\bfc-[0-9a-f]{32}(?!\w)", ("fc-",), 3),
     Shape("fireworks-key", r"\bfw_[A-Za-z0-9]{22,40}(?!\w)", ("fw_",), 3.5),
     Shape("google-oauth-secret", r"\bGOCSPX-[\w-]{28}", ("gocspx-",)),
     Shape("google-oauth-token", r"\bya29\.[\w-]{30,2000}", ("ya29.",), 3),
     Shape("google-refresh-token", r"(?<![\w/])1//0[\w-]{40,200}", ("1//0",), 3),
+    Shape("hubspot-token", r"\bpat-(?:na|eu|ap)\d-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?!\w)", ("pat-",), 3),
     Shape(
         "ifttt-webhook",
         r"maker\.ifttt\.com/trigger/[\w-]{1,100}/(?:json/)?with/key/([\w-]{20,90})",
@@ -83,13 +137,20 @@ _OWN = (
     Shape("jina-key", r"\bjina_[0-9a-f]{32}[\w-]{20,40}", ("jina_",)),
     Shape("langsmith-key", r"\blsv2_[ps][tk]_[0-9a-f]{32}_[0-9a-f]{10}", ("lsv2_",)),
     Shape("linear-oauth", r"\blin_oauth_[a-f0-9]{40,64}", ("lin_oauth_",)),
+    Shape("llamacloud-key", r"\bllx-[A-Za-z0-9]{40,64}(?!\w)", ("llx-",), 3.5),
     Shape("make-webhook", r"hook\.[a-z0-9]{2,6}\.make\.com/([a-z0-9]{32})", (".make.com",)),
+    Shape("n8n-webhook", r"/webhook(?:-test)?/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?!\w)", ("/webhook",), 3),
     Shape("neon-key", r"\bnapi_[a-z0-9]{60,70}(?!\w)", ("napi_",)),
+    Shape("netlify-token", r"\bnf[pcob]_[A-Za-z0-9]{36,40}(?!\w)", ("nfp_", "nfc_", "nfo_", "nfb_"), 3.5),
     Shape("new-relic-key", r"\bNRAK-[A-Z0-9]{27}(?!\w)", ("nrak-",)),
     Shape("notion-secret", r"\bsecret_[A-Za-z0-9]{43}(?!\w)", ("secret_",), 4),
     Shape("nvidia-key", r"\bnvapi-[\w-]{60,80}", ("nvapi-",)),
     Shape("pinecone-key", r"\bpcsk_\w{40,90}", ("pcsk_",)),
+    Shape("posthog-key", r"\bph[xc]_[A-Za-z0-9]{40,48}(?!\w)", ("phx_", "phc_"), 3.5),
+    Shape("render-key", r"\brnd_[A-Za-z0-9]{24,40}(?!\w)", ("rnd_",), 3.5),
     Shape("replicate-token", r"\br8_[A-Za-z0-9]{37}(?!\w)", ("r8_",)),
+    Shape("resend-key", r"\bre_[A-Za-z0-9]{8}_[A-Za-z0-9]{22,26}(?!\w)", ("re_",), 3.5, (_WORDS_ONLY,)),
+    Shape("runpod-key", r"\brpa_[A-Za-z0-9]{36,50}(?!\w)", ("rpa_",), 3.5),
     Shape("sentry-dsn", r"://([0-9a-f]{32})@", ("://",)),
     Shape(
         "signed-address",
@@ -99,14 +160,39 @@ _OWN = (
         3,
     ),
     Shape("slack-token", r"\bxox[cde](?:\.xox[bp])?-[\w%-]{20,500}", ("xoxc", "xoxd", "xoxe"), 3),
-    Shape("slack-webhook", r"hooks\.slack\.com/(?:services|workflows|triggers)/([\w/]{30,90})", ("hooks.slack.com",)),
+    Shape(
+        "slack-webhook", r"hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/([\w/]{30,90})", ("hooks.slack",)
+    ),
+    Shape(
+        "session-cookie",
+        r"\bcookie[^\n]{1,24}?(?:sess|sid|auth|token)\w{0,12}=([\w%.+/~-]{20,2000})",
+        ("cookie",),
+        3,
+        (_WORDS_ONLY,),
+        any_case=True,
+    ),
+    Shape("sonar-token", r"\bsq[pua]_[0-9a-f]{40}(?!\w)", ("sqp_", "squ_", "sqa_"), 3),
     Shape("supabase-key", r"\bs(?:bp_[0-9a-f]{40}|b_(?:secret|publishable)_[\w-]{24,50})", ("sbp_", "sb_secret_"), 3),
+    Shape("tailscale-key", r"\btskey-[a-z]{3,12}-[A-Za-z0-9]{10,20}-[A-Za-z0-9]{20,40}(?!\w)", ("tskey-",), 3.5),
     Shape("tavily-key", r"\btvly-(?:dev-|prod-)?[A-Za-z0-9]{32}(?!\w)", ("tvly-",)),
-    Shape("telegram-bot-token", r"(?<!\d)\d{8,10}:AA[\w-]{32,34}(?![\w-])", (":aa",), 3),
+    Shape("telegram-bot-token", r"(?<!\d)\d{8,10}(?::|%3[Aa])AA[\w-]{32,34}(?![\w-])", (":aa", "%3aaa"), 3),
     Shape("twilio-key", r"\bSK[0-9a-f]{32}(?!\w)", ("sk",), 3),
     Shape("vercel-blob-token", r"\bvercel_blob_rw_\w{30,64}", ("vercel_blob_",)),
     Shape("voyage-key", r"\bpa-[A-Za-z0-9_-]{43}(?![\w-])", ("pa-",), 4.2),
     Shape("wecom-webhook", r"qyapi\.weixin\.qq\.com/cgi-bin/webhook/send\?key=([0-9a-f-]{36})", ("qyapi.weixin",)),
+)
+_PARTS_OF_KEYS = ("api", "auth", "secret", "access", "private", "signing", "encryption", "master")
+_NAMES_OF_KEYS = {
+    "token": "(?<!page.token)(?<!pagetoken)(?<!next.token)(?<!nexttoken)(?<!sync.token)",
+    **dict.fromkeys(("secret", "password", "passwd", "pwd"), ""),
+}
+_SEPARATORS = "=: \"'\\"
+_NAMED_KEYS = tuple(
+    Shape("named-key", pattern + _VALUE, marks, 3, (_WORDS_ONLY,), any_case=True)
+    for pattern, marks in (
+        *((f"{part}[_-]?key", (f"{part}key", f"{part}_key", f"{part}-key")) for part in _PARTS_OF_KEYS),
+        *((name + but, tuple(name + each for each in _SEPARATORS)) for name, but in _NAMES_OF_KEYS.items()),
+    )
 )
 
 
@@ -115,7 +201,7 @@ def shapes() -> tuple[Shape, ...]:
     """All shapes: our own, then the rules of gitleaks."""
     rules = json.loads(RULES_FILE.read_text("utf-8"))["rules"]
     read = (Shape(name, pattern, tuple(marks), bits, tuple(but)) for name, pattern, marks, bits, but in rules)
-    return (*_OWN, *read)
+    return (*_OWN, *_NAMED_KEYS, *read)
 
 
 _RUN, _LONGEST_RUN, _BEFORE, _EDGE = b"a" * 15, 4_096, 64, 256
@@ -126,7 +212,8 @@ _MIXED = re.compile(rb"\d|[a-z][A-Z]|[A-Z][a-z]|A[KS]IA[A-Z]")  # a key of AWS i
 def machine_words(data: bytes) -> bytes:
     """The runs of letters and digits that no person types, each with the text before it; empty without any.
 
-    A run of more than 4,096 characters is an image or a digest of something: only its ends are looked at.
+    A run of more than 4,096 characters is an image or a digest of something: only its ends are looked at, and what is
+    around a character or a beginning that base64 lacks.
     """
     flat = data.translate(_TOKENS)
     places: list[tuple[int, int]] = []
@@ -137,13 +224,40 @@ def machine_words(data: bytes) -> bytes:
         if data[start:end].isdigit() or _is_identity(data, start, end):
             continue
         if end - start > _LONGEST_RUN:
-            places += [(max(0, start - _BEFORE), start + _EDGE), (end - _EDGE, end)]
+            places += [(max(0, start - _BEFORE), start + _EDGE), *_inner_places(data, start, end), (end - _EDGE, end)]
         elif _MIXED.search(data, start, end):
             begin = max(0, start - _BEFORE)
             if places and begin <= places[-1][1]:
                 begin = places.pop()[0]
             places.append((begin, end + 1))
     return b"\n".join(data[start:end] for start, end in places)
+
+
+_INNER = (b"-", b"_", b"AKIA", b"AIza", b"AZDO", b"JQQJ99")
+"""What keys have and base64 lacks, but for that of URLs, which has one of the first two in 32 characters."""
+_PACKED = 48
+
+
+def _inner_places(data: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The places in a long run that may hold a key, one after the other without an overlap; none in packed bytes."""
+    if (data.count(b"-", start, end) + data.count(b"_", start, end)) * _PACKED > end - start:
+        return
+    places = sorted(place for mark in _INNER for place in _places_of(mark, data, start, end))
+    first = last = start
+    for place in places:
+        begin, stop = max(start, place - _EDGE), min(end, place + _EDGE)
+        if begin > last:
+            yield first, last
+            first = begin
+        last = stop
+    yield first, last
+
+
+def _places_of(mark: bytes, data: bytes, start: int, end: int) -> Iterator[int]:
+    place = data.find(mark, start, end)
+    while place >= 0:
+        yield place
+        place = data.find(mark, place + 1, end)
 
 
 _ENDS_OF_NAMES = (b"id", b"Id", b"ID", b"hash", b"digest", b"sha256", b"checksum", b"etag")
@@ -181,7 +295,7 @@ def _shapes_in(words: bytes) -> Iterator[Shape]:
     """The shapes with a mark and a match in words of machines."""
     if not words:
         return
-    lower, text = words.lower(), ""
+    lower, text, small = words.lower(), "", ""
     plain, by_letters, by_mark = _marks()
     typed = b" ".join(set(_LETTERS.findall(lower)))
     if len(typed) < _SHORT:
@@ -192,7 +306,9 @@ def _shapes_in(words: bytes) -> Iterator[Shape]:
     found |= {mark for each in letters for longest, mark in by_letters[each] if longest in typed and mark in lower}
     for shape in dict.fromkeys(shape for mark in sorted(found) for shape in by_mark[mark]):
         text = text or words.decode("utf-8", "replace")
-        if shape.loose.search(text) and shape.compiled.search(text):
+        if shape.any_case and not shape.loose.search(small := small or text.lower()):
+            continue
+        if (shape.any_case or shape.loose.search(text)) and shape.compiled.search(text):
             yield shape
 
 

@@ -35,7 +35,16 @@ _SECRET_PARTS = (
     "APIKEY",
     "ACCESSKEY",
     "PRIVATEKEY",
+    "MASTERKEY",
+    "SIGNINGKEY",
+    "ENCRYPTIONKEY",
+    "LICENSEKEY",
+    "MNEMONIC",
 )
+_GLUED = re.compile(
+    r"(?:ADMIN|APP|DB|FTP|LDAP|MAIL|MARIADB|MONGO|MSSQL|MYSQL|ORACLE|PG|POSTGRES|REDIS|ROOT|SMTP|SQL|SSH|USER)(?:PW|PWD|PASS)"
+)
+_SECRET_ADDRESSES = frozenset({"WEBHOOK", "SECRET"})
 _SECRET_WORDS = frozenset(
     {
         *(
@@ -239,8 +248,12 @@ def _is_secret(name: str) -> bool:
     """Whether the name of a variable says that its value is a secret: a part such as TOKEN, PW or KEY."""
     upper = _CAMEL.sub("_", name).upper()
     parts = _PARTS.findall(upper)
-    if not parts or parts[-1] in _PLAIN_ENDS:
+    if not parts:
         return False
+    if parts[-1] in _PLAIN_ENDS:
+        return parts[-1] in {"URL", "URI"} and not _SECRET_ADDRESSES.isdisjoint(parts[-2:-1])
+    if any(_GLUED.fullmatch(part) for part in parts):
+        return True
     joined = "".join(parts)
     return any(part in joined for part in _SECRET_PARTS) or any(part in _SECRET_WORDS for part in parts)
 
@@ -371,10 +384,15 @@ _UNCUT = re.compile(r"[!-~]+")
 _PRINTABLE = "".join(map(chr, range(ord("!"), ord("~") + 1)))
 
 
+_OPENING = 40
+_OPENINGS = ("bearer", "basic", "curl", "-u", "--user", ":", "=", "key", "token", "secret", "password", "pwd", "cookie")
+"""What the key behind it is known by."""
+
+
 def _word_start(text: str, end: int) -> int:
-    """The beginning of the word that ends there; a word after `Bearer` begins with that."""
+    """The beginning of the word that ends there; a word after `Bearer` or `api_key=` begins with that."""
     end = len(text[:end].rstrip(_PRINTABLE))
-    while text[:end].rstrip().endswith("Bearer"):
+    while text[max(0, end - _OPENING) : end].lower().rstrip(" \t\r\n\"'\\").endswith(_OPENINGS):
         end = len(text[:end].rstrip().rstrip(_PRINTABLE))
     return end
 

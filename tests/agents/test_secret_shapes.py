@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from evaldesk.secret_shapes import RULES_FILE, Shape, bits_of, has_shape, machine_words, mask_shapes, shapes
-from evaldesk.secrets import may_hold_key, scrubber_of
+from evaldesk.secrets import StreamScrubber, known_values, may_hold_key, scrubber_of
 
 CHANCE = random.Random(36)
 LOWER, UPPER, DIGITS, HEX = string.ascii_lowercase, string.ascii_uppercase, string.digits, "0123456789abcdef"
@@ -124,6 +124,41 @@ SERVICES: dict[str, tuple[str, str]] = {
     "vault": ("{}", "hv" + "s." + made(96)),
     "vercel_blob": ("{}", "vercel" + "_blob_rw_" + made(40)),
     "wecom": ("https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key={}", _uuid()),
+    "apify": ("{}", "apify" + "_api_" + made(36)),
+    "azure_ai": ("{}", made(52) + "JQQ" + "J99" + made(26)),
+    "azure_devops": ("{}", made(76) + "AZ" + "DO" + made(4)),
+    "azure_functions": ("https://a.azurewebsites.net/api/f?code={}", made(54, TOKEN) + "=="),
+    "bearer": ("authorization: bearer {}", made(40)),
+    "basic": ("authorization: basic {}", made(28) + "="),
+    "bitbucket": ("{}", "AT" + "BB" + made(32)),
+    "buildkite": ("{}", "bk" + "ua_" + made(40, HEX)),
+    "circleci": ("{}", "CCI" + "PAT_" + made(22) + "_" + made(40, HEX)),
+    "cloudflare": ("{}", "cf" + "ut_" + made(40)),
+    "connection": ("Driver=x;Server=y;Uid=a;Pwd={};", made(14)),
+    "contentful": ("{}", "CF" + "PAT-" + made(43, TOKEN)),
+    "cookie": ("Cookie: session={}", made(40)),
+    "set_cookie": ("Set-Cookie: sid={}; HttpOnly", made(40)),
+    "curl": ("curl -u admin:{} https://h", made(16)),
+    "e2b": ("{}", "e2" + "b_" + made(40, HEX)),
+    "elevenlabs": ("{}", "s" + "k_" + made(48, HEX)),
+    "feishu": ("https://open.feishu.cn/open-apis/bot/v2/hook/{}", _uuid()),
+    "hubspot": ("{}", "pat" + "-na1-" + _uuid()),
+    "lark": ("https://open.larksuite.com/open-apis/bot/v2/hook/{}", _uuid()),
+    "llamacloud": ("{}", "ll" + "x-" + made(48)),
+    "n8n": ("https://n8n.acme.org/webhook/{}", _uuid()),
+    "named_assignment": ("MISTRAL_API_KEY={}", made(32)),
+    "named_header": ("X-API-KEY: {}", made(40, HEX)),
+    "named_json": ('{{"api_key": "{}"}}', made(40)),
+    "named_token": ("SNYK_TOKEN={}", _uuid()),
+    "netlify": ("{}", "nf" + "p_" + made(40)),
+    "posthog": ("{}", "ph" + "x_" + made(43)),
+    "posthog_project": ("{}", "ph" + "c_" + made(43)),
+    "render": ("{}", "rn" + "d_" + made(32)),
+    "resend": ("{}", "r" + "e_" + made(8) + "_" + made(24)),
+    "runpod": ("{}", "rp" + "a_" + made(40)),
+    "sonar": ("{}", "sq" + "p_" + made(40, HEX)),
+    "tailscale": ("{}", "ts" + "key-auth-" + made(17) + "-" + made(32)),
+    "telegram_in_url": ("https://api.telegram.org/bot{}/sendMessage", made(10, DIGITS) + "%3AA" + "A" + made(33)),
     "xai": ("{}", "xa" + "i-" + made(80)),
     "zapier": ("https://hooks.zapier.com/hooks/catch/123456/{}", made(7, LOWER + DIGITS)),
 }
@@ -274,6 +309,17 @@ def _sources() -> Iterator[str]:
         "the id is 123e4567-e89b-12d3-a456-426614174000",
         "task_scheduler_for_asia_pacific_2024 = skip_all_of_the_tests_2",
         "https://example.com/list?page=2&sort=created_at&filter=name_of_the_thing",
+        "API_KEY=your-api-key-of-the-project",
+        "api_key: <your-token-goes-here-1234>",
+        "API_KEY=${MY_OTHER_API_KEY_2026}",
+        'api_key = os.environ["OPENAI_API_KEY_2"]',
+        "token = next_token_of_the_stream_2(text)",
+        "the password: correcthorsebatterystaple",
+        "max_tokens=4096, total_token_count: 1234567890123456",
+        "token=00000000000000000000000000",
+        "page_token=CAUQAA0x9fK3bQ72mZp1",
+        "the bearer of_this_certificate_may_enter",
+        "curl -u name:password_of_the_account https://h",
         "rollouts/2026-11-28T19-35-01_hello_world_gpt-4o-mini-2024-07-18.jsonl",
     ],
 )
@@ -286,6 +332,57 @@ def test_only_the_ends_of_an_embedded_image_are_scanned() -> None:
 
     assert not has_shape(machine_words(image.encode()))
     assert mask_shapes(image, str) == image
+
+
+@pytest.mark.parametrize("around", ["{0}/{1}/{0}", "{0}/{1}", "{1}/{0}", "{0}/{0}/{0}/{1}/{0}"])
+@pytest.mark.parametrize("service", ["anthropic", "aws_access_key", "google_api", "posthog", "gitlab"])
+def test_a_key_inside_of_a_long_run_is_masked(service: str, around: str) -> None:
+    key = SERVICES[service][1]
+    text = around.format("x4Y" * 1_700, key)
+
+    assert may_hold_key(json.dumps({"text": text}).encode())
+    assert key not in scrubber_of({})(text)
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_the_quick_check_sees_each_text_that_would_be_masked(service: str) -> None:
+    around, key = SERVICES[service]
+    for text in (around.format(key), around.format(key).upper(), f"{'word ' * 40}{around.format(key)}", key[:30]):
+        for document in (json.dumps({"text": text}), json.dumps({"text": json.dumps({"inner": text})})):
+            if scrubber_of({})(text) != text:
+                assert may_hold_key(document.encode()), document
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("DBPW", "DBPASS", "MYSQLPWD", "MASTERKEY", "SIGNINGKEY", "ENCRYPTIONKEY"),
+        *("SLACK_WEBHOOK_URL", "SECRET_URL", "MNEMONIC"),
+    ],
+)
+def test_a_name_in_one_word_tells_of_a_secret(name: str) -> None:
+    assert known_values({name: "Tr0ub4dor&3xyz"})
+
+
+@pytest.mark.parametrize("name", ["MONKEY", "BYPASS", "TOKEN_URL", "HOTKEY", "CALLBACK_URL"])
+def test_a_name_that_only_sounds_like_one_tells_of_none(name: str) -> None:
+    assert not known_values({name: "Tr0ub4dor&3xyz"})
+
+
+def test_a_long_name_is_told_from_a_key_in_linear_time() -> None:
+    text = f"api_key={'a' * 500}1a {'api_key=' * 100}"
+
+    assert scrubber_of({})(text) == text
+
+
+@pytest.mark.parametrize("around", ["api_key: {}", "authorization: bearer {}", "curl -u admin:{} https://h"])
+def test_a_named_key_in_a_stream_is_masked(around: str) -> None:
+    key = made(40)
+    stream = StreamScrubber({})
+
+    shown = "".join(stream.feed(f"{piece} ") for piece in around.format(key).split(" ")) + stream.rest()
+
+    assert key not in shown
 
 
 def test_entropy_is_in_bits_per_character() -> None:
