@@ -75,3 +75,16 @@ def test_a_forecast_of_flips_says_which_baseline_it_is_about(passed: list[bool] 
 )
 def test_a_rule_that_cannot_be_measured_says_so(gates: Gates, words: str) -> None:
     assert measured_sentence(None, gates) == words
+
+
+def test_fewer_fresh_trials_are_foreseen_where_only_suspects_are_played_again() -> None:
+    history = SetHistory(tuple(CaseHistory(10, 9) for _ in range(10)))
+    subject = history_subject(history, [3] * 10, 1.0)
+    assert subject
+
+    none, some = (
+        gate_forecasts(Gates(max_regressions=most, regression_rule="confirm"), subject, is_searched=False)[0].n_more
+        for most in (0, 2)
+    )
+
+    assert 0 < some < none

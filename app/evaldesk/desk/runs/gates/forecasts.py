@@ -473,15 +473,18 @@ def _regression_gate(gates: Gates, allowed: int, subject: Subject) -> _Gate:
     return _Gate(
         words if gates.confirm == CONFIRM else f"{words} --confirm {fresh}",
         again,
-        n_more=_fresh_trials(subject, fresh),
+        n_more=_fresh_trials(subject, fresh, allowed),
         propose=lambda now: _proposed_confirm(now, subject, allowed),
         extra=proposals.CASES_SHARE,
     )
 
 
-def _fresh_trials(subject: Subject, fresh: int) -> float:
-    """The mean number of fresh trials of the rule `confirm` if nothing changes: of suspects, or of every case."""
-    low = proposals.share_that_looks_low(subject.draws, subject.n_each)
+def _fresh_trials(subject: Subject, fresh: int, allowed: int) -> float:
+    """The mean number of fresh trials of the rule `confirm` if nothing changes: of suspects, or of every case.
+
+    Where cases are `allowed` to regress, all of them together are not judged, and only suspects are played again.
+    """
+    low = 0.0 if allowed else proposals.share_that_looks_low(subject.draws, subject.n_each)
     flips = chances.regression_chances(
         subject.draws, subject.n_each, subject.pass_threshold, passed_before=subject.passed_before
     )
