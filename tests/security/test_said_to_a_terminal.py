@@ -39,7 +39,7 @@ from evaldesk.model import (
 )
 from evaldesk.pages.reports.markdown import SummaryPart, case_annotation, markdown_summary
 from evaldesk.store import Store
-from evaldesk.wording.printable import cell, in_one_line, printable
+from evaldesk.wording.printable import _SPACES, cell, in_one_line, printable
 
 HOSTILE = (
     "=1+1\x1b]0;title\x07\x1b[2J\x9b31m\u202e\u2028\r\n::error file=x::forged\n##[add-mask]y\n  ::stop-commands::z\n"
@@ -159,6 +159,19 @@ def test_an_error_is_one_line_that_steers_nothing_and_tells_no_key(
 def test_a_cell_is_no_formula(first: str) -> None:
     assert cell(f"{first}cmd|'/c calc'!A1") == f"'{printable(first)}cmd|'/c calc'!A1"
     assert (cell("plain"), cell(-1.5), cell(None)) == ("plain", -1.5, None)
+
+
+@pytest.mark.parametrize("blank", [*_SPACES, "\ufeff", "\u200b", '"', '\u3000" \u2003'], ids=ascii)
+@pytest.mark.parametrize("n", [1, 200])
+def test_no_blanks_hide_a_formula_from_a_spreadsheet(blank: str, n: int) -> None:
+    assert cell(f"{blank * n}=1+1").startswith("'")
+
+
+@pytest.mark.parametrize("blank", [*_SPACES, " ", '"', "' \u3000\""], ids=ascii)
+@pytest.mark.parametrize("separator", [";", ",", "\t", "\n"], ids=ascii)
+@pytest.mark.parametrize("n", [1, 200])
+def test_no_blanks_hide_a_formula_in_a_part_of_a_cell(separator: str, blank: str, n: int) -> None:
+    assert f"{separator}\u200b" in cell(f"a{separator}{blank * n}=1+1")
 
 
 def test_a_table_of_a_run_has_no_formula_not_even_as_a_column(store: Store) -> None:

@@ -88,7 +88,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\0", "＝", "＋", "－", "�
 """The characters that a cell must not begin with (https://owasp.org/www-community/attacks/CSV_Injection)."""
 
 
-_INNER_FORMULA = re.compile(r"(?<=[;\t\n,])(?=[^\S\n]{0,99}[\"']{0,9}[=+\-@＝＋－＠])")
+_INNER_FORMULA = re.compile("(?<=[;\t\n,])(?=[ \u200b\"']*+[=+\\-@＝＋－＠])")
 """Where a formula would begin for a spreadsheet that divides cells elsewhere: one of Europe opens a file with commas by
 semicolons, and then neither quotes nor line ends within quotes hold a cell together."""
 
@@ -101,8 +101,10 @@ def cell(value: T) -> T | str:
     """
     if not isinstance(value, str):
         return value
-    text = _INNER_FORMULA.sub(_NOTHING, printable(value))
-    return f"'{text}" if value.lstrip(' \u00a0\ufeff"').startswith(_FORMULA) else text
+    clean = printable(value)
+    is_formula = any(each.lstrip(_BLANK).startswith(_FORMULA) for each in (value, clean))
+    text = _INNER_FORMULA.sub(_NOTHING, clean)
+    return f"'{text}" if is_formula else text
 
 
 _REPLACEMENT = "�"
@@ -120,3 +122,5 @@ def _replace_control(match: re.Match[str]) -> str:
 
 _SPACES = frozenset("\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000")
 """The spaces of Unicode (category Zs), which steer nothing."""
+_BLANK = "".join(_SPACES) + ' \ufeff\u200b"'
+"""What a spreadsheet may leave out before a formula."""
