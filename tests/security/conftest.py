@@ -119,8 +119,6 @@ class Fort:
             for shape in (f"{{{name}}}", f"{{{name}:int}}", f"{{{name}:number}}"):
                 path = path.replace(shape, known[name])
         assert "{" not in path, path
-        if route.path == "/sessions/{session_id}/pieces":
-            return f"{path}?from=1&to=1"
         return f"{path}?key={quote(self.state_key)}" if path.endswith("/state/value") else path
 
     @cached_property

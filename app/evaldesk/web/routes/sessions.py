@@ -266,10 +266,10 @@ async def show_piece(request: Request) -> Response:
     desk, session_id, query = desk_of(request), request.path_params["session_id"], request.query_params
     first, last = number_of(query.get("from")) or 0, number_of(query.get("to")) or 0
     session = await run_in_threadpool(desk.sessions.recent, session_id)
-    name = agent_of(request, session).name
-    pieces = await run_in_threadpool(chat_piece, desk.sessions, session, name, first, last)
     if not request.headers.get("HX-Request"):
         return go(f"/sessions/{session_id}?turn={first}#turn-{first}")
+    name = agent_of(request, session).name
+    pieces = await run_in_threadpool(chat_piece, desk.sessions, session, name, first, last)
     return page(request, "sessions/pieces.html", pieces=pieces, session_id=session_id)
 
 
