@@ -255,7 +255,7 @@ def again_notes(change: RunChange | None) -> dict[str, str]:
             continue
         letters = case.after.confirming if case.after else ""
         again = f"passed {letters.count('p')} of {len(letters)} when played again" if letters else "not played again"
-        passing = f", {untold_words(case)}" if case in change.untold else f" ({not_worse_word(change)})"
+        passing = f", {untold_words(case)}" if "p" not in letters else f" ({not_worse_word(change)})"
         verdict = {True: passing, False: " (worse)", None: ""}[change.passes_again(case)]
         notes[case.name] = f"flipped, {again}{verdict if change.is_by_history else ''}"
     return notes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import floor, log10
 
 from evaldesk.model.comparison import CaseChange, MissingTrials, RunChange, SuiteChange
@@ -16,7 +16,7 @@ LEAST_ODDS = 1e-6
 def history_sentences(change: RunChange, most: int = 10) -> Iterator[str]:
     """The verdict of the suite and of its cases, and what is missing to see a worse agent; without full stops."""
     if change.rule == "confirm" and (flipped := [case for case in change.played_again if case.kind == "broken"]):
-        case_list = named_words([again_words(change, case) for case in flipped], most)
+        case_list = _grouped([(case.name, again_words(change, case)) for case in flipped], most)
         yield f"{counted(len(flipped), 'case')} flipped; played again: {case_list}"
     for suite in change.suites:
         name = f"{suite.evalset}: " if len(change.suites) > 1 else ""
@@ -28,17 +28,26 @@ def history_sentences(change: RunChange, most: int = 10) -> Iterator[str]:
         if worse:
             yield named_words([case_words(case) for case in worse], most)
         if flipped := [case for case in change.cases if case.kind == "broken" and case not in worse]:
-            yield f"Flipped, none worse by itself: {named_words([flip_words(change, case) for case in flipped], most)}"
+            case_list = _grouped([(case.name, flip_words(change, case)) for case in flipped], most)
+            yield f"Flipped, not worse by itself: {case_list}"
     if change.missing and not change.allowed and not any(suite.is_worse for suite in change.suites):
         yield missing_words(change.missing)
 
 
+def _grouped(ends: Sequence[tuple[str, str]], most: int) -> str:
+    """`a, b passed 5 of 5; c failed 4 of 5`: the names of cases that ended alike stand together."""
+    by_end: dict[str, list[str]] = {}
+    for name, end in ends:
+        by_end.setdefault(end, []).append(name)
+    return "; ".join(f"{named_words(names, most)} {end}" for end, names in list(by_end.items())[:most])
+
+
 def flip_words(change: RunChange, case: CaseChange) -> str:
-    """`refund passed 1 of 3`, `greet failed 5 of 5, too little history to tell`."""
+    """`passed 1 of 3`, `failed 5 of 5, too little history to tell`."""
     letters = case.after.scored if case.after else ""
     if case in change.untold:
-        return f"{case.name} failed {len(letters)} of {len(letters)}, {untold_words(case)}"
-    return f"{case.name} passed {letters.count('p')} of {len(letters)}"
+        return f"failed {len(letters)} of {len(letters)}, {untold_words(case)}"
+    return f"passed {letters.count('p')} of {len(letters)}"
 
 
 def untold_words(case: CaseChange) -> str:
@@ -69,20 +78,20 @@ def suite_words(suite: SuiteChange) -> str:
 
 
 def again_words(change: RunChange, case: CaseChange) -> str:
-    """`refund failed 4 of 5 (worse)`, `greet passed 5 of 5 (chance)`; a case that needs more verdicts says so."""
+    """`failed 4 of 5 (worse)`, `passed 5 of 5 (chance)`; a case that needs more verdicts says so."""
     letters = case.after.confirming if case.after else ""
     if not letters:
-        return f"{case.name} was not played again"
+        return "not played again"
     passes, passed, n = change.passes_again(case), letters.count("p"), len(letters)
     if passes is None:
         n_left = n - passed - letters.count("f")
         left = f"{n_left} without a verdict; resume the run, or retry its errors"
-        return f"{case.name} passed {passed} of {n}, {left}"
-    if passes and case in change.untold:
-        return f"{case.name} failed {n - passed} of {n}, {untold_words(case)}"
+        return f"passed {passed} of {n}, {left}"
+    if passes and not passed:
+        return f"failed {n} of {n}, {untold_words(case)}"
     if passes:
-        return f"{case.name} passed {passed} of {n} ({not_worse_word(change)})"
-    return f"{case.name} failed {n - passed} of {n} (worse, {_before_words(case)})"
+        return f"passed {passed} of {n} ({not_worse_word(change)})"
+    return f"failed {n - passed} of {n} (worse, {_before_words(case)})"
 
 
 def not_worse_word(change: RunChange) -> str:
