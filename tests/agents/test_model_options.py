@@ -122,6 +122,10 @@ async def test_without_tokens_a_price_gives_no_cost(endpoint: Any) -> None:
     ("fields", "says"),
     [
         ({"base_url": "localhost:8000"}, "must look like http"),
+        ({"extra": {"model": "dear"}}, "extra.model would replace"),
+        ({"extra": {"messages": []}}, "extra.messages would replace"),
+        ({"extra": {"tools": []}}, "extra.tools would replace"),
+        ({"extra": {"stream": False}}, "extra.stream would replace"),
         ({"base_url": "file:///etc/passwd"}, "must look like http"),
         ({"base_url": "http://me:secret@host/v1"}, "must not carry"),
         ({"base_url": "http://host/v1?key=secret"}, "must not carry"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from html import unescape
@@ -31,7 +31,7 @@ from evaldesk.desk.runs.runs import WAITING, RunDesk
 from evaldesk.desk.store_copies import copy_store
 from evaldesk.desk.trust import Trust
 from evaldesk.errors import EvaldeskError, TrustError, UsageError
-from evaldesk.model import AgentRef, Case, Container, Criterion, JsonObject, ModelOptions, Turn
+from evaldesk.model import AgentRef, Case, Container, Criterion, JsonObject, JsonValue, ModelOptions, Turn
 from evaldesk.model.options import UserConfig
 from evaldesk.model.run import ExecutorConfig, RunConfig
 from evaldesk.settings import DatabaseUrl, Settings
@@ -453,6 +453,48 @@ def test_a_field_of_a_run_that_is_not_known_as_data_waits_when_it_differs(
 
         assert not [*found._differences(own)]
         assert bool(differences) != is_data, path
+
+
+UNKNOWN_FIELDS: tuple[tuple[str, JsonValue, str], ...] = (
+    ("vertex_location", "evil.example/x?", "vertex_location"),
+    ("vertex_credentials", "/etc/passwd", "vertex_credentials"),
+    ("fallbacks", ["openai/dear"], "fallbacks.1"),
+    ("custom_llm_provider", "openai", "custom_llm_provider"),
+    ("n", 100, "n"),
+    ("reasoning", {"base_url": "evil.example"}, "reasoning.base_url"),
+)
+
+
+@pytest.mark.parametrize(
+    ("values", "waits"),
+    [
+        ({"isolation": "shared"}, "isolation"),
+        ({"isolation": "process"}, "isolation"),
+        ({"isolation": "sandbox"}, ""),
+        ({"isolation": "container"}, ""),
+        *(
+            ({"model_options": ModelOptions(extra={name: value})}, f"model_options.extra.{waits}")
+            for name, value, waits in UNKNOWN_FIELDS
+        ),
+        ({"model_options": ModelOptions(extra={"top_k": 3, "strange": 1})}, "model_options.extra.top_k"),
+        ({"model_options": ModelOptions(extra={"top_k": 3, "min_p": 0.1, "seed": 7})}, ""),
+        ({"model_options": ModelOptions(extra={"chat_template_kwargs": {"enable_thinking": False}})}, ""),
+    ],
+)
+def test_a_stored_run_with_lower_walls_or_unknown_fields_of_a_model_call_waits(
+    values: Mapping[str, Any], waits: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "agent.py").write_text("root_agent = None\n")
+    database = DatabaseUrl("db.example", "evals")
+    settings = Settings(tmp_path, (tmp_path,), store=database, isolation="sandbox")
+    (ref,) = found_refs(settings)
+    stored = replace(RunConfig(ref, "set", isolation="sandbox"), **values)
+
+    differences = [name for name, _, _ in Provenance(settings, Trust(settings))._differences(stored)]
+
+    assert differences[:1] == ([waits] if waits else [])
 
 
 PAGES = ("/", "/runs", "/search?q=e", "/failures/1", "/queues/1?reader=sam")

@@ -33,7 +33,8 @@ class ModelOptions:
     `max_turns` bounds the model calls of one turn, `n_retries` the attempts after the first of each, `rpm` and `tpm`
     the requests and tokens of each model in a minute, over all runs of this user. `faults` are the shares of the calls
     that fail in each way, on purpose. `extra` is sent along in the body of
-    each call (`top_k`, `chat_template_kwargs`). `price_in` and `price_out`, which come together, are US dollars for a
+    each call (`top_k`, `chat_template_kwargs`), and replaces none of its `OWN_FIELDS`.
+    `price_in` and `price_out`, which come together, are US dollars for a
     million tokens, for models without a known price. Raises UsageError.
     """
 
@@ -61,6 +62,11 @@ class ModelOptions:
                 field="api_key_env",
             )
         check_fields("model_options", self, MODEL_CALL)
+        for name, reason in OWN_FIELDS.items():
+            if name in self.extra:
+                raise UsageError(
+                    f"extra.{name} would replace what Evaldesk sends: {reason}; leave it out", field="extra"
+                )
         if (self.price_in is None) != (self.price_out is None):
             raise UsageError("say both price_in and price_out, in US dollars for a million tokens", field="price_in")
 
@@ -76,6 +82,12 @@ class ModelOptions:
         return ModelOptions(**{**mine, **given}, extra={**self.extra, **other.extra})
 
 
+OWN_FIELDS = {
+    "model": "the model is named by the run",
+    "messages": "the messages are those of the conversation",
+    "tools": "the tools are those of the agent",
+    "stream": "whether a call streams is for the reader of its answer",
+}
 _NAMES = tuple(option.name for option in MODEL_CALL if option.name != "extra")
 
 

@@ -28,6 +28,7 @@ from evaldesk.model.options import ADK_JUDGE, UserConfig
 from evaldesk.model.run import EACH_IMAGE, ExecutorConfig
 from evaldesk.model.stored import RunSummary
 from evaldesk.paths import OURS, make_private_folder
+from evaldesk.run_options import ISOLATIONS
 from evaldesk.settings import Settings
 from evaldesk.store.runs.run_store import imported_agent, is_imported
 from evaldesk.wire import to_json
@@ -44,7 +45,7 @@ _DATA = frozenset(
         *_UNTOLD,
         *("n", "budget", "allocate", "pass_threshold", "concurrency", "limits", "agent_version", "functions_version"),
         *("agent_model", "seed", "errors_are_failures", "evaldesk_version", "source_run_id", "strict", "compat"),
-        *("n_partly_asserted", "n_partly_planned", "allocated_from", "gates", "isolation", "prompts", "shows_case"),
+        *("n_partly_asserted", "n_partly_planned", "allocated_from", "gates", "prompts", "shows_case"),
         "interpreter",
     }
 )
@@ -53,6 +54,13 @@ _DATA_OF_MODEL = frozenset(
     {"temperature", "top_p", "max_tokens", "reasoning_effort", "max_turns", "n_retries", "rpm", "tpm", "faults"}
     | {"price_in", "price_out"}
 )
+_DATA_OF_EXTRA = frozenset(
+    {"top_k", "top_a", "min_p", "typical_p", "repetition_penalty", "frequency_penalty", "presence_penalty"}
+    | {"length_penalty", "no_repeat_ngram_size", "seed", "stop", "min_tokens", "max_completion_tokens", "ignore_eos"}
+    | {"skip_special_tokens", "logit_bias", "chat_template_kwargs", "reasoning", "reasoning_effort", "thinking"}
+    | {"enable_thinking", "think", "verbosity", "parallel_tool_calls"}
+)
+"""Fields of a model call that say how a model samples and thinks; another may name a place, a tool or a model."""
 _DATA_OF_USER = frozenset({"max_turns", "stop_signal", "instructions"})
 
 
@@ -186,11 +194,13 @@ class Provenance:
         settings = self._settings
         start = RunConfig(config.agent, config.evalset_id)
         plain: dict[str, Any] = {name: getattr(config, name) for name in _DATA}
+        agent = self._agent(config)
         models = ("", *settings.models)
         return replace(
             start,
             **plain,
-            agent=self._agent(config),
+            agent=agent,
+            isolation=_own_isolation(config.isolation, agent.isolation or settings.isolation),
             environment=config.environment if config.environment in (OURS, *settings.environments) else "",
             model=config.model if (config.model or "") in models else None,
             model_options=_own_options(config.model_options, settings.model_options),
@@ -240,13 +250,19 @@ class Provenance:
         return criterion if is_own else replace(criterion, options={})
 
 
+def _own_isolation(stored: str, own: str) -> str:
+    """The stored isolation where its walls are at least those of this workspace."""
+    return stored if stored in ISOLATIONS[ISOLATIONS.index(own) :] else own
+
+
 def _own_options(stored: ModelOptions, own: ModelOptions) -> ModelOptions:
     """The options, with the address and the variable of the key together from the settings."""
     plain = {name: getattr(stored, name) for name in _DATA_OF_MODEL}
     pairs = ((None, None), (own.base_url, own.api_key_env))
     pair = (stored.base_url, stored.api_key_env)
     base_url, api_key_env = pair if pair in pairs else pairs[0]
-    extra = stored.extra if stored.extra == own.extra or not _names_place(stored.extra) else {}
+    is_data = stored.extra.keys() <= _DATA_OF_EXTRA and not _names_place(stored.extra)
+    extra = stored.extra if is_data or stored.extra == own.extra else {}
     return ModelOptions(**plain, base_url=base_url, api_key_env=api_key_env, extra=extra)
 
 
