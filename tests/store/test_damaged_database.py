@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from evaldesk.cli import EXIT_ERRORS, _in_words
 from evaldesk.desk.runs.driver import RunWriter
@@ -18,6 +19,7 @@ from evaldesk.store import Store
 from evaldesk.store.database import Database
 from evaldesk.store.sqlite import WORD_FILE, SqliteFile, WordFile
 from evaldesk.store.tables.columns import PLAIN, ZSTD
+from evaldesk.store.tables.sessions import SESSION
 
 PAGE = 4096
 
@@ -73,6 +75,21 @@ def test_a_packed_value_that_is_damaged_is_told_where_it_is_read_and_by_a_check(
         for read in (lambda: store.sessions.get(session.id), store.check):
             with pytest.raises(DamagedDatabaseError, match=r"the database is damaged \(a packed value"):
                 read()
+
+
+def test_a_value_that_cannot_be_read_leaves_no_transaction_open(database: Path) -> None:
+    with Store.open(database) as store:
+        store.sessions.create("hello")
+        with closing(sqlite3.connect(database, timeout=0)) as other:
+            other.execute("UPDATE session SET created_at = '0000-00-00'")
+            other.commit()
+            for begin in (store._database.reading, store._database.writing):
+                with pytest.raises((DamagedDatabaseError, ValueError)), begin() as connection:
+                    connection.execute(select(SESSION.c.created_at)).all()
+
+                other.execute("BEGIN IMMEDIATE")
+                other.rollback()
+                assert other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0  # no reader is in the way
 
 
 def test_a_write_tells_damage_too(database: Path) -> None:

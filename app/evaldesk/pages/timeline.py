@@ -28,7 +28,7 @@ from evaldesk.wording.words import cost_words
 
 MAX_OPEN = 80
 """A trial with more spans shows those of one turn, and the others as one row each."""
-MAX_ROWS = 400
+MAX_ROWS = 200
 MAX_MARKS = 300
 MAX_DEPTH = 4
 LEAST_WIDTH = 0.4
@@ -225,8 +225,8 @@ def _timeline(
     view: SpanView | None,
 ) -> Timeline:
     total = _total(spans)
-    rows = _rows(spans, total, chosen)
-    at = next((at for at, row in enumerate(rows) if row.span is chosen), 0)
+    rows = _opened(spans, chosen)
+    at = next((at for at, (span, _, _) in enumerate(rows) if span is chosen), 0)
     shown = window(at, len(rows), MAX_ROWS)
     first, rest = shown.start, rows[shown.stop :]
     usages = [usage for span in spans for usage in span.usages]
@@ -236,7 +236,7 @@ def _timeline(
         href=href,
         status=status,
         total_ms=total,
-        rows=rows[first : shown.stop],
+        rows=[_row(span, depth, total, is_open=is_open) for span, depth, is_open in rows[first : shown.stop]],
         ticks=_ticks(total),
         strip=_marks(spans, total),
         counts=_counts(_kinds(spans)),
@@ -244,8 +244,8 @@ def _timeline(
         cost=_cost(usages),
         is_least=any(usage.is_least for usage in usages),
         view=view,
-        earlier=Beyond(first, rows[first - 1].span.id) if first else None,
-        later=Beyond(len(rest), rest[0].span.id) if rest else None,
+        earlier=Beyond(first, rows[first - 1][0].id) if first else None,
+        later=Beyond(len(rest), rest[0][0].id) if rest else None,
         legend={span.kind: WORDS[span.kind] for _, span in _walk(spans) if span.kind != "turn"},
     )
 
@@ -314,19 +314,20 @@ def _judge(spans: Sequence[Span], criterion: str, turn: str) -> Span:
     return next(iter(of_turn or calls), None) or Span(JUDGES, "judge", criterion[:200], 0.0, 0.0, 0)
 
 
-def _rows(spans: Sequence[Span], total: float, chosen: Span | None) -> list[SpanRow]:
+def _opened(spans: Sequence[Span], chosen: Span | None) -> list[tuple[Span, int, bool | None]]:
+    """The spans with rows, their depths, and whether a turn is open; one without spans inside is neither."""
     n_spans = sum(1 + span.n_inside for span in spans)
     opened = chosen.turn if chosen else 0
-    rows: list[SpanRow] = []
+    rows: list[tuple[Span, int, bool | None]] = []
     for turn in spans:
         is_open = n_spans <= MAX_OPEN or turn.turn == opened
-        rows.append(_row(turn, 0, total, is_open=is_open if turn.inside else None))
+        rows.append((turn, 0, is_open if turn.inside else None))
         if is_open:
-            rows += [_row(span, min(depth, MAX_DEPTH), total) for depth, span in turn.walk() if depth]
+            rows += [(span, min(depth, MAX_DEPTH), None) for depth, span in turn.walk() if depth]
     return rows
 
 
-def _row(span: Span, depth: int, total: float, *, is_open: bool | None = None) -> SpanRow:
+def _row(span: Span, depth: int, total: float, *, is_open: bool | None) -> SpanRow:
     usages = span.usages
     marks = _marks([span], total) if is_open is False else _drawn([span], total)
     tokens = sum(usage.tokens_in for usage in usages), sum(usage.tokens_out for usage in usages)
