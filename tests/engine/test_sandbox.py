@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 import evaldesk
+from evaldesk.desk.runs.sandboxing import sandbox_launcher
 from evaldesk.engine import launch, sandbox
 from evaldesk.engine.executors import check_isolation
 from evaldesk.errors import UsageError
 from evaldesk.model import AgentRef, Container, RunConfig
+from evaldesk.settings import Settings
 
 CAN_ENTER = pytest.mark.skipif(bool(sandbox.problem()), reason="no user namespaces on this machine")
 CURIOUS = """
@@ -29,6 +31,7 @@ PLACES = {
     "results": HERE / ".evaldesk/evaldesk.db",
     "home": HERE.parent / "secret.txt",
     "through another process": Path(f"/proc/{os.getppid()}/root{HERE}/one.evalset.json"),
+    "eval set in a dot folder": HERE / ".cache/two.evalset.json",
     "own data": HERE / "data.txt",
 }
 
@@ -54,6 +57,8 @@ def root_agent(message, state):
     for command in (["sh", "-c", uncover], ["unshare", "-Urm", "sh", "-c", uncover]):
         subprocess.run(command, capture_output=True)
     found = {name: is_read(path) for name, path in PLACES.items()}
+    shown = subprocess.run(["git", "-C", str(HERE), "show", "HEAD:one.evalset.json"], capture_output=True)
+    found["by git"] = b"treasure" in shown.stdout
     found["again"] = is_read(HERE / "moved.json")
     found["own folder"] = is_written(HERE / "made.txt")
     found["Evaldesk"] = is_written(Path(evaldesk.__file__).parent / "made.py")
@@ -77,6 +82,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (project / "data.txt").write_text("data")
     (project / "agent.py").write_text(CURIOUS)
     (project / "one.evalset.json").write_text(json.dumps({"eval_set_id": "one", "eval_cases": [CASE]}))
+    (project / ".cache").mkdir()
+    shutil.copy(project / "one.evalset.json", project / ".cache/two.evalset.json")
+    git = [shutil.which("git") or "git", "-C", str(project), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (("init", "-q"), ("add", "."), ("commit", "-qm", "first")):
+        subprocess.run([*git, *command], check=True)
     monkeypatch.setenv("EVALDESK_TRUST", "1")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.chdir(project)
@@ -91,7 +101,16 @@ def seen_by_agent(isolation: str) -> dict[str, bool]:
     return found
 
 
-HIDDEN = ("eval set", "results", "home", "through another process", "again", "Evaldesk")
+HIDDEN = (
+    "eval set",
+    "results",
+    "eval set in a dot folder",
+    "by git",
+    "home",
+    "through another process",
+    "again",
+    "Evaldesk",
+)
 
 
 @CAN_ENTER
@@ -129,6 +148,21 @@ def test_what_is_visible_inside_of_a_hidden_folder_is_the_same_as_outside(tmp_pa
     )
 
     assert done.stdout.strip() == f"{[visible.partition('/')[0]]} {['code.py']} False"
+
+
+def test_the_git_data_of_a_worktree_is_hidden_with_that_of_its_repository(tmp_path: Path) -> None:
+    main, tree = tmp_path / "main", tmp_path / "tree"
+    (tree / "agents/shop").mkdir(parents=True)
+    own = main / ".git/worktrees/tree"
+    own.mkdir(parents=True)
+    (own / "HEAD").write_text("ref: refs/heads/tree")
+    (own / "commondir").write_text("../..\n")
+    (tree / ".git").write_text(f"gitdir: {own}\n")
+    agent = AgentRef("shop", "agent:root_agent", root=str(tree / "agents"), folder=str(tree / "agents/shop"))
+
+    hidden = sandbox_launcher(Settings(tree / "agents", ()), RunConfig(agent, "", isolation="sandbox")).hidden
+
+    assert {str(tree / ".git"), str(own), str(main / ".git")} <= {*hidden}
 
 
 def test_a_machine_that_can_make_none_refuses_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import shutil
 import sys
 import sysconfig
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from evaldesk.settings import Settings
 MAX_SEEN = 20_000
 """Files and folders that are looked at for eval sets below one folder."""
 SET_ENDINGS = (EVALSET_SUFFIX, ".test.json")
-LEFT_OUT = frozenset({"node_modules", "site-packages", "__pycache__", "venv"})
+LEFT_OUT = frozenset({"node_modules", "site-packages", "__pycache__", ".git"})
 
 
 def sandbox_launcher(settings: Settings, config: RunConfig) -> SandboxLauncher:
@@ -28,8 +29,10 @@ def sandbox_launcher(settings: Settings, config: RunConfig) -> SandboxLauncher:
     own = [*_code_of(agent), *_interpreters(agent)]
     hidden = [str(settings.state_folder), str(settings.evalset_folder), str(Path.home())]
     hidden += [config.evalset_path] if config.evalset_path else []
-    for folder in dict.fromkeys(filter(None, (str(settings.workspace), agent.root, agent.folder))):
+    places = (str(settings.workspace), *map(str, settings.roots), agent.root, agent.folder)
+    for folder in dict.fromkeys(filter(None, places)):
         hidden += islice(_evalsets(folder), MAX_SEEN)
+        hidden += _repositories_above(folder)
     recordings = [config.recording.folder] if config.recording.mode != "off" else []
     return SandboxLauncher(
         ProcessLauncher(agent.python),
@@ -59,12 +62,40 @@ def _interpreters(agent: AgentRef) -> Iterator[str]:
             yield str(Path(found).resolve().parent.parent)
 
 
+def _repositories_above(folder: str) -> Iterator[str]:
+    """The git data of the folders around one: earlier versions of eval sets are in them."""
+    for place in Path(folder).resolve().parents:
+        yield from _git_data(place / ".git")
+
+
+def _git_data(place: Path) -> Iterator[str]:
+    """`.git`, and for a file, as in a worktree or a submodule, what it names and what that shares."""
+    if not place.exists():
+        return
+    yield str(place)
+    if place.is_dir():
+        return
+    with suppress(OSError, UnicodeDecodeError):
+        own = (place.parent / place.read_text("utf-8").removeprefix("gitdir:").strip()).resolve()
+        if not (own / "HEAD").is_file():
+            return
+        yield str(own)
+        yield str((own / (own / "commondir").read_text("utf-8").strip()).resolve())
+
+
 def _evalsets(folder: str) -> Iterator[str]:
-    """The eval sets below a folder."""
+    """The eval sets below a folder, and the git data, in which earlier versions are."""
     n_seen = 0
     for place, folders, files in os.walk(folder):
-        folders[:] = [each for each in folders if not each.startswith(".") and each not in LEFT_OUT]
+        if ".git" in folders or ".git" in files:
+            yield from _git_data(Path(place, ".git"))
+        folders[:] = [each for each in folders if each not in LEFT_OUT and not _is_environment(place, each)]
+        folders.sort(key=lambda name: name.startswith("."))  # large caches are the last to be looked at
         n_seen += len(folders) + len(files)
         yield from (os.path.join(place, each) for each in files if each.endswith(SET_ENDINGS))
         if n_seen > MAX_SEEN:
             return
+
+
+def _is_environment(place: str, name: str) -> bool:
+    return os.path.isfile(os.path.join(place, name, "pyvenv.cfg"))
