@@ -67,7 +67,7 @@ def test_a_forecast_of_flips_says_which_baseline_it_is_about(passed: list[bool] 
     [
         (
             Gates(max_regressions=0, regression_rule="confirm"),
-            "Not measured: stored runs hold no fresh trials of this rule.",
+            "Not measured: stored runs contain no fresh trials of this rule.",
         ),
         (Gates(min_pass_rate=0.9), ""),
     ],

@@ -18,7 +18,7 @@ MORE = "To find such an agent more often, add cases or play more trials of each.
 MAY_ERR = "These figures are for a run that plays every trial. At most one likely stop in 20 is wrong."
 """Beside a gate that a likely stop can answer."""
 NONE_HOLDS = "No gate of this kind is both quiet and sharp here"
-NOT_MEASURED = "Not measured: stored runs hold no fresh trials of this rule."
+NOT_MEASURED = "Not measured: stored runs contain no fresh trials of this rule."
 DAYS_NEEDED = 5
 
 
