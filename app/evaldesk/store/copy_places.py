@@ -147,9 +147,8 @@ class ServerPlace:
         """As that of a file: makes the tables, or marks empty ones. Raises WorkspaceError while a desk is open."""
         postgresql.make_tables(self._url, mark)
         with closing(self.open()) as database, database.writing() as connection:
-            others = connection.exec_driver_sql(_OTHERS, (self._own,)).scalar_one()
             is_ours = _claim(connection, self.name, mark)
-            if is_ours and others:
+            if is_ours and _is_open_elsewhere(connection, self._own):
                 raise WorkspaceError(f"a desk or a command is open on {self.name}; close it, and copy again")
             if is_ours:
                 connection.exec_driver_sql("DROP TABLE IF EXISTS search_seen, search_place")
@@ -191,6 +190,16 @@ def _take_turn(connection: Connection, name: str) -> None:
             return
         sleep(LOOK_S)
     raise WorkspaceError(f"another process copies {name}; wait for its end, or end it first")
+
+
+def _is_open_elsewhere(connection: Connection, own: int) -> bool:
+    """Whether another desk or command stays connected; a server notices a little later that a connection was closed."""
+    for _ in range(N_LOOKS):
+        connection.exec_driver_sql("SELECT pg_stat_clear_snapshot()")  # a transaction sees one list of connections else
+        if not connection.exec_driver_sql(_OTHERS, (own,)).scalar_one():
+            return False
+        sleep(LOOK_S)
+    return True
 
 
 def _last_value(connection: Connection, table: str) -> int:
