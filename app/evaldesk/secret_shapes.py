@@ -298,14 +298,16 @@ def _shapes_in(words: bytes) -> Iterator[Shape]:
         return
     lower, text, small = words.lower(), "", ""
     plain, by_letters, by_mark = _marks()
-    typed = b" ".join(set(_LETTERS.findall(lower)))
-    if len(typed) < _SHORT:
-        letters = by_letters.keys() & {typed[at : at + 3] for at in range(len(typed))}
+    letters_of_text = b" ".join(set(_LETTERS.findall(lower)))
+    if len(letters_of_text) < _SHORT:
+        letters = by_letters.keys() & {letters_of_text[at : at + 3] for at in range(len(letters_of_text))}
     else:
-        letters = {each for each in by_letters if each in typed}
-    found = {mark for mark in plain if mark in lower}
-    found |= {mark for each in letters for longest, mark in by_letters[each] if longest in typed and mark in lower}
-    for shape in dict.fromkeys(shape for mark in sorted(found) for shape in by_mark[mark]):
+        letters = {each for each in by_letters if each in letters_of_text}
+    marks = {mark for mark in plain if mark in lower}
+    marks |= {
+        mark for each in letters for longest, mark in by_letters[each] if longest in letters_of_text and mark in lower
+    }
+    for shape in dict.fromkeys(shape for mark in sorted(marks) for shape in by_mark[mark]):
         text = text or words.decode("utf-8", "replace")
         if shape.any_case and not shape.loose.search(small := small or text.lower()):
             continue

@@ -445,8 +445,8 @@ def _packages() -> list[str]:
 
 
 def _sees_tools(kind: str) -> bool:
-    found = AGENTS.find(kind)
-    return found is not None and found.sees_tools
+    agent_kind = AGENTS.find(kind)
+    return agent_kind is not None and agent_kind.sees_tools
 
 
 def _version(name: str) -> str:

@@ -25,10 +25,10 @@ def turn_diffs(case: Case, transcript: Transcript, scores: Sequence[Score] = ())
 
 def scores_by_turn(scores: Iterable[Score]) -> Mapping[int | None, Sequence[Score]]:
     """The scores by the index of their turn; those of the whole trial by None."""
-    found: defaultdict[int | None, list[Score]] = defaultdict(list)
+    scores_by_turn: defaultdict[int | None, list[Score]] = defaultdict(list)
     for score in scores:
-        found[score.turn].append(score)
-    return found
+        scores_by_turn[score.turn].append(score)
+    return scores_by_turn
 
 
 def rows_of_conversation(

@@ -68,14 +68,15 @@ def first_divergence(
     return _in_state(case, transcript)
 
 
-def _are_same(wanted: Sequence[ToolCall], record: TurnRecord, scores: Sequence[Score]) -> bool:
+def _are_same(expected_calls: Sequence[ToolCall], record: TurnRecord, scores: Sequence[Score]) -> bool:
     """Whether the calls are the same one by one: most turns of a long trial need no alignment to say so."""
-    made = [event.call for event in record.events if event.kind == "tool_call" and event.call]
-    is_same = len(wanted) == len(made) and all(
-        call.name == each.name and json_equal(each.args, call.args) for each, call in zip(wanted, made, strict=True)
+    actual_calls = [event.call for event in record.events if event.kind == "tool_call" and event.call]
+    is_same = len(expected_calls) == len(actual_calls) and all(
+        call.name == each.name and json_equal(each.args, call.args)
+        for each, call in zip(expected_calls, actual_calls, strict=True)
     )
-    told = [score.details.get("steps") for score in scores if judges_calls(score)] if is_same else []
-    steps = [step for each in told if isinstance(each, list) for step in each]
+    steps_of_scores = [score.details.get("steps") for score in scores if judges_calls(score)] if is_same else []
+    steps = [step for each in steps_of_scores if isinstance(each, list) for step in each]
     return is_same and all(isinstance(step, list) and step[:1] == ["="] for step in steps)
 
 

@@ -275,15 +275,15 @@ def placed(
             raise UsageError(f"{ref.id} is not imported, so it has no container; leave image out", field="image")
         ref = replace(ref, python="", container=checked_container(Container(image)), commands=None)
     if not python:
-        found = with_place(ref, settings.python, settings.container)
-        for container in filter(None, (found.container, found.commands)):
+        placed_ref = with_place(ref, settings.python, settings.container)
+        for container in filter(None, (placed_ref.container, placed_ref.commands)):
             container_client(container, os.environ)
-        return found
+        return placed_ref
     named = interpreter_path(os.fspath(python), Path.cwd())
-    found = with_place(replace(ref, python=named, container=None), container=replace(settings.container, image=""))
-    if not found.python and named != OURS and not is_imported(ref):
+    placed_ref = with_place(replace(ref, python=named, container=None), container=replace(settings.container, image=""))
+    if not placed_ref.python and named != OURS and not is_imported(ref):
         raise UsageError(f"{ref.id} is not imported, so it has no interpreter; leave python out", field="python")
-    return found
+    return placed_ref
 
 
 def in_environment(ref: AgentRef, settings: Settings, name: str) -> AgentRef:

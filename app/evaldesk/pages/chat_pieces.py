@@ -33,10 +33,10 @@ def chat_piece(
     last = min(last, session.n_turns)
     if not 1 <= first <= last:
         raise NotFoundError(f"the chat has no turns {first} to {last}")
-    found: list[TurnView | Gap] = []
+    pieces: list[TurnView | Gap] = []
     for each in pieces_of_gap(first, last, session.n_turns):
-        found += [each] if isinstance(each, Gap) else _views(sessions, session, agent, each.start + 1, each.stop)
-    return found
+        pieces += [each] if isinstance(each, Gap) else _views(sessions, session, agent, each.start + 1, each.stop)
+    return pieces
 
 
 def _views(sessions: SessionDesk, session: StoredSession, agent: str, first: int, last: int) -> Sequence[TurnView]:

@@ -60,9 +60,11 @@ def compare_cases(
     changes.sort(key=lambda change: (KINDS.index(change.kind), -abs(change.points or 0.0)))
     compared = [change.key.place for change in changes if change.is_compared]
     rates = compare_means(*({place: _sample(side[place]) for place in compared} for side in (old, new)))
-    found = RunChange(name, tuple(changes), rates, rule, confirm, days=days, replayed=replayed, others=tuple(others))
-    found = replace(found, allowed=allowed)
-    return judged_by_history(found) if found.is_by_history else found
+    run_change = RunChange(
+        name, tuple(changes), rates, rule, confirm, days=days, replayed=replayed, others=tuple(others)
+    )
+    run_change = replace(run_change, allowed=allowed)
+    return judged_by_history(run_change) if run_change.is_by_history else run_change
 
 
 def filled_change(change: RunChange, *, passes: bool, errored: bool) -> RunChange:
@@ -101,7 +103,7 @@ def _sides(
 
 def changed_to(change: RunChange, before: Sequence[PlayedCase], after: Sequence[PlayedCase]) -> RunChange:
     """The change by the same rule if the cases had these trials."""
-    found = compare_cases(
+    run_change = compare_cases(
         change.name,
         before,
         after,
@@ -112,7 +114,7 @@ def changed_to(change: RunChange, before: Sequence[PlayedCase], after: Sequence[
         others=change.others,
         allowed=change.allowed,
     )
-    return replace(found, refusal=change.refusal, weaker=change.weaker, is_of_part=change.is_of_part)
+    return replace(run_change, refusal=change.refusal, weaker=change.weaker, is_of_part=change.is_of_part)
 
 
 def is_regressed(before: PlayedCase, after: PlayedCase) -> bool:

@@ -150,11 +150,11 @@ class AdkSessions:
                 names = session_names(connection)
                 ids = [_id_of(file_id, name) for name, _ in names]
                 start = ids.index(older) + 1 if older in ids else 0
-                shown = list_sessions(connection, names[start : start + PAGE_SIZE], path.name)
+                listed_sessions = list_sessions(connection, names[start : start + PAGE_SIZE], path.name)
         except (FormatError, OSError) as error:
             is_named = path.parts[-2:] == OF_ADK.parts
             return AdkDatabase(file_id, self._place(path), error=str(error)) if is_named else None
-        lines = [_line(file_id, session) for session in shown]
+        lines = [_line(file_id, session) for session in listed_sessions]
         more = lines[-1].id if lines and start + PAGE_SIZE < len(names) else ""
         return AdkDatabase(file_id, self._place(path), lines, more)
 

@@ -48,9 +48,9 @@ def masked_file(what: EvalSet | RecordedRun, format_name: str, environment: Mapp
     A packed file cannot be searched, so it is made of the text of its rows. Raises FormatError, NotFoundError.
     """
     is_packed = format_name in TEXT_FORMATS
-    found = masked(write_file(what, TEXT_FORMATS.get(format_name, format_name)), environment, _parts(what))
-    data = pack(found.data, format_name) if is_packed else found.data
-    return replace(found, data=data, ending=suffix_of(format_name))
+    masked_file = masked(write_file(what, TEXT_FORMATS.get(format_name, format_name)), environment, _parts(what))
+    data = pack(masked_file.data, format_name) if is_packed else masked_file.data
+    return replace(masked_file, data=data, ending=suffix_of(format_name))
 
 
 def without_secrets(values: Iterable[T], environment: Mapping[str, str], found: Counter[str]) -> Iterator[T]:

@@ -63,8 +63,8 @@ def _days(runs: Sequence[Any]) -> RunDays:
     ]
     if any(len(days.weights) not in (0, len(SIGMAS)) for days in found):
         raise ValueError("weights of days")
-    known = [days.weights for days in found if days.weights]
-    weights = tuple(fsum(column) / len(known) for column in zip(*known, strict=True))
+    weights_of_days = [days.weights for days in found if days.weights]
+    weights = tuple(fsum(column) / len(weights_of_days) for column in zip(*weights_of_days, strict=True))
     return RunDays(max((days.n_runs for days in found), default=0), weights)
 
 

@@ -256,10 +256,10 @@ def _git(folder: Path, *arguments: str) -> str:
     filters = sorted({key.rpartition(".")[0] for key in keys if key.startswith("filter.")})
     values = [*_NO_CODE, *((key, "") for key in commands), *((f"{name}.required", "false") for name in filters)]
     # Not by -c, which ends a key at its first "=".
-    given = {"GIT_CONFIG_COUNT": str(len(values))}
+    variables = {"GIT_CONFIG_COUNT": str(len(values))}
     for number, (key, value) in enumerate(values):
-        given |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-    return _output([git, "-C", str(folder), *arguments], given).strip()
+        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return _output([git, "-C", str(folder), *arguments], variables).strip()
 
 
 def _output(command: Sequence[str], given: Mapping[str, str]) -> str:

@@ -225,9 +225,9 @@ class StoredRuns:
     def conclusion(self, run: RunSummary, outcomes: Sequence[CaseCounts] | None = None) -> Conclusion:
         """The conclusion of a run, by the gates it was started with; cases are read only where a gate names some."""
         gates, change = run.config.gates, self.change(run)
-        found = conclude(gates, self._totals(run, outcomes), change)
-        is_naming = any(each.name in OF_EACH_CASE and not each.is_held for each in found.gates)
-        return conclude(gates, self.numbers(run), change) if is_naming else found
+        conclusion = conclude(gates, self._totals(run, outcomes), change)
+        is_naming = any(each.name in OF_EACH_CASE and not each.is_held for each in conclusion.gates)
+        return conclude(gates, self.numbers(run), change) if is_naming else conclusion
 
     def outcome(self, run: RunSummary) -> Outcome | None:
         """The conclusion of a run, in one word; None while it goes on."""
@@ -242,7 +242,7 @@ class StoredRuns:
     def change_since(self, baseline: Baseline, runs: Sequence[RunSummary], gates: Gates) -> RunChange:
         """The change of the runs of one command against a baseline, by the rule of their gates."""
         played, rule = self.played_cases(runs), gates.regression_rule
-        found = compare_cases(
+        change = compare_cases(
             baseline.name,
             baseline.cases,
             played,
@@ -257,9 +257,9 @@ class StoredRuns:
         names = set_names([run.config for run in runs])
         bars = {name: bars_of(run.config.criteria) for name, run in zip(names, runs, strict=True)}
         asserted = partial(is_asserted, lambda: [case for run in runs for case in self._store.cases(run.id)])
-        weaker = weaker_words(found, baseline, bars, asserted)
+        weaker = weaker_words(change, baseline, bars, asserted)
         refusal = next(filter(None, refusals), "")
-        return replace(found, refusal=refusal, weaker=weaker, is_of_part=baseline.is_of_part)
+        return replace(change, refusal=refusal, weaker=weaker, is_of_part=baseline.is_of_part)
 
     def baseline(self, given: str) -> Baseline:
         """The cases of an earlier run, by its number or its JSON file. Raises UsageError for another content."""

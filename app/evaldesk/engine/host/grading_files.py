@@ -106,11 +106,11 @@ def freeze(criteria: Sequence[Criterion]) -> GradingFiles:
 
 
 def _own_digests() -> dict[str, bytes]:
-    found = dict(_interpreter_states())
+    digests = dict(_interpreter_states())
     for path in (*_modules(str(PACKAGE)), *_start_files()):
         with suppress(OSError):
-            found[path] = _digest(path)
-    return found
+            digests[path] = _digest(path)
+    return digests
 
 
 MAX_LINKS = 40
@@ -180,11 +180,11 @@ def _start_files() -> Iterator[str]:
 
 def _installed_names(folders: Iterable[str]) -> frozenset[str]:
     """The first names of the installed modules and packages."""
-    found = {"evaldesk"}
+    names = {"evaldesk"}
     for folder in folders:
         with suppress(OSError):
-            found |= {name.partition(".")[0] for name in os.listdir(folder)}
-    return frozenset(found)
+            names |= {name.partition(".")[0] for name in os.listdir(folder)}
+    return frozenset(names)
 
 
 def _named(folders: Iterable[str], names: Iterable[str], *, is_path_file: bool) -> Iterator[str]:

@@ -159,13 +159,13 @@ def case_chances(history: Sequence[Trials], now: Sequence[Trials]) -> tuple[floa
     """The chance that an unchanged agent passes so few trials of each case, or fewer; 1 where none was scored."""
     cases = posterior_of(history)
     place_of = {kind[:2]: at for at, kind in enumerate(cases.kinds)}
-    found: dict[tuple[Trials, Trials], float] = {}
+    chances: dict[tuple[Trials, Trials], float] = {}
     for pair in zip(history, now, strict=True):
         before, (scored, passed) = pair
-        if pair not in found:
+        if pair not in chances:
             tails = pass_chances(scored, rate_grid())[:, : passed + 1].sum(axis=1)
-            found[pair] = min(1.0, float(cases.of_kinds[place_of[before]] @ tails)) if passed < scored else 1.0
-    return tuple(found[pair] for pair in zip(history, now, strict=True))
+            chances[pair] = min(1.0, float(cases.of_kinds[place_of[before]] @ tails)) if passed < scored else 1.0
+    return tuple(chances[pair] for pair in zip(history, now, strict=True))
 
 
 def _sums(cases: Posterior, builds: Counter[tuple[int, int, int]], shift: int) -> Sums:

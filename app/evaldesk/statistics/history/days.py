@@ -47,11 +47,11 @@ class DayShifts:
         """The shift of a run in steps of the grid of rates, and its chance."""
         if not self.weights:
             return ((0, 1.0),)
-        found: defaultdict[int, float] = defaultdict(float)
+        chances: defaultdict[int, float] = defaultdict(float)
         for sigma, weight in zip(SIGMAS, self.weights, strict=True):
             for z, chance in _normal_cells() if weight else ():
-                found[round(sigma * z * LOGIT_STEPS)] += weight * chance
-        return tuple(sorted(found.items()))
+                chances[round(sigma * z * LOGIT_STEPS)] += weight * chance
+        return tuple(sorted(chances.items()))
 
     @cached_property
     def coarse(self) -> tuple[tuple[int, float], ...]:

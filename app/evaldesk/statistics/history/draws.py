@@ -40,8 +40,8 @@ class Draws:
     @property
     def case_means(self) -> Floats:
         """The mean rate of each case."""
-        found: Floats = self.rates[self.places].mean(axis=0)
-        return found
+        means: Floats = self.rates[self.places].mean(axis=0)
+        return means
 
     @property
     def is_too_short(self) -> bool:
@@ -103,7 +103,7 @@ def _places(cases: Posterior, n_draws: int) -> Places:
     uniform = np.random.default_rng(SEED).random((n_draws, cases.n_cases))
     kind_of = np.repeat(np.arange(len(cases.kinds)), [times for _, _, times in cases.kinds])
     size = cases.prior.shape[1]
-    found = np.empty((n_draws, cases.n_cases), np.intp)
+    places = np.empty((n_draws, cases.n_cases), np.intp)
     for row in np.unique(rows):
         of_row = np.flatnonzero(rows == row)
         ends = np.cumsum(cases.likelihood * cases.prior[row], axis=1)
@@ -111,8 +111,8 @@ def _places(cases: Posterior, n_draws: int) -> Places:
         # The kinds stand one above the other, so that one search finds the place of every case.
         flat = (ends + np.arange(len(ends))[:, None]).ravel()
         at = np.searchsorted(flat, uniform[of_row] + kind_of, side="right") - size * kind_of
-        found[of_row] = np.clip(at, 0, size - 1)
-    return found
+        places[of_row] = np.clip(at, 0, size - 1)
+    return places
 
 
 def columns_of(keys: Iterable[int]) -> list[tuple[int, Places]]:

@@ -39,29 +39,29 @@ def case_holds(n: int, threshold: float, rates: Floats) -> Floats:
     """The chance that a case passes at least the share `threshold` of `n` trials, at each rate."""
     import numpy as np
 
-    needed = needed_passes(n, threshold)
-    if needed <= 0:
+    n_needed = needed_passes(n, threshold)
+    if n_needed <= 0:
         return np.ones(len(rates))
-    if needed == n:
+    if n_needed == n:
         return rates**n
-    found: Floats = np.clip(pass_chances(n, rates)[:, needed:].sum(axis=1), 0.0, 1.0)
-    return found
+    chances: Floats = np.clip(pass_chances(n, rates)[:, n_needed:].sum(axis=1), 0.0, 1.0)
+    return chances
 
 
 def over_days(chance: Callable[[Draws], Floats], draws: Draws) -> Floats:
     """A chance in each draw, averaged over the shifts of a day."""
     import numpy as np
 
-    found: Floats = np.sum([weight * chance(draws.on_day(shift)) for shift, weight in draws.days.coarse], axis=0)
-    return found
+    chances: Floats = np.sum([weight * chance(draws.on_day(shift)) for shift, weight in draws.days.coarse], axis=0)
+    return chances
 
 
 def both_over_days(chances: Callable[[Draws], tuple[Floats, Floats]], draws: Draws) -> tuple[Floats, Floats]:
     """Two chances in each draw, averaged over the shifts of a day."""
     import numpy as np
 
-    found = np.sum([weight * np.array(chances(draws.on_day(shift))) for shift, weight in draws.days.coarse], axis=0)
-    return found[0], found[1]
+    means = np.sum([weight * np.array(chances(draws.on_day(shift))) for shift, weight in draws.days.coarse], axis=0)
+    return means[0], means[1]
 
 
 def pass_sums(draws: Draws, n_each: Sequence[int]) -> Sums:
@@ -81,9 +81,9 @@ def rate_fails(draws: Draws, n_each: Sequence[int], least: float) -> Floats:
     ns = sorted(set(n_each))
     if len(ns) == 1:
         return pass_sums(draws, n_each).at_most(needed_passes(ns[0] * draws.n_cases, least) - 1)
-    whole = _steps(ns)
-    sums = sum_of(_rate_tables(draws, n_each, whole), _MOST_CURVE_VALUES)
-    return sums.at_most(needed_passes(whole * draws.n_cases, least) - 1)
+    n_steps = _steps(ns)
+    sums = sum_of(_rate_tables(draws, n_each, n_steps), _MOST_CURVE_VALUES)
+    return sums.at_most(needed_passes(n_steps * draws.n_cases, least) - 1)
 
 
 def case_fails(draws: Draws, n_each: Sequence[int], share: float) -> Floats:
@@ -95,8 +95,8 @@ def case_fails(draws: Draws, n_each: Sequence[int], share: float) -> Floats:
             draws.counts(columns) @ np.maximum(np.log(case_holds(n, share, draws.rates)), -1e6)
             for n, columns in columns_of(n_each)
         ]
-    found: Floats = -np.expm1(np.sum(logs, axis=0))
-    return found
+    failing: Floats = -np.expm1(np.sum(logs, axis=0))
+    return failing
 
 
 def curve_fails(draws: Draws, n: int, k: int, least: float, *, is_hat: bool) -> Floats:
@@ -114,8 +114,8 @@ def meets_level(draws: Draws, of_case: Callable[[Floats], Floats], least: float,
     import numpy as np
 
     values = of_case(np.where(draws.rates >= 0.9996, 1.0, draws.rates))[draws.places]
-    found: Floats = (values.min(axis=1) if is_every else values.mean(axis=1)) >= least - ROUNDING
-    return found
+    meets: Floats = (values.min(axis=1) if is_every else values.mean(axis=1)) >= least - ROUNDING
+    return meets
 
 
 def regressions_fail(
@@ -136,7 +136,7 @@ def regressions_fail(
     """
     import numpy as np
 
-    found = np.zeros(len(draws.places))
+    chances = np.zeros(len(draws.places))
     before = draws.days.coarse if passed_before is None else ((0, 1.0),)
     for shift_before, weight_before in before:
         for shift, weight in draws.days.coarse:
@@ -144,8 +144,8 @@ def regressions_fail(
             of_case = regression_chances(
                 now, n_each, threshold, passed_before=passed_before, confirm=confirm, before=draws.on_day(shift_before)
             )
-            found += weight_before * weight * more_than(allowed, of_case)
-    return found
+            chances += weight_before * weight * more_than(allowed, of_case)
+    return chances
 
 
 def regression_chances(
@@ -163,15 +163,15 @@ def regression_chances(
     """
     import numpy as np
 
-    found = np.empty(draws.places.shape)
+    by_case = np.empty(draws.places.shape)
     for n, places in columns_of(n_each):
         of_rate = 1 - case_holds(n, threshold, draws.rates)
         if confirm:
             of_rate = of_rate * (1 - case_holds(confirm[1], confirm[0] / confirm[1], draws.rates))
         if passed_before is None:
             of_rate = of_rate * case_holds(n, threshold, (before or draws).rates)
-        found[:, places] = of_rate[draws.places[:, places]]
-    return found if passed_before is None else found[:, np.array(passed_before, bool)]
+        by_case[:, places] = of_rate[draws.places[:, places]]
+    return by_case if passed_before is None else by_case[:, np.array(passed_before, bool)]
 
 
 def more_than(allowed: int, chances: Floats) -> Floats:
@@ -191,8 +191,8 @@ def more_than(allowed: int, chances: Floats) -> Floats:
         happens = sums * event[:, None]
         sums -= happens
         sums[:, 1:] += happens[:, :-1]
-    found: Floats = np.clip(1 - sums.sum(axis=1), 0.0, 1.0)
-    return found
+    beyond: Floats = np.clip(1 - sums.sum(axis=1), 0.0, 1.0)
+    return beyond
 
 
 def rate_answers(draws: Draws, n_each: Sequence[int], least: float) -> tuple[Floats, Floats]:
@@ -206,14 +206,14 @@ def rate_answers(draws: Draws, n_each: Sequence[int], least: float) -> tuple[Flo
     whole = _steps(ns)
 
     def ends(total: float, squares: float) -> tuple[float, float]:
-        found = mean_interval(
+        interval = mean_interval(
             mean=total / whole / n_cases,
             n=n_cases,
             n_cases=n_cases,
             squares=squares / whole**2,
             cluster_squares=squares / whole**2,
         )
-        return (found.low, found.high) if found else (0.0, 1.0)
+        return (interval.low, interval.high) if interval else (0.0, 1.0)
 
     return _mean_answers(_rate_tables(draws, n_each, whole), ends, least)
 
@@ -229,14 +229,14 @@ def curve_answers(draws: Draws, n: int, k: int, least: float, *, is_hat: bool) -
     def ends(total: float, squares: float) -> tuple[float, float]:
         if n_cases < FEWEST_ALIKE:
             return 0.0, 1.0
-        found = mean_interval(
+        interval = mean_interval(
             mean=total / whole / n_cases,
             n=n_cases,
             n_cases=n_cases,
             squares=squares / whole**2,
             cluster_squares=squares / whole**2,
         )
-        return (found.low, found.high) if found else (0.0, 1.0)
+        return (interval.low, interval.high) if interval else (0.0, 1.0)
 
     return _mean_answers([table], ends, least)
 
@@ -257,7 +257,7 @@ def drop_answers(draws: Draws, n_each: Sequence[int], margin: float, *, worse: f
         half = t_95(n_cases - 1) * sqrt(squares / whole**2 / (n_cases - 1) / n_cases) if n_cases > 1 else 0.0
         return middle - half, middle + half
 
-    found = np.zeros((2, len(draws.places)))
+    answers = np.zeros((2, len(draws.places)))
     for shift, weight in draws.days.coarse:
         now = draws.on_day(shift).worse(worse)
         tables = []
@@ -266,8 +266,8 @@ def drop_answers(draws: Draws, n_each: Sequence[int], margin: float, *, worse: f
             chances = np.array([np.convolve(one[::-1], two) for one, two in zip(before, after, strict=True)])
             values = np.rint(np.arange(2 * n + 1) * whole / n).astype(int)
             tables.append(ValueTable(draws.counts(columns), chances, values))
-        found += weight * np.array(_mean_answers(tables, ends, -margin - ROUNDING))
-    return found[0], found[1]
+        answers += weight * np.array(_mean_answers(tables, ends, -margin - ROUNDING))
+    return answers[0], answers[1]
 
 
 def _mean_answers(
@@ -285,8 +285,8 @@ def _mean_answers(
     squares = expected_squares(tables, sums)
 
     def apart(row: int, value: int) -> float:
-        found = squares(row, value) - value * value / n_cases
-        return found if found > 1e-7 else 0.0
+        variation = squares(row, value) - value * value / n_cases
+        return variation if variation > 1e-7 else 0.0
 
     rows = range(len(sums.mean))
     below = [first_value(sums.most, lambda v, row=row: ends(v, apart(row, v))[1] >= bar) - 1 for row in rows]  # type: ignore[misc]

@@ -139,15 +139,15 @@ def _posterior(kinds: tuple[CaseCounts, ...]) -> Posterior:
     middle, end = 0.0, _MU_END
     for round_ in range(_MOST_ZOOMS + 1):
         logits = np.linspace(middle - end, middle + end, _N_MU)
-        found = _at(kinds, likelihood, logits)
+        posterior = _at(kinds, likelihood, logits)
         step = 2 * end / (_N_MU - 1)
-        by_mu = found.weights.reshape(_N_MU, -1).sum(axis=1)
+        by_mu = posterior.weights.reshape(_N_MU, -1).sum(axis=1)
         mean = float(by_mu @ logits)
         sd = float(np.sqrt(by_mu @ (logits - mean) ** 2))
         if step <= sd or round_ == _MOST_ZOOMS:
             break
         middle, end = mean, 4 * max(sd, step / 2)
-    return found
+    return posterior
 
 
 def _at(kinds: Sequence[CaseCounts], likelihood: Floats, mu_logits: Floats) -> Posterior:
@@ -176,9 +176,9 @@ def _prior(mu: Floats, rho: Floats) -> Floats:
     logs[:, 1:-1] = np.outer(a, np.log(rates)) + np.outer(b, np.log1p(-rates)) + np.log(LOGIT_STEP)
     logs[:, [1, -2]] -= np.log(2)
     logs[:, 0], logs[:, -1] = -LOGIT_END * a - np.log(a), -LOGIT_END * b - np.log(b)
-    found: Floats = np.exp(logs - logs.max(axis=1, keepdims=True))
-    found /= found.sum(axis=1, keepdims=True)
-    return found
+    weights: Floats = np.exp(logs - logs.max(axis=1, keepdims=True))
+    weights /= weights.sum(axis=1, keepdims=True)
+    return weights
 
 
 def _likelihood(kinds: Sequence[CaseCounts]) -> Floats:
@@ -191,5 +191,5 @@ def _likelihood(kinds: Sequence[CaseCounts]) -> Floats:
     logs[:, 1:-1] = passed * np.log(rates) + (scored - passed) * np.log1p(-rates)
     logs[:, :1] = np.where(passed == 0, 0.0, -np.inf)
     logs[:, -1:] = np.where(passed == scored, 0.0, -np.inf)
-    found: Floats = np.exp(logs - logs.max(axis=1, keepdims=True))
-    return found
+    likelihoods: Floats = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return likelihoods

@@ -93,11 +93,11 @@ def confirm_fails(draws: Draws, n_each: Sequence[int], now: Draws, n_fresh: int 
     def of_day(each: Draws) -> Floats:
         seen, fresh = pass_sums(each, n_each), pass_sums(each, [n_fresh] * each.n_cases)
         below = [seen.at_most(edge) for edge in edges]
-        found = 0 * below[0]
+        chances = 0 * below[0]
         for at in range(1, len(edges)):
             middle = (edges[at - 1] + 1 + edges[at]) // 2
-            found += (below[at] - below[at - 1]) * fresh.at_most(bar - middle)
-        return found
+            chances += (below[at] - below[at - 1]) * fresh.at_most(bar - middle)
+        return chances
 
     return over_days(of_day, now)
 
@@ -127,11 +127,11 @@ def proposed_likely(draws: Draws, *, drop: float = DROP) -> Setting | None:
     def forecast(n: int) -> Setting:
         return likely_forecast(draws, [n] * draws.n_cases, drop=drop)
 
-    found = _fewest(forecast, lambda it: it.finds.mean >= FOUND)
+    setting = _fewest(forecast, lambda it: it.finds.mean >= FOUND)
     # More trials find more, but the upper end goes up and down with the whole passes of the bar.
-    while found and found.fails.high > _MOST_FALSE:
-        found = forecast(found.n + 1) if found.n < MOST_N else None
-    return found
+    while setting and setting.fails.high > _MOST_FALSE:
+        setting = forecast(setting.n + 1) if setting.n < MOST_N else None
+    return setting
 
 
 def proposed_confirm(draws: Draws, *, fresh: int = FRESH, drop: float = DROP) -> Setting | None:
@@ -149,9 +149,9 @@ def proposed_confirm(draws: Draws, *, fresh: int = FRESH, drop: float = DROP) ->
         )
     # The formula is near; the forecast says whether it is enough.
     for each in range(n or MOST_N + 1, MOST_N + 1):
-        found = confirm_forecast(draws, [each] * draws.n_cases, fresh=fresh, drop=drop)
-        if found.finds.mean >= FOUND and found.fails.high <= _MOST_FALSE:
-            return found
+        setting = confirm_forecast(draws, [each] * draws.n_cases, fresh=fresh, drop=drop)
+        if setting.finds.mean >= FOUND and setting.fails.high <= _MOST_FALSE:
+            return setting
     return None
 
 
@@ -247,17 +247,17 @@ def proposed_margin(draws: Draws, margin: float, *, drop: float = DROP) -> Setti
 def _fewest(setting: Callable[[int], Setting], is_enough: Callable[[Setting], bool]) -> Setting | None:
     """The setting with the fewest trials up to MOST_N, by halving: a search of all of them takes seconds."""
     low, high = 1, MOST_N
-    found = setting(high)
-    if not is_enough(found):
+    fewest = setting(high)
+    if not is_enough(fewest):
         return None
     while low < high:
         middle = (low + high) // 2
         each = setting(middle)
         if is_enough(each):
-            high, found = middle, each
+            high, fewest = middle, each
         else:
             low = middle + 1
-    return found
+    return fewest
 
 
 def history_needed(n_cases: int, before: float, now: float = 0.0, drop: float = DROP) -> int:

@@ -46,12 +46,12 @@ def judged_by_history(change: RunChange) -> RunChange:
         [chance for suite in suites for chance in suite.verdict(passes=passes).case_chances] for passes in (True, False)
     )
     is_worse, may_be_worse = set(worse_cases(best)), set(worse_cases(worst))
-    found: dict[Place, CaseChange] = {}
+    by_place: dict[Place, CaseChange] = {}
     first = 0
     for suite in suites:
         for at, case in enumerate(suite.cases):
             place = first + at
-            found[case.key.place] = replace(
+            by_place[case.key.place] = replace(
                 case,
                 chance=best[place],
                 is_worse=place in is_worse,
@@ -62,7 +62,7 @@ def judged_by_history(change: RunChange) -> RunChange:
     level = SUITE_LEVEL / len(suites)
     return replace(
         change,
-        cases=tuple(found.get(case.key.place, case) if case.after else case for case in change.cases),
+        cases=tuple(by_place.get(case.key.place, case) if case.after else case for case in change.cases),
         suites=() if change.others or change.allowed else tuple(suite.judged(level) for suite in suites),
         n_worst=len(worse_cases([chance for suite in suites for chance in suite.chances_of_failures])),
         missing=None if change.others else next(filter(None, (suite.missing for suite in suites)), None),
@@ -141,11 +141,11 @@ class _Suite:
 
     def fresh(self, *, passes: bool) -> list[Trials]:
         """The fresh trials that count, as if those without a verdict ended so."""
-        found = [(0, 0)] * len(self.history)
+        trials = [(0, 0)] * len(self.history)
         for at in self.again:
             n, passed = _counted(self.sides[at][1].scored_again)
-            found[at] = (n + self.n_missing[at], passed + self.n_missing[at] * passes)
-        return found
+            trials[at] = (n + self.n_missing[at], passed + self.n_missing[at] * passes)
+        return trials
 
     def verdict(self, *, passes: bool) -> BuildVerdict:
         """The verdict if the fresh trials without a verdict ended so."""

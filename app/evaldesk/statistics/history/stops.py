@@ -83,9 +83,9 @@ def _cases(of_all: Floats) -> Step:
     def step(going: Floats, n: int) -> Floats:
         before, after = seen[n - 1], seen[n]
         share = np.divide(after[1:] * np.arange(1, n + 1) / n, before, out=np.zeros(n), where=before > 0)
-        found = np.zeros(n + 1)
-        found[:-1] += going * (1 - share)
-        found[1:] += going * share
-        return found
+        sums = np.zeros(n + 1)
+        sums[:-1] += going * (1 - share)
+        sums[1:] += going * share
+        return sums
 
     return step

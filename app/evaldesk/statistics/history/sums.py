@@ -37,8 +37,8 @@ class Sums:
         import numpy as np
 
         values = np.broadcast_to(np.asarray(value), self.mean.shape)
-        found = self._between(np.clip(values, 0, self.most - 1)) if self.most else np.ones(len(values))
-        return np.where(values < 0, 0.0, np.where(values >= self.most, 1.0, found))
+        chances = self._between(np.clip(values, 0, self.most - 1)) if self.most else np.ones(len(values))
+        return np.where(values < 0, 0.0, np.where(values >= self.most, 1.0, chances))
 
     def _between(self, value: Places) -> Floats:
         import numpy as np
@@ -139,5 +139,5 @@ def pass_chances(n: int, rates: Floats) -> Floats:
     passes = np.arange(n + 1)
     ways = np.array([lgamma(n + 1) - lgamma(c + 1) - lgamma(n - c + 1) for c in range(n + 1)])
     passed, failed = (np.log(np.clip(each, 1e-300, None))[:, None] for each in (rates, 1 - rates))
-    found: Floats = np.exp(ways + passes * passed + (n - passes) * failed)
-    return found
+    chances: Floats = np.exp(ways + passes * passed + (n - passes) * failed)
+    return chances

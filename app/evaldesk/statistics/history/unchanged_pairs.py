@@ -17,5 +17,5 @@ FEWEST_COMPARED = 20
 
 def unchanged_pairs(n_runs: int, n_failed: int) -> UnchangedPairs:
     """The pairs with the interval of their share: each run counts once, since its pairs are not independent."""
-    found = UnchangedPairs(n_runs, n_failed)
-    return replace(found, interval=wilson(found.share * n_runs, n_runs)) if n_runs >= FEWEST_RUNS else found
+    pairs = UnchangedPairs(n_runs, n_failed)
+    return replace(pairs, interval=wilson(pairs.share * n_runs, n_runs)) if n_runs >= FEWEST_RUNS else pairs

@@ -67,10 +67,10 @@ def _check_history(gates: Gates, most: int, plans: Sequence[RunPlan], called: Ca
     suites = []
     for plan in plans:
         keys = keys_of(plan.config.evalset_name, plan.cases)
-        found = compared_history(plan.baseline or Baseline("", ()), keys)
-        if found.places:
-            passed = [(case.scored, case.scored) for case in found.history.cases]
-            suites.append((passed, [plan.n_each[place] for place in found.places]))
+        comparable_history = compared_history(plan.baseline or Baseline("", ()), keys)
+        if comparable_history.places:
+            passed = [(case.scored, case.scored) for case in comparable_history.history.cases]
+            suites.append((passed, [plan.n_each[place] for place in comparable_history.places]))
 
     def can(more: int) -> bool:
         return can_fail([(history, [n + more + fresh for n in n_each]) for history, n_each in suites], most)

@@ -26,10 +26,10 @@ def doubtful_regressions(gates: Gates, plans: Sequence[RunPlan]) -> tuple[GateFo
     passed: list[bool] = []
     for plan in plans:
         if plan.baseline is not None:
-            found = compared_history(plan.baseline, keys_of(plan.config.evalset_name, plan.cases))
-            histories.append(found.history)
-            n_each += [plan.n_each[place] for place in found.places]
-            passed += found.passed
+            comparable_history = compared_history(plan.baseline, keys_of(plan.config.evalset_name, plan.cases))
+            histories.append(comparable_history.history)
+            n_each += [plan.n_each[place] for place in comparable_history.places]
+            passed += comparable_history.passed
     if not 0 < len(n_each) <= MOST_PREVIEWED:
         return None
     cases = tuple(case for each in histories for case in each.cases)
