@@ -99,9 +99,7 @@ def end(
     own = [each for each in played_runs if not each.job.is_baseline]
     runs = desk.stored_runs
     if baseline is not None:
-        stored_baselines = [desk.runs.stored.baseline(each.run.id) for each in own]
-        is_of_part = any(each.is_of_part for each in stored_baselines if each is not None)
-        baseline = replace(baseline, is_of_part=is_of_part)
+        baseline = replace(baseline, is_of_part=any(runs.plays_only_part(each.run.id) for each in own))
     change = runs.change_since(baseline, [each.run for each in own], request.gates) if baseline else None
     conclusion = conclude(request.gates, _numbers(desk, played_runs, left_out), change)
     trouble: UsageError | None = None

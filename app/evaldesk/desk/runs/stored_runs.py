@@ -277,6 +277,11 @@ class StoredRuns:
         cases, days = self.with_history(run, self.played_cases([run]))
         return Baseline(f"run {run_id}", cases, run_id, bars, days)
 
+    def plays_only_part(self, run_id: int) -> bool:
+        """Whether a run plays only chosen cases of the set that its stored baseline was compared with."""
+        baseline = self._store.baseline(run_id)
+        return baseline is not None and baseline.is_of_part
+
     def with_history(self, run: RunSummary, cases: Sequence[PlayedCase]) -> tuple[tuple[PlayedCase, ...], RunDays]:
         """The cases of a run, each with its history, and how far the runs of that differ from day to day."""
         history = self.history(run)
