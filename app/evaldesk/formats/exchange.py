@@ -39,7 +39,7 @@ FORMATS = Registry(
         "tau2": "evaldesk.formats.tau.tau2:Tau2Tasks",
         "tau2-results": "evaldesk.formats.tau.tau2:Tau2Results",
         "inspect": "evaldesk.formats.inspect.log:InspectLog",
-        "promptfoo": "evaldesk.formats.promptfoo:Promptfoo",
+        "promptfoo": "evaldesk.integrations.promptfoo.results:Promptfoo",
         "atif": "evaldesk.formats.atif:Atif",
         "swe-agent": "evaldesk.formats.swe_agent:SweAgent",
         "otel": "evaldesk.formats.otel:OpenTelemetry",

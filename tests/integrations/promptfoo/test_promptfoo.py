@@ -10,10 +10,10 @@ import pytest
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Imported
-from evaldesk.formats.promptfoo import Promptfoo
+from evaldesk.integrations.promptfoo.results import Promptfoo
 from evaldesk.model import Criterion, RecordedPlan, ToolCall
 
-WHOLE: dict[str, Any] = json.loads((Path(__file__).parent / "exchange_samples" / "promptfoo.json").read_bytes())
+WHOLE: dict[str, Any] = json.loads((Path(__file__).parents[2] / "formats/exchange_samples/promptfoo.json").read_bytes())
 FIRST: dict[str, Any] = WHOLE["results"]["results"][0]
 
 
