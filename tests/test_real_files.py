@@ -35,11 +35,11 @@ from evaldesk.desk.imports.importing import ImportDesk
 from evaldesk.desk.runs.file import read_run_file
 from evaldesk.errors import FormatError
 from evaldesk.formats import evalset_format, load_evalset, losses, read_evalset, write_evalset
-from evaldesk.formats.bfcl import Bfcl
 from evaldesk.formats.criteria_file import read_criteria_file, write_criteria_file
 from evaldesk.formats.files import read_file, write_file
 from evaldesk.formats.swe_agent import SweAgent
 from evaldesk.formats.tau.tau_bench import TauBench
+from evaldesk.integrations.bfcl.cases import Bfcl
 from evaldesk.metrics import score_trial
 from evaldesk.model import Case, Criterion, EvalSet, Expected, ToolCall
 from evaldesk.pages.runs.page import read_run

@@ -24,7 +24,7 @@ FORMATS = Registry(
         "adk-session-db": "evaldesk.formats.adk.session_database:AdkSessionDatabase",
         "adk-results": "evaldesk.formats.adk.results:AdkResults",
         "adk-scenarios": "evaldesk.formats.adk.scenarios:AdkScenarios",
-        "bfcl": "evaldesk.formats.bfcl:Bfcl",
+        "bfcl": "evaldesk.integrations.bfcl.cases:Bfcl",
         "osmosis-jsonl": "evaldesk.formats.osmosis.dataset:OsmosisLines",
         "osmosis-json": "evaldesk.formats.osmosis.dataset:OsmosisList",
         "osmosis-csv": "evaldesk.formats.osmosis.dataset:OsmosisTable",

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaldesk.errors import FormatError
-from evaldesk.formats.bfcl import Bfcl, parse_call
 from evaldesk.formats.exchange import Imported
+from evaldesk.integrations.bfcl.cases import Bfcl, parse_call
 from evaldesk.model import ToolCall
 
-SAMPLE = (Path(__file__).parent / "exchange_samples" / "bfcl.jsonl").read_bytes()
+SAMPLE = (Path(__file__).parents[2] / "formats/exchange_samples" / "bfcl.jsonl").read_bytes()
 
 
 def _read(*rows: dict[str, Any], source: str = "q.json") -> Imported:

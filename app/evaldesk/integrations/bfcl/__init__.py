@@ -1,0 +1,1 @@
+"""Cases of the Berkeley Function Calling Leaderboard."""
