@@ -40,7 +40,7 @@ FORMATS = Registry(
         "tau2-results": "evaldesk.formats.tau.tau2:Tau2Results",
         "inspect": "evaldesk.formats.inspect.log:InspectLog",
         "promptfoo": "evaldesk.integrations.promptfoo.results:Promptfoo",
-        "atif": "evaldesk.formats.atif:Atif",
+        "atif": "evaldesk.integrations.atif.trajectory:Atif",
         "swe-agent": "evaldesk.formats.swe_agent:SweAgent",
         "otel": "evaldesk.formats.otel:OpenTelemetry",
         "openinference": "evaldesk.formats.otel:OpenInference",

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from evaldesk.errors import FormatError
-from evaldesk.formats.atif import Atif
 from evaldesk.formats.exchange import Imported
 from evaldesk.formats.swe_agent import SweAgent
+from evaldesk.integrations.atif.trajectory import Atif
 from evaldesk.model import ErrorRecord, EvalSet, ToolCall
 from evaldesk.transcripts.recorded import RecordedRun
 
 from .tau_runs import run_of_two_tasks
 
-SAMPLES = Path(__file__).parent / "exchange_samples"
+SAMPLES = Path(__file__).parents[2] / "formats/exchange_samples"
 WHOLE: dict[str, Any] = json.loads((SAMPLES / "atif.json").read_bytes())
 
 
