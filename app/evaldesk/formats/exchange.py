@@ -41,7 +41,7 @@ FORMATS = Registry(
         "inspect": "evaldesk.formats.inspect.log:InspectLog",
         "promptfoo": "evaldesk.integrations.promptfoo.results:Promptfoo",
         "atif": "evaldesk.integrations.atif.trajectory:Atif",
-        "swe-agent": "evaldesk.formats.swe_agent:SweAgent",
+        "swe-agent": "evaldesk.integrations.swe_agent.trajectory:SweAgent",
         "otel": "evaldesk.formats.otel:OpenTelemetry",
         "openinference": "evaldesk.formats.otel:OpenInference",
     },

@@ -11,8 +11,8 @@ import pytest
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Imported
-from evaldesk.formats.swe_agent import SweAgent
 from evaldesk.integrations.atif.trajectory import Atif
+from evaldesk.integrations.swe_agent.trajectory import SweAgent
 from evaldesk.model import ErrorRecord, EvalSet, ToolCall
 from evaldesk.transcripts.recorded import RecordedRun
 
