@@ -38,7 +38,7 @@ FORMATS = Registry(
         "tau-bench": "evaldesk.formats.tau.tau_bench:TauBench",
         "tau2": "evaldesk.formats.tau.tau2:Tau2Tasks",
         "tau2-results": "evaldesk.formats.tau.tau2:Tau2Results",
-        "inspect": "evaldesk.formats.inspect.log:InspectLog",
+        "inspect": "evaldesk.integrations.inspect.log:InspectLog",
         "promptfoo": "evaldesk.integrations.promptfoo.results:Promptfoo",
         "atif": "evaldesk.integrations.atif.trajectory:Atif",
         "swe-agent": "evaldesk.integrations.swe_agent.trajectory:SweAgent",

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Imported
 from evaldesk.formats.files import read_file
-from evaldesk.formats.inspect.log import InspectLog
+from evaldesk.integrations.inspect.log import InspectLog
 from evaldesk.model import Criterion, EarlierResult, RecordedPlan, ToolCall
 from evaldesk.reading import zip_members
 
-SAMPLE = Path(__file__).parent / "exchange_samples" / "inspect.json"
+SAMPLE = Path(__file__).parents[2] / "formats/exchange_samples" / "inspect.json"
 LOG: dict[str, Any] = json.loads(SAMPLE.read_bytes())
 
 
