@@ -37,9 +37,9 @@ from evaldesk.errors import FormatError
 from evaldesk.formats import evalset_format, load_evalset, losses, read_evalset, write_evalset
 from evaldesk.formats.criteria_file import read_criteria_file, write_criteria_file
 from evaldesk.formats.files import read_file, write_file
-from evaldesk.formats.tau.tau_bench import TauBench
 from evaldesk.integrations.bfcl.cases import Bfcl
 from evaldesk.integrations.swe_agent.trajectory import SweAgent
+from evaldesk.integrations.tau.tau_bench import TauBench
 from evaldesk.metrics import score_trial
 from evaldesk.model import Case, Criterion, EvalSet, Expected, ToolCall
 from evaldesk.pages.runs.page import read_run

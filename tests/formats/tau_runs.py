@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from evaldesk.formats.tau.tau_bench import TauBench
+from evaldesk.integrations.tau.tau_bench import TauBench
 from evaldesk.transcripts.recorded import RecordedRun
 
 SAMPLE = Path(__file__).parent / "exchange_samples" / "tau-bench.json"

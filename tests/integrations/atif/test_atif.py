@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.formats.tau_runs import run_of_two_tasks
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Imported
@@ -15,8 +16,6 @@ from evaldesk.integrations.atif.trajectory import Atif
 from evaldesk.integrations.swe_agent.trajectory import SweAgent
 from evaldesk.model import ErrorRecord, EvalSet, ToolCall
 from evaldesk.transcripts.recorded import RecordedRun
-
-from .tau_runs import run_of_two_tasks
 
 SAMPLES = Path(__file__).parents[2] / "formats/exchange_samples"
 WHOLE: dict[str, Any] = json.loads((SAMPLES / "atif.json").read_bytes())

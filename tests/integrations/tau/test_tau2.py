@@ -11,11 +11,11 @@ import pytest
 
 from evaldesk.errors import FormatError
 from evaldesk.formats import read_evalset, write_evalset
-from evaldesk.formats.tau.tau2 import Tau2Results, Tau2Tasks, write_task
+from evaldesk.integrations.tau.tau2 import Tau2Results, Tau2Tasks, write_task
 from evaldesk.model import Case, Criterion, EvalSet, SessionInit, ToolCall, Turn
 from evaldesk.transcripts.recorded import RecordedRun
 
-SAMPLES = Path(__file__).parent / "exchange_samples"
+SAMPLES = Path(__file__).parents[2] / "formats/exchange_samples"
 
 
 def _tasks(data: bytes) -> EvalSet:

@@ -20,7 +20,7 @@ from evaldesk.errors import FormatError
 from evaldesk.formats.adk.case import SESSION
 from evaldesk.formats.exchange import MAX_ROW, Holding, Imported, ReadOnly
 from evaldesk.formats.large_runs import TrialRowsOnDisk
-from evaldesk.formats.tau.tau_bench import REWARD, read_trial_row, reward_value
+from evaldesk.integrations.tau.tau_bench import REWARD, read_trial_row, reward_value
 from evaldesk.matching import read_calls, required_calls, rewarded_actions
 from evaldesk.model import Case, Criterion, ErrorRecord, EvalSet, JsonObject, Score, SessionInit, TrialResult, Usage
 from evaldesk.model.conclusion import counted

@@ -9,7 +9,7 @@ import pytest
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Imported
-from evaldesk.formats.tau.tau_bench import REWARD, TauBench
+from evaldesk.integrations.tau.tau_bench import REWARD, TauBench
 from evaldesk.model import ToolCall
 
 
