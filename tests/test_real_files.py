@@ -657,7 +657,7 @@ def test_the_page_of_the_imported_run_says_what_tau_bench_published(store: Store
     source = DATA / "tau" / "gpt-4o-airline.json"
 
     staged = desk.staging.stage(source.read_bytes(), source.name)
-    taken = desk.take_in(staged.imported, source=source.name, name="airline")
+    taken = desk.take_in(staged.contents, source=source.name, name="airline")
     page = read_run(store.runs, taken.run_ids[0], RunQuery())
 
     points = page.reliability.points

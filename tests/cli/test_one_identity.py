@@ -213,7 +213,7 @@ def test_runs_follow_a_file_that_another_program_renamed(
     (file,) = desk.evalsets.list()
 
     assert ids_of_runs(project) == {file.id} != {before}
-    assert desk.evalsets.renamed(before) == file.id
+    assert desk.evalsets.find_current_id(before) == file.id
     assert set(desk.stored_runs.last_verdicts(file.id)) == {"case_1", "case_2", "case_3"}
     desk.store.close()
 

@@ -130,7 +130,7 @@ def test_deleted_cases_come_back_where_they_stood_once(desk: EvalSetDesk) -> Non
 
     token = desk.cases.delete(set_id, [case_key("d"), case_key("b")])
     left = [each.id for each in desk.evalset(set_id).cases]
-    named = desk.cases.deleted(set_id, token)
+    named = desk.cases.list_deleted_ids(set_id, token)
     desk.cases.restore(set_id, token)
 
     assert left == ["a", "c"]
@@ -144,4 +144,4 @@ def test_deleted_cases_come_back_where_they_stood_once(desk: EvalSetDesk) -> Non
 def test_an_unknown_token_brings_nothing_back(desk: EvalSetDesk, token: str) -> None:
     set_id = desk.create("trips")
 
-    assert desk.cases.deleted(set_id, token) == []
+    assert desk.cases.list_deleted_ids(set_id, token) == []

@@ -597,13 +597,13 @@ def test_a_desk_that_is_closed_ends_its_imports_and_the_next_start_removes_them(
     desk = place.desk()
     started = [desk.begin(Imported("promptfoo", None, (run,)), source=run.name, name="") for run in RUNS]
     for each in started:
-        desk._waiting[each.id or 0] = each
+        desk._queue[each.id or 0] = each
     assert [desk.n_before(each.id or 0) for each in started] == [0, 1]
 
     desk._is_closing = True
     with pytest.raises(WorkspaceError, match="the desk was stopped"):
         desk.finish(started[0])
-    desk._waiting.pop(started[0].id or 0)
+    desk._queue.pop(started[0].id or 0)
     desk.close()
     place.restart()
 

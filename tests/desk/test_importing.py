@@ -66,7 +66,7 @@ def test_a_staged_file_waits_until_it_is_taken_in(desk: ImportDesk, tmp_path: Pa
 
     assert (staged.name, staged.title) == ("add_numbers", "Osmosis data set, JSON lines")
     assert not (tmp_path / "evalsets").exists()
-    taken = desk.take_in(desk.staging.staged(staged.token).imported, source="x", name=staged.name)
+    taken = desk.take_in(desk.staging.staged(staged.token).contents, source="x", name=staged.name)
     assert taken.evalset_id
     assert (tmp_path / "evalsets" / "add_numbers.evalset.json").is_file()
 

@@ -115,7 +115,7 @@ async def test_an_agent_that_cannot_be_asked_leaves_no_turn(
     with pytest.raises(WorkspaceError, match="full"):
         await desk.start_turn(session.id, "Roll")
 
-    assert desk.running(session.id) is None
+    assert desk.find_running_turn(session.id) is None
     assert store.sessions.get(session.id).open_turn is None
 
 

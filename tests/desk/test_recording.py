@@ -36,7 +36,7 @@ def test_the_name_comes_from_the_title_or_the_first_message(title: str, query: s
 
 
 def test_the_name_is_free() -> None:
-    recording = record_session(session_of(said("Roll")), app_name="dice", taken={"roll", "roll_2"})
+    recording = record_session(session_of(said("Roll")), app_name="dice", used_ids={"roll", "roll_2"})
 
     assert recording.case_id == "roll_3"
 
@@ -81,7 +81,7 @@ def test_a_state_that_was_edited_between_turns_is_said_at_its_turn_and_not_expec
 
     recording = record_session(session_of(first, second), app_name="dice")
 
-    assert [turn.edited for turn in recording.turns] == [(), ("a", "b")]
+    assert [turn.edited_keys for turn in recording.turns] == [(), ("a", "b")]
     assert recording.turns[0].warning == ""
     assert recording.turns[1].warning.startswith("You changed a, b of the state before this turn.")
     assert recording.final_state == {"c": 4}

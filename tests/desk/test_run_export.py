@@ -52,8 +52,8 @@ def test_a_streamed_table_is_the_whole_one(runs: StoredRuns, monkeypatch: pytest
 
     assert len(parts) > 10
     assert b"".join(parts) == whole.data
-    assert (stream.file_name, stream.masked) == (whole.file_name, whole.masked)
-    assert stream.masked == "5 values masked: OPENAI_API_KEY in case case 4, case case 20."
+    assert (stream.file_name, stream.masking_note) == (whole.file_name, whole.masking_note)
+    assert stream.masking_note == "5 values masked: OPENAI_API_KEY in case case 4, case case 20."
     assert KEY.encode() not in whole.data
 
 
@@ -80,7 +80,7 @@ def test_secrets_are_masked_and_named_in_every_format(runs: StoredRuns, format_n
 
     assert KEY.encode() not in found.data
     says_answers = format_name not in ("criteria", "osmosis-results")
-    assert found.masked.endswith("OPENAI_API_KEY in case case 4, case case 20.") == says_answers
+    assert found.masking_note.endswith("OPENAI_API_KEY in case case 4, case case 20.") == says_answers
 
 
 def test_a_run_that_no_format_can_hold_is_refused_before_its_first_part(runs: StoredRuns) -> None:

@@ -97,7 +97,7 @@ async def test_a_turn_that_nobody_follows_any_more_is_played_to_its_end(desk: Se
     late = [item async for item in turn.follow()]
 
     assert late == [HELLO, desk.get(session.id).turns[0]]
-    assert desk.running(session.id) is None
+    assert desk.find_running_turn(session.id) is None
 
 
 async def test_a_title_that_is_given_while_the_first_turn_runs_stays(desk: SessionDesk, player: Player) -> None:

@@ -149,8 +149,8 @@ def test_a_set_that_another_desk_renamed_is_found_from_a_page_that_has_its_old_n
     newest = ben.change(new, "totals", "")
     started_later = EvalSetDesk(settings, desks.ben)
 
-    assert [desk.renamed(old) for desk in (anna, ben, started_later)] == [newest] * 3
-    assert ben.renamed(newest) == ""  # it is there
+    assert [desk.find_current_id(old) for desk in (anna, ben, started_later)] == [newest] * 3
+    assert ben.find_current_id(newest) == ""  # it is there
 
 
 def test_a_file_that_was_moved_by_hand_is_followed_where_that_is_certain(desks: Desks, tmp_path: Path) -> None:
@@ -163,8 +163,8 @@ def test_a_file_that_was_moved_by_hand_is_followed_where_that_is_certain(desks: 
     copied.with_name("copy.evalset.json").write_bytes(copied.read_bytes())
     copied.unlink()
 
-    assert desk.file(desk.renamed(first)).path.name == "sums.evalset.json"
-    assert desk.renamed(second) == ""  # a copy may be another one
+    assert desk.file(desk.find_current_id(first)).path.name == "sums.evalset.json"
+    assert desk.find_current_id(second) == ""  # a copy may be another one
 
 
 Act = Callable[[Store, Desks, str], Any]

@@ -262,7 +262,7 @@ def read_trash_cases(data: bytes, folder: Path) -> None:
     (trash / f"{token}.cases.json").write_bytes(data.replace(b"HERE", set_id.encode()))
     cases = CaseDesk(files, lambda _: EvalSet("s"), trash)
     list(cases.in_trash())
-    cases.deleted(set_id, token)
+    cases.list_deleted_ids(set_id, token)
     cases.restore(set_id, token)
 
 

@@ -248,7 +248,7 @@ def test_the_case_desk_edits_it_as_it_edits_a_small_one(
         note(lambda: desk.save(file_id, case_key("case 10"), found.case, "another"))
         note(lambda: desk.save(file_id, case_key("case 10"), replace(found.case, id="case 11"), None))
         token = desk.delete(file_id, [case_key("again") + ".3", case_key("new"), case_key("case 1")])
-        note(lambda: desk.deleted(file_id, token))
+        note(lambda: desk.list_deleted_ids(file_id, token))
         note(lambda: desk.add(file_id, Case("last", (Turn("hi"),))))
         note(lambda: desk.restore(file_id, desk.delete(file_id, [case_key("last"), case_key("case 2")])))
         return (at / NAME).read_bytes(), seen

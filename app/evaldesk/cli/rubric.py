@@ -225,7 +225,7 @@ def _run(run: JudgedRun, number: int) -> dict[str, Any]:
     return {
         "run_index": number,
         "status": "error" if run.error else "success",
-        "started_at": run.started.isoformat(),
+        "started_at": run.started_at.isoformat(),
         "completed_at": run.completed.isoformat(),
         "duration_seconds": run.duration_s,
         "score": run.score,

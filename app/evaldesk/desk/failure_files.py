@@ -87,7 +87,7 @@ def export_failures(desk: Desk, form: str = "json", mode: Mode | None = None) ->
 
 def _listed(parts: Iterator[bytes], counted: Counter[str], file: ExportStream) -> Iterator[bytes]:
     yield from parts
-    file.masked = masked_words(counted, {}) if counted else ""
+    file.masking_note = masked_words(counted, {}) if counted else ""
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ class ImportView:
 
 def import_view(staged: Staged) -> ImportView:
     """The preview of a staged file."""
-    imported = staged.imported
+    imported = staged.contents
     evalset = imported.evalset
     return ImportView(
         source=staged.source,

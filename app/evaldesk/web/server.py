@@ -461,7 +461,7 @@ def _http_error(request: Request, error: Exception) -> Response:
 async def _evaldesk_error(request: Request, error: Exception) -> Response:
     if isinstance(error, NotFoundError):
         evalsets, set_id = desk_of(request).evalsets, request.path_params.get("set_id", "")
-        if set_id := await run_in_threadpool(evalsets.renamed, set_id):
+        if set_id := await run_in_threadpool(evalsets.find_current_id, set_id):
             return RedirectResponse(_with_set(request, set_id), 307)  # with the form that was sent
         text = str(error)
         return _error_page(request, 404, "Nothing is at this address", text[:1].upper() + text[1:])

@@ -14,7 +14,7 @@ from evaldesk.cli.eval.playing import Played
 from evaldesk.cli.eval.request import EvalRequest
 from evaldesk.cli.eval.result_json import result_json
 from evaldesk.cli.files.exchange_files import show_masked
-from evaldesk.desk.evalsets.masking import Masked, masked, masked_words, without_secrets
+from evaldesk.desk.evalsets.masking import Masked, mask_file, masked_words, without_secrets
 from evaldesk.desk.runs.stored_runs import StoredRuns, joined_numbers
 from evaldesk.desk.runs.trial_rows import SCORE_COLUMNS, TRIAL_COLUMNS, Cell, score_row, trial_row
 from evaldesk.durable_files import append_file, make_folder, write_output
@@ -176,7 +176,7 @@ def _ending(name: str) -> str:
 
 
 def _write(path: Path, data: bytes | Masked, *, is_appended: bool = False) -> None:
-    masked_data = data if isinstance(data, Masked) else masked(data, os.environ)
+    masked_data = data if isinstance(data, Masked) else mask_file(data, os.environ)
     show_masked(f"{path.name}: {masked_data.words}" if masked_data.words else "")
     try:
         make_folder(path.parent)

@@ -53,7 +53,7 @@ def announced(file: ExportStream, clear: Callable[[], None] = lambda: None) -> I
     """The parts of a file; its secrets are listed after the last part, before the file takes its place."""
     yield from file.parts
     clear()
-    show_masked(file.masked)
+    show_masked(file.masking_note)
 
 
 class ProgressLine:

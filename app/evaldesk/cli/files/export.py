@@ -98,7 +98,7 @@ def convert(source: Path, target: str, from_name: str | None, to_name: str | Non
     conversion = convert_file(source, target, from_name, to_name)
     for sentence in conversion.left_out:
         show(f"evaldesk: left out: {visible(sentence.removeprefix('Left out: '))}", err=True)
-    show_masked(conversion.masked)
+    show_masked(conversion.masking_note)
     write_bytes(conversion.data, target, ending=conversion.ending, is_forced=force)
 
 

@@ -73,11 +73,11 @@ def import_(
     n_stored = 0
     with open_imports(open_home(workspace)) as imports:
         try:
-            with imports.begun(arrivals, replaces=replaces, renames=renames, again=again) as starts:
+            with imports.begin_all(arrivals, replaces=replaces, renames=renames, again=again) as starts:
                 for arrival, start, show in zip(arrivals, starts, shows, strict=True):
                     ids = imports.finish(start, show.progress)
                     n_stored += 1
-                    imported_file = arrival.imported
+                    imported_file = arrival.contents
                     show.stored(
                         ids, arrival.name, (imported_file.understood, imported_file.kept, imported_file.refused)
                     )

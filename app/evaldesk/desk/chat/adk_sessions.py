@@ -74,25 +74,25 @@ class AdkSession:
     name: SessionName
     case: Case
     reasons: Sequence[str]
-    changed: frozenset[str]
+    changed_keys: frozenset[str]
 
     @property
     def app_name(self) -> str:
         """The app of ADK, which has the name of its agent's folder."""
         return self.name[0]
 
-    def record(self, taken: Container[str] = ()) -> Recording:
-        """The proposal for an eval set whose case ids are `taken`."""
+    def record(self, used_ids: Container[str] = ()) -> Recording:
+        """The proposal for an eval set whose case ids are `used_ids`."""
         session = self.case.initial_session or SessionInit()
         turns = [RecordedTurn(turn, why) for turn, why in zip(self.case.turns, self.reasons, strict=True)]
         return Recording(
-            case_id=propose_case_id("", self.case.turns[0].query, taken),
+            case_id=propose_case_id("", self.case.turns[0].query, used_ids),
             app_name=session.app_name,
             user_id=session.user_id or "user",
             turns=tuple(turns),
             initial_state=session.state,
             final_state=self.case.final_state or {},
-            unknown_start=tuple(sorted(self.changed)),
+            unknown_start=tuple(sorted(self.changed_keys)),
         )
 
 
@@ -103,11 +103,11 @@ class AdkSessions:
         folders = (settings.workspace, *settings.roots)
         self._roots = tuple(dict.fromkeys(Path(os.path.realpath(folder)) for folder in folders))
         self._agents = agents
-        self._found: dict[str, Path] | None = None
+        self._paths: dict[str, Path] | None = None
 
     def look_once(self) -> None:
         """Search the folders, where that was not done yet; `list` searches them each time."""
-        if self._found is None:
+        if self._paths is None:
             self._search()
 
     @property
@@ -116,21 +116,21 @@ class AdkSessions:
         of_agents = (Path(agent.ref.folder) for agent in self._agents.list())
         own = [folder for folder in of_agents if any(folder.is_relative_to(root) for root in self._roots)]
         since = (folder / OF_ADK for folder in (*self._roots, *own))
-        return any(path.is_file() for path in (*(self._found or {}).values(), *since))
+        return any(path.is_file() for path in (*(self._paths or {}).values(), *since))
 
     def list(self, database_id: str = "", older: str = "") -> Sequence[AdkDatabase]:
         """The databases, each with its newest sessions; for `database_id` the ones after the session `older`."""
-        found = self._search()
-        if database_id and database_id not in found:
+        paths = self._search()
+        if database_id and database_id not in paths:
             raise NotFoundError("This session database is gone.")
-        chosen = {database_id: found[database_id]} if database_id else found
-        read = (self._database(file_id, path, older) for file_id, path in chosen.items())
-        return [database for database in read if database]
+        databases = {database_id: paths[database_id]} if database_id else paths
+        listed_databases = (self._database(file_id, path, older) for file_id, path in databases.items())
+        return [database for database in listed_databases if database]
 
     def get(self, session_id: str) -> AdkSession:
         """A session by its id in an address. Raises NotFoundError, and FormatError for an unreadable one."""
         file_id = session_id[:N_LETTERS]
-        path = (self._found or {}).get(file_id) or self._search().get(file_id)
+        path = (self._paths or {}).get(file_id) or self._search().get(file_id)
         if path is None:
             raise NotFoundError("This session database is gone.")
         check_regular(path)
@@ -159,13 +159,13 @@ class AdkSessions:
         return AdkDatabase(file_id, self._place(path), lines, more)
 
     def _search(self) -> dict[str, Path]:
-        found: dict[str, Path] = {}
+        paths: dict[str, Path] = {}
         for path in _candidates(self._roots):
-            if len(found) >= MAX_DATABASES:
+            if len(paths) >= MAX_DATABASES:
                 break
-            found[_digest(os.fspath(path))] = path
-        self._found = found
-        return found
+            paths[_digest(os.fspath(path))] = path
+        self._paths = paths
+        return paths
 
     def _place(self, path: Path) -> str:
         root = next(root for root in self._roots if path.is_relative_to(root))
@@ -203,22 +203,24 @@ def _session(session_id: str, place: str, name: SessionName, raw: dict[str, Any]
     left_out = {turn.extra.get("invocation_id") for turn, why in zip(case.turns, reasons, strict=True) if why}
     events: list[dict[str, Any]] = raw["events"]
     if any(reasons):
-        kept = [each for each in events if each.get("invocation_id", each.get("invocationId")) not in left_out]
-        case = replace(case, final_state=state_changes(here.at("events"), kept))
-    changed = frozenset(state_changes(here.at("events"), events))
-    return AdkSession(session_id, place, name, _plain(case), reasons, changed)
+        answered_events = [
+            each for each in events if each.get("invocation_id", each.get("invocationId")) not in left_out
+        ]
+        case = replace(case, final_state=state_changes(here.at("events"), answered_events))
+    all_keys = frozenset(state_changes(here.at("events"), events))
+    return AdkSession(session_id, place, name, _as_expectations(case), reasons, all_keys)
 
 
-def _plain(case: Case) -> Case:
+def _as_expectations(case: Case) -> Case:
     """The case as one of a chat has it: expectations, without the events that were recorded."""
-    turns = tuple(Turn(turn.query, _expected(turn.expected), media=turn.media) for turn in case.turns)
+    turns = tuple(Turn(turn.query, _as_expectation(turn.expected), media=turn.media) for turn in case.turns)
     return Case(case.id, turns=turns, initial_session=case.initial_session, final_state=case.final_state)
 
 
-def _expected(expected: Expected) -> Expected:
-    calls = tuple(ToolCall(call.name, call.args) for call in expected.tool_calls or ())
-    is_answered = expected.reference is not None
-    return Expected(calls if is_answered else calls or None, expected.intermediate, expected.reference)
+def _as_expectation(turn_record: Expected) -> Expected:
+    calls = tuple(ToolCall(call.name, call.args) for call in turn_record.tool_calls or ())
+    is_answered = turn_record.reference is not None
+    return Expected(calls if is_answered else calls or None, turn_record.intermediate, turn_record.reference)
 
 
 def _line(file_id: str, session: ListedSession) -> AdkLine:

@@ -33,19 +33,21 @@ MAX_NAMED = 10
 class RecordedTurn:
     """A turn of a session as a turn of a case; `why_left_out` is empty when it is proposed.
 
-    `decisions` are a person's decisions in it, `edited` the keys of the state that a person changed before it.
+    `decisions` are a person's decisions in it, `edited_keys` the keys of the state that a person changed before it.
     """
 
     turn: Turn
     why_left_out: str = ""
     decisions: tuple[Decision, ...] = ()
-    edited: tuple[str, ...] = ()
+    edited_keys: tuple[str, ...] = ()
 
     @property
     def warning(self) -> str:
         """The parts of a session that a trial cannot repeat; empty without any."""
-        said = f"You changed {_named(self.edited)} of the state before this turn. A trial does not do that."
-        return said if self.edited else ""
+        sentence = (
+            f"You changed {_join_names(self.edited_keys)} of the state before this turn. A trial does not do that."
+        )
+        return sentence if self.edited_keys else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,50 +71,53 @@ class Recording:
         hint = "State before turn 1. Each trial starts from a copy."
         if not self.unknown_start:
             return hint
-        return f"{hint} ADK keeps no first value of keys that a turn changed: {_named(self.unknown_start)}."
+        return f"{hint} ADK keeps no first value of keys that a turn changed: {_join_names(self.unknown_start)}."
 
     @property
     def final_hint(self) -> str:
         """Which keys the proposed final state has."""
-        kept = [index for index, recorded in enumerate(self.turns, 1) if not recorded.why_left_out]
-        changed = "changed, and that you did not edit," if any(each.edited for each in self.turns) else "changed"
-        return f"Only the keys that {changed} by turn {kept[-1]}." if kept else "No turn is finished."
+        turn_numbers = [index for index, turn in enumerate(self.turns, 1) if not turn.why_left_out]
+        condition = "changed, and that you did not edit," if any(each.edited_keys for each in self.turns) else "changed"
+        return f"Only the keys that {condition} by turn {turn_numbers[-1]}." if turn_numbers else "No turn is finished."
 
     @property
     def case(self) -> Case:
         """The proposed case, with the turns that are left out as well."""
         case = Case(
             id=self.case_id,
-            turns=tuple(recorded.turn for recorded in self.turns),
+            turns=tuple(each_turn.turn for each_turn in self.turns),
             initial_session=SessionInit(self.app_name, self.user_id, self.initial_state),
             final_state=self.final_state or None,
         )
-        made = ((index, each) for index, recorded in enumerate(self.turns) for each in recorded.decisions)
-        return with_decisions(case, [ScriptedDecision(decision, index) for index, decision in made])
+        decisions = ((index, each) for index, each_turn in enumerate(self.turns) for each in each_turn.decisions)
+        return with_decisions(case, [ScriptedDecision(decision, index) for index, decision in decisions])
 
 
-def record_session(session: StoredSession, *, app_name: str, taken: Container[str] = ()) -> Recording:
-    """The proposal of `session` for an eval set whose case ids are `taken`."""
+def record_session(session: StoredSession, *, app_name: str, used_ids: Container[str] = ()) -> Recording:
+    """The proposal of `session` for an eval set whose case ids are `used_ids`."""
     states = (session.initial_state, *(record.state_after for record in session.turns))
-    turns = tuple(map(_recorded, session.turns, states))
+    turns = tuple(map(_record_turn, session.turns, states))
     n_kept = max((index for index, turn in enumerate(turns, 1) if not turn.why_left_out), default=0)
-    changed, edited = changed_keys(states[0], states[n_kept]), {key for turn in turns[:n_kept] for key in turn.edited}
+    changes, edited_keys = (
+        changed_keys(states[0], states[n_kept]),
+        {key for turn in turns[:n_kept] for key in turn.edited_keys},
+    )
     return Recording(
-        case_id=propose_case_id(session.title, session.turns[0].query if session.turns else "", taken),
+        case_id=propose_case_id(session.title, session.turns[0].query if session.turns else "", used_ids),
         app_name=app_name,
         user_id="user",
         turns=turns,
         initial_state=session.initial_state,
-        final_state={key: changed[key] for key in changed if key not in edited},
+        final_state={key: changes[key] for key in changes if key not in edited_keys},
     )
 
 
-def propose_case_id(title: str, first_message: str, taken: Container[str]) -> str:
-    """The session's title as a name, or its first message where it has none; free among `taken`."""
-    return free_name(slug(title or first_message, default="session"), taken)
+def propose_case_id(title: str, first_message: str, used_ids: Container[str]) -> str:
+    """The session's title as a name, or its first message where it has none; free among `used_ids`."""
+    return free_name(slug(title or first_message, default="session"), used_ids)
 
 
-def _named(keys: Sequence[str]) -> str:
+def _join_names(keys: Sequence[str]) -> str:
     return ", ".join(keys[:MAX_NAMED]) + (", …" if len(keys) > MAX_NAMED else "")
 
 
@@ -121,8 +126,8 @@ def changed_keys(before: JsonObject, after: JsonObject) -> JsonObject:
     return {key: value for key, value in after.items() if key not in before or not json_equal(before[key], value)}
 
 
-def _recorded(record: TurnRecord, before: JsonObject) -> RecordedTurn:
-    edited = tuple(change.key for change in state_diff(before, record.state_before))
+def _record_turn(record: TurnRecord, before: JsonObject) -> RecordedTurn:
+    edited_keys = tuple(change.key for change in state_diff(before, record.state_before))
     # A call's id is new each time: it is no part of an expectation.
     calls = tuple(ToolCall(call.name, call.args) for call in record.tool_calls)
     decisions = tuple(event.decision for event in record.events if event.kind == "decision" and event.decision)
@@ -130,6 +135,8 @@ def _recorded(record: TurnRecord, before: JsonObject) -> RecordedTurn:
     if reason:
         # The missing events of an interrupted turn are no expectation.
         turn = Turn(record.query, Expected(tool_calls=calls or None), media=record.media)
-        return RecordedTurn(turn, reason, decisions, edited)
-    expected = Expected(tool_calls=calls, intermediate=record.intermediate, reference=record.answer or None)
-    return RecordedTurn(Turn(record.query, expected, media=record.media), decisions=decisions, edited=edited)
+        return RecordedTurn(turn, reason, decisions, edited_keys)
+    expectation = Expected(tool_calls=calls, intermediate=record.intermediate, reference=record.answer or None)
+    return RecordedTurn(
+        Turn(record.query, expectation, media=record.media), decisions=decisions, edited_keys=edited_keys
+    )

@@ -34,7 +34,7 @@ class RunningTurn:
         clock: Callable[[], float] = time.monotonic,
         asked_by: AskedBy = "person",
         media: tuple[Media, ...] = (),
-        resumed: TurnRecord | None = None,
+        earlier: TurnRecord | None = None,
     ) -> None:
         self.session_id = session_id
         self.turn_index = turn_index
@@ -42,11 +42,11 @@ class RunningTurn:
         self.state = state
         self.asked_by = asked_by
         self.media = media
-        self.events: list[Event] = list(resumed.events) if resumed else []
+        self.events: list[Event] = list(earlier.events) if earlier else []
         self.record: TurnRecord | None = None
         self.failure: Exception | None = None
         self._clock = clock
-        self._began = clock() - (resumed.duration_ms / 1000 if resumed else 0.0)
+        self._began = clock() - (earlier.duration_ms / 1000 if earlier else 0.0)
         self._news = asyncio.Event()
 
     @property
@@ -174,8 +174,8 @@ class TurnJournal:
 
     def show(self, n: int) -> None:
         """Let the readers of the turn see the next `n` events."""
-        shown, self.unseen = self.unseen[:n], self.unseen[n:]
-        for event in shown:
+        events, self.unseen = self.unseen[:n], self.unseen[n:]
+        for event in events:
             self._turn.add(event)
 
     async def _store_batch(self, events: list[Event]) -> None:

@@ -60,7 +60,7 @@ class SessionDesk:
         self._agents = agents
         self._host = host
         self._environment = agents.environment
-        self._running: dict[str, RunningTurn] = {}
+        self._turns: dict[str, RunningTurn] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def create(self, agent_id: str, state_text: str = "", title: str = "") -> StoredSession:
@@ -73,7 +73,7 @@ class SessionDesk:
 
         Raises as `create`, and UsageError for the message, before anything is stored.
         """
-        message = self._checked(message, None) if message.strip() else ""
+        message = self._check_message(message, None) if message.strip() else ""
         if message:
             self._agents.check_trusted(self._agents.get(agent_id))
         session = await asyncio.to_thread(self.create, agent_id, state_text, title)
@@ -114,9 +114,9 @@ class SessionDesk:
         self._refuse_while_played(session_id)
         self._store.sessions.set_state(session_id, state)
 
-    def running(self, session_id: str) -> RunningTurn | None:
+    def find_running_turn(self, session_id: str) -> RunningTurn | None:
         """The turn that is being played, or None."""
-        return self._running.get(session_id)
+        return self._turns.get(session_id)
 
     async def elsewhere(self, session_id: str, patience_s: float = 0.0) -> AsyncIterator[OpenTurn]:
         """The turn that another process plays, again whenever it has grown, until it is over.
@@ -124,7 +124,7 @@ class SessionDesk:
         Where there is none it waits for one, up to `patience_s`.
         """
         n_seen, until = -1, asyncio.get_running_loop().time() + patience_s
-        while session_id not in self._running:
+        while session_id not in self._turns:
             turn = await asyncio.to_thread(self._store.sessions.open_turn, session_id)
             if turn is None or not is_turn_played(turn):
                 if n_seen >= 0 or asyncio.get_running_loop().time() >= until:
@@ -149,47 +149,49 @@ class SessionDesk:
         its agent, UsageError for the message, its media or the model, ConflictError while another turn of the session
         runs.
         """
-        message = self._checked(message, model, media)
-        stored = await asyncio.to_thread(self._store.sessions.get, session_id)
+        message = self._check_message(message, model, media)
+        session = await asyncio.to_thread(self._store.sessions.get, session_id)
         if media:
-            self._check_media(await self._agents.described(stored.agent_id), media)
-        return await self._start(stored, message, model, asked_by, media, keeps=True)
+            self._check_media(await self._agents.described(session.agent_id), media)
+        return await self._start(session, message, model, asked_by, media, keeps=True)
 
-    async def decide(self, session_id: str, asked: str, decisions: Sequence[Decision]) -> RunningTurn:
+    async def decide(self, session_id: str, question_id: str, decisions: Sequence[Decision]) -> RunningTurn:
         """Go on with the last turn of a session, which waits for a person: one decision for each thing that waits.
 
-        `asked` is the `asked_of` of the turn that the person saw. Raises ConflictError when the session does not wait,
-        or waits for something else by now, UsageError for a decision that cannot be made.
+        `question_id` is the `asked_of` of the turn that the person saw. Raises ConflictError when the session does not
+        wait, or waits for something else by now, UsageError for a decision that cannot be made.
         """
-        stored = await asyncio.to_thread(self._store.sessions.get, session_id)
+        session = await asyncio.to_thread(self._store.sessions.get, session_id)
         self._refuse_while_running(session_id)
-        waited = stored.turns[-1] if stored.turns and not stored.open_turn else None
-        if waited is None or not waited.waiting or asked != asked_of(waited):
+        last_turn = session.turns[-1] if session.turns and not session.open_turn else None
+        if last_turn is None or not last_turn.waiting or question_id != asked_of(last_turn):
             raise ConflictError("This turn does not wait for that decision any more. Reload the page.")
-        if len(decisions) != len(waited.waiting):
+        if len(decisions) != len(last_turn.waiting):
             raise UsageError("Decide every waiting call.")
-        for waiting, decision in zip(waited.waiting, decisions, strict=True):
-            if not fits(decision, waiting):
-                raise UsageError(f"{waiting.tool} cannot be decided by {decision.decision}.")
-        used = [usage.model for usage in waited.usages if usage.model in self._agents.models]
-        model, asked_by = used[-1] if used else None, waited.asked_by or "person"
-        before = replace(stored, turns=stored.turns[:-1])
-        return await self._start(before, waited.query, model, asked_by, waited.media, resumed=(waited, decisions))
+        for call, decision in zip(last_turn.waiting, decisions, strict=True):
+            if not fits(decision, call):
+                raise UsageError(f"{call.tool} cannot be decided by {decision.decision}.")
+        used_models = [usage.model for usage in last_turn.usages if usage.model in self._agents.models]
+        model, asked_by = used_models[-1] if used_models else None, last_turn.asked_by or "person"
+        before = replace(session, turns=session.turns[:-1])
+        return await self._start(
+            before, last_turn.query, model, asked_by, last_turn.media, resumed=(last_turn, decisions)
+        )
 
     async def ask_again(self, session_id: str) -> RunningTurn:
         """Play an interrupted turn anew, from its message and the state before it.
 
         Raises as `start_turn`, and ConflictError when the last turn is not an interrupted one.
         """
-        stored = await asyncio.to_thread(self._store.sessions.get, session_id)
-        left = stored.open_turn
-        if left is None or is_turn_played(left):
+        session = await asyncio.to_thread(self._store.sessions.get, session_id)
+        open_turn = session.open_turn
+        if open_turn is None or is_turn_played(open_turn):
             raise ConflictError("The last turn was not interrupted, so there is nothing to ask again.")
-        model = left.model if left.model in self._agents.models else None
-        if left.turn_index < len(stored.turns):  # it went on after a decision: it is asked from its message
-            *before, waited = stored.turns
-            stored = replace(stored, turns=tuple(before), state=waited.state_before)
-        return await self._start(stored, left.message, model, left.asked_by, left.media)
+        model = open_turn.model if open_turn.model in self._agents.models else None
+        if open_turn.turn_index < len(session.turns):  # it went on after a decision: it is asked from its message
+            *before, last_turn = session.turns
+            session = replace(session, turns=tuple(before), state=last_turn.state_before)
+        return await self._start(session, open_turn.message, model, open_turn.asked_by, open_turn.media)
 
     async def _start(
         self,
@@ -211,12 +213,12 @@ class SessionDesk:
         agent = self._agents.get(session.agent_id)
         self._agents.check_trusted(agent)
         self._refuse_while_running(session_id)
-        held = tuple(item.held() for item in media)
-        waited, decisions = resumed or (None, ())
+        references = tuple(item.held() for item in media)
+        earlier, decisions = resumed or (None, ())
         n_turns = len(session.turns)
-        before = waited.state_before if waited else session.state
-        turn = RunningTurn(session_id, n_turns, message, before, asked_by=asked_by, media=held, resumed=waited)
-        whole, turns = await asyncio.to_thread(self._with_bytes, media, session.turns)
+        before = earlier.state_before if earlier else session.state
+        turn = RunningTurn(session_id, n_turns, message, before, asked_by=asked_by, media=references, earlier=earlier)
+        media_with_bytes, turns = await asyncio.to_thread(self._with_bytes, media, session.turns)
         spec = TurnSpec(
             session_id=session_id,
             agent=agent.ref,
@@ -228,31 +230,33 @@ class SessionDesk:
             model_options=self._agents.model_options,
             limits=self._agents.limits,
             timeout_s=self._agents.limits.turn_timeout_s or TURN_TIMEOUT_S,
-            media=whole,
+            media=media_with_bytes,
             keeps_prompts=self._agents.keeps_prompts,
-            resumed=waited,
+            resumed=earlier,
             decisions=tuple(decisions),
         )
         is_left = stored.open_turn is not None and session.open_turn is None
-        kept = session.turns[-1] if keeps and is_left else None
-        left = stored.open_turn.owner if stored.open_turn and is_left else ""
+        kept_turn = session.turns[-1] if keeps and is_left else None
+        left_owner = stored.open_turn.owner if stored.open_turn and is_left else ""
         stored_message = value_scrubber(self._environment)(message)
 
         def begin(owner: str) -> None:
             now = datetime.now(UTC)
-            row = OpenTurn(turn.turn_index, owner, stored_message, model or "", asked_by, now, media=whole)
-            title = propose_title(stored_message or with_names("", held))
-            self._store.sessions.begin_turn(session_id, row, title=title, left=left, kept=kept, resumed=waited)
+            row = OpenTurn(turn.turn_index, owner, stored_message, model or "", asked_by, now, media=media_with_bytes)
+            title = propose_title(stored_message or with_names("", references))
+            self._store.sessions.begin_turn(
+                session_id, row, title=title, left=left_owner, kept=kept_turn, resumed=earlier
+            )
 
-        self._running[session_id] = turn
-        begun = asyncio.get_running_loop().create_future()
-        self._tasks[session_id] = asyncio.create_task(self._play(turn, spec, begin, begun))
-        await asyncio.shield(begun)
+        self._turns[session_id] = turn
+        storing = asyncio.get_running_loop().create_future()
+        self._tasks[session_id] = asyncio.create_task(self._play(turn, spec, begin, storing))
+        await asyncio.shield(storing)
         return turn
 
     async def stop(self, session_id: str) -> None:
         """Make the running turn of a session end, whichever process plays it; nothing happens when there is none."""
-        if session_id in self._running:
+        if session_id in self._turns:
             await self._host.stop_turn(session_id)
         else:
             await asyncio.to_thread(self._store.sessions.ask_to_stop, session_id)
@@ -262,38 +266,38 @@ class SessionDesk:
         tasks = list(self._tasks.values())
         if not tasks:
             return
-        await asyncio.gather(*(self._host.stop_turn(key) for key in self._running), return_exceptions=True)
-        _, late = await asyncio.wait(tasks, timeout=STOP_S)
-        for task in late:
+        await asyncio.gather(*(self._host.stop_turn(key) for key in self._turns), return_exceptions=True)
+        _, unfinished_tasks = await asyncio.wait(tasks, timeout=STOP_S)
+        for task in unfinished_tasks:
             task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        await asyncio.gather(*unfinished_tasks, return_exceptions=True)
 
-    async def _play(self, turn: RunningTurn, spec: TurnSpec, begin: Begin, begun: asyncio.Future[None]) -> None:
-        """Store the turn, play it, and store its record; `begun` is told whether the first was done."""
+    async def _play(self, turn: RunningTurn, spec: TurnSpec, begin: Begin, storing: asyncio.Future[None]) -> None:
+        """Store the turn, play it, and store its record; `storing` is told whether the first was done."""
         sessions = self._store.sessions
         with owning_turn() as owner:
             try:
                 await asyncio.to_thread(begin, owner)
-                begun.set_result(None)
+                storing.set_result(None)
                 journal = TurnJournal(sessions, turn, owner)
                 keeping = asyncio.create_task(self._keep(turn.session_id, owner))
                 try:
-                    played, prompts = await self._record(turn, spec, journal)
+                    result, prompts = await self._record(turn, spec, journal)
                 finally:
                     keeping.cancel()
-                record = replace(played, asked_by=turn.asked_by, media=turn.media)
+                record = replace(result, asked_by=turn.asked_by, media=turn.media)
                 await asyncio.to_thread(sessions.append_turn, turn.session_id, record, owner=owner, prompts=prompts)
             except Exception as error:  # the listeners of the turn get the error; the session goes on
-                if not begun.done():
-                    begun.set_exception(error)
+                if not storing.done():
+                    storing.set_exception(error)
                 turn.fail(error)
             else:
                 journal.show(len(journal.unseen))
                 turn.finish(record)
             finally:
-                if not begun.done():
-                    begun.cancel()
-                self._running.pop(turn.session_id, None)
+                if not storing.done():
+                    storing.cancel()
+                self._turns.pop(turn.session_id, None)
                 self._tasks.pop(turn.session_id, None)
 
     async def _keep(self, session_id: str, owner: str) -> None:
@@ -336,30 +340,33 @@ class SessionDesk:
             return turn.broken_off(scrubbed(error_record(error)), journal.unseen), prompts
         finally:
             writing.cancel()
-        ended = ErrorRecord("worker", "the agent's process ended before the turn did")
-        return record or turn.broken_off(ended, journal.unseen), prompts
+        worker_error = ErrorRecord("worker", "the agent's process ended before the turn did")
+        return record or turn.broken_off(worker_error, journal.unseen), prompts
 
     def _check_media(self, agent: FoundAgent, media: Sequence[Media]) -> None:
-        refused = next((item for item in media if item.kind not in agent.takes), None)
-        if refused:
-            taken = " and ".join(agent.takes) or "text only"
-            raise UsageError(f"{agent.name} takes {taken}, and {refused.title()} is neither.", field="media")
+        misfit = next((item for item in media if item.kind not in agent.takes), None)
+        if misfit:
+            accepted_kinds = " and ".join(agent.takes) or "text only"
+            raise UsageError(f"{agent.name} takes {accepted_kinds}, and {misfit.title()} is neither.", field="media")
 
     def whole_case(self, case: Case) -> Case:
         """The case with the bytes of its media, which a session holds."""
-        whole = self._store.media.whole
+        with_bytes = self._store.media.whole
         return replace(
-            case, turns=tuple(replace(turn, media=whole(turn.media)) if turn.media else turn for turn in case.turns)
+            case,
+            turns=tuple(replace(turn, media=with_bytes(turn.media)) if turn.media else turn for turn in case.turns),
         )
 
     def _with_bytes(
         self, media: Sequence[Media], turns: tuple[TurnRecord, ...]
     ) -> tuple[tuple[Media, ...], tuple[TurnRecord, ...]]:
         """The media of a message, and the turns before it, with their bytes for the agent."""
-        whole, turns = self._store.media.whole, self._store.media.results_whole(turns)
-        return whole(media), tuple(replace(turn, media=whole(turn.media)) if turn.media else turn for turn in turns)
+        with_bytes, turns = self._store.media.whole, self._store.media.results_whole(turns)
+        return with_bytes(media), tuple(
+            replace(turn, media=with_bytes(turn.media)) if turn.media else turn for turn in turns
+        )
 
-    def _checked(self, message: str, model: str | None, media: Sequence[Media] = ()) -> str:
+    def _check_message(self, message: str, model: str | None, media: Sequence[Media] = ()) -> str:
         message = message.replace("\r\n", "\n").strip()
         if not message and not media:
             raise UsageError("A message needs text or a file.", field="message")
@@ -372,7 +379,7 @@ class SessionDesk:
         return message
 
     def _refuse_while_running(self, session_id: str) -> None:
-        if session_id in self._running:
+        if session_id in self._turns:
             raise ConflictError(ANSWERING)
 
     def _refuse_while_played(self, session_id: str) -> None:
@@ -383,15 +390,15 @@ class SessionDesk:
 
 def _with_left_turn(session: StoredSession) -> StoredSession:
     """The session with an open turn that nobody plays any more as its last turn, which is interrupted."""
-    left = session.open_turn
-    if left is None or is_turn_played(left):
+    open_turn = session.open_turn
+    if open_turn is None or is_turn_played(open_turn):
         return session
-    at = left.turn_index - session.first
+    at = open_turn.turn_index - session.first
     before, after = session.turns[:at], session.turns[at:]
-    events = (*(event for waited in after for event in waited.events), *left.events)  # a turn that went on has some
-    record = interrupted_turn(left.message, events, session.state, left.asked_by)
+    events = (*(event for turn in after for event in turn.events), *open_turn.events)  # a turn that went on has some
+    record = interrupted_turn(open_turn.message, events, session.state, open_turn.asked_by)
     state_before = after[0].state_before if after else record.state_before
-    record = replace(record, state_before=state_before, media=left.media)
+    record = replace(record, state_before=state_before, media=open_turn.media)
     return replace(session, turns=(*before, record), open_turn=None)
 
 

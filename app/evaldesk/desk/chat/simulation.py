@@ -60,7 +60,7 @@ class SimulationDesk:
     async def next_turn(self, session_id: str) -> RunningTurn | None:
         """The running turn, or the next one; None when the simulation is over."""
         while session_id in self._tasks:
-            turn = self._sessions.running(session_id)
+            turn = self._sessions.find_running_turn(session_id)
             if turn:
                 return turn
             change = self._changes[session_id]

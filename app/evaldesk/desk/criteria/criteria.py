@@ -90,8 +90,8 @@ def metric_and_criterion(text: str) -> tuple[str, object]:
     try:
         return metric.strip(), {"threshold": float(value)}
     except ValueError:
-        wanted = """METRIC=T, such as response_match_score=0.8, or METRIC={"threshold": T, "option": ...}"""
-        raise UsageError(f"{text!r}: wanted {wanted}") from None
+        syntax = """METRIC=T, such as response_match_score=0.8, or METRIC={"threshold": T, "option": ...}"""
+        raise UsageError(f"{text!r}: wanted {syntax}") from None
 
 
 def criteria_of(mapping: Mapping[str, object]) -> tuple[Criterion, ...]:
@@ -117,7 +117,7 @@ def checked_criteria(file: CriteriaFile) -> tuple[Criterion, ...]:
     )
     if live:
         raise file.document.error(f"Evaldesk plays agents by messages and not live; remove {live}", (live,))
-    criteria = tuple(_understood(criterion) for criterion in file.whole_criteria)
+    criteria = tuple(_without_adk_option(criterion) for criterion in file.whole_criteria)
     for criterion in criteria:
         try:
             check_criteria([criterion])
@@ -132,11 +132,11 @@ def find_criteria_file(evalset: Path) -> Path | None:
 
     Raises UsageError for a link that leads nowhere, a folder or a pipe of that name, which no default stands for.
     """
-    found = next((path for name in NAMES if os.path.lexists(path := evalset.parent / name)), None)
-    if found and not found.is_file():
-        what = "not a file" if found.exists() else "a link that leads nowhere"
-        raise UsageError(f"{found} is {what}; repair or remove it, or name the criteria", field="criteria")
-    return found
+    file = next((path for name in NAMES if os.path.lexists(path := evalset.parent / name)), None)
+    if file and not file.is_file():
+        what = "not a file" if file.exists() else "a link that leads nowhere"
+        raise UsageError(f"{file} is {what}; repair or remove it, or name the criteria", field="criteria")
+    return file
 
 
 def function_criterion(target: str, threshold: float | None = None) -> Criterion:
@@ -144,7 +144,7 @@ def function_criterion(target: str, threshold: float | None = None) -> Criterion
     return Criterion(target, threshold, function_options(target))
 
 
-def _understood(criterion: Criterion) -> Criterion:
+def _without_adk_option(criterion: Criterion) -> Criterion:
     """Without the option that ADK passes over here."""
     if ADK_ONLY not in criterion.options or is_function(criterion) or _has_option(criterion.metric, ADK_ONLY):
         return criterion
@@ -154,7 +154,7 @@ def _understood(criterion: Criterion) -> Criterion:
 
 def _has_option(metric: str, option: str) -> bool:
     try:
-        return option in {found.name for found in metric_options(metric)}
+        return option in {each.name for each in metric_options(metric)}
     except EvaldeskError:
         return True  # an unknown metric is refused under its own name
 
@@ -168,28 +168,28 @@ def _not_there(path: Path, error: OSError) -> str:
 GivenCriteria: TypeAlias = Mapping[str, object] | Sequence[Criterion] | AdkObject | str | os.PathLike[str]
 
 
-def given_criteria(given: GivenCriteria) -> tuple[Criterion, ...]:
+def given_criteria(source: GivenCriteria) -> tuple[Criterion, ...]:
     """The criteria, checked. Raises UsageError or FormatError saying which criterion cannot be."""
-    if isinstance(given, Mapping):
-        return criteria_of(given)
-    if isinstance(given, Sequence) and not isinstance(given, str):
-        check_criteria(given)
-        return tuple(given)
-    return checked_criteria(_given_file(given))
+    if isinstance(source, Mapping):
+        return criteria_of(source)
+    if isinstance(source, Sequence) and not isinstance(source, str):
+        check_criteria(source)
+        return tuple(source)
+    return checked_criteria(_criteria_file(source))
 
 
-def given_user(given: GivenCriteria) -> UserConfig | None:
+def given_user(source: GivenCriteria) -> UserConfig | None:
     """The simulated user that a file of criteria names; None otherwise. Raises UsageError, FormatError."""
-    if isinstance(given, Mapping) or (isinstance(given, Sequence) and not isinstance(given, str)):
+    if isinstance(source, Mapping) or (isinstance(source, Sequence) and not isinstance(source, str)):
         return None
-    return _user_in(_given_file(given))
+    return _user_in(_criteria_file(source))
 
 
-def _given_file(given: AdkObject | str | os.PathLike[str]) -> CriteriaFile:
+def _criteria_file(source: AdkObject | str | os.PathLike[str]) -> CriteriaFile:
     """The file of criteria at a path, or the EvalConfig of google-adk that stands for one."""
-    if isinstance(given, str | os.PathLike):
-        return open_criteria_file(os.fspath(given))
-    return read_criteria_file(given.model_dump_json(exclude_unset=True).encode(), source=type(given).__name__)
+    if isinstance(source, str | os.PathLike):
+        return open_criteria_file(os.fspath(source))
+    return read_criteria_file(source.model_dump_json(exclude_unset=True).encode(), source=type(source).__name__)
 
 
 KEYS = (
@@ -207,40 +207,44 @@ HISTORY_FOLLOWS = "(it follows as messages)"
 
 def user_of(config: JsonObject) -> UserConfig:
     """The simulated user of the config. Raises UsageError for keys that Evaldesk cannot follow or does not know."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in config.items():
         name = snake_case(key)
         if name not in KEYS:
             raise NotFoundError.among("key of user_simulator_config", key, KEYS)
-        found[name] = value
-    if found.get("type", "llm_backed") != "llm_backed":
-        raise UsageError(f"user_simulator_config: no simulated user of type {found['type']!r}; there is: llm_backed")
-    if found.get("include_function_calls"):
+        values[name] = value
+    if values.get("type", "llm_backed") != "llm_backed":
+        raise UsageError(f"user_simulator_config: no simulated user of type {values['type']!r}; there is: llm_backed")
+    if values.get("include_function_calls"):
         raise UsageError("user_simulator_config: Evaldesk shows its simulated user no function calls; remove the key")
-    asked = found.get("max_allowed_invocations")
-    bound: dict[str, Any] = {} if asked is None else {"max_turns": None if asked == NO_BOUND else _whole(asked)}
+    max_invocations = values.get("max_allowed_invocations")
+    turn_limit: dict[str, Any] = (
+        {}
+        if max_invocations is None
+        else {"max_turns": None if max_invocations == NO_BOUND else _whole_number(max_invocations)}
+    )
     return UserConfig(
-        model=full_name(_text(found, "model")),
-        options=_options(found.get("model_configuration") or {}),
-        instructions=_HISTORY.sub(HISTORY_FOLLOWS, _text(found, "custom_instructions")),
-        **bound,
+        model=full_name(_text(values, "model")),
+        options=_options(values.get("model_configuration") or {}),
+        instructions=_HISTORY.sub(HISTORY_FOLLOWS, _text(values, "custom_instructions")),
+        **turn_limit,
     )
 
 
-def _options(given: Any) -> ModelOptions:
-    if not isinstance(given, Mapping):
+def _options(configuration: Any) -> ModelOptions:
+    if not isinstance(configuration, Mapping):
         raise UsageError("user_simulator_config.model_configuration must be an object")
-    return ModelOptions(**sampling_of(given, "user_simulator_config.model_configuration"))
+    return ModelOptions(**sampling_of(configuration, "user_simulator_config.model_configuration"))
 
 
-def _text(found: Mapping[str, Any], key: str) -> str:
-    value = found.get(key)
+def _text(values: Mapping[str, Any], key: str) -> str:
+    value = values.get(key)
     if value is not None and not isinstance(value, str):
         raise UsageError(f"user_simulator_config.{key} must be a text, got {value!r:.40}")
     return value or ""
 
 
-def _whole(value: object) -> int:
+def _whole_number(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise UsageError(f"user_simulator_config.max_allowed_invocations must be a whole number, got {value!r:.40}")
     return value
@@ -264,15 +268,18 @@ def sends_keys(value: object) -> bool:
 
 
 def allowed_criteria(
-    criteria: Sequence[Criterion], settings: Settings, known: Sequence[Criterion] = ()
+    criteria: Sequence[Criterion], settings: Settings, stored_criteria: Sequence[Criterion] = ()
 ) -> tuple[Criterion, ...]:
     """The criteria that a browser named, each checked against the settings.
 
-    A function is named as in `[metrics]` of `evaldesk.toml`, or as one of `known`, the criteria of a stored run; its
+    A function is named as in `[metrics]` of `evaldesk.toml`, or as one of `stored_criteria`, those of a stored run; its
     imports are looked up there. A judge is one of the allowed models, or as that run had it. Raises UsageError naming
     the field.
     """
-    return tuple(_allowed(each, settings, {found.metric: found for found in known}) for each in criteria)
+    return tuple(
+        _check_allowed(each, settings, {criterion.metric: criterion for criterion in stored_criteria})
+        for each in criteria
+    )
 
 
 def ready_criteria(criteria: Sequence[Criterion], settings: Settings, root: str) -> tuple[Criterion, ...]:
@@ -286,51 +293,51 @@ def ready_criteria(criteria: Sequence[Criterion], settings: Settings, root: str)
 
 def judges_of(criterion: Criterion) -> tuple[str, ...]:
     """The judges that the criterion names first; empty when it leaves them open, or has none."""
-    given: Any = criterion.options.get(JUDGE_OPTIONS)
-    nested: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
-    names = [criterion.options.get(JUDGE), nested.get(JUDGE), *_listed(nested.get("judge_models"))]
+    judge_options: Any = criterion.options.get(JUDGE_OPTIONS)
+    nested: Mapping[str, Any] = judge_options if isinstance(judge_options, Mapping) else {}
+    names = [criterion.options.get(JUDGE), nested.get(JUDGE), *_as_list(nested.get("judge_models"))]
     return tuple(name for name in names if isinstance(name, str) and name)
 
 
 def more_judges(criterion: Criterion) -> list[object]:
     """The judges that vote together with the first ones."""
-    return _listed(criterion.options.get(MORE_JUDGES))
+    return _as_list(criterion.options.get(MORE_JUDGES))
 
 
-def _allowed(criterion: Criterion, settings: Settings, known: Mapping[str, Criterion]) -> Criterion:
+def _check_allowed(criterion: Criterion, settings: Settings, stored_criteria: Mapping[str, Criterion]) -> Criterion:
     if is_function(criterion):
         raise UsageError("a page cannot name a function by its module", field="metric")
     if not is_metric(criterion.metric):
-        return replace(criterion, options=_function(criterion.metric, settings, known))
+        return replace(criterion, options=_function(criterion.metric, settings, stored_criteria))
     if not metric_info(criterion.metric).has_judge:
         return criterion
-    stored = known.get(criterion.metric, Criterion("")).options
+    stored_options = stored_criteria.get(criterion.metric, Criterion("")).options
     place = f"{criterion.metric}.{JUDGE}"
-    if JUDGE_OPTIONS in criterion.options and criterion.options[JUDGE_OPTIONS] != stored.get(JUDGE_OPTIONS):
+    if JUDGE_OPTIONS in criterion.options and criterion.options[JUDGE_OPTIONS] != stored_options.get(JUDGE_OPTIONS):
         raise UsageError(
             f"{JUDGE_OPTIONS} are for criteria files; a page chooses among the allowed judges", field=place
         )
-    _check_judges([criterion.options.get(JUDGE)], [stored.get(JUDGE)], settings, place)
+    _check_judges([criterion.options.get(JUDGE)], [stored_options.get(JUDGE)], settings, place)
     _check_judges(
-        more_judges(criterion), _listed(stored.get(MORE_JUDGES)), settings, f"{criterion.metric}.{MORE_JUDGES}"
+        more_judges(criterion), _as_list(stored_options.get(MORE_JUDGES)), settings, f"{criterion.metric}.{MORE_JUDGES}"
     )
     if not settings.allowed_judges and not judges_of(criterion):
         raise UsageError(f"{criterion.metric} needs a judge; name one under judges in evaldesk.toml", field=place)
     return criterion
 
 
-def _check_judges(judges: Sequence[object], stored: Sequence[object], settings: Settings, place: str) -> None:
+def _check_judges(judges: Sequence[object], stored_judges: Sequence[object], settings: Settings, place: str) -> None:
     for judge in judges:
-        if judge and judge not in stored and judge not in settings.allowed_judges:
-            listed = ", ".join(settings.allowed_judges) or "none; add some under judges in evaldesk.toml"
-            raise UsageError(f"{str(judge)[:80]!r} is not among the allowed judges: {listed}", field=place)
+        if judge and judge not in stored_judges and judge not in settings.allowed_judges:
+            names = ", ".join(settings.allowed_judges) or "none; add some under judges in evaldesk.toml"
+            raise UsageError(f"{str(judge)[:80]!r} is not among the allowed judges: {names}", field=place)
 
 
-def _function(name: str, settings: Settings, known: Mapping[str, Criterion]) -> JsonObject:
+def _function(name: str, settings: Settings, stored_criteria: Mapping[str, Criterion]) -> JsonObject:
     if name in settings.functions:
         return function_options(settings.functions[name])
-    if name in known and is_function(known[name]):
-        return known[name].options
+    if name in stored_criteria and is_function(stored_criteria[name]):
+        return stored_criteria[name].options
     error = NotFoundError.among("metric", name, [*METRICS, *settings.functions])
     error.field = "metric"
     raise error
@@ -339,8 +346,8 @@ def _function(name: str, settings: Settings, known: Mapping[str, Criterion]) -> 
 def _ready(criterion: Criterion, settings: Settings, root: str) -> Criterion:
     options: dict[str, JsonValue] = dict(criterion.options)
     if is_function(criterion):
-        given = str(options.get("root") or root)
-        place = check_function(str(options[FUNCTION_OPTION]), given, Path.cwd())
+        import_root = str(options.get("root") or root)
+        place = check_function(str(options[FUNCTION_OPTION]), import_root, Path.cwd())
         return replace(criterion, options=options | ({"root": place} if place else {}))
     if not is_metric(criterion.metric) or not metric_info(criterion.metric).has_judge:
         return criterion
@@ -354,5 +361,5 @@ def is_plain(criterion: Criterion) -> bool:
     return is_metric(criterion.metric) and not (is_function(criterion) or metric_info(criterion.metric).has_judge)
 
 
-def _listed(value: object) -> list[object]:
+def _as_list(value: object) -> list[object]:
     return value if isinstance(value, list) else []

@@ -65,8 +65,8 @@ def _record(line: bytes, source: str, number: int, index: int) -> RubricRecord:
     label = str(row.get("conversation_id") or row.get("id") or f"record {index}")
     answer, before = _answer(row)
     if not answer.strip():
-        wanted = "a non-empty 'solution_str' string, or 'messages' with an answer of the assistant"
-        raise FormatError(f"Record {label!r} must include {wanted}.", source=source, line=number)
+        requirement = "a non-empty 'solution_str' string, or 'messages' with an answer of the assistant"
+        raise FormatError(f"Record {label!r} must include {requirement}.", source=source, line=number)
     return RubricRecord(
         index=index,
         label=label,
@@ -81,9 +81,9 @@ def _record(line: bytes, source: str, number: int, index: int) -> RubricRecord:
 
 def _answer(row: Mapping[str, Any]) -> tuple[str, str]:
     """The agent's last message, and the conversation before it."""
-    given = row.get("solution_str")
-    if isinstance(given, str):
-        return given, ""
+    solution = row.get("solution_str")
+    if isinstance(solution, str):
+        return solution, ""
     messages = [message for message in row.get("messages") or () if isinstance(message, dict)]
     last = next((at for at in reversed(range(len(messages))) if messages[at].get("role") == "assistant"), None)
     if last is None:
@@ -104,15 +104,15 @@ def _text(message: Mapping[str, Any]) -> str:
 
 def _sections(row: Mapping[str, Any], before: str) -> dict[str, str]:
     info = row.get("extra_info")
-    asked = row.get("original_input") or (info.get("original_input") if isinstance(info, dict) else None)
+    query = row.get("original_input") or (info.get("original_input") if isinstance(info, dict) else None)
     metadata = row.get("metadata")
-    found = {
-        "QUESTION": asked if isinstance(asked, str) else "",
+    sections = {
+        "QUESTION": query if isinstance(query, str) else "",
         "EARLIER CONVERSATION": before,
         "REFERENCE": row.get("ground_truth") if isinstance(row.get("ground_truth"), str) else "",
         "METADATA": json.dumps(metadata, ensure_ascii=False) if isinstance(metadata, dict) and metadata else "",
     }
-    return {name: str(text) for name, text in found.items() if text}
+    return {name: str(text) for name, text in sections.items() if text}
 
 
 def _number(row: Mapping[str, Any], key: str, source: str, line: int) -> float | None:
@@ -143,24 +143,24 @@ class RubricConfig:
     question: str = ""
     reference: str = ""
 
-    def but(self, given: Mapping[str, Any]) -> RubricConfig:
+    def but(self, changes: Mapping[str, Any]) -> RubricConfig:
         """This rubric with the `model`, `timeout_s`, `score_min` and `score_max` that a caller gives, where not None.
 
         Another judge is asked with the key of its own provider.
         """
-        options, scale = self.options, {"low": given["score_min"], "high": given["score_max"]}
-        if given["model"]:
-            options = replace(options, judge_model=given["model"], api_key_env=None)
-        if given["timeout_s"]:
-            options = replace(options, timeout_s=given["timeout_s"])
+        options, scale = self.options, {"low": changes["score_min"], "high": changes["score_max"]}
+        if changes["model"]:
+            options = replace(options, judge_model=changes["model"], api_key_env=None)
+        if changes["timeout_s"]:
+            options = replace(options, timeout_s=changes["timeout_s"])
         return replace(self, options=options, **{end: value for end, value in scale.items() if value is not None})
 
 
-def given_rubric(given: Mapping[str, Any], text: str) -> RubricConfig:
+def given_rubric(arguments: Mapping[str, Any], text: str) -> RubricConfig:
     """The rubric `text` with the `model`, `timeout_s`, `score_min` and `score_max` that a caller gives."""
-    options = JudgeOptions(judge_model=given["model"], timeout_s=given["timeout_s"] or 60.0)
-    low, high = given["score_min"] or 0.0, 1.0 if given["score_max"] is None else given["score_max"]
-    return RubricConfig(given["rubric"], text, options, low, high)
+    options = JudgeOptions(judge_model=arguments["model"], timeout_s=arguments["timeout_s"] or 60.0)
+    low, high = arguments["score_min"] or 0.0, 1.0 if arguments["score_max"] is None else arguments["score_max"]
+    return RubricConfig(arguments["rubric"], text, options, low, high)
 
 
 def find_rubric_config(data: Path, folder: Path) -> Path | None:
@@ -171,14 +171,14 @@ def find_rubric_config(data: Path, folder: Path) -> Path | None:
 
 def read_rubric_config(path: Path, rubric_id: str) -> RubricConfig:
     """The rubric of that id in the file. Raises UsageError, FormatError, and NotFoundError naming the nearest id."""
-    found: dict[str, RubricConfig] = {}
+    configs: dict[str, RubricConfig] = {}
     for document in _documents(path):
         for number, entry in enumerate(document.get("rubrics") or ()):
             config = _config(path, document, entry, number)
-            found[config.id.lower()] = config
-    if rubric_id.lower() not in found:
-        raise NotFoundError.among(f"rubric in {path}", rubric_id, [config.id for config in found.values()])
-    return found[rubric_id.lower()]
+            configs[config.id.lower()] = config
+    if rubric_id.lower() not in configs:
+        raise NotFoundError.among(f"rubric in {path}", rubric_id, [config.id for config in configs.values()])
+    return configs[rubric_id.lower()]
 
 
 def _documents(path: Path) -> list[Mapping[str, Any]]:
@@ -213,12 +213,12 @@ def _config(path: Path, document: Mapping[str, Any], entry: Any, number: int) ->
     if info.get("api_key"):
         raise error("a key does not belong into a file; name its variable under api_key_env")
 
-    def given(key: str, default: Any = None) -> Any:
+    def setting(key: str, default: Any = None) -> Any:
         places = (entry.get(key), info.get(key), document.get(f"default_{key}"))
         return next((value for value in places if value is not None), default)
 
     try:
-        low, high = float(given("score_min", 0.0)), float(given("score_max", 1.0))
+        low, high = float(setting("score_min", 0.0)), float(setting("score_max", 1.0))
         options = JudgeOptions(
             judge_model=_model(info),
             timeout_s=float(info.get("timeout") or 60.0),
@@ -226,7 +226,7 @@ def _config(path: Path, document: Mapping[str, Any], entry: Any, number: int) ->
         )
     except (TypeError, ValueError, UsageError) as wrong:
         raise error(str(wrong)) from wrong
-    texts = (str(given(key, "")) for key in ("system_prompt", "original_input", "ground_truth"))
+    texts = (str(setting(key, "")) for key in ("system_prompt", "original_input", "ground_truth"))
     return RubricConfig(entry["id"], entry["rubric"], options, low, high, *texts)
 
 
@@ -247,13 +247,13 @@ class JudgedRun:
     explanation: str
     error: str
     raw: str
-    started: datetime
+    started_at: datetime
     completed: datetime
 
     @property
     def duration_s(self) -> float:
         """Seconds the judge took, waits and further attempts included."""
-        return round((self.completed - self.started).total_seconds(), 3)
+        return round((self.completed - self.started_at).total_seconds(), 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +283,7 @@ async def judge_records(
         _scale(record, config)
 
     async def one(record: RubricRecord) -> JudgedRecord:
-        runs = await asyncio.gather(*(_run(room, config, record, at, clock) for at in range(number)))
+        runs = await asyncio.gather(*(_judge_record(room, config, record, at, clock) for at in range(number)))
         return JudgedRecord(record, tuple(runs))
 
     return list(await asyncio.gather(*map(one, records)))
@@ -293,17 +293,17 @@ def statistics(scores: Sequence[float]) -> dict[str, Any]:
     """Mean, variance and deviation of the population, least and greatest; None for each without any score."""
     if not scores:
         return dict.fromkeys(("average", "variance", "stdev", "min", "max"))
-    found = spread(scores)
+    summary = spread(scores)
     return {
-        "average": found.mean,
-        "variance": found.std**2,
-        "stdev": found.std,
-        "min": found.low,
-        "max": found.high,
+        "average": summary.mean,
+        "variance": summary.std**2,
+        "stdev": summary.std,
+        "min": summary.low,
+        "max": summary.high,
     }
 
 
-async def _run(
+async def _judge_record(
     room: asyncio.Semaphore, config: RubricConfig, record: RubricRecord, number: int, clock: Clock
 ) -> JudgedRun:
     low, high = _scale(record, config)
@@ -312,16 +312,16 @@ async def _run(
     sections = {name: text for name, text in spare.items() if text} | dict(record.sections)
     messages = question(task, {**sections, "ANSWER": record.answer, "RUBRIC": config.text})
     async with room:
-        started = clock()
+        started_at = clock()
         try:
             judge = config.options.models[0]
             sample = await Panel.of(config.options, 1).sample(task, messages, judge, number)
         except ModelError as error:
-            return JudgedRun(None, "", str(error), "", started, clock())
+            return JudgedRun(None, "", str(error), "", started_at, clock())
     answer = sample.answer
     if answer is None:
-        return JudgedRun(None, "", sample.problem, sample.text, started, clock())
-    return JudgedRun(answer.score, answer.reasoning, "", sample.text, started, clock())
+        return JudgedRun(None, "", sample.problem, sample.text, started_at, clock())
+    return JudgedRun(answer.score, answer.reasoning, "", sample.text, started_at, clock())
 
 
 def _scale(record: RubricRecord, config: RubricConfig) -> tuple[float, float]:

@@ -65,11 +65,11 @@ class FoundCase:
         return self.evalset.cases[self.index]
 
 
-def evalset_of(given: EvalSet | AdkObject) -> EvalSet:
+def evalset_of(source: EvalSet | AdkObject) -> EvalSet:
     """The eval set, also where it is an object of google-adk. Raises FormatError."""
-    if isinstance(given, EvalSet):
-        return given
-    return read_evalset(given.model_dump_json(exclude_unset=True).encode(), source=type(given).__name__)
+    if isinstance(source, EvalSet):
+        return source
+    return read_evalset(source.model_dump_json(exclude_unset=True).encode(), source=type(source).__name__)
 
 
 def case_keys(cases: Sequence[Case]) -> list[str]:
@@ -80,13 +80,13 @@ def case_keys(cases: Sequence[Case]) -> list[str]:
 def keys_of(cases: Sequence[Case], numbers: Sequence[int]) -> list[str]:
     """The keys of some cases by their places."""
     if isinstance(cases, LargeCases):
-        plain = [case_key(cases.id_at(number)) for number in numbers]
-        return [_numbered(key, cases.numbers_of(key).index(n) + 1) for key, n in zip(plain, numbers, strict=True)]
+        case_keys = [case_key(cases.id_at(number)) for number in numbers]
+        return [_numbered(key, cases.numbers_of(key).index(n) + 1) for key, n in zip(case_keys, numbers, strict=True)]
     keys: list[str] = []
-    seen: dict[str, int] = {}
+    n_of_id: dict[str, int] = {}
     for case in cases:
-        seen[case.id] = seen.get(case.id, 0) + 1
-        keys.append(_numbered(case_key(case.id), seen[case.id]))
+        n_of_id[case.id] = n_of_id.get(case.id, 0) + 1
+        keys.append(_numbered(case_key(case.id), n_of_id[case.id]))
     return [keys[number] for number in numbers]
 
 
@@ -131,11 +131,11 @@ class CaseDesk:
         """Put a new case at the end. Raises CaseNameTakenError."""
 
         def change(evalset: EvalSet) -> tuple[EvalSet, str]:
-            _refuse_taken(evalset.cases, case.id)
+            _check_id_is_free(evalset.cases, case.id)
             n = len(evalset.cases)
             return _spliced(evalset, n, n, case), case_key(case.id)
 
-        return self._found(evalset_id, change, as_new_form)
+        return self._edit_and_find(evalset_id, change, as_new_form)
 
     def put(self, evalset_id: str, case: Case, *, as_new_form: bool = False) -> FoundCase:
         """Put a case in the place of the one with the same id, or at the end when there is none."""
@@ -145,7 +145,7 @@ class CaseDesk:
             index = next(iter(numbers_of(evalset.cases, key)), n)
             return _spliced(evalset, index, min(index + 1, n), case), key
 
-        return self._found(evalset_id, change, as_new_form)
+        return self._edit_and_find(evalset_id, change, as_new_form)
 
     def save(
         self, evalset_id: str, key: str, case: Case, version: str | None, *, as_new_form: bool = False
@@ -157,66 +157,66 @@ class CaseDesk:
         """
 
         def change(evalset: EvalSet) -> tuple[EvalSet, str]:
-            found = _find(evalset, key)
-            if version is not None and found.version != version and found.case != case:
+            current = _find(evalset, key)
+            if version is not None and current.version != version and current.case != case:
                 raise CaseChangedError("this case changed since you opened it")
-            if case.id != found.case.id:
-                _refuse_taken(evalset.cases, case.id)
-            new_key = key if case.id == found.case.id else case_key(case.id)
-            return _spliced(evalset, found.index, found.index + 1, case), new_key
+            if case.id != current.case.id:
+                _check_id_is_free(evalset.cases, case.id)
+            new_key = key if case.id == current.case.id else case_key(case.id)
+            return _spliced(evalset, current.index, current.index + 1, case), new_key
 
-        return self._found(evalset_id, change, as_new_form)
+        return self._edit_and_find(evalset_id, change, as_new_form)
 
     def duplicate(self, evalset_id: str, key: str) -> FoundCase:
         """Put a copy after the case, under a free name."""
 
         def change(evalset: EvalSet) -> tuple[EvalSet, str]:
-            found = _find(evalset, key)
-            copy = replace(found.case, id=free_name(f"{found.case.id}_copy", CaseIds(evalset.cases)))
-            return _spliced(evalset, found.index + 1, found.index + 1, copy), case_key(copy.id)
+            original = _find(evalset, key)
+            copy = replace(original.case, id=free_name(f"{original.case.id}_copy", CaseIds(evalset.cases)))
+            return _spliced(evalset, original.index + 1, original.index + 1, copy), case_key(copy.id)
 
-        return self._found(evalset_id, change)
+        return self._edit_and_find(evalset_id, change)
 
     def move(self, evalset_id: str, key: str, step: int) -> FoundCase:
         """Move the case up (-1) or down (1); at the end it stays."""
 
         def change(evalset: EvalSet) -> tuple[EvalSet, str]:
-            found = _find(evalset, key)
-            target = max(0, min(len(evalset.cases) - 1, found.index + step))
-            others = _spliced(evalset, found.index, found.index + 1)
-            return _spliced(others, target, target, found.case), key
+            case = _find(evalset, key)
+            target = max(0, min(len(evalset.cases) - 1, case.index + step))
+            others = _spliced(evalset, case.index, case.index + 1)
+            return _spliced(others, target, target, case.case), key
 
-        return self._found(evalset_id, change)
+        return self._edit_and_find(evalset_id, change)
 
     def delete(self, evalset_id: str, keys: Sequence[str]) -> str:
         """Take cases out of the set; the token brings them back. Raises NotFoundError."""
         token = secrets.token_hex(8)
 
         def change(evalset: EvalSet) -> tuple[EvalSet, str]:
-            found = sorted((_find(evalset, key) for key in keys), key=lambda each: each.index)
-            self._keep(token, evalset_id, found)
-            for each in reversed(found):
+            cases = sorted((_find(evalset, key) for key in keys), key=lambda each: each.index)
+            self._keep(token, evalset_id, cases)
+            for each in reversed(cases):
                 evalset = _spliced(evalset, each.index, each.index + 1)
             return evalset, token
 
         return self._edit(evalset_id, change)
 
-    def deleted(self, evalset_id: str, token: str) -> list[str]:
+    def list_deleted_ids(self, evalset_id: str, token: str) -> list[str]:
         """The ids of the cases that the token would bring back; none for a token that is unknown or used up."""
-        kept = self._kept(token)
-        return [case.id for _, case in kept[1]] if kept and kept[0] == evalset_id else []
+        trash = self._read_trash(token)
+        return [case.id for _, case in trash[1]] if trash and trash[0] == evalset_id else []
 
     def in_trash(self) -> Iterator[tuple[str, str, list[str], datetime, int]]:
         """Token, eval set, ids, time of deletion and size of deleted cases; a file that cannot be read is left out."""
         for path in sorted(self._trash.glob("*.cases.json")):
             token = path.name.partition(".")[0]
             try:
-                seen = path.lstat()
-                deleted_at = datetime.fromtimestamp(seen.st_mtime, UTC)
+                stat = path.lstat()
+                deleted_at = datetime.fromtimestamp(stat.st_mtime, UTC)
             except OSError:  # it was restored meanwhile
                 continue
-            if kept := self._kept(token):
-                yield token, kept[0], [case.id for _, case in kept[1]], deleted_at, seen.st_size
+            if trash := self._read_trash(token):
+                yield token, trash[0], [case.id for _, case in trash[1]], deleted_at, stat.st_size
 
     def discard(self, token: str) -> None:
         """Remove deleted cases for good; a disk that fails at this leaves them in the trash."""
@@ -225,56 +225,56 @@ class CaseDesk:
 
     def restore(self, evalset_id: str, token: str) -> list[str]:
         """Put deleted cases back where they stood; gives their keys. Raises NotFoundError, CaseNameTakenError."""
-        kept = self._kept(token)
-        if not kept or kept[0] != evalset_id:
+        trash = self._read_trash(token)
+        if not trash or trash[0] != evalset_id:
             raise NotFoundError("nothing to undo; the cases are already restored")
 
         def change(evalset: EvalSet) -> tuple[EvalSet, list[str]]:
-            changed = evalset
-            for index, case in kept[1]:
+            result = evalset
+            for index, case in trash[1]:
                 alike = [evalset.cases[number] for number in numbers_of(evalset.cases, case_key(case.id))]
                 if case in alike:  # an undo that was killed after the save
                     continue
                 if alike:
-                    raise _taken(evalset.cases, case.id)
-                place = min(index, len(changed.cases))
-                changed = _spliced(changed, place, place, case)
-            return changed, [case_key(case.id) for _, case in kept[1]]
+                    raise _name_taken_error(evalset.cases, case.id)
+                place = min(index, len(result.cases))
+                result = _spliced(result, place, place, case)
+            return result, [case_key(case.id) for _, case in trash[1]]
 
         keys = self._edit(evalset_id, change)
         with suppress(DiskError):  # the cases are back; a token that is left says that their names are taken
             remove_file(self._path(token))
         return keys
 
-    def _keep(self, token: str, evalset_id: str, found: Sequence[FoundCase]) -> None:
+    def _keep(self, token: str, evalset_id: str, removed_cases: Sequence[FoundCase]) -> None:
         make_folder(self._trash)
-        cases = [{"index": each.index, "case": case_to_json(each.case)} for each in found]
+        cases = [{"index": each.index, "case": case_to_json(each.case)} for each in removed_cases]
         text = json.dumps({"evalset": evalset_id, "cases": cases}, ensure_ascii=False)
         replace_file(self._path(token), text.encode())
 
-    def _kept(self, token: str) -> tuple[str, list[tuple[int, Case]]] | None:
+    def _read_trash(self, token: str) -> tuple[str, list[tuple[int, Case]]] | None:
         """The eval set and its deleted cases with their places; None where there is no such file, or it is broken."""
         if not _TOKEN.fullmatch(token):
             return None
         path = self._path(token)
         try:
-            kept = from_json(read_regular(path, MAX_RECORDED_BYTES), _Kept)
-            return kept.evalset, [(each.index, case_from_json(each.case, path.name)) for each in kept.cases]
+            content = from_json(read_regular(path, MAX_RECORDED_BYTES), _Kept)
+            return content.evalset, [(each.index, case_from_json(each.case, path.name)) for each in content.cases]
         except (EvaldeskError, OSError, msgspec.MsgspecError):
             return None
 
     def _path(self, token: str) -> Path:
         return self._trash / f"{token}.cases.json"
 
-    def _found(
+    def _edit_and_find(
         self, evalset_id: str, change: Callable[[EvalSet], tuple[EvalSet, str]], as_new_form: bool = False
     ) -> FoundCase:
         def change_and_find(evalset: EvalSet) -> tuple[EvalSet, Callable[[], FoundCase]]:
-            changed, key = change(evalset)
-            if isinstance(changed.cases, EditedCases):  # the index of the new file finds it
-                return changed, lambda: self.find(evalset_id, key)
-            found = _find(changed, key)
-            return changed, lambda: found
+            result, key = change(evalset)
+            if isinstance(result.cases, EditedCases):  # the index of the new file finds it
+                return result, lambda: self.find(evalset_id, key)
+            case = _find(result, key)
+            return result, lambda: case
 
         return self._edit(evalset_id, change_and_find, as_new_form)()
 
@@ -282,9 +282,9 @@ class CaseDesk:
         """Make a change to the file as it is now, again when another writer was quicker."""
         for attempt in range(1, MAX_TRIES + 1):
             evalset, version = self._files.read(evalset_id)
-            changed, answer = change(evalset)
+            result, answer = change(evalset)
             try:
-                self._files.save(evalset_id, changed, version, as_new_form=as_new_form)
+                self._files.save(evalset_id, result, version, as_new_form=as_new_form)
                 break
             except ConflictError:
                 if attempt == MAX_TRIES:
@@ -293,12 +293,12 @@ class CaseDesk:
 
 
 def _find(evalset: EvalSet, key: str) -> FoundCase:
-    plain = key.partition(".")[0]
-    found = numbers_of(evalset.cases, plain)
-    number = next((n for n in range(1, len(found) + 1) if key == _numbered(plain, n)), 0)
+    case_part = key.partition(".")[0]
+    numbers = numbers_of(evalset.cases, case_part)
+    number = next((n for n in range(1, len(numbers) + 1) if key == _numbered(case_part, n)), 0)
     if not number:
         raise NotFoundError("this eval set has no such case; it may have been renamed or deleted")
-    index = found[number - 1]
+    index = numbers[number - 1]
     return FoundCase(evalset, index, key, saved_digest(evalset.cases[index]))
 
 
@@ -337,25 +337,25 @@ class CaseIds(Container[str]):
         return any(self._cases[number].id == case_id for number in numbers_of(self._cases, case_key(str(case_id))))
 
 
-def _spliced(evalset: EvalSet, start: int, stop: int, *new: Case) -> EvalSet:
-    return replace(evalset, cases=spliced(evalset.cases, start, stop, new))
+def _spliced(evalset: EvalSet, start: int, stop: int, *cases: Case) -> EvalSet:
+    return replace(evalset, cases=spliced(evalset.cases, start, stop, cases))
 
 
-def _refuse_taken(cases: Sequence[Case], case_id: str) -> None:
+def _check_id_is_free(cases: Sequence[Case], case_id: str) -> None:
     if case_id in CaseIds(cases):
-        raise _taken(cases, case_id)
+        raise _name_taken_error(cases, case_id)
 
 
-def _taken(cases: Sequence[Case], case_id: str) -> CaseNameTakenError:
+def _name_taken_error(cases: Sequence[Case], case_id: str) -> CaseNameTakenError:
     return CaseNameTakenError(case_id, free_name(case_id, CaseIds(cases)))
 
 
 def retyped(case: Case, text: str) -> Case:
     """The case that JSON typed over `case` says. Raises FormatError, or UsageError for an id that cannot be one."""
-    found = case_from_text(text, "")
-    if found.id != case.id:
-        check_case_id(found.id)
-    return found
+    new_case = case_from_text(text, "")
+    if new_case.id != case.id:
+        check_case_id(new_case.id)
+    return new_case
 
 
 def with_session(evalset: EvalSet, session: SessionInit, source: str) -> EvalSet:
@@ -370,8 +370,8 @@ def with_session(evalset: EvalSet, session: SessionInit, source: str) -> EvalSet
 
 def with_app_name(evalset: EvalSet, app_name: str) -> EvalSet:
     """The eval set, its sessions being of the app `app_name`."""
-    named = tuple(
+    cases = tuple(
         replace(case, initial_session=replace(case.initial_session or SessionInit(), app_name=app_name))
         for case in evalset.cases
     )
-    return replace(evalset, cases=named)
+    return replace(evalset, cases=cases)

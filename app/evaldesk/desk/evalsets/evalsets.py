@@ -40,20 +40,20 @@ MOST_BYTES_COMPARED = 4_000_000
 
 
 class NameChangedError(ConflictError):
-    """Somebody else gave the set the name `stored` meanwhile."""
+    """Somebody else gave the set the name `stored_name` meanwhile."""
 
-    def __init__(self, stored: str) -> None:
-        super().__init__(f"Somebody renamed it meanwhile: now it is {stored}. Save again to give it your name.")
-        self.stored = stored
+    def __init__(self, stored_name: str) -> None:
+        super().__init__(f"Somebody renamed it meanwhile: now it is {stored_name}. Save again to give it your name.")
+        self.stored_name = stored_name
 
 
 class DescriptionChangedError(ConflictError):
-    """Somebody else wrote the description `stored` meanwhile."""
+    """Somebody else wrote the description `stored_description` meanwhile."""
 
-    def __init__(self, stored: str) -> None:
-        said = f"now it is “{stored}”" if stored else "now it is empty"
-        super().__init__(f"Somebody changed the description meanwhile: {said}. Save again to write over it.")
-        self.stored = stored
+    def __init__(self, stored_description: str) -> None:
+        change = f"now it is “{stored_description}”" if stored_description else "now it is empty"
+        super().__init__(f"Somebody changed the description meanwhile: {change}. Save again to write over it.")
+        self.stored_description = stored_description
 
 
 class SetNameTakenError(ConflictError):
@@ -68,11 +68,11 @@ class SetNameTakenError(ConflictError):
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """A file to give out; `file_name` is plain ASCII without quotes, `masked` lists the secrets taken out of it."""
+    """A file to give out; `file_name` is plain ASCII without quotes, `masking_note` lists the masked secrets."""
 
     file_name: str
     data: bytes
-    masked: str = ""
+    masking_note: str = ""
 
 
 def own_evalsets(files: Sequence[EvalSetFile], agent_id: str) -> Sequence[EvalSetFile]:
@@ -118,10 +118,10 @@ class EvalSetDesk:
         Runs and cases follow a file that another program renamed.
         """
         files = self._files.list()
-        new = [file for file in files if file.id not in self._followed]
-        if new:
-            self._followed |= {file.id for file in new}
-            self._follow({file.id: file.path for file in new if not (file.error or file.is_reading)})
+        new_files = [file for file in files if file.id not in self._followed]
+        if new_files:
+            self._followed |= {file.id for file in new_files}
+            self._follow({file.id: file.path for file in new_files if not (file.error or file.is_reading)})
         return files
 
     def follow(self, path: Path) -> None:
@@ -137,12 +137,16 @@ class EvalSetDesk:
             self._store.join_evalsets(self.home)
             newest = self._store.runs.newest_of_evalsets()
         here = [run for run in newest.values() if self._is_here(run.config)]
-        lost = [run for run in here if not os.path.lexists(run.config.evalset_path)]
-        new = {each: path for each, path in files.items() if each not in newest} if lost else {}
-        pairs = [(run.config.evalset_id, each) for run, each in product(lost, new) if self._is_renamed(run, new[each])]
+        orphans = [run for run in here if not os.path.lexists(run.config.evalset_path)]
+        new_paths = {each: path for each, path in files.items() if each not in newest} if orphans else {}
+        pairs = [
+            (run.config.evalset_id, each)
+            for run, each in product(orphans, new_paths)
+            if self._is_renamed(run, new_paths[each])
+        ]
         for old_id, new_id in pairs:
-            if sum(old_id == old or new_id == new_one for old, new_one in pairs) == 1:
-                self._store.move_evalset(old_id, new_id, new[new_id])
+            if sum(old_id == other_old or new_id == other_new for other_old, other_new in pairs) == 1:
+                self._store.move_evalset(old_id, new_id, new_paths[new_id])
 
     def _is_here(self, config: RunConfig) -> bool:
         """Whether the file of a run is, or was, in this workspace."""
@@ -159,23 +163,23 @@ class EvalSetDesk:
                 return True
             if run.n_cases > MOST_COMPARED or path.stat().st_size > MOST_BYTES_COMPARED:
                 return False
-            held = {case_version(case) for case in load_evalset(path).cases}
+            case_digests = {case_version(case) for case in load_evalset(path).cases}
         except (FormatError, OSError):
             return False
-        played = [each.digest for each in self._store.runs.case_outcomes(run.id)]
-        return 2 * sum(digest in held for digest in played) > len(played)
+        digests = [each.digest for each in self._store.runs.case_outcomes(run.id)]
+        return 2 * sum(digest in case_digests for digest in digests) > len(digests)
 
-    def usual(self, agent_id: str) -> str:
+    def propose_evalset_id(self, agent_id: str) -> str:
         """The id of the eval set to propose for an agent: the last one used with it, else one of its own.
 
         Empty where there is neither, unless there is only one eval set: which one is meant is then for a person to say.
         """
         readable = [file for file in self.list() if not file.error]
-        used = self._store.sessions.last_added(agent_id)
+        last_uses = self._store.sessions.last_added(agent_id)
         for run in reversed(self._store.runs.list(agent_id=agent_id)):
-            known = used.get(run.config.evalset_id)
-            used[run.config.evalset_id] = max(known, run.created_at) if known else run.created_at
-        last = sorted((file for file in readable if file.id in used), key=lambda file: used[file.id])
+            last_use = last_uses.get(run.config.evalset_id)
+            last_uses[run.config.evalset_id] = max(last_use, run.created_at) if last_use else run.created_at
+        last = sorted((file for file in readable if file.id in last_uses), key=lambda file: last_uses[file.id])
         proposed = last or own_evalsets(readable, agent_id) or (readable if len(readable) == 1 else [])
         return proposed[-1].id if proposed else ""
 
@@ -220,12 +224,12 @@ class EvalSetDesk:
         With `continues` a set of that name and content is the one. With `replaces` it is written over the file of the
         set of that name, which is kept in the trash. Raises FormatError, UsageError, SetNameTakenError, DiskError.
         """
-        known = self._named(name)
-        if known and continues and self._is_same(known, evalset):
-            yield PreparedSet(known.id, known.path, known.version, put=lambda: None, take_back=lambda: None)
+        existing = self._find_by_name(name)
+        if existing and continues and self._is_same(existing, evalset):
+            yield PreparedSet(existing.id, existing.path, existing.version, put=lambda: None, take_back=lambda: None)
             return
-        if known and replaces:
-            ready = self._files.prepared_over(known.id, evalset)
+        if existing and replaces:
+            ready = self._files.prepared_over(existing.id, evalset)
         else:
             self.check_new_name(name)
             ready = self._files.prepared(name, evalset)
@@ -233,32 +237,37 @@ class EvalSetDesk:
             yield prepared
 
     def change(
-        self, evalset_id: str, name: str, description: str, seen: str | None = None, called: str | None = None
+        self,
+        evalset_id: str,
+        name: str,
+        description: str,
+        seen_description: str | None = None,
+        seen_name: str | None = None,
     ) -> str:
         """Rename and describe; gives the id under which the set is found from now on.
 
-        `seen` is the description that the person saw, `called` the name. Raises UsageError, SetNameTakenError,
-        DescriptionChangedError and NameChangedError when somebody else wrote another one, and ConflictError when the
-        file changes at this very moment.
+        `seen_description` is the description that the person saw, `seen_name` the name. Raises UsageError,
+        SetNameTakenError, DescriptionChangedError and NameChangedError when somebody else wrote another one, and
+        ConflictError when the file changes at this very moment.
         """
         now = self.file(evalset_id).name
-        if called is not None and called not in (now, name) and now != name:
+        if seen_name is not None and seen_name not in (now, name) and now != name:
             raise NameChangedError(now)
-        name = now if name == called else name
+        name = now if name == seen_name else name
         is_renamed = name != now
         if is_renamed:
             self.check_new_name(name, but=evalset_id)
         evalset, version = self._files.read(evalset_id)
-        stored = (evalset.description or "").replace("\r\n", "\n")
-        if seen is not None and stored not in (seen, description):
-            raise DescriptionChangedError(stored)
-        if stored != description:
+        stored_description = (evalset.description or "").replace("\r\n", "\n")
+        if seen_description is not None and stored_description not in (seen_description, description):
+            raise DescriptionChangedError(stored_description)
+        if stored_description != description:
             self._files.save(evalset_id, replace(evalset, description=description or None), version)
         if not is_renamed:
             return evalset_id
-        renamed = self._files.rename(evalset_id, name)
-        self._store.move_evalset(evalset_id, renamed, self.file(renamed).path)
-        return renamed
+        new_id = self._files.rename(evalset_id, name)
+        self._store.move_evalset(evalset_id, new_id, self.file(new_id).path)
+        return new_id
 
     def duplicate(self, evalset_id: str) -> str:
         """A copy beside it under a free name; gives its id."""
@@ -278,8 +287,8 @@ class EvalSetDesk:
         if format_name not in names:
             raise NotFoundError.among("format", format_name[:100], names)
         evalset, _, _ = self.read(evalset_id)
-        found = masked_file(evalset, format_name, self._environment)
-        return Export(f"{plain_name(self.file(evalset_id).name)}{suffix_of(format_name)}", found.data, found.words)
+        file = masked_file(evalset, format_name, self._environment)
+        return Export(f"{plain_name(self.file(evalset_id).name)}{suffix_of(format_name)}", file.data, file.words)
 
     def streamed(self, evalset_id: str) -> tuple[str, Iterator[bytes]] | None:
         """Name and bytes of a large set as a file of ADK without secrets, made case by case; None for another set.
@@ -289,44 +298,44 @@ class EvalSetDesk:
         evalset, _, path = self.read(evalset_id)
         if not isinstance(evalset.cases, LargeCases):
             return None
-        found: Counter[str] = Counter()
-        (shell,) = without_secrets([replace(evalset, cases=())], self._environment, found)
-        cases = without_secrets(evalset.cases, self._environment, found)
+        n_masked: Counter[str] = Counter()
+        (shell,) = without_secrets([replace(evalset, cases=())], self._environment, n_masked)
+        cases = without_secrets(evalset.cases, self._environment, n_masked)
         return path.name, iter(SetWriter(shell, path.name, cases=cases))
 
     def free_name(self, name: str) -> str:
         """`name`, or the nearest that no eval set has; some file systems take `Calc` for `calc`."""
-        taken = {each.name.casefold() for each in self.list()}
-        return next(each for each in candidates(name) if each.casefold() not in taken)
+        used_names = {each.name.casefold() for each in self.list()}
+        return next(each for each in candidates(name) if each.casefold() not in used_names)
 
     def holds(self, name: str, evalset: EvalSet) -> bool:
         """Whether the eval set of that name equals the import of this one."""
-        known = self._named(name)
-        return known is not None and self._is_same(known, evalset)
+        existing = self._find_by_name(name)
+        return existing is not None and self._is_same(existing, evalset)
 
-    def _is_same(self, known: EvalSetFile, evalset: EvalSet) -> bool:
-        return not known.error and self._files.holds(known.id, evalset)
+    def _is_same(self, existing: EvalSetFile, evalset: EvalSet) -> bool:
+        return not existing.error and self._files.holds(existing.id, evalset)
 
     def check_new_name(self, name: str, but: str = "") -> None:
         """Raise UsageError or SetNameTakenError unless a set may be called so; `but` is the set that is renamed."""
         if not name:
             raise UsageError("Name the eval set.")
         check_name(name)
-        known = self._named(name)
-        if known and known.id != but and not (but and self._files.is_half_renamed(but, name)):
-            raise SetNameTakenError(name, self.free_name(name), known)
+        existing = self._find_by_name(name)
+        if existing and existing.id != but and not (but and self._files.is_half_renamed(but, name)):
+            raise SetNameTakenError(name, self.free_name(name), existing)
 
-    def renamed(self, evalset_id: str) -> str:
+    def find_current_id(self, evalset_id: str) -> str:
         """The id that a set has since a desk renamed it, or another program moved its file.
 
         Empty where that is not certain, or the set is gone or is back.
         """
         there = {each.id for each in self.list()} if evalset_id else set()
-        seen: set[str] = set()
-        while evalset_id and evalset_id not in there and evalset_id not in seen:
-            seen.add(evalset_id)
+        earlier_ids: set[str] = set()
+        while evalset_id and evalset_id not in there and evalset_id not in earlier_ids:
+            earlier_ids.add(evalset_id)
             evalset_id = self._files.moved(evalset_id) or self._store.evalset_lines.moved(evalset_id)
-        return evalset_id if seen and evalset_id in there else ""
+        return evalset_id if earlier_ids and evalset_id in there else ""
 
-    def _named(self, name: str) -> EvalSetFile | None:
+    def _find_by_name(self, name: str) -> EvalSetFile | None:
         return next((each for each in self.list() if each.name.casefold() == name.casefold()), None)

@@ -83,10 +83,10 @@ def export_evalset(settings: Settings, name: str, format_name: str) -> Masked:
     files = EvalSetFiles(
         settings.roots, settings.evalset_folder, settings.state_folder / "trash", home=settings.workspace
     )
-    found = files.list()
-    file = next((each for each in found if name in (each.name, each.id)), None)
+    listing = files.list()
+    file = next((each for each in listing if name in (each.name, each.id)), None)
     if file is None:
-        raise NotFoundError.among("eval set", name, [each.name for each in found])
+        raise NotFoundError.among("eval set", name, [each.name for each in listing])
     evalset = files.read(file.id)[0]
     return masked_file(evalset, format_name, settings.environment)
 
@@ -96,18 +96,18 @@ def export_run(runs: StoredRuns, run_id: int, format_name: str, environment: Map
 
     Raises NotFoundError for the run or the format, and FormatError.
     """
-    found = stream_run(runs, run_id, format_name, environment)
-    data = b"".join(found.parts)
-    return Export(found.file_name, data, found.masked)
+    stream = stream_run(runs, run_id, format_name, environment)
+    data = b"".join(stream.parts)
+    return Export(stream.file_name, data, stream.masking_note)
 
 
 @dataclass(slots=True)
 class ExportStream:
-    """A file to give out, part by part; `masked` lists the secrets taken out of it, once the last part was read."""
+    """A file to give out, part by part; `masking_note` lists the masked secrets, once the last part was read."""
 
     file_name: str
     parts: Iterator[bytes]
-    masked: str = ""
+    masking_note: str = ""
 
 
 def stream_run(
@@ -126,29 +126,31 @@ def stream_run(
         raise NotFoundError.among("format", format_name[:100], names)
     summary = runs.summary(run_id)
     ending, parts = _run_file(runs, summary, format_name, watch)
-    found = ExportStream(f"{file_stem(run_id, summary.config)}{ending}", iter(()))
-    found.parts = _clean(parts, environment, (runs, run_id, format_name), found)
-    return found
+    stream = ExportStream(f"{file_stem(run_id, summary.config)}{ending}", iter(()))
+    stream.parts = _clean(parts, environment, (runs, run_id, format_name), stream)
+    return stream
 
 
 def _clean(
     parts: Iterator[bytes], environment: Mapping[str, str], of: tuple[StoredRuns, int, str], into: ExportStream
 ) -> Iterator[bytes]:
     """The parts without secrets, in larger ones. No text of a trial goes over the end of a part."""
-    known = known_values(environment)
-    counted: Counter[str] = Counter()
-    clean = scrubber_of(known, counted)
-    found = b""
+    secret_values = known_values(environment)
+    n_masked: Counter[str] = Counter()
+    clean = scrubber_of(secret_values, n_masked)
+    buffer = b""
     for part in parts:
-        found += clean(part.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-        if len(found) >= PART:
-            yield found
-            found = b""
-    yield found
-    if counted:
+        buffer += clean(part.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+        if len(buffer) >= PART:
+            yield buffer
+            buffer = b""
+    yield buffer
+    if n_masked:
         runs, run_id, format_name = of
         cases = () if format_name == CRITERIA else runs.cases(run_id)
-        into.masked = masked_words(counted, places_of(known, ((each.id, (each.case, tuple(each))) for each in cases)))
+        into.masking_note = masked_words(
+            n_masked, places_of(secret_values, ((each.id, (each.case, tuple(each))) for each in cases))
+        )
 
 
 def file_stem(run_id: int, config: RunConfig) -> str:
@@ -189,18 +191,18 @@ def recorded_run(runs: StoredRuns, run_id: int, watch: Callable[[int, int], None
     config, now = run.config, dict[int, Case]()
 
     def trials() -> Iterator[TrialResult]:
-        for index, played in enumerate(_watched(runs.cases(run_id), run, watch)):
+        for index, case_result in enumerate(_watched(runs.cases(run_id), run, watch)):
             now.clear()
-            now[index] = played.case
-            yield from (replace(trial, run_id=0, case_index=index) for trial in played)
+            now[index] = case_result.case
+            yield from (replace(trial, run_id=0, case_index=index) for trial in case_result)
 
     def cases(first: int) -> Iterator[Case]:
         if first in now:  # that of the trial which was asked for last
             yield now[first]
             first += 1
         for start in range(first, run.n_cases, CASES_AT_ONCE):
-            found = runs.store.some_cases(run.id, range(start, min(start + CASES_AT_ONCE, run.n_cases)))
-            yield from (found[index] for index in sorted(found))
+            page = runs.store.some_cases(run.id, range(start, min(start + CASES_AT_ONCE, run.n_cases)))
+            yield from (page[index] for index in sorted(page))
 
     return RecordedRun(
         name=config.evalset_name,
@@ -237,8 +239,8 @@ def _table(runs: StoredRuns, run: RunSummary, watch: Callable[[int, int], None])
     """The head of the table, then the lines of each case."""
     columns = [*TRIAL_COLUMNS, *(criterion.metric for criterion in run.config.criteria)]
     yield _lines([[cell(name) for name in columns]])
-    for played in _watched(runs.cases(run.id, is_whole=False), run, watch):  # it has no results of tools
-        rows = [trial_row(played.case, trial, run.config) for trial in played]
+    for case_result in _watched(runs.cases(run.id, is_whole=False), run, watch):  # it has no results of tools
+        rows = [trial_row(case_result.case, trial, run.config) for trial in case_result]
         yield _lines([[cell(row[name]) for name in columns] for row in rows])
 
 

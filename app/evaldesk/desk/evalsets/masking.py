@@ -32,14 +32,14 @@ class Masked:
     ending: str = ""
 
 
-def masked(data: bytes, environment: Mapping[str, str], cases: Iterable[tuple[str, object]] = ()) -> Masked:
+def mask_file(data: bytes, environment: Mapping[str, str], cases: Iterable[tuple[str, object]] = ()) -> Masked:
     """The text file with the secrets of the environment masked; `cases` are the ids and values that it was made of."""
-    known = known_values(environment)
-    found: Counter[str] = Counter()
-    clean = scrubber_of(known, found)(data.decode("utf-8", "surrogateescape"))
-    if not found:
+    secret_values = known_values(environment)
+    n_masked: Counter[str] = Counter()
+    clean = scrubber_of(secret_values, n_masked)(data.decode("utf-8", "surrogateescape"))
+    if not n_masked:
         return Masked(data)
-    return Masked(clean.encode("utf-8", "surrogateescape"), masked_words(found, places_of(known, cases)))
+    return Masked(clean.encode("utf-8", "surrogateescape"), masked_words(n_masked, places_of(secret_values, cases)))
 
 
 def masked_file(what: EvalSet | RecordedRun, format_name: str, environment: Mapping[str, str]) -> Masked:
@@ -48,14 +48,14 @@ def masked_file(what: EvalSet | RecordedRun, format_name: str, environment: Mapp
     A packed file cannot be searched, so it is made of the text of its rows. Raises FormatError, NotFoundError.
     """
     is_packed = format_name in TEXT_FORMATS
-    masked_file = masked(write_file(what, TEXT_FORMATS.get(format_name, format_name)), environment, _parts(what))
+    masked_file = mask_file(write_file(what, TEXT_FORMATS.get(format_name, format_name)), environment, _parts(what))
     data = pack(masked_file.data, format_name) if is_packed else masked_file.data
     return replace(masked_file, data=data, ending=suffix_of(format_name))
 
 
-def without_secrets(values: Iterable[T], environment: Mapping[str, str], found: Counter[str]) -> Iterator[T]:
-    """The values with every text in them masked; `found` counts masked values by the names of the variables."""
-    scrub = json_scrubber_of(known_values(environment), found)
+def without_secrets(values: Iterable[T], environment: Mapping[str, str], n_masked: Counter[str]) -> Iterator[T]:
+    """The values with every text in them masked; `n_masked` counts masked values by the names of the variables."""
+    scrub = json_scrubber_of(known_values(environment), n_masked)
     for value in values:
         data = to_json(value)
         clean = scrub(data)
@@ -69,29 +69,29 @@ def _parts(what: EvalSet | RecordedRun) -> Iterator[tuple[str, object]]:
         yield from ((what.cases[result.case_index].id, result) for result in what.results)
 
 
-def masked_words(found: Mapping[str, int], places: Mapping[str, list[str]]) -> str:
+def masked_words(n_masked: Mapping[str, int], places: Mapping[str, list[str]]) -> str:
     """`2 values masked: OPENAI_API_KEY in case a and case b.`"""
-    n = sum(found.values())
-    each = ", ".join(f"{name}{_where(places.get(name, []))}" for name in sorted(found))
+    n = sum(n_masked.values())
+    each = ", ".join(f"{name}{_where(places.get(name, []))}" for name in sorted(n_masked))
     return f"{n:,} value{'' if n == 1 else 's'} masked: {each}."
 
 
-def places_of(known: Mapping[str, str], cases: Iterable[tuple[str, object]]) -> dict[str, list[str]]:
+def places_of(secret_values: Mapping[str, str], cases: Iterable[tuple[str, object]]) -> dict[str, list[str]]:
     """The ids of the cases whose values hold a secret, by the names of the secrets; the first ones of many."""
     places: dict[str, list[str]] = {}
     for case_id, value in cases:
-        found: Counter[str] = Counter()
-        json_scrubber_of(known, found)(to_json(value))
-        for name in found:
-            named = places.setdefault(name, [])
-            if len(named) <= MOST_PLACES and case_id not in named[-1:]:
-                named.append(case_id)
+        n_masked: Counter[str] = Counter()
+        json_scrubber_of(secret_values, n_masked)(to_json(value))
+        for name in n_masked:
+            case_ids = places.setdefault(name, [])
+            if len(case_ids) <= MOST_PLACES and case_id not in case_ids[-1:]:
+                case_ids.append(case_id)
     return places
 
 
 def _where(cases: list[str]) -> str:
     if not cases:
         return ""
-    named = [f"case {case_id[:80]}" for case_id in dict.fromkeys(cases)]
-    more = f" and {len(named) - MAX_PLACES} more" if len(named) > MAX_PLACES else ""
-    return f" in {', '.join(named[:MAX_PLACES])}{more}"
+    case_names = [f"case {case_id[:80]}" for case_id in dict.fromkeys(cases)]
+    more = f" and {len(case_names) - MAX_PLACES} more" if len(case_names) > MAX_PLACES else ""
+    return f" in {', '.join(case_names[:MAX_PLACES])}{more}"

@@ -25,8 +25,8 @@ def check_case_id(case_id: str) -> None:
 
 def slug(text: str, default: str = "case") -> str:
     """`text` as a name: lower case, accents taken off, words joined by _, at most MAX_SLUG characters."""
-    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
-    words = re.findall(r"[a-z0-9]+", plain.lower())
+    ascii_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+    words = re.findall(r"[a-z0-9]+", ascii_text.lower())
     name = ""
     for word in words:
         if name and len(name) + 1 + len(word) > MAX_SLUG:
@@ -40,9 +40,9 @@ def plain_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:100] or "evalset"
 
 
-def free_name(name: str, taken: Container[str]) -> str:
+def free_name(name: str, used_names: Container[str]) -> str:
     """`name`, or the first of `name_2`, `name_3`, … that is not taken."""
-    return next(each for each in candidates(name) if each not in taken)
+    return next(each for each in candidates(name) if each not in used_names)
 
 
 def candidates(name: str) -> Iterator[str]:

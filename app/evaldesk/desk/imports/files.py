@@ -36,7 +36,7 @@ def read_path(path: Path, format_name: str | None = None, outcome: str = "", wat
     """
     if path.is_dir():
         return _read_folder(path, format_name, outcome, watch)
-    with _as_whole():
+    with _leave_to_whole_reader():
         if streamed := read_streamed(path, format_name, outcome, watch):
             return streamed
     return read_file(bytes_of(path), str(path), format_name, outcome)
@@ -48,7 +48,7 @@ def _read_folder(folder: Path, format_name: str | None, outcome: str, watch: Wat
     if not rows.is_file():
         raise UsageError(f"{folder} is a folder without an output.jsonl; name the file that holds the results")
     more = [(str(path), bytes_of(path)) for name in BESIDE if (path := folder / name).is_file()]
-    with _as_whole():
+    with _leave_to_whole_reader():
         _, tail = as_one_file([("", b""), *more])
         if streamed := read_streamed(rows, format_name, outcome, watch, tail):
             return streamed
@@ -57,7 +57,7 @@ def _read_folder(folder: Path, format_name: str | None, outcome: str, watch: Wat
 
 
 @contextmanager
-def _as_whole() -> Iterator[None]:
+def _leave_to_whole_reader() -> Iterator[None]:
     """A file that cannot be read is left to the reader of whole files, which says why."""
     try:
         yield
@@ -77,39 +77,39 @@ def bytes_of(path: Path) -> bytes:
     try:
         with open_regular_file(path) as file:
             if os.fstat(file.fileno()).st_size > MAX_FILE:
-                raise _too_large(path)
+                raise _size_error(path)
             data = read_at_most(file, MAX_FILE + 1)
     except OSError as error:
         hint = did_you_mean(path, "") if isinstance(error, FileNotFoundError) else ""
         raise UsageError(f"{path} cannot be read: {error.strerror}{hint and f'; {hint}'}") from None
     if len(data) > MAX_FILE:  # a pipe does not tell its size
-        raise _too_large(path)
+        raise _size_error(path)
     return data
 
 
-def _too_large(path: Path) -> UsageError:
+def _size_error(path: Path) -> UsageError:
     return UsageError(f"{path} has more than {MAX_FILE // 1024 // 1024} MiB")
 
 
-def as_one_run(read: Sequence[tuple[Path, Imported]]) -> Imported:
+def as_one_run(files: Sequence[tuple[Path, Imported]]) -> Imported:
     """The runs of several files as the trials of one run. Raises UsageError for a file without a run."""
-    without = next((path for path, imported in read if not imported.runs), None)
+    without = next((path for path, contents in files if not contents.runs), None)
     if without:
         raise UsageError(f"{without} contains no run; --as-trials puts runs together")
-    run = as_trials([run for _, imported in read for run in imported.runs])
-    return replace(read[0][1], evalset=None, runs=(run,))
+    run = as_trials([run for _, contents in files for run in contents.runs])
+    return replace(files[0][1], evalset=None, runs=(run,))
 
 
 @dataclass(frozen=True, slots=True)
 class Converted:
     """A file in another format, without secrets.
 
-    `left_out` has a sentence for each value that this format does not hold, `masked` lists the secrets taken out of it.
+    `left_out` has a sentence for each value that this format does not hold, `masking_note` lists the masked secrets.
     """
 
     data: bytes
     left_out: tuple[str, ...]
-    masked: str = ""
+    masking_note: str = ""
     ending: str = ""
 
 
@@ -118,41 +118,41 @@ def convert_file(path: Path, target: str, from_name: str | None = None, to_name:
 
     It is without the secrets of the environment. Raises FormatError, UsageError.
     """
-    imported = read_path(path, from_name)
-    name = to_name or _format_of(target, imported)
-    what = _chosen(imported, name)
-    lost = losses(what, name) if name in EVALSET_FORMS and isinstance(what, EvalSet) else ()
+    contents = read_path(path, from_name)
+    name = to_name or _format_of(target, contents)
+    what = _part_to_write(contents, name)
+    lost_parts = losses(what, name) if name in EVALSET_FORMS and isinstance(what, EvalSet) else ()
     file = masked_file(what, name, os.environ)
-    return Converted(file.data, (*imported.refused, *lost), file.words, file.ending)
+    return Converted(file.data, (*contents.refused, *lost_parts), file.words, file.ending)
 
 
-def _format_of(target: str, imported: Imported) -> str:
+def _format_of(target: str, contents: Imported) -> str:
     """The one format that the ending of a name says, of a run only where it says none of an eval set.
 
     Raises UsageError when it says none, or several.
     """
-    of_sets, of_runs = names_for("evalset") if imported.evalset else (), names_for("run") if imported.runs else ()
-    named = {name: suffix_of(name) for name in (*of_sets, *of_runs)}
-    fitting = [name for name, suffix in named.items() if target.lower().endswith(suffix)]
-    longest = max((len(named[name]) for name in fitting), default=0)
-    best = [name for name in fitting if len(named[name]) == longest]
+    of_sets, of_runs = names_for("evalset") if contents.evalset else (), names_for("run") if contents.runs else ()
+    suffixes = {name: suffix_of(name) for name in (*of_sets, *of_runs)}
+    fitting = [name for name, suffix in suffixes.items() if target.lower().endswith(suffix)]
+    longest = max((len(suffixes[name]) for name in fitting), default=0)
+    best = [name for name in fitting if len(suffixes[name]) == longest]
     best = [name for name in best if name in of_sets] or best
     if len(best) == 1:
         return best[0]
-    why = f"could be {', '.join(best)}" if best else f"says none of {', '.join(named)}"
+    why = f"could be {', '.join(best)}" if best else f"says none of {', '.join(suffixes)}"
     raise UsageError(f"{target}: the name {why}; choose one with --to")
 
 
-def _chosen(imported: Imported, name: str) -> EvalSet | RecordedRun:
+def _part_to_write(contents: Imported, name: str) -> EvalSet | RecordedRun:
     """The part of the file that is written: a run where the format holds runs only, else the eval set."""
-    if imported.evalset and name in names_for("evalset"):
-        return imported.evalset
-    if len(imported.runs) > 1:
-        raise UsageError(f"the file holds {len(imported.runs)} runs; import it, and export them one by one")
-    if imported.runs:
-        return imported.runs[0]
-    if imported.evalset:
-        return imported.evalset
+    if contents.evalset and name in names_for("evalset"):
+        return contents.evalset
+    if len(contents.runs) > 1:
+        raise UsageError(f"the file holds {len(contents.runs)} runs; import it, and export them one by one")
+    if contents.runs:
+        return contents.runs[0]
+    if contents.evalset:
+        return contents.evalset
     raise UsageError("the file holds neither an eval set nor a run")
 
 
@@ -179,20 +179,22 @@ def examine_file(path: Path, format_name: str | None = None) -> Examined:
         return _examined_criteria(path)
     if format_name is None and path.suffix == ".toml" and path.is_file():
         return _examined_toml(path)
-    found = read_path(path, format_name)
-    n_cases = len(found.evalset.cases) if found.evalset else 0
-    runs = tuple((run.name, len(run.cases), len(run.results)) for run in found.runs)
-    title = title_of(found.format)
-    repeats = repeats_words(found.evalset.cases) if found.evalset else ""
-    return Examined(found.format, title, found.understood, found.kept, found.refused, n_cases, runs, repeats)
+    contents = read_path(path, format_name)
+    n_cases = len(contents.evalset.cases) if contents.evalset else 0
+    runs = tuple((run.name, len(run.cases), len(run.results)) for run in contents.runs)
+    title = title_of(contents.format)
+    repeats = repeats_words(contents.evalset.cases) if contents.evalset else ""
+    return Examined(
+        contents.format, title, contents.understood, contents.kept, contents.refused, n_cases, runs, repeats
+    )
 
 
 def _examined_criteria(path: Path) -> Examined:
     """A criteria file: the conditions of a passed trial. Raises FormatError with line and path."""
     criteria, user = read_criteria(path), read_user(path)
-    understood = [f"{each.metric}: {needs_words(each.metric, each.threshold)}." for each in criteria]
-    understood += [f"A simulated user by {user.model or 'the model of the desk'}."] if user else []
-    return Examined("criteria", "criteria file", understood)
+    sentences = [f"{each.metric}: {needs_words(each.metric, each.threshold)}." for each in criteria]
+    sentences += [f"A simulated user by {user.model or 'the model of the desk'}."] if user else []
+    return Examined("criteria", "criteria file", sentences)
 
 
 def _examined_toml(path: Path) -> Examined:
@@ -204,12 +206,12 @@ def _examined_toml(path: Path) -> Examined:
             f"{path} is neither {CONFIG_NAME} nor a run file of `evaldesk run submit`, which has the sections "
             "experiment and evaluation"
         )
-    asked = read_run_file(path)
-    understood = [
-        f"{asked.rollout} ({asked.entrypoint}) with {asked.model_path} on {asked.dataset}.",
-        f"A trial passes from a reward of {asked.pass_threshold:g} on.",
+    run_file = read_run_file(path)
+    sentences = [
+        f"{run_file.rollout} ({run_file.entrypoint}) with {run_file.model_path} on {run_file.dataset}.",
+        f"A trial passes from a reward of {run_file.pass_threshold:g} on.",
     ]
-    return Examined("run-file", "run file", understood)
+    return Examined("run-file", "run file", sentences)
 
 
 def _settings_sentences(path: Path) -> list[str]:

@@ -86,7 +86,7 @@ _beginning = RLock()
 class Arrival:
     """The contents of a file called `source` that is to be imported; its eval set, if there is one, as `name`."""
 
-    imported: Imported
+    contents: Imported
     source: str
     name: str
 
@@ -103,15 +103,15 @@ class TakenIn:
 class StartedImport:
     """An import that is not shown yet; `id` is None where no run is to be stored.
 
-    `known` are the runs of the file that were there before, None for each of `runs`, in the order of the file.
+    `known_run_ids` are the runs of the file that were there before, None for each of `runs`, in the order of the file.
     """
 
     id: int | None
-    known: Sequence[int | None]
+    known_run_ids: Sequence[int | None]
     runs: Sequence[NewRun]
     run_ids: Sequence[int]
     prepared: PreparedSet | None
-    held: ExitStack = field(repr=False)
+    resources: ExitStack = field(repr=False)
 
     @property
     def n_total(self) -> int:
@@ -119,10 +119,10 @@ class StartedImport:
         return sum(len(run.cases) + len(run.results) for run in self.runs)
 
     @property
-    def taken(self) -> TakenIn:
+    def result(self) -> TakenIn:
         """The result, once it is stored."""
-        new = iter(self.run_ids)
-        run_ids = tuple(next(new) if known is None else known for known in self.known)
+        new_ids = iter(self.run_ids)
+        run_ids = tuple(next(new_ids) if run_id is None else run_id for run_id in self.known_run_ids)
         return TakenIn(self.prepared.id if self.prepared else None, run_ids)
 
 
@@ -164,11 +164,11 @@ class ImportDesk:
         self._lock = Lock()
         self._is_closing = False
         self._renewed_s = time.monotonic()
-        self._waiting: dict[int, StartedImport] = {}
+        self._queue: dict[int, StartedImport] = {}
 
     def take_in(
         self,
-        imported: Imported,
+        contents: Imported,
         *,
         source: str,
         name: str,
@@ -176,11 +176,11 @@ class ImportDesk:
         **answers: Unpack[Answers],
     ) -> TakenIn:
         """Store all that a file holds; the eval set, if there is one, as `name`. Raises as `begin` and `finish` do."""
-        return self.finish(self.begin(imported, source=source, name=name, **answers), watch)
+        return self.finish(self.begin(contents, source=source, name=name, **answers), watch)
 
     def begin(
         self,
-        imported: Imported,
+        contents: Imported,
         *,
         source: str,
         name: str,
@@ -197,58 +197,58 @@ class ImportDesk:
         before anything is stored.
         """
         self.recover()
-        digests = digests or [digest_of(run) for run in imported.runs]
-        known = [None if again else self._store.imports.known(digest) for digest in digests]
-        if known and None not in known:
-            raise AlreadyImportedError([run_id for run_id in known if run_id is not None])
+        digests = digests or [digest_of(run) for run in contents.runs]
+        known_run_ids = [None if again else self._store.imports.known(digest) for digest in digests]
+        if known_run_ids and None not in known_run_ids:
+            raise AlreadyImportedError([run_id for run_id in known_run_ids if run_id is not None])
         runs = [
-            self._new_run(run, imported.format, source, digest)
-            for run, digest, run_id in zip(imported.runs, digests, known, strict=True)
+            self._new_run(run, contents.format, source, digest)
+            for run, digest, run_id in zip(contents.runs, digests, known_run_ids, strict=True)
             if run_id is None
         ]
         with ExitStack() as stack:
             prepared = None
-            if imported.evalset is not None:
-                evalset = _without_repeats(imported.evalset, source, renames=renames)
-                if not (imported.runs or again or replaces) and self._evalsets.holds(name, evalset):
+            if contents.evalset is not None:
+                evalset = _without_repeats(contents.evalset, source, renames=renames)
+                if not (contents.runs or again or replaces) and self._evalsets.holds(name, evalset):
                     raise AlreadyImportedError((), name)
-                continues = bool(imported.runs) and not again
+                continues = bool(contents.runs) and not again
                 ready = self._evalsets.prepared(name, evalset, replaces=replaces, continues=continues)
                 prepared = stack.enter_context(ready)
                 runs = [_of_set(run, prepared) for run in runs]
-            started = StartedImport(None, known, runs, (), prepared, stack)
+            start = StartedImport(None, known_run_ids, runs, (), prepared, stack)
             if runs:
                 set_id = prepared.id if prepared else ""
                 with _beginning, self._swept():
-                    begun = self._store.imports.begin(source, runs, current_owner(), set_id=set_id, is_again=again)
-                    started.id, started.run_ids = begun
-                    _going.add((self._database, started.id))
-            started.held = stack.pop_all()
-            return started
+                    ids = self._store.imports.begin(source, runs, current_owner(), set_id=set_id, is_again=again)
+                    start.id, start.run_ids = ids
+                    _going.add((self._database, start.id))
+            start.resources = stack.pop_all()
+            return start
 
     @contextmanager
-    def begun(self, arrivals: Sequence[Arrival], **answers: Unpack[Answers]) -> Iterator[Sequence[StartedImport]]:
+    def begin_all(self, arrivals: Sequence[Arrival], **answers: Unpack[Answers]) -> Iterator[Sequence[StartedImport]]:
         """Begin the imports of several files, or of none where one is refused; those not finished are removed.
 
         Raises as `begin` does, and UsageError when two files would be the same eval set.
         """
         _check_names(arrivals)
-        started: list[StartedImport] = []
+        starts: list[StartedImport] = []
         try:
             for each in arrivals:
-                started.append(self.begin(each.imported, source=each.source, name=each.name, **answers))
-            yield started
+                starts.append(self.begin(each.contents, source=each.source, name=each.name, **answers))
+            yield starts
         except (Exception, KeyboardInterrupt) as error:
-            for start in started:
+            for start in starts:
                 self._abandon(start, error)
             raise
 
-    def _abandon(self, started: StartedImport, error: BaseException) -> None:
+    def _abandon(self, start: StartedImport, error: BaseException) -> None:
         """Remove an import that has begun; a finished one stays."""
-        started.held.close()
-        if started.id is not None and (self._database, started.id) in _going:
-            self._give_up(started.id, error)
-            _going.discard((self._database, started.id))
+        start.resources.close()
+        if start.id is not None and (self._database, start.id) in _going:
+            self._give_up(start.id, error)
+            _going.discard((self._database, start.id))
 
     @contextmanager
     def _swept(self) -> Iterator[None]:
@@ -260,40 +260,40 @@ class ImportDesk:
                 self._store.runs.finish_deleting()
             raise
 
-    def finish(self, started: StartedImport, watch: Watch | None = None) -> TakenIn:
+    def finish(self, start: StartedImport, watch: Watch | None = None) -> TakenIn:
         """Store an import that has begun, and show all of it at its end.
 
         An error, Ctrl-C and a cancellation remove all of it; a killed process leaves that to the next start. Raises
         ImportEndedError, ConflictError, DiskError, WorkspaceError.
         """
-        with started.held:
-            if started.id is None:
-                if started.prepared:
-                    started.prepared.put()
-                return started.taken
+        with start.resources:
+            if start.id is None:
+                if start.prepared:
+                    start.prepared.put()
+                return start.result
             try:
-                self._store_rows(started.id, started, watch or (lambda _, __: None))
-                self._publish(started.id, started.prepared)
+                self._store_rows(start.id, start, watch or (lambda _, __: None))
+                self._publish(start.id, start.prepared)
             except (Exception, KeyboardInterrupt) as error:
-                if not (isinstance(error, KeyboardInterrupt) and self._is_shown(started.id)):
-                    self._give_up(started.id, error)
+                if not (isinstance(error, KeyboardInterrupt) and self._is_shown(start.id)):
+                    self._give_up(start.id, error)
                     raise
-                self._store.imports.name_last_runs(started.id)  # Ctrl-C came too late
+                self._store.imports.name_last_runs(start.id)  # Ctrl-C came too late
             finally:
-                _going.discard((self._database, started.id))
-            return started.taken
+                _going.discard((self._database, start.id))
+            return start.result
 
-    def _store_rows(self, import_id: int, started: StartedImport, watch: Watch) -> None:
+    def _store_rows(self, import_id: int, start: StartedImport, watch: Watch) -> None:
         n_done = 0
-        for run_id, run in zip(started.run_ids, started.runs, strict=True):
-            for n in self._store.imports.add(import_id, run_id, run, self._stored):
+        for run_id, run in zip(start.run_ids, start.runs, strict=True):
+            for n in self._store.imports.add(import_id, run_id, run, self._as_stored):
                 n_done += n
                 self._renew_others(import_id)
-                watch(n_done, started.n_total)
+                watch(n_done, start.n_total)
                 if self._is_closing:
                     raise WorkspaceError(STOPPED)
 
-    def _stored(self, result: TrialResult) -> TrialResult:
+    def _as_stored(self, result: TrialResult) -> TrialResult:
         """The trial as it is kept: without secrets, and without prompts where the workspace keeps none."""
         return self._scrubbed(result if self._keeps_prompts else replace(result, prompts=None))
 
@@ -331,17 +331,17 @@ class ImportDesk:
             if not self._is_closing:
                 self._store.runs.finish_deleting()
 
-    def start(self, started: StartedImport, token: str = "") -> None:
+    def start(self, start: StartedImport, token: str = "") -> None:
         """Store an import in the background, after earlier ones; the upload is removed at its end."""
-        if started.id is None:
+        if start.id is None:
             raise ValueError("an import without runs is finished at once")
         with self._lock:
-            self._waiting[started.id] = started
-        self._worker.submit(self._run, started.id, started, token)
+            self._queue[start.id] = start
+        self._worker.submit(self._finish_queued, start.id, start, token)
 
-    def _run(self, import_id: int, started: StartedImport, token: str) -> None:
+    def _finish_queued(self, import_id: int, start: StartedImport, token: str) -> None:
         try:
-            self.finish(started)
+            self.finish(start)
         except ImportEndedError:
             log.info("import %s was cancelled", import_id)
         except (EvaldeskError, SQLAlchemyError, OSError) as error:
@@ -352,7 +352,7 @@ class ImportDesk:
                     self.staging.drop(token)
         finally:
             with self._lock:
-                self._waiting.pop(import_id, None)
+                self._queue.pop(import_id, None)
 
     @cached_property
     def _worker(self) -> ThreadPoolExecutor:
@@ -361,16 +361,16 @@ class ImportDesk:
     def n_before(self, import_id: int) -> int:
         """The number of imports of this process before this one."""
         with self._lock:
-            return sum(each < import_id for each in self._waiting) if import_id in self._waiting else 0
+            return sum(each < import_id for each in self._queue) if import_id in self._queue else 0
 
     def cancel(self, import_id: int) -> bool:
         """Cancel an import of any process; False when it is over. Raises NotFoundError.
 
         The process that stores it removes its rows.
         """
-        seen = self._store.imports.summary(import_id)
+        summary = self._store.imports.summary(import_id)
         is_ended = self._store.imports.end(import_id, "cancelled", "Cancelled by a person.")
-        if self._is_dead(seen):
+        if self._is_dead(summary):
             self._store.runs.finish_deleting()
         return is_ended
 
@@ -405,10 +405,10 @@ class ImportDesk:
         if "_worker" in self.__dict__:
             self._worker.shutdown(cancel_futures=True)
         with self._lock:
-            waiting, self._waiting = self._waiting, {}
-        stopped = WorkspaceError("the desk was stopped before the import began; import the file again")
-        for started in waiting.values():
-            self._abandon(started, stopped)
+            queue, self._queue = self._queue, {}
+        error = WorkspaceError("the desk was stopped before the import began; import the file again")
+        for start in queue.values():
+            self._abandon(start, error)
 
     def _new_run(self, run: RecordedRun, format_name: str, source: str, digest: str) -> NewRun:
         config = RunConfig(
@@ -427,11 +427,11 @@ class ImportDesk:
 
 def _check_names(arrivals: Sequence[Arrival]) -> None:
     """Raise UsageError when two of the files would be the same eval set."""
-    seen: dict[str, Arrival] = {}
+    by_name: dict[str, Arrival] = {}
     for each in arrivals:
-        if each.imported.evalset is None:
+        if each.contents.evalset is None:
             continue
-        first = seen.setdefault(each.name.casefold(), each)
+        first = by_name.setdefault(each.name.casefold(), each)
         if first is not each:
             raise UsageError(
                 f"{first.source} and {each.source} would both be the eval set {each.name!r}; import them one by one, "

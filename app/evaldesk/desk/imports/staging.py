@@ -39,14 +39,14 @@ class Staged:
     source: str
     title: str
     name: str
-    imported: Imported
+    contents: Imported
     digests: Sequence[str] = ()
 
     @property
     def has_choice(self) -> bool:
         """Whether another key could decide the verdict."""
-        imported = self.imported
-        return len(imported.outcomes) > 1 or bool(imported.outcomes and not imported.outcome)
+        contents = self.contents
+        return len(contents.outcomes) > 1 or bool(contents.outcomes and not contents.outcome)
 
 
 @dataclass(slots=True)
@@ -69,15 +69,15 @@ class Staging:
 
     def __init__(self, settings: Settings) -> None:
         self._uploads = Uploads(settings.state_folder / "uploads")
-        self._read: OrderedDict[str, Staged] = OrderedDict()
+        self._staged: OrderedDict[str, Staged] = OrderedDict()
         self._readings: dict[str, Reading] = {}
         self._lock = Lock()
         self._is_closing = False
 
     def stage(self, data: bytes, source: str) -> Staged:
         """Keep the contents of the file until a person confirms them. Raises FormatError, UsageError, DiskError."""
-        imported = read_upload(data, source)
-        return self._keep(self._uploads.add(Label(source), data), source, imported)
+        contents = read_upload(data, source)
+        return self._keep(self._uploads.add(Label(source), data), source, contents)
 
     def check_upload(self, n_bytes: int) -> None:
         """Raise DiskError or UsageError for an upload of `n_bytes` without room."""
@@ -96,11 +96,11 @@ class Staging:
         for problem in filter(None, (file.problem for file in files)):
             raise problem
         rows = min(files, key=lambda file: [file.name.endswith(name) for name in BESIDE])
-        beside = [file for file in files if file is not rows]
-        if any(file.size > MAX_RECORDED_BYTES for file in beside):
+        other_files = [file for file in files if file is not rows]
+        if any(file.size > MAX_RECORDED_BYTES for file in other_files):
             limit = f"of several files only the trials may have more than {MAX_RECORDED_BYTES // 2**20} MiB"
             raise FormatError(f"{limit}; import their folder with `evaldesk import FOLDER`", source=rows.name)
-        _, tail = as_one_file([("", b""), *((file.name, file.read()) for file in beside)])
+        _, tail = as_one_file([("", b""), *((file.name, file.read()) for file in other_files)])
         rows.write((b"\n" if rows.size and tail else b"") + tail)
         if rows.problem:
             raise rows.problem
@@ -111,12 +111,12 @@ class Staging:
 
         Raises NotFoundError.
         """
-        found = self._uploads.apart(token)
-        if found is None:
+        upload = self._uploads.apart(token)
+        if upload is None:
             return None
-        label, path, n_bytes = found
+        label, path, n_bytes = upload
         with self._lock:
-            if token in self._read:
+            if token in self._staged:
                 return None
             if token in self._readings:
                 return self._readings[token]
@@ -132,10 +132,10 @@ class Staging:
 
         try:
             watch(0, 0)
-            imported = _read_large(path, label.source, label.outcome, watch)
-            digests = [digest_of(run) for run in imported.runs]
+            contents = _read_large(path, label.source, label.outcome, watch)
+            digests = [digest_of(run) for run in contents.runs]
             watch(reading.n_bytes, 0)
-            self._keep(token, label.source, imported, digests)
+            self._keep(token, label.source, contents, digests)
         except ReadingEndedError:
             pass
         except (EvaldeskError, OSError) as error:
@@ -158,26 +158,26 @@ class Staging:
         Raises NotFoundError, FormatError, DiskError.
         """
         staged = self.staged(token)
-        if not staged.has_choice or outcome == staged.imported.outcome:
+        if not staged.has_choice or outcome == staged.contents.outcome:
             return staged
         label, data = self._uploads.read(token)
         if label.is_apart:
-            if outcome not in staged.imported.outcomes:
+            if outcome not in staged.contents.outcomes:
                 raise FormatError(f"no row says {outcome[:80]!r}", source=label.source)
             self._uploads.change(token, Label(label.source, outcome, is_apart=True))
             with self._lock:
-                self._read.pop(token, None)
+                self._staged.pop(token, None)
             return None
-        imported = read_upload(data, label.source, outcome)
+        contents = read_upload(data, label.source, outcome)
         self._uploads.change(token, Label(label.source, outcome), data)
-        return self._keep(token, label.source, imported)
+        return self._keep(token, label.source, contents)
 
-    def _keep(self, token: str, source: str, imported: Imported, digests: Sequence[str] = ()) -> Staged:
-        staged = Staged(token, source, title_of(imported.format), proposed_name(source), imported, digests)
+    def _keep(self, token: str, source: str, contents: Imported, digests: Sequence[str] = ()) -> Staged:
+        staged = Staged(token, source, title_of(contents.format), proposed_name(source), contents, digests)
         with self._lock:
-            self._read[token] = staged
-            while len(self._read) > MAX_READ:
-                self._read.popitem(last=False)
+            self._staged[token] = staged
+            while len(self._staged) > MAX_READ:
+                self._staged.popitem(last=False)
         return staged
 
     def staged(self, token: str) -> Staged:
@@ -186,9 +186,9 @@ class Staging:
         Raises ConflictError for a large upload that is not read yet.
         """
         with self._lock:
-            found = self._read.get(token)
-        if found is not None:
-            return found
+            staged = self._staged.get(token)
+        if staged is not None:
+            return staged
         label, data = self._uploads.read(token)
         if label.is_apart:
             raise ConflictError(f"{label.source} is not read yet; open its preview")
@@ -201,7 +201,7 @@ class Staging:
     def drop(self, token: str) -> None:
         """Forget a staged file. Raises NotFoundError, DiskError."""
         with self._lock:
-            self._read.pop(token, None)
+            self._staged.pop(token, None)
             reading = self._readings.pop(token, None)
         if reading is not None:
             reading.is_cancelled = True

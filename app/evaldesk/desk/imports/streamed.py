@@ -65,16 +65,16 @@ def read_streamed(
         source = source or str(path)
         name = format_name or _recognised(file, source)
         file.seek(0)
-        found = load_format(name) if name else None
-        told = _Told(file, n_bytes, watch or (lambda _, __: None), tail)
-        if name and isinstance(found, LargeRunFormat) and (not outcome or isinstance(found, OutcomeFormat)):
-            return _runs(found, told, source, outcome)
+        file_format = load_format(name) if name else None
+        stream = _Told(file, n_bytes, watch or (lambda _, __: None), tail)
+        if name and isinstance(file_format, LargeRunFormat) and (not outcome or isinstance(file_format, OutcomeFormat)):
+            return _runs(file_format, stream, source, outcome)
         if name not in (*ROWS, "adk") or n_bytes > MAX_SET or outcome:
             return None
         try:
             with TemporaryDirectory(prefix="evaldesk-") as folder:
-                home, opened = Path(os.path.realpath(folder)), cast("BinaryIO", told)
-                return _adk(opened, path, source, home) if name == "adk" else _rows(opened, source, home, name)
+                home, binary = Path(os.path.realpath(folder)), cast("BinaryIO", stream)
+                return _adk(binary, path, source, home) if name == "adk" else _rows(binary, source, home, name)
         except (NotStreamedError, UnicodeDecodeError):
             return None
         except FormatError:
@@ -99,22 +99,22 @@ def _recognised(file: BinaryIO, source: str) -> str | None:
 def _completed(head: bytes) -> bytes:
     """The beginning of a JSON value, made whole: up to its last comma, with the brackets closed that are open there."""
     is_open: list[bytes] = []
-    cut, closing = 0, b""
+    end, closing = 0, b""
     for token in _TOKENS.finditer(head):
         sign = token[0]
         if sign in _CLOSING:
             is_open.append(_CLOSING[sign])
         elif sign == b",":
-            cut, closing = token.start(), b"".join(reversed(is_open))
+            end, closing = token.start(), b"".join(reversed(is_open))
         elif not sign.startswith(b'"') and is_open:
             is_open.pop()
-    return head[:cut] + closing
+    return head[:end] + closing
 
 
-def _runs(found: LargeRunFormat, file: _Told, source: str, outcome: str) -> Imported | None:
-    file.n_readings = found.n_readings
+def _runs(file_format: LargeRunFormat, file: _Told, source: str, outcome: str) -> Imported | None:
+    file.n_readings = file_format.n_readings
     try:
-        return with_words(found.read_large(cast("BinaryIO", file), source=source, outcome=outcome))
+        return with_words(file_format.read_large(cast("BinaryIO", file), source=source, outcome=outcome))
     except NotStreamedError:
         return None
     except FormatError as error:
@@ -164,29 +164,29 @@ class _Told(io.BufferedIOBase):
 
 
 def _adk(file: BinaryIO, path: Path, source: str, folder: Path) -> Imported:
-    seen, stream = CaseCounts(), AdkStream(file, source)
+    counts, stream = CaseCounts(), AdkStream(file, source)
     with new_index(folder) as index:
         for item, case in stream:
-            seen.add(case)
+            counts.add(case)
             index.add(item, case)
         facts = index.finish(stream.evalset, stream.digest[:32])
     cases = IndexedCases(Path(os.path.realpath(path)), index_path(folder, facts.version))
-    return with_words(Imported("adk", cases.evalset), seen)
+    return with_words(Imported("adk", cases.evalset), counts)
 
 
 def _rows(file: BinaryIO, source: str, folder: Path, name: str) -> Imported:
     """The rows as cases of a set of ADK, which is written beside them. Raises FormatError for an inexact case."""
-    seen, reader = CaseCounts(), open_rows(name, file, source)
+    counts, reader = CaseCounts(), open_rows(name, file, source)
 
     def cases() -> Iterator[Case]:
         for case, _ in reader:
-            seen.add(case)
+            counts.add(case)
             yield case
 
     with new_index(folder) as index:
         writer = SetWriter(EvalSet(file_stem(source)), source, index, cases=cases())
         replace_file(folder / _NAME, writer)
-    found = IndexedCases(folder / _NAME, index_path(folder, writer.version))
-    if found.repeated_ids():
+    indexed = IndexedCases(folder / _NAME, index_path(folder, writer.version))
+    if indexed.repeated_ids():
         raise FormatError("a case_id is there twice", source=source)
-    return with_words(reader.build_import(name, found.evalset), seen)
+    return with_words(reader.build_import(name, indexed.evalset), counts)

@@ -56,7 +56,7 @@ class ArrivingFile:
         self.size = 0
         self.problem: DiskError | UsageError | None = None
         self._uploads = uploads
-        self._held = ExitStack()
+        self._open_files = ExitStack()
         self._data = bytearray()
         self._on_disk: tuple[str, GrowingFile] | None = None
 
@@ -82,7 +82,7 @@ class ArrivingFile:
             return
         if self._on_disk is None:
             self._uploads.check_room(self.size)
-            self._on_disk = self._held.enter_context(self._uploads.growing())
+            self._on_disk = self._open_files.enter_context(self._uploads.growing())
             data, self._data = bytes(self._data) + data, bytearray()
         elif before // LOOK_EVERY < self.size // LOOK_EVERY:
             self._uploads.check_room(LOOK_EVERY)
@@ -106,7 +106,7 @@ class ArrivingFile:
 
     def close(self) -> None:
         """Forget the bytes of a file that is not kept."""
-        self._held.close()
+        self._open_files.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class Uploads:
         if len(self.list()) >= MAX_WAITING:
             raise _too_many()
         token = secrets.token_hex(12)
-        create_file(self._path(token), _packed(label, data), mode=0o600)
+        create_file(self._path(token), _pack(label, data), mode=0o600)
         return token
 
     def check_room(self, n_bytes: int) -> None:
@@ -157,7 +157,7 @@ class Uploads:
     def keep(self, token: str, file: GrowingFile, label: Label) -> None:
         """Let the bytes of a new file wait; one whose label is there without them is no upload. Raises DiskError."""
         label = Label(label.source, label.outcome, is_apart=True)
-        create_file(self._path(token), _packed(label, b""), mode=0o600)
+        create_file(self._path(token), _pack(label, b""), mode=0o600)
         try:
             file.create()
         except DiskError:
@@ -176,7 +176,7 @@ class Uploads:
 
     def change(self, token: str, label: Label, data: bytes = b"") -> None:
         """Give an upload another label. Raises DiskError."""
-        replace_file(self._path(token), _packed(label, data))
+        replace_file(self._path(token), _pack(label, data))
 
     def read(self, token: str) -> tuple[Label, bytes]:
         """The label and the bytes of an upload; a large one gives no bytes. Raises NotFoundError."""
@@ -196,10 +196,10 @@ class Uploads:
     def list(self) -> Sequence[Upload]:
         """The uploads that wait, oldest first."""
         try:
-            found = [path for path in self._folder.iterdir() if path.suffix == _SUFFIX and _TOKEN.fullmatch(path.stem)]
+            paths = [path for path in self._folder.iterdir() if path.suffix == _SUFFIX and _TOKEN.fullmatch(path.stem)]
         except OSError:
             return []
-        uploads = [_shown(path) for path in found]
+        uploads = [_read_upload(path) for path in paths]
         return sorted((each for each in uploads if each), key=lambda each: (each.came_at, each.token))
 
     def _path(self, token: str) -> Path:
@@ -211,11 +211,11 @@ class Uploads:
         return self._path(token).with_suffix(_APART)
 
 
-def _packed(label: Label, data: bytes) -> bytes:
+def _pack(label: Label, data: bytes) -> bytes:
     return to_json(label) + b"\n" + data
 
 
-def _shown(path: Path) -> Upload | None:
+def _read_upload(path: Path) -> Upload | None:
     try:
         first = read_regular(path, MAX_LABEL).partition(b"\n")[0]
         label, stat = from_json(first, Label), path.stat()

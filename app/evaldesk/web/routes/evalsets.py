@@ -108,7 +108,7 @@ async def show(request: Request) -> Response:
         added_key=added_key,
         run_address=run_address(set_id, added_case.id, **agent) if added_case else "",
         token=token,
-        deleted=await run_in_threadpool(desk.evalsets.cases.deleted, set_id, token) if token else [],
+        deleted=await run_in_threadpool(desk.evalsets.cases.list_deleted_ids, set_id, token) if token else [],
     )
 
 
@@ -142,10 +142,10 @@ async def change_settings(request: Request) -> Response:
         raise
     except (UsageError, ConflictError) as error:
         if isinstance(error, DescriptionChangedError):
-            description_before = error.stored
+            description_before = error.stored_description
             problems.add("description", "Description", str(error))
         else:
-            name_before = error.stored if isinstance(error, NameChangedError) else name_before
+            name_before = error.stored_name if isinstance(error, NameChangedError) else name_before
             problems.add("name", "Name", _about_name(error))
         values: dict[str, Any] = {
             "name": name,
@@ -185,7 +185,7 @@ async def exports(request: Request) -> Response:
     if desk.evalsets.is_indexed(file):
         return page(request, "evalsets/export_large.html", file=file)
     forms = await run_in_threadpool(export_forms, evalset, file.format)
-    masked_words = (await run_in_threadpool(desk.evalsets.export, set_id, "adk")).masked
+    masked_words = (await run_in_threadpool(desk.evalsets.export, set_id, "adk")).masking_note
     return page(request, "evalsets/export.html", file=file, evalset=evalset, forms=forms, masked=masked_words)
 
 

@@ -89,7 +89,7 @@ async def confirm(request: Request) -> Response:
     name, choice = text_of(form, "name").strip() or staged.name, text_of(form, "choice")
     problems = Problems()
     try:
-        outcome = text_of(form, "outcome", staged.imported.outcome)
+        outcome = text_of(form, "outcome", staged.contents.outcome)
         restaged = await run_in_threadpool(imports.staging.stage_by, staged.token, outcome)
         if restaged is None:
             return go(f"/imports/{staged.token}")
@@ -98,7 +98,7 @@ async def confirm(request: Request) -> Response:
             name = await run_in_threadpool(sets.free_name, name)
         new_import = await run_in_threadpool(
             imports.begin,
-            staged.imported,
+            staged.contents,
             source=staged.source,
             name=name,
             replaces=choice == "replace",
@@ -117,7 +117,7 @@ async def confirm(request: Request) -> Response:
         problems.add("again", "Import", f"{error.words[:1].upper()}{error.words[1:]}.")
         return _preview(request, staged, name, problems, status=409, is_known=True)
     except (UsageError, ConflictError, FormatError) as error:
-        problems.add("name" if staged.imported.evalset else "import", "Import", str(error))
+        problems.add("name" if staged.contents.evalset else "import", "Import", str(error))
         return _preview(request, staged, name, problems, status=422)
     with suppress(NotFoundError, DiskError):  # discarded meanwhile, or discarded by a person later
         await run_in_threadpool(imports.staging.drop, staged.token)
@@ -139,7 +139,7 @@ async def run_exports(request: Request) -> Response:
     is_searched, masked_words = summary.n_done <= MAX_SEARCHED, ""
     if is_searched:
         export = await run_in_threadpool(export_run, desk.stored_runs, run_id, first, desk.settings.environment)
-        masked_words = export.masked
+        masked_words = export.masking_note
     return page(
         request, "runs/export.html", summary=summary, formats=formats, masked=masked_words, is_searched=is_searched
     )

@@ -425,7 +425,7 @@ def _usual_set_and_agent(desk: Desk, agent_id: str, agents: Sequence[FoundAgent]
     recent_ids = [run.config.agent.id for run in desk.stored_runs.newest(limit=LAST_USED)[0]]
     recent_ids += [session.agent_id for session in desk.sessions.list(limit=1)]
     agent_id = next((each for each in (agent_id, *recent_ids, *ids) if each and (each == agent_id or each in ids)), "")
-    return desk.evalsets.usual(agent_id), agent_id
+    return desk.evalsets.propose_evalset_id(agent_id), agent_id
 
 
 def _agent_meant(agents: Sequence[FoundAgent], cases: Sequence[Case]) -> str:

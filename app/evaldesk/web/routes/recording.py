@@ -221,7 +221,7 @@ def _adding(
     if set_id != NEW_SET and not any(each.id == set_id for each in sets):
         problems.add("evalset", "Eval set", GONE)
         set_id = NEW_SET
-    running = desk.sessions.running(source.session_id)
+    running = desk.sessions.find_running_turn(source.session_id)
     large = [large_state(state) for state in (recording.initial_state, recording.final_state)]
     return Adding(
         source,
@@ -264,7 +264,7 @@ def _usual_set(request: Request, source: Source, sets: Sequence[EvalSetFile]) ->
     """The set that this session was added to last, else the usual one of its agent, else a new one."""
     ids = [each.id for each in sets]
     before = [addition.evalset_id for addition in source.added_to if addition.evalset_id in ids]
-    return before[-1] if before else desk_of(request).evalsets.usual(source.agent_id) or NEW_SET
+    return before[-1] if before else desk_of(request).evalsets.propose_evalset_id(source.agent_id) or NEW_SET
 
 
 async def _source(request: Request) -> Source:
@@ -280,7 +280,7 @@ def _of_chat(request: Request) -> Source:
         address,
         f"{address}/case",
         session.agent_id,
-        lambda names: record_session(session, app_name=session.agent_id, taken=names),
+        lambda names: record_session(session, app_name=session.agent_id, used_ids=names),
         has_turns=bool(session.turns),
         added_to=session.added_to,
         session_id=session.id,

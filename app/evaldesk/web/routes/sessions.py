@@ -161,7 +161,7 @@ def session_view(request: Request, session: StoredSession) -> dict[str, Any]:
     """The contents of the blocks of a session's page."""
     desk = desk_of(request)
     agent = agent_of(request, session)
-    running = desk.sessions.running(session.id)
+    running = desk.sessions.find_running_turn(session.id)
     rows = timings(session.turns[bool(session.first) :], session.first + bool(session.first))
     sessions = desk.sessions.list(request.query_params.get("older", ""))
     large = large_state(session.state)

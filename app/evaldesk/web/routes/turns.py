@@ -105,7 +105,7 @@ async def events(request: Request) -> Response:
     session_id = request.path_params["session_id"]
     desk = desk_of(request)
     after = _n_shown_turns(request.query_params.get("after", ""), desk.sessions.recent(session_id).n_turns)
-    return event_stream(request, _messages(request, desk.sessions.running(session_id), after=after))
+    return event_stream(request, _messages(request, desk.sessions.find_running_turn(session_id), after=after))
 
 
 async def news(request: Request) -> Response:
