@@ -1,17 +1,15 @@
-"""Indexes that came in the `.evaldesk` of a clone are made again, and git of others runs no command."""
+"""Indexes that came in the `.evaldesk` of a clone are made again."""
 
 from __future__ import annotations
 
 import shutil
 import sqlite3
-import subprocess
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.runs.file_places import _git
 from evaldesk.desk.trust import Trust
 from evaldesk.settings import Settings
 
@@ -64,39 +62,3 @@ def test_indexes_that_this_user_made_in_a_clone_stay(clone: Settings) -> None:
 
     assert is_there
     assert path.exists()
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        "core.fsmonitor",
-        "filter.strange.clean",
-        "filter.with=sign.clean",
-        "filter.strange.process",
-        "filter.strange.smudge",
-        "diff.strange.textconv",
-        "diff.external",
-    ],
-)
-def test_a_git_configuration_of_others_runs_no_command(key: str, tmp_path: Path) -> None:
-    folder = tmp_path / "clone"
-    folder.mkdir()
-    git = [shutil.which("git") or "git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b"]
-    mark = tmp_path / "ran"
-    hook = tmp_path / "hook"
-    hook.write_text(f"#!/bin/sh\ntouch {mark}\nexec cat\n")
-    hook.chmod(0o755)
-    name = key.split(".")[1]
-    (folder / ".gitattributes").write_text(f"*.txt filter={name} diff={name}\n")
-    (folder / "a.txt").write_text("first")
-    for command in (("init", "-q"), ("add", "."), ("commit", "-qm", "first"), ("config", key, str(hook))):
-        subprocess.run([*git, *command], check=True)
-    (folder / "a.txt").write_text("other")
-
-    state = _git(folder, "status", "--porcelain")
-    _git(folder, "diff")
-    _git(folder, "worktree", "add", "--quiet", "--detach", str(tmp_path / "tree"), _git(folder, "rev-parse", "HEAD"))
-
-    assert state == "M a.txt"
-    assert (tmp_path / "tree/a.txt").read_text() == "first"
-    assert not mark.exists()

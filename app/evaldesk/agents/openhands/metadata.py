@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
@@ -15,6 +14,7 @@ from evaldesk.agents.agent import parameter_names
 from evaldesk.agents.openhands.llm_profiles import LlmProfile, read_profile
 from evaldesk.agents.workspaces import Workspace
 from evaldesk.codec import msgspec
+from evaldesk.git import git_text
 from evaldesk.model import Container, JsonObject, ModelOptions
 
 DEFAULT_MAX_ITERATIONS = 30
@@ -166,12 +166,7 @@ def start_time() -> str:
 
 def git_commit(folder: Path) -> str:
     """The commit of the checkout around `folder`; empty without one."""
-    command = ["git", "rev-parse", "HEAD"]
-    try:
-        process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return process.stdout.strip() if process.returncode == 0 else ""
+    return git_text(folder, "rev-parse", "HEAD")
 
 
 def arguments_of(function: Callable[..., Any], instance: Instance, metadata: Metadata) -> dict[str, Any]:

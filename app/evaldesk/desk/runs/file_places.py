@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
-import re
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +10,7 @@ from pathlib import Path
 from evaldesk.desk.runs.file import RunFile
 from evaldesk.engine.launch import placed
 from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.git import git_text
 from evaldesk.model import AgentRef
 from evaldesk.process_setup import parsing
 from evaldesk.settings import Settings
@@ -91,28 +88,28 @@ def at_revision(file: RunFile, kept: Path) -> tuple[RunFile, str]:
     if not commit:
         key = "commit_sha" if file.commit_sha else "branch"
         raise UsageError(f"{file.path}: experiment.{key}: {file.root} has no {wanted}; git fetch, or change the file")
-    if commit == head and not _git(file.root, *_STATUS, "--", f"rollouts/{file.rollout}"):
+    if commit == head and not git_text(file.root, *_STATUS, "--", f"rollouts/{file.rollout}"):
         return file, commit
     tree = _worktree(file, commit, kept / commit)
-    return replace(file, code_root=tree / _git(file.root, "rev-parse", "--show-prefix")), commit
+    return replace(file, code_root=tree / git_text(file.root, "rev-parse", "--show-prefix")), commit
 
 
 def _commit_of(file: RunFile) -> str:
     names = (
         [file.commit_sha] if file.commit_sha else [f"refs/heads/{file.branch}", f"refs/remotes/origin/{file.branch}"]
     )
-    found = (_git(file.root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}") for name in names)
+    found = (git_text(file.root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}") for name in names)
     return next(filter(None, found), "")
 
 
 # The checkout of a person is never changed: decision 055.
 def _worktree(file: RunFile, commit: str, folder: Path) -> Path:
     """A checkout of the commit; an earlier one is reused when nothing in it was changed."""
-    if git_head(folder) == commit and not _git(folder, *_STATUS):
+    if git_head(folder) == commit and not git_text(folder, *_STATUS):
         return folder
     if folder.exists():
-        _git(file.root, "worktree", "remove", "--force", str(folder))
-    _git(file.root, "worktree", "add", "--quiet", "--force", "--detach", str(folder), commit)
+        git_text(file.root, "worktree", "remove", "--force", str(folder))
+    git_text(file.root, "worktree", "add", "--quiet", "--force", "--detach", str(folder), commit)
     if git_head(folder) != commit:
         raise UsageError(
             f"{file.path}: commit {commit[:7]} cannot be checked out to {folder}; "
@@ -123,7 +120,7 @@ def _worktree(file: RunFile, commit: str, folder: Path) -> Path:
 
 def git_head(folder: Path) -> str:
     """The commit of the working tree at `folder`; empty outside of git."""
-    return _git(folder, "rev-parse", "HEAD")
+    return git_text(folder, "rev-parse", "HEAD")
 
 
 def secrets_of(file: RunFile, given: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
@@ -226,46 +223,3 @@ def _names(tree: ast.Module) -> list[str]:
         if isinstance(target, ast.Name)
     ]
     return [*assigned, *(node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))]
-
-
-_NO_CODE = (
-    ("core.fsmonitor", "false"),
-    ("core.hooksPath", os.devnull),
-    ("core.attributesFile", os.devnull),
-    ("core.sshCommand", "false"),
-)
-_COMMANDS = re.compile(
-    r"(?:filter\..*\.(?:clean|smudge|process)|diff\..*\.(?:textconv|command)|merge\..*\.driver"
-    r"|core\.(?:gitproxy|alternaterefscommand)|diff\.external)",
-    re.DOTALL | re.IGNORECASE,
-)
-"""The keys of a configuration whose values git runs."""
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    """The output of git, empty where there is no git or no checkout.
-
-    A `.git/config` of others may name commands that `git status` and `git worktree add` run; all are taken away.
-    """
-    git = shutil.which("git")
-    if git is None:
-        return ""
-    listed = _output([git, "-C", str(folder), "config", "--list", "--show-scope", "--name-only", "-z"], {}).split("\0")
-    keys = {key for scope, key in zip(listed[::2], listed[1::2], strict=False) if scope in ("local", "worktree")}
-    commands = sorted(filter(_COMMANDS.fullmatch, keys))
-    filters = sorted({key.rpartition(".")[0] for key in keys if key.startswith("filter.")})
-    values = [*_NO_CODE, *((key, "") for key in commands), *((f"{name}.required", "false") for name in filters)]
-    # Not by -c, which ends a key at its first "=".
-    variables = {"GIT_CONFIG_COUNT": str(len(values))}
-    for number, (key, value) in enumerate(values):
-        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-    return _output([git, "-C", str(folder), *arguments], variables).strip()
-
-
-def _output(command: Sequence[str], given: Mapping[str, str]) -> str:
-    environment = {**os.environ, **given}
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20, env=environment)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout if done.returncode == 0 else ""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
-import subprocess
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -13,6 +11,7 @@ from pathlib import Path
 
 from evaldesk.engine.boot import LEFT_OUT
 from evaldesk.errors import UsageError
+from evaldesk.git import git_bytes
 
 MAX_BYTES = 100 * 1024 * 1024
 N_NAMED = 5
@@ -64,25 +63,19 @@ def code_files(root: Path) -> Iterator[str]:
 
 def _as_git(root: Path) -> list[str] | None:
     """Files that no `.gitignore` names, whether or not they are in a repository; None where there is no git."""
-    git = shutil.which("git")
-    if git is None:
-        return None
-    listing = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    own = _listed([git, "-c", "core.fsmonitor=false", "-C", str(root), *listing])
+    listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    own = git_bytes(root, *listing)
     if own is not None:
-        return own
+        return _names(own)
     with tempfile.TemporaryDirectory(prefix="evaldesk-git-") as empty:
-        made = subprocess.run([git, "init", "--quiet", "--bare", empty], capture_output=True, check=False)
-        if made.returncode:
+        if git_bytes(Path(empty), "init", "--quiet", "--bare", "--template=", empty) is None:
             return None
-        return _listed([git, "-C", str(root), f"--git-dir={empty}", f"--work-tree={root}", *listing])
+        listed = git_bytes(root, f"--git-dir={empty}", f"--work-tree={root}", *listing)
+    return None if listed is None else _names(listed)
 
 
-def _listed(command: list[str]) -> list[str] | None:
-    done = subprocess.run(command, capture_output=True, check=False)
-    if done.returncode:
-        return None
-    return list(dict.fromkeys(name for name in os.fsdecode(done.stdout).split("\0") if name))
+def _names(listed: bytes) -> list[str]:
+    return list(dict.fromkeys(name for name in os.fsdecode(listed).split("\0") if name))
 
 
 def _walked(root: Path) -> Iterator[str]:
