@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from tests.damaged_database import overwrite_index
 
 from evaldesk.cli import cli
 from evaldesk.desk.repair import file_faults
@@ -216,11 +217,11 @@ def test_an_untrusted_workspace_is_not_repaired(home: Path) -> None:
 
 
 def _damaged(home: Path) -> Path:
-    """A database with one chat whose header is overwritten."""
+    """A database with one chat, of which an index is damaged."""
     path = home / ".evaldesk" / "evaldesk.db"
     with Store.open(path) as store:
         store.sessions.create("plain", "A talk")
-    path.write_bytes(b"\xff" * 100 + path.read_bytes()[100:])
+    overwrite_index(path)
     return path
 
 

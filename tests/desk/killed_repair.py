@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.damaged_database import overwrite_index
 from tests.desk.killed_trash import WHOLE, State, TrashPlace
 
 from evaldesk.formats import write_evalset
@@ -29,7 +30,7 @@ class BrokenPlace(TrashPlace):
         (state / "uploads" / f"{'0' * 24}.upload").write_bytes(UNKNOWN)
         (state / f".x.{'0' * 16}.evaldesk-tmp").write_bytes(b"x")
         (self.home / "half.evalset.json").write_bytes(HALF)
-        self.database.write_bytes(b"\xff" * 100 + self.database.read_bytes()[100:])
+        overwrite_index(self.database)
 
     @property
     def database(self) -> Path:

@@ -1,6 +1,7 @@
 """A long JSON list, or an object with one, read item by item: as strictly as a whole file, with the same errors.
 
 Only one item is in memory at a time. An error names the line and the path in the file, as that of a whole reader does.
+Why no library: decision 502.
 """
 
 from __future__ import annotations

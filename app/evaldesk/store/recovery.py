@@ -1,4 +1,4 @@
-"""A damaged database is read page by page into a new one, which takes its place; the damaged file is kept aside.
+"""The readable rows of a damaged database fill a new one, which takes its place; the damaged file is kept aside.
 
 A marker beside the database names the folder of the damaged file from the first step to the last, and no process opens
 the database while it is there. Every step may be killed: the next call goes on after the last whole one.
@@ -12,8 +12,8 @@ import re
 import secrets
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
@@ -56,8 +56,8 @@ from evaldesk.model import Case, ErrorRecord, Event, Prompts, RunConfig, Score, 
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import counted, plural
 from evaldesk.paths import is_read_only
-from evaldesk.reading.sqlite_pages import Row, SqlitePages, Tree, Value
-from evaldesk.store.backups import Backup, copy_database
+from evaldesk.store.backups import Backup, backups_of, copy_database
+from evaldesk.store.damaged_rows import DamagedRows, Row, Value
 from evaldesk.store.database import FIRST_TABLES, Clock, execute_many, utc_now
 from evaldesk.store.runs import planning, trash
 from evaldesk.store.runs.recording import (
@@ -95,7 +95,7 @@ from evaldesk.wire import from_json
 REASON = "The database was damaged; resume to play the trials again that were lost."
 LOST_OPTIONS = "The database was damaged: the options and criteria of this run are lost."
 _NAME = re.compile(r"damaged-[0-9a-f]{8}")
-_NEW, _REPORT = "recovered.db", "recovered.txt"
+_NEW, _REPORT, _COPY = "recovered.db", "recovered.txt", "readable.db"
 _PARTS = ("-wal", "-shm", "-journal", "")
 _MADE_AGAIN = ("last_run", "case_metric", "error_group", "run_metric", "run_outcome", "label_total")
 _COPIED = [name for name in METADATA.tables if name not in _MADE_AGAIN]
@@ -130,8 +130,8 @@ _NOUNS = {
     "open_turn": "unfinished chat turn",
     "import_record": "import",
 }
-_OF_RUNS = ("ix_run_agent_id_id", "ix_run_evalset_id_id")
-"""The indexes that hold the agent and the eval set of each run."""
+_OF_RUNS = (("agent_id", "ix_run_agent_id_id"), ("evalset_id", "ix_run_evalset_id_id"))
+"""The columns and indexes that hold the agent and the eval set of each run."""
 _NAMED_BY: Mapping[str, Column[Any]] = {
     "run": RUN_CASE.c.run_id,
     "import_record": IMPORT_RUN.c.import_id,
@@ -145,6 +145,7 @@ _SHARED_LOCK = (510, 0x40000002)
 """The bytes that SQLite locks in a file as long as a connection to it is open."""
 _UNREADABLE = (EvaldeskError, ValueError, TypeError, RecursionError, msgspec.MsgspecError, zstandard.ZstdError)
 _ROWS_AT_ONCE = 500
+_BYTES_AT_ONCE = 2**20
 
 
 # A marker keeps every process out from the first step to the last: decision 079.
@@ -160,8 +161,14 @@ def recover(path: Path) -> str:
     with alone_in(path.parent):
         aside = _aside(marker) if marker.exists() else None
         if aside is None or not _is_in_place(aside):
-            aside = _rebuild(path, aside)
+            try:
+                aside = _rebuild(path, aside)
+            except WorkspaceError:
+                _remove_begun(path)
+                raise
         remove_file(marker)
+        _remove_parts(aside / _COPY)
+        _remove_begun(path)
         for folder in (path.parent, aside):
             remove_leftovers(folder)
         return (aside / _REPORT).read_text("utf-8")
@@ -206,22 +213,52 @@ def _rebuild(path: Path, aside: Path | None) -> Path:
     """Take the steps that are left of a repair; gives the folder of the damaged file, None before the first step."""
     is_moved = aside is not None and (aside / path.name).exists()
     with _lock_alone(aside / path.name if aside and is_moved else path) as handle:
-        aside = aside or _begin(path, handle)
+        is_new = aside is None
+        aside = aside or path.with_name(f"damaged-{secrets.token_hex(4)}")
         make_folder(aside)
         aside.chmod(0o700)
-        _move_aside(path, aside)
         if not (aside / _REPORT).exists():
-            _make_new(path, aside, SqlitePages(handle, _log(aside / path.name)))
+            log = _log(aside / path.name if is_moved else path)
+            with _readable_copy(handle, log, aside) as damaged:
+                if is_new:
+                    _check_ours(path, damaged)
+                    create_file(repair_marker(path), aside.name.encode(), mode=0o600)
+                _move_aside(path, aside)
+                _make_new(path, aside, damaged)
         _put_in_place(path, aside)
     return aside
 
 
-def _begin(path: Path, handle: int) -> Path:
-    """Write the marker of a new repair; gives the folder that it names."""
-    _check_ours(path, SqlitePages(handle, _log(path)))
-    marker = repair_marker(path)
-    create_file(marker, f"damaged-{secrets.token_hex(4)}".encode(), mode=0o600)
-    return _aside(marker)
+@contextmanager
+def _readable_copy(handle: int, log: bytes, folder: Path) -> Iterator[DamagedRows]:
+    """A copy of the damaged file and its log, which SQLite may open: closing the file itself would end the lock."""
+    copy = folder / _COPY
+    _remove_parts(copy)
+    try:
+        with copy.open("xb") as file:
+            place = 0
+            while part := os.pread(handle, _BYTES_AT_ONCE, place):
+                file.write(part)
+                place += len(part)
+        copy.with_name(f"{_COPY}-wal").write_bytes(log)
+        with DamagedRows(copy) as damaged:
+            yield damaged
+    finally:
+        _remove_parts(copy)
+
+
+def _remove_parts(database: Path) -> None:
+    for part in _PARTS:
+        remove_file(database.with_name(database.name + part))
+
+
+def _remove_begun(path: Path) -> None:
+    """Remove the folders of repairs that were killed before their marker: they hold a copy at most."""
+    for folder in path.parent.glob("damaged-*"):
+        if _NAME.fullmatch(folder.name) and not (folder / path.name).exists():
+            _remove_parts(folder / _COPY)
+            with suppress(OSError):  # it holds something else
+                folder.rmdir()
 
 
 def _aside(marker: Path) -> Path:
@@ -254,16 +291,15 @@ def _log(path: Path) -> bytes:
     return log.read_bytes() if log.is_file() else b""
 
 
-def _check_ours(path: Path, pages: SqlitePages) -> None:
-    trees = {tree.name: tree for tree in pages.trees()}
-    if not trees.keys() & FIRST_TABLES - {"alembic_version"}:
-        raise WorkspaceError(
-            f"no table of Evaldesk can be read in {path}; put a backup in its place, or move it away to begin anew"
-        )
-    revision_rows = (
-        [row.values for row in pages.rows(trees["alembic_version"].root, "table")] if "alembic_version" in trees else []
-    )
-    revision = str(revision_rows[0][0]) if revision_rows and revision_rows[0] else HEAD
+def _check_ours(path: Path, damaged: DamagedRows) -> None:
+    """Raise WorkspaceError for a database without a readable table of ours, and for one of a newer version."""
+    if not set(damaged.tables) & FIRST_TABLES - {"alembic_version"}:
+        if backups := backups_of(path, utc_now()):
+            way = f"`evaldesk doctor --restore {backups[0].name}` puts the newest backup in its place"
+        else:
+            way = "put a backup in its place, or move it away to begin anew"
+        raise WorkspaceError(f"no table of Evaldesk can be read in {path}; {way}")
+    revision = damaged.revision() or HEAD
     if revision > HEAD:
         raise WorkspaceError(f"{path} was written by a newer Evaldesk (revision {revision}); install that version")
 
@@ -284,12 +320,11 @@ def _put_in_place(path: Path, aside: Path) -> None:
     move_file(aside / _NEW, path)
 
 
-def _make_new(path: Path, aside: Path, pages: SqlitePages) -> None:
+def _make_new(path: Path, aside: Path, damaged: DamagedRows) -> None:
     new = aside / _NEW
-    for part in _PARTS:
-        remove_file(aside / (_NEW + part))
+    _remove_parts(new)
     try:
-        result = _fill(new, pages)
+        result = _fill(new, damaged)
     except (sqlite3.Error, SQLAlchemyError) as error:
         reason = getattr(error, "orig", None) or error
         raise WorkspaceError(f"{new} cannot be written: {reason}; free some space and run the command again") from error
@@ -297,12 +332,12 @@ def _make_new(path: Path, aside: Path, pages: SqlitePages) -> None:
     replace_file(aside / _REPORT, report.encode(), mode=0o600)
 
 
-def _fill(new: Path, pages: SqlitePages) -> str:
+def _fill(new: Path, damaged: DamagedRows) -> str:
     create(new)
     engine = writing_engine(new, foreign_keys="OFF")
     try:
         with engine.begin() as connection:
-            result = _Recovery(connection, pages).fill()
+            result = _Recovery(connection, damaged).fill()
         ask_for(engine, "wal_checkpoint(TRUNCATE)")
     finally:
         engine.dispose()
@@ -312,23 +347,18 @@ def _fill(new: Path, pages: SqlitePages) -> str:
 class _Recovery:
     """The rows of a damaged database on their way into a new one, with their counts."""
 
-    def __init__(self, connection: Connection, pages: SqlitePages) -> None:
+    def __init__(self, connection: Connection, damaged: DamagedRows) -> None:
         self._connection = connection
-        self._pages = pages
-        self._n_found: Counter[str] = Counter()
-        self._n_entries: Counter[str] = Counter()
+        self._damaged = damaged
+        self._n_read: Counter[str] = Counter()
         self._n_missing: Counter[str] = Counter()
-        self._n_broken: Counter[str] = Counter()
-        self._last_ids: Counter[str] = Counter()
-        self._of_runs: dict[str, dict[int, str]] = {name: {} for name in _OF_RUNS}
         self._n_bare_runs = 0
         self._stand_ins: set[tuple[int, int]] = set()
 
     def fill(self) -> str:
         """Fill the new database and count its totals; returns a report of kept and lost rows."""
-        trees = self._pages.trees()
-        self._copy_tables(trees)
-        self._adopt_strays()
+        for name in _COPIED:
+            self._insert(METADATA.tables[name])
         self._rebuild_runs()
         self._keep_ids()
         self._rebuild_cases()
@@ -343,56 +373,29 @@ class _Recovery:
         self._close_gaps()
         self._count_again()
         lost_parts = [f"the options of {counted(self._n_bare_runs, 'run')}"] if self._n_bare_runs else []
-        return _sentences(n_kept, self._n_lost(n_kept), self._n_broken, self._pages.n_lost_log_pages, lost_parts)
-
-    def _copy_tables(self, trees: Sequence[Tree]) -> None:
-        for tree in trees:
-            before = self._pages.n_broken
-            rows = self._pages.rows(tree.root, tree.kind)
-            if tree.name == "sqlite_sequence":
-                self._last_ids.update({str(row.values[0]): _int_or_zero(row.values[-1]) for row in rows})
-            elif tree.name in _COPIED:
-                self._insert(METADATA.tables[tree.name], rows)
-                self._n_broken[tree.name] += self._pages.n_broken - before
-            else:  # an index has an entry for each row of its table
-                entries = [row.values for row in rows]
-                self._n_entries[tree.table] = max(self._n_entries[tree.table], len(entries))
-                if tree.name in _OF_RUNS:
-                    self._of_runs[tree.name] = {
-                        _int_or_zero(values[-1]): str(values[0]) for values in entries if values
-                    }
+        return _sentences(n_kept, self._n_lost(n_kept), self._damaged.n_gaps, lost_parts)
 
     def _keep_ids(self) -> None:
         """Reserve the numbers of lost rows: other rows, steps to undo and judges name them."""
+        last_ids = self._damaged.last_ids()
         for table in NUMBERED:
             id_columns = [table.c.id, *([_NAMED_BY[table.name]] if table.name in _NAMED_BY else [])]
             highest_ids = [self._connection.scalar(select(func.max(column))) or 0 for column in id_columns]
-            if last := max(self._last_ids[table.name], *highest_ids):
+            if last := max(last_ids.get(table.name, 0), *highest_ids):
                 self._connection.exec_driver_sql("DELETE FROM sqlite_sequence WHERE name = ?", (table.name,))
                 self._connection.exec_driver_sql("INSERT INTO sqlite_sequence VALUES (?, ?)", (table.name, last))
 
-    def _insert(self, table: Table, rows: Iterable[Row]) -> None:
+    def _insert(self, table: Table) -> None:
         statement = str(insert(table).prefix_with("OR IGNORE").compile(self._connection))
-        waiting = iter(rows)
-        while some := list(islice(waiting, _ROWS_AT_ONCE)):
-            self._n_found[table.name] += len(some)
-            if sound_rows := [values for row in some if (values := _sound_values(table, row))]:
+        waiting = self._damaged.rows(table)
+        while rows := list(islice(waiting, _ROWS_AT_ONCE)):
+            self._n_read[table.name] += len(rows)
+            if sound_rows := [row for row in rows if _is_sound(table, row)]:
                 self._connection.exec_driver_sql(statement, sound_rows)
-
-    def _adopt_strays(self) -> None:
-        """Take the rows of pages to which none leads any more, where their form tells the table."""
-        for kind, rows in self._pages.strays():
-            fitting = [
-                table
-                for table in map(METADATA.tables.__getitem__, _COPIED)
-                if _has_rowid(table) == (kind == "table") and all(_sound_values(table, row) for row in rows)
-            ]
-            if len(fitting) == 1:
-                self._insert(fitting[0], rows)
 
     def _rebuild_runs(self) -> None:
         """Make lost runs from their cases and the indexes, as if they came in a file: their options are gone."""
-        agents, evalsets = (self._of_runs[name] for name in _OF_RUNS)
+        agents, evalsets = (self._damaged.column_of_index(RUN, *place) for place in _OF_RUNS)
         run_ids = set(self._connection.scalars(select(RUN.c.id)))
         for run_id in sorted(agents.keys() & evalsets.keys() - run_ids):
             lasts = (select(func.max(each.c.case_index)).where(each.c.run_id == run_id) for each in _OF_CASES)
@@ -466,7 +469,7 @@ class _Recovery:
         for place in lost_trials:
             result = self._result(place)
             self._connection.execute(insert(TRIAL), [trial_key(result) | outcome(result)])
-        if not (lost_trials or self._n_broken["score"]):
+        if not (lost_trials or self._damaged.n_gaps["score"]):
             return
         is_counted = (TRIAL.c.attempt == TRANSCRIPT.c.attempt) & TRIAL.c.verdict.is_not(None)
         recorded_trials = select(*key, TRANSCRIPT.c.attempt).join(TRIAL, and_(*here)).where(is_counted)
@@ -577,57 +580,32 @@ class _Recovery:
         self._connection.execute(update(IMPORT_RECORD).where(going).values(end_values))
 
     def _n_lost(self, n_kept: Mapping[str, int]) -> Counter[str]:
-        n_known = {name: max(self._n_found[name], self._n_entries[name]) for name in _COPIED}
-        return +Counter({name: max(n_known[name] - n_kept[name], self._n_missing[name]) for name in _COPIED})
+        return +Counter({name: max(self._n_read[name] - n_kept[name], self._n_missing[name]) for name in _COPIED})
 
     def _count(self, table: Table, *conditions: ColumnElement[bool]) -> int:
         return self._connection.scalar(select(func.count()).select_from(table).where(*conditions)) or 0
 
 
-def _sentences(
-    n_kept: Mapping[str, int], n_lost: Counter[str], n_broken: Counter[str], n_log_pages: int, also_lost: Sequence[str]
-) -> str:
+def _sentences(n_kept: Mapping[str, int], n_lost: Counter[str], n_gaps: Counter[str], also_lost: Sequence[str]) -> str:
     kept_parts = [counted(n_kept[name], noun) for name, noun in _NOUNS.items() if n_kept[name]]
     lost_parts = [counted(n, _NOUNS.get(name, f"row of {name}")) for name, n in n_lost.items()]
-    doubtful = [name for name in +n_broken if name not in n_lost and name not in _COUNTED]
+    doubtful = [name for name in +n_gaps if name not in n_lost and name not in _COUNTED]
     lost_parts += [f"perhaps some {plural(_NOUNS[name])}" for name in doubtful if name in _NOUNS]
     if others := [name for name in doubtful if name not in _NOUNS]:
         lost_parts.append(f"perhaps some rows of {', '.join(others)}")
     lost_parts += also_lost
-    if n_log_pages:
-        lost_parts.append(f"the last changes ({counted(n_log_pages, 'page')} of the log)")
     return f"Recovered: {', '.join(kept_parts) or 'nothing'}. Lost: {', '.join(lost_parts) or 'nothing'}."
 
 
-def _stored_columns(table: Table) -> Sequence[Column[Any]]:
-    """The columns in the order in which a row has them: without rowids the key comes first."""
-    if _has_rowid(table):
-        return list(table.columns)
-    key = list(table.primary_key)
-    return [*key, *(column for column in table.columns if not column.primary_key)]
-
-
-def _has_rowid(table: Table) -> bool:
-    return bool(table.dialect_options["sqlite"]["with_rowid"])
-
-
-def _sound_values(table: Table, row: Row) -> tuple[Value, ...] | None:
-    """The values of a row in the order of the columns; None for one of another form, or that cannot be read."""
-    columns = _stored_columns(table)
-    values = list(row.values)
-    if len(values) != len(columns):
-        return None
-    key = list(table.primary_key)
-    if row.rowid is not None and len(key) == 1 and isinstance(key[0].type, Integer):
-        values[columns.index(key[0])] = row.rowid
-    if not all(map(_fits, columns, values)):
-        return None
-    values_by_name = dict(zip((column.name for column in columns), values, strict=True))
+def _is_sound(table: Table, row: Row) -> bool:
+    """Whether the values of a row, in the order of the columns, have the types of its columns and can be read."""
+    if not all(map(_fits, table.columns, row)):
+        return False
     try:
-        _check_packed(table.name, values_by_name)
+        _check_packed(table.name, dict(zip((column.name for column in table.columns), row, strict=True)))
     except _UNREADABLE:
-        return None
-    return tuple(values_by_name[column.name] for column in table.columns)
+        return False
+    return True
 
 
 def _fits(column: Column[Any], value: Value) -> bool:
@@ -658,7 +636,3 @@ def _check_packed(name: str, row: Mapping[str, Any]) -> None:
     elif name == "session":
         from_json(row["initial_state"], object)
         from_json(row["state"], object)
-
-
-def _int_or_zero(value: Value) -> int:
-    return value if isinstance(value, int) else 0
