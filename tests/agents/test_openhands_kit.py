@@ -45,7 +45,7 @@ from evaldesk.agents.openhands.kit.shared import (
 )
 from evaldesk.agents.openhands.kit.state import State
 from evaldesk.agents.openhands.metadata import Options, Task, profile_of
-from evaldesk.agents.standins import EVALUATION, OPENHANDS
+from evaldesk.agents.openhands.standins import EVALUATION, OPENHANDS
 from evaldesk.agents.workspaces import open_workspace
 from evaldesk.errors import AgentError, UsageError
 from evaldesk.llm import ModelCall, ModelReply

@@ -23,7 +23,7 @@ from evaldesk.agents.discovery import FACTORY, YAML_NAME, is_imported, source_fo
 from evaldesk.agents.missing_packages import missing_package
 from evaldesk.agents.shared_loop import OnSharedLoop, on_shared_loop
 from evaldesk.agents.spans import SDK, watch_providers
-from evaldesk.agents.standins import EVALUATION, OPENHANDS, OSMOSIS, install
+from evaldesk.agents.standins import install_standins
 from evaldesk.agents.traces import error_words, user_place, user_trace
 from evaldesk.errors import AgentError, NotFoundError, UsageError
 from evaldesk.llm.third_party_clients import on_import
@@ -194,7 +194,7 @@ def make_importable(module_name: str, root: str) -> None:
 
 
 def _import(ref: AgentRef) -> object:
-    install(OSMOSIS, OPENHANDS, EVALUATION)
+    install_standins()
     if is_imported(ref):
         folders = map(str, source_folders(Path(ref.folder or ref.root)))
         sys.path.extend(folder for folder in folders if folder not in sys.path)  # after those that are installed

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO, ClassVar, Literal, NoReturn, Protocol, TypeAlias, runtime_checkable
 
 from evaldesk.errors import FormatError
-from evaldesk.model import EvalSet
+from evaldesk.model import Case, EvalSet
 from evaldesk.reading.notes import Notes
 from evaldesk.registry import Registry
 from evaldesk.transcripts.recorded import RecordedRun
@@ -114,6 +114,35 @@ class LargeRunFormat(Protocol):
 
         Raises FormatError for the first fault, and NotStreamedError for a file that has to be read whole.
         """
+
+
+class RowReader(Protocol):
+    """The cases of the rows of a large eval set, each with a function that makes the error of its row."""
+
+    def __iter__(self) -> Iterator[tuple[Case, Callable[[str], FormatError]]]:
+        """The cases in the order of their rows. Raises FormatError."""
+
+    def build_import(self, name: str, evalset: EvalSet) -> Imported:
+        """The eval set with the notes on its rows, once they are read."""
+
+
+@runtime_checkable
+class RowFormat(Protocol):
+    """A format of eval sets whose rows are read one by one from a large file."""
+
+    def open_rows(self, file: BinaryIO, source: str) -> RowReader:
+        """The rows of an open file. One that is no text in UTF-8 may raise UnicodeDecodeError when it is read."""
+
+
+@runtime_checkable
+class JoinedFormat(Protocol):
+    """A format of several files in a folder: the rows in `main`, and `companions` that are read as one file with it."""
+
+    main: str
+    companions: tuple[str, ...]
+
+    def join(self, parts: Sequence[tuple[str, bytes]]) -> tuple[str, bytes]:
+        """Name and bytes of one file with the contents of the named files. Raises FormatError for unrelated files."""
 
 
 class PackedFormat(Protocol):

@@ -7,12 +7,19 @@ from typing import Any, cast
 
 from evaldesk.errors import BadNumberError, FormatError, NotFoundError
 from evaldesk.formats import EVALSET_FORMS, read_evalset
-from evaldesk.formats.exchange import FORMATS, Format, Holding, Imported, OutcomeFormat, PackedFormat, StreamedFormat
+from evaldesk.formats.exchange import (
+    FORMATS,
+    Format,
+    Holding,
+    Imported,
+    JoinedFormat,
+    OutcomeFormat,
+    PackedFormat,
+    StreamedFormat,
+)
 from evaldesk.formats.import_words import with_words
-from evaldesk.formats.openhands import ERRORS, ERRORS_FOLLOW
 from evaldesk.model import EvalSet
 from evaldesk.process_setup import gc_paused
-from evaldesk.reading.json_lines import write_lines
 from evaldesk.reading.refusals import refusal
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, kind_of, parse_json
@@ -21,8 +28,8 @@ from evaldesk.transcripts.recorded import RecordedRun
 TEXT_FORMATS = {"osmosis-parquet": "osmosis-jsonl"}
 """Formats whose files are no text that can be searched, each with the text format that holds the same rows."""
 
-BESIDE = ("metadata.json", ERRORS)
-"""The files that come with the `output.jsonl` of OpenHands."""
+JOINED = "openhands"
+"""The format of several files that are read as one."""
 
 
 def read_file(data: bytes, source: str, format: str | None = None, outcome: str = "") -> Imported:  # noqa: A002
@@ -46,29 +53,13 @@ def read_file(data: bytes, source: str, format: str | None = None, outcome: str 
 
 
 def as_one_file(parts: Sequence[tuple[str, bytes]]) -> tuple[str, bytes]:
-    """Name and bytes of several files that are one thing: the `output.jsonl` of a run of OpenHands and those beside it.
+    """Name and bytes of several files that are one run. Raises FormatError for files that do not belong together."""
+    return parts[0] if len(parts) == 1 else joined_format().join(parts)
 
-    These are its `metadata.json` and the `output_errors.jsonl` of OpenHands' benchmarks on its SDK, which leave rows
-    with an error out of the trials. Raises FormatError for files that do not belong together.
-    """
-    if len(parts) == 1:
-        return parts[0]
-    metadata = [part for part in parts if part[0].endswith(BESIDE[0])]
-    rows = [part for part in parts if part not in metadata]
-    errors = [part for part in rows if part[0].endswith(ERRORS)] if len(rows) > 1 else []
-    rows = [part for part in rows if part not in errors]
-    if len(metadata) > 1 or len(rows) != 1 or len(errors) > 1:
-        raise FormatError(
-            f"choose one file, or output.jsonl with its metadata.json and its {ERRORS}; other files are imported one "
-            "by one",
-            source=parts[0][0],
-        )
-    (source, data) = rows[0]
-    lines = [data.rstrip()]
-    for _, each in errors:
-        lines += [write_lines([ERRORS_FOLLOW], source).rstrip(), each.rstrip()]
-    lines += [write_lines([parse_json(each, source=name).value], source) for name, each in metadata]
-    return source, b"\n".join(line for line in lines if line)
+
+def joined_format() -> JoinedFormat:
+    """The format of several files that are read as one. Raises NotFoundError."""
+    return cast("JoinedFormat", load_format(JOINED))
 
 
 def _read(form: Format, data: bytes, source: str, outcome: str) -> Imported:

@@ -22,7 +22,8 @@ from typing import Any, BinaryIO
 from evaldesk.agents.loading import import_from
 from evaldesk.agents.openhands.metadata import Instance, Task, arguments_of, metadata_of, profile_of
 from evaldesk.agents.openhands.output import output_text
-from evaldesk.agents.standins import EVALUATION, OPENHANDS, OSMOSIS, install
+from evaldesk.agents.openhands.standins import OPENHANDS
+from evaldesk.agents.standins import install_standins
 from evaldesk.agents.traces import error_words, user_trace
 from evaldesk.agents.workspaces import Workspace
 from evaldesk.errors import AgentError
@@ -96,7 +97,7 @@ def _pause_fields(wait: RetryWait) -> dict[str, object]:
 
 def _run_task(task: Task, report: Callable[..., None], tasks: BinaryIO) -> dict[str, object]:
     sys.path[:] = task.path
-    install(OSMOSIS, OPENHANDS, EVALUATION)
+    install_standins()
     function: Any = import_from(task.target, task.root)
     module = sys.modules.get(getattr(function, "__module__", ""))
     workspace, instance = Workspace(Path(task.folder), task.command_env), _row(task.instance)

@@ -17,7 +17,7 @@ from evaldesk.desk.runs.file import is_run_file, read_run_file
 from evaldesk.errors import DiskError, UsageError
 from evaldesk.formats import EVALSET_FORMS, losses
 from evaldesk.formats.exchange import Imported
-from evaldesk.formats.files import BESIDE, as_one_file, names_for, read_file, suffix_of, title_of
+from evaldesk.formats.files import as_one_file, joined_format, names_for, read_file, suffix_of, title_of
 from evaldesk.model import EvalSet
 from evaldesk.model.evalset import repeats_words
 from evaldesk.paths import did_you_mean
@@ -43,11 +43,12 @@ def read_path(path: Path, format_name: str | None = None, outcome: str = "", wat
 
 
 def _read_folder(folder: Path, format_name: str | None, outcome: str, watch: Watch | None) -> Imported:
-    """The rows of an OpenHands run, its metadata, and the rows that its file of errors alone holds, as one file."""
-    rows = folder / "output.jsonl"
+    """The file of rows in the folder of a run and its companions, such as those of OpenHands, as one file."""
+    form = joined_format()
+    rows = folder / form.main
     if not rows.is_file():
-        raise UsageError(f"{folder} is a folder without an output.jsonl; name the file that holds the results")
-    more = [(str(path), bytes_of(path)) for name in BESIDE if (path := folder / name).is_file()]
+        raise UsageError(f"{folder} is a folder without an {form.main}; name the file that holds the results")
+    more = [(str(path), bytes_of(path)) for name in form.companions if (path := folder / name).is_file()]
     with _leave_to_whole_reader():
         _, tail = as_one_file([("", b""), *more])
         if streamed := read_streamed(rows, format_name, outcome, watch, tail):

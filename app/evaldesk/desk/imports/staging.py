@@ -16,7 +16,7 @@ from evaldesk.desk.imports.streamed import MAX_FILE, Watch, read_streamed
 from evaldesk.desk.imports.uploads import MAX_SMALL, ArrivingFile, Label, Upload, Uploads
 from evaldesk.errors import ConflictError, EvaldeskError, FormatError
 from evaldesk.formats.exchange import Imported
-from evaldesk.formats.files import BESIDE, as_one_file, title_of
+from evaldesk.formats.files import as_one_file, joined_format, title_of
 from evaldesk.formats.process import read_large_upload, read_upload
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES
 from evaldesk.settings import Settings
@@ -95,7 +95,8 @@ class Staging:
         """
         for problem in filter(None, (file.problem for file in files)):
             raise problem
-        rows = min(files, key=lambda file: [file.name.endswith(name) for name in BESIDE])
+        companions = joined_format().companions if len(files) > 1 else ()
+        rows = min(files, key=lambda file: [file.name.endswith(name) for name in companions])
         other_files = [file for file in files if file is not rows]
         if any(file.size > MAX_RECORDED_BYTES for file in other_files):
             limit = f"of several files only the trials may have more than {MAX_RECORDED_BYTES // 2**20} MiB"

@@ -13,10 +13,9 @@ from typing import BinaryIO, TypeAlias, cast
 from evaldesk.durable_files import replace_file
 from evaldesk.errors import FormatError
 from evaldesk.formats.adk.evalset import AdkStream
-from evaldesk.formats.exchange import MAX_ROW, Imported, LargeRunFormat, OutcomeFormat
+from evaldesk.formats.exchange import MAX_ROW, Imported, LargeRunFormat, OutcomeFormat, RowFormat, RowReader
 from evaldesk.formats.files import load_format, recognised
 from evaldesk.formats.import_words import CaseCounts, with_words
-from evaldesk.formats.osmosis.dataset import open_rows
 from evaldesk.model import Case, EvalSet
 from evaldesk.reading.json_stream import NotStreamedError
 from evaldesk.reading.regular_file import open_regular_file
@@ -34,7 +33,6 @@ HEAD = 64 * 1024
 """So much of a file shows its format."""
 HEAD_OF_OBJECT = 1024 * 1024
 """So much of a file that is one object: what stands before its long list may be large."""
-ROWS = ("osmosis-jsonl", "osmosis-csv")
 _NAME = "set.evalset.json"
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},]', re.DOTALL)
@@ -69,12 +67,14 @@ def read_streamed(
         stream = _Told(file, n_bytes, watch or (lambda _, __: None), tail)
         if name and isinstance(file_format, LargeRunFormat) and (not outcome or isinstance(file_format, OutcomeFormat)):
             return _runs(file_format, stream, source, outcome)
-        if name not in (*ROWS, "adk") or n_bytes > MAX_SET or outcome:
+        if name is None or not (name == "adk" or isinstance(file_format, RowFormat)) or n_bytes > MAX_SET or outcome:
             return None
         try:
             with TemporaryDirectory(prefix="evaldesk-") as folder:
                 home, binary = Path(os.path.realpath(folder)), cast("BinaryIO", stream)
-                return _adk(binary, path, source, home) if name == "adk" else _rows(binary, source, home, name)
+                if isinstance(file_format, RowFormat):
+                    return _rows(file_format.open_rows(binary, source), source, home, name)
+                return _adk(binary, path, source, home)
         except (NotStreamedError, UnicodeDecodeError):
             return None
         except FormatError:
@@ -174,9 +174,9 @@ def _adk(file: BinaryIO, path: Path, source: str, folder: Path) -> Imported:
     return with_words(Imported("adk", cases.evalset), counts)
 
 
-def _rows(file: BinaryIO, source: str, folder: Path, name: str) -> Imported:
+def _rows(reader: RowReader, source: str, folder: Path, name: str) -> Imported:
     """The rows as cases of a set of ADK, which is written beside them. Raises FormatError for an inexact case."""
-    counts, reader = CaseCounts(), open_rows(name, file, source)
+    counts = CaseCounts()
 
     def cases() -> Iterator[Case]:
         for case, _ in reader:

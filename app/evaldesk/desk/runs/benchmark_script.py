@@ -8,11 +8,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from evaldesk.agents import standins
+from evaldesk.agents.openhands import standins
+from evaldesk.agents.standins import install
 from evaldesk.agents.traces import error_words, user_trace
 from evaldesk.errors import AgentError, EvaldeskError, UsageError
 
-SHIMS = Path(standins.__file__).parent / "openhands/shims"
+SHIMS = Path(standins.__file__).parent / "shims"
 """A folder for PYTHONPATH, with which `python SCRIPT` finds the stand-ins where OpenHands is not installed."""
 
 
@@ -30,7 +31,7 @@ def run_script(path: Path, arguments: Sequence[str], score_key: str, image: str 
 
     if not path.is_file():
         raise UsageError(f"{path} is not a file; name the script of the benchmark, such as run_infer.py")
-    standins.install(standins.EVALUATION, standins.OPENHANDS)
+    install(*standins.PACKAGES)
     os.environ[SCORE_KEY] = score_key
     if image:
         os.environ[COMMAND_IMAGE] = image

@@ -361,11 +361,11 @@ def load_functions(criteria: Sequence[Criterion]) -> None:
 
     Raises MetricError for a function with a wrong signature, and exceptions of an import.
     """
-    from evaldesk.agents.standins import OSMOSIS, install
+    from evaldesk.agents.standins import install_standins
     from evaldesk.metrics import is_function, load_function_of
 
     for criterion in filter(is_function, criteria):
-        install(OSMOSIS)
+        install_standins("osmosis")
         load_function_of(criterion)
 
 

@@ -5,26 +5,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, TypeAlias
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Imported, WritesRuns
 from evaldesk.formats.large_runs import TrialRowsOnDisk
-from evaldesk.formats.openhands import ERRORS, ERRORS_FOLLOW
 from evaldesk.formats.openhands.writing import chosen_criterion, outcome_words, row_line, row_note, usual_first
 from evaldesk.formats.openhands.writing import outcome as row_outcome
 from evaldesk.model import Case, Criterion, RecordedPlan, TrialResult, Turn
 from evaldesk.model.conclusion import counted
-from evaldesk.reading.json_lines import read_lines
+from evaldesk.reading.json_lines import read_lines, write_lines
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import Place
+from evaldesk.reading.strict_json import Place, parse_json
 from evaldesk.reading.values import MAX_COUNT, read_key, read_mapping, read_optional_mapping, text_of
 from evaldesk.transcripts.openhands_rows import row_query, row_turn
 from evaldesk.transcripts.recorded import RecordedRun, TrialRows, file_stem, recorded_score, recorded_trial
 from evaldesk.transcripts.recorded_sessions import read_plan
 
+ERRORS = "output_errors.jsonl"
+"""The rows with an error, which OpenHands' benchmarks on its SDK leave out of `output.jsonl`."""
+ERRORS_FOLLOW = {"evaldesk": ERRORS}
+"""The line after which the rows of that file follow: each instance counts, once, that no row before it is about."""
 METADATA_ALONE = (
     "this is the metadata.json of a run and contains no trial; choose the output.jsonl beside it, or both files, "
     "or on the command line the folder that holds them"
@@ -38,6 +41,31 @@ class OpenHands(WritesRuns):
     suffixes = (".jsonl",)
     no_evalset = "output.jsonl holds a run, not an eval set; write it as adk"
     n_readings = 2
+    main = "output.jsonl"
+    companions = ("metadata.json", ERRORS)
+
+    @staticmethod
+    def join(parts: Sequence[tuple[str, bytes]]) -> tuple[str, bytes]:
+        """Name and bytes of `output.jsonl` with its `metadata.json` and its file of errors.
+
+        Raises FormatError for files that do not belong together.
+        """
+        metadata = [part for part in parts if part[0].endswith("metadata.json")]
+        rows = [part for part in parts if part not in metadata]
+        errors = [part for part in rows if part[0].endswith(ERRORS)] if len(rows) > 1 else []
+        rows = [part for part in rows if part not in errors]
+        if len(metadata) > 1 or len(rows) != 1 or len(errors) > 1:
+            raise FormatError(
+                f"choose one file, or output.jsonl with its metadata.json and its {ERRORS}; other files are imported "
+                "one by one",
+                source=parts[0][0],
+            )
+        (source, data) = rows[0]
+        lines = [data.rstrip()]
+        for _, each in errors:
+            lines += [write_lines([ERRORS_FOLLOW], source).rstrip(), each.rstrip()]
+        lines += [write_lines([parse_json(each, source=name).value], source) for name, each in metadata]
+        return source, b"\n".join(line for line in lines if line)
 
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:

@@ -58,6 +58,11 @@ class OsmosisLines:
         return _build_import("osmosis-jsonl", source, lambda: _lines(data, source))
 
     @staticmethod
+    def open_rows(file: BinaryIO, source: str) -> RowReader:
+        """The rows of an open file, read one by one."""
+        return RowReader(source, _lines(file, source))
+
+    @staticmethod
     def write(what: EvalSet | RecordedRun) -> bytes:
         """The rows of an eval set. Raises FormatError."""
         rows = _rows(what)
@@ -110,6 +115,11 @@ class OsmosisTable:
     def read(data: bytes, *, source: str) -> Imported:
         """The rows as cases. Raises FormatError."""
         return _build_import("osmosis-csv", source, lambda: _table(data, source))
+
+    @staticmethod
+    def open_rows(file: BinaryIO, source: str) -> RowReader:
+        """The rows of an open file, read one by one. A file that is no text in UTF-8 raises UnicodeDecodeError."""
+        return RowReader(source, _of_open_table(file, source))
 
     @staticmethod
     def write(what: EvalSet | RecordedRun) -> bytes:
@@ -191,16 +201,6 @@ class RowReader:
             f"Warning: no system_prompt in {row_words} {self._first_lacking}; Osmosis requires this column. "
             "The agent gets no system message there.",
         )
-
-
-def open_rows(name: str, file: BinaryIO, source: str) -> RowReader:
-    """The rows of an open file in the format "osmosis-jsonl" or "osmosis-csv", read as they are asked for.
-
-    A CSV file that is no text in UTF-8 raises UnicodeDecodeError.
-    """
-    if name == "osmosis-jsonl":
-        return RowReader(source, _lines(file, source))
-    return RowReader(source, _of_open_table(file, source))
 
 
 def _of_open_table(file: BinaryIO, source: str) -> Iterator[_Row]:
