@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -23,10 +22,8 @@ from evaldesk.cli.eval.options import (
     output_options,
     run_options,
 )
+from evaldesk.cli.eval.spellings import load_evaluate
 from evaldesk.errors import UsageError
-
-if TYPE_CHECKING:
-    from evaldesk.cli.eval.request import EvalRequest
 
 
 @click.command(name="eval", cls=Sectioned)
@@ -57,27 +54,11 @@ def evaluate(words: tuple[str, ...], **values: Any) -> None:
     """
     from evaldesk.cli.eval.request import EvalRequest
 
-    play = _form(values)
+    section = OPENHANDS if values["benchmark"] else OSMOSIS if values["module"] or values["dataset"] else ""
+    _refuse_others(section)
+    play = load_evaluate(section)
     option_values, gates = asked_options(values), asked_gates(values)
     sys.exit(play(EvalRequest(words=words, asked=option_values, asked_gates=gates, **values)))
-
-
-def _form(values: dict[str, Any]) -> Callable[[EvalRequest], int]:
-    """Which tool the command is spelled as."""
-    if values["benchmark"]:
-        from evaldesk.cli.eval.openhands import eval_openhands
-
-        _refuse_others(OPENHANDS)
-        return eval_openhands
-    if values["module"] or values["dataset"]:
-        from evaldesk.cli.eval.osmosis import eval_osmosis
-
-        _refuse_others(OSMOSIS)
-        return eval_osmosis
-    from evaldesk.cli.eval.adk import eval_adk
-
-    _refuse_others("")
-    return eval_adk
 
 
 _NEEDED = {

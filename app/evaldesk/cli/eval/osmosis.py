@@ -7,25 +7,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from evaldesk.cli.eval.dataset import REWARD, read_dataset
 from evaldesk.cli.eval.osmosis_results import compared, summary_objects
 from evaldesk.cli.eval.outcome import play_and_judge
 from evaldesk.cli.eval.playing import Played
 from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.desk.criteria.criteria import function_criterion, given_criteria
-from evaldesk.desk.imports.files import read_path
 from evaldesk.desk.named_agents import named_agent
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.model import Criterion, EvalSet
 from evaldesk.model.conclusion import counted
 from evaldesk.model.transcript import BOUNDS
-from evaldesk.paths import did_you_mean
 from evaldesk.wording.comparison import comparison_sentence, left_out_words
 from evaldesk.wording.printable import printable
 from evaldesk.wording.writer import show, style
 
 KEY_VARIABLE = "EVALDESK_API_KEY"
-REWARD = Criterion("reported_value", 1.0, {"path": "reward"})
 
 
 def eval_osmosis(request: EvalRequest) -> int:
@@ -45,19 +43,6 @@ def eval_osmosis(request: EvalRequest) -> int:
         second = options.but(model=request.baseline_model, base_url=url)
         jobs.append(Job(agent, evalset, path, second, is_baseline=True))
     return play_and_judge(request, jobs, show_more=_show_summary)
-
-
-def read_dataset(path: Path) -> EvalSet:
-    """The rows as an eval set. Raises UsageError, FormatError."""
-    if not path.is_file():
-        hint = did_you_mean(path, "name one with -d, such as -d data.jsonl")
-        raise UsageError(f"Dataset file not found: {path}; {hint}")
-    imported_file = read_path(path)
-    if imported_file.evalset is None:
-        raise UsageError(f"{path} holds results, not rows; name a data set: .jsonl, .json, .parquet or .csv")
-    for sentence in imported_file.warnings:
-        show(f"{path}: {sentence}", err=True)
-    return imported_file.evalset
 
 
 def _check(request: EvalRequest) -> None:

@@ -123,11 +123,6 @@ def _not_passed(runs: StoredRuns, each: Played) -> list[dict[str, Any]]:
 LONGEST_PART = 60
 
 
-def is_folder(name: str) -> bool:
-    """Whether `-o` names a folder: an existing one, or a name without an ending."""
-    return name.endswith("/") or Path(name).is_dir() or not Path(name).suffix
-
-
 def folder_results(
     store: StoredRuns, request: EvalRequest, played_runs: Sequence[Played], folder: str
 ) -> tuple[Path, bytes]:
@@ -229,3 +224,13 @@ def _ks(n: int) -> list[int]:
 def _pass_at_k(n: int, c: int, k: int) -> float:
     """Trials that are missing after an early stop count as failed, as there."""
     return 1.0 - comb(n - c, k) / comb(n, k)
+
+
+class OsmosisFiles:
+    """The result files of `evaldesk eval` as `osmosis eval` writes them."""
+
+    folder_results = staticmethod(folder_results)
+    as_json = staticmethod(osmosis_json)
+
+
+RESULTS = OsmosisFiles()

@@ -12,8 +12,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 import click
 
 from evaldesk.cli.broken_pipe import reader_may_leave
-from evaldesk.cli.eval.osmosis_results import is_folder
-from evaldesk.cli.eval.output_files import check_outputs, show_annotations, write_outputs
+from evaldesk.cli.eval.output_files import check_outputs, is_folder, show_annotations, write_outputs
 from evaldesk.cli.eval.playing import EXIT_INTERRUPTED, Played, plan_jobs, play_jobs, resume_command
 from evaldesk.cli.eval.report import report_error, show_details, show_result
 from evaldesk.cli.eval.request import EvalRequest, Job

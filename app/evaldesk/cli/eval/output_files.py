@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaldesk.cli.eval.osmosis_results import folder_results, is_folder, osmosis_json
 from evaldesk.cli.eval.playing import Played
 from evaldesk.cli.eval.request import EvalRequest
 from evaldesk.cli.eval.result_json import result_json
+from evaldesk.cli.eval.spellings import spelled_results
 from evaldesk.cli.files.exchange_files import show_masked
 from evaldesk.desk.evalsets.masking import Masked, mask_file, masked_words, without_secrets
 from evaldesk.desk.runs.stored_runs import StoredRuns, joined_numbers
@@ -39,10 +39,16 @@ from evaldesk.wording.writer import show, show_command
 Rows = Iterator[dict[str, Cell]]
 
 
+def is_folder(name: str) -> bool:
+    """Whether `-o` names a folder: an existing one, or a name without an ending."""
+    return name.endswith("/") or Path(name).is_dir() or not Path(name).suffix
+
+
 def check_outputs(request: EvalRequest) -> None:
     """Refuse names of files that cannot be written, before anything is played. Raises UsageError."""
+    spelled = spelled_results(request)
     for name in request.outputs:
-        if request.module and is_folder(name):
+        if spelled and is_folder(name):
             continue
         if _ending(name) not in WRITERS:
             others = "--summary FILE writes Markdown, --junit FILE JUnit XML"
@@ -75,13 +81,14 @@ def write_outputs(
 ) -> None:
     """Write every file that was asked for."""
     every, played_runs = played_runs, [each for each in played_runs if not each.job.is_baseline]
+    spelled = spelled_results(request)
     for name in request.outputs:
-        if request.module and is_folder(name):
-            path, data = folder_results(runs, request, every, name)
+        if spelled and is_folder(name):
+            path, data = spelled.folder_results(runs, request, every, name)
             _write(path, data)
             show(f"Results: {path}", err=True)
-        elif request.module and _ending(name) == ".json":
-            _write(Path(name), osmosis_json(runs, every, conclusion))
+        elif spelled and _ending(name) == ".json":
+            _write(Path(name), spelled.as_json(runs, every, conclusion))
         else:
             _write(Path(name), WRITERS[_ending(name)](runs, played_runs, conclusion, change))
     if request.junit:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from evaldesk.cli.eval.dataset import REWARD, read_dataset
 from evaldesk.cli.eval.options import Sectioned, asked_gates, asked_options, gate_options, how_options, place_options
-from evaldesk.cli.eval.osmosis import REWARD, read_dataset
 from evaldesk.cli.eval.playing import plan_jobs, warn_of_false_alarms
 from evaldesk.cli.eval.report import report_error
 from evaldesk.cli.eval.request import EvalRequest, Job
