@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from evaldesk.agents.osmosis.standins import OSMOSIS_NAME
+from evaldesk.integrations.osmosis.standins import OSMOSIS_NAME
 from evaldesk.model import AgentRef, Case, Expected, Limits, ModelOptions, TrialSpec, Turn
 
 

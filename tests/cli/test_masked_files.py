@@ -14,7 +14,7 @@ from tests.desk_client import DeskClient
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.exporting import run_formats
 from evaldesk.formats.files import read_file
-from evaldesk.formats.osmosis.dataset import read_parquet
+from evaldesk.integrations.osmosis.dataset import read_parquet
 from evaldesk.settings import read_settings
 from evaldesk.web.guard import guard_settings
 from evaldesk.web.server import create_app

@@ -23,7 +23,6 @@ from sqlalchemy import Connection
 from tests.desk.stored_desk import desk_on
 
 import evaldesk
-from evaldesk.cli.eval.osmosis_results import osmosis_json
 from evaldesk.cli.eval.outcome import end, nothing_more
 from evaldesk.cli.eval.playing import Played
 from evaldesk.cli.eval.progress import progress_words
@@ -39,6 +38,7 @@ from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.desk.runs.stored_runs import StoredRuns, plan_confirming
 from evaldesk.gate_options import GATES_BY_NAME, AskedGates
+from evaldesk.integrations.osmosis.command.results import osmosis_json
 from evaldesk.matching.case_version import case_version
 from evaldesk.model import (
     EXIT_CODES,

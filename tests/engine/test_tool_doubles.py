@@ -150,8 +150,8 @@ async def test_doubles_that_make_no_sense_are_refused_by_place(doubles: Any, sai
 
 
 async def test_an_osmosis_agent_gets_the_doubles_too() -> None:
-    from evaldesk.agents.osmosis.kit.tools import execute_tool_calls
     from evaldesk.agents.tools.doubles import CURRENT_DOUBLES, read_doubles
+    from evaldesk.integrations.osmosis.kit.tools import execute_tool_calls
 
     async def execute(call: dict[str, Any]) -> dict[str, Any]:
         return {"role": "tool", "tool_call_id": call["id"], "content": "the tool itself"}

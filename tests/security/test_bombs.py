@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evaldesk.errors import FormatError
-from evaldesk.formats.osmosis import dataset as parquet
+from evaldesk.integrations.osmosis import dataset as parquet
 
 REFUSED = "unpacked it takes more than 9 MiB of memory, which is refused for a file of this size"
 

@@ -266,13 +266,13 @@ _KINDS = (
     AgentKind(
         "osmosis",
         "Osmosis",
-        "evaldesk.agents.osmosis.adapter:adapt",
+        "evaldesk.integrations.osmosis.adapter:adapt",
         sees_tools=True,
         asks_by_name=True,
         prices_calls=True,
         reads_case=True,
         takes=MEDIA_KINDS,
-        home=("osmosis_ai", "evaldesk.agents.osmosis.kit"),
+        home=("osmosis_ai", "evaldesk.integrations.osmosis.kit"),
     ),
     AgentKind(
         "pydantic_ai",

@@ -28,7 +28,7 @@ class StandinPackage:
 
 
 STANDINS: Mapping[str, str] = {
-    "osmosis": "evaldesk.agents.osmosis.standins:PACKAGES",
+    "osmosis": "evaldesk.integrations.osmosis.standins:PACKAGES",
     "openhands": "evaldesk.agents.openhands.standins:PACKAGES",
 }
 """The stand-ins of each tool, by the `package.module:attr` of its packages."""

@@ -48,7 +48,9 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "Accept actual results of RUN as the expectations of their cases, after a preview.",
     ),
     "metrics": LazyCommand("evaldesk.cli.metrics:metrics", "List the metrics, or show one with its options."),
-    "rubric": LazyCommand("evaldesk.cli.rubric:rubric", "Grade the conversations of a JSONL file by a rubric."),
+    "rubric": LazyCommand(
+        "evaldesk.integrations.osmosis.command.rubric:rubric", "Grade the conversations of a JSONL file by a rubric."
+    ),
     "import": LazyCommand(
         "evaldesk.cli.files.import_:import_",
         "Import each FILE: the eval set into the folder of eval sets, the runs into the database.",

@@ -46,7 +46,10 @@ class Spelling:
 
 SPELLINGS: Mapping[str, Spelling] = {
     "": Spelling("evaldesk.cli.eval.adk:eval_adk"),
-    OSMOSIS: Spelling("evaldesk.cli.eval.osmosis:eval_osmosis", "evaldesk.cli.eval.osmosis_results:RESULTS"),
+    OSMOSIS: Spelling(
+        "evaldesk.integrations.osmosis.command.eval:eval_osmosis",
+        "evaldesk.integrations.osmosis.command.results:RESULTS",
+    ),
     OPENHANDS: Spelling("evaldesk.cli.eval.openhands:eval_openhands"),
 }
 """The spellings by the section of their options; the empty one is ours, which is that of `adk eval`."""

@@ -14,7 +14,7 @@ from evaldesk.formats.files import read_file, write_file
 from evaldesk.statistics.intervals import pass_at_k
 from evaldesk.transcripts.recorded import RecordedRun
 
-SAMPLE = Path(__file__).parent / "exchange_samples" / "osmosis-results.json"
+SAMPLE = Path(__file__).parents[2] / "formats/exchange_samples" / "osmosis-results.json"
 
 
 def recorded(value: Any, name: str = "results.json") -> tuple[RecordedRun, ...]:

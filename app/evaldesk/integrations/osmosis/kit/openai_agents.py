@@ -13,7 +13,7 @@ from agents import Agent, Model, OpenAIChatCompletionsModel, set_tracing_disable
 from agents.memory.session import SessionABC
 from openai import AsyncOpenAI
 
-from evaldesk.agents.osmosis.kit.workflow import RolloutContext, RolloutSample, SampleSource, get_rollout_context
+from evaldesk.integrations.osmosis.kit.workflow import RolloutContext, RolloutSample, SampleSource, get_rollout_context
 
 __all__ = ["OsmosisAgent", "OsmosisLitellmModel", "OsmosisMemorySession", "OsmosisRolloutModel", "SessionSampleSource"]
 

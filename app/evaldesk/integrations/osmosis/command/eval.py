@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from evaldesk.cli.eval.dataset import REWARD, read_dataset
-from evaldesk.cli.eval.osmosis_results import compared, summary_objects
 from evaldesk.cli.eval.outcome import play_and_judge
 from evaldesk.cli.eval.playing import Played
 from evaldesk.cli.eval.request import EvalRequest, Job
@@ -16,6 +15,7 @@ from evaldesk.desk.criteria.criteria import function_criterion, given_criteria
 from evaldesk.desk.named_agents import named_agent
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
+from evaldesk.integrations.osmosis.command.results import compared, summary_objects
 from evaldesk.model import Criterion, EvalSet
 from evaldesk.model.conclusion import counted
 from evaldesk.model.transcript import BOUNDS

@@ -10,9 +10,9 @@ from tests.agents.installed import skip_without
 from tests.agents.osmosis_example import forget_package, row, spec_at
 
 from evaldesk.agents.model_bridge import stream_body
-from evaldesk.agents.osmosis.standins import is_osmosis_standin
 from evaldesk.engine import play_trial
 from evaldesk.errors import AgentError
+from evaldesk.integrations.osmosis.standins import is_osmosis_standin
 from evaldesk.model.transcript import reported_values
 
 skip_without("agents")

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-from evaldesk.agents.osmosis.kit.exceptions import ToolArgumentError
 from evaldesk.agents.tools.doubles import double_of
 from evaldesk.agents.tools.time_limit import ToolLateError, call_in_time
+from evaldesk.integrations.osmosis.kit.exceptions import ToolArgumentError
 
 __all__ = [
     "count_messages_by_role",

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from evaldesk.cli import cli
-from evaldesk.desk.criteria.rubrics import read_records, read_rubric_config
 from evaldesk.errors import EvaldeskError, FormatError, ModelError
+from evaldesk.integrations.osmosis.command.rubrics import read_records, read_rubric_config
 from evaldesk.llm import ModelCall, ModelReply
 from evaldesk.model import Usage
 

@@ -11,9 +11,9 @@ import pytest
 from tests.agents.osmosis_example import NEWER, OLDER, SERVER, forget_package, row, spec_at
 
 from evaldesk.agents import Agent
-from evaldesk.agents.osmosis.standins import is_osmosis_standin
 from evaldesk.engine import play_trial
 from evaldesk.errors import AgentError, ModelError
+from evaldesk.integrations.osmosis.standins import is_osmosis_standin
 from evaldesk.model import ModelOptions, Session, TrialSpec
 from evaldesk.model.transcript import reported_values
 

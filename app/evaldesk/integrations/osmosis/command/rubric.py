@@ -13,7 +13,10 @@ from typing import Any
 
 import click
 
-from evaldesk.desk.criteria.rubrics import (
+from evaldesk.desk.imports.files import bytes_of, json_of
+from evaldesk.durable_files import make_folder, write_output
+from evaldesk.errors import FormatError, UsageError
+from evaldesk.integrations.osmosis.command.rubrics import (
     JudgedRecord,
     JudgedRun,
     RubricConfig,
@@ -25,9 +28,6 @@ from evaldesk.desk.criteria.rubrics import (
     read_rubric_config,
     statistics,
 )
-from evaldesk.desk.imports.files import bytes_of, json_of
-from evaldesk.durable_files import make_folder, write_output
-from evaldesk.errors import FormatError, UsageError
 from evaldesk.secrets import scrub
 from evaldesk.wording.printable import printable
 from evaldesk.wording.writer import show, style

@@ -42,7 +42,7 @@ _OSMOSIS_MODULES: Mapping[str, Sequence[str]] = {
 
 OSMOSIS = StandinPackage(
     OSMOSIS_NAME,
-    "evaldesk.agents.osmosis.kit",
+    "evaldesk.integrations.osmosis.kit",
     _OSMOSIS_MODULES,
     "install the real package with `pip install osmosis-ai` where Evaldesk is started",
 )

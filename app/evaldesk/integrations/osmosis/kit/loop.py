@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from evaldesk.agents.osmosis.kit.schemas import OpenAIFunctionToolSchema, RolloutMetrics, RolloutRequest
+from evaldesk.integrations.osmosis.kit.schemas import OpenAIFunctionToolSchema, RolloutMetrics, RolloutRequest
 
 __all__ = ["CompletionsResult", "OsmosisLLMClient", "RolloutAgentLoop", "RolloutContext", "RolloutResult"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from evaldesk.cli.eval.osmosis_results import path_part
+from evaldesk.integrations.osmosis.command.results import path_part
 
 if TYPE_CHECKING:
     from pathlib import Path

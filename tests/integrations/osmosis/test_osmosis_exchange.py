@@ -226,7 +226,7 @@ def test_a_data_set_is_loaded_where_an_eval_set_is_wanted(tmp_path: Path) -> Non
 
 def test_results_are_no_eval_set_and_say_so(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
-    path.write_bytes((Path(__file__).parent / "exchange_samples" / "osmosis-results.json").read_bytes())
+    path.write_bytes((Path(__file__).parents[2] / "formats/exchange_samples" / "osmosis-results.json").read_bytes())
 
     with pytest.raises(FormatError, match="evaldesk import"):
         load_evalset(path)

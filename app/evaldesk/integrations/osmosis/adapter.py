@@ -314,7 +314,7 @@ def _only_of_kind(module: ModuleType, kind: str, *, is_class: bool, but: str = "
 
 
 def _is_kit_class(kind: type) -> bool:
-    return kind.__module__.startswith(("osmosis_ai.", "evaldesk.agents."))
+    return kind.__module__.startswith(("osmosis_ai.", "evaldesk.integrations."))
 
 
 def _part(backend: object, name: str) -> Any:

@@ -1,1 +1,0 @@
-"""Agents of Osmosis: agent loops, workflows and graders."""

@@ -1,1 +1,0 @@
-"""Data sets and results of Osmosis."""

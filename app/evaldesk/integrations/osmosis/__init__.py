@@ -1,0 +1,1 @@
+"""Agents, data sets, results, stand-ins and commands of Osmosis."""

@@ -1,0 +1,1 @@
+"""The commands that are spelled as those of Osmosis."""
