@@ -36,7 +36,7 @@ ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 FLAGS = ("-P", "-X", "faulthandler", "-m")
 PLAIN = ("-P", "-m")
 WORKER = "evaldesk.engine.worker.main"
-INSTANCE = "evaldesk.agents.openhands.child"
+INSTANCE = "evaldesk.integrations.openhands.child"
 GRADER = (WORKER, "evaldesk.metrics:preload")
 IMPORTED: Mapping[tuple[str, ...], Sequence[str]] = {
     (*FLAGS, WORKER, "player"): (WORKER,),

@@ -61,7 +61,8 @@ SHOWN: Mapping[str, str] = {
         "agents/test_openai_agents.py: ; agents/test_langgraph_agent.py: ; agents/test_pydantic_ai_agent.py: "
     ),
     "Osmosis: `RolloutAgentLoop`": (
-        "integrations/osmosis/test_osmosis.py: a workflow asks the runs model; integrations/osmosis/test_osmosis_folder.py: "
+        "integrations/osmosis/test_osmosis.py: a workflow asks the runs model; "
+        "integrations/osmosis/test_osmosis_folder.py: "
     ),
     "OpenHands: `process_instance": "cli/test_docs_played.py: the benchmark is played instance by instance",
     "an HTTP server, an ADK": (
@@ -83,7 +84,8 @@ SHOWN: Mapping[str, str] = {
     "4 | neutral": "cli/test_one_conclusion.py: a rate too close to its bar counts as is asked",
     "130 | interrupted": "torture/test_eval_command.py: an interrupted run keeps what is finished",
     "`evaldesk eval` also takes": (
-        "cli/test_beside_adk_eval.py: the same verdicts; integrations/osmosis/test_eval_osmosis.py: ; cli/test_eval_openhands.py: "
+        "cli/test_beside_adk_eval.py: the same verdicts; integrations/osmosis/test_eval_osmosis.py: ; "
+        "integrations/openhands/test_eval_openhands.py: "
     ),
     "With `pytest --evaldesk-agent": "test_pytest_plugin.py: each case is an item",
     "In Python, `evaldesk.evaluate": (

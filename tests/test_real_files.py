@@ -20,14 +20,11 @@ import pytest
 from tests.agents.endpoint import served
 from tests.documents.conftest import Snippets
 from tests.documents.statements import NAMES, commands_of, faults_of, rows_of, sample_text, snippets_of
-from tests.formats.test_openhands_exchange import said
 from tests.formats.test_otel import shown
+from tests.integrations.openhands.test_openhands_exchange import said
 from tests.integrations.osmosis.test_osmosis_exchange import cases_of
 from tests.integrations.osmosis.test_osmosis_results_exchange import recorded, strips
 
-from evaldesk.agents.openhands.kit.events import CmdRunAction, EventSource, MessageAction
-from evaldesk.agents.openhands.kit.shared import codeact_user_response
-from evaldesk.agents.openhands.kit.state import State
 from evaldesk.desk.criteria.criteria import read_criteria, read_user
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.imports.importing import ImportDesk
@@ -37,6 +34,9 @@ from evaldesk.formats import evalset_format, load_evalset, losses, read_evalset,
 from evaldesk.formats.criteria_file import read_criteria_file, write_criteria_file
 from evaldesk.formats.files import read_file, write_file
 from evaldesk.integrations.bfcl.cases import Bfcl
+from evaldesk.integrations.openhands.kit.events import CmdRunAction, EventSource, MessageAction
+from evaldesk.integrations.openhands.kit.shared import codeact_user_response
+from evaldesk.integrations.openhands.kit.state import State
 from evaldesk.integrations.osmosis.command.rubrics import read_records, read_rubric_config
 from evaldesk.integrations.swe_agent.trajectory import SweAgent
 from evaldesk.integrations.tau.tau_bench import TauBench

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from tests.agents.answering import answering
-from tests.agents.test_benchmark import row, spec
 from tests.agents.test_reasoning_models import FRAMEWORK, answer
+from tests.integrations.openhands.test_benchmark import row, spec
 
 from evaldesk.engine import play_trial
 from evaldesk.engine.worker.attempt import Attempt

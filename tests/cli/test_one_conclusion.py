@@ -30,7 +30,6 @@ from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.cli.runs.change import follow_run
 from evaldesk.cli.runs.show import _lines as run_info_lines
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.runs.benchmark_output import InstanceOutput, metadata_of
 from evaldesk.desk.runs.deciding import decider_of
 from evaldesk.desk.runs.driver import decided_sentence
 from evaldesk.desk.runs.gates.conclusion import CaseNumbers, Ending, RunNumbers, conclude
@@ -38,6 +37,7 @@ from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.desk.runs.stored_runs import StoredRuns, plan_confirming
 from evaldesk.gate_options import GATES_BY_NAME, AskedGates
+from evaldesk.integrations.openhands.command.output import InstanceOutput, metadata_of
 from evaldesk.integrations.osmosis.command.results import osmosis_json
 from evaldesk.matching.case_version import case_version
 from evaldesk.model import (

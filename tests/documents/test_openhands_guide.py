@@ -10,7 +10,7 @@ import pytest
 from tests.documents.conftest import Snippets
 from tests.documents.statements import commands_of
 
-from evaldesk.agents.openhands.kit.config import get_llm_config_arg, get_parser
+from evaldesk.integrations.openhands.kit.config import get_llm_config_arg, get_parser
 
 GUIDE = "openhands_harness"
 

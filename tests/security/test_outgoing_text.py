@@ -60,9 +60,9 @@ _HTTP = "the body of an HTTP answer, not a stream of the command"
 _CAPTURED = "runs in a worker, whose streams are the log of its trial, in the database and on pages"
 REASONS = {
     "__main__.py:main": "a constant, before anything is imported",
-    "agents/openhands/benchmark.py:InstanceProcess._print": _CAPTURED,
-    "agents/openhands/kit/logger.py:_StderrHandler.emit": _CAPTURED,
-    "agents/openhands/child.py:main": _CAPTURED,
+    "integrations/openhands/benchmark.py:InstanceProcess._print": _CAPTURED,
+    "integrations/openhands/kit/logger.py:_StderrHandler.emit": _CAPTURED,
+    "integrations/openhands/child.py:main": _CAPTURED,
     "cli/__init__.py:main": "how a letter is written that the locale of a stream lacks",
     "cli/broken_pipe.py:open_closed_streams": "a stream in the place of one that the shell closed",
     "cli/eval/progress.py:ProgressBar.__init__": "a bar of rich, whose only text is made one printable line before",
@@ -126,8 +126,8 @@ _AGENT = "the files of a trial, as its agent or its case writes them"
 _SET = "an eval set, byte for byte as its format has it"
 FILES = {
     "agents/containers.py": _AGENT,
-    "agents/openhands/kit/runtime.py": _AGENT,
-    "agents/openhands/kit/shared.py": _AGENT,
+    "integrations/openhands/kit/runtime.py": _AGENT,
+    "integrations/openhands/kit/shared.py": _AGENT,
     "agents/workspaces.py": _AGENT,
     "cli/eval/output_files.py": "spreadsheet: `cell`; Markdown and JUnit: made by pages.reports; JSON; all masked",
     "cli/files/exchange_files.py": "the file of an export, made by desk.evalsets.exporting or web.report, masked",
@@ -138,7 +138,7 @@ FILES = {
     "desk/imports/streamed.py": _OWN,
     "desk/imports/uploads.py": _OWN,
     "desk/repair.py": _OWN,
-    "desk/runs/benchmark_output.py": "JSON, in the layout of OpenHands",
+    "integrations/openhands/command/output.py": "JSON, in the layout of OpenHands",
     "desk/runs/provenance.py": _OWN,
     "desk/trust.py": _OWN,
     "desk/workspace.py": "samples of Evaldesk",

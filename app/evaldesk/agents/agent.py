@@ -192,8 +192,8 @@ _KINDS = (
     AgentKind(
         "benchmark",
         "OpenHands-style benchmark",
-        "evaldesk.agents.openhands.benchmark:adapt",
-        options="evaldesk.agents.openhands.benchmark:table_options",
+        "evaldesk.integrations.openhands.benchmark:adapt",
+        options="evaldesk.integrations.openhands.benchmark:table_options",
         reports_cost=True,
         hides_models=True,
         reads_case=True,

@@ -29,7 +29,7 @@ class StandinPackage:
 
 STANDINS: Mapping[str, str] = {
     "osmosis": "evaldesk.integrations.osmosis.standins:PACKAGES",
-    "openhands": "evaldesk.agents.openhands.standins:PACKAGES",
+    "openhands": "evaldesk.integrations.openhands.standins:PACKAGES",
 }
 """The stand-ins of each tool, by the `package.module:attr` of its packages."""
 

@@ -40,7 +40,8 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "evaldesk.cli.doctor:doctor", "Check the workspace, the agents, the models and the environment; starts no run."
     ),
     "benchmark": LazyCommand(
-        "evaldesk.cli.benchmark:benchmark", "Run the SCRIPT of an OpenHands benchmark, such as run_infer.py, unchanged."
+        "evaldesk.integrations.openhands.command.benchmark:benchmark",
+        "Run the SCRIPT of an OpenHands benchmark, such as run_infer.py, unchanged.",
     ),
     "gate": LazyCommand("evaldesk.cli.gate:gate", "Compute how often the gates of a run fail or hold."),
     "accept": LazyCommand(

@@ -50,7 +50,7 @@ SPELLINGS: Mapping[str, Spelling] = {
         "evaldesk.integrations.osmosis.command.eval:eval_osmosis",
         "evaldesk.integrations.osmosis.command.results:RESULTS",
     ),
-    OPENHANDS: Spelling("evaldesk.cli.eval.openhands:eval_openhands"),
+    OPENHANDS: Spelling("evaldesk.integrations.openhands.command.eval:eval_openhands"),
 }
 """The spellings by the section of their options; the empty one is ours, which is that of `adk eval`."""
 

@@ -1,1 +1,0 @@
-"""Benchmarks of OpenHands: `process_instance` and its output."""

@@ -1,5 +1,0 @@
-"""Gives way to the installed package of this name, else to Evaldesk's stand-in."""
-
-from evaldesk.agents.openhands.standins import replace_package
-
-replace_package(__name__, __file__)

@@ -1,0 +1,1 @@
+"""Benchmarks of OpenHands: their agents, output, logs, stand-ins and commands."""

@@ -1,0 +1,127 @@
+"""`evaldesk eval --benchmark bench:process_instance -d instances.jsonl`, as a benchmark of OpenHands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from evaldesk.cli.eval.outcome import play_and_judge
+from evaldesk.cli.eval.request import EvalRequest, Job
+from evaldesk.desk.criteria.criteria import given_criteria
+from evaldesk.desk.imports.files import json_of
+from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.integrations.openhands.command.output import (
+    InstanceOutput,
+    benchmark_agent,
+    masked_profile,
+    metadata_of,
+    output_folder,
+    placed_benchmark,
+    read_instances,
+)
+from evaldesk.model import Criterion, EvalSet
+from evaldesk.run_options import BY_NAME
+from evaldesk.wording.writer import show
+
+DEFAULT_ROOT = "evaluation/evaluation_outputs/outputs"
+DEFAULT_ITERATIONS = 30
+SAMPLE_SEED = 42  # that of OpenHands, so that the same instances are drawn
+TRIAL = BY_NAME["timeout_s"]
+
+
+def eval_openhands(request: EvalRequest) -> int:
+    """Process the instances that `output.jsonl` does not have yet; gives the exit code."""
+    if not request.dataset:
+        raise UsageError("--benchmark needs -d: the instances, such as -d instances.jsonl")
+    if request.words or request.module:
+        raise UsageError("the benchmark is named by --benchmark and the instances by -d; leave the rest out")
+    if request.python:
+        raise UsageError("--python: the stand-ins of a benchmark run on Evaldesk's own interpreter; leave it out")
+    path = Path(request.dataset)
+    evalset = read_instances(path)
+    instance_ids = _choose_instances(evalset, request)
+    metadata = metadata_of(path.stem, request.max_iterations or DEFAULT_ITERATIONS, _llm_config(request))
+    root, note = Path(request.eval_output_dir or DEFAULT_ROOT), request.eval_note or ""
+    script_metadata = _given_metadata(request.eval_metadata)
+    metadata = {**metadata, **script_metadata}
+    folder = Path(script_metadata["eval_output_dir"]) if script_metadata else output_folder(root, metadata, note)
+    if request.value("budget"):
+        raise UsageError("--budget is not for benchmarks: each instance is played --n times", field="budget")
+    output = InstanceOutput(folder, metadata, evalset, n=request.value("n"))
+    todo = [case_id for case_id in instance_ids if case_id not in output.finished]
+    if not todo:
+        every = "The one instance is" if len(instance_ids) == 1 else f"All {len(instance_ids):,} instances are"
+        show(f"{every} done already; nothing to do. Output: {output.place}")
+        return 0
+    if output.finished:
+        show(
+            f"{len(instance_ids) - len(todo):,} of {len(instance_ids):,} instances are done; continuing with the rest.",
+            err=True,
+        )
+    agent = benchmark_agent(
+        placed_benchmark(
+            str(request.benchmark),
+            request.settings(),
+            request.image,
+            request.value("environment"),
+            request.command_image,
+            is_script=bool(script_metadata),
+        ),
+        folder,
+        metadata,
+        llm=request.llm_config or "",
+        config_file=Path(request.config_file),
+        note=note,
+        given=script_metadata,
+    )
+    options = request.options(tuple(todo), _criteria(request))
+    if (
+        script_metadata
+        and "timeout_s" not in request.asked
+        and request.settings().limits.trial_timeout_s == TRIAL.default
+    ):
+        options = options.but(timeout_s=TRIAL.high)  # run_evaluation has no limit unless the script gives it one
+    code = play_and_judge(request, [Job(agent, evalset, path, options, on_progress=output.update)])
+    if output.place:
+        show(f"Output: {output.place}", err=request.is_json)
+    return code
+
+
+def _given_metadata(path: str | None) -> dict[str, Any]:
+    """The EvalMetadata that the script of a benchmark wrote; empty without one. Raises FormatError."""
+    metadata = json_of(Path(path)) if path else {}
+    if not isinstance(metadata, dict):
+        raise UsageError(f"--eval-metadata {path}: not a JSON object; name the metadata of a run of OpenHands")
+    return metadata
+
+
+def _llm_config(request: EvalRequest) -> dict[str, Any]:
+    if request.llm_config:
+        return masked_profile(Path(request.config_file), request.llm_config)
+    model, url = request.asked.get("model") or "none", request.asked.get("base_url")
+    return {"model": model, "base_url": url, "api_key": None}
+
+
+def _choose_instances(evalset: EvalSet, request: EvalRequest) -> list[str]:
+    """The ids to process: those named, else a sample of `--eval-n-limit`, else all."""
+    ids = [case.id for case in evalset.cases]
+    if request.eval_ids:
+        names = [name.strip() for name in request.eval_ids.split(",") if name.strip()]
+        for name in names:
+            if name not in ids:
+                raise NotFoundError.among("instance", name, ids)
+        return names
+    if not request.eval_n_limit or request.eval_n_limit >= len(ids):
+        return ids
+    import pandas as pd
+
+    sample = pd.Series(ids).sample(request.eval_n_limit, random_state=SAMPLE_SEED)
+    return [str(each) for each in sample]
+
+
+def _criteria(request: EvalRequest) -> tuple[Criterion, ...]:
+    if request.criteria:
+        return request.named_criteria
+    if request.config_file_path:
+        return given_criteria(request.config_file_path)
+    return (Criterion("reported_value", 1.0, {"path": f"test_result.{request.score_key}"}),)
