@@ -46,10 +46,14 @@ MAX_LOSS = 300
 
 
 class SourceCopy(msgspec.Struct, frozen=True):
-    """The files of the user's functions by path, each byte one character, as they were at `taken_at_ns` (Unix time)."""
+    """The files of the user's functions by path, each byte one character, as they were at `taken_at_ns` (Unix time).
+
+    `inodes` are those of the folders with other modules, by path.
+    """
 
     sources: dict[str, str]
     taken_at_ns: int
+    inodes: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class GradeSpec(msgspec.Struct, frozen=True):

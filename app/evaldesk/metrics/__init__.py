@@ -2,6 +2,7 @@
 
 from evaldesk.metrics.functions.eval_function import function_options, load_function_of
 from evaldesk.metrics.functions.finding import check_function
+from evaldesk.metrics.functions.import_guard import guard_imports
 from evaldesk.metrics.functions.loading import use_copy
 from evaldesk.metrics.judges.rubrics.sources import rubric_line
 from evaldesk.metrics.metric import (
@@ -49,6 +50,7 @@ __all__ = [
     "check_function",
     "function_options",
     "grade_trial",
+    "guard_imports",
     "is_function",
     "is_higher_better",
     "is_label",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import site
 import sys
 import sysconfig
@@ -38,7 +39,7 @@ STARTED = ("sitecustomize", "usercustomize")
 @dataclass(frozen=True, slots=True)
 class GradingFiles:
     """`copy` has the user's functions. `own` are digests by path of Evaldesk's modules and of what an interpreter runs
-    at its start. `bytecode` are the states of what Python compiled of these modules.
+    at its start, the standard library among it. `bytecode` are the states of what Python compiled of these modules.
     """
 
     copy: SourceCopy
@@ -102,11 +103,12 @@ def freeze(criteria: Sequence[Criterion]) -> GradingFiles:
             n_bytes += len(content)
             if len(content) <= MAX_BYTES and n_bytes <= MAX_COPY:
                 sources[path] = content.decode("latin-1")
-    return GradingFiles(SourceCopy(sources, time.time_ns()), _own_digests(), _bytecode_states())
+    copy = SourceCopy(sources, time.time_ns(), _folder_inodes())
+    return GradingFiles(copy, _own_digests(), _bytecode_states())
 
 
 def _own_digests() -> dict[str, bytes]:
-    digests = dict(_interpreter_states())
+    digests = {**dict(_interpreter_states()), **_library_states()}
     for path in (*_modules(str(PACKAGE)), *_start_files()):
         with suppress(OSError):
             digests[path] = _digest(path)
@@ -152,20 +154,70 @@ def _interpreter_states() -> Iterator[tuple[str, bytes]]:
 
 def _bytecode_states() -> dict[str, tuple[int, ...]]:
     found = {}
-    for folder, _, files in os.walk(PACKAGE):
-        if os.path.basename(folder) == CACHE:
-            for path in (os.path.join(folder, name) for name in files):
-                with suppress(OSError):
-                    found[path] = _state(os.stat(path))
+    for top in (str(PACKAGE), *_LIBRARY, *_package_folders()):
+        for folder, folders, files in os.walk(top):
+            folders[:] = [name for name in folders if name not in NOT_STARTED]
+            if os.path.basename(folder) == CACHE:
+                for path in (os.path.join(folder, name) for name in files if _READ_BYTECODE.search(name)):
+                    with suppress(OSError):
+                        found[path] = _state(os.stat(path))
     return found
 
 
-def _modules(folder: str) -> Iterator[str]:
+_READ_BYTECODE = re.compile(rf"\.{re.escape(sys.implementation.cache_tag or '')}(?:\.opt-\w+)?\.pyc$")
+"""Names of bytecode that this interpreter reads: other interpreters and pytest have names of their own."""
+
+
+_LIBRARY = tuple(dict.fromkeys([sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")]))
+_INSTALLED = tuple(dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib")))
+NOT_STARTED = frozenset(
+    {"site-packages", "dist-packages", "test", "idlelib", "tkinter", "lib2to3", "turtledemo", "ensurepip"}
+)
+"""Folders of the standard library that no worker process imports before its first job."""
+PACKAGES = frozenset({"msgspec", "typing_extensions", "_distutils_hack"})
+"""Installed packages that a grader imports before its first job; later imports are its own matter."""
+
+
+def _library_states() -> dict[str, bytes]:
+    """The states of modules that a grader imports before it can look at them itself, and of archives in their way."""
+    archives = (path for path in sys.path if path.endswith(".zip"))
+    modules = (path for folder in (*_LIBRARY, *_package_folders()) for path in _modules(folder, NOT_STARTED))
+    found = {}
+    for path in (*archives, *modules, *_named(_INSTALLED, PACKAGES, is_path_file=False)):
+        with suppress(OSError):
+            found[path] = repr(_state(os.stat(path))).encode()
+    return found
+
+
+def _package_folders() -> list[str]:
+    return [folder for place in _INSTALLED for name in sorted(PACKAGES) if os.path.isdir(folder := f"{place}/{name}")]
+
+
+def _folder_inodes() -> dict[str, int]:
+    """The folders of the standard library and of Evaldesk, and those of installed packages, by path."""
+    inodes: dict[str, int] = {}
+    for place in dict.fromkeys([*_LIBRARY, *_INSTALLED, str(PACKAGE)]):
+        with suppress(OSError):
+            inodes[place] = os.lstat(place).st_ino
+            _add_folders(place, inodes, is_deep=place not in _INSTALLED)
+    return inodes
+
+
+def _add_folders(place: str, inodes: dict[str, int], *, is_deep: bool) -> None:
+    with suppress(OSError), os.scandir(place) as entries:
+        for entry in entries:
+            if entry.name != CACHE and entry.is_dir(follow_symlinks=False):
+                inodes[entry.path] = entry.inode()
+                if is_deep and entry.name not in NOT_STARTED:
+                    _add_folders(entry.path, inodes, is_deep=True)
+
+
+def _modules(folder: str, left_out: frozenset[str] = frozenset()) -> Iterator[str]:
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                if entry.name != CACHE:
-                    yield from _modules(entry.path)
+                if entry.name != CACHE and entry.name not in left_out:
+                    yield from _modules(entry.path, left_out)
             elif entry.name.endswith(MODULE_ENDINGS):
                 yield entry.path
 

@@ -229,8 +229,9 @@ class GradeWork:
         if frame.spec.variables:
             take_variables(frame.spec.variables)
         if frame.spec.copy:
-            from evaldesk.metrics import use_copy
+            from evaldesk.metrics import guard_imports, use_copy
 
+            guard_imports(frame.spec.copy.taken_at_ns, frame.spec.copy.inodes)
             use_copy(frame.spec.copy.sources, frame.spec.copy.taken_at_ns)
 
     async def run(self) -> bytes:

@@ -24,6 +24,7 @@ from types import ModuleType
 from typing import Any, Literal, TypeAlias
 
 from evaldesk.errors import MetricError, UsageError
+from evaldesk.metrics.functions.import_guard import ChangedSourceError
 from evaldesk.registry import import_target
 
 Function: TypeAlias = Callable[..., Any]
@@ -92,10 +93,6 @@ def use_copy(sources: Mapping[str, str], taken_at_ns: int) -> None:
     """
     global _copy  # noqa: PLW0603 - of the process; replaced as a whole, since an import under way holds the lock
     _copy = _Copy(dict(sources), taken_at_ns)
-
-
-class ChangedSourceError(MetricError):
-    """A file that the user's functions import is not as it was before the first trial, and was not copied then."""
 
 
 def _is_of(file: object, root: str) -> bool:
