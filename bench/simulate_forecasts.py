@@ -1,30 +1,44 @@
 """`python -m bench.simulate_forecasts`: how often the ranges of forecasts, proposals and intervals at any stop hold.
 
 `coverage` plays histories of agents whose rates are known: the range of a forecast should hold the true false alarm in
-90 % of them, and a proposal should really fail more than 5 % of unchanged builds in at most 10 %. `looks` looks at a
-run after each block of trials: its intervals should leave out the truth at any look in at most 5 % of runs. Both print
-a row of a table as soon as it is known. The seed is fixed.
+90 % of them. `proposals`: a proposed gate should really fail more than 5 % of unchanged builds in at most 10 % of them,
+`days`: the same ranges after six runs, each on a day of its own. `looks` looks at a run after each block of trials: its
+intervals should leave out the truth at any look in at most 5 % of runs. Each prints a row of a table as soon as it is
+known. The seed is fixed. Matrices are small: with OPENBLAS_NUM_THREADS=1 it takes a fifth of the time.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import product
+from statistics import NormalDist
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from scipy.special import gammaln
+from scipy.stats import binom
 
 from bench.simulate_gates import DROP, MIXTURES, N_CASES, SEED
-from evaldesk.model.forecast import OFTEN, Range
+from evaldesk.model.forecast import OFTEN, OFTEN_BY_HISTORY, Range
 from evaldesk.statistics.anytime import ALPHA, anytime_interval
+from evaldesk.statistics.history.build_tests import CASE_LEVEL, case_chances
+from evaldesk.statistics.history.days import day_shifts
 from evaldesk.statistics.history.draws import Draws, assumed_rates, drawn_rates
 from evaldesk.statistics.history.gates import rate_fails, regressions_fail
 from evaldesk.statistics.history.posterior import posterior_of
-from evaldesk.statistics.history.proposals import Setting, proposed_rate
+from evaldesk.statistics.history.proposals import (
+    CASES_SHARE,
+    FRESH,
+    Setting,
+    confirm_fails,
+    likely_fails,
+    proposed_confirm,
+    proposed_likely,
+    proposed_rate,
+)
 from evaldesk.statistics.intervals import like_these, rate_interval
 
 if TYPE_CHECKING:
@@ -46,70 +60,219 @@ RATES: dict[str, Callable[[np.random.Generator], Rates]] = {
 """The true rates of 20 cases, alike and mixed."""
 Trials: TypeAlias = tuple[int, ...]
 """The passes of each case, the fewest first."""
-GATES: dict[str, Callable[[Draws, tuple[bool, ...]], Rates]] = {
-    "`--min-pass-rate 0.85`": lambda draws, _: rate_fails(draws, N_BUILD, 0.85),
-    "`--max-regressions 0`, baseline stored": lambda draws, passed: regressions_fail(
-        draws, N_BUILD, 1.0, 0, passed_before=passed
+Fails: TypeAlias = "Callable[[Draws, Draws, tuple[bool, ...]], Rates]"
+"""The chance to fail in each draw of the second, by the history of the first and the verdicts of a baseline."""
+FEW = [2] * N_CASES
+GATES: dict[str, Fails] = {
+    "`--min-pass-rate 0.85`": lambda _, now, __: rate_fails(now, N_BUILD, 0.85),
+    "`--max-regressions 0`, baseline stored": lambda _, now, passed: regressions_fail(
+        now, N_BUILD, 1.0, 0, passed_before=passed
     ),
-    "`--max-regressions 0`, both to be played": lambda draws, _: regressions_fail(draws, N_BUILD, 1.0, 0),
-    "`--confirm 3/5`, baseline stored": lambda draws, passed: regressions_fail(
-        draws, N_BUILD, 1.0, 0, passed_before=passed, confirm=(3, 5)
+    "`--max-regressions 0`, both to be played": lambda _, now, __: regressions_fail(now, N_BUILD, 1.0, 0),
+    "`--confirm 3/5`, baseline stored": lambda _, now, passed: regressions_fail(
+        now, N_BUILD, 1.0, 0, passed_before=passed, confirm=(3, 5)
     ),
 }
+BY_HISTORY: dict[str, tuple[list[int], int]] = {
+    "`--n 5`, `likely`": (N_BUILD, 0),
+    "`--n 2`, `confirm`": (FEW, FRESH),
+    "`--n 5`, `confirm`": (N_BUILD, FRESH),
+}
+"""Gates whose bar is the history: trials of a build, and fresh ones."""
+
+
+def suite_fails(history: Draws, now: Draws, n_each: list[int], n_fresh: int) -> Rates:
+    """The chance that the cases together are worse, in each draw of `now`."""
+    if n_fresh:
+        return confirm_fails(history, n_each, now, n_fresh)
+    return likely_fails(history, n_each, now)
+
+
+def cases_fail(n: int, passes: Trials, rates: Rates, n_trials: int) -> Rates:
+    """The chance that some case is worse, at most: that of `n_trials` of each, which a case plays if it is suspect.
+
+    `rates` has a row for each day.
+    """
+    holds = np.ones(len(rates))
+    for case, bar in enumerate(case_bars(n, passes, n_trials)):
+        holds *= 1 - binom.cdf(bar, n_trials, rates[:, case])
+    return 1 - holds
+
+
+@lru_cache(maxsize=10_000)
+def case_bars(n: int, passes: Trials, n_trials: int) -> Trials:
+    """The most passes of each case that are worse by Holm's first step over all of them; -1 for none."""
+    history = [(n, each) for each in passes]
+    bars = [-1] * len(passes)
+    for passed in range(n_trials):
+        for case, chance in enumerate(case_chances(history, [(n_trials, passed)] * len(passes))):
+            if chance * len(passes) <= CASE_LEVEL:
+                bars[case] = passed
+    return tuple(bars)
+
+
+def true_draws(rates: Rates) -> Draws:
+    """Draws of which each row has exactly these rates."""
+    grid, places = np.unique(rates, return_inverse=True)
+    return Draws(grid, places.reshape(rates.shape))
 
 
 @dataclass
 class Tally:
-    """Histories of a cell by what came of them."""
+    """How many ranges of a gate contain the truth, and how many truths lie above them; stated by `n` histories."""
 
-    n_held: dict[str, int] = field(default_factory=lambda: dict.fromkeys(GATES, 0))
-    n_above: dict[str, int] = field(default_factory=lambda: dict.fromkeys(GATES, 0))
-    n_proposed: int = 0
+    n: int = 0
+    n_held: int = 0
+    n_above: int = 0
+    n_known: int = 0
     n_loud: int = 0
+    sum_true: float = 0.0
 
-    def row(self, cell: str) -> str:
-        """The cell as a row: ranges that hold the truth, truths above the upper end, proposals above 5 %."""
-        shares = (
-            f"{100 * self.n_held[gate] / N_HISTORIES:.1f} ({100 * self.n_above[gate] / N_HISTORIES:.1f})"
-            for gate in GATES
-        )
-        return f"| {cell} | {' | '.join(shares)} | {self.n_loud} of {self.n_proposed} |\n"
+    def add(self, stated: Range, truth: float, most: float = OFTEN) -> None:
+        """Compare what was forecast with the truth."""
+        self.n += 1
+        self.n_held += stated.low - ROUNDED <= truth <= stated.high + ROUNDED
+        self.n_above += truth > stated.high + ROUNDED
+        self.n_known += stated.known(most) == "rarely"
+        self.n_loud += truth > OFTEN
+        self.sum_true += truth
+
+    @property
+    def words(self) -> str:
+        """The shares, in per cent: within, above, stated to fail rarely, truly above 5 %; and the mean truth."""
+        shares = (100 * each / self.n for each in (self.n_held, self.n_above, self.n_known, self.n_loud, self.sum_true))
+        return "{:.1f} ({:.1f}), {:.0f}, {:.1f}, {:.1f}".format(*shares)
+
+
+HEAD = "within its range (above it), fails rarely, truly above 5 %, mean"
 
 
 def coverage(sizes: tuple[int, ...] = N_EACH) -> Iterator[str]:
     """A row for each mixture and number of trials a case: shares of ranges that hold the truth."""
-    yield f"| rates of {N_CASES} cases, trials a case | {' | '.join(GATES)} | proposals above 5 % |\n"
-    yield f"|---|{'---|' * len(GATES)}---|\n"
+    yield f"| {N_CASES} cases, trials a case: {HEAD} | {' | '.join((*GATES, *BY_HISTORY))} |\n"
+    yield f"|---|{'---|' * (len(GATES) + len(BY_HISTORY))}\n"
     for n, name in product(sizes, RATES):
-        random, tally = np.random.default_rng([SEED, n, *name.encode()]), Tally()
-        for _ in range(N_HISTORIES):
-            rates = RATES[name](random)
-            passes = random.binomial(n, rates)
-            order = np.argsort(passes, kind="stable")
-            add_history(tally, n, tuple(passes[order].tolist()), tuple(rates[order].tolist()))
-        yield tally.row(f"{name}, {n}")
+        tallies = {gate: Tally() for gate in (*GATES, *BY_HISTORY)}
+        for passes, rates in histories(name, n):
+            add_history(tallies, n, passes, rates)
+        yield f"| {name}, {n} | {' | '.join(each.words for each in tallies.values())} |\n"
 
 
-def add_history(tally: Tally, n: int, passes: Trials, rates: tuple[float, ...]) -> None:
+def histories(name: str, n: int) -> Iterator[tuple[Trials, Rates]]:
+    """The passes of each case in a history of `n` trials, and the true rates of the cases."""
+    random = np.random.default_rng([SEED, n, *name.encode()])
+    for _ in range(N_HISTORIES):
+        rates = RATES[name](random)
+        passes = random.binomial(n, rates)
+        order = np.argsort(passes, kind="stable")
+        yield tuple(passes[order].tolist()), rates[order]
+
+
+def add_history(tallies: dict[str, Tally], n: int, passes: Trials, rates: Rates) -> None:
     """Compare what the history of `passes` forecasts with the truth of its `rates`."""
-    ranges, setting = forecast(n, passes)
-    true = assumed_rates(rates)
+    draws, ranges = forecast(n, passes)
+    true = assumed_rates(rates.tolist())
     passed = tuple(each == n for each in passes)
     for gate, fails in GATES.items():
-        truth, stated = float(fails(true, passed)[0]), ranges[gate]
-        tally.n_held[gate] += stated.low - ROUNDED <= truth <= stated.high + ROUNDED
-        tally.n_above[gate] += truth > stated.high + ROUNDED
-    if setting:
-        tally.n_proposed += 1
-        tally.n_loud += float(rate_fails(true, [setting.n] * N_CASES, setting.bar / 100)[0]) > OFTEN
+        tallies[gate].add(ranges[gate], float(fails(draws, true, passed)[0]))
+    for gate, (n_each, n_fresh) in BY_HISTORY.items():
+        of_suite = float(suite_fails(draws, true, n_each, n_fresh)[0])
+        truth = of_suite + float(cases_fail(n, passes, rates[None], n_each[0] + n_fresh)[0])
+        tallies[gate].add(ranges[gate], min(1.0, truth), OFTEN_BY_HISTORY)
 
 
-@lru_cache(maxsize=100_000)
-def forecast(n: int, passes: Trials) -> tuple[dict[str, Range], Setting | None]:
-    """The range of each gate, and the proposed pass rate, after a history; many histories are the same one."""
+@lru_cache(maxsize=2_000)
+def forecast(n: int, passes: Trials) -> tuple[Draws, dict[str, Range]]:
+    """The range of each gate after a history; many histories are the same one."""
     draws = drawn_rates(posterior_of([(n, each) for each in passes]))
     passed = tuple(each == n for each in passes)
-    return {gate: Range.of(fails(draws, passed)) for gate, fails in GATES.items()}, proposed_rate(draws, drop=DROP)
+    return draws, {
+        **{gate: Range.of(fails(draws, draws, passed)) for gate, fails in GATES.items()},
+        **{gate: Range.of(suite_fails(draws, draws, *of)).plus(CASES_SHARE) for gate, of in BY_HISTORY.items()},
+    }
+
+
+PROPOSALS = {"rate": proposed_rate, "likely": proposed_likely, "confirm": proposed_confirm}
+
+
+def proposals(sizes: tuple[int, ...] = (3, 5, 10)) -> Iterator[str]:
+    """A row for each mixture and number of trials a case: proposals, those above 5 %, and the power of the others."""
+    of = "proposed of 500 histories, truly above 5 %, mean and least power"
+    yield f"| {N_CASES} cases, trials a case: {of} | {' | '.join(PROPOSALS)} |\n|---|{'---|' * len(PROPOSALS)}\n"
+    for n, name in product(sizes, RATES):
+        truths: dict[str, list[tuple[float, float]]] = {kind: [] for kind in PROPOSALS}
+        for passes, rates in histories(name, n):
+            for kind, found in proposed(n, passes).items():
+                if found:
+                    truths[kind].append(true_chances(kind, n, passes, rates, found))
+        yield f"| {name}, {n} | {' | '.join(map(proposal_words, truths.values()))} |\n"
+
+
+def proposal_words(truths: list[tuple[float, float]]) -> str:
+    """How many, how many of them truly fail more than 5 % of unchanged builds, and the power."""
+    if not truths:
+        return "0"
+    n_loud = sum(fails > OFTEN for fails, _ in truths)
+    finds = sorted(finds for _, finds in truths)
+    return f"{len(truths)}, {n_loud}, {100 * sum(finds) / len(finds):.0f}, {100 * finds[0]:.0f}"
+
+
+@lru_cache(maxsize=2_000)
+def proposed(n: int, passes: Trials) -> dict[str, Setting | None]:
+    """The proposal of each kind after a history."""
+    draws, _ = forecast(n, passes)
+    return {kind: propose(draws, drop=DROP) for kind, propose in PROPOSALS.items()}
+
+
+def true_chances(kind: str, n: int, passes: Trials, rates: Rates, setting: Setting) -> tuple[float, float]:
+    """How often a proposed gate truly fails an unchanged agent, and one that is worse by DROP in each case."""
+    draws, _ = forecast(n, passes)
+    n_each, n_fresh = [setting.n] * N_CASES, FRESH if kind == "confirm" else 0
+    both = []
+    for each in (rates, np.maximum(0.0, rates - DROP)):
+        true = assumed_rates(each.tolist())
+        if kind == "rate":
+            fails = float(rate_fails(true, n_each, setting.bar / 100)[0])
+        else:
+            fails = float(suite_fails(draws, true, n_each, n_fresh)[0])
+            fails += float(cases_fail(n, passes, each[None], setting.n + n_fresh)[0])
+        both.append(min(1.0, fails))
+    return both[0], both[1]
+
+
+DAY, N_DAYS, N_RUNS_OF_DAYS, N_HISTORIES_OF_DAYS = 0.5, 21, 6, 100
+
+
+def days(sizes: tuple[int, ...] = (1, 3, 5)) -> Iterator[str]:
+    """A row as in `coverage` for the gates by history after six runs, each moved by its own normal shift in logits."""
+    yield f"| {N_CASES} cases, trials a case in each of 6 runs: {HEAD} | {' | '.join(BY_HISTORY)} |\n"
+    yield f"|---|{'---|' * len(BY_HISTORY)}\n"
+    middles = [NormalDist().inv_cdf((at + 0.5) / N_DAYS) * DAY for at in range(N_DAYS)]
+    for n, name in product(sizes, RATES):
+        random = np.random.default_rng([SEED, n, *name.encode()])
+        tallies = {gate: Tally() for gate in BY_HISTORY}
+        for _ in range(N_HISTORIES_OF_DAYS):
+            rates = RATES[name](random)
+            runs = [random.binomial(n, on_day(rates, random.normal(0, DAY))) for _ in range(N_RUNS_OF_DAYS)]
+            order = np.argsort(np.sum(runs, axis=0), kind="stable")
+            passes = tuple(np.sum(runs, axis=0)[order].tolist())
+            shifts = day_shifts([[(n, int(passed)) for passed in run[order]] for run in runs])
+            n_scored = n * N_RUNS_OF_DAYS
+            draws = drawn_rates(posterior_of([(n_scored, each) for each in passes]), shifts)
+            now = np.array([on_day(rates[order], shift) for shift in middles])
+            for gate, (n_each, n_fresh) in BY_HISTORY.items():
+                stated = Range.of(suite_fails(draws, draws, n_each, n_fresh)).plus(CASES_SHARE)
+                truth = suite_fails(draws, true_draws(now), n_each, n_fresh).mean()
+                truth += cases_fail(n_scored, passes, now, n_each[0] + n_fresh).mean()
+                tallies[gate].add(stated, min(1.0, float(truth)), OFTEN_BY_HISTORY)
+        yield f"| {name}, {n} | {' | '.join(each.words for each in tallies.values())} |\n"
+
+
+def on_day(rates: Rates, shift: float) -> Rates:
+    """The rates moved by a shift in logits; 0 and 1 stay."""
+    with np.errstate(divide="ignore"):
+        moved: Rates = 1 / (1 + np.exp(-(np.log(rates) - np.log1p(-rates) + shift)))
+    return moved
 
 
 N_LOOKS = 400
@@ -161,8 +324,8 @@ def is_like_these_wrong(passes: NDArray[np.int64], truth: float) -> tuple[bool, 
 
 
 def main() -> None:
-    """Print the tables that are asked for by name, or both."""
-    for name, table in (("coverage", coverage), ("looks", looks)):
+    """Print the tables that are asked for by name, or all."""
+    for name, table in (("coverage", coverage), ("proposals", proposals), ("days", days), ("looks", looks)):
         if name in (sys.argv[1:] or (name,)):
             for line in table():
                 print(line, end="", flush=True)

@@ -228,7 +228,7 @@ def test_a_gate_that_often_fails_by_chance_says_what_to_add(place: Place, *, rul
     result = place.eval(path, "--n", 4, "--pass-threshold", 0.5, "--baseline", 1, "--regression-rule", rule)
 
     assert ("--max-regressions 0: " in result.output and "of unchanged builds" in result.output) == is_warned
-    advice = re.search(r"Add --regression-rule confirm: not known yet \(\d+–\d+ %\)\.", result.output)
+    advice = re.search(r"Add --regression-rule confirm: not known yet \((?:under )?\d+–\d+ %\)\.", result.output)
     assert bool(advice) == is_warned, result.output
 
 

@@ -183,6 +183,22 @@ def test_a_stored_run_gives_cases_trials_and_rates(tmp_path: Path, monkeypatch: 
     assert (longer["n"], longer["pass_threshold"]) == (4, 0.5)
 
 
+@pytest.mark.parametrize("asked", ["--max-regressions 0", "--max-regressions 0 --regression-rule confirm"])
+def test_json_has_each_line_of_the_text(asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "echo.evalset.json").write_text(json.dumps(SET))
+    monkeypatch.chdir(tmp_path)
+    CliRunner().invoke(cli, ["eval", ".", "echo.evalset.json", "--n", "2"])
+
+    found = json.loads(explain(f"--from 1 {asked} --json").output)
+    lines = explain(f"--from 1 {asked}").output.splitlines()
+
+    (gate,) = found["by_rate"]["run 1"]
+    expected = [f"{gate['name']}: {gate['sentence']}", *gate["notes"], found["measured_sentence"]]
+    assert [line.strip() for line in lines[3:] if line] == expected
+    assert all(expected)
+
+
 def test_a_run_without_a_scored_trial_says_nothing_of_its_gates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

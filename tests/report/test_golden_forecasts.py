@@ -94,7 +94,7 @@ def test_known_false_alarms_of_regressions_between_two_runs(row: Any) -> None:
     found = Range.of(regressions_fail(draws, [row["n"]] * draws.n_cases, row["threshold"], row["allowed"]))
 
     assert is_range(found, row)
-    assert found.known == row["known"]
+    assert found.known() == row["known"]
 
 
 @rows("baseline")

@@ -108,15 +108,16 @@ def explain(
         gates = _gates_to_explain(of_run, gate_options)
     check_explained(gates, next(iter(subjects.values())), flag_of)
     forecasts_by_rate = {name: gate_forecasts(gates, subject) for name, subject in subjects.items()}
+    of_change = [each for forecasts in forecasts_by_rate.values() for each in forecasts if each.level is None]
+    alarm = of_change[0] if len(of_change) == 1 else None
+    measured = "" if run is None else measured_sentence(pairs, gates, alarm)
     if is_json:
         pairs_object = {"measured": _pairs_json(pairs)} if pairs else {}
-        show_json(_as_json(subjects, forecasts_by_rate) | pairs_object, indent=2)
+        show_json(_as_json(subjects, forecasts_by_rate) | pairs_object | {"measured_sentence": measured}, indent=2)
     else:
         _show(subjects, forecasts_by_rate)
-        of_change = [each for forecasts in forecasts_by_rate.values() for each in forecasts if each.level is None]
-        alarm = of_change[0] if len(of_change) == 1 else None
-        if run is not None and (pairs_words := measured_sentence(pairs, gates, alarm)):
-            show(f"\n{pairs_words}")
+        if measured:
+            show(f"\n{measured}")
 
 
 def _subject(runs: StoredRuns, run: RunSummary, n: int | None, pass_threshold: float | None) -> Subject:
@@ -156,12 +157,16 @@ def _as_json(
 
 
 def _gate_json(forecast: GateForecast) -> dict[str, Any]:
-    """`false_alarm` is null for an agent below the bar, `fails` is the chance to fail at any level."""
+    """`false_alarm` is null for an agent below the bar, `fails` is the chance to fail at any level.
+
+    `sentence` and `notes` are the lines of the text, in their order.
+    """
     alarm = forecast.false_alarm
     return {
         "name": forecast.name,
         "standing": forecast.standing,
         "sentence": forecast_sentence(forecast),
+        "notes": _notes(forecast),
         "holds": forecast.holds,
         "neutral": forecast.neutral,
         "false_alarm": alarm.mean if alarm else None,
@@ -222,6 +227,9 @@ def _origin(name: str, subject: Subject) -> str:
 def _show_gate(forecast: GateForecast) -> None:
     words = f"  {forecast.name}: {forecast_sentence(forecast)}"
     show(style(words, fg="red") if forecast.is_frequent else words)
-    beside = (worse_sentence(forecast), *notes_of(forecast), proposal_sentence(forecast))
-    for line in filter(None, beside):
+    for line in _notes(forecast):
         show(f"    {line}")
+
+
+def _notes(forecast: GateForecast) -> list[str]:
+    return list(filter(None, (worse_sentence(forecast), *notes_of(forecast), proposal_sentence(forecast))))

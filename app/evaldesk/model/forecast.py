@@ -11,6 +11,8 @@ from evaldesk.model.conclusion import Interval
 
 OFTEN = 0.05
 """Above this share of false alarms a build loses its readers' trust."""
+OFTEN_BY_HISTORY = 0.10
+"""The same for the upper end of a gate whose bar is the history of the cases: its 3 % on average include the doubt."""
 SOUGHT = 0.15
 """A proposed gate finds an agent whose pass rate is lower by this much in each case, in the share FOUND of builds."""
 FOUND = 0.8
@@ -39,12 +41,15 @@ class Range:
         """Whether it is one number, as for rates that are assumed."""
         return self.low == self.high
 
-    @property
-    def known(self) -> Known:
-        """Its standing as a share of false alarms: rarely, often or not known yet."""
-        if self.high <= OFTEN:
+    def known(self, most: float = OFTEN) -> Known:
+        """Its standing as a share of false alarms whose upper end may be `most`: rarely, often or not known yet."""
+        if self.high <= most:
             return "rarely"
-        return "often" if self.low > OFTEN else "not known yet"
+        return "often" if self.low > most else "not known yet"
+
+    def plus(self, share: float) -> Range:
+        """The range of a chance that is larger by at most `share`, so that its lower end stays."""
+        return Range(min(1.0, self.mean + share), self.low, min(1.0, self.high + share))
 
     def trials_to_know(self, n: float) -> int:
         """The number of trials a case, about, that decide whether it is above OFTEN, after `n` of them: at most 200."""
@@ -106,10 +111,10 @@ class GateForecast:
     chance to hold, chance to be neutral). `hint` names a gate that is stricter than it looks. `n_more` is the mean
     number of trials that it plays beyond those of the run, `n_played` the mean trials of a run that stops when it is
     decided, with an unchanged agent and with one that is worse by SOUGHT. With `may_err` a likely stop can change the
-    answers, in one of 20 stops at most. `is_searched` says whether a better gate was looked for; `history_needed` are
-    the trials of each case that are missing to find one, None where that is not the reason. `on_other_days` is the
-    chance to fail if days differ by 0.3 logits, where that is not known. `against` says for a gate that counts flips
-    whether the baseline is stored, or is to come as well.
+    answers, in one of 20 stops at most. `is_by_history` says whether the history of the cases is its bar, `is_searched`
+    whether a better gate was looked for; `history_needed` are the trials of each case that are missing to find one,
+    None where that is not the reason. `on_other_days` is the chance to fail if days differ by 0.3 logits, where that is
+    not known. `against` says for a gate that counts flips whether the baseline is stored, or is to come as well.
     """
 
     name: str
@@ -127,6 +132,7 @@ class GateForecast:
     n_more: float = 0.0
     n_played: tuple[float, float] | None = None
     may_err: bool = False
+    is_by_history: bool = False
     proposal: Proposal | None = None
     is_searched: bool = False
     history_needed: int | None = None

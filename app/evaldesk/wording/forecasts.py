@@ -72,7 +72,8 @@ def _sentence(forecast: GateForecast) -> str:
         )
     if forecast.standing == "not known yet":
         ends = "under 1 %" if alarm.high < 0.005 else f"between {_ends(alarm)}"
-        so = f"{_so_far(basis)} so far: this gate fails {ends} of unchanged builds."
+        mean = f", {about_words(alarm.mean)} on average" if forecast.is_by_history else ""
+        so = f"{_so_far(basis)} so far: this gate fails {ends} of unchanged builds{mean}."
         more = f" About {forecast.trials_to_know} trials a case would tell." if forecast.trials_to_know else ""
         wobble = " One trial a case says nothing yet about how often it wobbles." if basis.fewest <= 1 else ""
         return so + more + wobble

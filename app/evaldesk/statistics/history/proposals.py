@@ -10,7 +10,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from evaldesk.model.conclusion import CONFIRM
-from evaldesk.model.forecast import FOUND, OFTEN, Range
+from evaldesk.model.forecast import FOUND, OFTEN, OFTEN_BY_HISTORY, Range
 from evaldesk.model.forecast import SOUGHT as DROP
 from evaldesk.statistics.history.build_tests import LOOK_LEVEL, SUITE_LEVEL, passes_of
 from evaldesk.statistics.history.draws import Draws
@@ -34,14 +34,13 @@ FEWEST_EACH = 3
 """Trials of a case from which on its history tells something."""
 CASES_SHARE = 0.01
 """What the tests of single cases add to the false alarms of the suite."""
-_MOST_FALSE = 0.10
-"""The upper end of the false alarms of a bar from the history, whose 2 % already contain the doubt."""
 _FIXED_FRESH = (5, 8, 12, 16, 20)
 """Fresh trials of a suspect that are tried for a fixed bar."""
 _MOST_LOOKS = 65
 """Parts into which the passes at the first look are cut, where there are more."""
 _POWER_FACTOR = 8.4
 """The square of the sum of the bars for 2 % false alarms and 80 % power."""
+_MOST_ADVISED = 200
 _PLANNED_POWER = 0.85
 """Planned for more than FOUND: the formula is an approximation."""
 
@@ -129,7 +128,7 @@ def proposed_likely(draws: Draws, *, drop: float = DROP) -> Setting | None:
 
     setting = _fewest(forecast, lambda it: it.finds.mean >= FOUND)
     # More trials find more, but the upper end goes up and down with the whole passes of the bar.
-    while setting and setting.fails.high > _MOST_FALSE:
+    while setting and not _is_quiet(setting):
         setting = forecast(setting.n + 1) if setting.n < MOST_N else None
     return setting
 
@@ -150,9 +149,24 @@ def proposed_confirm(draws: Draws, *, fresh: int = FRESH, drop: float = DROP) ->
     # The formula is near; the forecast says whether it is enough.
     for each in range(n or MOST_N + 1, MOST_N + 1):
         setting = confirm_forecast(draws, [each] * draws.n_cases, fresh=fresh, drop=drop)
-        if setting.finds.mean >= FOUND and setting.fails.high <= _MOST_FALSE:
+        if setting.finds.mean >= FOUND and _is_quiet(setting):
             return setting
     return None
+
+
+def _is_quiet(setting: Setting) -> bool:
+    """Whether a gate whose bar is the history fails rarely, by the limit that its forecast has."""
+    return setting.fails.plus(CASES_SHARE).known(OFTEN_BY_HISTORY) == "rarely"
+
+
+def trials_to_know_history(h: float, n_build: int) -> int:
+    """The number of trials a case, about, from which on the upper end of a gate by history is at most its limit.
+
+    After `h` of them, for a build of at most `n_build` trials a case. With three times as many trials of history as of
+    the build, the bar is at 2.37 standard errors of the build, and a history that is lucky by 1.64 of its own lowers
+    that to 1.42, which is 8 %; the tests of single cases add 1 %.
+    """
+    return min(_MOST_ADVISED, max(ceil(1.5 * h), 3 * n_build))
 
 
 def confirm_trials(

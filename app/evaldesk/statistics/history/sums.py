@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import lgamma, pi, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -40,12 +41,19 @@ class Sums:
         chances = self._between(np.clip(values, 0, self.most - 1)) if self.most else np.ones(len(values))
         return np.where(values < 0, 0.0, np.where(values >= self.most, 1.0, chances))
 
+    @cached_property
+    def _cumulated(self) -> Floats | None:
+        """The chances of each value or less; kept, since a search asks for many values of one sum."""
+        import numpy as np
+
+        return None if self.chances is None else np.clip(np.cumsum(self.chances, axis=1), 0.0, 1.0)
+
     def _between(self, value: Places) -> Floats:
         import numpy as np
 
-        if self.chances is not None:
-            totals = np.cumsum(self.chances, axis=1)[np.arange(len(value)), value]
-            return np.clip(totals, 0.0, 1.0)
+        if self._cumulated is not None:
+            chances: Floats = self._cumulated[np.arange(len(value)), value]
+            return chances
         is_fixed = self.variance < 1e-12
         sd = np.sqrt(np.where(is_fixed, 1.0, self.variance))
         z = (value + 0.5 - self.mean) / sd

@@ -15,13 +15,13 @@ from evaldesk.errors import UsageError
 from evaldesk.gate_options import GATES_BY_NAME, title_of
 from evaldesk.model import Gates
 from evaldesk.model.conclusion import CONFIRM, Undecided
-from evaldesk.model.forecast import SOUGHT, Basis, GateForecast, Proposal, Range, Standing
+from evaldesk.model.forecast import OFTEN, OFTEN_BY_HISTORY, SOUGHT, Basis, GateForecast, Proposal, Range, Standing
 from evaldesk.model.history import SetHistory
 from evaldesk.run_options import BY_NAME, RunOption
 from evaldesk.statistics.history import gates as chances
 from evaldesk.statistics.history import proposals
 from evaldesk.statistics.history.days import ONE_SIGMA, SAME_DAY, DayShifts, day_shifts
-from evaldesk.statistics.history.draws import Draws, assumed_rates, drawn_rates
+from evaldesk.statistics.history.draws import Draws, assumed_rates, drawn_rates, too_short
 from evaldesk.statistics.history.posterior import posterior_of
 from evaldesk.statistics.history.stops import stopped_rate
 
@@ -133,7 +133,22 @@ class _Gate:
     propose: Callable[[bool], Proposal | None] | None = None
     n_played: Callable[[Draws], float] | None = None
     may_err: bool = False
-    extra: float = 0.0
+    n_build: int = 0
+
+    @property
+    def is_by_history(self) -> bool:
+        """Whether its bar is the history of the cases, against which a build of `n_build` trials a case is judged."""
+        return self.n_build > 0
+
+    @property
+    def most_false(self) -> float:
+        """The limit of the upper end of its false alarms."""
+        return OFTEN_BY_HISTORY if self.is_by_history else OFTEN
+
+    @property
+    def extra(self) -> float:
+        """The share that the tests of single cases add at most."""
+        return proposals.CASES_SHARE if self.is_by_history else 0.0
 
 
 def assumed_subject(rate: float, n_each: Sequence[int], pass_threshold: float) -> Subject:
@@ -239,9 +254,9 @@ def _mean_answers(gate: _Gate, draws: Draws, drop: float = 0.0) -> tuple[float, 
 def _forecast(gate: _Gate, subject: Subject, *, is_searched: bool) -> GateForecast:
     draws, basis = subject.draws, subject.basis
     holds, fails = gate.answers(draws, 0.0)
-    whole = _with_cases(Range.of(fails), gate.extra)
+    whole = Range.of(fails).plus(gate.extra)
     false_alarm: Range | None = whole
-    standing: Standing = whole.known
+    standing: Standing = whole.known(gate.most_false)
     level = None
     if gate.level:
         values = gate.level(draws.rates)[draws.places]
@@ -249,7 +264,7 @@ def _forecast(gate: _Gate, subject: Subject, *, is_searched: bool) -> GateForeca
         meets = chances.meets_level(draws, gate.level, gate.bar, is_every=gate.is_every)
         below = 1 - float(meets.mean())
         false_alarm = Range.of(fails[meets]) if below <= _BELOW - chances.ROUNDING and meets.any() else None
-        standing = false_alarm.known if false_alarm else "below the bar"
+        standing = false_alarm.known() if false_alarm else "below the bar"
         if false_alarm and below > _AT_THE_BAR:
             standing = "at the bar"
     if draws.is_too_short and standing in ("rarely", "often"):
@@ -273,11 +288,12 @@ def _forecast(gate: _Gate, subject: Subject, *, is_searched: bool) -> GateForeca
         neutral=neutral,
         level=level,
         worse=tuple((drop, *_mean_answers(gate, some, drop)) for drop in DROPS),
-        trials_to_know=whole.trials_to_know(max(1.0, basis.n_each)) if standing == "not known yet" else None,
+        trials_to_know=_trials_to_know(gate, whole, draws) if standing == "not known yet" else None,
         hint=gate.hint,
         n_more=gate.n_more,
         n_played=(played[0], played[1]) if played else None,
         may_err=gate.may_err,
+        is_by_history=gate.is_by_history,
         proposal=proposal,
         is_searched=is_worth,
         history_needed=_history_needed(draws) if is_worth and proposal is None else None,
@@ -291,6 +307,16 @@ def _baseline_words(subject: Subject) -> str:
     if subject.basis.rate is not None:
         return ""
     return "for two runs to come" if subject.passed_before is None else "against the stored baseline"
+
+
+def _trials_to_know(gate: _Gate, fails: Range, draws: Draws) -> int | None:
+    """The number of trials a case, about, that tell whether the gate fails rarely; None for assumed rates."""
+    cases = draws.cases
+    if cases is None:
+        return None
+    h = cases.n_trials / cases.n_cases
+    n = proposals.trials_to_know_history(h, gate.n_build) if gate.is_by_history else fails.trials_to_know(max(1.0, h))
+    return max(n, cases.fewest_trials + too_short(cases))
 
 
 def _history_needed(draws: Draws) -> int | None:
@@ -307,11 +333,6 @@ def _on_other_days(gate: _Gate, draws: Draws) -> float | None:
     if draws.cases is None or draws.days.is_known:
         return None
     return float(gate.answers(replace(draws, days=ONE_SIGMA), 0.0)[1].mean()) + gate.extra
-
-
-def _with_cases(fails: Range, extra: float) -> Range:
-    """The range with the share that the tests of single cases add at most."""
-    return Range(*(min(1.0, each + extra) for each in (fails.mean, fails.low, fails.high))) if extra else fails
 
 
 def _gates(gates: Gates, subject: Subject) -> Iterator[_Gate]:
@@ -453,7 +474,7 @@ def _regression_gate(gates: Gates, allowed: int, subject: Subject) -> _Gate:
             fails = proposals.likely_fails(draws, n_each, each.worse(drop))
             return (1 - fails, fails) if not allowed else (0 * fails + 1, 0 * fails)
 
-        return _Gate(words, of_suite, propose=lambda now: _proposed_likely(now, subject), extra=proposals.CASES_SHARE)
+        return _Gate(words, of_suite, propose=lambda now: _proposed_likely(now, subject), n_build=subject.n_most)
     needed, fresh = gates.confirm
     if needed:
         flips = chances.regression_chances(draws, n_each, subject.pass_threshold, passed_before=subject.passed_before)
@@ -475,7 +496,7 @@ def _regression_gate(gates: Gates, allowed: int, subject: Subject) -> _Gate:
         again,
         n_more=_fresh_trials(subject, fresh, allowed),
         propose=lambda now: _proposed_confirm(now, subject, allowed),
-        extra=proposals.CASES_SHARE,
+        n_build=subject.n_most + fresh,
     )
 
 
@@ -549,7 +570,7 @@ def _proposed_confirm(is_searched: bool, subject: Subject, allowed: int) -> Prop
 
 def _proposal(subject: Subject, found: proposals.Setting, options: str, extra: float = 0.0) -> Proposal:
     n_trials = found.n * subject.n_cases + found.n_more
-    return Proposal(options, _with_cases(found.fails, extra), found.finds.mean, n_trials)
+    return Proposal(options, found.fails.plus(extra), found.finds.mean, n_trials)
 
 
 _FOUND: dict[tuple[object, ...], proposals.Setting | None] = {}

@@ -9,15 +9,15 @@ from evaldesk.desk.runs.gates.forecasts import MOST_PREVIEWED, gate_forecasts, h
 from evaldesk.desk.runs.histories import compared_history, keys_of
 from evaldesk.desk.runs.plan import RunPlan
 from evaldesk.model import Gates
-from evaldesk.model.forecast import OFTEN, GateForecast
+from evaldesk.model.forecast import GateForecast
 from evaldesk.model.history import SetHistory
 
 
 def doubtful_regressions(gates: Gates, plans: Sequence[RunPlan]) -> tuple[GateForecast, GateForecast] | None:
     """The gate on regressions that does not ask what the cases did before, and the same gate where that judges them.
 
-    None without the gate, with a rule whose bar is the history, and where a flip alone counts and is not likely to fail
-    often.
+    None without the gate, with a rule whose bar is the history, and where a flip alone counts and rarely fails by
+    chance.
     """
     if gates.max_regressions is None or gates.is_by_history:
         return None
@@ -41,4 +41,4 @@ def doubtful_regressions(gates: Gates, plans: Sequence[RunPlan]) -> tuple[GateFo
     asked = Gates(max_regressions=gates.max_regressions, regression_rule=rule, confirm=gates.confirm)
     confirmed = replace(asked, regression_rule="confirm", confirm=(0, fresh))
     (fixed,), (again,) = (gate_forecasts(each, subject, is_searched=False) for each in (asked, confirmed))
-    return (fixed, again) if needed or fixed.fails.mean > OFTEN else None
+    return (fixed, again) if needed or fixed.standing != "rarely" else None
