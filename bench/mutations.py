@@ -3,7 +3,9 @@
 `python -m bench.mutations evaldesk.store.runs.totals tests/store/test_totals.py` collects the tests once and plays them
 in a fork for each mutant, up to the first failure. A mutant is a module with one change in the body of a function: a
 comparison, an operator of a sum, a boolean word, a number, a truth value or a `not`. Its functions get the changed code
-in place, so that modules that imported them before play it too. The seed draws the mutants.
+in place, so that modules that imported them before play it too. The seed draws the mutants. With `--shared-with FILE`,
+the same module at another commit, only changes that both allow are drawn, the same ones from either side: two commits
+can then be compared. Names of variables may differ between them.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import random
 import signal
 import sys
 import types
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -50,8 +53,8 @@ OTHERS: Mapping[type[ast.AST], type[ast.AST]] = {
 class Mutants:
     """Plays the collected tests once for each mutant instead of once, and counts the mutants that a test noticed."""
 
-    def __init__(self, module: str, n: int, seed: int) -> None:
-        self._module, self._n, self._seed = module, n, seed
+    def __init__(self, module: str, n: int, seed: int, other: Path | None) -> None:
+        self._module, self._n, self._seed, self._other = module, n, seed, other
         self.survivors: list[str] = []
         self.n_played = 0
 
@@ -60,8 +63,8 @@ class Mutants:
         """Play them, each in a fork."""
         module = importlib.import_module(self._module)
         tree = ast.parse(inspect.getsource(module))
-        places = [*_places(tree)]
-        for at in sorted(random.Random(self._seed).sample(range(len(places)), min(self._n, len(places)))):
+        places = [f"{getattr(node, 'lineno', 0)} {ast.unparse(node)[:60]}" for _, node, _ in _changes(tree)]
+        for at in self._draw(tree):
             self.n_played += 1
             child = os.fork()
             if not child:
@@ -71,6 +74,34 @@ class Mutants:
             if os.waitpid(child, 0)[1] == 0:
                 self.survivors.append(f"{self._module}:{places[at]}")
         return True
+
+    def _draw(self, tree: ast.Module) -> list[int]:
+        by_key = _by_key(tree)
+        keys = list(by_key)
+        if self._other:
+            keys = sorted(by_key.keys() & _by_key(ast.parse(self._other.read_text("utf-8"))))
+        return sorted(by_key[key] for key in random.Random(self._seed).sample(keys, min(self._n, len(keys))))
+
+
+def _by_key(tree: ast.Module) -> dict[tuple[str, str, int], int]:
+    """The number of each change by its function, its code without names of variables, and its place among equals.
+
+    The code of a number or truth value is the expression around it.
+    """
+    found: dict[tuple[str, str, int], int] = {}
+    n_equal = Counter[tuple[str, str]]()
+    around = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    for at, (function, node, _) in enumerate(_changes(tree)):
+        parent = around[id(node)]
+        code = parent if isinstance(node, ast.Constant) and isinstance(parent, ast.expr) else node
+        unnamed = copy.deepcopy(code)
+        for each in ast.walk(unnamed):
+            if isinstance(each, ast.Name):
+                each.id = ""
+        key = (function, ast.dump(unnamed))
+        found[(*key, n_equal[key])] = at
+        n_equal[key] += 1
+    return found
 
 
 def _first_failure(session: pytest.Session) -> int:
@@ -90,14 +121,8 @@ def _first_failure(session: pytest.Session) -> int:
     return 0
 
 
-def _places(tree: ast.Module) -> Iterator[str]:
-    """Every change that can be made, by its line and what is there."""
-    for node, change in _changes(tree):
-        del change
-        yield f"{getattr(node, 'lineno', 0)} {ast.unparse(node)[:60]}"
-
-
-def _changes(tree: ast.Module) -> Iterator[tuple[ast.AST, Callable[[], None]]]:
+def _changes(tree: ast.Module) -> Iterator[tuple[str, ast.AST, Callable[[], None]]]:
+    """Every change that can be made, with its function and what it changes."""
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     seen: set[int] = set()
     for function in functions:
@@ -105,20 +130,21 @@ def _changes(tree: ast.Module) -> Iterator[tuple[ast.AST, Callable[[], None]]]:
             if id(node) in seen:
                 continue
             seen.add(id(node))
-            yield from _changes_of(node)
+            for change in _changes_of(node):
+                yield function.name, node, change
 
 
-def _changes_of(node: ast.AST) -> Iterator[tuple[ast.AST, Callable[[], None]]]:
+def _changes_of(node: ast.AST) -> Iterator[Callable[[], None]]:
     if isinstance(node, ast.Compare) and type(node.ops[0]) in OTHERS:
-        yield node, lambda: node.ops.__setitem__(0, OTHERS[type(node.ops[0])]())  # type: ignore[call-overload]
+        yield lambda: node.ops.__setitem__(0, OTHERS[type(node.ops[0])]())  # type: ignore[call-overload]
     elif isinstance(node, ast.BinOp | ast.BoolOp) and type(node.op) in OTHERS:
-        yield node, lambda: setattr(node, "op", OTHERS[type(node.op)]())
+        yield lambda: setattr(node, "op", OTHERS[type(node.op)]())
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
-        yield node, lambda: setattr(node, "value", not node.value)
+        yield lambda: setattr(node, "value", not node.value)
     elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        yield node, lambda: setattr(node, "value", node.value + 1)  # type: ignore[operator]
+        yield lambda: setattr(node, "value", node.value + 1)  # type: ignore[operator]
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        yield node, lambda: node.__dict__.update(op=ast.UAdd(), operand=_truth(node.operand))
+        yield lambda: node.__dict__.update(op=ast.UAdd(), operand=_truth(node.operand))
 
 
 def _truth(node: ast.expr) -> ast.expr:
@@ -128,7 +154,7 @@ def _truth(node: ast.expr) -> ast.expr:
 
 def _changed(tree: ast.Module, at: int) -> ast.Module:
     found = copy.deepcopy(tree)
-    [*_changes(found)][at][1]()
+    [*_changes(found)][at][2]()
     return ast.fix_missing_locations(found)
 
 
@@ -166,8 +192,9 @@ def main() -> int:
     parser.add_argument("tests", nargs="+")
     parser.add_argument("-n", type=int, default=N, help="so many mutants")
     parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--shared-with", type=Path, metavar="FILE", help="the same module at another commit")
     asked = parser.parse_args()
-    mutants = Mutants(asked.module, asked.n, asked.seed)
+    mutants = Mutants(asked.module, asked.n, asked.seed, asked.shared_with)
     pytest.main(["-q", "--no-header", "--no-summary", "-p", "no:cacheprovider", *asked.tests], plugins=[mutants])
     n_noticed = mutants.n_played - len(mutants.survivors)
     sys.stdout.write(f"{asked.module}: {n_noticed} of {mutants.n_played} noticed\n")

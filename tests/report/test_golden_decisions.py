@@ -102,8 +102,8 @@ CHECKED: dict[str, Callable[[Any], None] | str] = {
     "sign_evalue": "test_anytime.py",
     "betting_difference": "test_anytime.py",
 }
-REPLACED = {"aa_case", "aa_suite", "aa_suite_majority", "likely_rule"}
-"""Rates of one run taken for the truth, and bars without a history: those of forecasts.json stand in their place."""
+REPLACED = {"aa_case", "aa_suite", "aa_suite_majority"}
+"""Rates of one run taken for the truth: those of forecasts.json stand in their place."""
 """How the values of each list are checked, or the file whose tests do it."""
 
 

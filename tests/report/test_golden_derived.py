@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from itertools import combinations, product
+from statistics import correlation, fmean, variance
 from typing import Any
 
 import pytest
@@ -65,6 +66,14 @@ def test_pass_at_k_counts_the_draws_without_a_pass() -> None:
 
         assert value == pytest.approx(float(exact), rel=PASSK["recommended_tolerance"])
         assert fraction is None or Fraction(fraction) == exact
+    assert all(k > n and value == float(c == n) for n, c, k, value, *_ in PASSK["edge_k_gt_n"])
+    of_1_3_5_10, to_n, below_n = PASSK["k_values_reported"].values()
+    for name in of_1_3_5_10:
+        n = int(name)
+        powers = [2**power for power in range(n.bit_length())]
+        assert of_1_3_5_10[name] == [k for k in (1, 3, 5, 10) if k <= n and n > 1]
+        assert to_n[name] == sorted({*powers, n} if n > 1 else ())
+        assert below_n[name] == (powers if len(powers) > 1 else [])
 
 
 def test_a_case_holds_as_often_as_its_binomial_says() -> None:
@@ -201,11 +210,39 @@ def test_pass_of_k_counts_draws_of_passes() -> None:
         for name, exact in (("pass_at_k", at_least_one), ("pass_hat_k", every_one)):
             assert row[name] == near(float(exact))
             assert row[f"{name}_exact"] is None or Fraction(row[f"{name}_exact"]) == exact
+        assert row["wrong_plugin_pass_at_k"] == near(1 - (1 - c / n) ** k)
+        assert row["wrong_plugin_pass_hat_k"] == near((c / n) ** k)
     for row in STATS["g_pass_k"]["cases"]:
         n, c, k = row["n"], row["c"], row["k"]
         draws = [math.comb(c, won) * math.comb(n - c, k - won) for won in range(row["at_least"], k + 1)]
         assert row["at_least"] == n_needed(k, row["tau"])
         assert row["g_pass_at_k"] == near(sum(draws) / math.comb(n, k))
+    for row in STATS["g_pass_k"]["mg_cases"]:
+        n, c, k = row["n"], row["c"], row["k"]
+        above_half = sum(
+            max(0, won - math.ceil(k / 2)) * math.comb(c, won) * math.comb(n - c, k - won) for won in range(k + 1)
+        )
+        assert row["mg_pass_at_k"] == near(2 / k * above_half / math.comb(n, k))
+
+
+def test_pass_of_k_of_a_suite_is_the_mean_over_the_draws_of_its_cases() -> None:
+    for suite in STATS["pass_k_suites"]:
+        n, cases = suite["n"], suite["c_per_case"]
+        draws = {
+            (c, int(k)): [sum(draw) for draw in combinations([1] * c + [0] * (n - c), int(k))]
+            for c in {*cases}
+            for k in suite["pass_at_k"]
+        }
+        for k in suite["pass_at_k"]:
+            every = [draws[c, int(k)] for c in cases]
+            at_least_one = sum(Fraction(sum(won > 0 for won in case), len(case)) for case in every)
+            every_one = sum(Fraction(sum(won == int(k) for won in case), len(case)) for case in every)
+            assert suite["pass_at_k"][k] == near(float(at_least_one / len(cases)))
+            assert suite["pass_hat_k"][k] == near(float(every_one / len(cases)))
+        for name in suite.get("published", {}).keys() - {"source"}:
+            published = suite["published"][name]
+            for k, value in published["values"].items():
+                assert round(suite[name][k], published["digits"]) == value
 
 
 def test_the_ends_of_an_interval_make_the_count_as_rare_as_it_says() -> None:
@@ -214,6 +251,10 @@ def test_the_ends_of_an_interval_make_the_count_as_rare_as_it_says() -> None:
         assert low == 0 if c == 0 else at_least(n, c, low) == pytest.approx(0.025, rel=1e-7)
         assert high == 1 if c == n else 1 - at_least(n, c + 1, high) == pytest.approx(0.025, rel=1e-7)
         assert all(is_end_of_wilson(end, row["p"], n) for end in row["wilson95"])
+        for end, side in zip(row["wald95_do_not_use"], (-1, 1), strict=True):
+            assert end == near(row["p"] + side * Z95 * math.sqrt(row["p"] * (1 - row["p"]) / n))
+    for row in STATS["proportion_ci"]["rule_of_three"]:
+        assert (1 - row["upper95_when_zero_failures"]) ** row["n"] == near(0.05)
     for row in STATS["sequential"]["cases"]:
         c, n = row["c"], row["n"]
         for end in {*row["cs95"]} - {0.0, 1.0}:
@@ -228,6 +269,15 @@ def test_flips_of_verdicts_are_those_of_a_coin() -> None:
 
         assert row["p_exact"] == near(float(min(Fraction(1), 2 * at_most)))
         assert row["p_mid"] == near(float(min(Fraction(1), 2 * at_most - Fraction(math.comb(n, m), 2**n))))
+        n_cases = n + row["both_pass"] + row["both_fail"]
+        assert row["diff"] == near((row["only_a_passes"] - row["only_b_passes"]) / n_cases)
+        for name, less in (("p_chi2", 0), ("p_chi2_continuity", 1)):
+            # A chi-squared of one degree of freedom is the square of a normal.
+            known = math.erfc(abs(n - 2 * m - less) / math.sqrt(2 * n)) if n else None
+            assert row[name] is None if known is None else row[name] == near(known)
+    fewest = STATS["power"]["smallest_exact_mcnemar_win"]
+    assert (fewest["p"], fewest["b5_p"]) == (2 / 2 ** fewest["b"], 2 / 2 ** (fewest["b"] - 1))
+    assert fewest["p"] < 0.05 <= fewest["b5_p"]
 
 
 def test_paired_differences_are_told_by_their_mean_and_all_signs() -> None:
@@ -235,12 +285,16 @@ def test_paired_differences_are_told_by_their_mean_and_all_signs() -> None:
     steps = [round(10 * (a - b)) for a, b in zip(row["a"], row["b"], strict=True)]
     sums = [abs(sum(map(math.prod, zip(signs, steps, strict=True)))) for signs in product((1, -1), repeat=len(steps))]
     mean = sum(steps) / len(steps) / 10
-    variance = sum((step / 10 - mean) ** 2 for step in steps) / (len(steps) - 1)
+    squares = sum((step / 10 - mean) ** 2 for step in steps) / (len(steps) - 1)
 
-    assert (row["mean_diff"], row["se_paired"]) == (near(mean), near(math.sqrt(variance / len(steps))))
+    assert (row["mean_diff"], row["se_paired"]) == (near(mean), near(math.sqrt(squares / len(steps))))
     assert row["t"] == near(row["mean_diff"] / row["se_paired"])
     assert row["sign_flips_at_least_as_extreme"] == sum(each >= abs(sum(steps)) for each in sums)
     assert row["p_sign_flip_exact"] == near(row["sign_flips_at_least_as_extreme"] / row["enumerated"])
+    assert row["se_unpaired"] == near(math.sqrt((variance(row["a"]) + variance(row["b"])) / len(steps)))
+    assert row["corr"] == near(correlation(row["a"], row["b"]))
+    signs = [(step > 0) - (step < 0) for step in steps]
+    assert (row["wins"], row["losses"], row["ties"]) == tuple(map(signs.count, (1, -1, 0)))
 
 
 def test_errors_of_clusters_add_up_their_own_deviations() -> None:
@@ -253,6 +307,18 @@ def test_errors_of_clusters_add_up_their_own_deviations() -> None:
         assert row["mean"] == near(sum(row["values"]) / row["n"])
         assert row["se_cluster_cr0"] == near(math.sqrt(squares) / row["n"])
         assert row["se_cluster_cr1"] == near(math.sqrt(squares * len(sums) / (len(sums) - 1)) / row["n"])
+        assert row["se_naive"] == near(math.sqrt(variance(row["values"]) / row["n"]))
+        assert row["design_effect_cr1"] == near((row["se_cluster_cr1"] / row["se_naive"]) ** 2)
+        # The naive variance, and what pairs of different values of a cluster add to it. (Miller 2024)
+        pairs = squares - sum((value - row["mean"]) ** 2 for value in row["values"])
+        assert row["se_cluster_miller"] == near(math.sqrt(row["se_naive"] ** 2 + pairs / row["n"] ** 2))
+    split, values = STATS["clustered_se"]["variance_split"], STATS["clustered_se"]["cases"][0]["values"]
+    cases = [values[at : at + 5] for at in range(0, len(values), 5)]
+    within = sum(map(variance, cases)) / len(cases)
+    between = variance(list(map(fmean, cases))) - within / 5
+    assert (split["within_case"], split["between_case"]) == (near(within), near(between))
+    for k, error in split["se_of_mean_if_k_runs"].items():
+        assert error == near(math.sqrt((between + within / int(k)) / len(cases)))
 
 
 def test_agreement_is_measured_beyond_that_of_chance() -> None:
@@ -273,6 +339,7 @@ def test_sizes_corrections_and_flaky_cases_follow_from_their_formulas() -> None:
     n, power = len(known["p"]), STATS["power"]
 
     assert known["holm"] == near_all(holm(known["p"]))
+    assert known["bonferroni"] == near_all([min(1.0, n * p) for p in known["p"]])
     assert known["bh"] == near_all(
         [min(min(1.0, n * p / (at + 1)) for at, p in enumerate(known["p"]) if at >= start) for start in range(n)]
     )
