@@ -12,7 +12,7 @@ from tests.golden_values import golden
 
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.forecast import Range
-from evaldesk.statistics.anytime import anytime_interval, cases_like_these
+from evaldesk.statistics.anytime import anytime_interval
 from evaldesk.statistics.history.build_tests import (
     case_chances,
     confirmed_verdict,
@@ -28,6 +28,7 @@ from evaldesk.statistics.history.proposals import proposed_likely
 from evaldesk.statistics.history.sizes import cases_needed, cases_to_show, smallest_drop
 from evaldesk.statistics.history.sums import pass_chances
 from evaldesk.statistics.history.unchanged_pairs import unchanged_pairs
+from evaldesk.statistics.intervals import like_these
 
 GOLDEN = golden("forecasts")
 EXACT, DRAWN = GOLDEN["tolerance"]["exact"], GOLDEN["tolerance"]["drawn"]
@@ -178,7 +179,7 @@ def test_known_shifts_of_days_and_their_bars(row: Any) -> None:
 @rows("anytime")
 def test_known_intervals_at_any_stop(row: Any) -> None:
     these = anytime_interval(row["passed"], row["scored"])
-    found = cases_like_these(row["passed"] / row["scored"], these, Interval(*row["clustered_now"]))
+    found = like_these(row["passed"] / row["scored"], these, Interval(*row["clustered_now"]))
 
     assert (these.low, these.high) == pytest.approx(row["these_cases"], abs=EXACT)
     assert (found.low, found.high) == pytest.approx(row["cases_like_these"], abs=EXACT)

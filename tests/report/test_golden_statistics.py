@@ -15,7 +15,6 @@ from evaldesk.statistics.anytime import anytime_interval
 from evaldesk.statistics.comparison import benjamini_hochberg, compare_scores, holm
 from evaldesk.statistics.exact_tests import mcnemar
 from evaldesk.statistics.intervals import (
-    clopper_pearson,
     clustered_error,
     failure_bound,
     g_pass_at_k,
@@ -56,13 +55,6 @@ def test_known_mg_pass_at_k(row: Row) -> None:
     chances = [g_pass_at_k(row["n"], row["c"], k, i / k) or 0.0 for i in range(math.ceil(k / 2) + 1, k + 1)]
 
     assert 2 / k * sum(chances) == near(row["mg_pass_at_k"])
-
-
-@pytest.mark.parametrize("row", rows("proportion_ci", "cases"))
-def test_known_clopper_pearson_intervals(row: Row) -> None:
-    found = clopper_pearson(row["c"], row["n"])
-
-    assert (found.low, found.high) == near(row["clopper_pearson95"])
 
 
 @pytest.mark.parametrize("row", rows("proportion_ci", "rule_of_three"))

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from evaldesk.model.conclusion import Interval
 from evaldesk.statistics.anytime import anytime_interval
 from evaldesk.statistics.intervals import (
-    clopper_pearson,
     failure_bound,
     g_pass_at_k,
     pass_at_k,
@@ -50,22 +49,6 @@ def test_a_share_of_trials_is_not_rounded_up_by_its_binary_digits() -> None:
     assert 0.7 * 10 >= 7
     assert [trials_needed(10, share / 10) for share in range(1, 11)] == list(range(1, 11))
     assert (trials_needed(4, 0.6), trials_needed(4, 0.01)) == (3, 1)
-
-
-@pytest.mark.parametrize(
-    ("c", "n", "low", "high"),
-    [
-        (0, 0, 0.0, 1.0),
-        (0, 1, 0.0, 0.975),
-        (10, 10, 0.6915028921812371, 1.0),
-        (5, 10, 0.1870860284474045, 0.8129139715525955),
-    ],
-)
-def test_exact_intervals(c: int, n: int, low: float, high: float) -> None:
-    found = clopper_pearson(c, n)
-
-    assert (found.low, found.high) == pytest.approx((low, high))
-    assert (type(found.low), type(found.high)) == (float, float)
 
 
 def test_thirty_trials_without_a_failure_still_allow_a_tenth() -> None:

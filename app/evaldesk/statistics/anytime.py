@@ -25,17 +25,6 @@ def anytime_interval(c: int, n: int, alpha: float = ALPHA) -> Interval:
     return Interval(_low(c, n, alpha), 1.0 - _low(n - c, n, alpha))
 
 
-def cases_like_these(rate: float, these: Interval, now: Interval) -> Interval:
-    """The interval at any stop for the mean over cases like these: wrong in at most 8 % of 400 looks.
-
-    `these` is the anytime interval for exactly these cases, `now` the one clustered by case. The squares of their
-    distances from the rate add up, as variances do. For ten cases or more. (reference/forecasts.md 7)
-    """
-    low = rate - sqrt((rate - these.low) ** 2 + (rate - now.low) ** 2)
-    high = rate + sqrt((these.high - rate) ** 2 + (now.high - rate) ** 2)
-    return Interval(max(0.0, low), min(1.0, high))
-
-
 def _low(c: int, n: int, alpha: float) -> float:
     """The lowest rate that is not ruled out, by bisection: the evidence falls all the way up to c / n."""
     if c <= 0:

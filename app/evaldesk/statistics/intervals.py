@@ -190,19 +190,6 @@ def _t_by_expansion(df: int) -> float:
     )
 
 
-def clopper_pearson(c: int, n: int) -> Interval:
-    """The interval for c of n independent trials that covers the rate in at least 95 % of cases; 0 to 1 when n is 0.
-
-    Wider than Wilson's; its ends are quantiles of the beta distribution.
-    """
-    if n <= 0:
-        return Interval(0.0, 1.0)
-    from scipy.special import betaincinv
-
-    low = float(betaincinv(c, n - c + 1, 0.025)) if c > 0 else 0.0
-    return Interval(low, float(betaincinv(c + 1, n - c, 0.975)) if c < n else 1.0)
-
-
 def failure_bound(n: int) -> float:
     """The highest rate of an event (one-sided, 95 %) that n trials without it allow, such as a failure; 1 when n is 0.
 

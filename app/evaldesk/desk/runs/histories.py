@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evaldesk.desk.runs.plan import RunPlan
-from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.matching.case_version import case_version
 from evaldesk.model import Case
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.evalset import CaseKey, numbered_keys
 from evaldesk.model.history import CaseHistory, SetHistory
-from evaldesk.store.runs.histories import history_class
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +27,6 @@ class ComparedHistory:
 def keys_of(evalset: str, cases: Sequence[Case]) -> list[CaseKey]:
     """The keys of cases that are to be played."""
     return numbered_keys((evalset, case.id, case_version(case)) for case in cases)
-
-
-def plan_history(runs: StoredRuns, plan: RunPlan) -> SetHistory:
-    """The history of the cases of a plan, by the class of the run that it will be."""
-    keys = keys_of(plan.config.evalset_name, plan.cases)
-    return runs.store.case_histories(history_class(plan.config), keys)
 
 
 def compared_history(baseline: Baseline, keys: Sequence[CaseKey]) -> ComparedHistory:

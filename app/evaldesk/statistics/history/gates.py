@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from math import ceil, comb, fsum, inf, lcm, sqrt
+from math import ceil, comb, inf, lcm, sqrt
 from typing import TYPE_CHECKING
 
 from evaldesk.model.comparison import FEWEST_ALIKE
@@ -25,14 +24,6 @@ _MOST_CURVE_VALUES = 2_048
 def needed_passes(n: int, share: float) -> int:
     """The fewest of `n` trials that must pass to reach `share`, 0 to 1."""
     return ceil(n * share - ROUNDING)
-
-
-@lru_cache(maxsize=4096)
-def chance_of_at_least(needed: int, n: int, p: float) -> float:
-    """The chance that at least `needed` of `n` trials pass, each with chance `p`."""
-    if needed <= 0:
-        return 1.0
-    return min(1.0, fsum(comb(n, passes) * p**passes * (1 - p) ** (n - passes) for passes in range(needed, n + 1)))
 
 
 def case_holds(n: int, threshold: float, rates: Floats) -> Floats:
