@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import shutil
 import subprocess
 import sys
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -163,6 +167,44 @@ def test_the_git_data_of_a_worktree_is_hidden_with_that_of_its_repository(tmp_pa
     hidden = sandbox_launcher(Settings(tree / "agents", ()), RunConfig(agent, "", isolation="sandbox")).hidden
 
     assert {str(tree / ".git"), str(own), str(main / ".git")} <= {*hidden}
+
+
+def zipped(text: bytes) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("one.json", text)
+    return packed.getvalue()
+
+
+COPIES = {
+    "a backup": ("one.evalset.json.bak", lambda text: text),
+    "an editor's": (".one.evalset.json.swp", lambda text: text),
+    "another name": ("notes", lambda text: text),
+    "laid out": ("data.json", lambda text: json.dumps(json.loads(text), indent=4).encode()),
+    "gzip": ("old.json.gz", gzip.compress),
+    "zip": ("old.zip", zipped),
+    "a table": ("export.csv", lambda _: b'id,message,reference\na,"hi, it\'s a request","treasure"\n'),
+    "a report": ("report.html", lambda _: b"<p>hi, it&#39;s a request</p><p>treasure</p>"),
+    "deep": ("a/b/c/d/export.md", lambda _: b"| hi, it's a request | treasure |"),
+}
+
+
+@pytest.mark.parametrize(("name", "write"), COPIES.values(), ids=COPIES)
+def test_copies_of_an_eval_set_are_hidden_and_the_files_of_the_agent_are_not(
+    name: str, write: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    folder = tmp_path / "shop"
+    text = json.dumps({"eval_set_id": "one", "eval_cases": [CASE]}).replace("hi", "hi, it's a request").encode()
+    own = {"agent.py": text, "facts.md": b"The treasure is in the sea.", "examples.json": b'["hi, it\'s a request"]'}
+    for each, content in {**own, name: write(text), "one.evalset.json": text}.items():
+        (folder / each).parent.mkdir(parents=True, exist_ok=True)
+        (folder / each).write_bytes(content)
+    agent = AgentRef("shop", "agent:root_agent", root=str(tmp_path), folder=str(folder))
+
+    hidden = {*sandbox_launcher(Settings(tmp_path, ()), RunConfig(agent, "", isolation="sandbox")).hidden}
+
+    assert str(folder / name) in hidden
+    assert not {str(folder / each) for each in own} & hidden
 
 
 def test_a_machine_that_can_make_none_refuses_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,10 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
+from evaldesk.desk.runs.set_copies import SetCopies
 from evaldesk.engine.launch import ProcessLauncher, SandboxLauncher
 from evaldesk.llm.price_list import price_list
 from evaldesk.model import AgentRef, RunConfig
@@ -30,9 +31,13 @@ def sandbox_launcher(settings: Settings, config: RunConfig) -> SandboxLauncher:
     hidden = [str(settings.state_folder), str(settings.evalset_folder), str(Path.home())]
     hidden += [config.evalset_path] if config.evalset_path else []
     places = (str(settings.workspace), *map(str, settings.roots), agent.root, agent.folder)
+    others: list[str] = []
     for folder in dict.fromkeys(filter(None, places)):
-        hidden += islice(_evalsets(folder), MAX_SEEN)
+        hidden += islice(_evalsets(folder, others), MAX_SEEN)
         hidden += _repositories_above(folder)
+    sets = [path for path in hidden if path == config.evalset_path or path.endswith(SET_ENDINGS)]
+    copies = SetCopies(dict.fromkeys(chain(sets, _files_in(settings.evalset_folder))))
+    hidden += filter(copies.has, dict.fromkeys(others))
     recordings = [config.recording.folder] if config.recording.mode != "off" else []
     return SandboxLauncher(
         ProcessLauncher(agent.python),
@@ -83,8 +88,13 @@ def _git_data(place: Path) -> Iterator[str]:
         yield str((own / (own / "commondir").read_text("utf-8").strip()).resolve())
 
 
-def _evalsets(folder: str) -> Iterator[str]:
-    """The eval sets below a folder, and the git data, in which earlier versions are."""
+def _files_in(folder: Path) -> Iterator[str]:
+    with suppress(OSError):
+        yield from sorted(entry.path for entry in os.scandir(folder) if entry.is_file())
+
+
+def _evalsets(folder: str, others: list[str]) -> Iterator[str]:
+    """The eval sets below a folder, and the git data, in which earlier versions are; `others` gets all other files."""
     n_seen = 0
     for place, folders, files in os.walk(folder):
         if ".git" in folders or ".git" in files:
@@ -92,7 +102,12 @@ def _evalsets(folder: str) -> Iterator[str]:
         folders[:] = [each for each in folders if each not in LEFT_OUT and not _is_environment(place, each)]
         folders.sort(key=lambda name: name.startswith("."))  # large caches are the last to be looked at
         n_seen += len(folders) + len(files)
-        yield from (os.path.join(place, each) for each in files if each.endswith(SET_ENDINGS))
+        for name in files:
+            path = os.path.join(place, name)
+            if any(ending in name for ending in SET_ENDINGS):  # also one that an editor or a person put aside
+                yield path
+            else:
+                others.append(path)
         if n_seen > MAX_SEEN:
             return
 

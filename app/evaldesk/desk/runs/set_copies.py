@@ -1,0 +1,103 @@
+"""Copies of eval sets under other names: backups, exports, reports, found by what they hold."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain, islice
+
+from evaldesk.errors import EvaldeskError
+from evaldesk.formats import load_evalset
+from evaldesk.model import Case
+from evaldesk.wire import to_json
+
+MAX_SETS, MAX_SET_BYTES = 50, 8 * 1024 * 1024
+MAX_CASES = 20
+"""Cases of a set that its copies are known by, from all of it."""
+MAX_FILE_BYTES, MAX_READ_BYTES = 32 * 1024 * 1024, 512 * 1024 * 1024
+CODE = frozenset({".py", ".pyi", ".pyc", ".so", ".pyd", ".js", ".ts", ".mjs", ".sh", ".toml", ".whl", ".lock", ".css"})
+"""Endings of files that an agent is made of: they are not hidden, whatever they hold."""
+MIN_QUERY, MIN_ANSWER, MAX_FRAGMENT = 8, 3, 60
+_SPECIAL = re.compile(rb"[^\x20-\x7e]|[\"'\\<>&;=]")
+"""Characters that some format writes in another way."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """The longest plain piece of a case's first message, and those of what is expected of it."""
+
+    query: bytes
+    answers: tuple[bytes, ...]
+
+
+class SetCopies:
+    """Knows the files that hold the content of some eval sets."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._digests: dict[int, set[bytes]] = {}
+        self._marks: list[_Mark] = []
+        self._n_left = MAX_READ_BYTES
+        for path in islice(paths, MAX_SETS):
+            with suppress(OSError, EvaldeskError, ValueError):
+                if os.path.getsize(path) > MAX_SET_BYTES:
+                    continue
+                with open(path, "rb") as file:
+                    content = file.read()
+                self._digests.setdefault(len(content), set()).add(hashlib.sha256(content).digest())
+                cases = load_evalset(path).cases
+                self._marks += filter(None, map(_mark, cases[:: -(-len(cases) // MAX_CASES) or 1]))
+
+    def has(self, path: str) -> bool:
+        """Whether a file is a copy: byte for byte, or with a case and what is expected of it, packed or not."""
+        if not self._digests or os.path.splitext(path)[1].lower() in CODE:
+            return False
+        with suppress(OSError):
+            size = os.path.getsize(path)
+            if 0 < size <= min(MAX_FILE_BYTES, self._n_left) and os.path.isfile(path):
+                self._n_left -= size
+                with open(path, "rb") as file:
+                    content = file.read()
+                return any(self._holds(text) for text in chain([content], _unpacked(content)))
+        return False
+
+    def _holds(self, text: bytes) -> bool:
+        if len(text) in self._digests and hashlib.sha256(text).digest() in self._digests[len(text)]:
+            return True
+        return any(mark.query in text and any(answer in text for answer in mark.answers) for mark in self._marks)
+
+
+def _mark(case: Case) -> _Mark | None:
+    query = max((_plain(turn.query) for turn in case.turns), key=len, default=b"")
+    expected = [turn.expected for turn in case.turns]
+    texts = [each.reference for each in expected if each.reference]
+    texts += [text for each in expected for _, text in each.intermediate]
+    texts += [
+        to_json(value).decode() for each in expected for call in each.tool_calls or () for value in call.args.values()
+    ]
+    answers = tuple(dict.fromkeys(part for part in map(_plain, texts) if len(part) >= MIN_ANSWER))
+    return _Mark(query, answers) if len(query) >= MIN_QUERY and answers else None
+
+
+def _plain(text: str) -> bytes:
+    """The longest piece of a text that every format writes as it is."""
+    return max(_SPECIAL.split(text.encode()), key=len).strip()[:MAX_FRAGMENT]
+
+
+def _unpacked(content: bytes) -> Iterator[bytes]:
+    """The contents of a packed file, within bounds."""
+    with suppress(OSError, EOFError, zlib.error, ValueError, RuntimeError, NotImplementedError, zipfile.BadZipFile):
+        if content.startswith(b"\x1f\x8b"):
+            yield gzip.GzipFile(fileobj=io.BytesIO(content)).read(MAX_FILE_BYTES)
+        elif content.startswith(b"PK\x03\x04"):
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                for entry in archive.infolist()[:1_000]:
+                    with archive.open(entry) as file:
+                        yield file.read(MAX_FILE_BYTES)
