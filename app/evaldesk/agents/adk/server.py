@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import quote
 
 from evaldesk.agents.agent import Agent, ModelCaller
+from evaldesk.agents.remote.adk_events import NO_MEMORY_NOTE, read_adk_event
 from evaldesk.agents.remote.http_protocol import (
     Options,
     bounded_lines,
@@ -20,20 +21,15 @@ from evaldesk.agents.remote.http_protocol import (
     whole_body,
 )
 from evaldesk.agents.tools.frameworks import lost_turn_error, pause, take_paused_turn, waiting_events
-from evaldesk.errors import AgentError, FormatError
-from evaldesk.llm import with_cost
+from evaldesk.errors import AgentError
 from evaldesk.llm.client import open_litellm
 from evaldesk.llm.retry_events import note_capture
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session, ToolCall
 from evaldesk.model.decisions import Decided
-from evaldesk.reading.strict_json import Document, Place
 from evaldesk.transcripts.adk import AdkEvents, function_response, kept_state, person_results, written_parts
-from evaldesk.transcripts.recorded import BAD_NUMBER
 from evaldesk.wire import plain
 
 KIND = "adk_server"
-
-NO_MEMORY_NOTE = "the server was not there before: it does not remember the earlier turns"
 
 _MEMORY = "adk_server_session"
 
@@ -135,24 +131,6 @@ class AdkServerAgent(ModelCaller):
             delta = plain(_mapping(_mapping(adk_event.get("actions")).get("stateDelta")))
             if isinstance(delta, dict):
                 session.state.update(kept_state(delta))
-
-
-def read_adk_event(reader: AdkEvents, author: str, adk_event: Mapping[str, Any], address: str) -> list[Event]:
-    """The events in an event of ADK that `address` sent, with prices. Raises AgentError."""
-    raw = plain({"author": author, **{key: value for key, value in adk_event.items() if value is not None}})
-    if isinstance(raw, dict):  # `plain` makes text of a NaN
-        raw |= {key: adk_event[key] for key in ("usageMetadata", "usage_metadata") if adk_event.get(key) is not None}
-    try:
-        events = list(reader.read(Place(Document(raw)), raw))
-    except FormatError as error:
-        raise AgentError(f"{address} sent an event that cannot be read: {error}") from error
-    number_error = next((event.error for event in events if event.error and event.error.kind == BAD_NUMBER), None)
-    if number_error:
-        raise AgentError(f"{address} sent an event that cannot be read: {number_error.message}")
-    events_with_usage = (
-        (event, event.usage and replace(event.usage, model=event.usage.model or "unknown")) for event in events
-    )
-    return [replace(event, usage=usage and with_cost(usage)) for event, usage in events_with_usage]
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

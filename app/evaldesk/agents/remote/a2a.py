@@ -14,8 +14,8 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 from uuid import uuid4
 
-from evaldesk.agents.adk.server import NO_MEMORY_NOTE, read_adk_event
 from evaldesk.agents.agent import Agent
+from evaldesk.agents.remote.adk_events import NO_MEMORY_NOTE, read_adk_event
 from evaldesk.agents.remote.http_protocol import (
     Options,
     bounded_lines,
