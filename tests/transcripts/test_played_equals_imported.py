@@ -15,11 +15,11 @@ from evaldesk.agents import agent_ref, load_agent
 from evaldesk.agents.adk.plugin import Witness
 from evaldesk.agents.adk.server import AdkServerAgent
 from evaldesk.agents.adk.translation import events_of_adk
-from evaldesk.agents.langgraph.adapter import EventSender
 from evaldesk.agents.message_events import MessageEvents
 from evaldesk.engine import play_trial
 from evaldesk.formats.adk.results import read_invocation
 from evaldesk.formats.files import read_file, write_file
+from evaldesk.integrations.langgraph.adapter import EventSender
 from evaldesk.model import (
     AgentRef,
     Case,

@@ -242,7 +242,7 @@ _KINDS = (
     AgentKind(
         "langgraph",
         "LangGraph",
-        "evaldesk.agents.langgraph.adapter:adapt",
+        "evaldesk.integrations.langgraph.adapter:adapt",
         sees_tools=True,
         prices_calls=True,
         extra="langgraph",

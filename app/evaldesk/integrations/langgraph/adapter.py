@@ -8,14 +8,6 @@ from functools import partial
 from typing import Any
 
 from evaldesk.agents.agent import is_from
-from evaldesk.agents.langgraph.interrupts import (
-    INTERRUPT,
-    PausedTurn,
-    restore_thread,
-    resumption,
-    thread_snapshot,
-    waiting_of,
-)
 from evaldesk.agents.message_events import events_of_message, parse_message
 from evaldesk.agents.shared_loop import EventStream, OnSharedLoop, SendEvent
 from evaldesk.agents.tools.frameworks import (
@@ -30,6 +22,14 @@ from evaldesk.agents.tools.frameworks import (
 )
 from evaldesk.agents.tools.time_limit import ToolFailedError
 from evaldesk.errors import AgentError
+from evaldesk.integrations.langgraph.interrupts import (
+    INTERRUPT,
+    PausedTurn,
+    restore_thread,
+    resumption,
+    thread_snapshot,
+    waiting_of,
+)
 from evaldesk.llm import with_cost
 from evaldesk.model import (
     AgentDescription,
