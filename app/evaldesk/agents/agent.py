@@ -254,7 +254,7 @@ _KINDS = (
     AgentKind(
         "openai_agents",
         "OpenAI Agents SDK",
-        "evaldesk.agents.openai_agents.adapter:adapt",
+        "evaldesk.integrations.openai_agents.adapter:adapt",
         sees_tools=True,
         prices_calls=True,
         extra="openai-agents",
