@@ -58,7 +58,7 @@ SHOWN: Mapping[str, str] = {
     "a plain function": "agents/test_python_agent.py: ; agents/test_agent_contract.py: a tool call has its result",
     "Google ADK:": "agents/test_adk_trees.py: a folder with only yaml, plugins and callbacks are honoured",
     "OpenAI Agents SDK, LangGraph": (
-        "integrations/openai_agents/test_openai_agents.py: ; integrations/langgraph/test_langgraph_agent.py: ; agents/test_pydantic_ai_agent.py: "
+        "integrations/openai_agents/test_openai_agents.py: ; integrations/langgraph/test_langgraph_agent.py: ; integrations/pydantic_ai/test_pydantic_ai_agent.py: "
     ),
     "Osmosis: `RolloutAgentLoop`": (
         "integrations/osmosis/test_osmosis.py: a workflow asks the runs model; "

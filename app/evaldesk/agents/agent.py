@@ -277,7 +277,7 @@ _KINDS = (
     AgentKind(
         "pydantic_ai",
         "pydantic-ai",
-        "evaldesk.agents.pydantic_ai.adapter:adapt",
+        "evaldesk.integrations.pydantic_ai.adapter:adapt",
         sees_tools=True,
         prices_calls=True,
         extra="pydantic-ai",

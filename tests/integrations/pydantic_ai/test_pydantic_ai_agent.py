@@ -270,7 +270,7 @@ def test_litellm_is_imported_only_for_its_own_prices(
 ) -> None:
     skip_without("litellm")
     opened: list[bool] = []
-    monkeypatch.setattr("evaldesk.agents.pydantic_ai.adapter.open_litellm", lambda: opened.append(True))
+    monkeypatch.setattr("evaldesk.integrations.pydantic_ai.adapter.open_litellm", lambda: opened.append(True))
     agent = loaded(f"from pydantic_ai import Agent\nroot_agent = Agent({model!r}, defer_model_check=True)\n")
 
     agent.warm(Session("s"))
