@@ -166,7 +166,9 @@ class AgentKind:
 
 
 _KINDS = (
-    AgentKind("a2a", "A2A", "evaldesk.agents.remote.a2a:adapt", "address", "a2a", is_asked=True, takes=MEDIA_KINDS),
+    AgentKind(
+        "a2a", "A2A", "evaldesk.integrations.a2a.adapter:adapt", "address", "a2a", is_asked=True, takes=MEDIA_KINDS
+    ),
     AgentKind(
         "adk",
         "google-adk",
