@@ -56,7 +56,7 @@ SHOWN: Mapping[str, str] = {
     "A folder is an agent when": "agents/test_find_agents.py: a folder; agents/test_agents_doc.py: ",
     "An agent that you already have": "agents/test_agent_contract.py: the description has name, a turn of text",
     "a plain function": "agents/test_python_agent.py: ; agents/test_agent_contract.py: a tool call has its result",
-    "Google ADK:": "agents/test_adk_trees.py: a folder with only yaml, plugins and callbacks are honoured",
+    "Google ADK:": "integrations/adk/test_adk_trees.py: a folder with only yaml, plugins and callbacks are honoured",
     "OpenAI Agents SDK, LangGraph": (
         "integrations/openai_agents/test_openai_agents.py: ; integrations/langgraph/test_langgraph_agent.py: ; integrations/pydantic_ai/test_pydantic_ai_agent.py: "
     ),
@@ -66,7 +66,7 @@ SHOWN: Mapping[str, str] = {
     ),
     "OpenHands: `process_instance": "cli/test_docs_played.py: the benchmark is played instance by instance",
     "an HTTP server, an ADK": (
-        "agents/test_http_agents.py: ; agents/test_adk_server_agents.py: ; agents/test_command_agent.py: "
+        "agents/test_http_agents.py: ; integrations/adk/test_adk_server_agents.py: ; agents/test_command_agent.py: "
     ),
     "a recorded conversation": "agents/test_replay.py: replayed answers are marked and cost nothing",
     "`evaldesk agents` lists": "cli/test_agents_command.py: an agent is said with what it lacks",

@@ -23,7 +23,6 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
-from evaldesk.agents.adk.server import AdkServerAgent
 from evaldesk.agents.remote import model_gateway
 from evaldesk.agents.remote.forwarding import open_gateway
 from evaldesk.agents.remote.http_protocol import HttpAgent, parse_answer
@@ -52,6 +51,7 @@ from evaldesk.engine.frames import (
 )
 from evaldesk.engine.worker.attempt import Pause
 from evaldesk.errors import AgentError, BadNumberError, EvaldeskError, FormatError, ModelError, UsageError
+from evaldesk.integrations.adk.server import AdkServerAgent
 from evaldesk.integrations.openhands.benchmark import read_line
 from evaldesk.llm import ModelCall, ModelReply
 from evaldesk.llm.apis import api_of

@@ -12,13 +12,13 @@ import pytest
 from tests.transcripts.compared_turns import turns_of_case, turns_of_trial
 
 from evaldesk.agents import agent_ref, load_agent
-from evaldesk.agents.adk.plugin import Witness
-from evaldesk.agents.adk.server import AdkServerAgent
-from evaldesk.agents.adk.translation import events_of_adk
 from evaldesk.agents.message_events import MessageEvents
 from evaldesk.engine import play_trial
 from evaldesk.formats.adk.results import read_invocation
 from evaldesk.formats.files import read_file, write_file
+from evaldesk.integrations.adk.plugin import Witness
+from evaldesk.integrations.adk.server import AdkServerAgent
+from evaldesk.integrations.adk.translation import events_of_adk
 from evaldesk.integrations.langgraph.adapter import EventSender
 from evaldesk.model import (
     AgentRef,

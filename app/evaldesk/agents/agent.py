@@ -172,7 +172,7 @@ _KINDS = (
     AgentKind(
         "adk",
         "google-adk",
-        "evaldesk.agents.adk.adapter:adapt_any",
+        "evaldesk.integrations.adk.adapter:adapt_any",
         sees_tools=True,
         prices_calls=True,
         asks_by_name=True,
@@ -185,7 +185,7 @@ _KINDS = (
     AgentKind(
         "adk_server",
         "google-adk over HTTP",
-        "evaldesk.agents.adk.server:adapt",
+        "evaldesk.integrations.adk.server:adapt",
         "address",
         "adk",
         counts_tokens=True,

@@ -27,7 +27,7 @@ FIRST_CALLS: Mapping[str, Sequence[str]] = {
         "google.adk.workflow._workflow",
         "google.adk.workflow.utils._workflow_graph_utils",
         "google.adk.workflow.utils._workflow_hitl_utils",
-        "evaldesk.agents.adk.plugin",
+        "evaldesk.integrations.adk.plugin",
     ),
     "litellm": (
         "litellm.litellm_core_utils.default_encoding",

@@ -35,7 +35,7 @@ def app_of(candidate: object, ref: AgentRef) -> Any:
 
 def part_of(root: Any, name: str) -> Any:
     """The agent called `name` in the tree under `root`. Raises AgentError with the names there are."""
-    from evaldesk.agents.adk.models import agents_of
+    from evaldesk.integrations.adk.models import agents_of
 
     agents_by_name = {str(agent.name): agent for agent in agents_of(root)}
     if name not in agents_by_name:

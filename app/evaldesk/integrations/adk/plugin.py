@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
 
-from evaldesk.agents.adk.answers import Answers
-from evaldesk.agents.adk.translation import events_of_adk
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolLateError, call_in_time, in_thread_if_sync
+from evaldesk.integrations.adk.answers import Answers
+from evaldesk.integrations.adk.translation import events_of_adk
 from evaldesk.model import Event, ModelOptions, ToolCall, Waiting
 
 NAME = "evaldesk"

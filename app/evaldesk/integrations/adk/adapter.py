@@ -12,10 +12,6 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from evaldesk.agents.adk.loading import app_of, fail_import_early, part_of, reset_data_of, yaml_agent
-from evaldesk.agents.adk.models import EFFORT, agents_below, is_litellm, model_name, use_shared_loop, with_model
-from evaldesk.agents.adk.plugin import Witness, plugin_class
-from evaldesk.agents.adk.translation import events_of_adk
 from evaldesk.agents.agent import is_from
 from evaldesk.agents.discovery import FACTORY
 from evaldesk.agents.own.instruction import placeholders
@@ -23,6 +19,10 @@ from evaldesk.agents.tools.frameworks import call_limit_event, lost_turn_error, 
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
 from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.errors import AgentError
+from evaldesk.integrations.adk.loading import app_of, fail_import_early, part_of, reset_data_of, yaml_agent
+from evaldesk.integrations.adk.models import EFFORT, agents_below, is_litellm, model_name, use_shared_loop, with_model
+from evaldesk.integrations.adk.plugin import Witness, plugin_class
+from evaldesk.integrations.adk.translation import events_of_adk
 from evaldesk.llm import missing_keys, model_error
 from evaldesk.model import (
     AgentDescription,

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from evaldesk.agents.adk.answers import REPLAYED_KEY
+from evaldesk.integrations.adk.answers import REPLAYED_KEY
 from evaldesk.model import Event, Usage
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.transcripts.adk import AdkEvents
 from evaldesk.wire import plain
 
 if TYPE_CHECKING:
-    from evaldesk.agents.adk.plugin import Witness
+    from evaldesk.integrations.adk.plugin import Witness
 
 _NOWHERE = Place(Document(None))
 _COUNTS = (
