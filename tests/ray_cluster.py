@@ -156,6 +156,6 @@ def processes_of(words: str) -> list[int]:
 def ray_address(request: pytest.FixtureRequest) -> str:
     """The address of the cluster of this session; skips the test where there is none."""
     if not os.environ.get(INSIDE):
-        pytest.skip("tests on Ray are played by tests/engine/test_ray.py, in a network namespace")
+        pytest.skip("tests on Ray are played by tests/integrations/ray/test_ray.py, in a network namespace")
     cluster: LocalCluster = request.getfixturevalue("cluster")
     return cluster.address

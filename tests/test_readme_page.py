@@ -58,7 +58,8 @@ SHOWN: Mapping[str, str] = {
     "a plain function": "agents/test_python_agent.py: ; agents/test_agent_contract.py: a tool call has its result",
     "Google ADK:": "integrations/adk/test_adk_trees.py: a folder with only yaml, plugins and callbacks are honoured",
     "OpenAI Agents SDK, LangGraph": (
-        "integrations/openai_agents/test_openai_agents.py: ; integrations/langgraph/test_langgraph_agent.py: ; integrations/pydantic_ai/test_pydantic_ai_agent.py: "
+        "integrations/openai_agents/test_openai_agents.py: ; integrations/langgraph/test_langgraph_agent.py: ; "
+        "integrations/pydantic_ai/test_pydantic_ai_agent.py: "
     ),
     "Osmosis: `RolloutAgentLoop`": (
         "integrations/osmosis/test_osmosis.py: a workflow asks the runs model; "
@@ -115,7 +116,8 @@ SHOWN: Mapping[str, str] = {
     "[simulated users](docs": "cli/test_readme_commands.py: every link leads somewhere",
     "[CI](docs": "cli/test_readme_commands.py: every link leads somewhere",
     "[beyond one machine](docs": (
-        "engine/test_ray.py: everything holds on a cluster; desk/runs/test_executors_by_name.py: a server never opens"
+        "integrations/ray/test_ray.py: everything holds on a cluster; "
+        "desk/runs/test_executors_by_name.py: a server never opens"
     ),
     "[the store](docs": (
         "store/test_postgresql.py: migrations make the tables; cli/test_postgresql_workspace.py: two workspaces share"

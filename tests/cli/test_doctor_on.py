@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from evaldesk.cli import cli
 from evaldesk.engine import executors
 from evaldesk.engine.executors import Node
-from evaldesk.engine.ray import kind
 from evaldesk.errors import EvaldeskError
+from evaldesk.integrations.ray import kind
 from evaldesk.model import RunConfig
 
 TOML = """

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 from tests import fake_docker
-from tests.engine.hosts import InProcess, on_ray
+from tests.integrations.ray.hosts import InProcess, on_ray
 from tests.ray_cluster import ray_address
 from tests.virtual_environments import make_environment
 
 from evaldesk.engine import Executor, GradeSpec, InlineExecutor, LocalExecutor, drive
 from evaldesk.engine.launch import ContainerLauncher, ProcessLauncher
-from evaldesk.engine.ray.executor import HostsExecutor
-from evaldesk.engine.ray.host import HostSetup
+from evaldesk.integrations.ray.executor import HostsExecutor
+from evaldesk.integrations.ray.host import HostSetup
 from evaldesk.model import AgentRef, Container, Criterion, TrialResult, TrialSpec
 
 pytestmark = [pytest.mark.anyio, pytest.mark.long]

@@ -117,7 +117,7 @@ class ExecutorKind:
 EXECUTORS = Registry(
     "kind of executor",
     "evaldesk.executors",
-    {"local": "evaldesk.engine.executors:LOCAL", "ray": "evaldesk.engine.ray.kind:RAY"},
+    {"local": "evaldesk.engine.executors:LOCAL", "ray": "evaldesk.integrations.ray.kind:RAY"},
 )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.desk.runs_by_hand import HandExecutor, OpenDesk, over, subject
-from tests.engine.hosts import ScriptedCluster, finished
+from tests.integrations.ray.hosts import ScriptedCluster, finished
 
 import evaldesk
 from evaldesk.agents import agent_ref
@@ -23,11 +23,11 @@ from evaldesk.desk.runs.runs import WAITING, RunDesk
 from evaldesk.desk.trust import Trust
 from evaldesk.engine import Executor
 from evaldesk.engine.executors import EXECUTORS, OWN_VARIABLES, check_executor, has_own_driver, kind_of
-from evaldesk.engine.ray import executor as ray_executor
-from evaldesk.engine.ray import kind as ray_kind
-from evaldesk.engine.ray.executor import HostsExecutor
-from evaldesk.engine.ray.kind import RayOptions, given_variables
 from evaldesk.errors import ConflictError, EvaldeskError, TrustError, UsageError
+from evaldesk.integrations.ray import executor as ray_executor
+from evaldesk.integrations.ray import kind as ray_kind
+from evaldesk.integrations.ray.executor import HostsExecutor
+from evaldesk.integrations.ray.kind import RayOptions, given_variables
 from evaldesk.model import AgentRef, Case, Container, Criterion, Expected, RunConfig, TrialResult, TrialSpec, Turn
 from evaldesk.model.options import Recording
 from evaldesk.model.run import ExecutorConfig

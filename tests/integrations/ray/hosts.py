@@ -11,8 +11,8 @@ from pathlib import Path
 from evaldesk.engine import Executor
 from evaldesk.engine.executors import open_executor
 from evaldesk.engine.frames import cancelled
-from evaldesk.engine.ray.executor import HostLostError
-from evaldesk.engine.ray.host import Answer, Host, HostFacts, HostSetup, Work, own_versions
+from evaldesk.integrations.ray.executor import HostLostError
+from evaldesk.integrations.ray.host import Answer, Host, HostFacts, HostSetup, Work, own_versions
 from evaldesk.model import AgentRef, RunConfig, TrialResult, TrialSpec
 from evaldesk.model.evalset import JsonValue
 from evaldesk.model.run import ExecutorConfig

@@ -14,9 +14,9 @@ from typing import Protocol
 from evaldesk.engine.failures import failure
 from evaldesk.engine.frames import GradeSpec, cancelled, played_again, unplayed
 from evaldesk.engine.host.process import Tasks
-from evaldesk.engine.ray.host import Answer, HostFacts, Work, key_of, own_versions, work_of
 from evaldesk.engine.worker.attempt import Pause, active
 from evaldesk.errors import EvaldeskError, UsageError
+from evaldesk.integrations.ray.host import Answer, HostFacts, Work, key_of, own_versions, work_of
 from evaldesk.model import ErrorRecord, TrialResult, TrialSpec
 from evaldesk.model.run import Place, PlaceState
 

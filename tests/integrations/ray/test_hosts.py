@@ -12,16 +12,17 @@ from time import sleep
 from types import SimpleNamespace
 
 import pytest
-from tests.engine.hosts import ScriptedCluster, ScriptedHost, finished
+from tests.integrations.ray.hosts import ScriptedCluster, ScriptedHost, finished
 
 from evaldesk.engine import drive
 from evaldesk.engine.frames import GradeSpec
-from evaldesk.engine.ray import cluster as cluster_module
-from evaldesk.engine.ray import executor as module
-from evaldesk.engine.ray import host as host_module
-from evaldesk.engine.ray.cluster import RayCluster, connect_words, lost_words
-from evaldesk.engine.ray.executor import HostsExecutor, checked
-from evaldesk.engine.ray.host import (
+from evaldesk.errors import EvaldeskError, UsageError
+from evaldesk.integrations.ray import cluster as cluster_module
+from evaldesk.integrations.ray import executor as module
+from evaldesk.integrations.ray import host as host_module
+from evaldesk.integrations.ray.cluster import RayCluster, connect_words, lost_words
+from evaldesk.integrations.ray.executor import HostsExecutor, checked
+from evaldesk.integrations.ray.host import (
     Answer,
     Host,
     HostFacts,
@@ -31,7 +32,6 @@ from evaldesk.engine.ray.host import (
     own_versions,
     work_of,
 )
-from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.model import AgentRef, Criterion, TrialResult, TrialSpec
 from evaldesk.wire import from_json, to_json
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from evaldesk.engine.ray import code
-from evaldesk.engine.ray.code import code_files, write_code
 from evaldesk.errors import UsageError
+from evaldesk.integrations.ray import code
+from evaldesk.integrations.ray.code import code_files, write_code
 
 
 @pytest.fixture

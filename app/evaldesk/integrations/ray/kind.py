@@ -89,9 +89,9 @@ def _check(config: RunConfig) -> None:
 
 
 def _open(config: RunConfig, environment: Mapping[str, str]) -> Executor:
-    from evaldesk.engine.ray.cluster import RayCluster
-    from evaldesk.engine.ray.executor import HostsExecutor
-    from evaldesk.engine.ray.host import HostSetup
+    from evaldesk.integrations.ray.cluster import RayCluster
+    from evaldesk.integrations.ray.executor import HostsExecutor
+    from evaldesk.integrations.ray.host import HostSetup
 
     options = _options(config.executor)
     n_hosts = min(options.hosts, config.concurrency)
@@ -109,7 +109,7 @@ def _open(config: RunConfig, environment: Mapping[str, str]) -> Executor:
 
 
 async def _look(config: RunConfig) -> tuple[str, Sequence[Node]]:
-    from evaldesk.engine.ray.nodes import look_at
+    from evaldesk.integrations.ray.nodes import look_at
 
     return await look_at(_options(config.executor).address)
 

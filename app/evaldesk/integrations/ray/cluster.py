@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from evaldesk.engine.ray.code import write_code
-from evaldesk.engine.ray.executor import HostLostError
-from evaldesk.engine.ray.host import Answer, Host, HostFacts, HostSetup, Work
 from evaldesk.errors import EvaldeskError
+from evaldesk.integrations.ray.code import write_code
+from evaldesk.integrations.ray.executor import HostLostError
+from evaldesk.integrations.ray.host import Answer, Host, HostFacts, HostSetup, Work
 from evaldesk.process_setup import NOT_WAITED_FOR
 from evaldesk.wire import from_json, to_json
 

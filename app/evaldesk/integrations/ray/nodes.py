@@ -10,10 +10,10 @@ from typing import Any
 
 from evaldesk import __version__
 from evaldesk.engine.executors import Node
-from evaldesk.engine.ray.cluster import RayCluster, in_thread, lost_words
-from evaldesk.engine.ray.executor import other_versions
-from evaldesk.engine.ray.host import HostFacts, HostSetup, own_versions
 from evaldesk.errors import EvaldeskError
+from evaldesk.integrations.ray.cluster import RayCluster, in_thread, lost_words
+from evaldesk.integrations.ray.executor import other_versions
+from evaldesk.integrations.ray.host import HostFacts, HostSetup, own_versions
 from evaldesk.wire import from_json, to_json
 
 ASK_S, LOOK_S = 30.0, 60.0

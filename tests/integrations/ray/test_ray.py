@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from tests import ray_cluster
 from tests.desk.runs_by_hand import check_exact
-from tests.engine.hosts import on_ray, run_on_ray
+from tests.integrations.ray.hosts import on_ray, run_on_ray
 from tests.postgresql_server import ENGINES, place_of
 from tests.ray_cluster import INSIDE, LocalCluster, processes_of
 
@@ -28,8 +28,8 @@ from evaldesk import __version__
 from evaldesk.desk.runs.plan import RunOptions, RunSubject
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.engine import Executor, drive
-from evaldesk.engine.ray.nodes import look_at
 from evaldesk.errors import EvaldeskError
+from evaldesk.integrations.ray.nodes import look_at
 from evaldesk.model import AgentRef, Case, EvalSet, TrialResult, TrialSpec, Turn
 from evaldesk.settings import DatabaseUrl, Settings
 from evaldesk.store import Store
@@ -61,13 +61,13 @@ def play_inside(tmp_path: Path, *words: str, timeout_s: float) -> None:
     if reason and not os.environ.get(ray_cluster.REQUIRED):
         pytest.skip(reason)
     assert not reason
-    files = [str(HERE.with_name("test_executors.py")), str(HERE)]  # the last test of this one leaves no node
+    files = [str(HERE.parents[2] / "engine/test_executors.py"), str(HERE)]  # the last test of this one leaves no node
     command = [sys.executable, "-m", "pytest", *files, "-p", "no:xdist", "-p", "no:cacheprovider", "-rA", "--tb=short"]
     command += ["--basetemp", str(tmp_path / "inside"), *words]
 
     done = subprocess.run(
         ray_cluster.inside(*command),
-        cwd=HERE.parents[2],
+        cwd=HERE.parents[3],
         capture_output=True,
         text=True,
         timeout=timeout_s,
@@ -305,7 +305,7 @@ async def test_no_trial_is_lost_or_doubled_when_a_node_dies(
 
 IMPATIENT = """
 from evaldesk.cli import main
-from evaldesk.engine.ray import executor
+from evaldesk.integrations.ray import executor
 executor.NO_HOST_S = 3.0
 main()
 """
