@@ -384,6 +384,18 @@ FileOption: TypeAlias = Literal["output", "osmosis", "junit", "summary"]
 
 
 @dataclass(frozen=True, slots=True)
+class CommandPart:
+    """The place of a run among the `n_runs` of one command, after those with the numbers of `earlier`.
+
+    With `is_baseline` it is the run of a second model, which is no part of the command's conclusion.
+    """
+
+    n_runs: int
+    earlier: tuple[int, ...] = ()
+    is_baseline: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class RunConfig:
     """A run's configuration, frozen when it starts.
 
@@ -401,7 +413,7 @@ class RunConfig:
     `shared` where a player has several trials, at once and one after the other; else each trial has a process or a
     container of its own. `prompts` says whether it is kept how models were asked. `shows_case` gives the agent's
     process the whole case, and not only the user's side of it. `recorded` is the plan of an imported run. `files` are
-    those that the command of this one run was asked to write, by their option.
+    those that its command was asked to write, by their option; `command` is set where that has several runs.
     """
 
     agent: AgentRef
@@ -442,6 +454,7 @@ class RunConfig:
     interpreter: Interpreter = field(default_factory=Interpreter)
     recorded: RecordedPlan | None = None
     files: tuple[tuple[FileOption, str], ...] = ()
+    command: CommandPart | None = None
 
     @property
     def evalset_name(self) -> str:

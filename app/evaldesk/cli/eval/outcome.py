@@ -22,9 +22,9 @@ from evaldesk.desk.other_tools import CALLED
 from evaldesk.desk.runs.gates.conclusion import Ending, RunNumbers, conclude
 from evaldesk.desk.runs.plan import RunOptions, RunPlan, Unjudged
 from evaldesk.desk.runs.stored_runs import StoredRuns, joined_numbers, planned_numbers
-from evaldesk.errors import AgentError, EvaldeskError, UsageError
+from evaldesk.errors import AgentError, EvaldeskError, NotFoundError, UsageError
 from evaldesk.model import Conclusion, EvalSet, Gates
-from evaldesk.model.comparison import Baseline
+from evaldesk.model.comparison import Baseline, RunChange
 from evaldesk.model.conclusion import counted
 from evaldesk.model.stored import RunSummary
 from evaldesk.run_options import OWN
@@ -132,7 +132,11 @@ def write_files(desk: Desk, run: RunSummary, conclusion: Conclusion) -> None:
     path_by_option = {option: path for option, path in files if option in ("junit", "summary")}
     outputs = tuple(path for option, path in files if option == "output")
     of_osmosis = tuple(path for option, path in files if option == "osmosis")
-    path = Path(run.config.evalset_path)
+    try:
+        runs = desk.stored_runs.of_command(run)
+    except NotFoundError as error:
+        show(f"Not written: the files of all runs of the command; {error}", err=True)
+        return
     rows = _rows_of(desk, run) if of_osmosis else None
     unwritten = [each for each in of_osmosis if rows is None or is_folder(each)]
     for each in unwritten:
@@ -142,11 +146,34 @@ def write_files(desk: Desk, run: RunSummary, conclusion: Conclusion) -> None:
     request = EvalRequest(
         (), outputs=outputs, junit=path_by_option.get("junit"), summary=path_by_option.get("summary"), module=module
     )
-    evalset = rows or EvalSet(run.config.evalset_id, run.config.evalset_name)
-    played_run = Played(Job(run.config.agent, evalset, path, RunOptions()), run)
-    write_outputs(desk.stored_runs, request, [played_run], conclusion, desk.stored_runs.change(run))
+    played_runs = [_stored_job(each, rows) for each in runs]
+    own = [each.run for each in played_runs if not each.job.is_baseline]
+    change = desk.stored_runs.change_of_command(own)
+    if run.config.command:
+        conclusion = _conclusion_of_command(desk, played_runs, change)
+        numbers = ", ".join(str(each.id) for each in runs)
+        show(in_one_line(f"Runs {numbers} of one command: {conclusion_words(conclusion)}"), err=True)
+    write_outputs(desk.stored_runs, request, played_runs, conclusion, change)
     if file_names := [*outputs, *path_by_option.values()]:
         show(f"Written: {', '.join(file_names)}", err=True)
+
+
+def _stored_job(run: RunSummary, rows: EvalSet | None) -> Played:
+    evalset = rows or EvalSet(run.config.evalset_id, run.config.evalset_name)
+    is_baseline = run.config.command is not None and run.config.command.is_baseline
+    return Played(
+        Job(run.config.agent, evalset, Path(run.config.evalset_path), RunOptions(), is_baseline=is_baseline), run
+    )
+
+
+def _conclusion_of_command(desk: Desk, played_runs: Sequence[Played], change: RunChange | None) -> Conclusion:
+    """The conclusion over all runs of a command; undecided while some were not begun."""
+    numbers, command = _numbers(desk, played_runs, ()), played_runs[0].run.config.command
+    if command and (n_missing := command.n_runs - len(played_runs)):
+        were = "was" if n_missing == 1 else "were"
+        reason = f"{n_missing} of {command.n_runs} runs of the command {were} not begun; play the command again"
+        numbers = replace(numbers, endings=(*numbers.endings, Ending("failed", reason)))
+    return conclude(played_runs[0].run.config.gates, numbers, change)
 
 
 def _rows_of(desk: Desk, run: RunSummary) -> EvalSet | None:

@@ -24,7 +24,7 @@ from evaldesk.desk.runs.stored_runs import compared_plans
 from evaldesk.errors import UsageError, WorkspaceError
 from evaldesk.model import Gates
 from evaldesk.model.comparison import Baseline
-from evaldesk.model.run import FileOption, is_more
+from evaldesk.model.run import CommandPart, FileOption, is_more
 from evaldesk.model.stored import RunSummary
 from evaldesk.wording.forecasts import forecast_sentence, short_alarm
 from evaldesk.wording.writer import show
@@ -97,8 +97,7 @@ async def play_jobs(
     desk.poll_requests()
     desk.share_workers()
     plans = await plan_jobs(desk, jobs, gates=gates, baseline=baseline)
-    if len(plans) == 1:  # those of several runs are of all of them
-        plans = [replace(plan, config=replace(plan.config, files=files)) for plan in plans]
+    plans = [replace(plan, config=replace(plan.config, files=files)) for plan in plans]
     end_ahead("player")  # nobody took it: the agent is imported elsewhere
     warn_of_false_alarms(gates, [plan for job, plan in zip(jobs, plans, strict=True) if not job.is_baseline])
     max_cost = gates.max_cost
@@ -106,7 +105,10 @@ async def play_jobs(
     for job, plan in zip(jobs, plans, strict=True):
         cost_spent = sum(each.run.cost for each in played_runs if each.job.is_baseline == job.is_baseline)
         cost_left = None if max_cost is None else max_cost - cost_spent
-        summary, is_interrupted = await _play(desk, job, plan, is_quiet=is_quiet, max_cost=cost_left)
+        earlier = tuple(each.run.id for each in played_runs)
+        part = CommandPart(len(plans), earlier, job.is_baseline) if len(plans) > 1 else None
+        own_plan = replace(plan, config=replace(plan.config, command=part))
+        summary, is_interrupted = await _play(desk, job, own_plan, is_quiet=is_quiet, max_cost=cost_left)
         is_beyond = cost_left is not None and (is_more(summary.cost, cost_left) or summary.is_cost_unknown)
         is_overspent = not is_interrupted and summary.status == "stopped" and is_beyond
         played_runs.append(Played(job, summary, is_overspent))

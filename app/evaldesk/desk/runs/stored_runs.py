@@ -59,6 +59,8 @@ MOST_SEARCHED = 1000
 MOST_LISTED = 10
 RECENT_TRIALS = 200
 RECENT_RUNS = 20
+_MOST_LATER = 200
+"""The newest runs, among which the later ones of a command are looked for."""
 
 
 @contextmanager
@@ -260,6 +262,30 @@ class StoredRuns:
         weaker = weaker_words(change, baseline, bars, asserted)
         refusal = next(filter(None, refusals), "")
         return replace(change, refusal=refusal, weaker=weaker, is_of_part=baseline.is_of_part)
+
+    def of_command(self, run: RunSummary) -> list[RunSummary]:
+        """The runs of the command that began this one, in their order; those that were not begun are missing.
+
+        Raises NotFoundError where one is gone.
+        """
+        part = run.config.command
+        if part is None:
+            return [run]
+        parts = [
+            (each, each.config.command.earlier)
+            for each in self._store.list(limit=_MOST_LATER)
+            if each.config.command and run.id in each.config.command.earlier
+        ]
+        last, earlier = max(parts, key=lambda each: len(each[1]), default=(run, part.earlier))
+        return [*(run if number == run.id else self.summary(number) for number in earlier), last]
+
+    def change_of_command(self, runs: Sequence[RunSummary]) -> RunChange | None:
+        """The change of the runs of one command against the baseline that each has its part of; None without one."""
+        gates = runs[0].config.gates
+        if len(runs) == 1 or not gates.compares:
+            return self.change(runs[0])
+        baseline = joined_baseline([(run.config, self._store.baseline(run.id), self.case_ids(run.id)) for run in runs])
+        return self.change_since(baseline, runs, gates) if baseline else None
 
     def baseline(self, given: str) -> Baseline:
         """The cases of an earlier run, by its number or its JSON file. Raises UsageError for another content."""
@@ -478,6 +504,28 @@ def compared_plans(plans: Sequence[RunPlan], baseline: Baseline) -> list[RunPlan
         own_baseline = replace(baseline, cases=(*cases, *gone), is_of_part=plan.is_of_part)
         compared.append(replace(plan, baseline=own_baseline))
     return compared
+
+
+def joined_baseline(parts: Sequence[tuple[RunConfig, Baseline | None, Sequence[str]]]) -> Baseline | None:
+    """The baseline of one command from the parts of its runs, each with the ids of its cases; None without any."""
+    names = set_names([config for config, _, _ in parts])
+    own: list[PlayedCase] = []
+    others: dict[CaseKey, PlayedCase] = {}
+    found: list[Baseline] = []
+    for name, (config, baseline, case_ids) in zip(names, parts, strict=True):
+        if baseline is None:
+            continue
+        found.append(baseline)
+        ids = set(case_ids)
+        for case in baseline.cases:
+            if case.key.evalset == config.evalset_name and case.key.case_id in ids:
+                own.append(replace(case, key=replace(case.key, evalset=name)))
+            else:
+                others[case.key] = case
+    if not found:
+        return None
+    of_part = any(baseline.is_of_part for baseline in found)
+    return replace(found[0], cases=(*own, *others.values()), is_of_part=of_part)
 
 
 def joined_numbers(runs: Sequence[RunNumbers]) -> RunNumbers:
