@@ -13,6 +13,7 @@ from typing import TypeAlias, get_args
 from evaldesk.agents.spans import NO_SPANS, TurnSpans
 from evaldesk.engine.worker.attempt import Clock
 from evaldesk.engine.worker.prompts import read_seen, said_to_us, sent_by_us, sent_parts, untold_of
+from evaldesk.engine.worker.wire_calls import WireCall, WireEvents, wire_events
 from evaldesk.errors import AgentError
 from evaldesk.llm import cost_at, with_cost
 from evaldesk.llm.call import ModelCall, ModelReply, pace_of
@@ -38,7 +39,7 @@ from evaldesk.model.decisions import Decided
 from evaldesk.model.media import MAX_IMAGES, without_image_texts
 from evaldesk.model.prompts import FAILED
 from evaldesk.model.transcript import UNKNOWN, broken_turn, image_length, waiting_of
-from evaldesk.transcripts.model_exchanges import read_request
+from evaldesk.transcripts.model_exchanges import Exchange, read_request
 from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
 from evaldesk.wire import checked_event, plain, to_json
 
@@ -88,6 +89,7 @@ class OpenTurn(TurnListener):
         self._prompts = prompts
         self._passed: deque[tuple[float, HttpCall]] = deque()
         self._usages: dict[int, Usage] = {}
+        self._exchanges: dict[int, Exchange] = {}
         self._ended_ms: float | None = None
         self._state_json = b""
         self._state: dict[str, JsonValue] = {}
@@ -261,6 +263,7 @@ class OpenTurn(TurnListener):
             self._spans = None
         self._seen.clear()
         self._usages.clear()
+        self._exchanges.clear()
         self._n_asking = 0
         if self._show:
             for event in self._events:
@@ -286,18 +289,31 @@ class OpenTurn(TurnListener):
             self._kept(*self._passed.popleft())
         spanned = self._spanned()
         told = [*self._told, *(event.usage for event in spanned if event.usage)]
-        untold = self._untold(told)
+        wired = self._wired(spanned)
+        untold = self._untold(told, wired.within)
         untold += [] if told or untold else self._uncounted()
         untold += self._lacking()
         self._keep_spanned()
         if spanned:
             self._ways.add("spans")
-        if untold:
+        if untold or wired.events:
             self._ways.add("gateway")
-        if not spanned:
+        if not (spanned or wired.events):
             return [*self._events, *untold]
         first, *own = self._events
-        return [first, *merge(spanned, sorted([*own, *untold], key=_at_ms), key=_at_ms)]
+        return [first, *merge(spanned, sorted([*untold, *wired.events, *own], key=_at_ms), key=_at_ms)]
+
+    def _wired(self, spanned: Sequence[Event]) -> WireEvents:
+        """The tool calls in the requests of an agent of own code that neither the agent nor its spans tell."""
+        calls = [(at_ms, call, self._exchange(at_ms, call)) for at_ms, tool, call in self._seen if call and not tool]
+        if "told" not in self._ways or not calls:
+            return WireEvents()
+        own = [event for event in self._events[self._n_before :] if not event.is_partial]
+        return wire_events([WireCall(at_ms, call, each) for at_ms, call, each in calls if each], [*own, *spanned])
+
+    def _exchange(self, at_ms: float, call: HttpCall) -> Exchange | None:
+        self._read(at_ms, call)
+        return self._exchanges.get(id(call))
 
     def _uncounted(self) -> list[Event]:
         """The model calls that spans tell of where no tokens are known at all; some instruments tell a call twice."""
@@ -335,16 +351,21 @@ class OpenTurn(TurnListener):
         for event in (replace(event, at_ms=min(round(event.at_ms, 3), now)) for event in events):
             if event.usage:
                 if next(news):
-                    found.append(replace(event, usage=self._whole(with_cost(event.usage))))
+                    found.append(event)
                 continue
             told[_said(event)] -= 1
             if told[_said(event)] < 0:
                 found.append(event)
-        return self._with_arguments(found)
+        return self._with_wire_tokens(self._with_arguments(found))
 
     def _with_arguments(self, events: list[Event]) -> list[Event]:
-        """Calls whose spans tell no arguments and no result, with those of the requests in which they were seen."""
-        if all(event.call.args for event in events if event.kind == "tool_call" and event.call):
+        """Calls whose spans tell no arguments or no result, with those of the requests in which they were seen."""
+        is_full = all(
+            event.call.args if event.kind == "tool_call" else event.result is not None
+            for event in events
+            if event.call and event.kind in ("tool_call", "tool_result")
+        )
+        if is_full:
             return events
         exchanges = [read_seen(call, body_of(call.request))[1] for *_, call in self._seen if call]
         seen = [call for exchange in exchanges if exchange for call in exchange.answer.calls]
@@ -353,12 +374,12 @@ class OpenTurn(TurnListener):
         results: dict[int, JsonValue] = {}
         for event in events:
             call = event.call
-            if event.kind == "tool_call" and call and not call.args:
+            if event.kind == "tool_call" and call:
                 match = next((each for each in seen if each.id == call.id and call.id), None)
                 match = match or next((each for each in seen if each.name == call.name), None)
                 if match:
                     seen.remove(match)
-                    known[id(call)] = replace(call, args=match.args)
+                    known[id(call)] = call if call.args else replace(call, args=match.args)
                     results[id(call)] = given.get(match.id)
         found = []
         for event in events:
@@ -367,11 +388,32 @@ class OpenTurn(TurnListener):
             found.append(replace(event, call=known.get(id(event.call), event.call), result=result))
         return found
 
-    def _untold(self, told: Sequence[Usage]) -> list[Event]:
-        """The usages of calls that were seen and that nobody told."""
+    def _with_wire_tokens(self, events: list[Event]) -> list[Event]:
+        """Usages of spans with the tokens of the requests in which they were seen, which tell cached ones, too.
+
+        A request of the same numbers is the same call; of the others the next one of the same model.
+        """
+        read = (self._read(at_ms, call) for at_ms, _, call in self._seen if call)
+        wire_usages = [usage for usage in read if not usage.is_least]
+        done: set[int] = set()
+        for is_same in (_has_same_tokens, _is_of_same_model):
+            for place, own in [(place, event.usage) for place, event in enumerate(events)]:
+                match = next((each for each in wire_usages if own and is_same(own, each)), None)
+                if match and place not in done:
+                    done.add(place)
+                    wire_usages.remove(match)
+                    events[place] = replace(events[place], usage=match)
+        return [replace(event, usage=self._whole(with_cost(event.usage))) if event.usage else event for event in events]
+
+    def _untold(self, told: Sequence[Usage], tools: Mapping[int, str]) -> list[Event]:
+        """The usages of calls that were seen and that nobody told; `tools` has the tool of inner calls, by their id."""
         if not (self._seen or self._n_asking):
             return []
-        read = [(at_ms, tool, with_cost(self._read(at_ms, call))) for at_ms, tool, call in self._seen if call]
+        read = [
+            (at_ms, tool or tools.get(id(call), ""), with_cost(self._read(at_ms, call)))
+            for at_ms, tool, call in self._seen
+            if call
+        ]
         news = untold_of([usage for *_, usage in read], told, max(len(told) - self._n_whole, 0))
         missed = [(at_ms, tool, UNKNOWN) for at_ms, tool, call in self._seen if call is None]
         missed += [(self._now_ms(), self._open_tool(), UNKNOWN)] * self._n_asking
@@ -397,6 +439,8 @@ class OpenTurn(TurnListener):
     def _kept(self, at_ms: float, call: HttpCall) -> Usage:
         request = body_of(call.request)
         usage, exchange = read_seen(call, request)
+        if exchange:
+            self._exchanges[id(call)] = exchange
         if self._prompts:
             said = exchange.raw_answer if exchange else call.answer[:MAX_RAW].decode("utf-8", "replace")
             self._prompts.add(CallPlace(self._index, at_ms), usage, read_request(request), said)
@@ -491,6 +535,14 @@ _CUT = re.compile(
 _at_ms = attrgetter("at_ms")
 _BESIDE = frozenset({"spans", "gateway"})
 """Ways that add to what another way tells."""
+
+
+def _has_same_tokens(usage: Usage, other: Usage) -> bool:
+    return (usage.tokens_in, usage.tokens_out) == (other.tokens_in, other.tokens_out)
+
+
+def _is_of_same_model(usage: Usage, other: Usage) -> bool:
+    return bool(usage.model) and (usage.model in other.model or other.model in usage.model)
 
 
 def _said(event: Event) -> tuple[str, str]:
