@@ -67,7 +67,7 @@ def test_an_image_that_a_tool_returned_is_shown_and_its_base64_is_not() -> None:
 @pytest.mark.parametrize("op", [None, "="])
 def test_an_image_stands_beside_a_call_that_is_compared(op: Op | None) -> None:
     result: JsonValue = {"type": "image", "data": picture().data, "mimeType": "image/png"}
-    row = CallRow(op, FIRST, FIRST, 1, None, (), result=result, has_result=True)
+    row = CallRow(op, FIRST, FIRST, 1, None, result=result, has_result=True)
 
     html = (
         environment()

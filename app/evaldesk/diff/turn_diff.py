@@ -35,7 +35,7 @@ class ArgRow:
     actual: tuple[Segment, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CallRow:
     """One line of the comparison; places count from 1. Without an assertion `op` is None and only `actual` is set.
 
@@ -48,7 +48,6 @@ class CallRow:
     actual: ToolCall | None
     expected_place: int | None
     actual_place: int | None
-    args: tuple[ArgRow, ...]
     result: JsonValue = None
     has_result: bool = False
     is_error: bool = False
@@ -56,6 +55,12 @@ class CallRow:
     because: tuple[str, ...] = ()
     expected_turn: int | None = None
     actual_turn: int | None = None
+
+    @cached_property
+    def args(self) -> tuple[ArgRow, ...]:
+        """The arguments by key, compared for the rows that are drawn: a turn may have 10,000."""
+        expected, actual = self.expected or self.actual, self.actual or self.expected
+        return diff_args_by_key(expected.args, actual.args) if expected and actual else ()
 
     @property
     def is_accepted(self) -> bool:
@@ -167,14 +172,12 @@ def _call_row(
 ) -> CallRow:
     expected_call = None if i is None else expected[i]
     actual_call, outcome = (None, None) if j is None else outcomes[j]
-    expected_side, actual_side = expected_call or actual_call, actual_call or expected_call
     return CallRow(
         op=op,
         expected=expected_call,
         actual=actual_call,
         expected_place=None if i is None else i + 1,
         actual_place=None if j is None else j + 1,
-        args=diff_args_by_key(expected_side.args, actual_side.args) if expected_side and actual_side else (),
         result=outcome.result if outcome else None,
         has_result=outcome is not None,
         is_error=bool(outcome and outcome.is_error),

@@ -20,6 +20,8 @@ from evaldesk.model.transcript import (
     reported_values,
 )
 
+MANY_CALLS = 2_000
+"""The most calls of a trial whose turns one page may have whole."""
 MANY_TURNS = 200
 """The most turns of a trial, a case or a chat that come at once. Longer ones come in pieces."""
 
@@ -78,6 +80,11 @@ class TrialTurns:
     def is_long(self) -> bool:
         """Whether it comes in pieces."""
         return self.n_turns > MANY_TURNS
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is never whole on a page: of many turns, or of many calls in a turn."""
+        return self.is_long or self.summary.n_calls + self.summary.n_model_calls > MANY_CALLS
 
 
 def turns_in_memory(case: Case, result: TrialResult | None) -> TrialTurns:

@@ -65,6 +65,8 @@ class Part:
     argument_tree: Node | None = field(default=None, compare=False)
     result_tree: Node | None = field(default=None, compare=False)
     media: tuple[MediaView, ...] = ()
+    unread: Event | None = field(default=None, compare=False)
+    """The event of a result that is not text yet; see `with_result`."""
 
     @property
     def line(self) -> str:
@@ -258,10 +260,28 @@ def folded_parts(
 
     Results and printed text are cut at `most` characters, messages at `most_said`. Nothing is rendered yet.
     """
+    folded = parts_without_results(events, is_live=is_live, most=most, most_said=most_said)
+    return tuple(with_result(part, most) for part in folded)
+
+
+def parts_without_results(
+    events: Iterable[Event], *, is_live: bool = False, most: int = MAX_SHOWN, most_said: int | None = None
+) -> tuple[Part, ...]:
+    """The same before results are text, for pages that draw some of thousands."""
     folding = _Folding(is_live, most, most_said)
     for at, event in enumerate(events):
         folding.add(at, event)
     return folding.finished()
+
+
+def with_result(part: Part, most: int) -> Part:
+    """The part with its result as text, cut at `most` characters."""
+    event = part.unread
+    if event is None:
+        return part
+    text = without_images(whole(event.result), event.result)
+    media = result_media(event.result)
+    return replace(part, result=cut(text, most), is_cut=len(text) > most, media=media, unread=None)
 
 
 def rendered_part(part: Part, markdown: Markdown) -> Part:
@@ -330,16 +350,7 @@ class _Folding:
         status: CallStatus = "errored" if event.is_error else "finished"
         waiting = self.open_calls[_key(call)]
         part = self.parts[waiting[0]] if waiting else Part("call", call=call, begins_at=at)
-        text = without_images(whole(event.result), event.result)
-        ended = replace(
-            part,
-            status=status,
-            result=cut(text, self.most),
-            duration_ms=event.duration_ms,
-            at=at,
-            is_cut=len(text) > self.most,
-            media=result_media(event.result),
-        )
+        ended = replace(part, status=status, duration_ms=event.duration_ms, at=at, unread=event)
         if waiting:
             self.parts[waiting.popleft()] = ended
         else:

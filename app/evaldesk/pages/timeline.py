@@ -13,7 +13,7 @@ from evaldesk.errors import NotFoundError
 from evaldesk.model import JsonValue, Prompts, Transcript, TrialResult, Usage
 from evaldesk.model.stored import TrialKey
 from evaldesk.model.transcript import known_sum
-from evaldesk.model.trial_turns import TrialTurns
+from evaldesk.model.trial_turns import TrialSummary, TrialTurns
 from evaldesk.pages.conversation import whole
 from evaldesk.pages.json_tree import Node, Trees
 from evaldesk.pages.large_state import ValuePart, text_part
@@ -176,12 +176,25 @@ def strip_of(turns: TrialTurns) -> Strip | None:
         found, total = turns.summary, turns.summary.total_ms
         records = (each.record for each in turns.read(0, PIECE))
         spans = spans_of(Transcript(tuple(record for record in records if record)), None)
-        kinds: Counter[SpanKind] = Counter({"model": found.n_agent_calls, "tool": found.n_calls, "wait": found.n_waits})
-        return Strip(_marks(spans, total), total, _counts(kinds)) if total else None
+        return Strip(_marks(spans, total), total, _counts(_kinds_of(found))) if total else None
     _, result = turns.whole()
-    spans = spans_of(result.transcript, None) if result else ()
+    transcript = result.transcript if result else Transcript()
+    if turns.is_large:
+        found, total = turns.summary, turns.summary.total_ms
+        marks = _marks(spans_of(_beginning(transcript), None), total) if total else []
+        return Strip(marks, total, _counts(_kinds_of(found))) if total else None
+    spans = spans_of(transcript, None)
     total = _total(spans)
     return Strip(_marks(spans, total), total, _counts(_kinds(spans))) if total else None
+
+
+def _kinds_of(summary: TrialSummary) -> Counter[SpanKind]:
+    return Counter({"model": summary.n_agent_calls, "tool": summary.n_calls, "wait": summary.n_waits})
+
+
+def _beginning(transcript: Transcript) -> Transcript:
+    """The turns with their first events, of which more than a line can show."""
+    return Transcript(tuple(replace(turn, events=turn.events[: 8 * MAX_MARKS]) for turn in transcript.turns))
 
 
 def read_timeline(

@@ -190,17 +190,24 @@ class TrialPage:
 
 
 async def trial_page(
-    runs: RunDesk, run_id: int, key: TrialKey, *, is_whole: bool = False, more: str = "", turn: int = 0
+    runs: RunDesk,
+    run_id: int,
+    key: TrialKey,
+    *,
+    is_whole: bool = False,
+    more: str = "",
+    turn: int = 0,
+    start: tuple[int, int] = (0, 0),
 ) -> TrialPage:
     """The page of a trial at this moment, `is_whole` with all of its turns; else long ones come in parts.
 
     `more` are the steps of a code agent that are asked for, by default the decisive ones, or OTHER_TOOLS; `turn` is the
-    number of the one that the address names.
+    number of the one that the address names, which begins with the piece and the event `start`.
 
     Raises NotFoundError when the run never planned it.
     """
-    room = Room() if is_whole else Room(PAGE_ROOM, EVENTS_ROOM)
-    return await asyncio.to_thread(read_trial, runs.stored, run_id, key, runs.in_flight(run_id), room, more, turn)
+    room, in_flight = Room() if is_whole else Room(PAGE_ROOM, EVENTS_ROOM), runs.in_flight(run_id)
+    return await asyncio.to_thread(read_trial, runs.stored, run_id, key, in_flight, room, more, turn, start)
 
 
 OTHER_TOOLS = "tools"
@@ -215,10 +222,11 @@ def read_trial(
     room: Room | None = None,
     more: str = "",
     turn: int = 0,
+    start: tuple[int, int] = (0, 0),
 ) -> TrialPage:
     """Everything on the page of a trial that `room` takes. Raises NotFoundError when the run never planned it.
 
-    A trial of many turns is never whole on a page, and is not read whole for one.
+    A trial of many turns or calls is never whole on a page, and one of many turns is not read whole for one.
     """
     case_index, trial_index = key
     summary, neighbours = runs.summary(run_id), runs.neighbours(run_id, *key)
@@ -230,11 +238,11 @@ def read_trial(
     is_done = row.verdicts[trial_index] != "."
     source = trial_source(played)
     broken = [divergence.turn - 1] if divergence else []
-    room = Room(PAGE_ROOM, EVENTS_ROOM) if is_long and (room is None or room.left is None) else room
+    room = Room(PAGE_ROOM, EVENTS_ROOM) if played.is_large and (room is None or room.left is None) else room
     wanted = [turn - 1, *broken] if turn else [0, *broken]
     pieces = pieces_of(played.n_turns, wanted) if is_long else [range(played.n_turns)]
-    is_compared = is_done and (not is_long or more == OTHER_TOOLS)
-    is_walked = result is not None and (not is_long or more not in ("", OTHER_TOOLS))
+    is_compared = is_done and (not played.is_large or more == OTHER_TOOLS)
+    is_walked = result is not None and (not played.is_large or more not in ("", OTHER_TOOLS))
     case, whole = played.whole() if not is_long or is_compared or is_walked else (played.case, None)
     return TrialPage(
         summary=summary,
@@ -248,7 +256,7 @@ def read_trial(
             row.counts.passed, row.counts.passed + row.counts.failed, trial_index, len(letters)
         ),
         divergence=divergence,
-        pieces=turn_pieces(played, pieces, MAX_SAID, room, turn - 1),
+        pieces=turn_pieces(played, pieces, MAX_SAID, room, turn - 1, start),
         conversation=conversation_rows(case, whole.transcript, whole.scores) if whole and not is_long else (),
         source=source,
         scores=score_lines(result.scores, played.summary.turn_metrics) if result else [],

@@ -18,7 +18,14 @@ from evaldesk.model import Event, Expected, Score, TurnRecord, turn_verdict
 from evaldesk.model.decisions import UNUSED
 from evaldesk.model.media import Media
 from evaldesk.model.trial_turns import MANY_TURNS, PlayedTurn, TrialTurns
-from evaldesk.pages.conversation import Part, event_text, folded_parts, rendered_part
+from evaldesk.pages.conversation import (
+    Part,
+    event_text,
+    folded_parts,
+    parts_without_results,
+    rendered_part,
+    with_result,
+)
 from evaldesk.pages.json_tree import Node, cut, read_container
 from evaldesk.pages.media import MediaView, media_views
 from evaldesk.pages.prose import Markdown, Prose
@@ -40,6 +47,8 @@ MAX_COMPARED = 20_000
 """An answer and its reference of so many characters are compared word by word, longer ones line by line."""
 MAX_LINES = 120
 MAX_ASKED = 20
+MAX_PLACES = 200
+"""The calls of a turn that a list offers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +150,24 @@ class TurnPanel:
     unused: Sequence[str] = ()
     faults: Sequence[str] = ()
     is_folded: bool = False
+    is_large: bool = False
     media: tuple[MediaView, ...] = ()
     answer_media: tuple[MediaView, ...] = ()
     answer_tree: Node | None = None
     answer_lines: Sequence[PatchLine] = ()
+
+    def rest_query(self, kind: str = "turn", first: int = 0) -> str:
+        """The query of the page with the turn, or its rest of a kind, for readers without a script."""
+        if not self.is_large:
+            return "all=1"
+        return f"turn={self.number}" if kind == "turn" else f"turn={self.number}&{kind}={first}"
+
+    @property
+    def places(self) -> Sequence[tuple[int, str]]:
+        """The first calls that a finding may be about, each by the index of its event, with its tool."""
+        events = enumerate(self.record.events if self.record else ())
+        calls = ((at, event.call.name) for at, event in events if event.kind == "tool_call" and event.call)
+        return list(islice(calls, MAX_PLACES))
 
     @property
     def is_same(self) -> bool:
@@ -216,11 +239,12 @@ def turn_pieces(
     most_said: int | None = None,
     room: Room | None = None,
     at: int = -1,
+    start: tuple[int, int] = (0, 0),
 ) -> tuple[TurnPanel | Gap, ...]:
     """The turns of the pieces, with the gaps between them.
 
     A message is cut at `most_said` characters, where a page has another place for the whole of it. What `room` does not
-    take is left out; the turn `at` that index is the first to have it.
+    take is left out; the turn `at` that index is the first to have it, from the piece and the event `start` on.
     """
     n_drawn = sum(len(each) for each in pieces if isinstance(each, range))
     drawing = _Drawing(turns, most_said, room.beside(n_drawn) if room else Room())
@@ -230,7 +254,7 @@ def turn_pieces(
         if isinstance(each, range)
         for index, turn in zip(each, turns.read(each.start, each.stop), strict=True)
     }
-    first = {at: drawing.panel(at, played[at])} if at in played else {}
+    first = {at: drawing.panel(at, played[at], *start)} if at in played else {}
     found: list[TurnPanel | Gap] = []
     for each in pieces:
         found += (
@@ -304,8 +328,7 @@ class _Drawing:
         state = state_rows(record.state_before, record.state_after, final_state) if record and not is_folded else ()
         is_silent = _expects_nothing(expected, diff)
         pieces: Sequence[Part | CallRow] = _parts(record, self.most_said) if is_silent else diff.calls
-        shown = self._taken(pieces, first)
-        drawn = pieces[shown.first : shown.end]
+        drawn, shown = self._taken(pieces, first)
         parts = [each for each in drawn if isinstance(each, Part)]
         calls = [each for each in drawn if isinstance(each, CallRow)]
         events, events_shown = self._events(None if is_folded else record, first_event)
@@ -335,20 +358,23 @@ class _Drawing:
             unused=[] if is_folded else _noted(record, UNUSED),
             faults=[] if is_folded else _noted(record, INJECTED),
             is_folded=is_folded,
+            is_large=self.turns.is_large,
             media=media_views(turn.media if turn else record.media if record else ()),
             answer_media=media_views(_said_media(record)) if record and not is_silent else (),
             answer_tree=tree,
             answer_lines=list(patch_lines(lines)),
         )
 
-    def _taken(self, pieces: Sequence[Part | CallRow], first: int) -> Shown:
+    def _taken(self, pieces: Sequence[Part | CallRow], first: int) -> tuple[list[Part | CallRow], Shown]:
         """As many pieces as there is room for; the first one always, unless there is no room at all."""
-        end = first
-        while end < len(pieces) and not self.room.is_full:
+        taken: list[Part | CallRow] = []
+        for piece in islice(pieces, first, None):
+            if self.room.is_full:
+                break
+            taken.append(with_result(piece, MAX_TEXT) if isinstance(piece, Part) else piece)
             if self.room.left is not None:
-                self.room.left -= _size(pieces[end])
-            end += 1
-        return Shown(first, end, len(pieces))
+                self.room.left -= _size(taken[-1])
+        return taken, Shown(first, first + len(taken), len(pieces))
 
     def _events(self, record: TurnRecord | None, first: int) -> tuple[list[EventLine], Shown]:
         room, lines = self.room, list[EventLine]()
@@ -427,7 +453,7 @@ def _parts(record: TurnRecord | None, most_said: int | None) -> tuple[Part, ...]
 
     Logs of imported trials are not always printed by the agent: many are system prompts.
     """
-    parts = folded_parts(record.events, most=MAX_TEXT, most_said=most_said) if record else ()
+    parts = parts_without_results(record.events, most=MAX_TEXT, most_said=most_said) if record else ()
     return tuple(part for part in parts if part.kind not in ("error", "log"))
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from typing import Any
 
 import pytest
 from tests.long_trials import LONG, N_CALLS, store_trial
 
-from evaldesk.model import Case, Event, Transcript, Turn, TurnRecord
+from evaldesk.model import Case, Event, ToolCall, Transcript, Turn, TurnRecord
 
 ADDRESSES: dict[str, str] = {}
 HTMX = {"HX-Request": "true"}
@@ -119,3 +120,33 @@ def test_one_message_that_is_long_by_itself_is_always_drawn(pages: Any) -> None:
 
     assert page.count('<article class="message"') == 1
     assert "More messages and calls (1)</a>" in page
+
+
+def large_trial(pages: Any) -> str:
+    """The address of a trial of one turn with 10,000 calls, which is stored once."""
+    if "large" not in ADDRESSES:
+        calls = [ToolCall("search", {"origin": "JFK", "destination": "SEA"}, str(at)) for at in range(10_000)]
+        events = [Event(kind, call=call) for call in calls for kind in ("tool_call", "tool_result")]
+        record = TurnRecord("Find all flights.", (*events, Event("agent_message", text="All found.")))
+        trial = Case("large", (Turn(record.query),)), Transcript((record,))
+        ADDRESSES["large"] = store_trial(pages.desk.store.runs, *trial)
+    return ADDRESSES["large"]
+
+
+@pytest.mark.parametrize("query", ["", "?all=1", "?turn=1&pieces=9000", "?turn=1&events=15000"])
+def test_a_turn_of_ten_thousand_calls_is_never_a_large_page(pages: Any, query: str) -> None:
+    page = pages.get(f"{large_trial(pages)}{query}").text
+
+    assert len(page) < 200_000
+    assert "All found." not in page
+
+
+def test_a_reader_without_a_script_reads_a_large_turn_up_to_its_end(pages: Any) -> None:
+    address = large_trial(pages)
+    page, n_pages = pages.get(f"{address}?turn=1&pieces=9950").text, 1
+    while rest := re.search(r'href="\?(turn=1&amp;pieces=\d+)#turn-1"', page):
+        page, n_pages = pages.get(f"{address}?{unescape(rest[1])}").text, n_pages + 1
+
+    assert "All found." in page
+    assert n_pages < 10
+    assert pages.get(f"{address}/turns/0/pieces?from=60").headers["location"] == f"{address}?turn=1&pieces=60#turn-1"

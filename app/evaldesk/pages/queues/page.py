@@ -318,7 +318,7 @@ def _trial(
     turns, divergence = store.runs.turns(item.run_id, *item.key)
     result = turns.result
     hidden = is_blind and not item.is_read
-    room = Room() if is_whole and not turns.is_long else Room(PAGE_ROOM, EVENTS_ROOM)
+    room = Room() if is_whole and not turns.is_large else Room(PAGE_ROOM, EVENTS_ROOM)
     broken = [divergence.turn - 1] if divergence and not hidden else []
     pieces = pieces_of(turns.n_turns, [turn - 1, *broken] if turn else [0, *broken])
     address = trial_href(item.run_id, item.key)

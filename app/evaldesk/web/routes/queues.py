@@ -208,7 +208,7 @@ async def turn(request: Request, kind: str = "turn") -> Response:
     item, _ = await asyncio.to_thread(is_hidden, desk, QueuePlace(queue_id, at))
     turns, panel = await asyncio.to_thread(blind_turn, desk, item, index, first, has_events=kind == "events")
     if not request.headers.get("HX-Request"):
-        query = f"turn={index + 1}" if turns.is_long else "all=1"
+        query = panel.rest_query(kind, first)
         return go(f"/queues/{queue_id}?at={at}&{query}#turn-{index + 1}")
     address, error = f"/queues/{queue_id}/trials/{at}", turns.result.error if turns.result else None
     return page(request, "trials/turn.html", kind=kind, turn=panel, error=error, address=address)

@@ -52,9 +52,9 @@ async def trial_page(
     run_id, key = trial_key(request)
     is_whole = bool(request.query_params.get("all"))
     more = request.query_params.get("steps", "")
-    turn = number_of(request.query_params.get("turn")) or 0
+    turn, first, event = (number_of(request.query_params.get(name)) or 0 for name in ("turn", "pieces", "events"))
     runs = desk_of(request).runs
-    trial = await pages.trial_page(runs, run_id, key, is_whole=is_whole, more=more, turn=turn)
+    trial = await pages.trial_page(runs, run_id, key, is_whole=is_whole, more=more, turn=turn, start=(first, event))
     labels = await asyncio.to_thread(desk_of(request).labels.panel, run_id, key, draft, error)
     findings = await asyncio.to_thread(read_findings, desk_of(request), run_id, key, finding, finding_error)
     other_scorings = await asyncio.to_thread(read_other_scorings, desk_of(request), run_id, key)
@@ -97,7 +97,7 @@ async def show_turn(request: Request, kind: str = "turn") -> Response:
         has_events=kind == "events",
     )
     if not request.headers.get("HX-Request"):
-        query = f"turn={turn + 1}" if played_trial.is_long else "all=1"
+        query = panel.rest_query(kind, start_of(request))
         return go(f"{address}?{query}#turn-{turn + 1}")
     error = played_trial.result.error if played_trial.result else None
     return page(request, "trials/turn.html", kind=kind, turn=panel, error=error, address=address)
