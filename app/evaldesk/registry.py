@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distribution, entry_points
+from importlib.util import find_spec
 
 from evaldesk.errors import NotFoundError, UsageError
 
@@ -29,6 +31,23 @@ def import_target(target: str) -> object:
     return found
 
 
+ISLANDS = "evaldesk.integrations."
+"""The folders of tools, each of which may be removed (decision 503)."""
+
+
+def is_present(target: str) -> bool:
+    """Whether the module of a row is here: False for an island whose folder was removed. Nothing is imported."""
+    return not target.startswith(ISLANDS) or _has_island(target.removeprefix(ISLANDS).partition(".")[0])
+
+
+@cache
+def _has_island(tool: str) -> bool:
+    try:
+        return find_spec(f"{ISLANDS}{tool}") is not None
+    except ImportError:  # not even the folder of all islands
+        return False
+
+
 def is_installed(package: str) -> bool:
     """Whether an installer put the package here: a folder of the user's that has the name of its module is not it."""
     try:
@@ -39,12 +58,12 @@ def is_installed(package: str) -> bool:
 
 
 class Registry:
-    """One kind of plug-in: built-ins first, then installed entry points of `group`, then any `module:attr`."""
+    """One kind of plug-in: present built-ins, then installed entry points of `group`, then any `module:attr`."""
 
     def __init__(self, kind: str, group: str, builtins: Mapping[str, str]) -> None:
         self.kind = kind
         self.group = group
-        self._targets = dict(builtins)
+        self._targets = {name: target for name, target in builtins.items() if is_present(target)}
         self._has_entry_points = False
 
     def __iter__(self) -> Iterator[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from evaldesk.integrations.osmosis.standins import OSMOSIS_NAME
 from evaldesk.model import AgentRef, Case, Expected, Limits, ModelOptions, TrialSpec, Turn
 
 
@@ -26,7 +25,7 @@ def spec_at(address: str, case: Case, **options: Any) -> TrialSpec:
 
 def forget_package() -> None:
     """Let the next agent import the stand-in anew, as a worker does."""
-    for name in [name for name in sys.modules if name.partition(".")[0] == OSMOSIS_NAME]:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "osmosis_ai"]:
         del sys.modules[name]
 
 

@@ -13,7 +13,7 @@ from evaldesk.formats.otel import OpenInference, OpenTelemetry
 from evaldesk.model import Criterion, EvalSet, TurnRecord
 from evaldesk.transcripts.recorded import RecordedRun
 
-from .tau_runs import run_of_two_tasks
+from .run_of_two_tasks import run_of_two_tasks
 from .traces_read import OTLP, read, spans_of, turns_of_trace
 
 

@@ -19,7 +19,7 @@ from typing import Literal, Protocol, TypeAlias, TypeVar, cast, runtime_checkabl
 from evaldesk.model import AgentDescription, AgentRef, Event, Session
 from evaldesk.model.decisions import Decided
 from evaldesk.model.media import MEDIA_KINDS, MediaKind
-from evaldesk.registry import Registry, import_target
+from evaldesk.registry import Registry, import_target, is_present
 
 
 class Agent(Protocol):
@@ -381,7 +381,7 @@ class AgentKinds:
 
 
 # Traits are values here, since reading them must import no framework: decision 027.
-AGENTS = AgentKinds(_KINDS)
+AGENTS = AgentKinds([kind for kind in _KINDS if is_present(kind.adapter)])
 
 
 def parameter_names(function: object) -> list[str] | None:

@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import cast
 
-from evaldesk.registry import import_target
+from evaldesk.registry import import_target, is_present
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ STANDINS: Mapping[str, str] = {
 
 def install_standins(*tools: str) -> None:
     """Add import finders for the stand-ins of the tools, or of all tools, after those of installed packages."""
-    for tool in tools or STANDINS:
-        install(*cast("Sequence[StandinPackage]", import_target(STANDINS[tool])))
+    for target in filter(is_present, [STANDINS[tool] for tool in tools or STANDINS]):
+        install(*cast("Sequence[StandinPackage]", import_target(target)))
 
 
 def install(*packages: StandinPackage) -> None:

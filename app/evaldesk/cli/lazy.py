@@ -10,7 +10,7 @@ import click
 
 from evaldesk.errors import NotFoundError
 from evaldesk.process_setup import gc_paused
-from evaldesk.registry import import_target
+from evaldesk.registry import import_target, is_present
 
 
 def dashed(name: str) -> str:
@@ -60,7 +60,7 @@ class LazyGroup(click.Group):
 
     def __init__(self, *arguments: Any, table: Mapping[str, LazyCommand] | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._table = table or {}
+        self._table = {name: command for name, command in (table or {}).items() if is_present(command.target)}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click does it; the name alone is a question, and the help is the answer."""

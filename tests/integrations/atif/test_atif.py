@@ -1,4 +1,4 @@
-"""Trajectories of ATIF and of SWE-agent."""
+"""Trajectories of ATIF."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.formats.tau_runs import run_of_two_tasks
+from tests.formats.run_of_two_tasks import run_of_two_tasks
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Imported
 from evaldesk.integrations.atif.trajectory import Atif
-from evaldesk.integrations.swe_agent.trajectory import SweAgent
 from evaldesk.model import ErrorRecord, EvalSet, ToolCall
-from evaldesk.transcripts.recorded import RecordedRun
 
 SAMPLES = Path(__file__).parents[2] / "formats/exchange_samples"
 WHOLE: dict[str, Any] = json.loads((SAMPLES / "atif.json").read_bytes())
@@ -142,24 +140,3 @@ def test_every_trial_of_a_run_is_a_line_with_its_whole_conversation() -> None:
 def test_an_eval_set_is_no_trajectory() -> None:
     with pytest.raises(FormatError, match="export a run"):
         Atif.write(EvalSet("s"))
-
-
-def test_demonstrations_are_left_out_and_observations_are_no_turns() -> None:
-    data = (SAMPLES / "swe-agent.traj").read_bytes()
-
-    found = SweAgent.read(data, source="i.traj")
-
-    (result,) = found.runs[0].results
-    (turn,) = result.transcript.turns
-    assert (turn.query, turn.tool_calls) == (
-        "The issue.",
-        (ToolCall("ls", {"path": "."}, "c1"), ToolCall("action", {"command": "submit"})),
-    )
-    assert [event.result for event in turn.events if event.kind == "tool_result"] == ["a.py", "ok"]
-    assert found.refused == ("Left out: a demonstration before the task, at history[1].",)
-    assert (result.tokens, result.cost) == (120, 0.1)
-
-
-def test_neither_is_written_as_the_other() -> None:
-    with pytest.raises(FormatError, match="only read"):
-        SweAgent.write(RecordedRun("r", "a", (), ()))

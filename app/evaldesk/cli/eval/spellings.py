@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 from evaldesk.cli.eval.options import OPENHANDS, OSMOSIS
-from evaldesk.registry import import_target
+from evaldesk.errors import UsageError
+from evaldesk.registry import ISLANDS, import_target, is_present
 
 if TYPE_CHECKING:
     from evaldesk.cli.eval.playing import Played
@@ -56,7 +57,9 @@ SPELLINGS: Mapping[str, Spelling] = {
 
 
 def load_evaluate(section: str) -> Evaluate:
-    """The function that plays a request of the spelling."""
+    """The function that plays a request of the spelling. Raises UsageError where its tool was removed."""
+    if not is_present(SPELLINGS[section].evaluate):
+        raise UsageError(f"{section}: this installation has no {ISLANDS}* for it; install all of evaldesk")
     return cast("Evaluate", import_target(SPELLINGS[section].evaluate))
 
 
