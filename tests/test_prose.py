@@ -34,10 +34,17 @@ def test_a_page_uses_the_terms_of_the_field(path: Path) -> None:
 
 
 def test_texts_of_the_code_negate_as_people_do() -> None:
-    texts = [(path.name, text) for path in sorted(APP.rglob("*.py")) for text in _texts(parsed(path))]
+    paths = sorted(APP.rglob("*.py"))
+    suspects = [path for path in paths if re.search(REFUSED_TEXTS, _joined(path))]
+    texts = [(path.name, text) for path in suspects for text in _texts(parsed(path))]
 
-    assert len(texts) > 5000
+    assert len(paths) > 500
     assert [found for found in texts if re.search(REFUSED_TEXTS, found[1])] == []
+
+
+def _joined(path: Path) -> str:
+    """The code of a module, whose texts go on in their next line; to parse all modules takes two seconds."""
+    return re.sub(r"""["']\s+[a-z]{0,2}["']""", "", path.read_text("utf-8"))
 
 
 def test_pages_name_things_by_nouns() -> None:

@@ -56,14 +56,14 @@ def test_the_page_has_the_last_turns_and_all_pieces_have_each_turn_once(chat: An
     assert found == [*range(1, N + 1)]
 
 
-@pytest.mark.parametrize("turn", [1, 2, 200, 280, 281, 330])
-def test_the_turn_of_the_address_is_on_its_page(chat: Any, address: str, turn: int) -> None:
-    page = chat.client.get(f"{address}?turn={turn}").text
+def test_the_turn_of_the_address_is_on_its_page(chat: Any, address: str) -> None:
+    for turn in (1, 2, 200, 280, 281, 330):
+        page = chat.client.get(f"{address}?turn={turn}").text
 
-    drawn = numbers(page)
-    gaps = [number for first, last in GAP.findall(page) for number in range(int(first), int(last) + 1)]
-    assert turn in drawn
-    assert sorted(drawn + gaps) == [*range(1, N + 1)]
+        drawn = numbers(page)
+        gaps = [number for first, last in GAP.findall(page) for number in range(int(first), int(last) + 1)]
+        assert turn in drawn, turn
+        assert sorted(drawn + gaps) == [*range(1, N + 1)], turn
 
 
 def test_a_piece_of_the_middle_is_of_both_ends_of_its_gap(chat: Any, address: str) -> None:
@@ -87,12 +87,10 @@ def test_without_a_script_the_link_of_a_gap_is_the_page_of_its_first_turn(chat: 
     assert f'href="{address}?turn=1#turn-1"' in chat.client.get(address).text
 
 
-@pytest.mark.parametrize("query", ["from=0&to=9", "from=9&to=8", "from=331&to=340", "from=x", ""])
-def test_a_piece_that_is_not_there_is_not_found(chat: Any, address: str, query: str) -> None:
-    assert chat.client.get(f"{address}/pieces?{query}", headers=HTMX).status_code == 404
+def test_a_piece_that_is_not_there_is_not_found(chat: Any, address: str) -> None:
+    for query in ("from=0&to=9", "from=9&to=8", "from=331&to=340", "from=x", ""):
+        assert chat.client.get(f"{address}/pieces?{query}", headers=HTMX).status_code == 404, query
 
-
-def test_a_piece_of_a_deleted_chat_is_not_found(chat: Any, address: str) -> None:
     chat.desk.store.sessions.delete(address.rpartition("/")[2])
 
     assert chat.client.get(f"{address}/pieces?from=1&to=9", headers=HTMX).status_code == 404
