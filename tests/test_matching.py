@@ -153,14 +153,20 @@ def test_moved_calls_stand_where_they_were_made() -> None:
     assert align([A, B, C], [B, C, A]) == (("=", 1, 0), ("=", 2, 1), ("moved", 0, 2))
 
 
-def test_very_long_lists_are_aligned_at_their_common_ends() -> None:
-    expected = [call("look", at=at) for at in range(3000)]
-    actual = [call("look", at=-1 - at) for at in range(2000)]
+@pytest.mark.parametrize("n_heads", [0, 2])
+@pytest.mark.parametrize("n_tails", [0, 1, 2])
+def test_very_long_lists_are_aligned_at_their_common_ends(
+    n_heads: int, n_tails: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evaldesk.matching.alignment._MOST_PAIRS", 5)
+    expected = [*[A] * n_heads, *(call("look", at=at) for at in range(3)), *[B] * n_tails]
+    actual = [*[A] * n_heads, *(call("look", at=-1 - at) for at in range(2)), *[B] * n_tails]
 
-    steps = align([A, *expected, B], [A, *actual, B])
+    steps = align(expected, actual)
 
-    assert [step for step in steps if step[0] == "="] == [("=", 0, 0), ("=", 3001, 2001)]
-    assert Counter(step[0] for step in steps) == {"=": 2, "-": 3000, "+": 2000}
+    ends = [*((at, at) for at in range(n_heads)), *((n_heads + 3 + at, n_heads + 2 + at) for at in range(n_tails))]
+    assert [step[1:] for step in steps if step[0] == "="] == ends
+    assert Counter(step[0] for step in steps if step[0] != "=") == {"-": 3, "+": 2}
 
 
 def test_pointers_are_escaped() -> None:
