@@ -23,8 +23,8 @@ REFUSED = {
     "an address of a package registry": re.compile(r"(pypi|pythonhosted|npmjs|debian)\.(org|com)/", re.I),
     "a path of one machine": re.compile(r"(?<![\w.])/(home|Users|root|work|tmp/bash_jobs)/\w"),
 }
-CIRCLES = ("llm", "model", "store", "integrations.adk", "integrations.openhands", "formats")
-"""The rooms with a circle of imports; this list only gets shorter. That of `formats` is its front door."""
+CIRCLES = ("llm", "model", "store", "integrations.adk", "integrations.openhands")
+"""The rooms with a circle of imports; this list only gets shorter."""
 TEMPLATE_REFUSED = {
     "unescaped output": re.compile(r"\|\s*safe\b|autoescape\s+false"),
     "an inline handler or style": re.compile(r"\s(on[a-z]+|style)=", re.I),

@@ -6,15 +6,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from evaldesk.durable_files import replace_file
-from evaldesk.errors import NotFoundError
 from evaldesk.formats.adk import case as adk_case
 from evaldesk.formats.adk import old_case as adk_old_case
-from evaldesk.formats.adk.evalset import Adk
-from evaldesk.formats.adk.form import AdkForm
-from evaldesk.formats.adk.old import FlatList, OldList
+from evaldesk.formats.forms import EVALSET_FORMS, form_named, form_of_document, read_evalset
 from evaldesk.model import Case, EvalSet, JsonValue
-from evaldesk.process_setup import gc_paused
-from evaldesk.reading.refusals import refusal
 from evaldesk.reading.regular_file import read_regular_file
 from evaldesk.reading.shape import format_in, shown_extra
 from evaldesk.reading.sniffing import peek
@@ -37,16 +32,6 @@ __all__ = [
     "write_evalset",
 ]
 
-EVALSET_FORMS: dict[str, type[AdkForm]] = {form.name: form for form in (Adk, OldList, FlatList)}
-"""Those of `FORMATS` in which a file of the eval set folder is kept: it is edited there, so nothing may be lost."""
-
-
-def read_evalset(data: bytes, *, source: str) -> EvalSet:
-    """The eval set that a file holds. Raises FormatError with line and JSON path."""
-    with gc_paused():
-        document = parse_json(data, source=source)
-        return _form_of(document).evalset_in(document)
-
 
 class AdkObject(Protocol):
     """An object of google-adk that its files hold, such as an EvalSet or an EvalConfig."""
@@ -60,17 +45,17 @@ def write_evalset(evalset: EvalSet, format: str = "adk") -> bytes:  # noqa: A002
 
     Contents that the format cannot hold are left out; `losses` names them beforehand.
     """
-    return _form(format).write(evalset)
+    return form_named(format).write(evalset)
 
 
 def losses(evalset: EvalSet, format: str) -> tuple[str, ...]:  # noqa: A002
     """The parts of this eval set that a file of that format would leave out, one sentence each; empty for none."""
-    return _form(format).losses(evalset)
+    return form_named(format).losses(evalset)
 
 
 def format_of(data: bytes, source: str) -> str:
     """The name of the format that the bytes mean to be in. Raises FormatError when they are no eval set at all."""
-    return _form_of(parse_json(data, source=source)).name
+    return form_of_document(parse_json(data, source=source)).name
 
 
 def evalset_format(evalset: EvalSet) -> str:
@@ -87,7 +72,7 @@ def load_evalset(path: Path | str) -> EvalSet:
     document = peek(data).document
     if any(form.is_form_of(document) for form in EVALSET_FORMS.values()):
         return read_evalset(data, source=str(path))
-    from evaldesk.formats.files import read_other_evalset  # it builds on this module
+    from evaldesk.formats.files import read_other_evalset
 
     return read_other_evalset(data, str(path))
 
@@ -118,16 +103,3 @@ def _read_case(document: Document) -> Case:
     is_old = isinstance(value, dict) and "data" in value and not {"eval_id", "evalId"} & set(value)
     read = adk_old_case.read_case if is_old else adk_case.read_case
     return read(Place(document), value)
-
-
-def _form_of(document: Document) -> type[AdkForm]:
-    form = next((form for form in EVALSET_FORMS.values() if form.is_form_of(document.value)), None)
-    if form is None:
-        raise document.error(refusal(document.value))
-    return form
-
-
-def _form(name: str) -> type[AdkForm]:
-    if name not in EVALSET_FORMS:
-        raise NotFoundError.among("format", name, EVALSET_FORMS)
-    return EVALSET_FORMS[name]

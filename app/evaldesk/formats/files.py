@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from evaldesk.errors import BadNumberError, FormatError, NotFoundError
-from evaldesk.formats import EVALSET_FORMS, read_evalset
 from evaldesk.formats.exchange import (
     FORMATS,
     Format,
@@ -17,6 +16,7 @@ from evaldesk.formats.exchange import (
     PackedFormat,
     StreamedFormat,
 )
+from evaldesk.formats.forms import EVALSET_FORMS, read_evalset
 from evaldesk.formats.import_words import with_words
 from evaldesk.model import EvalSet
 from evaldesk.process_setup import gc_paused
