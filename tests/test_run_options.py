@@ -22,7 +22,7 @@ from evaldesk.cli.eval.options import asked_options
 from evaldesk.cli.lazy import dashed
 from evaldesk.cli.runs.submit import submit
 from evaldesk.desk.runs.file import NAMED_ELSEWHERE, OPTIONS, OWN_KEYS, read_run_file
-from evaldesk.desk.runs.plan import RunOptions, frozen, with_defaults
+from evaldesk.desk.runs.plan import RunOptions, apply_options, with_defaults
 from evaldesk.errors import UsageError
 from evaldesk.model import AgentRef, Case, Expected, Gates, Limits, ModelOptions, RunConfig, Turn
 from evaldesk.model.options import MODES
@@ -63,7 +63,7 @@ def asked(name: str, value: object) -> Asked:
 
 def asked_by(options: RunOptions, settings: Settings = SETTINGS) -> RunConfig:
     """The configuration that is frozen from what was asked."""
-    return frozen(RunConfig(AgentRef("dice", "dice:agent"), "set"), with_defaults(options, settings, ""), ())
+    return apply_options(RunConfig(AgentRef("dice", "dice:agent"), "set"), with_defaults(options, settings, ""), ())
 
 
 def paths_of(owner: object, before: str = "") -> set[str]:
@@ -136,11 +136,11 @@ def test_a_text_that_is_too_long_and_a_choice_that_is_none_are_refused() -> None
 def test_scalars_of_numpy_are_numbers() -> None:
     values = asked("n", np.int64(3)) | asked("temperature", np.float32(0.5)) | asked("timeout_s", 5)
 
-    found = RunOptions(**values).asked
+    found = RunOptions(**values).overrides
 
     assert found == {"n": 3, "temperature": 0.5, "timeout_s": 5.0}
     assert {type(value) for value in found.values()} == {int, float}
-    assert RunOptions(**asked("strict", np.True_)).asked == {"strict": True}
+    assert RunOptions(**asked("strict", np.True_)).overrides == {"strict": True}
     with pytest.raises(UsageError, match="trials of each case: a whole number, not True"):
         RunOptions(**asked("n", np.True_))
 
@@ -152,14 +152,18 @@ def test_an_object_that_json_cannot_say_is_refused(value: object) -> None:
 
 
 def test_a_small_budget_is_read_as_it_is_shown() -> None:
-    assert RunOptions(budget="0.00001usd").asked == RunOptions(budget=".000010 USD").asked == {"budget": "0.00001usd"}
+    assert (
+        RunOptions(budget="0.00001usd").overrides
+        == RunOptions(budget=".000010 USD").overrides
+        == {"budget": "0.00001usd"}
+    )
 
 
 def test_shares_that_add_up_to_1_are_taken_whatever_the_last_digit_of_their_sum_is() -> None:
     shares = (("rate_limit", 0.33), ("slow", 0.56), ("timeout", 0.11))
 
     assert 0.33 + 0.56 + 0.11 > 1  # `sum` corrects this from Python 3.12 on
-    assert RunOptions(faults=shares).asked == {"faults": shares}
+    assert RunOptions(faults=shares).overrides == {"faults": shares}
 
 
 def test_a_name_that_is_no_option_is_answered_with_the_nearest() -> None:
@@ -251,10 +255,10 @@ def test_a_run_file_asks_for_every_option_or_says_where_it_is(tmp_path: Path, op
             read_run_file(_file(tmp_path, options=lines))
     if option.run_file:
         lines = f"{option.run_file} = {_toml(values[option.name])}"
-        found = read_run_file(_file(tmp_path, evaluation=lines)).asked
+        found = read_run_file(_file(tmp_path, evaluation=lines)).run_options
         assert dict(found)[option.name] == values[option.name]
     elif option.name not in NAMED_ELSEWHERE:
-        found = read_run_file(_file(tmp_path, options=lines)).asked
+        found = read_run_file(_file(tmp_path, options=lines)).run_options
         assert option_value(asked_by(RunOptions(**found)), option) == values[option.name]
 
 

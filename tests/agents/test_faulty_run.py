@@ -88,7 +88,7 @@ async def test_transient_failures_are_counted_and_logged_in_the_trial(
     run = await _run(desk, tmp_path, endpoint, n_cases=1)
 
     assert (run.status, run.n_passed) == ("finished", 1)
-    trial = desk.stored.trial(run.id, 0, 0)
+    trial = desk.run_store.trial(run.id, 0, 0)
     assert [usage.n_attempts for usage in trial.usages] == [2]
     [log] = [event.text for event in trial.transcript.turns[0].events if event.kind == "log"]
     assert log.startswith("rate-limited until ")

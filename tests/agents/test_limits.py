@@ -120,7 +120,7 @@ def test_the_file_names_limits_that_a_run_may_change(tmp_path: Path) -> None:
     (tmp_path / "evaldesk.toml").write_text("[limits]\nturn_timeout_s = 20\ntool_timeout_s = 5\n")
     settings = read_settings(tmp_path, (tmp_path,), environment={})
 
-    asked = with_defaults(RunOptions(tool_timeout_s=9), settings, "").asked
+    asked = with_defaults(RunOptions(tool_timeout_s=9), settings, "").overrides
 
     limits = {name: asked.get(name) for name in ("timeout_s", "turn_timeout_s", "tool_timeout_s", "judge_timeout_s")}
     assert limits == {"timeout_s": 120, "turn_timeout_s": 20, "tool_timeout_s": 9, "judge_timeout_s": None}

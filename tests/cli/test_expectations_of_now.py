@@ -46,7 +46,7 @@ def test_a_set_is_compared_with_what_was_played(
 ) -> None:
     changes = set_changes(PLAYED, now)
 
-    assert (changes.asserting, changes.asking, changes.gone, changes.n_new) == found
+    assert (changes.asserting, changes.asking, changes.removed_ids, changes.n_new) == found
     assert sentence in changes.sentence
     assert bool(changes.sentence) == bool(sentence)
     assert [case.id for case in changes.cases] == ["a", "b"]

@@ -180,7 +180,7 @@ def test_no_place_says_that_fewer_trials_have_an_unknown_cost_than_have(store: S
     summed = markdown_summary([SummaryPart("dice", numbers, {})], runs.conclusion(summary))
 
     assert outcomes == [result.conclusion.gates[-1]] * 2
-    for n, words in ((n_unknown, outcomes[0].sentence), (n_unknown, summed), (2 * n_unknown, joined.spent.unknown)):
+    for n, words in ((n_unknown, outcomes[0].sentence), (n_unknown, summed), (2 * n_unknown, joined.costs.unknown)):
         said = re.search(r"the cost of (at least )?(\d)", words)
         assert bool(said) is (n > 0)
         assert said is None or (int(said[2]) <= n if said[1] else int(said[2]) == n)

@@ -114,7 +114,7 @@ def test_what_the_shell_played_is_known_to_a_desk_of_any_folder(
                 newest = desk.stored_runs.newest_of_evalsets()
                 assert newest[evalset_id].id == played
                 assert desk.evalsets.id_of_run(newest[evalset_id].config) == evalset_id
-                assert desk.stored_runs.last_played("echo", evalset_id) is not None
+                assert desk.stored_runs.find_last_run("echo", evalset_id) is not None
             else:
                 assert folders in {("agents",), ("agents/echo",)}, path
             desk.store.close()

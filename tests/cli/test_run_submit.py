@@ -84,8 +84,8 @@ def test_defaults_are_those_of_osmosis(tmp_path: Path) -> None:
     file = read_run_file(_write(tmp_path))
 
     assert (file.limit, file.pass_threshold, file.agent_workflow_timeout_s) == (None, 1.0, 450.0)
-    assert RunOptions(**file.asked).value("n") == 1
-    assert file.asked == {"concurrency": 1, "judge_timeout_s": 150.0}
+    assert RunOptions(**file.run_options).value("n") == 1
+    assert file.run_options == {"concurrency": 1, "judge_timeout_s": 150.0}
     assert file.root == tmp_path
 
 

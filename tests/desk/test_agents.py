@@ -47,7 +47,7 @@ async def test_an_agent_is_known_by_its_folder_until_it_describes_itself(tmp_pat
     desk = agent_desk(tmp_path, Describer())
 
     before = desk.get("dice")
-    after = await desk.described("dice")
+    after = await desk.get_described_agent("dice")
 
     assert (before.state, before.name) == ("unknown", "dice")
     assert (after.state, after.name) == ("ready", "DICE")
@@ -63,7 +63,7 @@ async def test_a_name_that_tells_nothing_gives_way_to_the_folder(own: str, shown
 async def test_an_agent_that_fails_has_the_first_line_and_a_scrubbed_trace(tmp_path: Path) -> None:
     write_agent(tmp_path, "broken")
 
-    agent = await agent_desk(tmp_path, Describer()).described("broken")
+    agent = await agent_desk(tmp_path, Describer()).get_described_agent("broken")
 
     assert agent.state == "failed"
     assert agent.error is not None
@@ -75,14 +75,14 @@ async def test_an_agent_is_asked_again_only_when_its_files_changed(tmp_path: Pat
     write_agent(tmp_path, "dice")
     host = Describer()
     desk = agent_desk(tmp_path, host)
-    await desk.described("dice")
+    await desk.get_described_agent("dice")
 
     await desk.look_again()
-    await desk.described("dice")
+    await desk.get_described_agent("dice")
     n_before = len(host.asked)
     write_agent(tmp_path, "dice", "root_agent = 'edited'\n")
     await desk.look_again()
-    edited = await desk.described("dice")
+    edited = await desk.get_described_agent("dice")
 
     assert n_before == 1
     assert host.asked == ["dice", "dice"]

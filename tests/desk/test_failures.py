@@ -15,7 +15,7 @@ from sqlalchemy.event import listen
 from tests.desk.stored_desk import desk_on
 from tests.postgresql_server import ENGINES, place_of
 
-from evaldesk.desk.failures import FailureDesk, TypedFinding, TypedMode, checked_anchor, mode_judged
+from evaldesk.desk.failures import FailureDesk, TypedFinding, TypedMode, checked_anchor, find_judged_mode
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.metrics import check_criteria
 from evaldesk.model import (
@@ -577,7 +577,7 @@ def test_a_judge_stays_that_of_its_kind_when_it_is_renamed_merged_split_or_retir
     ids = [desk.add(run, (case, 0), TypedFinding("Ana", "why", str(late)), SAID) for case in range(2)]
 
     def judged(criterion: Criterion = judge) -> int | None:
-        found = mode_judged(criterion, store.failures.modes())
+        found = find_judged_mode(criterion, store.failures.modes())
         return found.id if found else None
 
     assert (judged(), judged(Criterion("late", 1.0)), judged(Criterion("failure_mode", 1.0))) == (late, None, None)
@@ -600,4 +600,4 @@ def test_modes_that_were_merged_in_a_ring_still_have_a_judge(store: Store, desk:
     (judge,) = desk.judged_by(first, ())
     modes = [replace(mode, merged_into=second if mode.id == first else first) for mode in store.failures.modes()]
 
-    assert mode_judged(judge, modes) in modes
+    assert find_judged_mode(judge, modes) in modes

@@ -86,10 +86,10 @@ def test_nobody_is_offered_the_name_of_another_on_a_database_that_is_shared(stor
     ana, ben = (LabelDesk(store, Person(store, is_alone=False)) for _ in range(2))
     ana.put(run, (0, 0), ANA, 1)
 
-    assert ana.panel(run, (0, 0)).typed.labeller == "Ana"
-    assert ben.panel(run, (0, 0)).typed.labeller == getpass.getuser()
+    assert ana.panel(run, (0, 0)).form.labeller == "Ana"
+    assert ben.panel(run, (0, 0)).form.labeller == getpass.getuser()
     ben.put(run, (0, 0), TypedLabel("Ben", "failed"), 1)
-    assert ben.panel(run, (0, 0)).typed.labeller == "Ben"
+    assert ben.panel(run, (0, 0)).form.labeller == "Ben"
     assert {each.labeller for each in ben.panel(run, (0, 0)).labels} == {"Ana", "Ben"}
 
 

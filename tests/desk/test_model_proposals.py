@@ -123,8 +123,8 @@ async def test_what_a_model_proposes_waits_with_its_quote_and_counts_nowhere(sto
     found = await asking.propose(run, "small")
 
     by_order = {each.anchor.quote for each in store.failures.list(run, status="proposed")}
-    assert (found.n_asked, found.n_kinds, "never said" in found.refused) == (3, 1, True)
-    assert found.n_trials == len(by_order) == 3 - len(found.refused)
+    assert (found.n_asked, found.n_kinds, "never said" in found.refused_quotes) == (3, 1, True)
+    assert found.n_trials == len(by_order) == 3 - len(found.refused_quotes)
     assert store.failures.read_trials(run).read == frozenset()
     assert store.failures.modes() == []
     (group,) = store.proposals.proposed(run)

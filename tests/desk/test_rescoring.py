@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from tests.postgresql_server import ENGINES, place_of
 
-from evaldesk.desk.runs.rescoring import SCORED_AT_ONCE, as_handed_out, as_played, plan_rescoring
+from evaldesk.desk.runs.rescoring import SCORED_AT_ONCE, as_handed_out, plan_rescoring, without_grades
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.engine import Executor, InlineExecutor
@@ -348,7 +348,7 @@ async def test_a_run_that_goes_on_or_does_not_exist_is_not_scored_again(desk: Ru
 
 
 def _graded(change: Callable[[TrialResult], TrialResult]) -> TrialResult:
-    return as_played(change(result(1, 0, "four it is")))
+    return without_grades(change(result(1, 0, "four it is")))
 
 
 async def test_a_trial_that_only_its_grading_broke_can_be_graded() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evaldesk.desk.runs.plan import RunOptions, frozen, with_defaults
+from evaldesk.desk.runs.plan import RunOptions, apply_options, with_defaults
 from evaldesk.model import AgentRef, Limits, ModelOptions, RunConfig
 from evaldesk.model.options import Recording, UserConfig
 from evaldesk.settings import Settings
@@ -20,7 +20,7 @@ SETTINGS = Settings(
 
 
 def frozen_by(options: RunOptions) -> RunConfig:
-    return frozen(RunConfig(AgentRef("dice", "dice:agent"), "set"), with_defaults(options, SETTINGS, ""), ())
+    return apply_options(RunConfig(AgentRef("dice", "dice:agent"), "set"), with_defaults(options, SETTINGS, ""), ())
 
 
 def test_what_is_asked_for_stays_and_the_rest_is_filled_up() -> None:

@@ -61,8 +61,8 @@ def _finding(store: Store, desks: Desks, author: str, mode_id: int | None = None
 def _label(store: Store, desks: Desks, name: str, verdict: str, *, op: str = "") -> Callable[[], None]:
     """The label of a person on the page that is loaded now."""
     desk = LabelDesk(store, Person(store, name=name))
-    seen = desk.panel(desks.run_id, KEY).seen
-    return lambda: desk.put(desks.run_id, KEY, TypedLabel(name, verdict, op=op, seen=seen), 1)
+    seen = desk.panel(desks.run_id, KEY).seen_times
+    return lambda: desk.put(desks.run_id, KEY, TypedLabel(name, verdict, op=op, seen_times=seen), 1)
 
 
 def test_two_people_of_one_name_replace_no_label_unseen(desks: Desks) -> None:

@@ -127,7 +127,7 @@ async def test_a_scenario_is_played_by_an_agent_that_has_just_been_edited(desk: 
 async def test_a_turn_knows_who_asked(desk: Any) -> None:
     simulation, sessions, _ = desk
     session = await simulation.start("dice", CASE)
-    running = sessions.running(session.id)
+    running = sessions.find_running_turn(session.id)
     await ended(simulation, session.id)
 
     async for _ in (await sessions.start_turn(session.id, "And once more.")).follow():

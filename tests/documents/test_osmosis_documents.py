@@ -284,8 +284,8 @@ def test_the_run_file_of_the_guide_has_the_documented_defaults(workspace: Place,
     assert (plain.limit, full.limit) == (None, said["limit"])
     assert plain.pass_threshold == full.pass_threshold == said["pass_threshold"]
     assert plain.agent_workflow_timeout_s == full.agent_workflow_timeout_s == said["agent_workflow_timeout_s"]
-    assert {"n": 1, **plain.asked} == full.asked
-    assert full.asked == {
+    assert {"n": 1, **plain.run_options} == full.run_options
+    assert full.run_options == {
         "n": said["n"],
         "concurrency": said["batch_size"],
         "judge_timeout_s": said["grader_timeout_s"],

@@ -97,7 +97,7 @@ def test_one_of_many_is_said_in_the_singular() -> None:
 
 
 def test_gates_tell_a_near_miss_from_the_bar() -> None:
-    run = RunNumbers.of_cases([CaseNumbers("one", Counts(2_001, 1_999, 1, 1))], spent=Spent(0.30004))
+    run = RunNumbers.of_cases([CaseNumbers("one", Counts(2_001, 1_999, 1, 1))], costs=Spent(0.30004))
 
     outcomes = conclude(Gates(min_pass_rate=1.0, min_case_pass_rate=1.0, max_cost=0.3), run).gates
 

@@ -259,7 +259,7 @@ def build(home: Path, texts: tuple[str, ...]) -> Fort:
     (home / "evalsets" / f"{name}.evalset.json").write_text(json.dumps(value))
     fort = garrison(home, texts, PORT)
     fill(fort)
-    fort.desk.search.catch_up(rest=0)  # each copy would do so when it is opened
+    fort.desk.search.catch_up(pause_factor=0)  # each copy would do so when it is opened
     fort.desk.store.close()
     return fort
 

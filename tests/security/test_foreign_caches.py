@@ -39,7 +39,7 @@ def test_indexes_of_a_clone_are_made_again(clone: Settings, is_trusted: bool) ->
         assert Trust(clone).give()
     desk = Desk.open(clone)
     try:
-        desk.search.catch_up(rest=0)
+        desk.search.catch_up(pause_factor=0)
     finally:
         desk.store.close()
 

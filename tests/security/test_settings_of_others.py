@@ -178,6 +178,6 @@ def test_one_repository_is_one_author(clone: Path) -> None:
     ref = agent_ref(str(repository / "agents" / "own"))
 
     with pytest.raises(TrustError):
-        trust.check_found(ref, path)
+        trust.check_criteria_file(ref, path)
     (repository / ".git").mkdir()
-    trust.check_found(ref, path)
+    trust.check_criteria_file(ref, path)

@@ -52,8 +52,8 @@ def accept(wanted: str, parts: tuple[str, ...], turn: int | None, way: str, yes:
 
     name, case_id, trial = _parts(wanted)
     with opened_desk(workspace) as desk:
-        staged = stage(desk, desk.stored_runs.named(name), case_id, trial)
-        for case, reason in staged.refused.items():
+        staged = stage(desk, desk.stored_runs.find_by_name(name), case_id, trial)
+        for case, reason in staged.refusals.items():
             show(in_one_line(f"{case}: {reason}"), err=True)
         keys = one_of(staged.cases, parts, turn, WAYS[way])
         more = "" if way == "replace" else "use --way replace, and "

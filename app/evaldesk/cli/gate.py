@@ -93,7 +93,7 @@ def explain(
         if n_cases is not None or rate is not None:
             raise UsageError("--from takes cases and rates from the run; leave --cases and --rate out")
         with stored_runs(workspace) as runs:
-            stored_run = runs.named(run)
+            stored_run = runs.find_by_name(run)
             of_run = stored_run.config.gates
             subject = _subject(runs, stored_run, n, pass_threshold)
             gates = _gates_to_explain(of_run, gate_options)

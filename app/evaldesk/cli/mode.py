@@ -82,7 +82,7 @@ def merge(name: str, into: str, by: str | None, workspace: str | None) -> None:
 
     with opened_desk(workspace) as desk:
         failures = desk.failures
-        old, new = failures.mode_named(name), failures.mode_named(into)
+        old, new = failures.find_mode(name), failures.find_mode(into)
         failures.merge(old.id, new.id, by if by is not None else desk.person.name())
     show(f"Merged “{in_one_line(old.name)}” into “{in_one_line(new.name)}”. Undo: evaldesk mode undo")
 
@@ -126,7 +126,7 @@ def export_file(name: str | None, form: str, output: str | None, force: bool, wo
     from evaldesk.desk.failure_files import export_failures
 
     with opened_desk(workspace) as desk:
-        kind = desk.failures.mode_named(name) if name is not None else None
+        kind = desk.failures.find_mode(name) if name is not None else None
         failure_export = export_failures(desk, form, kind)
         write_bytes(announced(failure_export), output, ending=failure_export.file_name, is_forced=force)
 
@@ -166,7 +166,7 @@ def make(name: str, run: int | None, into: str | None, workspace: str | None) ->
     from evaldesk.desk.failure_cases import make_cases
 
     with opened_desk(workspace) as desk:
-        kind = desk.failures.mode_named(name)
+        kind = desk.failures.find_mode(name)
         set_name = into or slug(kind.name)
         set_id = next((file.id for file in desk.evalsets.list() if set_name in (file.name, file.id)), "")
         new_cases = make_cases(desk, kind, set_id, set_name, run)
@@ -214,7 +214,7 @@ def judge(name: str, is_file: bool, workspace: str | None) -> None:
     from evaldesk.pages.failures.kind import calibrations
 
     with opened_desk(workspace) as desk:
-        kind = desk.failures.mode_named(name)
+        kind = desk.failures.find_mode(name)
         judge_calibrations = [] if is_file else calibrations(desk, kind)
     if is_file:
         criterion = judge_criterion(kind)

@@ -148,7 +148,7 @@ def open_run(run_name: str, no_open: bool, is_trusted: bool, workspace: str | No
     from evaldesk.web.server import Address, serve
 
     with stored_runs(workspace) as runs:
-        page = f"runs/{runs.named(run_name).id}"
+        page = f"runs/{runs.find_by_name(run_name).id}"
     settings = open_home(workspace)
     is_person = sys.stdout.isatty() and not no_open and has_screen(sys.platform, os.environ)
     if desk_address(settings):

@@ -43,8 +43,8 @@ class PooledScore:
 
 def pooled_scores(case: CaseResult, criteria: Sequence[Criterion]) -> list[PooledScore]:
     """Each metric that decides, over the trials that did not break off."""
-    whole = [trial for trial in case.trials if trial.error is None]
-    return [_pooled(case.case, whole, each, each.threshold) for each in criteria if each.threshold is not None]
+    trials = [trial for trial in case.trials if trial.error is None]
+    return [_pooled(case.case, trials, each, each.threshold) for each in criteria if each.threshold is not None]
 
 
 def adk_failures(case: CaseResult, criteria: Sequence[Criterion]) -> list[str]:
@@ -80,9 +80,9 @@ def _adk_scores(case: Case, trial: TrialResult, criterion: Criterion) -> Iterato
 
 def _is_higher_better(scores: Sequence[Score], threshold: float) -> bool:
     """Read off the scores, as ADK does; higher is better where they do not agree."""
-    found = {
+    directions = {
         (score.value > threshold) == score.passed
         for score in scores
         if score.value is not None and score.value != threshold and score.passed is not None
     }
-    return found != {False}
+    return directions != {False}

@@ -92,7 +92,7 @@ class _Package:
     """The package of a tool, the requirement that is put beside it, and the extra that may no longer be needed."""
 
     name: str
-    ours: str
+    own_requirement: str
     extra: str = ""
     needs_extra: re.Pattern[str] = re.compile("(?!)")
 
@@ -170,24 +170,30 @@ def survey(folder: Path, tool: Tool) -> Adoption:
             texts.append((name, text, after))
     package = _PACKAGES[tool]
     keeps_extra = any(package.needs_extra.search(after) for _, _, after in texts)
-    found = ((name, text, _with_ours(name, after, package, keeps_extra=keeps_extra)) for name, text, after in texts)
-    return Adoption(parts, [Change(folder / name, text, after, name) for name, text, after in found if after != text])
+    new_texts = (
+        (name, text, _with_own_package(name, after, package, keeps_extra=keeps_extra)) for name, text, after in texts
+    )
+    return Adoption(
+        parts, [Change(folder / name, text, after, name) for name, text, after in new_texts if after != text]
+    )
 
 
-def _with_ours(name: str, text: str, package: _Package, *, keeps_extra: bool) -> str:
+def _with_own_package(name: str, text: str, package: _Package, *, keeps_extra: bool) -> str:
     """The text with our package where it requires that of the tool; a locked file stays as it is."""
     if _IS_LOCKED in text:
         return text
     in_list, own_line, inside, in_command = requirement_patterns(package)
     if _LISTING.search(name):
         has_ours = bool(re.search(r"(?m)^[ \t]*evaldesk\b", text))
-        return _beside(text, in_list, package, keeps_extra=keeps_extra, has_ours=has_ours)
+        return _add_package(text, in_list, package, keeps_extra=keeps_extra, has_ours=has_ours)
     if _QUOTING.search(name):
-        text = _beside(text, own_line, package, keeps_extra=keeps_extra)
-        return _beside(text, inside, package, keeps_extra=keeps_extra, between=", ")
+        text = _add_package(text, own_line, package, keeps_extra=keeps_extra)
+        return _add_package(text, inside, package, keeps_extra=keeps_extra, between=", ")
     if _CI.search(name):
         return "".join(
-            _beside(line, in_command, package, keeps_extra=keeps_extra, between=" ") if _INSTALLS.search(line) else line
+            _add_package(line, in_command, package, keeps_extra=keeps_extra, between=" ")
+            if _INSTALLS.search(line)
+            else line
             for line in text.splitlines(keepends=True)
         )
     return text
@@ -195,50 +201,52 @@ def _with_ours(name: str, text: str, package: _Package, *, keeps_extra: bool) ->
 
 def requirement_patterns(package: _Package) -> tuple[str, str, str, str]:
     """A requirement in a list of them, in quotes on a line of its own, in quotes in a line, and in a command."""
-    named = _named(package)
-    quoted = rf"(?P<quote>[\"'])(?P<theirs>{named}[^\"'\n]*)(?P=quote)"
+    name_pattern = _name_pattern(package)
+    quoted_pattern = rf"(?P<quote>[\"'])(?P<theirs>{name_pattern}[^\"'\n]*)(?P=quote)"
     words = r"[^#\s]*+(?:[ \t]++[^#\s]++)*+"
     return (
-        rf"(?m)^(?P<before>[ \t]*)(?P<quote>)(?P<theirs>{named}{words})(?P<after>[ \t]*(#.*)?)$",
-        rf"(?m)^(?P<before>[ \t]*){quoted}(?P<after>,?)$",
-        rf"(?P<before>){quoted}(?P<after>)(?=\s*[,\]])",
-        rf"(?P<before>(?<![\w./-]))(?P<quote>[\"']?)(?P<theirs>{named}[^\s\"']*)(?P=quote)(?P<after>)",
+        rf"(?m)^(?P<before>[ \t]*)(?P<quote>)(?P<theirs>{name_pattern}{words})(?P<after>[ \t]*(#.*)?)$",
+        rf"(?m)^(?P<before>[ \t]*){quoted_pattern}(?P<after>,?)$",
+        rf"(?P<before>){quoted_pattern}(?P<after>)(?=\s*[,\]])",
+        rf"(?P<before>(?<![\w./-]))(?P<quote>[\"']?)(?P<theirs>{name_pattern}[^\s\"']*)(?P=quote)(?P<after>)",
     )
 
 
-def _named(package: _Package) -> str:
+def _name_pattern(package: _Package) -> str:
     """The pattern of a requirement's beginning; that of a package with an extra asks for it, as tests do."""
     name = package.name.replace("-", "[-_]") + r"(?![\w-])"
     return name + (rf"\[[^\]\n]{{0,120}}\b{package.extra}\b[^\]\n]{{0,120}}\]" if package.extra else "")
 
 
-def _beside(
+def _add_package(
     text: str, pattern: str, package: _Package, *, keeps_extra: bool, has_ours: bool = False, between: str = ""
 ) -> str:
     """Our package behind that of the tool: on a line of its own without `between`, unless it is there already."""
-    is_there = re.compile(rf"[\s,\"']*{re.escape(package.ours)}")
+    is_there = re.compile(rf"[\s,\"']*{re.escape(package.own_requirement)}")
 
-    def beside(found: re.Match[str]) -> str:
-        before, quote, after = found["before"], found["quote"], found["after"]
-        theirs = quote + _without_extra(found["theirs"], package, keeps_extra=keeps_extra) + quote
-        if has_ours or is_there.match(text, found.end()):
-            return f"{before}{theirs}{after}"
-        ours = f"{quote}{package.ours}{quote}"
+    def add_after(match: re.Match[str]) -> str:
+        before, quote, after = match["before"], match["quote"], match["after"]
+        tool_requirement = quote + _without_extra(match["theirs"], package, keeps_extra=keeps_extra) + quote
+        if has_ours or is_there.match(text, match.end()):
+            return f"{before}{tool_requirement}{after}"
+        own_requirement = f"{quote}{package.own_requirement}{quote}"
         if between:
-            return f"{before}{theirs}{between}{ours}{after}"
-        return f"{before}{theirs}{after or ',' * bool(quote)}\n{before}{ours}{after if quote else ''}"
+            return f"{before}{tool_requirement}{between}{own_requirement}{after}"
+        return (
+            f"{before}{tool_requirement}{after or ',' * bool(quote)}\n{before}{own_requirement}{after if quote else ''}"
+        )
 
-    return re.sub(pattern, beside, text, flags=re.IGNORECASE)
+    return re.sub(pattern, add_after, text, flags=re.IGNORECASE)
 
 
 def _without_extra(requirement: str, package: _Package, *, keeps_extra: bool) -> str:
     """The requirement without the extra, unless something still needs it."""
-    head, bracket, rest = requirement.partition("[")
+    head, bracket, tail = requirement.partition("[")
     if keeps_extra or not package.extra or not bracket:
         return requirement
-    extras, _, version = rest.partition("]")
-    left = [each.strip() for each in extras.split(",") if each.strip() != package.extra]
-    return f"{head}[{','.join(left)}]{version}" if left else f"{head}{version}"
+    extras, _, version = tail.partition("]")
+    other_extras = [each.strip() for each in extras.split(",") if each.strip() != package.extra]
+    return f"{head}[{','.join(other_extras)}]{version}" if other_extras else f"{head}{version}"
 
 
 def write(changes: Sequence[Change]) -> None:

@@ -98,7 +98,7 @@ class AgentDesk:
         self.environment = settings.environment
         self._settings = settings
         self._host = host
-        self._found: dict[str, FoundAgent] = {}
+        self._agents: dict[str, FoundAgent] = {}
         self._fingerprints: dict[str, Fingerprint] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._warming: dict[str, asyncio.Task[None]] = {}
@@ -109,7 +109,7 @@ class AgentDesk:
     @property
     def has_untrusted(self) -> bool:
         """Whether an agent was found that may not be imported."""
-        return any(agent.state == "untrusted" for agent in self._found.values())
+        return any(agent.state == "untrusted" for agent in self._agents.values())
 
     @property
     def is_sample(self) -> bool:
@@ -140,14 +140,14 @@ class AgentDesk:
     def list(self) -> Sequence[FoundAgent]:
         """The agents in the order of their ids."""
         self._look_once()
-        return [self._found[agent_id] for agent_id in sorted(self._found)]
+        return [self._agents[agent_id] for agent_id in sorted(self._agents)]
 
     def get(self, agent_id: str) -> FoundAgent:
         """The agent with that id. Raises NotFoundError naming the nearest."""
         self._look_once()
-        if agent_id not in self._found:
-            raise NotFoundError.among("agent", agent_id, self._found)
-        return self._found[agent_id]
+        if agent_id not in self._agents:
+            raise NotFoundError.among("agent", agent_id, self._agents)
+        return self._agents[agent_id]
 
     async def look_again(self, *, ask_failed: bool = False) -> None:
         """Look for agents that came or went, and ask the new and the edited ones in the background.
@@ -156,11 +156,11 @@ class AgentDesk:
         """
         refs, fingerprints = await asyncio.to_thread(_look, self._settings)
         self._take(refs, fingerprints)
-        for agent in list(self._found.values()):
+        for agent in list(self._agents.values()):
             if agent.state == "unknown" or (ask_failed and agent.state == "failed"):
                 self._ask(agent.ref)
 
-    async def described(self, agent_id: str, timeout_s: float = 10.0) -> FoundAgent:
+    async def get_described_agent(self, agent_id: str, timeout_s: float = 10.0) -> FoundAgent:
         """The agent, once it has described itself or failed to, or after `timeout_s`. Raises NotFoundError."""
         agent = self.get(agent_id)
         if agent.state == "unknown":
@@ -181,14 +181,14 @@ class AgentDesk:
         except AgentError as error:
             raise UsageError(f"{ref.id} in the environment {environment}: {error}", field="environment") from error
 
-    def check_trusted(self, agent: FoundAgent) -> None:
+    def check_trust(self, agent: FoundAgent) -> None:
         """Raise TrustError for an agent that may not be imported."""
         if self._trust:
             self._trust.check_agent(agent.ref)
 
     def warm(self, agent_id: str) -> None:
         """Have the agent's worker ready before its first message, in the background."""
-        agent = self._found.get(agent_id)
+        agent = self._agents.get(agent_id)
         if agent and agent.state not in {"failed", "untrusted"} and agent_id not in self._warming:
             task = asyncio.create_task(self._host.warm(agent.ref))
             self._warming[agent_id] = task
@@ -200,28 +200,28 @@ class AgentDesk:
 
     def _take(self, refs: Iterable[AgentRef], fingerprints: dict[str, Fingerprint]) -> None:
         self._is_looked = True
-        found = {}
+        agents = {}
         for ref in refs:
-            known = self._found.get(ref.id)
-            is_same = known and known.ref == ref and self._fingerprints.get(ref.id) == fingerprints[ref.id]
+            agent = self._agents.get(ref.id)
+            is_same = agent and agent.ref == ref and self._fingerprints.get(ref.id) == fingerprints[ref.id]
             is_allowed = self._trust is None or self._trust.allows(ref)
-            if not (known and is_same and (known.state == "untrusted") != is_allowed):
-                known = _fresh(ref, fingerprints[ref.id], is_allowed=is_allowed)
-            found[ref.id] = known
-        self._found = found
+            if not (agent and is_same and (agent.state == "untrusted") != is_allowed):
+                agent = _fresh(ref, fingerprints[ref.id], is_allowed=is_allowed)
+            agents[ref.id] = agent
+        self._agents = agents
         self._fingerprints = fingerprints
 
     def _ask(self, ref: AgentRef) -> None:
-        running = self._tasks.pop(ref.id, None)
-        if running:
-            running.cancel()
+        old_task = self._tasks.pop(ref.id, None)
+        if old_task:
+            old_task.cancel()
         self._set(ref, state="loading", description=None, error=None)
         task = asyncio.create_task(self._describe(ref))
         self._tasks[ref.id] = task
-        task.add_done_callback(lambda ended: self._forget(ref.id, ended))
+        task.add_done_callback(lambda task_at_end: self._forget(ref.id, task_at_end))
 
-    def _forget(self, agent_id: str, ended: asyncio.Task[None]) -> None:
-        if self._tasks.get(agent_id) is ended:
+    def _forget(self, agent_id: str, task: asyncio.Task[None]) -> None:
+        if self._tasks.get(agent_id) is task:
             del self._tasks[agent_id]
 
     async def _describe(self, ref: AgentRef) -> None:
@@ -242,9 +242,9 @@ class AgentDesk:
         description: AgentDescription | None = None,
         error: ErrorRecord | None = None,
     ) -> None:
-        known = self._found.get(ref.id)
-        if known and known.ref == ref:
-            self._found[ref.id] = replace(known, state=state, description=description, error=error)
+        agent = self._agents.get(ref.id)
+        if agent and agent.ref == ref:
+            self._agents[ref.id] = replace(agent, state=state, description=description, error=error)
 
 
 def error_record(error: BaseException) -> ErrorRecord:
@@ -256,8 +256,8 @@ def error_record(error: BaseException) -> ErrorRecord:
 
 def found_refs(settings: Settings) -> Sequence[AgentRef]:
     """The agents that the workspace finds or declares, or the samples where there is none; nothing is imported."""
-    found = [] if settings.is_demo else find_agents(settings.roots)
-    refs = merge_refs(found, declared_refs(settings.agents, settings.workspace))
+    workspace_refs = [] if settings.is_demo else find_agents(settings.roots)
+    refs = merge_refs(workspace_refs, declared_refs(settings.agents, settings.workspace))
     return [with_place(ref, settings.python, settings.container) for ref in refs] or find_agents([paths.samples()])
 
 
@@ -277,6 +277,6 @@ def _fingerprint(ref: AgentRef) -> Fingerprint:
     files = [(place, changed_ns, NO_SIZE) for place, changed_ns in package_folders(ref)]
     for entry in agent_files(ref.folder or ref.root or "."):
         with contextlib.suppress(OSError):
-            seen = entry.stat()
-            files.append((entry.path, seen.st_mtime_ns, seen.st_size))
+            stat = entry.stat()
+            files.append((entry.path, stat.st_mtime_ns, stat.st_size))
     return tuple(files)

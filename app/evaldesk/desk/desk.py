@@ -119,7 +119,7 @@ class Desk:
         """Share worker processes among consecutive runs, with the process that described the agent."""
         from evaldesk.desk.runs.kept_workers import SharedWorkers
 
-        self.runs.shared = SharedWorkers(self.host, self.settings.n_workers)
+        self.runs.shared_workers = SharedWorkers(self.host, self.settings.n_workers)
 
     async def plan_run(
         self, agent_id: str, evalset_id: str, options: RunOptions, baseline: int | None = None
@@ -135,13 +135,13 @@ class Desk:
 
         environment = options.value("environment")
         subject = await read_subject(self.agents, self.evalsets, agent_id, evalset_id, environment)
-        plan = await asyncio.to_thread(self.runs.plan_allowed, subject, options)
+        plan = await asyncio.to_thread(self.runs.plan_for_page, subject, options)
         gates = options.gates
         if gates.asks_nothing:
             return plan
         if baseline is not None:
-            known = await asyncio.to_thread(self.stored_runs.baseline_of, baseline)
-            (plan,) = compared_plans([plan], known)
+            compared_baseline = await asyncio.to_thread(self.stored_runs.baseline_of, baseline)
+            (plan,) = compared_plans([plan], compared_baseline)
         check_gates(gates, [plan], title_of)
         if gates.max_cost is not None and subject.description:
             await check_prices(self.host.unpriced, plan, subject.description, title_of(GATES_BY_NAME["max_cost"]))
@@ -286,7 +286,7 @@ class Desk:
             if chats in self.__dict__:
                 await getattr(self, chats).close()
         await self.agents.close()
-        await (self.runs.shared or self.host).close()
+        await (self.runs.shared_workers or self.host).close()
         self.store.close()
 
     async def _warm_runs(self) -> None:
@@ -294,9 +294,9 @@ class Desk:
         from evaldesk.llm import needs_litellm
 
         await self.agents.wait_until_ready()
-        found = [agent.description for agent in self.agents.list() if agent.description]
+        descriptions = [agent.description for agent in self.agents.list() if agent.description]
         self.runs.warm(
-            has_models=any(each.model and not each.is_direct and needs_litellm(each.model) for each in found)
+            has_models=any(each.model and not each.is_direct and needs_litellm(each.model) for each in descriptions)
         )
         if self._recovering:
             await self._recovering

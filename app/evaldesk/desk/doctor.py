@@ -78,7 +78,7 @@ class Finding:
 
 def look_at_environment() -> list[Finding]:
     """Versions, and which frameworks of agents are installed."""
-    installed = [f"{name} {found}" for name in _packages() if (found := _version(name))]
+    installed = [f"{name} {version}" for name in _packages() if (version := _version(name))]
     parts = f"Evaldesk {__version__}, Python {platform.python_version()}, LiteLLM {_version('litellm')}"
     frameworks = ", ".join(installed) or "none; pip install 'evaldesk[adk]' for google-adk, for example"
     return [
@@ -101,50 +101,50 @@ def look_at_workspace(settings: Settings) -> list[Finding]:
     """The folder, its configuration file, and its database; no database is made."""
     home = settings.workspace
     has_config = (home / CONFIG_NAME).is_file()
-    found = [Finding("workspace", "good", f"{home}{f', with {CONFIG_NAME}' if has_config else ''}")]
+    findings = [Finding("workspace", "good", f"{home}{f', with {CONFIG_NAME}' if has_config else ''}")]
     if not os.access(home, os.W_OK):
-        found = [Finding("workspace", "bad", f"{home} cannot be written; name another with --workspace")]
+        findings = [Finding("workspace", "bad", f"{home} cannot be written; name another with --workspace")]
     if not settings.store and (refusal := disk_refusal(home)):
-        found.append(Finding("disk", "bad", refusal))
+        findings.append(Finding("disk", "bad", refusal))
     file = settings.database_file
-    found += look_at_lost_databases(file)
+    findings += look_at_lost_databases(file)
     try:
         check_store(settings)
         if not is_made(settings.database) and not repair_marker(file).exists():
-            return [*found, Finding("database", "good", "none yet; the first run or chat makes it")]
+            return [*findings, Finding("database", "good", "none yet; the first run or chat makes it")]
         with Store.open(settings.database, must_exist=True) as store:
             store.check()
             n_runs = sum(store.runs.counts_by_status().values())
             engine = _engine(store.engine())
             runs = look_at_runs(store)
     except EvaldeskError as error:
-        return [*found, Finding("database", "bad", str(error))]
+        return [*findings, Finding("database", "bad", str(error))]
     words = f"{settings.database}, {n_runs} run{'s' if n_runs != 1 else ''}"
-    return [*found, Finding("database", "good", words), engine, *_backups(file), *runs]
+    return [*findings, Finding("database", "good", words), engine, *_backups(file), *runs]
 
 
 def _backups(file: Path) -> list[Finding]:
-    if not (found := backups_of(file, datetime.now(UTC))):
+    if not (backups := backups_of(file, datetime.now(UTC))):
         return []
-    words = f"{counted(len(found), 'backup')}, {found[-1].name} to {found[0].name}"
+    words = f"{counted(len(backups), 'backup')}, {backups[-1].name} to {backups[0].name}"
     return [Finding("backups", "good", f"{words}; evaldesk doctor --restore {LATEST} puts one in place")]
 
 
 def look_at_runs(store: Store) -> list[Finding]:
     """The running runs: their places, the machines they were taken over from, and their losses."""
-    return [_run(store, run) for run in store.runs.unfinished_runs()[:MAX_RUNS]]
+    return [_run_finding(store, run) for run in store.runs.unfinished_runs()[:MAX_RUNS]]
 
 
-def _run(store: Store, run: RunSummary) -> Finding:
+def _run_finding(store: Store, run: RunSummary) -> Finding:
     about, host = f"run {run.id}", host_of(run.driver)
     if run.driver == WAITING:
         return Finding(about, "untried", "waits for an open desk, or for its own process")
     if not is_held(store.runs, run):
         way = f"an open desk goes on with it, or `evaldesk run resume {run.id}`"
         return Finding(about, "warning", f"its process on {host or 'an unknown machine'} is gone; {way}")
-    lost = [f"{place.name}: {place_words(place)}" for place in run.places if place.state == "lost" or place.note]
-    taken = run.reason if run.reason.startswith(TAKEN_OVER) else ""
-    notes = [note.rstrip(".") for note in (taken, *lost, again_sentence(run.n_played_again)) if note]
+    places = [f"{place.name}: {place_words(place)}" for place in run.places if place.state == "lost" or place.note]
+    takeover = run.reason if run.reason.startswith(TAKEN_OVER) else ""
+    notes = [note.rstrip(".") for note in (takeover, *places, again_sentence(run.n_played_again)) if note]
     words = f"played on {host}, {run.counts.done:,} of {run.n_trials:,} trials done"
     return Finding(about, "warning" if notes else "good", "; ".join((words, *notes)))
 
@@ -165,16 +165,16 @@ def look_at_lost_databases(path: Path) -> list[Finding]:
     """The processes whose database was deleted or replaced while they had it open; known where there is a /proc."""
     real = Path(os.path.realpath(path.parent), path.name)
     what = "replaced" if real.exists() else "deleted"
-    found = []
+    findings = []
     for process, files in _open_files():
         log = files.get(f"{real}-wal")
         if (log or f"{real} (deleted)" in files) and (handle := _lost_file(real, files)):
             keep = f"cp {handle} kept.db" + (f"; cp {log} kept.db-wal" if log else "")
-            told = (
+            sentence = (
                 f"process {process} goes on with a database that was {what}; nobody can open it when the process ends"
             )
-            found.append(Finding("database", "bad", f"{told}. Keep it first: {keep}"))
-    return found
+            findings.append(Finding("database", "bad", f"{sentence}. Keep it first: {keep}"))
+    return findings
 
 
 def _open_files() -> Iterator[tuple[str, Mapping[str, Path]]]:
@@ -196,8 +196,8 @@ def _lost_file(path: Path, files: Mapping[str, Path]) -> Path | None:
     with suppress(OSError):
         if path.exists() and any(handle.samefile(path) for handle in files.values()):
             return None
-        deleted = files.get(f"{path} (deleted)")
-        return deleted or next((handle for handle in files.values() if _is_database(handle)), None)
+        deleted_file = files.get(f"{path} (deleted)")
+        return deleted_file or next((handle for handle in files.values() if _is_database(handle)), None)
     return None
 
 
@@ -211,7 +211,7 @@ def _is_database(handle: Path) -> bool:
 def look_at_files(settings: Settings) -> list[Finding]:
     """The broken files of the workspace, and the repair of each."""
     return [
-        Finding("files", "bad", f"{fault.found}; evaldesk doctor --repair {fault.plan}")
+        Finding("files", "bad", f"{fault.fault}; evaldesk doctor --repair {fault.plan}")
         for fault in file_faults(settings)
     ]
 
@@ -246,7 +246,7 @@ def _mended(about: str, fault: Fault) -> Finding:
     try:
         return Finding(about, "good", fault.mend())
     except (EvaldeskError, OSError) as error:
-        return Finding(about, "bad", f"{fault.found}; it could not be repaired: {error}")
+        return Finding(about, "bad", f"{fault.fault}; it could not be repaired: {error}")
 
 
 def look_at_trust(trust: Trust) -> list[Finding]:
@@ -256,39 +256,39 @@ def look_at_trust(trust: Trust) -> list[Finding]:
 
 def look_at_agents(agents: Sequence[FoundAgent], *, is_played: bool = False) -> list[Finding]:
     """Whether each agent loads and has the keys it needs; silent on faults that only a turn shows."""
-    found = []
+    findings = []
     for agent in agents:
         about = f"agent {agent.id}"
         if agent.state == "untrusted":
-            found.append(Finding(about, "warning", f"{agent.ref.folder or CONFIG_NAME} is not trusted; {NEXT_STEP}"))
+            findings.append(Finding(about, "warning", f"{agent.ref.folder or CONFIG_NAME} is not trusted; {NEXT_STEP}"))
         elif agent.error or agent.description is None:
             message = agent.error.message if agent.error else "it did not describe itself in time"
             is_named = not agent.ref.python or agent.ref.python in message
             message += "" if is_named else f"; it is played on {agent.ref.python}"
-            found.append(Finding(about, "bad", message))
+            findings.append(Finding(about, "bad", message))
         elif agent.description.missing:
             names = ", ".join(agent.description.missing)
-            found.append(Finding(about, "warning", f"{names} not set; its model calls will be refused"))
+            findings.append(Finding(about, "warning", f"{names} not set; its model calls will be refused"))
         elif _is_untried(agent.ref):
             if not is_played:
-                found.append(Finding(about, "untried", "not asked; `evaldesk doctor --play` plays one turn"))
+                findings.append(Finding(about, "untried", "not asked; `evaldesk doctor --play` plays one turn"))
         else:
             words = agent.description.model or "loads; it names no model"
-            found.append(Finding(about, "good", f"{words}{_played_on(agent.description.interpreter)}"))
-    return found
+            findings.append(Finding(about, "good", f"{words}{_played_on(agent.description.interpreter)}"))
+    return findings
 
 
 async def play_agents(agents: Sequence[FoundAgent], trust: Trust, settings: Settings) -> list[Finding]:
     """The result of one turn of each described agent, and the reason why its players are not forked."""
     host = AgentHost(check=trust.check_agent)
-    found = []
+    findings = []
     try:
         for agent in agents:
             if agent.description and not agent.error:
-                found += [*await _unforked(host, agent), await _played(host, agent, settings)]
+                findings += [*await _unforked(host, agent), await _play_turn(host, agent, settings)]
     finally:
         await host.close()
-    return found
+    return findings
 
 
 async def _unforked(host: AgentHost, agent: FoundAgent) -> list[Finding]:
@@ -299,7 +299,7 @@ async def _unforked(host: AgentHost, agent: FoundAgent) -> list[Finding]:
     return [Finding(f"players {agent.id}", "good", agent.unforked)] if agent.unforked else []
 
 
-async def _played(host: AgentHost, agent: FoundAgent, settings: Settings) -> Finding:
+async def _play_turn(host: AgentHost, agent: FoundAgent, settings: Settings) -> Finding:
     initial = agent.description.initial_state if agent.description else {}
     spec = TurnSpec(
         "doctor", agent.ref, MESSAGE, state=dict(initial), model_options=settings.model_options, limits=settings.limits
@@ -339,33 +339,33 @@ async def play_on(settings: Settings, name: str) -> list[Finding]:
     Where its machines cannot be looked at, no trial is sent.
     """
     ref = named_ref(SAMPLE, {}, settings.workspace)
-    asked = RunConfig(ref, "", criteria=(), concurrency=MAX_LOCAL, executor=ExecutorConfig(name))
-    config = with_executor(asked, settings.executors)
+    plain_config = RunConfig(ref, "", criteria=(), concurrency=MAX_LOCAL, executor=ExecutorConfig(name))
+    config = with_executor(plain_config, settings.executors)
     check_executor(config)
     where, kind = f"executor {name}", kind_of(config.executor)
-    found = [Finding(where, "good", kind.words(config.executor))]
+    findings = [Finding(where, "good", kind.words(config.executor))]
     if kind.look:
         try:
             async with asyncio.timeout(PLAY_S):
-                found += _machines(where, *await kind.look(config))
+                findings += _machines(where, *await kind.look(config))
         except (EvaldeskError, TimeoutError) as error:
-            return [*found, Finding(where, "bad", str(error) or f"no answer within {PLAY_S:g} s")]
+            return [*findings, Finding(where, "bad", str(error) or f"no answer within {PLAY_S:g} s")]
     executor = open_executor(config, lambda each: LocalExecutor(1, each.concurrency), os.environ)
     case = Case("doctor", (Turn(MESSAGE),))
     try:
         async with asyncio.timeout(PLAY_S):
             await executor.submit(trial_spec(config, 0, case, 0, 0))
             result = await anext(executor.results())
-        found += [_place(place) for place in executor.places]
-        found.append(_answered(f"trial on {name}", result, executor.end_reason))
+        findings += [_place(place) for place in executor.places]
+        findings.append(_trial_finding(f"trial on {name}", result, executor.end_reason))
     except TimeoutError:
         notes = [f"{place.name}: {place_words(place)}" for place in executor.places]
-        found.append(Finding(where, "bad", f"no answer within {PLAY_S:g} s; {'; '.join(notes)}"))
+        findings.append(Finding(where, "bad", f"no answer within {PLAY_S:g} s; {'; '.join(notes)}"))
     except EvaldeskError as error:
-        found.append(Finding(where, "bad", str(error)))
+        findings.append(Finding(where, "bad", str(error)))
     finally:
         await executor.close()
-    return found
+    return findings
 
 
 def _machines(where: str, words: str, nodes: Sequence[Node]) -> Iterator[Finding]:
@@ -380,12 +380,12 @@ def _place(place: Place) -> Finding:
     return Finding(f"place {place.name}", states[place.state], place_words(place))
 
 
-def _answered(about: str, result: TrialResult, end_reason: str) -> Finding:
+def _trial_finding(about: str, result: TrialResult, end_reason: str) -> Finding:
     if result.status != "finished":
         return Finding(about, "bad", result.error.message if result.error else end_reason or result.status)
-    said = " ".join(turn.answer for turn in result.transcript.turns)
+    answer = " ".join(turn.answer for turn in result.transcript.turns)
     where = f" on {result.place}" if result.place else ""
-    return Finding(about, "good", f"asked {MESSAGE!r}, the sample agent said {shortened(said, MAX_SAID)}{where}")
+    return Finding(about, "good", f"asked {MESSAGE!r}, the sample agent said {shortened(answer, MAX_SAID)}{where}")
 
 
 def look_at_limits(settings: Settings, agents: Sequence[FoundAgent]) -> list[Finding]:
@@ -401,23 +401,23 @@ def look_at_limits(settings: Settings, agents: Sequence[FoundAgent]) -> list[Fin
 def models_of(settings: Settings, agents: Iterable[FoundAgent]) -> list[str]:
     """The models that a run may ask: the agents' own, those of the settings, the judges, the simulated user."""
     own = [agent.description.model for agent in agents if agent.description and not agent.is_demo]
-    named = [*own, *settings.models, *settings.allowed_judges, settings.user.model]
-    return list(dict.fromkeys(name for name in named if name))
+    model_names = [*own, *settings.models, *settings.allowed_judges, settings.user.model]
+    return list(dict.fromkeys(name for name in model_names if name))
 
 
 def look_at_keys(models: Iterable[str]) -> list[Finding]:
     """Whether the environment has the variables of each model's provider; never the value."""
-    found = []
+    findings = []
     for model in models:
-        missing = missing_keys(model, os.environ)
-        words = f"{', '.join(missing)} not set" if missing else "its key is set, or none is needed"
-        found.append(Finding(f"model {model}", "warning" if missing else "good", words))
-    return found
+        missing_variables = missing_keys(model, os.environ)
+        words = f"{', '.join(missing_variables)} not set" if missing_variables else "its key is set, or none is needed"
+        findings.append(Finding(f"model {model}", "warning" if missing_variables else "good", words))
+    return findings
 
 
 async def call_models(models: Iterable[str], options: ModelOptions) -> list[Finding]:
     """The answer of each model to one small call."""
-    found = []
+    findings = []
     for model in models:
         call = ModelCall(
             model,
@@ -431,12 +431,12 @@ async def call_models(models: Iterable[str], options: ModelOptions) -> list[Find
         try:
             reply = await complete(call, patience=Patience(n_attempts=1))
         except ModelError as error:
-            found.append(Finding(f"call {model}", "bad", str(error)))
+            findings.append(Finding(f"call {model}", "bad", str(error)))
         else:
             cost = "at an unknown price" if reply.usage.cost is None else f"for ${reply.usage.cost:.6f}"
             words = f"answers in {duration_words(reply.usage.duration_ms)} {cost}"
-            found.append(Finding(f"call {model}", "good", words))
-    return found
+            findings.append(Finding(f"call {model}", "good", words))
+    return findings
 
 
 def _packages() -> list[str]:

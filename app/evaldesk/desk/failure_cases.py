@@ -29,21 +29,25 @@ MAX_MADE = 500
 
 @dataclass(frozen=True, slots=True)
 class MadeCases:
-    """The cases that were added to an eval set; `n_known` were in it, `masked` names the secrets that were left out."""
+    """The cases that were added to an eval set; `n_known` were in it, `masking_note` names the masked secrets."""
 
     evalset_id: str
     name: str
     ids: Sequence[str]
     n_known: int
     n_rubrics: int
-    masked: str
+    masking_note: str
 
     @property
     def words(self) -> str:
         """`3 cases added to late; 1 was there already.`, and their expectations."""
-        known = f"; {self.n_known:,} {'was' if self.n_known == 1 else 'were'} there already" if self.n_known else ""
+        duplicates = (
+            f"; {self.n_known:,} {'was' if self.n_known == 1 else 'were'} there already" if self.n_known else ""
+        )
         rubric = f" {counted(self.n_rubrics, 'case')} without expectations got a rubric." if self.n_rubrics else ""
-        return f"{counted(len(self.ids), 'case')} added to {self.name}{known}.{rubric} {self.masked}".rstrip()
+        return (
+            f"{counted(len(self.ids), 'case')} added to {self.name}{duplicates}.{rubric} {self.masking_note}".rstrip()
+        )
 
 
 def make_cases(desk: Desk, mode: Mode, evalset_id: str = "", name: str = "", run_id: int | None = None) -> MadeCases:
@@ -51,24 +55,36 @@ def make_cases(desk: Desk, mode: Mode, evalset_id: str = "", name: str = "", run
 
     Raises UsageError without findings, SetNameTakenError, ConflictError when the file changes meanwhile, LossError.
     """
-    found = [*_cases(desk, mode, run_id)]
-    if not found:
+    cases_of_mode = [*_cases(desk, mode, run_id)]
+    if not cases_of_mode:
         raise UsageError("No trial of this kind of failure has a turn to make a case of.", field="evalset")
     evalset_id = evalset_id or desk.evalsets.create(name)
     evalset, version, _ = desk.evalsets.read(evalset_id)
-    masked, known = Counter[str](), known_values(desk.settings.environment)
-    before, taken, new = {_said(case) for case in evalset.cases}, CaseIds(evalset.cases), list[Case]()
-    different = {_said(case): case for case in without_secrets(found, desk.settings.environment, masked)}
-    for case in (case for said, case in different.items() if said not in before):
-        names = {each.id for each in new}
-        wanted = candidates(f"{case.id}_{slug(mode.name)}")
-        new.append(replace(case, id=next(each for each in wanted if each not in taken and each not in names)))
-    if new:
+    n_masked, secret_values = Counter[str](), known_values(desk.settings.environment)
+    before, set_ids, new_cases = (
+        {_conversation_key(case) for case in evalset.cases},
+        CaseIds(evalset.cases),
+        list[Case](),
+    )
+    different = {
+        _conversation_key(case): case for case in without_secrets(cases_of_mode, desk.settings.environment, n_masked)
+    }
+    for case in (case for conversation, case in different.items() if conversation not in before):
+        names = {each.id for each in new_cases}
+        free_ids = candidates(f"{case.id}_{slug(mode.name)}")
+        new_cases.append(replace(case, id=next(each for each in free_ids if each not in set_ids and each not in names)))
+    if new_cases:
         n = len(evalset.cases)
-        desk.evalsets.save(evalset_id, replace(evalset, cases=spliced(evalset.cases, n, n, new)), version)
-    words = masked_words(masked, places_of(known, ((case.id, case) for case in found))) if masked else ""
-    title, n_rubrics = desk.evalsets.file(evalset_id).name, sum(case.rubrics == (_rubric(mode),) for case in new)
-    return MadeCases(evalset_id, title, [case.id for case in new], len(different) - len(new), n_rubrics, words)
+        desk.evalsets.save(evalset_id, replace(evalset, cases=spliced(evalset.cases, n, n, new_cases)), version)
+    words = (
+        masked_words(n_masked, places_of(secret_values, ((case.id, case) for case in cases_of_mode)))
+        if n_masked
+        else ""
+    )
+    title, n_rubrics = desk.evalsets.file(evalset_id).name, sum(case.rubrics == (_rubric(mode),) for case in new_cases)
+    return MadeCases(
+        evalset_id, title, [case.id for case in new_cases], len(different) - len(new_cases), n_rubrics, words
+    )
 
 
 def _cases(desk: Desk, mode: Mode, run_id: int | None) -> Iterator[Case]:
@@ -97,14 +113,14 @@ def _late_first(finding: Finding) -> tuple[bool, int]:
     return finding.anchor.turn is not None, -(finding.anchor.turn or 0)
 
 
-def _until(case: Case, said: Transcript, agent_id: str, mode: Mode) -> Case:
+def _until(case: Case, transcript: Transcript, agent_id: str, mode: Mode) -> Case:
     """The case with the played turns alone; without any expectation it gets the failure as a rubric."""
-    n, queries = len(said.turns), [record.query for record in said.turns]
+    n, queries = len(transcript.turns), [record.query for record in transcript.turns]
     is_scripted = not case.scenario and [turn.query for turn in case.turns[:n]] == queries
-    turns = case.turns[:n] if is_scripted else tuple(Turn(each.query, media=each.media) for each in said.turns)
-    session = case.initial_session or SessionInit(agent_id, "user", said.turns[0].state_before)
+    turns = case.turns[:n] if is_scripted else tuple(Turn(each.query, media=each.media) for each in transcript.turns)
+    session = case.initial_session or SessionInit(agent_id, "user", transcript.turns[0].state_before)
     is_whole = is_scripted and n == len(case.turns)
-    cut = replace(
+    shortened_case = replace(
         case,
         turns=turns,
         scenario=None,
@@ -113,12 +129,18 @@ def _until(case: Case, said: Transcript, agent_id: str, mode: Mode) -> Case:
         tags=tuple(dict.fromkeys((*case.tags, slug(mode.name)))),
     )
     with suppress(UsageError):  # decisions that cannot be read end its trials, as those of the case did
-        cut = with_decisions(cut, [each for each in scripted_decisions(case) if each.turn is None or each.turn < n])
-    cut = renumber_allowances(
-        case, cut, [(at, [*range(len(turn.expected.tool_calls or ()))]) for at, turn in enumerate(turns)]
+        shortened_case = with_decisions(
+            shortened_case, [each for each in scripted_decisions(case) if each.turn is None or each.turn < n]
+        )
+    shortened_case = renumber_allowances(
+        case, shortened_case, [(at, [*range(len(turn.expected.tool_calls or ()))]) for at, turn in enumerate(turns)]
     )
-    expects = any(turn.expected != Expected() or turn.rubrics for turn in turns) or cut.rubrics or cut.final_state
-    return cut if expects else replace(cut, rubrics=(_rubric(mode),))
+    expects = (
+        any(turn.expected != Expected() or turn.rubrics for turn in turns)
+        or shortened_case.rubrics
+        or shortened_case.final_state
+    )
+    return shortened_case if expects else replace(shortened_case, rubrics=(_rubric(mode),))
 
 
 def _rubric(mode: Mode) -> JsonObject:
@@ -126,6 +148,6 @@ def _rubric(mode: Mode) -> JsonObject:
     return {"rubric_id": slug(mode.name), "rubric_content": {"text_property": text}}
 
 
-def _said(case: Case) -> bytes:
+def _conversation_key(case: Case) -> bytes:
     """The identity of a conversation: the user's messages and the initial state."""
     return to_json([[(turn.query, turn.media) for turn in case.turns], dict(case.initial_state)])

@@ -73,21 +73,21 @@ def export_failures(desk: Desk, form: str = "json", mode: Mode | None = None) ->
     if form not in FORMS:
         raise NotFoundError.among("format", form[:100], [*FORMS])
     modes = [each for each in desk.store.failures.modes() if each.merged_into is None]
-    found = desk.store.failures.list()
+    findings = desk.store.failures.list()
     if mode:
-        modes, found = [mode], [each for each in found if each.mode_id == mode.id]
-    counted: Counter[str] = Counter()
-    scrub = scrubber_of(known_values(os.environ), counted)
-    export = _Export(desk, scrub, {each.id: each for each in modes}, found, is_whole=mode is None)
-    parts = {"json": export.whole, "jsonl": export.lines, "markdown": export.codebook}
+        modes, findings = [mode], [each for each in findings if each.mode_id == mode.id]
+    n_masked: Counter[str] = Counter()
+    scrub = scrubber_of(known_values(os.environ), n_masked)
+    export = _Export(desk, scrub, {each.id: each for each in modes}, findings, is_whole=mode is None)
+    parts = {"json": export.document, "jsonl": export.lines, "markdown": export.codebook}
     file = ExportStream(f"{slug(mode.name) if mode else 'failures'}{FORMS[form][0]}", iter(()))
-    file.parts = _listed(parts[form](), counted, file)
+    file.parts = _with_masking_note(parts[form](), n_masked, file)
     return file
 
 
-def _listed(parts: Iterator[bytes], counted: Counter[str], file: ExportStream) -> Iterator[bytes]:
+def _with_masking_note(parts: Iterator[bytes], n_masked: Counter[str], file: ExportStream) -> Iterator[bytes]:
     yield from parts
-    file.masking_note = masked_words(counted, {}) if counted else ""
+    file.masking_note = masked_words(n_masked, {}) if n_masked else ""
 
 
 @dataclass(frozen=True)
@@ -97,12 +97,12 @@ class _Export:
     desk: Desk
     mask: Callable[[str], str]
     modes: Mapping[int, Mode]
-    found: Sequence[Finding]
+    findings: Sequence[Finding]
     is_whole: bool
 
-    def whole(self) -> Iterator[bytes]:
+    def document(self) -> Iterator[bytes]:
         failures = self.desk.store.failures
-        read = sorted(failures.read_runs()) if self.is_whole else ()
+        run_ids = sorted(failures.read_runs()) if self.is_whole else ()
         nothing_wrong = [
             {
                 "run": run_id,
@@ -110,19 +110,19 @@ class _Export:
                 "trial_index": trial % TRIALS,
                 "author": reader,
             }
-            for run_id in read
+            for run_id in run_ids
             for reader, trials in sorted(failures.read_trials(run_id).clear.items())
             for trial in sorted(trials)
         ]
         modes = [
-            {"name": self.mask(mode.name), "life": mode.life, "retired_at": _moment(mode)}
+            {"name": self.mask(mode.name), "life": mode.life, "retired_at": _retirement_time(mode)}
             | {name: getattr(mode, name) for name in _RUNS}
             | {name: self.mask(getattr(mode, name)) for name in _TEXTS}
             for mode in self.modes.values()
         ]
-        findings = [self._row(each) for each in self.found]
-        whole = {"modes": modes, "findings": findings, "nothing_wrong": nothing_wrong}
-        yield to_json({"evaldesk_failures": VERSION} | whole) + b"\n"
+        findings = [self._row(each) for each in self.findings]
+        content = {"modes": modes, "findings": findings, "nothing_wrong": nothing_wrong}
+        yield to_json({"evaldesk_failures": VERSION} | content) + b"\n"
 
     def lines(self) -> Iterator[bytes]:
         yield from (to_json(row) + b"\n" for row in self._excerpts())
@@ -130,7 +130,7 @@ class _Export:
     def codebook(self) -> Iterator[bytes]:
         yield b"# Kinds of failure\n"
         for mode_id, mode in [*self.modes.items(), *([(None, None)] if self.is_whole else [])]:
-            rows = [self._row(each) for each in self.found if each.mode_id == mode_id]
+            rows = [self._row(each) for each in self.findings if each.mode_id == mode_id]
             if mode or rows:
                 lines = [*_mode_lines(mode, self.mask), *(line for row in rows for line in _finding_lines(row))]
                 yield "\n".join(("", *lines, "")).encode("utf-8", "replace")
@@ -142,7 +142,7 @@ class _Export:
             "case": self._case(each.run_id, each.case_index),
             "trial_index": each.trial_index,
             "mode": self.mask(mode.name if mode else ""),
-            "mode_retired_at": _moment(mode),
+            "mode_retired_at": _retirement_time(mode),
             "note": self.mask(each.note),
             "author": each.author,
             **anchor,
@@ -152,9 +152,9 @@ class _Export:
 
     def _excerpts(self) -> Iterator[dict[str, Any]]:
         """The rows, each with the text of its trial around the mark; some trials are read at a time."""
-        for first in range(0, len(self.found), SIGNED_AT_ONCE):
-            some = self.found[first : first + SIGNED_AT_ONCE]
-            played = {
+        for first in range(0, len(self.findings), SIGNED_AT_ONCE):
+            some = self.findings[first : first + SIGNED_AT_ONCE]
+            results = {
                 (run_id, key): result
                 for run_id in {each.run_id for each in some}
                 for key, result in self.desk.store.runs.trials(
@@ -162,7 +162,7 @@ class _Export:
                 ).items()
             }
             for each in some:
-                result = played.get((each.run_id, (each.case_index, each.trial_index)))
+                result = results.get((each.run_id, (each.case_index, each.trial_index)))
                 yield self._row(each) | {
                     "excerpt": self.mask(excerpt(each.anchor, result.transcript) if result else "")
                 }
@@ -173,7 +173,7 @@ class _Export:
     @cached_property
     def _case_ids(self) -> Mapping[int, Mapping[int, str]]:
         store = self.desk.store
-        runs = {*store.failures.read_runs(), *(each.run_id for each in self.found)}
+        runs = {*store.failures.read_runs(), *(each.run_id for each in self.findings)}
         return {run_id: store.runs.case_ids(run_id) for run_id in runs}
 
 
@@ -209,8 +209,8 @@ def import_modes(desk: Desk, data: bytes, source: str, author: str) -> TakenIn:
     cases: dict[int, dict[str, int]] = {}
     for case_id, draft, reader, name, retired_at in rows:
         if draft.run_id not in cases:
-            found = store.failures.verdicts(draft.run_id)
-            cases[draft.run_id] = {case_id: at for at, (case_id, strip) in enumerate(found) if strip}
+            verdicts = store.failures.verdicts(draft.run_id)
+            cases[draft.run_id] = {case_id: at for at, (case_id, strip) in enumerate(verdicts) if strip}
         case_index = cases[draft.run_id].get(case_id)
         if case_index is None:
             n_elsewhere += 1
@@ -224,36 +224,36 @@ def import_modes(desk: Desk, data: bytes, source: str, author: str) -> TakenIn:
 
 def _read_whole(data: bytes, source: str) -> tuple[list[dict[str, Any]], list[Row]]:
     document = parse_json(data, source=source)
-    whole = read_mapping(Place(document), document.value)
-    if whole.get("evaldesk_failures") != VERSION:
+    content = read_mapping(Place(document), document.value)
+    if content.get("evaldesk_failures") != VERSION:
         raise document.error(f'expected a file of `evaldesk mode export` with "evaldesk_failures": {VERSION}')
-    modes = [_mode(*each) for each in _rows(document, whole, "modes")]
-    rows = [_finding(*each) for each in _rows(document, whole, "findings")]
-    clear = _rows(document, {"nothing_wrong": []} | whole, "nothing_wrong")
+    modes = [_mode(*each) for each in _rows(document, content, "modes")]
+    rows = [_finding(*each) for each in _rows(document, content, "findings")]
+    clear = _rows(document, {"nothing_wrong": []} | content, "nothing_wrong")
     return modes, [*rows, *(_finding(*each, is_clear=True) for each in clear)]
 
 
 def _read_rows(data: bytes, source: str) -> tuple[list[dict[str, Any]], list[Row]]:
     """A finding in each line; the kinds that they name have no other texts."""
     rows = [_finding(Place(line), read_mapping(Place(line), line.value)) for line in read_lines(data, source)]
-    named = dict.fromkeys((name, retired_at) for *_, name, retired_at in rows if name)
+    mode_names = dict.fromkeys((name, retired_at) for *_, name, retired_at in rows if name)
     empty = dict.fromkeys(_TEXTS, "") | dict.fromkeys(_RUNS)
-    return [{"name": name, "retired_at": retired_at} | empty for name, retired_at in named], rows
+    return [{"name": name, "retired_at": retired_at} | empty for name, retired_at in mode_names], rows
 
 
-def _rows(document: Document, whole: dict[str, Any], key: str) -> Sequence[tuple[Place, dict[str, Any]]]:
-    return read_list(Place(document, (key,)), whole.get(key, ABSENT), lambda *row: (row[0], read_mapping(*row)))
+def _rows(document: Document, content: dict[str, Any], key: str) -> Sequence[tuple[Place, dict[str, Any]]]:
+    return read_list(Place(document, (key,)), content.get(key, ABSENT), lambda *row: (row[0], read_mapping(*row)))
 
 
 def _mode(place: Place, raw: dict[str, Any]) -> dict[str, Any]:
     name, *texts = (read_text(place.at(key), raw.get(key, "")) for key in ("name", *_TEXTS))
     runs = {key: _optional_number(place, raw, key) for key in _RUNS}
-    return _checked(place, TypedMode(name, *texts)) | runs | {"retired_at": _time(place, raw, "retired_at")}
+    return _check_texts(place, TypedMode(name, *texts)) | runs | {"retired_at": _time(place, raw, "retired_at")}
 
 
-def _checked(place: Place, typed: TypedMode) -> dict[str, str]:
+def _check_texts(place: Place, form: TypedMode) -> dict[str, str]:
     try:
-        return checked_texts(typed)
+        return checked_texts(form)
     except UsageError as error:
         raise place.error(str(error)) from None
 
@@ -271,7 +271,7 @@ def _finding(place: Place, raw: dict[str, Any], *, is_clear: bool = False) -> Ro
     except UsageError as error:
         raise place.at("author").error(str(error)) from None
     if mode:
-        mode = _checked(place.at("mode"), TypedMode(mode))["name"]
+        mode = _check_texts(place.at("mode"), TypedMode(mode))["name"]
     run_id, trial_index = (_number(place.at(key), raw.get(key)) for key in ("run", "trial_index"))
     turn, event, start, end = (_optional_number(place, raw, key) for key in ("turn", "event", "start", "end"))
     if not note and not mode and not is_clear:
@@ -281,7 +281,7 @@ def _finding(place: Place, raw: dict[str, Any], *, is_clear: bool = False) -> Ro
     return case_id, draft, author, mode, _time(place, raw, "mode_retired_at")
 
 
-def _moment(mode: Mode | None) -> str | None:
+def _retirement_time(mode: Mode | None) -> str | None:
     return mode.retired_at.isoformat() if mode and mode.retired_at else None
 
 

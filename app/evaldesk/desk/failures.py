@@ -67,19 +67,19 @@ class FailureDesk:
         self._person = person or Person(store)
         self._failures = store.failures
 
-    def add(self, run_id: int, key: TrialKey, typed: TypedFinding, transcript: Transcript) -> int:
+    def add(self, run_id: int, key: TrialKey, form: TypedFinding, transcript: Transcript) -> int:
         """Store a finding; a mode that is named and does not exist yet is created.
 
         Raises UsageError naming the field, NotFoundError, ConflictError when the mode was merged or retired.
         """
-        author, note = self.sign(typed.author), checked_note(typed.note, MAX_FINDING, "finding")
-        if not note and not typed.mode and not typed.new_mode.strip():
+        author, note = self.sign(form.author), checked_note(form.note, MAX_FINDING, "finding")
+        if not note and not form.mode and not form.new_mode.strip():
             raise UsageError("Write what went wrong, or choose a kind of failure.", field="finding")
-        anchor = checked_anchor(typed, transcript)
-        new_mode = checked_texts(TypedMode(typed.new_mode))["name"] if typed.new_mode.strip() else ""
-        mode_id = checked_id(typed.mode, "mode") if typed.mode and not new_mode else None
-        played = played_run_id(self._store.runs, run_id)
-        return self._failures.add(FindingDraft(played, *key, note, mode_id, anchor), author, new_mode)
+        anchor = checked_anchor(form, transcript)
+        new_mode = checked_texts(TypedMode(form.new_mode))["name"] if form.new_mode.strip() else ""
+        mode_id = checked_id(form.mode, "mode") if form.mode and not new_mode else None
+        played_run = played_run_id(self._store.runs, run_id)
+        return self._failures.add(FindingDraft(played_run, *key, note, mode_id, anchor), author, new_mode)
 
     def modes(self) -> Sequence[Mode]:
         """All modes, those in use first."""
@@ -95,21 +95,21 @@ class FailureDesk:
         A trial is proposed to a mode when it fails as trials of that mode do, else when another unread one fails as it
         does. Returns the number of new ones. Raises NotFoundError.
         """
-        played = played_run_id(self._store.runs, run_id)
-        signatures = self._signatures(played)
-        read = {(each.case_index, each.trial_index): each for each in self._failures.readings(played)}
+        played_run = played_run_id(self._store.runs, run_id)
+        signatures = self._signatures(played_run)
+        readings = {(each.case_index, each.trial_index): each for each in self._failures.readings(played_run)}
         votes: defaultdict[str, Counter[int]] = defaultdict(Counter)
         for key, signature in signatures.items():
-            if key in read:
-                votes[signature.key].update(read[key].modes)
-        alike = Counter(signature.key for key, signature in signatures.items() if key not in read)
+            if key in readings:
+                votes[signature.key].update(readings[key].modes)
+        alike = Counter(signature.key for key, signature in signatures.items() if key not in readings)
         active = {mode.id for mode in self._failures.modes() if mode.is_active}
         drafts = []
         for key, signature in signatures.items():
             best = [mode_id for mode_id, _ in votes[signature.key].most_common() if mode_id in active]
-            if key not in read and (best or alike[signature.key] > 1):
+            if key not in readings and (best or alike[signature.key] > 1):
                 mode_id = best[0] if best else None
-                drafts.append(FindingDraft(played, *key, signature.words, mode_id, signature=signature.key))
+                drafts.append(FindingDraft(played_run, *key, signature.words, mode_id, signature=signature.key))
         return self._store.proposals.propose(drafts, "signature")
 
     def _signatures(self, run_id: int) -> dict[TrialKey, Signature]:
@@ -126,48 +126,48 @@ class FailureDesk:
         runs = self._store.runs
         gating = {each.metric for each in runs.summary(run_id).config.criteria if each.threshold is not None}
         cases: dict[int, Case] = {}
-        found = {}
+        signatures = {}
         for first in range(0, len(keys), SIGNED_AT_ONCE):
             for key, result in runs.trials(run_id, keys[first : first + SIGNED_AT_ONCE]).items():
                 if key[0] not in cases:
                     cases = {key[0]: runs.case(run_id, key[0])}
                 scores = [score for score in result.scores if score.metric in gating]
                 if result.error:
-                    found[key] = error_signature(result.error)
+                    signatures[key] = error_signature(result.error)
                 elif signature := failure_signature(cases[key[0]], result.transcript, scores):
-                    found[key] = signature
-        return found
+                    signatures[key] = signature
+        return signatures
 
-    def decide(self, finding_ids: Sequence[int], typed: TypedFinding, *, is_accepted: bool) -> None:
+    def decide(self, finding_ids: Sequence[int], form: TypedFinding, *, is_accepted: bool) -> None:
         """Accept proposals into the mode that was typed, or reject them.
 
         Raises UsageError naming the field, NotFoundError, ConflictError when one was decided meanwhile.
         """
-        author = self.sign(typed.author)
+        author = self.sign(form.author)
         if not finding_ids:
             raise UsageError("Choose a proposal.", field="finding")
-        if is_accepted and not typed.new_mode.strip():
+        if is_accepted and not form.new_mode.strip():
             raise UsageError("Name the kind of failure of this proposal.", field="new-mode")
-        new_mode = checked_texts(TypedMode(typed.new_mode))["name"] if is_accepted else ""
+        new_mode = checked_texts(TypedMode(form.new_mode))["name"] if is_accepted else ""
         self._store.proposals.decide(finding_ids, author, new_mode)
 
-    def name(self, finding_ids: Sequence[int], typed: TypedFinding) -> None:
+    def name(self, finding_ids: Sequence[int], form: TypedFinding) -> None:
         """Give notes without a mode the typed one.
 
         Raises UsageError naming the field, NotFoundError, ConflictError when one has a mode by now.
         """
-        author = self.sign(typed.author)
-        if not finding_ids or not typed.new_mode.strip():
+        author = self.sign(form.author)
+        if not finding_ids or not form.new_mode.strip():
             raise UsageError("Name the kind of failure of these notes.", field="new-mode")
-        self._failures.name(finding_ids, checked_texts(TypedMode(typed.new_mode))["name"], author)
+        self._failures.name(finding_ids, checked_texts(TypedMode(form.new_mode))["name"], author)
 
     def remove(self, finding_id: int, author: str) -> None:
         """Take a finding away. Raises UsageError, NotFoundError."""
         self._failures.remove(finding_id, self.sign(author))
 
-    def remove_named(self, run_id: int, key: TrialKey, typed: TypedFinding) -> None:
+    def remove_findings_of_mode(self, run_id: int, key: TrialKey, form: TypedFinding) -> None:
         """Take away the findings of a reader on a trial that name a mode. Raises UsageError, NotFoundError."""
-        author, mode_id = self.sign(typed.author), checked_id(typed.mode, "mode")
+        author, mode_id = self.sign(form.author), checked_id(form.mode, "mode")
         for each in self.of_trial(run_id, key):
             if (each.author, each.mode_id, each.status) == (author, mode_id, "counted"):
                 self._failures.remove(each.id, author)
@@ -186,36 +186,36 @@ class FailureDesk:
         mode = next((each for each in modes if each.id == mode_id), None)
         if mode is None:
             raise NotFoundError(f"there is no kind of failure {mode_id}")
-        others = [each for each in criteria if mode_judged(each, modes) != mode]
+        others = [each for each in criteria if find_judged_mode(each, modes) != mode]
         return (*others, judge_criterion(mode, {each.metric for each in others}))
 
-    def mode_named(self, name: str) -> Mode:
+    def find_mode(self, name: str) -> Mode:
         """The mode in use with this name. Raises NotFoundError naming those there are."""
         modes = [mode for mode in self._failures.modes() if mode.is_active]
-        found = next((mode for mode in modes if folded_name(mode.name) == folded_name(name)), None)
-        if found is None:
-            known = ", ".join(mode.name for mode in modes) or "there are none yet"
-            raise NotFoundError(f"no kind of failure is named “{name}”; known: {known}")
-        return found
+        match = next((mode for mode in modes if folded_name(mode.name) == folded_name(name)), None)
+        if match is None:
+            names = ", ".join(mode.name for mode in modes) or "there are none yet"
+            raise NotFoundError(f"no kind of failure is named “{name}”; known: {names}")
+        return match
 
-    def create(self, typed: TypedMode, author: str) -> int:
+    def create(self, form: TypedMode, author: str) -> int:
         """Create a mode. Raises UsageError naming the field."""
-        return self._failures.create_mode(self.sign(author), **checked_texts(typed))
+        return self._failures.create_mode(self.sign(author), **checked_texts(form))
 
-    def edit(self, mode_id: int, typed: TypedMode, author: str, seen: str = "") -> None:
+    def edit(self, mode_id: int, form: TypedMode, author: str, seen_texts: str = "") -> None:
         """Rename a mode or rewrite its definition.
 
-        Raises UsageError naming the field, NotFoundError, and ConflictError for other texts than were `seen`.
+        Raises UsageError naming the field, NotFoundError, and ConflictError for other texts than `seen_texts`.
         """
-        self._failures.edit_mode(mode_id, self.sign(author), seen=seen, **checked_texts(typed))
+        self._failures.edit_mode(mode_id, self.sign(author), seen=seen_texts, **checked_texts(form))
 
     def merge(self, mode_id: int, into_id: int, author: str) -> None:
         """Let the findings of a mode belong to another. Raises UsageError, NotFoundError, ConflictError."""
         self._failures.merge(mode_id, into_id, self.sign(author))
 
-    def split(self, mode_id: int, finding_ids: Sequence[int], typed: TypedMode, author: str) -> int:
+    def split(self, mode_id: int, finding_ids: Sequence[int], form: TypedMode, author: str) -> int:
         """Make a new mode of some findings of another. Raises UsageError, NotFoundError, ConflictError."""
-        return self._failures.split(mode_id, finding_ids, self.sign(author), **checked_texts(typed))
+        return self._failures.split(mode_id, finding_ids, self.sign(author), **checked_texts(form))
 
     def retire(self, mode_id: int, author: str) -> None:
         """Take a mode out of use. Raises NotFoundError, ConflictError."""
@@ -229,24 +229,24 @@ class FailureDesk:
         """Take back a person's last step. Raises NotFoundError, ConflictError."""
         return self._failures.undo(self.sign(author))
 
-    def sign(self, typed: str) -> str:
+    def sign(self, name_field: str) -> str:
         """The person of a step, whose name this browser keeps. Raises UsageError."""
-        name = checked_name(typed)
+        name = checked_name(name_field)
         self._person.is_called(name)
         return name
 
 
-def judge_criterion(mode: Mode, taken: Collection[str] = ()) -> Criterion:
-    """A judge of the mode, named like it unless that name is `taken`, with the mode's texts as they are now."""
+def judge_criterion(mode: Mode, used_names: Collection[str] = ()) -> Criterion:
+    """A judge of the mode, named like it unless `used_names` has that name, with the mode's texts as they are now."""
     label = "-".join(_WORD.findall(mode.name.lower()))[:40]
     name = f"{JUDGE}/{label}"
-    if not is_label(label) or name in taken:
+    if not is_label(label) or name in used_names:
         name = f"{JUDGE}/kind-{mode.id}"
     texts = {key: text for key, text in _judged_texts(mode).items() if text}
     return Criterion(name, 1.0, {**texts, "kind": mode.key})
 
 
-def mode_judged(criterion: Criterion, modes: Sequence[Mode]) -> Mode | None:
+def find_judged_mode(criterion: Criterion, modes: Sequence[Mode]) -> Mode | None:
     """The mode that a criterion judges: the one it was made of, or that took this over; else the one of its name.
 
     A criteria file of another workspace has only the name to go by.
@@ -254,15 +254,15 @@ def mode_judged(criterion: Criterion, modes: Sequence[Mode]) -> Mode | None:
     if criterion.metric.partition("/")[0] != JUDGE:
         return None
     by_id = {mode.id: mode for mode in modes}
-    found = next((mode for mode in modes if mode.key == criterion.options.get("kind")), None)
+    mode_of_key = next((mode for mode in modes if mode.key == criterion.options.get("kind")), None)
     for _ in modes:
-        if found and found.merged_into is not None:
-            found = by_id.get(found.merged_into)
-    if found:
-        return found
+        if mode_of_key and mode_of_key.merged_into is not None:
+            mode_of_key = by_id.get(mode_of_key.merged_into)
+    if mode_of_key:
+        return mode_of_key
     name = folded_name(str(criterion.options.get("failure", "")))
-    named = [mode for mode in modes if folded_name(mode.name) == name]
-    return next((mode for mode in named if mode.is_active), None) or next(iter(named), None)
+    modes_of_name = [mode for mode in modes if folded_name(mode.name) == name]
+    return next((mode for mode in modes_of_name if mode.is_active), None) or next(iter(modes_of_name), None)
 
 
 def is_worded_as(criterion: Criterion, mode: Mode) -> bool:
@@ -283,18 +283,18 @@ def checked_id(text: str, field: str) -> int:
     return int(text)
 
 
-def checked_anchor(typed: TypedFinding, transcript: Transcript) -> Anchor:
+def checked_anchor(form: TypedFinding, transcript: Transcript) -> Anchor:
     """The place that was marked; a quote must stand in the text of its event. Raises UsageError."""
-    if not typed.turn:
+    if not form.turn:
         return Anchor()
-    turn = checked_id(typed.turn, "turn")
+    turn = checked_id(form.turn, "turn")
     if turn >= len(transcript.turns):
         raise UsageError("There is no such turn in this trial.", field="turn")
-    record, quote = transcript.turns[turn], typed.quote.strip()[:MAX_QUOTE]
-    if not typed.event:
-        found = (anchor for at, event in enumerate(record.events) if (anchor := _cited(turn, at, event, quote)))
-        return next(found, None) or Anchor(turn, quote=record.query[slice(*_span(record.query, quote) or (0, 0))])
-    event = checked_id(typed.event, "turn")
+    record, quote = transcript.turns[turn], form.quote.strip()[:MAX_QUOTE]
+    if not form.event:
+        anchors = (anchor for at, event in enumerate(record.events) if (anchor := _cited(turn, at, event, quote)))
+        return next(anchors, None) or Anchor(turn, quote=record.query[slice(*_span(record.query, quote) or (0, 0))])
+    event = checked_id(form.event, "turn")
     if event >= len(record.events):
         raise UsageError("There is no such call in this turn.", field="turn")
     return _cited(turn, event, record.events[event], quote) or Anchor(turn, event)
@@ -347,9 +347,9 @@ def _span(text: str, quote: str) -> tuple[int, int] | None:
     start = text.find(quote) if quote else -1
     if start >= 0:
         return start, start + len(quote)
-    (letters, words), (wanted, _) = _letters(text), _letters(quote)
-    start = letters.find(wanted) if wanted else -1
-    return (_place_of(words, start), _place_of(words, start + len(wanted) - 1) + 1) if start >= 0 else None
+    (letters, words), (quote_letters, _) = _letters(text), _letters(quote)
+    start = letters.find(quote_letters) if quote_letters else -1
+    return (_place_of(words, start), _place_of(words, start + len(quote_letters) - 1) + 1) if start >= 0 else None
 
 
 def _letters(text: str) -> tuple[str, list[tuple[int, int]]]:
@@ -358,7 +358,7 @@ def _letters(text: str) -> tuple[str, list[tuple[int, int]]]:
     The address of a link is left out. static/app.js compares texts in the same way.
     """
     words, n = list[tuple[int, int]](), 0
-    text = _LINK_ADDRESS.sub(lambda found: " " * len(found[0]), text)
+    text = _LINK_ADDRESS.sub(lambda address: " " * len(address[0]), text)
     for word in _WORD.finditer(text):
         words.append((n, word.start()))
         n += len(word[0])
@@ -370,12 +370,12 @@ def _place_of(words: Sequence[tuple[int, int]], letter: int) -> int:
     return place + letter - at
 
 
-def checked_texts(typed: TypedMode) -> dict[str, str]:
+def checked_texts(form: TypedMode) -> dict[str, str]:
     """The texts of a mode by their names. Raises UsageError naming the field."""
-    name = " ".join(typed.name.split())
+    name = " ".join(form.name.split())
     if not name or len(name) > MAX_MODE_NAME or not name.isprintable():
         raise UsageError(f"Name the kind of failure in at most {MAX_MODE_NAME} letters.", field="name")
-    texts = {"definition": typed.definition, "example_yes": typed.example_yes, "example_no": typed.example_no}
+    texts = {"definition": form.definition, "example_yes": form.example_yes, "example_no": form.example_no}
     for field, text in texts.items():
         if len(text) > MAX_TEXT:
             raise UsageError(f"The text has {len(text):,} characters; {MAX_TEXT:,} fit.", field=field)

@@ -21,7 +21,7 @@ MAX_NOTE = 2_000
 class TypedLabel:
     """The input on the page of a trial; `turn` is empty for the whole trial, else it counts from 0.
 
-    `seen` is that of the panel that was shown; empty writes over any label.
+    `seen_times` is that of the panel that was shown; empty writes over any label.
     """
 
     labeller: str = ""
@@ -29,7 +29,7 @@ class TypedLabel:
     note: str = ""
     turn: str = ""
     op: str = ""
-    seen: str = ""
+    seen_times: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,13 @@ class LabelPanel:
     """The labels of a trial and the form for another; `where` says which run they are kept with when it is not this."""
 
     labels: Sequence[Label]
-    typed: TypedLabel
+    form: TypedLabel
     where: int | None
     problem: str = ""
     field: str = ""
 
     @property
-    def seen(self) -> str:
+    def seen_times(self) -> str:
         """The times of the labels that are shown, so that no label is replaced unseen."""
         return " ".join(["shown", *(label.labelled_at.isoformat() for label in self.labels)])
 
@@ -82,62 +82,62 @@ class LabelDesk:
         self._person = person or Person(store)
 
     def panel(
-        self, run_id: int, key: TrialKey, typed: TypedLabel | None = None, error: UsageError | None = None
+        self, run_id: int, key: TrialKey, form: TypedLabel | None = None, error: UsageError | None = None
     ) -> LabelPanel:
         """The labels of a trial, also of a re-scored one: they judge the agent's work. Raises NotFoundError."""
-        played = played_run_id(self._store.runs, run_id)
+        played_run = played_run_id(self._store.runs, run_id)
         return LabelPanel(
-            labels=self._store.labels.of_trial(played, key),
-            typed=typed or TypedLabel(labeller=self._person.name()),
-            where=None if played == run_id else played,
+            labels=self._store.labels.of_trial(played_run, key),
+            form=form or TypedLabel(labeller=self._person.name()),
+            where=None if played_run == run_id else played_run,
             problem=str(error or ""),
             field=(error.field or "") if error else "",
         )
 
-    def put(self, run_id: int, key: TrialKey, typed: TypedLabel, n_turns: int) -> None:
+    def put(self, run_id: int, key: TrialKey, form: TypedLabel, n_turns: int) -> None:
         """Write a label over the labeller's earlier one, or take that away.
 
         Raises UsageError naming the field, and ConflictError for a label that was not seen.
 
         A verdict without a note keeps the note that was there, and a note without a verdict the verdict.
         """
-        labeller, note = checked_name(typed.labeller, "labeller"), checked_note(typed.note)
-        if typed.verdict and typed.verdict not in VERDICTS:
+        labeller, note = checked_name(form.labeller, "labeller"), checked_note(form.note)
+        if form.verdict and form.verdict not in VERDICTS:
             raise UsageError(f"A label is {', '.join(VERDICTS)}, or nothing.", field="verdict")
-        if not typed.verdict and not note and typed.op != "remove":
+        if not form.verdict and not note and form.op != "remove":
             raise UsageError("Choose a verdict, or write a note.", field="note")
-        turn = _turn(typed.turn, n_turns)
+        turn = _turn(form.turn, n_turns)
         self._person.is_called(labeller)
-        played = played_run_id(self._store.runs, run_id)
-        if typed.op == "remove":
-            self._store.labels.remove(played, key, turn, labeller, seen=_times(typed.seen))
+        played_run = played_run_id(self._store.runs, run_id)
+        if form.op == "remove":
+            self._store.labels.remove(played_run, key, turn, labeller, seen=_times(form.seen_times))
         else:
-            verdict = typed.verdict or None
-            self._store.labels.put(played, key, turn, labeller, verdict, note, seen=_times(typed.seen))
+            verdict = form.verdict or None
+            self._store.labels.put(played_run, key, turn, labeller, verdict, note, seen=_times(form.seen_times))
 
 
-def checked_name(typed: str, field: str = "author") -> str:
+def checked_name(text: str, field: str = "author") -> str:
     """The name of a person. Raises UsageError."""
-    name = " ".join(typed.split())
+    name = " ".join(text.split())
     if not name or len(name) > MAX_NAME or not name.isprintable():
         raise UsageError(f"Enter your name, at most {MAX_NAME} letters.", field=field)
     return name
 
 
-def checked_note(typed: str, most: int = MAX_NOTE, field: str = "note") -> str:
+def checked_note(text: str, most: int = MAX_NOTE, field: str = "note") -> str:
     """The note without blanks around it. Raises UsageError."""
-    note = typed.strip()
+    note = text.strip()
     if len(note) > most:
         raise UsageError(f"The note has {len(note):,} characters; {most:,} fit.", field=field)
     return note
 
 
-def _times(seen: str) -> list[datetime] | None:
-    """The times in the `seen` of a panel; None for a form without one. Raises UsageError."""
-    if not seen:
+def _times(words: str) -> list[datetime] | None:
+    """The times in the `seen_times` of a panel; None for a form without one. Raises UsageError."""
+    if not words:
         return None
     try:
-        return [datetime.fromisoformat(word) for word in seen.split()[1:]]
+        return [datetime.fromisoformat(word) for word in words.split()[1:]]
     except ValueError as error:
         raise UsageError("The form is not one of this page; load the page again.", field="note") from error
 

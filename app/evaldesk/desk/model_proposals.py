@@ -60,7 +60,7 @@ class ModelProposals:
     n_asked: int
     n_kinds: int
     n_trials: int
-    refused: Sequence[str]
+    refused_quotes: Sequence[str]
     tokens: int
     cost: float | None
 
@@ -96,39 +96,39 @@ class ModelProposalDesk:
             self._going.discard(run_id)
 
     async def _propose(self, run_id: int, model: str) -> ModelProposals:
-        played = await asyncio.to_thread(played_run_id, self._store.runs, run_id)
-        trials = await asyncio.to_thread(self._next_trials, played)
+        played_run = await asyncio.to_thread(played_run_id, self._store.runs, run_id)
+        trials = await asyncio.to_thread(self._next_trials, played_run)
         proposals = self._store.proposals
         modes = [mode for mode in await asyncio.to_thread(self._store.failures.modes) if mode.is_active]
         if not trials:
             raise UsageError("Every failed trial was read, or a model was asked about it.", field="model")
-        record = await self._asked(model, _sections(trials, modes))
+        record = await self._ask(model, _sections(trials, modes))
         tokens = sum(usage.tokens_in + usage.tokens_out for usage in record.usages)
         cost = known_sum(usage.cost for usage in record.usages)
-        await asyncio.to_thread(proposals.keep_question, played, model, len(trials), tokens, cost)
+        await asyncio.to_thread(proposals.keep_question, played_run, model, len(trials), tokens, cost)
         reply = _read(model, record)
-        drafts, refused = _drafts(played, trials, modes, reply)
+        drafts, refused_quotes = _drafts(played_run, trials, modes, reply)
         n_stored = await asyncio.to_thread(proposals.propose, drafts, "model")
         kinds = {draft.signature for draft in drafts}
-        return ModelProposals(model, len(trials), len(kinds), n_stored, refused, tokens, cost)
+        return ModelProposals(model, len(trials), len(kinds), n_stored, refused_quotes, tokens, cost)
 
     def _next_trials(self, run_id: int) -> Mapping[TrialKey, TrialResult]:
         """The next unread failed trials, else errored ones, without a model's answer yet."""
         failures = self._store.failures
-        done = failures.read_trials(run_id).read | self._store.proposals.asked_of_model(run_id)
+        finished_numbers = failures.read_trials(run_id).read | self._store.proposals.asked_of_model(run_id)
         by_letter: dict[str, list[TrialKey]] = {"f": [], "e": []}
         for case, (_, strip) in enumerate(failures.verdicts(run_id)):
             for at, letter in enumerate(strip):
-                if letter in by_letter and trial_number((case, at)) not in done:
+                if letter in by_letter and trial_number((case, at)) not in finished_numbers:
                     by_letter[letter].append((case, at))
-        keys = [key for found in by_letter.values() for key in drawing_order(run_id, found)]
+        keys = [key for trial_keys in by_letter.values() for key in drawing_order(run_id, trial_keys)]
         return self._store.runs.trials(run_id, keys[:N_TRIALS])
 
-    async def _asked(self, model: str, sections: Mapping[str, str]) -> TurnRecord:
-        asked = "\n\n".join(str(message["content"]) for message in question(TASK, sections))
+    async def _ask(self, model: str, sections: Mapping[str, str]) -> TurnRecord:
+        prompt = "\n\n".join(str(message["content"]) for message in question(TASK, sections))
         agent = AgentRef("kinds-of-failure", "", kind="litellm", declared=to_json({"model": model}).decode())
         spec = TurnSpec(
-            secrets.token_hex(8), agent, asked, model_options=self._settings.model_options, timeout_s=TIMEOUT_S
+            secrets.token_hex(8), agent, prompt, model_options=self._settings.model_options, timeout_s=TIMEOUT_S
         )
         record = None
         async for item in self._host.play_turn(spec):
@@ -146,14 +146,14 @@ def _read(model: str, record: TurnRecord) -> Kinds:
 
 
 def _sections(trials: Mapping[TrialKey, TrialResult], modes: Sequence[Mode]) -> dict[str, str]:
-    known = "\n".join(f"{mode.name}: {mode.definition}" for mode in modes[:MAX_KNOWN])
+    mode_lines = "\n".join(f"{mode.name}: {mode.definition}" for mode in modes[:MAX_KNOWN])
     texts = {
-        f"TRIAL {letter}": _shown(result) for letter, result in zip(ascii_uppercase, trials.values(), strict=False)
+        f"TRIAL {letter}": _trial_text(result) for letter, result in zip(ascii_uppercase, trials.values(), strict=False)
     }
-    return ({"KNOWN KINDS": known} if known else {}) | texts
+    return ({"KNOWN KINDS": mode_lines} if mode_lines else {}) | texts
 
 
-def _shown(result: TrialResult) -> str:
+def _trial_text(result: TrialResult) -> str:
     text = plain_text(conversation_text(result.transcript.turns, with_steps=True))
     if result.error:
         text = f"{text}\nError: {plain_text(result.error.message)}"
@@ -168,23 +168,23 @@ def _drafts(
     by_name = {folded_name(mode.name): mode.id for mode in modes}
     by_letter = dict(zip(ascii_uppercase, trials.items(), strict=False))
     drafts: dict[tuple[str, TrialKey], FindingDraft] = {}
-    refused: list[str] = []
-    for name, definition, letter, quote in _named(reply):
+    refused_quotes: list[str] = []
+    for name, definition, letter, quote in _findings_of(reply):
         if letter not in by_letter:
-            refused.append(quote)
+            refused_quotes.append(quote)
             continue
         key, result = by_letter[letter]
         anchor = literal_anchor(result, quote)
         if anchor is None:
-            refused.append(quote)
+            refused_quotes.append(quote)
             continue
         note, folded = f"{name}: {definition}" if definition else name, folded_name(name)
         draft = FindingDraft(run_id, *key, note, by_name.get(folded), anchor, f"model|{folded}")
         drafts.setdefault((folded, key), draft)
-    return [*drafts.values()], refused
+    return [*drafts.values()], refused_quotes
 
 
-def _named(reply: Kinds) -> Iterator[tuple[str, str, str, str]]:
+def _findings_of(reply: Kinds) -> Iterator[tuple[str, str, str, str]]:
     """Name, definition, trial and quote of each finding, without text that cannot be stored."""
     for kind in reply.kinds:
         name = " ".join(plain_text(kind.name).split())[:MAX_MODE_NAME].rstrip()

@@ -60,8 +60,8 @@ def _under(ref: AgentRef, parts: Sequence[str], folder: Path) -> AgentRef:
     if not separator:  # a file of configuration, which is no module
         return ref
     inside = module.split(".")[len(folder.relative_to(ref.root).parts) :]
-    whole = ".".join([*parts, *inside])
-    return replace(ref, target=f"{whole}:{attribute}", root=str(folder.parents[len(parts) - 1]))
+    module_name = ".".join([*parts, *inside])
+    return replace(ref, target=f"{module_name}:{attribute}", root=str(folder.parents[len(parts) - 1]))
 
 
 def _with_part(ref: AgentRef, agent_name: str | None) -> AgentRef:

@@ -72,19 +72,20 @@ def as_tool_judges(tool: str, case: Case, trial: TrialResult, criteria: Sequence
 
 def difference(tool: str, case: Case, trial: TrialResult, criteria: Sequence[Criterion]) -> str:
     """The tool's verdict on the trial where it differs from ours, and why; empty for the same."""
-    theirs = as_tool_judges(tool, case, trial, criteria)
-    if theirs.verdict == trial.verdict:
+    tool_result = as_tool_judges(tool, case, trial, criteria)
+    if tool_result.verdict == trial.verdict:
         return ""
-    return f"{trial.verdict} here, {theirs.verdict} by {CALLED[tool]}: {_why(tool, case, trial, theirs, criteria)}"
+    reason = _why(tool, case, trial, tool_result, criteria)
+    return f"{trial.verdict} here, {tool_result.verdict} by {CALLED[tool]}: {reason}"
 
 
 def has_other_scores(tool: str, case: Case, trial: TrialResult, criteria: Sequence[Criterion]) -> bool:
     """Whether the tool gives the trial the same verdict and a metric that it knows another score."""
-    theirs = as_tool_judges(tool, case, trial, criteria)
-    known = {each.metric for each in criteria if decides(tool, each)}
-    ours = {score.metric: score.value for score in trial.scores if score.turn is None}
-    others = (score for score in theirs.scores if score.turn is None and score.metric in known)
-    return theirs.verdict == trial.verdict and any(score.value != ours.get(score.metric) for score in others)
+    tool_result = as_tool_judges(tool, case, trial, criteria)
+    tool_metrics = {each.metric for each in criteria if decides(tool, each)}
+    own_values = {score.metric: score.value for score in trial.scores if score.turn is None}
+    others = (score for score in tool_result.scores if score.turn is None and score.metric in tool_metrics)
+    return tool_result.verdict == trial.verdict and any(score.value != own_values.get(score.metric) for score in others)
 
 
 def may_differ(tool: str, config: RunConfig, case: Case, verdicts: str) -> bool:
@@ -135,9 +136,9 @@ def decides(tool: str, criterion: Criterion) -> bool:
     return tool == "adk" and kind in ADK_METRICS
 
 
-def leaves_open(expected: Expected) -> bool:
+def leaves_open(expectation: Expected) -> bool:
     """Whether ADK reads more into the turn than it asserts."""
-    return expected.tool_calls is None or expected.reference is None
+    return expectation.tool_calls is None or expectation.reference is None
 
 
 def as_adk_reads(case: Case) -> Case:
@@ -161,13 +162,13 @@ def as_adk_hears(transcript: Transcript) -> Transcript:
     """The transcript with the turns that wait as answered: a call that waits was made, and ADK's question is a call."""
     if not any(_waits_in_adk(turn) for turn in transcript.turns):
         return transcript
-    return Transcript(tuple(_answered(turn) if _waits_in_adk(turn) else turn for turn in transcript.turns))
+    return Transcript(tuple(_as_answered_turn(turn) if _waits_in_adk(turn) else turn for turn in transcript.turns))
 
 
 def _waits_in_adk(turn: TurnRecord) -> bool:
     """Whether it waits for the answer of a long-running tool, or asks by a call of ADK's own, as for a confirmation."""
-    made = {call.name for call in turn.tool_calls}
-    is_long = all(each.choices == ANSWER and each.tool in made for each in turn.waiting)
+    tool_names = {call.name for call in turn.tool_calls}
+    is_long = all(each.choices == ANSWER and each.tool in tool_names for each in turn.waiting)
     return bool(turn.waiting) and (is_long or any(map(_is_question, turn.events)))
 
 
@@ -175,7 +176,7 @@ def _is_question(event: Event) -> bool:
     return event.kind == "log" and event.text.startswith(REQUEST)
 
 
-def _answered(turn: TurnRecord) -> TurnRecord:
+def _as_answered_turn(turn: TurnRecord) -> TurnRecord:
     events = (
         Event("tool_call", author=each.author, call=ToolCall(each.text.partition(":")[0], {}))
         if _is_question(each)
@@ -187,55 +188,55 @@ def _answered(turn: TurnRecord) -> TurnRecord:
 
 def as_tool_calls(tool: str, criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
     """The criteria with functions called as the tool calls them."""
-    called = {"compat": tool} if tool == "osmosis" else {}
-    return tuple(replace(each, options={**each.options, **called}) if is_function(each) else each for each in criteria)
+    options = {"compat": tool} if tool == "osmosis" else {}
+    return tuple(replace(each, options={**each.options, **options}) if is_function(each) else each for each in criteria)
 
 
 def _verdict(tool: str, trial: TrialResult, scores: Sequence[Score], criteria: Sequence[Criterion]) -> Verdict:
-    known = [each for each in criteria if decides(tool, each)]
+    tool_criteria = [each for each in criteria if decides(tool, each)]
     if tool != "adk":
-        return trial_verdict(scores, known, None)
-    names = {each.metric for each in known}
+        return trial_verdict(scores, tool_criteria, None)
+    names = {each.metric for each in tool_criteria}
     return "failed" if trial.error is not None else adk_verdict([each for each in scores if each.metric in names])
 
 
 def _adk_scores(case: Case, trial: TrialResult, criteria: Sequence[Criterion]) -> tuple[Score, ...]:
     """The scores with new values of ADK's own deterministic metrics, and judges' means over the judged turns."""
-    found: list[Score] = []
-    read, heard = as_adk_reads(case), as_adk_hears(trial.transcript)
+    scores: list[Score] = []
+    adk_case, adk_transcript = as_adk_reads(case), as_adk_hears(trial.transcript)
     for criterion in criteria:
         own = [score for score in trial.scores if score.metric == criterion.metric]
         is_played = own and not any(score.error for score in own)
-        if is_played and heard is not trial.transcript and metric_kind(criterion.metric) in READ_OTHERWISE:
-            own = list(score_trial(heard, case, [criterion]))
+        if is_played and adk_transcript is not trial.transcript and metric_kind(criterion.metric) in READ_OTHERWISE:
+            own = list(score_trial(adk_transcript, case, [criterion]))
         if is_played and metric_kind(criterion.metric) == "response_match_score" and case.turns:
-            found += _against_empty_answers(own, criterion, case)
+            scores += _against_empty_answers(own, criterion, case)
         elif is_played and metric_kind(criterion.metric) in READ_OTHERWISE and not is_function(criterion):
-            found += score_trial(heard, read, [criterion], strict=True)
+            scores += score_trial(adk_transcript, adk_case, [criterion], strict=True)
         else:
-            found += [_over_what_was_judged(score, criterion) for score in own]
-    return tuple(found)
+            scores += [_over_judged_turns(score, criterion) for score in own]
+    return tuple(scores)
 
 
 def _against_empty_answers(own: Sequence[Score], criterion: Criterion, case: Case) -> list[Score]:
     """The scores of the answers, 0 where the turn has no reference: nothing is shared with an empty text."""
-    known = {score.turn: score for score in own}
+    by_turn = {score.turn: score for score in own}
     turns: list[Score] = []
     for at in range(len(case.turns)):
-        score = known.get(at)
+        score = by_turn.get(at)
         if score is None or score.value is None:
             passed = _passes(criterion, 0.0)
             score = Score(criterion.metric, 0.0, at, criterion.threshold, passed, reason=NO_REFERENCE)
         turns.append(score)
     value = mean([score.value or 0.0 for score in turns])
-    missing = sum(score.reason == NO_REFERENCE for score in turns)
-    reason = f"{missing} of {len(turns)} turns without a reference answer, which score 0 in `adk eval`."
-    if not missing:
-        reason = known[None].reason if None in known else ""
+    n_missing = sum(score.reason == NO_REFERENCE for score in turns)
+    reason = f"{n_missing} of {len(turns)} turns without a reference answer, which score 0 in `adk eval`."
+    if not n_missing:
+        reason = by_turn[None].reason if None in by_turn else ""
     return [*turns, Score(criterion.metric, value, None, criterion.threshold, _passes(criterion, value), reason=reason)]
 
 
-def _over_what_was_judged(score: Score, criterion: Criterion) -> Score:
+def _over_judged_turns(score: Score, criterion: Criterion) -> Score:
     value = score.details.get("adk_value")
     if score.turn is not None or score.value is not None or score.error or not isinstance(value, int | float):
         return score
@@ -244,18 +245,20 @@ def _over_what_was_judged(score: Score, criterion: Criterion) -> Score:
 
 def _scores_or_0(tool: str, trial: TrialResult, criteria: Sequence[Criterion]) -> tuple[Score, ...]:
     """The scores, with 0 for every criterion of the tool that has no value: missing and broken ones count so."""
-    found: list[Score] = []
+    scores: list[Score] = []
     for criterion in criteria:
         own = [score for score in trial.scores if score.metric == criterion.metric]
-        whole = next((score for score in own if score.turn is None), Score(criterion.metric))
-        if decides(tool, criterion) and (whole.value is None or whole.error or not math.isfinite(whole.value)):
-            error = whole.error or trial.error
-            why = error.message if error else whole.reason
-            found += [score for score in own if score.turn is not None]
-            found.append(_zero(tool, criterion, why))
+        trial_score = next((score for score in own if score.turn is None), Score(criterion.metric))
+        if decides(tool, criterion) and (
+            trial_score.value is None or trial_score.error or not math.isfinite(trial_score.value)
+        ):
+            error = trial_score.error or trial.error
+            why = error.message if error else trial_score.reason
+            scores += [score for score in own if score.turn is not None]
+            scores.append(_zero(tool, criterion, why))
         else:
-            found += own
-    return tuple(found)
+            scores += own
+    return tuple(scores)
 
 
 def _zero(tool: str, criterion: Criterion, why: str) -> Score:
@@ -271,7 +274,7 @@ def _passes(criterion: Criterion, value: float) -> bool | None:
         return None if criterion.threshold is None else value >= criterion.threshold
 
 
-def _why(tool: str, case: Case, trial: TrialResult, theirs: TrialResult, criteria: Sequence[Criterion]) -> str:
+def _why(tool: str, case: Case, trial: TrialResult, tool_result: TrialResult, criteria: Sequence[Criterion]) -> str:
     if trial.error is not None:
         return (
             "a trial that broke off counts as failed there"
@@ -279,11 +282,11 @@ def _why(tool: str, case: Case, trial: TrialResult, theirs: TrialResult, criteri
             else "a trial that broke off counts as 0 there"
         )
     own = {score.metric: score for score in trial.scores if score.turn is None}
-    known = {each.metric for each in criteria if decides(tool, each)}
-    judged = [score for score in theirs.scores if score.turn is None and score.metric in known]
-    for score in (each for each in judged if each.verdict == theirs.verdict):
-        ours = own.get(score.metric)
-        if ours is not None and score.value is not None and ours.passed is not score.passed:
+    tool_metrics = {each.metric for each in criteria if decides(tool, each)}
+    tool_scores = [score for score in tool_result.scores if score.turn is None and score.metric in tool_metrics]
+    for score in (each for each in tool_scores if each.verdict == tool_result.verdict):
+        own_score = own.get(score.metric)
+        if own_score is not None and score.value is not None and own_score.passed is not score.passed:
             reason = f"{score.metric} is {score.value:{ROUND}} there"
             is_open = any(leaves_open(turn.expected) for turn in case.turns)
             if tool == "adk" and trial.stop_reason == AWAITING:
@@ -293,7 +296,9 @@ def _why(tool: str, case: Case, trial: TrialResult, theirs: TrialResult, criteri
             elif tool != "adk":
                 reason += ", where a missing score or an exception counts as 0"
             return reason
-    unknown = [each.metric for each in criteria if each.threshold is not None and each.metric not in known]
+    unknown = [each.metric for each in criteria if each.threshold is not None and each.metric not in tool_metrics]
     if unknown:
         return f"it does not decide by {', '.join(unknown)}"
-    return "it leaves out the turns that could not be judged" if theirs.verdict != "unscored" else "it judged nothing"
+    return (
+        "it leaves out the turns that could not be judged" if tool_result.verdict != "unscored" else "it judged nothing"
+    )

@@ -23,7 +23,7 @@ AT_BROWSER: ContextVar[list[str]] = ContextVar("at_browser")
 
 def current_owner() -> str:
     """This process, as the owner of a run or a turn: its id, its machine, and when and where there it started."""
-    return f"{os.getpid()} {socket.gethostname()} {_started(os.getpid())}@{_place()}"
+    return f"{os.getpid()} {socket.gethostname()} {_start_tick(os.getpid())}@{_place()}"
 
 
 def starter(settings: Settings) -> Starter:
@@ -41,15 +41,15 @@ def user_name() -> str:
 
 def is_owner_alive(owner: str) -> bool:
     """Whether the process `owner` still runs. Another machine's process counts as alive: we cannot see it."""
-    host, pid, started = host_of(owner), owner.partition(" ")[0], owner.rpartition(" ")[2]
+    host, pid, start_mark = host_of(owner), owner.partition(" ")[0], owner.rpartition(" ")[2]
     if not host:
         return False
     if host != socket.gethostname():
         return True
     if not (pid.isascii() and pid.isdecimal() and len(pid) <= MAX_DIGITS):  # written by another hand
         return False
-    begun = started.partition("@")[0]
-    return _exists(int(pid)) and not _is_zombie(int(pid)) and _started(int(pid)) in {begun, "-"}
+    start_tick = start_mark.partition("@")[0]
+    return _exists(int(pid)) and not _is_zombie(int(pid)) and _start_tick(int(pid)) in {start_tick, "-"}
 
 
 def is_elsewhere(owner: str) -> bool:
@@ -59,8 +59,8 @@ def is_elsewhere(owner: str) -> bool:
 
 def is_namesake(owner: str) -> bool:
     """Whether the process is of another machine, container or boot, though the machine's name is that of this one."""
-    started, at, place = owner.rpartition(" ")[2].partition("@")
-    return not is_elsewhere(owner) and bool(started and at) and place != _place()
+    start_tick, at, place = owner.rpartition(" ")[2].partition("@")
+    return not is_elsewhere(owner) and bool(start_tick and at) and place != _place()
 
 
 def is_here(owner: str) -> bool:
@@ -95,7 +95,7 @@ def _is_zombie(pid: int) -> bool:
     return _stat(pid)[:1] == ["Z"]
 
 
-def _started(pid: int) -> str:
+def _start_tick(pid: int) -> str:
     """When the process started, in ticks since boot, so that a reused pid is not mistaken; `-` where unknown."""
     return (_stat(pid)[19:20] or ["-"])[0]
 

@@ -52,23 +52,23 @@ class QueueDesk:
         self._store = store
         self._person = person or Person(store)
 
-    def reader(self, typed: str = "") -> str:
+    def reader(self, name: str = "") -> str:
         """The reader that an address names, else the person at this desk. Raises UsageError."""
-        return checked_name(typed) if typed else self._person.name() or "reader"
+        return checked_name(name) if name else self._person.name() or "reader"
 
     def candidates(self, run_id: int, reader: str) -> _Candidates:
         """The trials of a run by kind. Raises NotFoundError."""
         return _Candidates(self._store, run_id, reader)
 
-    def create(self, typed: TypedQueue) -> int:
+    def create(self, form: TypedQueue) -> int:
         """Draw and store a queue: of each run and kind a number of trials, each with the same chance.
 
         Raises UsageError naming the field, NotFoundError for an unknown run.
         """
-        reader = checked_name(typed.reader)
-        kinds = [kind for kind in QUEUE_KINDS if kind in typed.kinds]
-        run_ids = list(dict.fromkeys(_number(text, "run", 10**15) for text in typed.runs))
-        most = _number(typed.n, "n", MAX_OF_EACH)
+        reader = checked_name(form.reader)
+        kinds = [kind for kind in QUEUE_KINDS if kind in form.kinds]
+        run_ids = list(dict.fromkeys(_number(text, "run", 10**15) for text in form.runs))
+        most = _number(form.n, "n", MAX_OF_EACH)
         if not kinds:
             raise UsageError("Choose which trials to read.", field="of")
         if not 0 < len(run_ids) <= MAX_RUNS:
@@ -76,31 +76,31 @@ class QueueDesk:
         strata: list[QueueStratum] = []
         drafts: dict[tuple[int, TrialKey], QueueDraft] = {}
         for run_id in run_ids:
-            found = self.candidates(run_id, reader)
+            candidates = self.candidates(run_id, reader)
             for kind in kinds:
-                keys = found.drawn(kind)
+                keys = candidates.draw(kind)
                 strata.append(QueueStratum(run_id, kind, len(keys), min(most, len(keys))))
                 for key in keys[:most]:
-                    drafts.setdefault((run_id, key), QueueDraft(run_id, key, found.labelled_run, kind))
+                    drafts.setdefault((run_id, key), QueueDraft(run_id, key, candidates.labelled_run, kind))
         # Not stratum by stratum: the place of a trial would tell its verdict.
         mixed = sorted(drafts.values(), key=lambda draft: _chance(f"queue:{draft.run_id}:{draft.key}".encode()))
         self._person.is_called(reader)
-        return self._store.queues.create(strata, mixed, reader, is_blind=typed.is_blind)
+        return self._store.queues.create(strata, mixed, reader, is_blind=form.is_blind)
 
-    def give(self, queue_id: int, typed: TypedVerdict) -> int:
+    def give(self, queue_id: int, form: TypedVerdict) -> int:
         """Store a verdict on one trial or many. Raises UsageError, NotFoundError, ConflictError.
 
         Returns the number of labels.
         """
-        reader = checked_name(typed.reader)
-        note = None if typed.note is None else checked_note(typed.note)
-        if typed.verdict not in VERDICTS:
+        reader = checked_name(form.reader)
+        note = None if form.note is None else checked_note(form.note)
+        if form.verdict not in VERDICTS:
             raise UsageError(f"A label is {', '.join(VERDICTS)}.", field="verdict")
-        if not typed.items:
+        if not form.items:
             raise UsageError("Choose a trial.", field="item")
-        given = [_given(text) for text in typed.items]
+        labels = [_read_label(text) for text in form.items]
         self._person.is_called(reader)
-        return self._store.queues.give(queue_id, given, reader, typed.verdict, note, is_blind=typed.is_blind)
+        return self._store.queues.give(queue_id, labels, reader, form.verdict, note, is_blind=form.is_blind)
 
     def undo(self, queue_id: int, reader: str) -> tuple[Sequence[int], str]:
         """Take back a reader's last step in a queue, a verdict or a finding: the places of its trials, and in words.
@@ -111,8 +111,8 @@ class QueueDesk:
         steps = store.queues.steps(queue_id, reader)
         since = steps[-1].taken_at if steps else self.get(queue_id).created_at
         places = {(each.labelled_run, *each.key): each.place for each in store.queues.items(queue_id, reader)}
-        if found := store.failures.last_step(reader, since, places):
-            step_id, trial = found
+        if last_finding := store.failures.last_step(reader, since, places):
+            step_id, trial = last_finding
             return [places[trial]], store.failures.undo(reader, step_id).words
         undone = store.queues.undo(queue_id, reader)
         return undone, "verdict" if len(undone) == 1 else f"{len(undone):,} verdicts"
@@ -123,15 +123,15 @@ class QueueDesk:
         """
         passed = {
             place
-            for said in self._store.queues.verdicts(self.get(queue_id).id).values()
-            for place, verdict in said.items()
+            for verdicts in self._store.queues.verdicts(self.get(queue_id).id).values()
+            for place, verdict in verdicts.items()
             if verdict == "passed"
         }
-        found: dict[str, int] = {}
+        trials: dict[str, int] = {}
         for item in self._store.queues.items(queue_id, ""):
             if item.run_id == run_id and item.place in passed and item.trial_verdict == "failed":
-                found.setdefault(item.case_id, item.key[1])
-        return found
+                trials.setdefault(item.case_id, item.key[1])
+        return trials
 
     def get(self, queue_id: int) -> Queue:
         """A queue. Raises NotFoundError."""
@@ -150,7 +150,7 @@ class _Candidates:
         self._summary = store.runs.summary(run_id)
         self._strips = [strip for _, strip in store.failures.verdicts(run_id)]
         self._labels = store.queues.labelled(self.labelled_run)
-        self._read = {key for key, labels in self._labels.items() if reader in labels}
+        self._labelled_keys = {key for key, labels in self._labels.items() if reader in labels}
         self._letters = {
             (case_index, trial_index): letter
             for case_index, strip in enumerate(self._strips)
@@ -158,47 +158,47 @@ class _Candidates:
             if letter in VERDICT_KINDS
         }
 
-    def drawn(self, kind: QueueKind) -> list[TrialKey]:
+    def draw(self, kind: QueueKind) -> list[TrialKey]:
         """The trials of a kind in the order in which they are drawn."""
         if kind != "flaky":
-            return drawing_order(self._run_id, self.found(kind))
+            return drawing_order(self._run_id, self.find(kind))
         cases: dict[int, list[TrialKey]] = {}
-        for key in self.found(kind):
+        for key in self.find(kind):
             cases.setdefault(key[0], []).append(key)
         return [key for case, _ in drawing_order(self._run_id, ((case, 0) for case in cases)) for key in cases[case]]
 
-    def found(self, kind: QueueKind) -> Collection[TrialKey]:
+    def find(self, kind: QueueKind) -> Collection[TrialKey]:
         """The trials of a kind; of a flaky case a failed and a passed one."""
-        found: Iterable[TrialKey]
+        keys: Iterable[TrialKey]
         if kind in VERDICT_KINDS.values():
-            found = (key for key, letter in self._letters.items() if VERDICT_KINDS[letter] == kind)
+            keys = (key for key, letter in self._letters.items() if VERDICT_KINDS[letter] == kind)
         elif kind == "flaky":
-            found = self._flaky()
+            keys = self._flaky()
         elif kind == "disputed":
-            found = self._disputed()
+            keys = self._disputed()
         elif kind == "unlabelled":
-            found = (key for key in self._letters if key not in self._labels)
+            keys = (key for key in self._letters if key not in self._labels)
         elif kind == "doubted":
             return self._doubted()
         else:
             return [key for key, labels in self._labels.items() if len(set(labels.values())) > 1]
-        return [key for key in found if key not in self._read]
+        return [key for key in keys if key not in self._labelled_keys]
 
     def _flaky(self) -> Iterator[TrialKey]:
         for case_index, strip in enumerate(self._strips):
             if "p" in strip and "f" in strip:
-                for wanted in "fp":
-                    keys = ((case_index, at) for at, letter in enumerate(strip) if letter == wanted)
+                for wanted_letter in "fp":
+                    keys = ((case_index, at) for at, letter in enumerate(strip) if letter == wanted_letter)
                     yield drawing_order(self._run_id, keys)[0]
 
     def _disputed(self) -> set[TrialKey]:
-        found = self._store.queues.disputed(self._run_id)
+        disputed_keys = self._store.queues.disputed(self._run_id)
         if any(_has_judge(criterion) for criterion in self._summary.config.criteria):
-            keys = [key for key in self._letters if key not in found][:MAX_READ]
+            keys = [key for key in self._letters if key not in disputed_keys][:MAX_READ]
             for first in range(0, len(keys), READ_AT_ONCE):
                 some = self._store.runs.trials(self._run_id, keys[first : first + READ_AT_ONCE])
-                found |= {key for key, result in some.items() if any(map(_has_split_votes, result.scores))}
-        return found & self._letters.keys()
+                disputed_keys |= {key for key, result in some.items() if any(map(_has_split_votes, result.scores))}
+        return disputed_keys & self._letters.keys()
 
     def _doubted(self) -> list[TrialKey]:
         opposite = {"p": "failed", "f": "passed"}
@@ -229,9 +229,9 @@ def _has_split_votes(score: Score) -> bool:
     return any(isinstance(each, Mapping) and sum(bool(n) for n in each.values()) > 1 for each in votes)
 
 
-def _given(text: str) -> GivenLabel:
-    place, _, seen = text.partition(".")
-    return GivenLabel(_number(place, "item", 10**9), _number(seen or "0", "item", 10**18, least=0))
+def _read_label(text: str) -> GivenLabel:
+    place, _, seen_label = text.partition(".")
+    return GivenLabel(_number(place, "item", 10**9), _number(seen_label or "0", "item", 10**18, least=0))
 
 
 def _number(text: str, field: str, most: int, least: int = 1) -> int:

@@ -32,7 +32,7 @@ from evaldesk.store.store import repair_marker
 class Fault:
     """A broken part of the workspace, the words of its repair, and the repair, which returns a report."""
 
-    found: str
+    fault: str
     plan: str
     mend: Callable[[], str]
 
@@ -104,18 +104,20 @@ def _is_json(data: bytes) -> bool:
 def _half_set(path: Path, half: HalfFile, version: str, settings: Settings) -> Fault:
     n_cases = _n_cases(half)
     stem, suffix = stem_and_suffix(path)
-    new = path.with_name(f"{stem}_recovered{suffix}")
-    kept = f"its {counted(n_cases, 'whole case')}"
+    recovered_path = path.with_name(f"{stem}_recovered{suffix}")
+    case_words = f"its {counted(n_cases, 'whole case')}"
 
     def mend() -> str:
         if version_of(read_regular(path, MAX_BYTES)) != version:
             raise ConflictError("it was changed meanwhile; run the command again")
         if half.whole_cases and n_cases:
-            _create_once(new, half.whole_cases)
-        moved = _move_aside(path, settings)
-        return f"{path} ended too early: moved to {moved}" + (f", {kept} kept as {new.name}" if n_cases else "")
+            _create_once(recovered_path, half.whole_cases)
+        new_place = _move_aside(path, settings)
+        return f"{path} ended too early: moved to {new_place}" + (
+            f", {case_words} kept as {recovered_path.name}" if n_cases else ""
+        )
 
-    plan = f"moves it into the trash folder{f' and keeps {kept} as {new.name}' if n_cases else ''}"
+    plan = f"moves it into the trash folder{f' and keeps {case_words} as {recovered_path.name}' if n_cases else ''}"
     return Fault(f"{path} ends too early and cannot be read", plan, mend)
 
 
@@ -149,17 +151,17 @@ def _unreadable_cases(settings: Settings) -> Iterator[Fault]:
 
 
 def _trash_remains(settings: Settings) -> Iterator[Fault]:
-    for kept, has_file in trash_remains(settings.state_folder / "trash"):
-        yield _remains(kept, settings, has_file=has_file)
+    for item, has_file in trash_remains(settings.state_folder / "trash"):
+        yield _remains(item, settings, has_file=has_file)
 
 
-def _remains(kept: InTrash, settings: Settings, *, has_file: bool) -> Fault:
-    path = kept.folder / kept.name
-    what = f"{path} is a deleted file of unknown place" if has_file else f"{kept.folder} is a folder without a file"
+def _remains(item: InTrash, settings: Settings, *, has_file: bool) -> Fault:
+    path = item.folder / item.name
+    what = f"{path} is a deleted file of unknown place" if has_file else f"{item.folder} is a folder without a file"
 
     def mend() -> str:
         where = f"moved to {_move_aside(path, settings)}" if has_file else "now removed"
-        kept.discard()
+        item.discard()
         return f"{what}: {where}"
 
     return Fault(what, "moves it aside in the trash folder" if has_file else "removes the folder", mend)
@@ -167,9 +169,9 @@ def _remains(kept: InTrash, settings: Settings, *, has_file: bool) -> Fault:
 
 def _unknown_uploads(settings: Settings) -> Iterator[Fault]:
     folder = settings.state_folder / "uploads"
-    known = {upload.token for upload in Uploads(folder).list()}
+    tokens = {upload.token for upload in Uploads(folder).list()}
     for path in sorted(folder.glob("*.upload")):
-        if path.stem not in known and _is_regular(path):
+        if path.stem not in tokens and _is_regular(path):
             yield _aside(path, "an upload that no import knows", settings)
 
 

@@ -58,18 +58,18 @@ class SearchDesk:
         self._store = store
         self._scrubbed = scrubber(settings.environment)
 
-    def find(self, typed: str, limit: int) -> Hits:
-        """The trials, the cases of runs and the notes that hold all words of `typed`."""
+    def find(self, query: str, limit: int) -> Hits:
+        """The trials, the cases of runs and the notes that hold all words of `query`."""
         try:
             search = self._store.search
-            found = search.find(typed, limit)
-            notes = search.notes(typed, limit)
+            matches = search.find(query, limit)
+            notes = search.notes(query, limit)
         except FAULTS as error:
             log.warning("the texts of trials cannot be searched: %s", error)
             return Hits(behind="The texts of trials cannot be searched now; the log has the reason.")
-        texts = [hit for place in found.places if (hit := self._hit(place, typed))]
-        written = [hit for note in notes if (hit := self._written(note.place, note.text, note.author, typed))]
-        return Hits(texts, written, search.refusal or _behind(found.n_behind))
+        texts = [hit for place in matches.places if (hit := self._hit(place, query))]
+        note_hits = [hit for note in notes if (hit := self._note_hit(note.place, note.text, note.author, query))]
+        return Hits(texts, note_hits, search.refusal or _behind(matches.n_behind))
 
     async def follow(self, is_open: Callable[[], bool]) -> None:
         """Keep the index up to date until it is cancelled, while `is_open`."""
@@ -85,12 +85,12 @@ class SearchDesk:
                 is_refused = True
             await asyncio.sleep(LOOK_EVERY_S)
 
-    def catch_up(self, rest: float = REST) -> None:
+    def catch_up(self, pause_factor: float = REST) -> None:
         """Bring the index up to date in steps, with a rest after each."""
         steps = self._store.search.catch_up(self.case_text, self.trial_text)
         began = time.monotonic()
         for _ in steps:
-            time.sleep((time.monotonic() - began) * rest)
+            time.sleep((time.monotonic() - began) * pause_factor)
             began = time.monotonic()
 
     def case_text(self, case: Case) -> str:
@@ -101,7 +101,7 @@ class SearchDesk:
         """The searched text of a trial, without secrets."""
         return self._scrubbed("\n".join(trial_pieces(result)))
 
-    def _hit(self, place: Place, typed: str) -> Hit | None:
+    def _hit(self, place: Place, query: str) -> Hit | None:
         try:
             case = self._store.runs.case(place.run_id, place.case_index)
             if place.trial_index is None:
@@ -110,14 +110,14 @@ class SearchDesk:
                 pieces = list(trial_pieces(self._store.runs.trial(place.run_id, place.case_index, place.trial_index)))
         except NotFoundError:  # it was deleted a moment ago
             return None
-        return Hit(place, case.id, snippet([self._scrubbed(piece) for piece in pieces], typed))
+        return Hit(place, case.id, snippet([self._scrubbed(piece) for piece in pieces], query))
 
-    def _written(self, place: Place, text: str, author: str, typed: str) -> Hit | None:
+    def _note_hit(self, place: Place, text: str, author: str, query: str) -> Hit | None:
         try:
             case_id = self._store.runs.case(place.run_id, place.case_index).id
         except NotFoundError:
             return None
-        return Hit(place, case_id, snippet([self._scrubbed(text)], typed), author)
+        return Hit(place, case_id, snippet([self._scrubbed(text)], query), author)
 
 
 def _behind(n_runs: int) -> str:
@@ -142,10 +142,10 @@ def trial_pieces(result: TrialResult) -> Iterator[str]:
         yield result.error.message
 
 
-def snippet(pieces: Sequence[str], typed: str) -> tuple[str, str, str]:
+def snippet(pieces: Sequence[str], query: str) -> tuple[str, str, str]:
     """The text before, at and after the match; of its first word where the phrase does not occur."""
-    words = words_of(typed)
-    exact = re.compile(re.escape(typed.strip()), re.IGNORECASE)
+    words = words_of(query)
+    exact = re.compile(re.escape(query.strip()), re.IGNORECASE)
     for piece in pieces:
         if match := exact.search(piece):
             return _around(piece, *match.span())

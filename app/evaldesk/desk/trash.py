@@ -51,20 +51,20 @@ def open_desk(settings: Settings) -> Iterator[Desk]:
 
 def trash_items(desk: Desk) -> Sequence[TrashItem]:
     """Everything in the trash, the newest first."""
-    found = [TrashItem(token, EVALSET, name, at, size) for token, name, at, size in list_trash(_folder(desk))]
+    items = [TrashItem(token, EVALSET, name, at, size) for token, name, at, size in list_trash(_folder(desk))]
     names = {file.id: file.name for file in desk.evalsets.list()}
     for token, set_id, ids, at, size in desk.evalsets.cases.in_trash():
         name = f"{', '.join(ids)} of {names.get(set_id, 'an eval set that is gone')}"
-        found.append(TrashItem(token, CASES, name, at, size, parent=set_id))
+        items.append(TrashItem(token, CASES, name, at, size, parent=set_id))
     for key, title, at, size in desk.store.sessions.deleted():
-        found.append(TrashItem(key, SESSION, title or "Untitled", at, size))
+        items.append(TrashItem(key, SESSION, title or "Untitled", at, size))
     runs = desk.store.runs.deleted()
     sizes = desk.store.runs.sizes([run.id for run, _ in runs])
     for run, at in runs:
         trials = counted(run.n_trials, "trial")
         name = f"{run.id}: {run.config.agent.id} on {run.config.evalset_name}, {trials}"
-        found.append(TrashItem(f"run-{run.id}", RUN, name, at, sizes[run.id], kept_until=at + DELETED_RUNS_KEPT))
-    return sorted(found, key=lambda item: (item.deleted_at, item.id), reverse=True)
+        items.append(TrashItem(f"run-{run.id}", RUN, name, at, sizes[run.id], kept_until=at + DELETED_RUNS_KEPT))
+    return sorted(items, key=lambda item: (item.deleted_at, item.id), reverse=True)
 
 
 def restore_item(desk: Desk, item_id: str) -> tuple[TrashItem, str]:
@@ -101,8 +101,8 @@ def empty(desk: Desk, until: datetime) -> tuple[int, FreedSpace]:
     desk.store.runs.remove_deleted(until=until)
     with suppress(WorkspaceError):  # the next desk looks again
         desk.store.search.forget_removed()
-    left = {item.id for item in trash_items(desk)}
-    return sum(item.id not in left for item in items), desk.store.give_back()
+    remaining_ids = {item.id for item in trash_items(desk)}
+    return sum(item.id not in remaining_ids for item in items), desk.store.give_back()
 
 
 def _folder(desk: Desk) -> Path:

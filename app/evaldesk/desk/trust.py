@@ -57,7 +57,7 @@ class Trust:
         environment = os.environ if environment is None else environment
         self._settings = settings
         self._answers = Answers(environment)
-        self._named: set[AgentRef] = set()
+        self._named_refs: set[AgentRef] = set()
         self.is_look_only = False
         state, has_database = settings.state_folder, _has_database(settings)
         self._is_own = not settings.store and (not has_database or self._answers.is_own(state))
@@ -95,8 +95,8 @@ class Trust:
         from evaldesk.secrets import env_file_of
 
         settings = self._settings
-        found = [] if settings.is_demo else find_agents(settings.roots)
-        refs = merge_refs(found, declared_refs(settings.agents, settings.workspace))
+        workspace_refs = [] if settings.is_demo else find_agents(settings.roots)
+        refs = merge_refs(workspace_refs, declared_refs(settings.agents, settings.workspace))
         agents = [with_place(ref, settings.python, settings.container) for ref in refs]
         files = [env_file_of(Path(place)) for ref in agents if (place := ref.folder)]
         return Question(
@@ -111,12 +111,12 @@ class Trust:
     def give(self) -> bool:
         """Trust the folders of this workspace from now on; False where the answer cannot be kept for the next time."""
         self._is_given = True
-        kept = [self._answers.trust(folder) for folder in self._folders()]
+        are_stored = [self._answers.trust(folder) for folder in self._folders()]
         state = self._settings.state_folder
         is_made = not _has_database(self._settings) or self._answers.is_made(state)
         with suppress(OSError):  # before the mark, which makes all of the folder one's own
             self._answers.remove_foreign_caches(state)
-        return self._answers.mark_own(state, is_made=is_made) and all(kept)
+        return self._answers.mark_own(state, is_made=is_made) and all(are_stored)
 
     def disown_rows(self) -> None:
         """Let the rows of the database count as those of others from now on, as after a restore of a file."""
@@ -145,9 +145,9 @@ class Trust:
                 f"{path} says where the keys of models are sent, and the agent "
                 f"{ref.id} is from elsewhere; start in another folder, or {NEXT_STEP}"
             )
-        self._named.add(ref)
+        self._named_refs.add(ref)
 
-    def check_found(self, ref: AgentRef, path: Path) -> None:
+    def check_criteria_file(self, ref: AgentRef, path: Path) -> None:
         """Refuse a criteria file with code or addresses that nobody named, where it is not of the agent's folder.
 
         Raises TrustError.
@@ -169,7 +169,7 @@ class Trust:
 
     def allows(self, ref: AgentRef) -> bool:
         """Whether the agent may be imported."""
-        if self._is_given or ref in self._named:
+        if self._is_given or ref in self._named_refs:
             return True
         if self._has_foreign_parts:
             return False
@@ -347,9 +347,9 @@ class Answers:
         """Write down that the folder is trusted; False where it cannot be kept."""
         folder = folder.resolve()
         try:
-            seen = folder.stat()
+            stat = folder.stat()
             # The inode tells a clone at the path of a deleted folder: decision 044.
-            answer = {"folder": str(folder), "inode": seen.st_ino, "owner": seen.st_uid, "how": how}
+            answer = {"folder": str(folder), "inode": stat.st_ino, "owner": stat.st_uid, "how": how}
             path = self._path(folder)
             if path is None:
                 return False
@@ -404,22 +404,22 @@ class Answers:
         """How the folder came to be trusted; empty where it is not, or is another folder at the same path."""
         path = self._path(folder)
         try:
-            found = json.loads(_read_own(path) or "null") if path else None
-            seen = folder.stat()
+            answer = json.loads(_read_own(path) or "null") if path else None
+            stat = folder.stat()
         except (OSError, ValueError, RecursionError):
             return ""
-        if not isinstance(found, dict):
+        if not isinstance(answer, dict):
             return ""
-        now = {"folder": str(folder), "inode": seen.st_ino, "owner": seen.st_uid}
-        return str(found.get("how", "")) if found.items() >= now.items() else ""
+        now = {"folder": str(folder), "inode": stat.st_ino, "owner": stat.st_uid}
+        return str(answer.get("how", "")) if answer.items() >= now.items() else ""
 
     def _path(self, folder: Path) -> Path | None:
         name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:32]
         return self.home / "trusted" / f"{name}.json" if self.home else None
 
     def _has_mark(self, state_folder: Path, kind: bytes = b"", name: str = MARK_NAME) -> bool:
-        wanted, found = self._mark(state_folder, kind), _read_own(state_folder / name)
-        return bool(wanted and found) and hmac.compare_digest(wanted, found)
+        right_mark, mark = self._mark(state_folder, kind), _read_own(state_folder / name)
+        return bool(right_mark and mark) and hmac.compare_digest(right_mark, mark)
 
     def _mark(self, state_folder: Path, kind: bytes = b"") -> str:
         """The digest that the folder carries; empty where there is no key."""
@@ -438,9 +438,9 @@ class Answers:
 
 
 def _state_home(environment: Mapping[str, str]) -> Path | None:
-    named = environment.get("XDG_STATE_HOME", "")
-    if os.path.isabs(named):
-        return Path(named) / "evaldesk"
+    xdg_folder = environment.get("XDG_STATE_HOME", "")
+    if os.path.isabs(xdg_folder):
+        return Path(xdg_folder) / "evaldesk"
     home = environment.get("HOME", "")
     return Path(home) / ".local" / "state" / "evaldesk" if os.path.isabs(home) else None
 
@@ -452,8 +452,8 @@ def _read_own(path: Path) -> str:
     except OSError:
         return ""
     try:
-        seen = os.fstat(handle)
-        is_ours = stat.S_ISREG(seen.st_mode) and seen.st_uid == os.geteuid() and not seen.st_mode & 0o022
+        file_stat = os.fstat(handle)
+        is_ours = stat.S_ISREG(file_stat.st_mode) and file_stat.st_uid == os.geteuid() and not file_stat.st_mode & 0o022
         return os.read(handle, MAX_FILE).decode("ascii", "replace") if is_ours else ""
     except OSError:
         return ""
@@ -466,14 +466,16 @@ STATE_NAME = ".evaldesk"
 
 def question_words(question: Question) -> list[tuple[str, str]]:
     """A title and a text for each thing that would run."""
-    found = [(f"agent {ref.id}", _place(ref) + (f", on {ref.python}" if ref.python else "")) for ref in question.agents]
+    entries = [
+        (f"agent {ref.id}", _place(ref) + (f", on {ref.python}" if ref.python else "")) for ref in question.agents
+    ]
     if question.has_settings:
-        found.append((CONFIG_NAME, "chooses models, their addresses and your own metrics"))
+        entries.append((CONFIG_NAME, "chooses models, their addresses and your own metrics"))
     if question.server:
-        found.append(("database", f"{question.server}, whose waiting runs of these agents would go on"))
+        entries.append(("database", f"{question.server}, whose waiting runs of these agents would go on"))
     elif question.has_stored_runs:
-        found.append((STATE_NAME, "its database was made elsewhere; its waiting runs of these agents would go on"))
-    return [*found, *((path.name, str(path)) for path in question.environment_files)]
+        entries.append((STATE_NAME, "its database was made elsewhere; its waiting runs of these agents would go on"))
+    return [*entries, *((path.name, str(path)) for path in question.environment_files)]
 
 
 def _place(ref: AgentRef) -> str:

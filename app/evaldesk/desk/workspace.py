@@ -75,8 +75,8 @@ def _with_samples(settings: Settings, own: tuple[Path, ...]) -> Settings:
 def _copy_samples(folder: Path) -> None:
     """Copied once, a sample is the person's own: renamed or deleted, it does not come back."""
     make_folder(folder)
-    copied = folder.parent / COPIED
-    names = copied.read_text("utf-8").split() if copied.is_file() else []
+    list_file = folder.parent / COPIED
+    names = list_file.read_text("utf-8").split() if list_file.is_file() else []
     for sample in sorted(paths.shipped("evalsets").glob("*.evalset.json")):
         if sample.name in names:
             continue
@@ -84,4 +84,4 @@ def _copy_samples(folder: Path) -> None:
             with suppress(ConflictError):  # another desk of this folder was quicker
                 create_file(folder / sample.name, sample.read_bytes())
         names.append(sample.name)
-    replace_file(copied, ("\n".join(names) + "\n").encode())
+    replace_file(list_file, ("\n".join(names) + "\n").encode())

@@ -207,7 +207,7 @@ async def trial_page(
     Raises NotFoundError when the run never planned it.
     """
     room, in_flight = Room() if is_whole else Room(PAGE_ROOM, EVENTS_ROOM), runs.in_flight(run_id)
-    return await asyncio.to_thread(read_trial, runs.stored, run_id, key, in_flight, room, more, turn, start)
+    return await asyncio.to_thread(read_trial, runs.run_store, run_id, key, in_flight, room, more, turn, start)
 
 
 OTHER_TOOLS = "tools"

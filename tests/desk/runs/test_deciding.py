@@ -12,7 +12,7 @@ import pytest
 from tests.desk.runs_by_hand import HandExecutor, OpenDesk, ended, over, started, subject
 
 from evaldesk.desk.process_owner import current_owner
-from evaldesk.desk.runs.deciding import MOST_JUDGED, Decider, ReadStrips, _judged
+from evaldesk.desk.runs.deciding import MOST_JUDGED, Decider, ReadStrips, _change_of_letters
 from evaldesk.desk.runs.gates.conclusion import CaseNumbers, Ending, RunNumbers, Spent, conclude, regressions_answer
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.desk.runs.stored_runs import StoredRuns
@@ -398,7 +398,7 @@ async def test_a_run_stops_when_decided_says_so_and_plays_the_rest_when_asked(op
     desk = open_desk(first, second)
     run_id = await started(desk, n_cases=4, n=5, concurrency=1, gates=Gates(stop_when_decided="exact"))
     stopped = await over(desk, run_id)
-    stored = StoredRuns(desk.stored)
+    stored = StoredRuns(desk.run_store)
     conclusion = stored.conclusion(stopped)
 
     assert (stopped.status, stopped.stop_rule) == ("finished", "exact")
@@ -437,7 +437,7 @@ async def test_a_run_that_breaks_off_after_it_was_decided_has_broken_off(open_de
     found = await over(desk, run_id)
 
     assert (found.status, found.stop) == ("failed", None)
-    assert StoredRuns(desk.stored).conclusion(found).outcome == "failed"
+    assert StoredRuns(desk.run_store).conclusion(found).outcome == "failed"
 
 
 async def test_a_retry_of_a_decided_run_stops_again_once_it_is_decided(open_desk: OpenDesk) -> None:
@@ -453,7 +453,7 @@ async def test_a_retry_of_a_decided_run_stops_again_once_it_is_decided(open_desk
     assert after.stop is not None
     assert (before.counts.errored, after.counts.errored) == (1, 0)
     assert after.n_done < after.n_trials == 24
-    assert StoredRuns(desk.stored).conclusion(after).outcome == "failed"
+    assert StoredRuns(desk.run_store).conclusion(after).outcome == "failed"
 
 
 async def test_a_run_that_holds_early_passes(open_desk: OpenDesk) -> None:
@@ -465,7 +465,7 @@ async def test_a_run_that_holds_early_passes(open_desk: OpenDesk) -> None:
 
     assert stopped.stop is not None
     assert stopped.stop.n_blocks == 2
-    conclusion = StoredRuns(desk.stored).conclusion(stopped)
+    conclusion = StoredRuns(desk.run_store).conclusion(stopped)
     assert (conclusion.outcome, conclusion.reasons) == ("passed", ())
 
 
@@ -559,12 +559,12 @@ def test_regressions_by_history_are_decided_when_the_rest_cannot_change_them(rul
     gates = Gates(max_regressions=0, baseline="run 1", regression_rule=rule, stop_when_decided="exact")
     before = [compared("pppppppppf", index) for index in range(n_cases)]
     planned = [compared("." * n, index) for index in range(n_cases)]
-    judged = _judged(compare_cases("run 1", before, planned, rule=rule), planned)
+    judged = _change_of_letters(compare_cases("run 1", before, planned, rule=rule), planned)
     n_held = n_failed = 0
     for _ in range(25):
         rates = [chance.choice([0.0, 0.9, 1.0, 1.0, 1.0]) for _ in range(n_cases)]
         strips = ["".join("p" if chance.random() < rate else "f" for _ in range(n)) for rate in rates]
-        found = decider(gates, n, n_cases, judged=judged).look(reader(strips), Spent())
+        found = decider(gates, n, n_cases, judge_change=judged).look(reader(strips), Spent())
         if found is None:
             continue
         fresh = ["".join(chance.choice("pf") for _ in range(5)) for _ in range(n_cases)]
@@ -583,18 +583,18 @@ def test_regressions_by_history_are_decided_when_the_rest_cannot_change_them(rul
 
 def test_a_history_too_short_to_tell_decides_nothing() -> None:
     before, planned = [compared("p", 0)], [compared("..", 0)]
-    judged = _judged(compare_cases("run 1", before, planned, rule="likely"), planned)
+    judged = _change_of_letters(compare_cases("run 1", before, planned, rule="likely"), planned)
     gates = Gates(max_regressions=0, baseline="run 1", regression_rule="likely", stop_when_decided="exact")
 
     assert regressions_answer(judged(["ff"]), 0) == "undecided"
-    assert decider(gates, 2, 1, judged=judged).look(reader(["fp"]), Spent()) is None
+    assert decider(gates, 2, 1, judge_change=judged).look(reader(["fp"]), Spent()) is None
 
 
 def test_a_long_run_is_judged_by_history_at_few_looks() -> None:
     n_cases = 200
     before = [compared("ppppp", index) for index in range(n_cases)]
     planned = [compared(".", index) for index in range(n_cases)]
-    judged, n_judged = _judged(compare_cases("run 1", before, planned, rule="likely"), planned), 0
+    judged, n_judged = _change_of_letters(compare_cases("run 1", before, planned, rule="likely"), planned), 0
 
     def counting(letters: Sequence[str]) -> RunChange:
         nonlocal n_judged
@@ -602,7 +602,7 @@ def test_a_long_run_is_judged_by_history_at_few_looks() -> None:
         return judged(letters)
 
     gates = Gates(max_regressions=0, baseline="run 1", regression_rule="likely", stop_when_decided="exact")
-    found = decider(gates, 1, n_cases, judged=counting).look(reader(["f"] * n_cases), Spent())
+    found = decider(gates, 1, n_cases, judge_change=counting).look(reader(["f"] * n_cases), Spent())
 
     assert found is not None
     assert found.n_blocks < n_cases
@@ -632,7 +632,7 @@ async def test_a_run_that_scores_a_decided_one_again_is_decided_as_that_one(
     run_id = await started(desk, n_cases=6, n=n, concurrency=1, gates=Gates(stop_when_decided="exact"))
     first = await over(desk, run_id)
     again = await over(desk, await desk.rescore(run_id, first.config.criteria))
-    stored = StoredRuns(desk.stored)
+    stored = StoredRuns(desk.run_store)
 
     assert first.stop is not None
     assert again.stop == replace(first.stop, answers=())
@@ -659,11 +659,11 @@ async def test_a_live_run_that_somebody_stops_keeps_the_interval_that_holds_at_a
     executor.end(6)
     while (await desk.summary(run_id)).n_done < 6:
         await asyncio.sleep(0.001)
-    live = read_run(desk.stored, run_id, RunQuery()).reliability
+    live = read_run(desk.run_store, run_id, RunQuery()).reliability
     await desk.stop(run_id, cancel=True)
     stopped = await over(desk, run_id)
 
-    found, stored = read_run(desk.stored, run_id, RunQuery()).reliability, StoredRuns(desk.stored)
+    found, stored = read_run(desk.run_store, run_id, RunQuery()).reliability, StoredRuns(desk.run_store)
     wide = anytime_interval(stopped.n_passed, stopped.n_scored)
     n_cases = stopped.n_scored
     assert stopped.status == "stopped"

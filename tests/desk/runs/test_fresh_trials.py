@@ -28,9 +28,9 @@ async def against_passed(open_desk: OpenDesk, executor: HandExecutor, **options:
     before = await desk.start(desk.plan_for(subject(1), RunOptions(n=1)))
     await over(desk, before)
     plan = desk.plan_for(subject(1), RunOptions(n=1, gates=CONFIRM, **options))
-    baseline = StoredRuns(desk.stored).baseline_of(before)
+    baseline = StoredRuns(desk.run_store).baseline_of(before)
     found = await over(desk, await desk.start(replace(plan, baseline=baseline)))
-    return StoredRuns(desk.stored).conclusion(found)
+    return StoredRuns(desk.run_store).conclusion(found)
 
 
 @pytest.mark.parametrize(("mode", "modes"), [("auto", ["auto"]), ("record", ["record"]), ("off", ["off"])])

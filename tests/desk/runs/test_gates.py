@@ -28,7 +28,7 @@ def numbers(letters: str) -> RunNumbers:
         CaseNumbers(f"c{at}", Counts(len(each), each.count("p"), each.count("f"), each.count("e"), each.count("u")))
         for at, each in enumerate(letters.split())
     ]
-    return RunNumbers.of_cases(cases, spent=Spent(0.5), endings=[STOPPED] if "." in letters else [])
+    return RunNumbers.of_cases(cases, costs=Spent(0.5), endings=[STOPPED] if "." in letters else [])
 
 
 @pytest.mark.parametrize(

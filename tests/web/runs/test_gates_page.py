@@ -23,7 +23,7 @@ def played(
     verdicts: dict[str, Verdict] = {"p": "passed", "f": "failed", "e": "errored", "u": "unscored"}
     plan = pages.desk.runs.plan_for(subject(len(letters)), RunOptions(gates=gates))
     config = replace(plan.config, agent_version=version, **changes)
-    store = pages.desk.runs.stored
+    store = pages.desk.runs.run_store
     run_id: int = store.create(config, plan.cases)
     specs = [TrialSpec(run_id, index, 0, case, config.agent) for index, case in enumerate(plan.cases)]
     store.record([ended(spec, verdicts[each]) for spec, each in zip(specs, letters, strict=True) if each != "."])
@@ -32,7 +32,7 @@ def played(
 
 
 def rows(pages: Any, show: str = "") -> list[GateRow]:
-    return list(read_gates(pages.desk.runs.stored, show).rows)
+    return list(read_gates(pages.desk.runs.run_store, show).rows)
 
 
 def test_a_gate_that_answers_differently_for_the_same_agent_comes_first(pages: Any) -> None:
@@ -119,7 +119,7 @@ def test_a_re_score_is_no_further_answer(pages: Any) -> None:
     first = played(pages, "pp", Gates(min_pass_rate=0.5))
     played(pages, "ff", Gates(min_pass_rate=0.5), source_run_id=first)
 
-    page = read_gates(pages.desk.runs.stored)
+    page = read_gates(pages.desk.runs.run_store)
 
     assert page.n_runs == 1
     assert [[answer.run_id for answer in row.answers] for row in page.rows] == [[first]]
@@ -208,7 +208,7 @@ def test_a_gate_that_misses_worse_agents_says_what_to_do(pages: Any) -> None:
     for _ in range(2):
         played(pages, "p" * 18 + "ff", Gates(min_pass_rate=0.5))
 
-    (row,) = read_gates(pages.desk.runs.stored).rows
+    (row,) = read_gates(pages.desk.runs.run_store).rows
 
     assert row.flag == ""
     assert row.figures is not None
@@ -221,7 +221,7 @@ def test_a_gate_that_is_too_close_to_tell_never_cries_wolf(pages: Any) -> None:
     for letters in ("ppppppppff", "pppppppppf", "ppppppppff", "pppppppppf"):
         played(pages, letters, Gates(min_pass_rate=0.9, undecided="neutral"))
 
-    (row,) = read_gates(pages.desk.runs.stored).rows
+    (row,) = read_gates(pages.desk.runs.run_store).rows
 
     assert row.figures is not None
     assert not row.figures.is_frequent
@@ -236,7 +236,7 @@ def test_a_gate_with_a_likely_stop_has_the_chances_of_such_a_run(pages: Any) -> 
     played(pages, "pppppppppf", Gates(min_pass_rate=0.5, stop_when_decided="likely"))
     played(pages, "pppppppppf", Gates(min_pass_rate=0.5, min_case_pass_rate=0.1, stop_when_decided="likely"))
 
-    found = {row.options: row.figures for row in read_gates(pages.desk.runs.stored).rows}
+    found = {row.options: row.figures for row in read_gates(pages.desk.runs.run_store).rows}
 
     alone = found["--n 1 --min-pass-rate 0.5 --stop-when-decided likely"]
     assert alone

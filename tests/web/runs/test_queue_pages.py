@@ -375,7 +375,7 @@ def test_a_flaky_case_gives_a_trial_of_each_verdict(pages: Any) -> None:
     found = QueueDesk(store).candidates(run, "jo")
     found._strips = [strip for _, strip in strips]
 
-    keys = found.drawn("flaky")
+    keys = found.draw("flaky")
 
     assert sorted(strips[case][1][trial] for case, trial in keys) == ["f", "p"]
     assert {case for case, _ in keys} == {0}

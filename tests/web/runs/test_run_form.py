@@ -337,7 +337,7 @@ def test_a_key_that_is_not_set_is_said_in_the_form_before_anything_is_stored(
 ) -> None:
     found = pages.desk.agents.get(pages.agent)
     lacking = AgentDescription(pages.agent, "litellm", model="openai/one", missing=("OPENAI_API_KEY",))
-    monkeypatch.setitem(pages.desk.agents._found, pages.agent, replace(found, description=lacking))
+    monkeypatch.setitem(pages.desk.agents._agents, pages.agent, replace(found, description=lacking))
 
     answer = pages.post("/runs", **pages.form())
 

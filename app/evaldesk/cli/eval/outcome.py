@@ -185,7 +185,7 @@ def _rows_of(desk: Desk, run: RunSummary) -> EvalSet | None:
     except (EvaldeskError, OSError):
         return None
     ids = {case.id for case in rows.cases} if rows else set()
-    return rows if ids.issuperset(desk.runs.stored.case_ids(run.id).values()) else None
+    return rows if ids.issuperset(desk.runs.run_store.case_ids(run.id).values()) else None
 
 
 def _numbers(desk: Desk, played_runs: Sequence[Played], left_out: Sequence[RunPlan]) -> RunNumbers:

@@ -161,7 +161,7 @@ async def plan_job(desk: Desk, job: Job, *, is_cost_limited: bool = False) -> Ru
     """The run of a job, with the agent's description. Raises AgentError, UsageError."""
     desk.trust.name(job.agent)
     if job.found_criteria and reaches_out(job.options.criteria or (), job.options.user):
-        desk.trust.check_found(job.agent, job.found_criteria)
+        desk.trust.check_criteria_file(job.agent, job.found_criteria)
     await asyncio.to_thread(desk.runs.freeze, job.options.criteria or (), job.agent.root)  # before the agent's import
     description = await desk.host.describe(job.agent)
     path = job.path.resolve()

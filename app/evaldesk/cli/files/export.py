@@ -63,7 +63,7 @@ def export_run_command(name: str, format_name: str, output: str | None, force: b
     evaldesk run export 12 --format osmosis-results -o results.json
     """
     with stored_runs(workspace) as runs:
-        _export_run(runs, runs.named(name).id, format_name, output, is_forced=force)
+        _export_run(runs, runs.find_by_name(name).id, format_name, output, is_forced=force)
 
 
 def _export_run(runs: StoredRuns, run_id: int, format_name: str, output: str | None, *, is_forced: bool) -> None:
@@ -125,9 +125,9 @@ def report(name: str, output: str | None, force: bool, workspace: str | None) ->
         raise UsageError(f"{name}: name two runs, such as 11..12")
     with stored_runs(workspace) as runs:
         if is_compared:
-            html_report = comparison_report(runs, runs.named(before).id, runs.named(after).id)
+            html_report = comparison_report(runs, runs.find_by_name(before).id, runs.find_by_name(after).id)
         else:
-            html_report = run_report(runs, runs.named(name).id)
+            html_report = run_report(runs, runs.find_by_name(name).id)
     file = output or html_report.file_name
     show_masked(html_report.masked)
     write_bytes(html_report.data, file, ending=html_report.file_name, is_forced=force)

@@ -56,7 +56,7 @@ def stop(name: str, yes: bool, workspace: str | None) -> None:
     settings = open_home(workspace)
     if not yes and sys.stdin.isatty():
         with stored_runs(workspace) as store:
-            run = store.named(name)
+            run = store.find_by_name(name)
         _check_live(run)
         confirm(f"Stop run {run.id} after {run.n_done:,} of {run.n_trials:,} trials?", abort=True)
     run_id = _with_desk(settings, name, work)
@@ -168,7 +168,7 @@ def remove(names: tuple[str, ...], yes: bool, workspace: str | None) -> None:
     """
     settings = open_home(workspace)
     with stored_runs(workspace) as store:
-        runs = {run.id: run for run in map(store.named, names)}
+        runs = {run.id: run for run in map(store.find_by_name, names)}
     n = sum(run.n_done for run in runs.values())
     numbers = ", ".join(map(str, runs))
     trials = counted(n, "trial")
@@ -220,7 +220,7 @@ def _with_desk(settings: Settings, name: str, work: RunCall, trust: Trust | None
     async def carry_out() -> int:
         desk = Desk.open(settings, trust)
         try:
-            return await work(desk, await asyncio.to_thread(desk.stored_runs.named, name))
+            return await work(desk, await asyncio.to_thread(desk.stored_runs.find_by_name, name))
         finally:
             await desk.close()
 
@@ -231,7 +231,7 @@ def _follow(settings: Settings, name: str, begin: RunCall, *, is_trusted: bool) 
     """Begin with a run and follow it to its end, as `evaldesk eval` does; gives the exit code."""
 
     with stored_runs(str(settings.workspace)) as runs:
-        run = runs.named(name)
+        run = runs.find_by_name(name)
     settings = replace(settings, n_workers=n_workers(run.config.concurrency))
     trust = answered(settings, is_trusted=is_trusted, needs_runs_only=True)
     return asyncio.run(follow_run(Desk.open(settings, trust), run, begin))

@@ -49,7 +49,7 @@ def info(name: str, is_json: bool, workspace: str | None) -> None:
     evaldesk run info my-run --json
     """
     with stored_runs(workspace) as runs:
-        run = runs.named(name)
+        run = runs.find_by_name(name)
         if is_json:
             numbers = runs.numbers(run)
             results = {
@@ -191,7 +191,7 @@ def logs(name: str, limit: int, is_errors: bool, is_json: bool, workspace: str |
     evaldesk run logs 12 --errors --limit 5
     """
     with stored_runs(workspace) as runs:
-        cases = runs.cases(runs.named(name).id)
+        cases = runs.cases(runs.find_by_name(name).id)
         for number, entry in enumerate(_entries(cases, is_errors=is_errors)):
             if number == limit:
                 show(f"More than {limit} trials; --limit shows more.", err=True)

@@ -72,7 +72,7 @@ def submit(
     evaldesk run submit configs/eval/my-run.toml --yes --baseline 12 --regression-rule confirm
     """
     run_file = _with_options(read_run_file(file), asked_options(values))
-    request = EvalRequest((), run_file.asked, asked_gates(values), **values)
+    request = EvalRequest((), run_file.run_options, asked_gates(values), **values)
     gates = request.gates
     run_file, commit = at_revision(run_file, open_home(workspace).state_folder / "revisions")
     agent, path = placed_agent(run_file, open_home(workspace), request.python, request.image), dataset_path(run_file)
@@ -82,7 +82,7 @@ def submit(
     case_ids, words = _chosen_rows(run_file, evalset, is_sample=sample, may_ask=may_ask)
     run_name = name or f"{run_file.path.stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     note = f"{run_name}\n{run_file.path}{f', commit {commit[:7]}' if commit else ''}; {words}"
-    if given_note := run_file.asked.get("note"):
+    if given_note := run_file.run_options.get("note"):
         note = f"{note}\n{given_note}"
     job = Job(agent, evalset, path, _options(run_file, case_ids, note, gates))
     if not is_json:
@@ -105,7 +105,7 @@ def submit(
 def _settings(workspace: str | None, run_file: RunFile) -> Settings:
     settings = open_home(workspace)
     models = (*settings.models, run_file.model_path)
-    return replace(settings, models=models, n_workers=n_workers(run_file.asked.get("concurrency") or AT_ONCE))
+    return replace(settings, models=models, n_workers=n_workers(run_file.run_options.get("concurrency") or AT_ONCE))
 
 
 async def _submit(settings: Settings, job: Job, compared_with: str | None) -> tuple[RunSummary, str]:
@@ -128,7 +128,7 @@ def _with_options(file: RunFile, option_values: Asked) -> RunFile:
     threshold = option_values.pop("pass_threshold", None)
     return replace(
         file,
-        asked={**file.asked, **option_values},
+        run_options={**file.run_options, **option_values},
         model_path=option_values.get("model") or file.model_path,
         pass_threshold=file.pass_threshold if threshold is None else threshold,
     )
@@ -136,8 +136,8 @@ def _with_options(file: RunFile, option_values: Asked) -> RunFile:
 
 def _options(run_file: RunFile, case_ids: tuple[str, ...] | None, note: str, gates: Gates) -> RunOptions:
     """The grader rewards inside the trial, so that both times count there."""
-    workflow_s, grader_s = run_file.agent_workflow_timeout_s, run_file.asked.get("judge_timeout_s") or 0.0
-    option_values: Asked = {"timeout_s": min(workflow_s + grader_s, 86_400.0), **run_file.asked}
+    workflow_s, grader_s = run_file.agent_workflow_timeout_s, run_file.run_options.get("judge_timeout_s") or 0.0
+    option_values: Asked = {"timeout_s": min(workflow_s + grader_s, 86_400.0), **run_file.run_options}
     return RunOptions(
         case_ids=case_ids,
         criteria=(replace(REWARD, threshold=run_file.pass_threshold),),
@@ -184,7 +184,7 @@ def _show_plan(run_file: RunFile, run_name: str, path: Path, words: str, commit:
         ("Model", run_file.model_path),
         ("Dataset", str(path)),
         ("Rows", words),
-        ("Trials a row", str(run_file.asked.get("n") or 1)),
+        ("Trials a row", str(run_file.run_options.get("n") or 1)),
         ("Pass threshold", f"{run_file.pass_threshold:g}"),
     ]
     rows += [("Branch", run_file.branch)] if run_file.branch else []

@@ -75,7 +75,7 @@ class SessionDesk:
         """
         message = self._check_message(message, None) if message.strip() else ""
         if message:
-            self._agents.check_trusted(self._agents.get(agent_id))
+            self._agents.check_trust(self._agents.get(agent_id))
         session = await asyncio.to_thread(self.create, agent_id, state_text, title)
         if message:
             await self._start(session, message, None, "person", (), keeps=True)
@@ -152,7 +152,7 @@ class SessionDesk:
         message = self._check_message(message, model, media)
         session = await asyncio.to_thread(self._store.sessions.get, session_id)
         if media:
-            self._check_media(await self._agents.described(session.agent_id), media)
+            self._check_media(await self._agents.get_described_agent(session.agent_id), media)
         return await self._start(session, message, model, asked_by, media, keeps=True)
 
     async def decide(self, session_id: str, question_id: str, decisions: Sequence[Decision]) -> RunningTurn:
@@ -211,7 +211,7 @@ class SessionDesk:
         session = _with_left_turn(stored) if keeps else replace(stored, open_turn=None)
         session_id = session.id
         agent = self._agents.get(session.agent_id)
-        self._agents.check_trusted(agent)
+        self._agents.check_trust(agent)
         self._refuse_while_running(session_id)
         references = tuple(item.held() for item in media)
         earlier, decisions = resumed or (None, ())

@@ -39,7 +39,7 @@ class SimulationDesk:
         """
         if case.scenario is None:
             raise UsageError("Only a case with a scenario can be watched; this case has turns.")
-        agent = await self._agents.described(agent_id)
+        agent = await self._agents.get_described_agent(agent_id)
         default = os.environ.get(USER_VARIABLE, "") or (DEMO_USER if agent.is_demo else "")
         state = to_json(case.initial_state).decode()
         session = await asyncio.to_thread(self._sessions.create, agent.id, state, f"{case.id}, simulated")

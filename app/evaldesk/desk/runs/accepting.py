@@ -62,8 +62,8 @@ class StagedCase:
 
     def with_changes(self, ways: Ways) -> Case:
         """The case with these changes; its alternatives are the values of all its ended trials."""
-        ended = (each for each in self.trials if each is not self.trial and each.verdict != "errored")
-        others = [(each.transcript, each.scores) for each in ended]
+        other_trials = (each for each in self.trials if each is not self.trial and each.verdict != "errored")
+        others = [(each.transcript, each.scores) for each in other_trials]
         return accept_changes(self.case, self.trial.transcript, ways, self.trial.scores, others)
 
     @property
@@ -107,8 +107,8 @@ class StagedCase:
         def improved(ways: Ways) -> Ways:
             for change in self.unasked:
                 others = {key: way for key, way in ways.items() if key != change.key}
-                tried = ({**others, change.key: way} for way in change.ways if way != "ignore")
-                ways = max((*tried, others), key=n_passed)
+                variants = ({**others, change.key: way} for way in change.ways if way != "ignore")
+                ways = max((*variants, others), key=n_passed)
             return ways
 
         return max((improved(start) for start in (self.kindest(), {})), key=n_passed)
@@ -116,7 +116,7 @@ class StagedCase:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """The changes that a run offers to its eval set. `refused` says for a case why it offers none.
+    """The changes that a run offers to its eval set. `refusals` says for a case why it offers none.
 
     `n_more` cases stand behind the staged ones.
     """
@@ -127,13 +127,13 @@ class Staged:
     version: str
     evalset: EvalSet
     cases: tuple[StagedCase, ...]
-    refused: Mapping[str, str]
+    refusals: Mapping[str, str]
     n_more: int = 0
 
     def with_changes(self, keys: Keys) -> EvalSet:
         """The eval set with these changes."""
-        changed = {each.case.id: each.with_changes(keys.get(each.key, {})) for each in self.cases}
-        return replace(self.evalset, cases=tuple(changed.get(case.id, case) for case in self.evalset.cases))
+        new_cases = {each.case.id: each.with_changes(keys.get(each.key, {})) for each in self.cases}
+        return replace(self.evalset, cases=tuple(new_cases.get(case.id, case) for case in self.evalset.cases))
 
     def effects(self, keys: Keys) -> dict[str, Effect]:
         """By the key of each case that would change, its trials judged before and after.
@@ -151,33 +151,33 @@ class Staged:
 
         Only for the first flaky cases with at most MAX_JUDGED judged trials; the others have their mildest ways.
         """
-        found, left = dict[str, Ways](), MAX_JUDGED
+        ways, budget = dict[str, Ways](), MAX_JUDGED
         for each in self.cases:
-            left -= 2 * each.n_judged if each.is_flaky else 0
-            found[each.key] = each.best(self.run.config) if each.is_flaky and left >= 0 else each.kindest()
-        return found
+            budget -= 2 * each.n_judged if each.is_flaky else 0
+            ways[each.key] = each.best(self.run.config) if each.is_flaky and budget >= 0 else each.kindest()
+        return ways
 
     def effects_of_ways(self, keys: Keys) -> dict[tuple[str, str, Way | None], Effect]:
         """The effect of each way of a change, and of leaving it, while all others stay.
 
         Named by the case, the change and the way. Only for the first cases with at most MAX_JUDGED judged trials.
         """
-        found: dict[tuple[str, str, Way | None], Effect] = {}
-        left = MAX_JUDGED
+        effects: dict[tuple[str, str, Way | None], Effect] = {}
+        budget = MAX_JUDGED
         for each in self.cases:
-            left -= each.n_judged
-            if left < 0:
+            budget -= each.n_judged
+            if budget < 0:
                 break
-            known: dict[frozenset[tuple[str, Way]], Effect] = {}
+            effects_of_case: dict[frozenset[tuple[str, Way]], Effect] = {}
             for change in each.offered:
                 for way in (*change.ways, None):
-                    ways = {key: kept for key, kept in keys.get(each.key, {}).items() if key != change.key}
+                    ways = {key: chosen_way for key, chosen_way in keys.get(each.key, {}).items() if key != change.key}
                     ways |= {} if way is None else {change.key: way}
                     name = frozenset(ways.items())
-                    if name not in known:
-                        known[name] = _effect(each.trials, each.with_changes(ways), self.run.config)
-                    found[each.key, change.key, way] = known[name]
-        return found
+                    if name not in effects_of_case:
+                        effects_of_case[name] = _effect(each.trials, each.with_changes(ways), self.run.config)
+                    effects[each.key, change.key, way] = effects_of_case[name]
+        return effects
 
 
 def stage(
@@ -198,24 +198,24 @@ def stage(
     if not rows and case_id is not None:
         raise NotFoundError.among("case", case_id, desk.stored_runs.case_ids(run.id))
     cases: list[StagedCase] = []
-    refused: dict[str, str] = {}
+    refusals: dict[str, str] = {}
     keys = dict(zip([case.id for case in evalset.cases], case_keys(evalset.cases), strict=True))
     now = {case.id: case for case in evalset.cases}
     n_more = 0
     for row in rows:
         reason = _unlike(desk.store.runs.case(run.id, row.case_index), now.get(row.case_id))
         if reason:
-            refused[row.case_id] = reason
+            refusals[row.case_id] = reason
             continue
         if len(cases) == MAX_CASES:
             n_more += 1
             continue
         at = trial_index if of_cases is None else of_cases[row.case_id]
-        if found := _staged_case(desk, run, row, keys[row.case_id], now[row.case_id], at):
-            cases.append(found)
+        if staged_case := _staged_case(desk, run, row, keys[row.case_id], now[row.case_id], at):
+            cases.append(staged_case)
         elif case_id is not None:
-            refused[row.case_id] = "It expects what the trial did already."
-    return Staged(run, evalset_id, file_name, version, evalset, tuple(cases), refused, n_more)
+            refusals[row.case_id] = "It expects what the trial did already."
+    return Staged(run, evalset_id, file_name, version, evalset, tuple(cases), refusals, n_more)
 
 
 def verdicts_now(desk: Desk, run: RunSummary, case_ids: Collection[str]) -> dict[str, Effect]:
@@ -234,10 +234,10 @@ def save(desk: Desk, staged: Staged, keys: Keys) -> str:
 
     Raises ConflictError when the file changed meanwhile, UsageError without a change, LossError, DiskError.
     """
-    changed = staged.with_changes(keys)
-    if changed == staged.evalset:
+    evalset = staged.with_changes(keys)
+    if evalset == staged.evalset:
         raise UsageError("choose a change")
-    return desk.evalsets.save(staged.evalset_id, changed, staged.version)
+    return desk.evalsets.save(staged.evalset_id, evalset, staged.version)
 
 
 class StagedFile:
@@ -278,11 +278,11 @@ def _is_meant(row: CaseRow, case_id: str | None, of_cases: Mapping[str, int] | N
     return row.counts.failed > 0 if case_id is None else row.case_id == case_id
 
 
-def _unlike(played: Case, now: Case | None) -> str:
+def _unlike(before: Case, now: Case | None) -> str:
     """The reason why the trials do not apply to the current case; empty where they do."""
     if now is None:
         return "The eval set has no such case any more."
-    if [turn.query for turn in played.turns] != [turn.query for turn in now.turns] or played.scenario != now.scenario:
+    if [turn.query for turn in before.turns] != [turn.query for turn in now.turns] or before.scenario != now.scenario:
         return "The messages of this case were edited since the run; run it again."
     return ""
 
@@ -305,9 +305,9 @@ def _staged_case(
 
 
 def _trials(desk: Desk, run: RunSummary, row: CaseRow) -> tuple[TrialResult, ...]:
-    wanted = [(row.case_index, index) for index in range(len(row.verdicts))]
-    played = desk.store.runs.trials(run.id, wanted)
-    return tuple(played[key] for key in wanted if key in played)
+    trial_keys = [(row.case_index, index) for index in range(len(row.verdicts))]
+    trials = desk.store.runs.trials(run.id, trial_keys)
+    return tuple(trials[key] for key in trial_keys if key in trials)
 
 
 def _effect(trials: Sequence[TrialResult], case: Case, config: RunConfig) -> Effect:
@@ -320,12 +320,12 @@ def _effect(trials: Sequence[TrialResult], case: Case, config: RunConfig) -> Eff
 def _verdict(case: Case, trial: TrialResult, config: RunConfig) -> str:
     if trial.error:
         return trial.verdict
-    plain = [criterion for criterion in config.criteria if is_plain(criterion)]
-    names = {criterion.metric for criterion in plain}
-    kept = [score for score in trial.scores if score.metric not in names]
-    scores = (*kept, *score_trial(trial.transcript, case, plain, strict=config.is_strict))
-    judged = replace(trial, scores=scores, verdict=trial_verdict(scores, config.criteria, None))
-    return as_tool_judges(config.compat, case, judged, config.criteria).verdict
+    own_criteria = [criterion for criterion in config.criteria if is_plain(criterion)]
+    names = {criterion.metric for criterion in own_criteria}
+    other_scores = [score for score in trial.scores if score.metric not in names]
+    scores = (*other_scores, *score_trial(trial.transcript, case, own_criteria, strict=config.is_strict))
+    rescored = replace(trial, scores=scores, verdict=trial_verdict(scores, config.criteria, None))
+    return as_tool_judges(config.compat, case, rescored, config.criteria).verdict
 
 
 def one_of(cases: Sequence[StagedCase], parts: Sequence[str], turn: int | None, way: str) -> dict[str, dict[str, Way]]:
@@ -336,11 +336,11 @@ def one_of(cases: Sequence[StagedCase], parts: Sequence[str], turn: int | None, 
     """
     return {
         each.key: {
-            change.key: found
+            change.key: each_way
             for change in (each.offered if parts else each.unasked)
             if (not parts or change.part in parts) and (turn is None or change.turn == turn)
-            for found in change.ways
-            if found == way
+            for each_way in change.ways
+            if each_way == way
         }
         for each in cases
     }
@@ -350,15 +350,15 @@ def left_out(
     cases: Sequence[StagedCase], keys: Keys, parts: Sequence[str], turn: int | None
 ) -> list[tuple[str, str, set[Way]]]:
     """By case id, the changes of these parts, of that turn or all, that are not wanted, and the ways they have."""
-    found = []
+    entries = []
     for each in cases:
-        left = [
+        changes = [
             change
             for change in each.offered
             if change.key not in keys[each.key]
             and (not parts or change.part in parts)
             and (turn is None or change.turn == turn)
         ]
-        ways = {way for change in left for way in change.ways}
-        found += [(each.case.id, ", ".join(change.place for change in left), ways)] if left else []
-    return found
+        ways = {way for change in changes for way in change.ways}
+        entries += [(each.case.id, ", ".join(change.place for change in changes), ways)] if changes else []
+    return entries

@@ -38,19 +38,19 @@ class Subject:
 class Budget:
     """A budget as it was asked for; each case has at least `least` trials."""
 
-    asked: str
+    text: str
     allocate: str = EVEN
     least: int = 1
 
     @property
     def amount(self) -> float:
         """Trials or US dollars."""
-        return budget_of(self.asked)[0]
+        return budget_of(self.text)[0]
 
     @property
     def is_money(self) -> bool:
         """Whether it is in US dollars."""
-        return budget_of(self.asked)[1]
+        return budget_of(self.text)[1]
 
     @property
     def needs_earlier(self) -> bool:
@@ -64,9 +64,9 @@ class Budget:
         scale: int = 10 ** max(2, 2 - floor(log10(amount)))
         return f"{ceil(amount * scale - 1e-6) / scale:.10g}{USD}"
 
-    def refused(self, why: str) -> UsageError:
+    def refusal(self, why: str) -> UsageError:
         """The error for a budget that cannot be spread."""
-        return UsageError(f"budget = {self.asked}: {why}", field="budget")
+        return UsageError(f"budget = {self.text}: {why}", field="budget")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,8 @@ class Spread:
 class _Earlier:
     """The trials of a case in earlier runs: scored, passed, and the mean US dollars of one, None where not known."""
 
-    scored: int = 0
-    passed: int = 0
+    n_scored: int = 0
+    n_passed: int = 0
     cost: float | None = None
 
 
@@ -93,11 +93,11 @@ def with_budget(plan: RunPlan, budget: str, runs: StoredRuns) -> RunPlan:
     """
     config = plan.config
     subject = Subject(plan.cases, history_class(config))
-    found = spread(Budget(budget, config.allocate, config.n), subject, runs)
+    spread_trials = spread(Budget(budget, config.allocate, config.n), subject, runs)
     partly = plan.foresight.partly_asserted
-    n_partly = sum(n for n, case in zip(found.n_each, plan.cases, strict=True) if case.id in partly)
-    frozen = replace(config, n_partly_planned=n_partly, allocated_from=found.run_ids)
-    return replace(plan, config=frozen, trials_of_cases=found.n_each)
+    n_partly = sum(n for n, case in zip(spread_trials.n_each, plan.cases, strict=True) if case.id in partly)
+    final_config = replace(config, n_partly_planned=n_partly, allocated_from=spread_trials.run_ids)
+    return replace(plan, config=final_config, trials_of_cases=spread_trials.n_each)
 
 
 def spread(budget: Budget, subject: Subject, runs: StoredRuns) -> Spread:
@@ -108,17 +108,17 @@ def spread(budget: Budget, subject: Subject, runs: StoredRuns) -> Spread:
     costs = _costs(budget, cases, run_ids) if budget.is_money else [1.0] * len(cases)
     _check_reach(budget, costs, run_ids)
     is_even = budget.allocate == EVEN
-    weights = [1.0 if is_even else variance_of(case.passed, case.scored) for case in cases]
+    weights = [1.0 if is_even else variance_of(case.n_passed, case.n_scored) for case in cases]
     n_each = allocated(weights, costs, budget.amount, least=budget.least, most=MOST_EACH)
     if sum(n_each) > MAX_TRIALS:
-        raise budget.refused(f"{sum(n_each):,} trials are more than the {MAX_TRIALS:,} of one run")
+        raise budget.refusal(f"{sum(n_each):,} trials are more than the {MAX_TRIALS:,} of one run")
     return Spread(n_each, run_ids)
 
 
 def last_class(runs: StoredRuns, agent_id: str, evalset_id: str, model: str | None) -> str:
     """The class of the newest run of an agent, a model and an eval set; empty where there is none."""
-    found = runs.store.list(agent_id=agent_id, evalset_id=evalset_id, limit=MOST_EARLIER)
-    alike = (run for run in found if run.n_done > 0 and run.config.model == model)
+    recent_runs = runs.store.list(agent_id=agent_id, evalset_id=evalset_id, limit=MOST_EARLIER)
+    alike = (run for run in recent_runs if run.n_done > 0 and run.config.model == model)
     return next((each for run in alike if (each := history_class(run.config))), NO_HISTORY)
 
 
@@ -147,13 +147,15 @@ def _mean_cost(cases: Sequence[CaseRow]) -> float | None:
 
 def _costs(budget: Budget, cases: Sequence[_Earlier], run_ids: Sequence[int]) -> list[float]:
     """The US dollars of a trial of each case; where they are not known, or nothing, the mean of the others."""
-    known = [case.cost for case in cases if case.cost is not None]
-    mean = sum(known) / len(known) if known else 0.0
+    known_costs = [case.cost for case in cases if case.cost is not None]
+    mean = sum(known_costs) / len(known_costs) if known_costs else 0.0
     if not mean:
         why = (
-            f"the trials of run {run_ids[0]} cost nothing" if known else "no earlier run of these cases tells its costs"
+            f"the trials of run {run_ids[0]} cost nothing"
+            if known_costs
+            else "no earlier run of these cases tells its costs"
         )
-        raise budget.refused(f"{why}, so it is not known how many trials that is; say a number of trials, such as 200")
+        raise budget.refusal(f"{why}, so it is not known how many trials that is; say a number of trials, such as 200")
     return [case.cost or mean for case in cases]
 
 
@@ -165,7 +167,7 @@ def _check_reach(budget: Budget, costs: Sequence[float], run_ids: Sequence[int])
         need = f"{cases} with {trials_each_words(budget.least, budget.least)} each need"
         by = f" by the costs of run {run_ids[0]}" if budget.is_money else ""
         least = budget.words(budget.least * in_all)
-        raise budget.refused(f"{need} {least}{by}; say that or more, or choose fewer cases or trials of each")
+        raise budget.refusal(f"{need} {least}{by}; say that or more, or choose fewer cases or trials of each")
     if budget.amount > MOST_EACH * in_all + ROUNDING:
         most = budget.words(MOST_EACH * in_all)
-        raise budget.refused(f"{cases} with {MOST_EACH:,} trials each, the most, need {most}; say that or less")
+        raise budget.refusal(f"{cases} with {MOST_EACH:,} trials each, the most, need {most}; say that or less")

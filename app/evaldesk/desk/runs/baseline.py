@@ -24,13 +24,13 @@ _OF_PATH = re.compile(r"-[0-9a-f]{8}$")
 """Ends the id of an eval set: a digest of its path, which is another one on another machine."""
 
 
-def read_baseline_file(given: str) -> Baseline | None:
+def read_baseline_file(name: str) -> Baseline | None:
     """The cases in the JSON file of an earlier run; None for a number. Raises UsageError for another content."""
-    path = Path(given)
+    path = Path(name)
     if path.is_file():
         return _of_file(path)
-    if not given.isdecimal():
-        raise UsageError(f"--baseline {given}: neither a file nor the number of a run; `evaldesk run list` shows them")
+    if not name.isdecimal():
+        raise UsageError(f"--baseline {name}: neither a file nor the number of a run; `evaldesk run list` shows them")
     return None
 
 
@@ -56,16 +56,16 @@ def days_object(days: RunDays) -> dict[str, Any]:
 
 def _days(runs: Sequence[Any]) -> RunDays:
     """Over the eval sets of the file: the mean over those whose runs tell it. Older files do not."""
-    found = [
+    days_of_runs = [
         RunDays(int(days["n_runs"]), tuple(map(float, days["weights"])))
         for days in (run.get("history_days") for run in runs)
         if days
     ]
-    if any(len(days.weights) not in (0, len(SIGMAS)) for days in found):
+    if any(len(days.weights) not in (0, len(SIGMAS)) for days in days_of_runs):
         raise ValueError("weights of days")
-    weights_of_days = [days.weights for days in found if days.weights]
+    weights_of_days = [days.weights for days in days_of_runs if days.weights]
     weights = tuple(fsum(column) / len(weights_of_days) for column in zip(*weights_of_days, strict=True))
-    return RunDays(max((days.n_runs for days in found), default=0), weights)
+    return RunDays(max((days.n_runs for days in days_of_runs), default=0), weights)
 
 
 def bar_object(bar: Bar) -> dict[str, Any]:
@@ -120,22 +120,22 @@ def _played_case(case: Any) -> PlayedCase:
 def _history(value: Any) -> CaseHistory:
     if not isinstance(value, list) or len(value) != 2 or not all(type(n) is int for n in value):
         raise ValueError(f"a history must be two whole numbers, scored and passed trials, not {value!r:.40}")
-    scored, passed = value
-    if not 0 <= passed <= scored:
-        raise ValueError(f"a history of {scored} scored trials has 0 to {scored} passed ones, not {passed}")
-    if scored > MOST_TRIALS:
-        raise ValueError(f"a history has at most the newest {MOST_TRIALS:,} trials of a case, not {scored:,}")
-    return CaseHistory(scored, passed)
+    n_scored, n_passed = value
+    if not 0 <= n_passed <= n_scored:
+        raise ValueError(f"a history of {n_scored} scored trials has 0 to {n_scored} passed ones, not {n_passed}")
+    if n_scored > MOST_TRIALS:
+        raise ValueError(f"a history has at most the newest {MOST_TRIALS:,} trials of a case, not {n_scored:,}")
+    return CaseHistory(n_scored, n_passed)
 
 
 def _first_version(value: Any) -> Iterator[PlayedCase]:
     """Cases by counts: the order of their trials and their content are not known."""
     for run in value["runs"]:
         evalset = _OF_PATH.sub("", str(run.get("evalset_id", "")))
-        seen: dict[str, int] = {}
+        last_ordinals: dict[str, int] = {}
         for case in run["cases"]:
             name = str(case["case_id"])
-            ordinal = seen[name] = seen.get(name, -1) + 1
+            ordinal = last_ordinals[name] = last_ordinals.get(name, -1) + 1
             yield _by_counts(CaseKey(evalset, name, ordinal), case)
 
 

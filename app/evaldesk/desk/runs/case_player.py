@@ -18,8 +18,8 @@ from evaldesk.desk.runs.model_checks import check_models
 from evaldesk.desk.runs.plan import (
     RunOptions,
     RunPlan,
+    apply_options,
     check_reviewed,
-    frozen,
     recordings_folder,
     with_defaults,
     with_executor,
@@ -49,7 +49,7 @@ class CasePlayer:
         self._settings = settings
         self._concurrency = concurrency
         self._numbers = itertools.count(1)
-        self._waiting: dict[tuple[int, int], asyncio.Future[TrialResult]] = {}
+        self._futures: dict[tuple[int, int], asyncio.Future[TrialResult]] = {}
         self._scrubbed = result_scrubber(settings.environment)
         self._loop = asyncio.new_event_loop()
         self._executor: Executor | None = None
@@ -63,7 +63,7 @@ class CasePlayer:
         """Raise UsageError for a model of the run that has no name or no key, AgentError for an agent that fails."""
         check_reviewed((case,))
         plan = RunPlan(self._config(case, options), (case,))
-        work = asyncio.run_coroutine_threadsafe(self._described(), self._loop)
+        work = asyncio.run_coroutine_threadsafe(self._describe(), self._loop)
         check_models(plan, work.result(), self._settings.environment)
 
     def play(self, case: Case, options: RunOptions, first: int = 0) -> CaseResult:
@@ -89,37 +89,37 @@ class CasePlayer:
         """
         key = CaseKey(evalset, case.id, 0, case_version(case))
         alike = [each for each in baseline.cases if each.key.case_id == case.id]
-        known = matched(alike, [key]).get(key.place)
-        if known is None:
+        baseline_case = matched(alike, [key]).get(key.place)
+        if baseline_case is None:
             return None
         ready = self._config(case, options)
-        played = PlayedCase(
+        played_case = PlayedCase(
             key,
             result.letters,
             ready.pass_threshold,
             ready.errors_are_failures,
             assertions(case),
         )
-        others = [each.past for each in baseline.cases if each is not known and each.scored]
-        compared = partial(
+        others = [each.past for each in baseline.cases if each is not baseline_case and each.scored]
+        compare = partial(
             compare_cases,
             baseline.name,
-            [known],
+            [baseline_case],
             rule=gates.regression_rule,
             confirm=gates.confirm,
             days=baseline.days,
             replayed=repeats_recorded(ready),
             others=others,
         )
-        found = compared([played])
+        change = compare([played_case])
         bars = {evalset: bars_of(ready.criteria)}
-        found = replace(found, weaker=weaker_words(found, baseline, bars, partial(is_asserted, lambda: [case])))
-        if not found.unconfirmed:
-            return found
+        change = replace(change, weaker=weaker_words(change, baseline, bars, partial(is_asserted, lambda: [case])))
+        if not change.unconfirmed:
+            return change
         if refusal := without_fresh_trials(ready):
-            return replace(found, refusal=refusal)
+            return replace(change, refusal=refusal)
         again = self.play(case, options.but(n=gates.confirm[1], recording="off"), first=ready.n)
-        return replace(compared([replace(played, confirming=again.letters)]), weaker=found.weaker)
+        return replace(compare([replace(played_case, confirming=again.letters)]), weaker=change.weaker)
 
     def close(self) -> None:
         """End the workers and the thread."""
@@ -131,12 +131,12 @@ class CasePlayer:
     def _config(self, case: Case, options: RunOptions) -> RunConfig:
         recording = Recording(folder=str(recordings_folder(self._settings)))
         ready = with_defaults(options, self._settings, self._agent.root, self._agent.isolation)
-        config = frozen(RunConfig(self._agent, "", recording=recording), ready, [case])
+        config = apply_options(RunConfig(self._agent, "", recording=recording), ready, [case])
         config = with_executor(config, self._settings.executors)
         check_place(config)
         return config
 
-    async def _described(self) -> AgentDescription:
+    async def _describe(self) -> AgentDescription:
         """The agent's description of itself; asked once, in the worker that plays it afterwards."""
         if self._description is None:
             host = AgentHost()
@@ -149,20 +149,20 @@ class CasePlayer:
         return self._description
 
     async def _play(self, case: Case, config: RunConfig, first: int) -> CaseResult:
-        executor = self._opened(config)
+        executor = self._open_executor(config)
         number = next(self._numbers)
         specs = [trial_spec(config, number, case, 0, index) for index in range(first, first + config.n)]
         futures = [self._loop.create_future() for _ in specs]
         for spec, future in zip(specs, futures, strict=True):
-            self._waiting[number, spec.trial_index] = future
+            self._futures[number, spec.trial_index] = future
             await executor.submit(spec)
         results = await asyncio.gather(*futures)
         if executor.end_reason and any(result.status == "cancelled" for result in results):
             raise EvaldeskError(executor.end_reason)
-        judged = (as_tool_judges(config.compat, case, self._scrubbed(each), config.criteria) for each in results)
-        return CaseResult(case, tuple(judged), config.n)
+        tool_results = (as_tool_judges(config.compat, case, self._scrubbed(each), config.criteria) for each in results)
+        return CaseResult(case, tuple(tool_results), config.n)
 
-    def _opened(self, config: RunConfig) -> Executor:
+    def _open_executor(self, config: RunConfig) -> Executor:
         if self._executor is None:
             at_once = replace(config, concurrency=self._concurrency)
             self._executor = open_executor(at_once, self._local, os.environ)
@@ -183,7 +183,7 @@ class CasePlayer:
 
     async def _read(self, executor: Executor) -> None:
         async for result in executor.results():
-            future = self._waiting.pop((result.run_id, result.trial_index))
+            future = self._futures.pop((result.run_id, result.trial_index))
             if not future.done():
                 future.set_result(result)
 

@@ -71,7 +71,7 @@ class Decider:
         *,
         names: Callable[[], Sequence[str]],
         regressed: Callable[[int, str], bool] | None = None,
-        judged: Callable[[Sequence[str]], RunChange] | None = None,
+        judge_change: Callable[[Sequence[str]], RunChange] | None = None,
         rates_before: Mapping[int, float] | None = None,
         alone: Mapping[int, PlayedCase] | None = None,
         is_weaker: bool = False,
@@ -86,7 +86,7 @@ class Decider:
         self._n_planned = sum(n_each)
         self._names = names
         self._regressed = cache(regressed) if regressed else None
-        self._judged = judged
+        self._judge_change = judge_change
         self._rates_before = rates_before or {}
         self._alone = alone or {}
         self._is_weaker = is_weaker
@@ -101,8 +101,8 @@ class Decider:
         self._first: list[str] = []
         self._of_first: Counter[str] = Counter()
         self._differences: list[float] = []
-        self._moved: Counter[int] = Counter()
-        self._told = DifferenceSeen(self._gates.margin or 0.0)
+        self._n_by_sign: Counter[int] = Counter()
+        self._evidence = DifferenceSeen(self._gates.margin or 0.0)
         self._n_lost = dict.fromkeys("pf", 0)
 
     def may_look(self, n_done: int) -> bool:
@@ -115,50 +115,53 @@ class Decider:
         """The number of blocks of the next look; None after the last."""
         return next((look for look in self._looks if look > self._n_looked), None)
 
-    def look(self, read: ReadStrips, spent: Spent) -> Stop | None:
+    def look(self, read_strips: ReadStrips, costs: Spent) -> Stop | None:
         """The first whole block after which the gates are decided, among those that were not looked at yet.
 
-        `read` gives the letters of these cases, by index, or of all.
+        `read_strips` gives the letters of these cases, by index, or of all.
         """
         if self._n == 1:
-            return self._look_by_case(read, spent)
-        while (n_blocks := self._following) is not None and self._read_block(n_blocks, read):
+            return self._look_by_case(read_strips, costs)
+        while (n_blocks := self._following) is not None and self._read_block(n_blocks, read_strips):
             self._n_looked, self._behind = n_blocks, None
             letters = [(strip[:n_blocks], n) for strip, n in zip(self._strips, self._n_each, strict=True)]
-            if stop := self._decide(self._seen(partial(tuple, letters), Counter(letters), n_blocks, spent)):
+            if stop := self._decide(self._take_snapshot(partial(tuple, letters), Counter(letters), n_blocks, costs)):
                 return stop
         return None
 
-    def _read_block(self, n_blocks: int, read: ReadStrips) -> bool:
+    def _read_block(self, n_blocks: int, read_strips: ReadStrips) -> bool:
         """Whether so many blocks are whole; reads the cases that were behind, and no other, at each look."""
         behind = range(self._n_cases) if self._behind is None else self._behind
         behind = [case for case in behind if TO_PLAY in self._strips[case][:n_blocks]]
         if behind:
-            for case, strip in zip(behind, read(None if len(behind) == self._n_cases else behind), strict=True):
+            for case, strip in zip(behind, read_strips(None if len(behind) == self._n_cases else behind), strict=True):
                 self._strips[case] = strip
         self._behind = [case for case in behind if TO_PLAY in self._strips[case][:n_blocks]]
         return not self._behind
 
     def look_in(self, runs: RunStore, run_id: int) -> Stop | None:
         """The same of the trials that are stored."""
-        seen = runs.summary(run_id)
-        if not self.may_look(seen.n_done):
+        summary = runs.summary(run_id)
+        if not self.may_look(summary.n_done):
             return None
-        return self.look(partial(runs.strips, run_id), Spent.of(seen))
+        return self.look(partial(runs.strips, run_id), Spent.of(summary))
 
-    def _look_by_case(self, read: ReadStrips, spent: Spent) -> Stop | None:
+    def _look_by_case(self, read_strips: ReadStrips, costs: Spent) -> Stop | None:
         """As `look`, reading only the cases that come after those that were seen done."""
         if not self._first and self._regressed:
-            self._n_lost = {rest: sum(self._regressed(case, rest) for case in range(self._n_cases)) for rest in "pf"}
+            self._n_lost = {
+                end_letter: sum(self._regressed(case, end_letter) for case in range(self._n_cases))
+                for end_letter in "pf"
+            }
         for n_blocks in (look for look in self._looks if self._n_looked < look):
-            for strip in read(self._order[len(self._first) : n_blocks]):
+            for strip in read_strips(self._order[len(self._first) : n_blocks]):
                 if strip == TO_PLAY:
                     return None
                 self._see(self._order[len(self._first)], strip)
             self._n_looked = n_blocks
             kinds = Counter({(strip, 1): times for strip, times in self._of_first.items()})
             kinds["", 1] = self._n_cases - n_blocks
-            if stop := self._decide(self._seen(self._letters_of_first, kinds, n_blocks, spent)):
+            if stop := self._decide(self._take_snapshot(self._letters_of_first, kinds, n_blocks, costs)):
                 return stop
         return None
 
@@ -168,13 +171,13 @@ class Decider:
         self._of_first[letter] += 1
         if self._regressed:
             is_lost = self._regressed(case, letter)
-            for rest in "pf":
-                self._n_lost[rest] += is_lost - self._regressed(case, rest)
+            for end_letter in "pf":
+                self._n_lost[end_letter] += is_lost - self._regressed(case, end_letter)
         is_scored, _ = scored_and_passed(letter, errors_are_failures=self._config.errors_are_failures)
         if is_scored and case in self._rates_before:
             self._differences.append((letter == "p") - self._rates_before[case])
-            self._told.add(self._differences[-1])
-            self._moved[(self._differences[-1] > ROUNDING) - (self._differences[-1] < -ROUNDING)] += 1
+            self._evidence.add(self._differences[-1])
+            self._n_by_sign[(self._differences[-1] > ROUNDING) - (self._differences[-1] < -ROUNDING)] += 1
 
     def _letters_of_first(self) -> list[Kind]:
         """The letters of all cases, by index; nothing of those that come later in the order of play."""
@@ -183,44 +186,44 @@ class Decider:
             letters[case] = (strip, 1)
         return letters
 
-    def _seen(
-        self, letters: Callable[[], Sequence[Kind]], kinds: Mapping[Kind, int], n_blocks: int, spent: Spent
-    ) -> _Seen:
+    def _take_snapshot(
+        self, letters: Callable[[], Sequence[Kind]], kinds: Mapping[Kind, int], n_blocks: int, costs: Spent
+    ) -> _Snapshot:
         n_played = sum(len(marks) * times for (marks, _), times in kinds.items())
-        return _Seen(self._config, letters, kinds, n_played, self._n_planned, n_blocks, self._n_least, spent)
+        return _Snapshot(self._config, letters, kinds, n_played, self._n_planned, n_blocks, self._n_least, costs)
 
-    def _decide(self, seen: _Seen) -> Stop | None:
-        answers = list(self._answers(seen))
+    def _decide(self, snapshot: _Snapshot) -> Stop | None:
+        answers = list(self._answers(snapshot))
         is_failed = any(each.answer == "failed" and not each.is_of_evidence for each in answers)
-        is_held = not seen.is_short and bool(answers) and all(each.answer == "held" for each in answers)
+        is_held = not snapshot.is_short and bool(answers) and all(each.answer == "held" for each in answers)
         if is_failed or is_held:
-            n_blocks, n_played = seen.n_blocks, seen.n_played
+            n_blocks, n_played = snapshot.n_blocks, snapshot.n_played
             return Stop(self.rule, n_blocks, n_played, tuple(each for each in answers if each.answer != "undecided"))
         return None
 
-    def _answers(self, seen: _Seen) -> Iterator[GateOutcome]:
-        for found in curtailed(self._gates, seen.planned, None):
-            name, present = found.name, seen.present[found.name]
+    def _answers(self, snapshot: _Snapshot) -> Iterator[GateOutcome]:
+        for outcome in curtailed(self._gates, snapshot.planned_numbers, None):
+            name, present = outcome.name, snapshot.present[outcome.name]
             if name in ("--max-regressions", "--margin"):
-                compared = self._regressions(seen) if name == "--max-regressions" else self._margin(seen)
-                is_open = self._is_weaker and compared.answer == "held"
-                yield replace(compared, answer="undecided") if is_open else compared
+                comparison = self._regressions(snapshot) if name == "--max-regressions" else self._margin(snapshot)
+                is_open = self._is_weaker and comparison.answer == "held"
+                yield replace(comparison, answer="undecided") if is_open else comparison
             elif name == "--max-cost":
                 yield present  # no more trials begin
-            elif not found.is_of_evidence or name == "--min-scored":
+            elif not outcome.is_of_evidence or name == "--min-scored":
                 # Whether a threshold lies inside an interval can change either way.
                 is_open = self._gates.undecided is not None and name.partition(" ")[0] in OF_A_RATE
-                answer: Answer = "undecided" if is_open else found.answer
-                if answer == "undecided" and self.rule == "likely" and not seen.is_short:
-                    yield self._likely(name, seen)
+                answer: Answer = "undecided" if is_open else outcome.answer
+                if answer == "undecided" and self.rule == "likely" and not snapshot.is_short:
+                    yield self._likely(name, snapshot)
                 else:
-                    yield GateOutcome(name, answer, self._sentence(name, answer, seen, present))
+                    yield GateOutcome(name, answer, self._sentence(name, answer, snapshot, present))
         if self._alone:
-            yield self._new_cases(seen)
+            yield self._new_cases(snapshot)
 
-    def _new_cases(self, seen: _Seen) -> GateOutcome:
+    def _new_cases(self, snapshot: _Snapshot) -> GateOutcome:
         """Failed by a case that cannot pass by itself any more, held when all of them do whatever comes."""
-        letters = seen.letters
+        letters = snapshot.letters
         answers = {
             case: replace(alone, verdicts=letters[case][0].ljust(letters[case][1], TO_PLAY)).passes_alone
             for case, alone in self._alone.items()
@@ -228,26 +231,28 @@ class Decider:
         failed = [case for case, answer in answers.items() if answer is False]
         if failed:
             words = f"{counted_words(len(failed), len(answers), 'case')} that {self._gates.baseline or 'the baseline'}"
-            words += f" does not account for cannot pass any more: {self._named(failed)}; {seen.left}"
+            words += f" does not account for cannot pass any more: {self._name_cases(failed)}; {snapshot.left_words}"
             answer: Answer = "failed" if self._gates.new_cases == "must-pass" else "undecided"
             return GateOutcome("--new-cases", answer, words, tuple(self._names()[case] for case in failed))
         if None in answers.values():
             return GateOutcome("--new-cases", "undecided", "")
-        return GateOutcome("--new-cases", "held", f"{counted(len(answers), 'new or edited case')} passed; {seen.left}")
+        return GateOutcome(
+            "--new-cases", "held", f"{counted(len(answers), 'new or edited case')} passed; {snapshot.left_words}"
+        )
 
-    def _sentence(self, name: str, answer: Answer, seen: _Seen, present: GateOutcome) -> str:
-        passed = f"{counted_words(seen.counts.passed, seen.n_played, 'trial')} passed"
+    def _sentence(self, name: str, answer: Answer, snapshot: _Snapshot, present: GateOutcome) -> str:
+        passed = f"{counted_words(snapshot.counts.passed, snapshot.n_played, 'trial')} passed"
         if name.partition(" ")[0] in OF_A_RATE:
             subject, least = self._bar(name)
             can = "stays at least" if answer == "held" else "cannot reach"
-            return f"{subject} {can} {least:g}{' any more' * (answer != 'held')}: {passed}; {seen.left}"
+            return f"{subject} {can} {least:g}{' any more' * (answer != 'held')}: {passed}; {snapshot.left_words}"
         if name in ("--min-case-pass-rate", EVERY_CASE):
             share = self._gates.pass_threshold if name == EVERY_CASE else self._gates.min_case_pass_rate
-            return self._case_sentence(answer, seen, share or 0.0)
+            return self._case_sentence(answer, snapshot, share or 0.0)
         if name == ALL_PASSED:
-            n_not, aside = seen.n_played - seen.counts.passed, asides_words(seen.counts)
-            words = f"{counted_words(n_not, seen.n_played, 'trial')} did not pass, and every trial must"
-            return f"{words}{aside}; {seen.left}"
+            n_not, aside = snapshot.n_played - snapshot.counts.passed, asides_words(snapshot.counts)
+            words = f"{counted_words(n_not, snapshot.n_played, 'trial')} did not pass, and every trial must"
+            return f"{words}{aside}; {snapshot.left_words}"
         return present.sentence
 
     def _bar(self, name: str) -> tuple[str, float]:
@@ -258,113 +263,115 @@ class Decider:
         pairs = self._gates.pass_at if option == "--pass-at" else self._gates.pass_hat
         return f"{'pass@' if option == '--pass-at' else 'pass^'}{k}", dict(pairs)[int(k)]
 
-    def _case_sentence(self, answer: Answer, seen: _Seen, least: float) -> str:
+    def _case_sentence(self, answer: Answer, snapshot: _Snapshot, least: float) -> str:
         if answer == "held":
-            return f"each of {self._n_cases:,} cases stays at least at {least:g} of its trials; {seen.left}"
-        lost = [case for case, kind in enumerate(seen.letters) if seen.best_rate(kind) < least - ROUNDING]
-        words = f"{counted_words(len(lost), self._n_cases, 'case')} cannot reach {least:g} of "
-        words += f"{'its' if len(lost) == 1 else 'their'} trials any more"
-        return f"{words}: {self._named(lost)}; {seen.left}"
+            return f"each of {self._n_cases:,} cases stays at least at {least:g} of its trials; {snapshot.left_words}"
+        lost_cases = [case for case, kind in enumerate(snapshot.letters) if snapshot.best_rate(kind) < least - ROUNDING]
+        words = f"{counted_words(len(lost_cases), self._n_cases, 'case')} cannot reach {least:g} of "
+        words += f"{'its' if len(lost_cases) == 1 else 'their'} trials any more"
+        return f"{words}: {self._name_cases(lost_cases)}; {snapshot.left_words}"
 
-    def _named(self, cases: Sequence[int]) -> str:
+    def _name_cases(self, cases: Sequence[int]) -> str:
         names = self._names()
         return named_words([names[case] for case in cases], MOST_NAMED)
 
-    def _regressions(self, seen: _Seen) -> GateOutcome:
+    def _regressions(self, snapshot: _Snapshot) -> GateOutcome:
         """Cases that regressed whatever the other trials do, and those that still can.
 
         By the rule "confirm" fresh trials have the last word on the first.
         """
         name, gates = "--max-regressions", self._gates
         most, against = gates.max_regressions or 0, f"against {gates.baseline or 'the baseline'}"
-        if self._judged and not seen.is_short:
-            if seen.n_blocks not in self._looks_of_history:
+        if self._judge_change and not snapshot.is_short:
+            if snapshot.n_blocks not in self._looks_of_history:
                 return GateOutcome(name, "undecided", "")
-            return self._by_history(seen, most, against, self._judged)
-        if self._regressed is None or seen.is_short:
+            return self._by_history(snapshot, most, against, self._judge_change)
+        if self._regressed is None or snapshot.is_short:
             return GateOutcome(name, "undecided", "")
-        n_lost, n_may = (self._count_lost(seen, rest) for rest in "pf")
+        n_lost, n_may = (self._count_lost_cases(snapshot, end_letter) for end_letter in "pf")
         if n_may <= most:
             cases = "1 case" if n_may == 1 else f"{n_may:,} cases" if n_may else "no case"
-            return GateOutcome(name, "held", f"{cases} can regress {against}, {most:,} allowed; {seen.left}")
+            return GateOutcome(name, "held", f"{cases} can regress {against}, {most:,} allowed; {snapshot.left_words}")
         if n_lost <= most or gates.regression_rule == "confirm":
             return GateOutcome(name, "undecided", "")
-        lost = self._lost(seen, "p")
-        words = f"{counted_words(len(lost), self._n_cases, 'case')} regressed {against}, {most:,} allowed"
+        lost_cases = self._lost_cases(snapshot, "p")
+        words = f"{counted_words(len(lost_cases), self._n_cases, 'case')} regressed {against}, {most:,} allowed"
         names = self._names()
-        words = f"{words}: {self._named(lost)}; {seen.left}"
-        return GateOutcome(name, "failed", words, tuple(names[case] for case in lost))
+        words = f"{words}: {self._name_cases(lost_cases)}; {snapshot.left_words}"
+        return GateOutcome(name, "failed", words, tuple(names[case] for case in lost_cases))
 
     def _by_history(
-        self, seen: _Seen, most: int, against: str, judged: Callable[[Sequence[str]], RunChange]
+        self, snapshot: _Snapshot, most: int, against: str, judge_change: Callable[[Sequence[str]], RunChange]
     ) -> GateOutcome:
         """Decided where the answer is the same if all other trials pass, and if all of them fail, fresh ones, too.
 
         More passes make no case and no suite worse, so nothing between the two answers otherwise.
         """
         name = "--max-regressions"
-        best = judged([seen.filled(kind, "p") for kind in seen.letters])
+        best = judge_change([snapshot.filled(kind, "p") for kind in snapshot.letters])
         if regressions_answer(best, most) == "failed":
             regressed = [case.name for case in best.regressed]
             words = f"{counted_words(len(regressed), best.n_judged, 'case')} regressed by more than chance {against}, "
             words += f"{most:,} allowed, whatever is left brings"
-            named = f": {named_words(regressed, MOST_NAMED)}" if regressed else ""
+            names = f": {named_words(regressed, MOST_NAMED)}" if regressed else ""
             if not regressed:
                 words = f"all cases together are worse {against}, whatever is left brings"
-            return GateOutcome(name, "failed", f"{words}{named}; {seen.left}", tuple(regressed))
-        worst = judged([seen.filled(kind, "f") for kind in seen.letters])
+            return GateOutcome(name, "failed", f"{words}{names}; {snapshot.left_words}", tuple(regressed))
+        worst = judge_change([snapshot.filled(kind, "f") for kind in snapshot.letters])
         if regressions_answer(worst, most) == "held":
             words = (
                 f"no case can regress by more than chance {against}"
                 if not most
                 else (f"at most {counted(most, 'case')} can regress by more than chance {against}")
             )
-            return GateOutcome(name, "held", f"{words}, {most:,} allowed; {seen.left}")
+            return GateOutcome(name, "held", f"{words}, {most:,} allowed; {snapshot.left_words}")
         return GateOutcome(name, "undecided", "")
 
-    def _count_lost(self, seen: _Seen, rest: str) -> int:
+    def _count_lost_cases(self, snapshot: _Snapshot, end_letter: str) -> int:
         """How many cases `_lost` names; with one trial a case they were counted when they were seen."""
-        return self._n_lost[rest] if self._n == 1 else len(self._lost(seen, rest))
+        return self._n_lost[end_letter] if self._n == 1 else len(self._lost_cases(snapshot, end_letter))
 
-    def _lost(self, seen: _Seen, rest: str) -> Sequence[int]:
+    def _lost_cases(self, snapshot: _Snapshot, end_letter: str) -> Sequence[int]:
         """The cases that regressed if every other trial ends so."""
         regressed = self._regressed or (lambda *_: False)
-        return [case for case, kind in enumerate(seen.letters) if regressed(case, seen.filled(kind, rest))]
+        return [
+            case for case, kind in enumerate(snapshot.letters) if regressed(case, snapshot.filled(kind, end_letter))
+        ]
 
-    def _margin(self, seen: _Seen) -> GateOutcome:
+    def _margin(self, snapshot: _Snapshot) -> GateOutcome:
         """Better, worse or the same, by what was likely at any look; exactly it is known at the end only."""
         name, most = "--margin", self._gates.margin or 0.0
-        if self.rule == "exact" or seen.is_short:
+        if self.rule == "exact" or snapshot.is_short:
             return GateOutcome(name, "undecided", "")
-        differences = self._differences if self._n == 1 else self._differences_of(seen)
+        differences = self._differences if self._n == 1 else self._differences_of(snapshot)
         if not differences:
             return GateOutcome(name, "undecided", "")
         # Looked at after each block, and each time over all cases: every look has its share of the doubt.
         alpha = ALPHA if self._n == 1 else ALPHA / len(self._looks)
-        told = self._told if self._n == 1 else DifferenceSeen(most, alpha, differences)
-        if (self._n > 1 or most) and not told.is_told:
+        evidence = self._evidence if self._n == 1 else DifferenceSeen(most, alpha, differences)
+        if (self._n > 1 or most) and not evidence.is_told:
             return GateOutcome(name, "undecided", "")
         against = f"than in {self._gates.baseline or 'the baseline'}"
         if self._n == 1 and not most:
-            wins, losses = self._moved[1], self._moved[-1]
+            wins, losses = self._n_by_sign[1], self._n_by_sign[-1]
             is_told = sign_evidence(wins, losses) >= 1 / ALPHA
-            words = f"{wins:,} cases are better and {losses:,} worse {against}; {seen.left}"
+            words = f"{wins:,} cases are better and {losses:,} worse {against}; {snapshot.left_words}"
             answer: Answer = ("held" if wins > losses else "failed") if is_told else "undecided"
             return GateOutcome(name, answer, f"{'better' if wins > losses else 'worse'}: {words}")
-        found = difference_interval(differences, alpha)
-        points = f"{100 * found.low:+.0f} to {100 * found.high:+.0f} points {against}; {seen.left}"
-        if found.high < -most:
+        interval = difference_interval(differences, alpha)
+        points = f"{100 * interval.low:+.0f} to {100 * interval.high:+.0f} points {against}; {snapshot.left_words}"
+        if interval.high < -most:
             return GateOutcome(name, "failed", f"pass rate is likely worse: {points}")
-        if found.low > most:
+        if interval.low > most:
             return GateOutcome(name, "held", f"pass rate is likely better: {points}")
-        if found.low >= -most:
+        if interval.low >= -most:
             return GateOutcome(name, "held", f"pass rate is likely not worse by {100 * most:.3g} points: {points}")
         return GateOutcome(name, "undecided", "")
 
-    def _differences_of(self, seen: _Seen) -> list[float]:
+    def _differences_of(self, snapshot: _Snapshot) -> list[float]:
         """The differences of the cases from the baseline, in an order of chance."""
-        compared = [case for case in self._shuffled if case in self._rates_before]
-        rates = ((case, seen.rate(seen.letters[case])) for case in compared)
+        comparable_cases = [case for case in self._shuffled if case in self._rates_before]
+        rates = ((case, snapshot.rate(snapshot.letters[case])) for case in comparable_cases)
         return [rate - self._rates_before[case] for case, rate in rates if rate is not None]
 
     @cached_property
@@ -372,7 +379,7 @@ class Decider:
         """The cases in an order of chance, which was drawn before the first trial."""
         return shuffled(self._config.seed, self._n_cases)
 
-    def _likely(self, name: str, seen: _Seen) -> GateOutcome:
+    def _likely(self, name: str, snapshot: _Snapshot) -> GateOutcome:
         """The answer that is right in 95 of 100 runs, however often one looks."""
         least = {
             "--min-pass-rate": self._gates.min_pass_rate,
@@ -381,35 +388,37 @@ class Decider:
         if least is None:
             return GateOutcome(name, "undecided", "")
         if name == "--min-case-pass-rate":
-            return self._likely_cases(name, least, seen)
-        if seen.n_blocks > self._n_least and self._n > 1:  # the trials of more cases than others are no fair look
+            return self._likely_cases(name, least, snapshot)
+        if snapshot.n_blocks > self._n_least and self._n > 1:  # the trials of more cases than others are no fair look
             return GateOutcome(name, "undecided", "")
-        counts = seen.counts
-        found = anytime_interval(counts.passed, counts.scored)
-        words = passed_sentence(counts, found)
-        if found.low >= least:
-            return GateOutcome(name, "held", f"pass rate is likely at least {least:g}: {words}; {seen.left}")
-        if found.high < least:
-            return GateOutcome(name, "failed", f"pass rate is likely below {least:g}: {words}; {seen.left}")
+        counts = snapshot.counts
+        interval = anytime_interval(counts.passed, counts.scored)
+        words = passed_sentence(counts, interval)
+        if interval.low >= least:
+            return GateOutcome(name, "held", f"pass rate is likely at least {least:g}: {words}; {snapshot.left_words}")
+        if interval.high < least:
+            return GateOutcome(name, "failed", f"pass rate is likely below {least:g}: {words}; {snapshot.left_words}")
         return GateOutcome(name, "undecided", "")
 
-    def _likely_cases(self, name: str, least: float, seen: _Seen) -> GateOutcome:
+    def _likely_cases(self, name: str, least: float, snapshot: _Snapshot) -> GateOutcome:
         """Held when each case surely reaches the threshold; failed when one of as many as there are surely does not."""
-        low = {kind: seen.case_interval(kind, ALPHA).low >= least for kind in seen.kinds}
+        low = {kind: snapshot.case_interval(kind, ALPHA).low >= least for kind in snapshot.kinds}
         if all(low.values()):
-            words = f"each of {self._n_cases:,} cases is likely at least at {least:g} of its trials; {seen.left}"
+            words = (
+                f"each of {self._n_cases:,} cases is likely at least at {least:g} of its trials; {snapshot.left_words}"
+            )
             return GateOutcome(name, "held", words)
         share = ALPHA / self._n_cases
-        lost = {kind: seen.case_interval(kind, share).high < least for kind in seen.kinds}
-        if not any(lost.values()):
+        is_lost = {kind: snapshot.case_interval(kind, share).high < least for kind in snapshot.kinds}
+        if not any(is_lost.values()):
             return GateOutcome(name, "undecided", "")
-        cases = [case for case, kind in enumerate(seen.letters) if lost[kind]]
+        cases = [case for case, kind in enumerate(snapshot.letters) if is_lost[kind]]
         words = f"{counted_words(len(cases), self._n_cases, 'case')} {'is' if len(cases) == 1 else 'are'} likely below "
-        return GateOutcome(name, "failed", f"{words}{least:g}: {self._named(cases)}; {seen.left}")
+        return GateOutcome(name, "failed", f"{words}{least:g}: {self._name_cases(cases)}; {snapshot.left_words}")
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _Snapshot:
     """How many cases have the same letters of whole blocks; `by_case` gives them by case, where these are needed."""
 
     config: RunConfig
@@ -419,7 +428,7 @@ class _Seen:
     n_planned: int
     n_blocks: int
     n_least: int
-    spent: Spent
+    costs: Spent
 
     @cached_property
     def letters(self) -> Sequence[Kind]:
@@ -429,57 +438,57 @@ class _Seen:
     @property
     def counts(self) -> Counts:
         """The trials of the blocks by how they ended."""
-        return self._played.counts
+        return self._block_numbers.counts
 
     @cached_property
     def present(self) -> Mapping[str, GateOutcome]:
         """The answers of the gates as if no other trial were planned, by name."""
-        return {each.name: each for each in outcomes(self.config.gates, self._played, None)}
+        return {each.name: each for each in outcomes(self.config.gates, self._block_numbers, None)}
 
     @property
     def is_short(self) -> bool:
         """Whether more trials errored or are unscored than are tolerated."""
-        found = (each for each in self.present.values() if each.is_of_evidence and each.name != "--min-scored")
-        return any(not each.is_held for each in found)
+        evidence_gates = (each for each in self.present.values() if each.is_of_evidence and each.name != "--min-scored")
+        return any(not each.is_held for each in evidence_gates)
 
     @property
-    def left(self) -> str:
+    def left_words(self) -> str:
         """The trials that are left, in words."""
         n = self.n_planned - self.n_played
         return f"{counted_words(n, self.n_planned, 'trial')} {'is' if n == 1 else 'are'} left"
 
-    def filled(self, kind: Kind, rest: str) -> str:
+    def filled(self, kind: Kind, end_letter: str) -> str:
         """The letters of a case whose other trials end so."""
-        return kind[0] + rest * (kind[1] - len(kind[0]))
+        return kind[0] + end_letter * (kind[1] - len(kind[0]))
 
     def rate(self, kind: Kind) -> float | None:
         """The pass rate of a case; None when none of its trials was scored."""
-        scored, passed = self._scored(kind[0])
-        return passed / scored if scored else None
+        n_scored, n_passed = self._count_scored(kind[0])
+        return n_passed / n_scored if n_scored else None
 
     def best_rate(self, kind: Kind) -> float:
         """The pass rate of a case whose other trials pass."""
-        scored, passed = self._scored(self.filled(kind, "p"))
+        n_scored, n_passed = self._count_scored(self.filled(kind, "p"))
         if has_too_many_errors(self.present.values()) and not self.config.errors_are_failures:
             n_errored = kind[0].count("e")
-            scored, passed = scored + n_errored, passed + n_errored
-        return passed / scored if scored else 0.0
+            n_scored, n_passed = n_scored + n_errored, n_passed + n_errored
+        return n_passed / n_scored if n_scored else 0.0
 
     def case_interval(self, kind: Kind, alpha: float) -> Interval:
         """The interval of the pass rate of a case, valid at any look."""
-        scored, passed = self._scored(kind[0])
-        return anytime_interval(passed, scored, alpha)
+        n_scored, n_passed = self._count_scored(kind[0])
+        return anytime_interval(n_passed, n_scored, alpha)
 
-    def _scored(self, letters: str) -> tuple[int, int]:
+    def _count_scored(self, letters: str) -> tuple[int, int]:
         return scored_and_passed(letters, errors_are_failures=self.config.errors_are_failures)
 
     @cached_property
-    def _played(self) -> RunNumbers:
+    def _block_numbers(self) -> RunNumbers:
         """The trials of the blocks."""
         return self._numbers(is_whole=False)
 
     @property
-    def planned(self) -> RunNumbers:
+    def planned_numbers(self) -> RunNumbers:
         """All trials: those that are not in the blocks are to play."""
         return self._numbers(is_whole=True)
 
@@ -492,13 +501,13 @@ class _Seen:
         rows = [(counts.scored, counts.passed, times) for counts, times in kinds.items()]
         counts = Counts.total(each.times(times) for each, times in kinds.items())
         counts = counts.of_cases(rows) if any(n > self.n_least for _, n in self.kinds) else counts
-        found = RunNumbers(counts, tuple(rows), kinds=tuple(kinds.items()), spent=self.spent)
-        return replace(found, equal_kinds=tuple(equal.items()))
+        numbers = RunNumbers(counts, tuple(rows), kinds=tuple(kinds.items()), costs=self.costs)
+        return replace(numbers, equal_kinds=tuple(equal.items()))
 
     def _counts(self, letters: str, n_planned: int) -> Counts:
-        passed, failed, errored, unscored = map(letters.count, "pfeu")
+        n_passed, n_failed, n_errors, n_unscored = map(letters.count, "pfeu")
         are_failures = self.config.errors_are_failures
-        return Counts(n_planned, passed, failed, errored, unscored, errors_are_failures=are_failures)
+        return Counts(n_planned, n_passed, n_failed, n_errors, n_unscored, errors_are_failures=are_failures)
 
 
 def looks_of(n: int, n_cases: int) -> list[int]:
@@ -516,51 +525,51 @@ def decider_of(store: RunStore, run_id: int, rule: StopRule) -> Decider:
     run = store.summary(run_id)
     config = run.config
     baseline = store.baseline(run_id) if config.gates.compares else None
-    planned = StoredRuns(store).played_cases([run]) if baseline else ()
+    planned_cases = StoredRuns(store).played_cases([run]) if baseline else ()
     n_each = [len(strip) for strip in store.strips(run_id)] if run.is_uneven else [run.n_least] * run.n_cases
     change = StoredRuns(store).change_since(baseline, [run], config.gates) if baseline else None
-    places = {case.key.place: index for index, case in enumerate(planned)}
+    places = {case.key.place: index for index, case in enumerate(planned_cases)}
     alone = {places[case.key.place]: case.after for case in change.unaccounted if case.after} if change else {}
     return Decider(
         config,
         n_each,
         rule,
         names=lambda: StoredRuns(store).case_ids(run_id),
-        regressed=_regressed(baseline, planned) if baseline and not config.gates.is_by_history else None,
-        judged=_judged(change, planned) if change and config.gates.is_by_history else None,
-        rates_before=_rates(baseline, planned) if baseline else None,
+        regressed=_regression_test(baseline, planned_cases) if baseline and not config.gates.is_by_history else None,
+        judge_change=_change_of_letters(change, planned_cases) if change and config.gates.is_by_history else None,
+        rates_before=_baseline_rates(baseline, planned_cases) if baseline else None,
         alone=alone if config.gates.new_cases != "inform" else {},
         is_weaker=bool(change and change.weaker),
         order=order_of_play(config, run.n_cases, run.n_most),
     )
 
 
-def _rates(baseline: Baseline, planned: Sequence[PlayedCase]) -> dict[int, float]:
+def _baseline_rates(baseline: Baseline, planned_cases: Sequence[PlayedCase]) -> dict[int, float]:
     """The pass rates of the baseline by the index of the case, of those with the same content."""
-    before = matched(baseline.cases, [case.key for case in planned])
-    pairs = ((index, before.get(case.key.place), case) for index, case in enumerate(planned))
+    before = matched(baseline.cases, [case.key for case in planned_cases])
+    pairs = ((index, before.get(case.key.place), case) for index, case in enumerate(planned_cases))
     return {
-        index: old.scored.count("p") / len(old.scored)
-        for index, old, case in pairs
-        if old and old.scored and not old.key.is_edited(case.key)
+        index: before_case.scored.count("p") / len(before_case.scored)
+        for index, before_case, case in pairs
+        if before_case and before_case.scored and not before_case.key.is_edited(case.key)
     }
 
 
-def _regressed(baseline: Baseline, planned: Sequence[PlayedCase]) -> Callable[[int, str], bool]:
-    before = matched(baseline.cases, [case.key for case in planned])
+def _regression_test(baseline: Baseline, planned_cases: Sequence[PlayedCase]) -> Callable[[int, str], bool]:
+    before = matched(baseline.cases, [case.key for case in planned_cases])
 
     def is_worse(case: int, letters: str) -> bool:
-        known = before.get(planned[case].key.place)
-        return known is not None and is_regressed(known, replace(planned[case], verdicts=letters))
+        before_case = before.get(planned_cases[case].key.place)
+        return before_case is not None and is_regressed(before_case, replace(planned_cases[case], verdicts=letters))
 
     return is_worse
 
 
-def _judged(change: RunChange, planned: Sequence[PlayedCase]) -> Callable[[Sequence[str]], RunChange]:
+def _change_of_letters(change: RunChange, planned_cases: Sequence[PlayedCase]) -> Callable[[Sequence[str]], RunChange]:
     before = [case.before for case in change.cases if case.before]
 
-    def judged(letters: Sequence[str]) -> RunChange:
-        played = [replace(case, verdicts=own) for case, own in zip(planned, letters, strict=True)]
-        return changed_to(change, before, played)
+    def change_to(letters: Sequence[str]) -> RunChange:
+        cases = [replace(case, verdicts=own) for case, own in zip(planned_cases, letters, strict=True)]
+        return changed_to(change, before, cases)
 
-    return judged
+    return change_to

@@ -76,7 +76,7 @@ class RunDriver:
         scrubbed: Callable[[TrialResult], TrialResult],
         on_change: Callable[[], None] = lambda: None,
         max_cost: float | None = None,
-        spent: float = 0.0,
+        cost_so_far: float = 0.0,
         tells_cost: bool = True,
         lease: int | None = None,
         planning: Planning | None = None,
@@ -91,7 +91,7 @@ class RunDriver:
         self._config = config
         self._store = store
         self._executor = executor
-        self._spent = spent
+        self._cost_so_far = cost_so_far
         self._max_cost = max_cost
         self._needs_cost = max_cost is not None and tells_cost
         self._lease = lease
@@ -99,8 +99,10 @@ class RunDriver:
         self._writer = writer
         self._scrubbed = scrubbed
         self._on_change = on_change
-        self._stored = StoredTrials(store.runs, config, run_id) if config.source_run_id is not None else None
-        self._queue = TrialQueue(store.runs, run_id, self._stored.expect if self._stored else lambda _: None)
+        self._source_trials = StoredTrials(store.runs, config, run_id) if config.source_run_id is not None else None
+        self._queue = TrialQueue(
+            store.runs, run_id, self._source_trials.expect if self._source_trials else lambda _: None
+        )
         self._decider: Decider | None = None
         self._cases: dict[TrialKey, Case] = {}
         self._n_least = 0
@@ -127,7 +129,7 @@ class RunDriver:
                 concurrency = self._config.concurrency
                 async with (
                     aclosing(self._hand_out()) as specs,
-                    aclosing(drive_batches(specs, self._executor, concurrency, self._ended)) as batches,
+                    aclosing(drive_batches(specs, self._executor, concurrency, self._count_end)) as batches,
                 ):
                     async for batch in batches:
                         await self._commit(batch)
@@ -149,7 +151,7 @@ class RunDriver:
             n_trials = (await asyncio.to_thread(self._store.runs.summary, self.run_id)).n_trials
             return Ending("finished", decided_sentence(self.decided, n_trials), self.decided)
         if n_left and self._max_cost is not None and self._is_overspent:
-            return Ending("stopped", overspent_sentence(self._spent, self._max_cost, n_left))
+            return Ending("stopped", overspent_sentence(self._cost_so_far, self._max_cost, n_left))
         if n_left and self._max_cost is not None and self._without_cost:
             case = self._store.runs.case(self.run_id, self._without_cost[0])
             return Ending("stopped", untold_sentence(case.id, self._without_cost[1], self._max_cost, n_left))
@@ -241,7 +243,7 @@ class RunDriver:
 
     @property
     def _is_overspent(self) -> bool:
-        return is_more(self._spent, self._max_cost)
+        return is_more(self._cost_so_far, self._max_cost)
 
     @property
     def _is_beyond_limit(self) -> bool:
@@ -250,10 +252,10 @@ class RunDriver:
 
     async def _spec(self, trial: PendingTrial, case: Case) -> TrialSpec | GradeSpec | None:
         config = self._config
-        if self._stored is not None and self._stored.is_read(trial):
-            return self._stored.grade_spec(trial, case)
-        if self._stored is not None:
-            return await asyncio.to_thread(self._stored.grade_spec, trial, case)
+        if self._source_trials is not None and self._source_trials.is_read(trial):
+            return self._source_trials.grade_spec(trial, case)
+        if self._source_trials is not None:
+            return await asyncio.to_thread(self._source_trials.grade_spec, trial, case)
         spec = trial_spec(config, self.run_id, case, trial.case_index, trial.trial_index, trial.attempt)
         return as_fresh(spec) if await self._is_confirming(trial) else spec
 
@@ -267,8 +269,12 @@ class RunDriver:
     async def _commit(self, results: Sequence[TrialResult]) -> None:
         """Take secrets out, make results durable, then let them be seen."""
         clean = await self._writer.write(lambda: [self._scrubbed(result) for result in results])
-        counted = [self._as_counted(result) for result in clean]
-        results = await asyncio.to_thread(self._as_tool_judges, counted) if self._config.compat != OWN else counted
+        checked_results = [self._check_fatal_error(result) for result in clean]
+        results = (
+            await asyncio.to_thread(self._as_tool_judges, checked_results)
+            if self._config.compat != OWN
+            else checked_results
+        )
         for start in range(0, len(results), BATCH_SIZE):
             batch = results[start : start + BATCH_SIZE]
             await self._record(batch)
@@ -289,18 +295,18 @@ class RunDriver:
         await self._writer.write_with_retry(record, batch, on_refusal=note_refusal)
         self.trouble = ""
 
-    def _ended(self, result: TrialResult) -> None:
+    def _count_end(self, result: TrialResult) -> None:
         """Count its cost, and start no more trials once one has an error that all others would have.
 
         Storing it takes a while. An unknown cost counts nothing; with a limit of cost no more trials start either.
         """
-        own = self._judged(result)
-        self._spent += own.cost or 0.0
+        own = self._without_playing(result)
+        self._cost_so_far += own.cost or 0.0
         if self._needs_cost and not self._without_cost and own.status == "finished" and not own.tells_cost:
             self._without_cost = own.case_index, own.trial_index
         self._is_given_up |= bool(fatal_sentence(own))
 
-    def _judged(self, result: TrialResult) -> TrialResult:
+    def _without_playing(self, result: TrialResult) -> TrialResult:
         """The error and the cost of playing a trial are none of scoring it again."""
         if self._config.source_run_id is None:
             return result
@@ -312,17 +318,17 @@ class RunDriver:
             as_tool_judges(tool, self._cases[each.case_index, each.trial_index], each, criteria) for each in results
         ]
 
-    def _as_counted(self, result: TrialResult) -> TrialResult:
+    def _check_fatal_error(self, result: TrialResult) -> TrialResult:
         """The first fatal error counts and stops the run; trials that meet it, too, stay planned."""
         if result.status == "cancelled":
             self._is_stopped = True
             self._n_cancelled += 1
             return result
-        sentence = fatal_sentence(self._judged(result))
+        sentence = fatal_sentence(self._without_playing(result))
         if not sentence:
             return result
         if self._fatal:
-            return self._as_counted(replace(result, status="cancelled"))
+            return self._check_fatal_error(replace(result, status="cancelled"))
         self._fatal = sentence
         self._is_stopped = True
         self._cancelling = asyncio.create_task(self._executor.cancel())
@@ -354,28 +360,28 @@ class TrialQueue:
 
     def look(self) -> None:
         """Count the trials that are to be played, and begin with the first of them."""
-        seen = self._runs.summary(self._run_id)
-        self.n_left = seen.n_todo
-        self._order = order_of_play(seen.config, seen.n_cases, seen.n_most)
+        summary = self._runs.summary(self._run_id)
+        self.n_left = summary.n_todo
+        self._order = order_of_play(summary.config, summary.n_cases, summary.n_most)
         self._page.clear()
         self._last = None
 
     def read_page(self) -> bool:
         """Read more trials; False when no more are stored yet."""
-        found = self._runs.pending(self._run_id, self._last, PAGE, self._order)
-        if not found:
+        page = self._runs.pending(self._run_id, self._last, PAGE, self._order)
+        if not page:
             return False
-        wanted = {trial.case_index for trial in found}
-        missing = sorted(wanted - self._cases.keys())
-        if missing:
-            self._cases |= self._runs.some_cases(self._run_id, missing)
-        for index in wanted:
+        case_indices = {trial.case_index for trial in page}
+        missing_cases = sorted(case_indices - self._cases.keys())
+        if missing_cases:
+            self._cases |= self._runs.some_cases(self._run_id, missing_cases)
+        for index in case_indices:
             self._cases.move_to_end(index)
-        while len(self._cases) > max(CASES_KEPT, len(wanted)):
+        while len(self._cases) > max(CASES_KEPT, len(case_indices)):
             self._cases.popitem(last=False)
-        self._on_page(found)
-        self._page.extend(found)
-        self._last = (found[-1].case_index, found[-1].trial_index)
+        self._on_page(page)
+        self._page.extend(page)
+        self._last = (page[-1].case_index, page[-1].trial_index)
         return True
 
     @property
@@ -447,10 +453,10 @@ def fatal_sentence(result: TrialResult) -> str:
     return f"{words}, so no more trials were started: {lines[0] if lines else error.kind}"[:500]
 
 
-def overspent_sentence(spent: float, max_cost: float, n_left: int) -> str:
+def overspent_sentence(cost: float, max_cost: float, n_left: int) -> str:
     """Why a run was stopped, in one sentence."""
     trials = "1 trial was" if n_left == 1 else f"{n_left:,} trials were"
-    return f"The trials cost {cost_words(spent)}, more than the limit of ${max_cost:g}, so {trials} not started."
+    return f"The trials cost {cost_words(cost)}, more than the limit of ${max_cost:g}, so {trials} not started."
 
 
 def untold_sentence(case_id: str, trial_index: int, max_cost: float, n_left: int) -> str:
@@ -465,9 +471,9 @@ def grading_sentence(changes: Sequence[str]) -> str:
     """The note of a run whose scoring files were changed while it was played; empty where none was."""
     if not changes:
         return ""
-    named = ", ".join(changes[:3]) + (f" and {len(changes) - 3} more" if len(changes) > 3 else "")
+    names = ", ".join(changes[:3]) + (f" and {len(changes) - 3} more" if len(changes) > 3 else "")
     verb = "was" if len(changes) == 1 else "were"
-    return f"{named} {verb} changed while the run was played; trials were scored by the copy from before its start."
+    return f"{names} {verb} changed while the run was played; trials were scored by the copy from before its start."
 
 
 log = logging.getLogger("evaldesk.runs")
@@ -498,7 +504,7 @@ class RunWriter:
         """
         while True:
             try:
-                done = await self.write(call, *args)
+                result = await self.write(call, *args)
             except (LostDatabaseError, DamagedDatabaseError):
                 raise
             except (WorkspaceError, OSError) as error:
@@ -507,7 +513,7 @@ class RunWriter:
                 await asyncio.sleep(RETRY_S)
             else:
                 self._refused_since = None
-                return done
+                return result
 
     async def close(self) -> None:
         """End the thread after its present write."""
@@ -519,5 +525,5 @@ class RunWriter:
             log.warning("runs cannot be stored, which is tried again: %s", error)
             self._refused_since = now
         if now - self._refused_since >= self.patience_s:
-            waited = f"given up after {self.patience_s / 60:.0f} min"
-            raise WorkspaceError(f"{error}; {waited}: make room, then resume the run") from error
+            outcome = f"given up after {self.patience_s / 60:.0f} min"
+            raise WorkspaceError(f"{error}; {outcome}: make room, then resume the run") from error

@@ -54,7 +54,7 @@ def estimate(
     `n_trials` are the trials of a budget; a case has `n` in the mean.
     """
     cases = posterior_of(history.trials) if history and history.n_scored else None
-    last = runs.last_played(agent_id, evalset_id)
+    last = runs.find_last_run(agent_id, evalset_id)
     n_trials = n_cases * n if n_trials is None else n_trials
     return Estimate(
         n_trials=n_trials,
@@ -72,10 +72,10 @@ def _sentence(n_cases: int, n: int, cases: Posterior | None) -> str:
     return gap_sentence(n_cases, n, gap) if cases is None else drop_sentence(n_cases, n, gap)
 
 
-def _rows(n_cases: int, n: int, known: Posterior | None) -> tuple[VisibleRow, ...]:
+def _rows(n_cases: int, n: int, posterior: Posterior | None) -> tuple[VisibleRow, ...]:
     shapes = {(n_cases, 1), (n_cases, n), (n_cases, max(5, n)), (max(30, 2 * n_cases), n), (max(60, 5 * n_cases), n)}
     return tuple(
-        VisibleRow(f"{cases} × {trials}", _visible(_gap(cases, trials, known)), (cases, trials) == (n_cases, n))
+        VisibleRow(f"{cases} × {trials}", _visible(_gap(cases, trials, posterior)), (cases, trials) == (n_cases, n))
         for cases, trials in sorted(shapes)
     )
 

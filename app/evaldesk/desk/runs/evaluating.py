@@ -56,18 +56,20 @@ class AskedRun(Asked, AskedGates, total=False):
 
 @dataclass(frozen=True, slots=True)
 class _Agent:
-    """The agent to run; `found` is an object of this process, or None where a worker imports the agent."""
+    """The agent to run; `target` is an object of this process, or None where a worker imports the agent."""
 
     ref: AgentRef
-    found: object = None
+    target: object = None
 
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
     """Carry out `work` in an event loop of its own: in this thread, or in another where a loop runs already."""
-    found: list[T] = []
+    results: list[T] = []
 
     async def worked() -> None:
-        found.append(await work)  # not returned: asyncio writes the result of its task into a message that nobody sees
+        results.append(
+            await work
+        )  # not returned: asyncio writes the result of its task into a message that nobody sees
 
     try:
         asyncio.get_running_loop()
@@ -77,13 +79,13 @@ def wait_for(work: Coroutine[Any, Any, T]) -> T:
         is_free = False
     if is_free:
         asyncio.run(worked())
-        return found[0]
+        return results[0]
     with ThreadPoolExecutor(1, thread_name_prefix="evaldesk-evaluate") as threads:
         threads.submit(asyncio.run, worked()).result()
-    return found[0]
+    return results[0]
 
 
-def waiting(work: Callable[P, Coroutine[Any, Any, T]], name: str) -> Callable[P, T]:
+def make_blocking(work: Callable[P, Coroutine[Any, Any, T]], name: str) -> Callable[P, T]:
     """The function `name`, which takes the arguments of `work` and waits for it."""
 
     @functools.wraps(work)
@@ -127,24 +129,32 @@ async def evaluate_async(
     does not, and cancelling it ends the run: its finished trials stay in `workspace`. Raises UsageError, FormatError,
     or AgentError when the agent cannot be loaded.
     """
-    known = {*BY_NAME, *GATES_BY_NAME}
-    unknown = next((name for name in options if name not in known), None)
+    option_names = {*BY_NAME, *GATES_BY_NAME}
+    unknown = next((name for name in options if name not in option_names), None)
     if unknown:
-        raise TypeError(str(NotFoundError.among("run option", unknown, known)))
-    asked = {name: value for name, value in options.items() if name not in GATES_BY_NAME}
+        raise TypeError(str(NotFoundError.among("run option", unknown, option_names)))
+    run_options = {name: value for name, value in options.items() if name not in GATES_BY_NAME}
     gates = {name: value for name, value in options.items() if name in GATES_BY_NAME}
-    given = options.get("baseline")
-    baseline = None if given is None else os.fspath(given) if isinstance(given, os.PathLike) else str(given)
+    baseline_option = options.get("baseline")
+    baseline = (
+        None
+        if baseline_option is None
+        else os.fspath(baseline_option)
+        if isinstance(baseline_option, os.PathLike)
+        else str(baseline_option)
+    )
     if baseline and workspace is None and not Path(baseline).is_file():
         raise UsageError(
             f"baseline={baseline} names a run of a workspace; say workspace= as well, or name the JSON file of a run",
             field="baseline",
         )
-    chosen = RunOptions(case_ids=None if cases is None else tuple(cases), **cast("Asked", asked))
+    plan_options = RunOptions(case_ids=None if cases is None else tuple(cases), **cast("Asked", run_options))
     if gates:
-        n, compat = chosen.value("n"), chosen.value("compat")
-        chosen = chosen.but(gates=gates_of({**gates, "baseline": baseline}, n=n, compat=compat, called=_keyword))
-    return await _evaluate(agent, evalset, criteria, chosen, workspace, (python, image), on_progress, baseline)
+        n, compat = plan_options.value("n"), plan_options.value("compat")
+        plan_options = plan_options.but(
+            gates=gates_of({**gates, "baseline": baseline}, n=n, compat=compat, called=_keyword)
+        )
+    return await _evaluate(agent, evalset, criteria, plan_options, workspace, (python, image), on_progress, baseline)
 
 
 def _keyword(option: RunOption) -> str:
@@ -154,7 +164,7 @@ def _keyword(option: RunOption) -> str:
 def signature_of_options(work: Callable[..., Any]) -> inspect.Signature:
     """The signature of a function that takes `**options`, with every option of the table in their place."""
     own = inspect.signature(work)
-    named = [each for each in own.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    own_parameters = [each for each in own.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
     types = {**inspect.get_annotations(Asked), **inspect.get_annotations(AskedGates)}
     options = [
         inspect.Parameter(
@@ -165,16 +175,16 @@ def signature_of_options(work: Callable[..., Any]) -> inspect.Signature:
         )
         for option in (*RUN_OPTIONS, *GATE_OPTIONS)
     ]
-    return own.replace(parameters=[*named, *options])
+    return own.replace(parameters=[*own_parameters, *options])
 
 
 vars(evaluate_async)["__signature__"] = signature_of_options(evaluate_async)
-evaluate = waiting(evaluate_async, "evaluate")
+evaluate = make_blocking(evaluate_async, "evaluate")
 
 
 async def _evaluate(
     agent: object,
-    given: GivenEvalSet,
+    evalset_source: GivenEvalSet,
     criteria: GivenCriteria | None,
     options: RunOptions,
     workspace: str | os.PathLike[str] | None,
@@ -184,31 +194,33 @@ async def _evaluate(
 ) -> RunResult:
     home = Path(workspace or "").resolve()
     settings = read_settings(home, (), environment=os.environ, n_workers=os.cpu_count() or 2)
-    who = _given_agent(agent, settings, place, options.value("environment"))
+    who = _resolve_agent(agent, settings, place, options.value("environment"))
     trust = Trust(settings)
-    trust.name(who.ref if who.found is None else replace(who.ref, root=_folder_of(agent)))
-    evalset, path, case_ids = _given_evalset(given, paths.folder_of_names(who.ref.folder))
+    trust.name(who.ref if who.target is None else replace(who.ref, root=_folder_of(agent)))
+    evalset, path, case_ids = _load_given_evalset(evalset_source, paths.folder_of_names(who.ref.folder))
     if case_ids is not None and options.case_ids is not None:
         raise UsageError("name the cases after the colon of the eval set or as cases=, not both", field="cases")
     options = options if case_ids is None else options.but(case_ids=case_ids)
     _check_names(evalset, options.case_ids)
-    beside = find_criteria_file(path) if criteria is None and path else None
-    criteria, chosen = beside or criteria, options
+    criteria_file = find_criteria_file(path) if criteria is None and path else None
+    criteria, plan_options = criteria_file or criteria, options
     if criteria is not None:
-        chosen = options.but(criteria=given_criteria(criteria), user=given_user(criteria))
-    if beside and reaches_out(chosen.criteria or (), chosen.user):
-        trust.check_found(who.ref, beside)
+        plan_options = options.but(criteria=given_criteria(criteria), user=given_user(criteria))
+    if criteria_file and reaches_out(plan_options.criteria or (), plan_options.user):
+        trust.check_criteria_file(who.ref, criteria_file)
     with tempfile.TemporaryDirectory(prefix="evaldesk-", ignore_cleanup_errors=True) as passing:
         if workspace is None:
             settings = replace(settings, workspace=Path(passing).resolve(), store=None)
         is_kept = workspace is not None
-        opened = _opened(settings, who, options.asked.get("model"), chosen.criteria or (), trust if is_kept else None)
-        async with opened as (runs, store, description, unpriced):
-            plan = runs.plan_for(subject_of(who.ref, evalset, path, description, home), chosen)
+        run_context = _open_runs(
+            settings, who, options.overrides.get("model"), plan_options.criteria or (), trust if is_kept else None
+        )
+        async with run_context as (runs, store, description, unpriced):
+            plan = runs.plan_for(subject_of(who.ref, evalset, path, description, home), plan_options)
             if compared_with is not None:
-                known = await asyncio.to_thread(StoredRuns(store.runs).baseline, compared_with)
-                (plan,) = compared_plans([plan], known)
-            if not chosen.gates.asks_nothing:
+                baseline = await asyncio.to_thread(StoredRuns(store.runs).baseline, compared_with)
+                (plan,) = compared_plans([plan], baseline)
+            if not plan_options.gates.asks_nothing:
                 check_gates(plan.config.gates, [plan], _keyword)
             _check_isolation(who, plan.config)
             trust.check_executor(plan.config)
@@ -220,26 +232,26 @@ async def _evaluate(
 
 
 @asynccontextmanager
-async def _opened(
+async def _open_runs(
     settings: Settings, who: _Agent, model: str | None, criteria: Sequence[Criterion], trust: Trust | None
 ) -> AsyncIterator[tuple[RunDesk, Store, AgentDescription, Unpriced]]:
     """The runs of a workspace, the agent's description of itself, and a function for prices. Raises AgentError."""
     if model:
         settings = replace(settings, models=(*settings.models, model))
     store = await asyncio.to_thread(trust.opened_store if trust else partial(Store.open, settings.database))
-    shared = SHARED.get()
-    host = AgentHost() if shared is None else shared.host
-    runs = RunDesk(settings, store, open_executor=None if who.found is None else _inline, trust=trust)
-    runs.shared = shared
+    shared_workers = SHARED.get()
+    host = AgentHost() if shared_workers is None else shared_workers.host
+    runs = RunDesk(settings, store, open_executor=None if who.target is None else _inline, trust=trust)
+    runs.shared_workers = shared_workers
     try:
-        if who.found is None:
+        if who.target is None:
             await asyncio.to_thread(runs.freeze, criteria, who.ref.root)  # before the import of the agent
             yield runs, store, await host.describe(who.ref), host.unpriced
         else:
-            yield runs, store, described(adopt(who.ref, who.found), who.ref), _unpriced_here
+            yield runs, store, described(adopt(who.ref, who.target), who.ref), _unpriced_here
     finally:
         await runs.close()
-        if shared is None:
+        if shared_workers is None:
             await host.close()
         store.close()
         disown(who.ref)
@@ -258,26 +270,26 @@ async def _unpriced_here(_: AgentRef, models: Sequence[str]) -> tuple[str, ...]:
 
 def _check_isolation(who: _Agent, config: RunConfig) -> None:
     """Raise UsageError for an object whose trials should have processes of their own, or be played elsewhere."""
-    if who.found is not None and not config.is_shared:
+    if who.target is not None and not config.is_shared:
         raise UsageError(
             f"isolation = {config.isolation!r} is for an agent that is named; an object stays in this process",
             field="isolation",
         )
-    if who.found is not None and config.executor.name:
+    if who.target is not None and config.executor.name:
         raise UsageError(
             f"on = {config.executor.name!r} is for an agent that is named; an object stays in this process", field="on"
         )
 
 
-def _given_agent(agent: object, settings: Settings, place: GivenPlace, environment: str) -> _Agent:
+def _resolve_agent(agent: object, settings: Settings, place: GivenPlace, environment: str) -> _Agent:
     if isinstance(agent, AgentRef):
         return _Agent(placed(agent, settings, *place, environment) if any((*place, environment)) else agent)
     if isinstance(agent, str | os.PathLike):
-        spec, declared = os.fspath(agent), settings.agents
-        ref = named_ref(spec, declared, settings.workspace) if declared else agent_ref(spec)
+        spec, declared_agents = os.fspath(agent), settings.agents
+        ref = named_ref(spec, declared_agents, settings.workspace) if declared_agents else agent_ref(spec)
         return _Agent(placed(ref, settings, *place, environment))
-    for name, given in zip(("python", "image", "environment"), (*place, environment), strict=True):
-        if given:
+    for name, choice in zip(("python", "image", "environment"), (*place, environment), strict=True):
+        if choice:
             raise UsageError(f"{name}= is for an agent that is named; an object stays in this process", field=name)
     name = getattr(agent, "name", None) or getattr(agent, "__name__", None) or type(agent).__name__
     return _Agent(AgentRef(str(name), f"this process:{next(_numbers)}"), agent)
@@ -291,31 +303,33 @@ def _folder_of(agent: object) -> str:
     return str(Path.cwd() if is_installed else Path(str(file)).resolve().parent)
 
 
-def _given_evalset(given: GivenEvalSet, folder: Path | None) -> tuple[EvalSet, Path | None, tuple[str, ...] | None]:
+def _load_given_evalset(
+    source: GivenEvalSet, folder: Path | None
+) -> tuple[EvalSet, Path | None, tuple[str, ...] | None]:
     """The eval set, its file where it has one, and the cases that its name chose; None for all."""
-    if isinstance(given, EvalSet):
-        return given, None, None
-    if hasattr(given, "model_dump_json"):
-        return evalset_of(cast("AdkObject", given)), None, None
-    words = [given] if isinstance(given, str | os.PathLike) else list(given)
+    if isinstance(source, EvalSet):
+        return source, None, None
+    if hasattr(source, "model_dump_json"):
+        return evalset_of(cast("AdkObject", source)), None, None
+    words = [source] if isinstance(source, str | os.PathLike) else list(source)
     cases = tuple(each for each in words if isinstance(each, Case))
     if len(cases) == len(words):
         return EvalSet("cases", cases=cases), None, None
-    chosen: dict[Path, tuple[str, ...] | None] = {}
+    selections: dict[Path, tuple[str, ...] | None] = {}
     for word in words:
         if not isinstance(word, str | os.PathLike):
             raise UsageError(f"an eval set is an EvalSet, cases, or a path; not {type(word).__name__}", field="evalset")
         path, names = paths.selected_cases(os.fspath(word), folder)
-        earlier = chosen.get(path, ())
-        chosen[path] = None if names is None or earlier is None else (*earlier, *names)
-    if len(chosen) > 1:
+        earlier = selections.get(path, ())
+        selections[path] = None if names is None or earlier is None else (*earlier, *names)
+    if len(selections) > 1:
         raise UsageError("evaluate runs one eval set; call it once for each", field="evalset")
-    path, case_ids = next(iter(chosen.items()))
+    path, case_ids = next(iter(selections.items()))
     return load_evalset(path), path, case_ids
 
 
 def _check_names(evalset: EvalSet, case_ids: Sequence[str] | None) -> None:
-    known = [case.id for case in evalset.cases]
+    known_ids = [case.id for case in evalset.cases]
     for name in case_ids or ():
-        if name not in known:
-            raise NotFoundError.among(f"case in {evalset.id}", name, known)
+        if name not in known_ids:
+            raise NotFoundError.among(f"case in {evalset.id}", name, known_ids)

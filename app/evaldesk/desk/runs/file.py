@@ -40,8 +40,8 @@ class RunFile:
 
     `code_root` is the folder that holds `rollouts` at the revision that the file asks for; None is `root`.
     `env` are variables for the workers, `secrets` the names of those that must come from elsewhere. `advanced` is kept
-    and not used. `asked` are options of the table of run options: those that `[evaluation]` has under names of its own,
-    then those of `[evaldesk]`. Times are in seconds.
+    and not used. `run_options` are options of the table of run options: those that `[evaluation]` has under its own
+    names, then those of `[evaldesk]`. Times are in seconds.
     """
 
     path: Path
@@ -55,7 +55,7 @@ class RunFile:
     limit: int | None = None
     pass_threshold: float = 1.0
     agent_workflow_timeout_s: float = 450.0
-    asked: Asked = field(default_factory=Asked)
+    run_options: Asked = field(default_factory=Asked)
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
     code_root: Path | None = None
@@ -119,15 +119,15 @@ def read_run_file(path: Path) -> RunFile:
     table = _read_toml(path)
     issues = list(_issues(table, path))
     if issues:
-        listed = "\n".join(f"  - {issue}" for issue in issues)
-        raise UsageError(f"Invalid eval config {path}:\n{listed}" if len(issues) > 1 else f"{path}: {issues[0]}")
+        issue_lines = "\n".join(f"  - {issue}" for issue in issues)
+        raise UsageError(f"Invalid eval config {path}:\n{issue_lines}" if len(issues) > 1 else f"{path}: {issues[0]}")
     experiment, evaluation = table["experiment"], table.get("evaluation", {})
     return RunFile(
         path=path,
         root=_root(path),
         **{name: experiment[name] for name in (*EXPERIMENT, *PINS) if name in experiment},
         **{name: evaluation[name] for name in _OF_THE_FILE if name in evaluation},
-        asked=_asked(evaluation, table.get("evaldesk", {})),
+        run_options=_run_options(evaluation, table.get("evaldesk", {})),
         env=table.get("env", {}),
         secrets=tuple(table.get("secrets", {}).get("required", ())),
         advanced=table.get("advanced", {}),
@@ -137,11 +137,11 @@ def read_run_file(path: Path) -> RunFile:
 _OF_THE_FILE = ("limit", "pass_threshold", "agent_workflow_timeout_s")
 
 
-def _asked(evaluation: Mapping[str, Any], own: Mapping[str, Any]) -> Asked:
+def _run_options(evaluation: Mapping[str, Any], own: Mapping[str, Any]) -> Asked:
     """The options of the table that the file asks for, with the defaults that Osmosis has."""
-    usual = {"concurrency": AT_ONCE, "judge_timeout_s": GRADER_S}
-    named = {option.name: evaluation[key] for key, option in OWN_KEYS.items() if key in evaluation}
-    return cast("Asked", {**usual, **named, **own})
+    defaults = {"concurrency": AT_ONCE, "judge_timeout_s": GRADER_S}
+    file_options = {option.name: evaluation[key] for key, option in OWN_KEYS.items() if key in evaluation}
+    return cast("Asked", {**defaults, **file_options, **own})
 
 
 def is_run_file(path: Path) -> bool:
@@ -216,12 +216,12 @@ def _is_inside(entrypoint: str) -> bool:
 
 
 def _evaluation_issues(table: Mapping[str, Any]) -> Iterator[str]:
-    known = {key.name: key for key in EVALUATION}
+    keys = {key.name: key for key in EVALUATION}
     for name, value in table.items():
-        if name not in known:
-            yield f"evaluation.{name}: Unrecognized key; there are: {', '.join(known)}"
-        elif not known[name].is_right(value):
-            yield f"evaluation.{name}: must be {known[name].words}, got {value!r}"
+        if name not in keys:
+            yield f"evaluation.{name}: Unrecognized key; there are: {', '.join(keys)}"
+        elif not keys[name].is_right(value):
+            yield f"evaluation.{name}: must be {keys[name].words}, got {value!r}"
 
 
 def _option_issues(table: Mapping[str, Any]) -> Iterator[str]:

@@ -50,7 +50,7 @@ def placed_agent(file: RunFile, settings: Settings, python: str | None, image: s
 
     Raises UsageError.
     """
-    return placed(agent_of(file), settings, python, image, file.asked.get("environment"))
+    return placed(agent_of(file), settings, python, image, file.run_options.get("environment"))
 
 
 def dataset_path(file: RunFile) -> Path:
@@ -62,35 +62,35 @@ def dataset_path(file: RunFile) -> Path:
         file.root / "rollouts" / file.rollout / "data",
         file.path.resolve().parent,
     )
-    found = next((folder / name for folder in folders for name in names if (folder / name).is_file()), None)
-    if found is None:
-        looked = ", ".join(str(folder) for folder in folders)
+    path = next((folder / name for folder in folders for name in names if (folder / name).is_file()), None)
+    if path is None:
+        folder_names = ", ".join(str(folder) for folder in folders)
         raise UsageError(
-            f"{file.path}: experiment.dataset: no file {file.dataset} ({', '.join(ENDINGS)}) in {looked}; "
+            f"{file.path}: experiment.dataset: no file {file.dataset} ({', '.join(ENDINGS)}) in {folder_names}; "
             "a data set of the platform must be downloaded first"
         )
-    return found
+    return path
 
 
-def at_revision(file: RunFile, kept: Path) -> tuple[RunFile, str]:
+def at_revision(file: RunFile, worktrees: Path) -> tuple[RunFile, str]:
     """The file with the code of the revision it asks for, and the commit; empty outside of git.
 
     The revision that is checked out without changes is played where it is, any other from a git worktree of it under
-    `kept`. Raises UsageError when there is no such revision.
+    `worktrees`. Raises UsageError when there is no such revision.
     """
     head = git_head(file.root)
-    wanted = file.commit_sha or file.branch
-    if wanted is None:
+    revision = file.commit_sha or file.branch
+    if revision is None:
         return file, head
     if not head:
-        raise UsageError(f"{file.path}: asks for {wanted}, but {file.root} is not a git checkout")
+        raise UsageError(f"{file.path}: asks for {revision}, but {file.root} is not a git checkout")
     commit = _commit_of(file)
     if not commit:
         key = "commit_sha" if file.commit_sha else "branch"
-        raise UsageError(f"{file.path}: experiment.{key}: {file.root} has no {wanted}; git fetch, or change the file")
+        raise UsageError(f"{file.path}: experiment.{key}: {file.root} has no {revision}; git fetch, or change the file")
     if commit == head and not git_text(file.root, *_STATUS, "--", f"rollouts/{file.rollout}"):
         return file, commit
-    tree = _worktree(file, commit, kept / commit)
+    tree = _worktree(file, commit, worktrees / commit)
     return replace(file, code_root=tree / git_text(file.root, "rev-parse", "--show-prefix")), commit
 
 
@@ -98,8 +98,8 @@ def _commit_of(file: RunFile) -> str:
     names = (
         [file.commit_sha] if file.commit_sha else [f"refs/heads/{file.branch}", f"refs/remotes/origin/{file.branch}"]
     )
-    found = (git_text(file.root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}") for name in names)
-    return next(filter(None, found), "")
+    commits = (git_text(file.root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}") for name in names)
+    return next(filter(None, commits), "")
 
 
 # The checkout of a person is never changed: decision 055.
@@ -123,30 +123,30 @@ def git_head(folder: Path) -> str:
     return git_text(folder, "rev-parse", "HEAD")
 
 
-def secrets_of(file: RunFile, given: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """The values of the secrets: from `given` first, then from the environment. Raises UsageError for missing ones."""
-    found = {name: given.get(name) or environment.get(name, "") for name in file.secrets}
-    missing = [name for name, value in found.items() if not value]
-    if missing:
+def secrets_of(file: RunFile, file_secrets: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """The values of the secrets: of `file_secrets` first, then the environment. Raises UsageError for missing ones."""
+    values = {name: file_secrets.get(name) or environment.get(name, "") for name in file.secrets}
+    names = [name for name, value in values.items() if not value]
+    if names:
         raise UsageError(
-            f"{file.path}: the environment has no {', '.join(missing)}; export the missing ones, or name a file with "
+            f"{file.path}: the environment has no {', '.join(names)}; export the missing ones, or name a file with "
             "--secrets-file"
         )
-    return found
+    return values
 
 
 def read_secrets(text: str) -> dict[str, str]:
     """`NAME=value` lines, as a `.env` file has them. Raises UsageError with the line."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
-        bare = line.strip().removeprefix("export ").strip()
-        if not bare or bare.startswith("#"):
+        text_line = line.strip().removeprefix("export ").strip()
+        if not text_line or text_line.startswith("#"):
             continue
-        name, sign, value = bare.partition("=")
+        name, sign, value = text_line.partition("=")
         if not sign or not name.strip().isidentifier():
             raise UsageError(f"--secrets-file, line {number}: wanted NAME=value")
-        found[name.strip()] = _unquoted(value.strip())
-    return found
+        values[name.strip()] = _unquoted(value.strip())
+    return values
 
 
 def _unquoted(value: str) -> str:
@@ -159,53 +159,53 @@ def _attribute(path: Path) -> str:
             tree = ast.parse(path.read_text("utf-8"))
     except (SyntaxError, UnicodeDecodeError, ValueError) as error:
         raise UsageError(f"{path} cannot be read as Python: {error}") from error
-    backends = [name for node in tree.body for name in _assigned(node, BACKENDS)]
+    backends = [name for node in tree.body for name in _targets_of_call(node, BACKENDS)]
     classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef) and _extends(node, BASES)]
-    loops = [name for node in tree.body for name in _assigned(node, classes)]
-    served = [name for node in tree.body for name in _served(node)]
-    apps = [name for node in tree.body for name in _assigned(node, APPS)]
-    found = (
+    loops = [name for node in tree.body for name in _targets_of_call(node, classes)]
+    served_agents = [name for node in tree.body for name in _served_agents(node)]
+    apps = [name for node in tree.body for name in _targets_of_call(node, APPS)]
+    candidates = (
         backends[-1:]
         or loops
-        or served[-1:]
+        or served_agents[-1:]
         or classes
         or apps[-1:]
         or _workflows(tree)
         or [name for name in _names(tree) if name in ("root_agent", "agent")]
     )
-    if len(found) != 1:
-        number = f"several ({', '.join(found)})" if found else f"no {' and no '.join(BASES)} subclass"
+    if len(candidates) != 1:
+        number = f"several ({', '.join(candidates)})" if candidates else f"no {' and no '.join(BASES)} subclass"
         raise UsageError(
-            f'{path} has {number}; keep one, or name it: entrypoint = "{path.stem}:{next(iter(found), "Name")}"'
+            f'{path} has {number}; keep one, or name it: entrypoint = "{path.stem}:{next(iter(candidates), "Name")}"'
         )
-    return found[0]
+    return candidates[0]
 
 
-def _assigned(node: ast.stmt, callables: Sequence[str]) -> list[str]:
+def _targets_of_call(node: ast.stmt, callables: Sequence[str]) -> list[str]:
     """The names that are assigned the result of one of `callables`."""
     if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
         return []
-    is_theirs = _called(node.value) in callables
+    is_theirs = _name_of_call(node.value) in callables
     return [target.id for target in node.targets if isinstance(target, ast.Name)] if is_theirs else []
 
 
 def _workflows(tree: ast.Module) -> list[str]:
     """The names of the workflows that are given to a backend, in a function say."""
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and _called(node) == BACKENDS[0])
-    given = (keyword.value for call in calls for keyword in call.keywords if keyword.arg == "workflow")
-    return sorted({value.id for value in given if isinstance(value, ast.Name)})
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and _name_of_call(node) == BACKENDS[0])
+    arguments = (keyword.value for call in calls for keyword in call.keywords if keyword.arg == "workflow")
+    return sorted({value.id for value in arguments if isinstance(value, ast.Name)})
 
 
-def _called(call: ast.Call) -> str:
+def _name_of_call(call: ast.Call) -> str:
     function = call.func
     return function.attr if isinstance(function, ast.Attribute) else str(getattr(function, "id", ""))
 
 
-def _served(node: ast.stmt) -> list[str]:
+def _served_agents(node: ast.stmt) -> list[str]:
     """`agent_loop` in `app = create_app(agent_loop)`: the argument is the agent, the application is none."""
-    if not _assigned(node, APPS) or not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+    if not _targets_of_call(node, APPS) or not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
         return []
-    return [given.id for given in node.value.args[:1] if isinstance(given, ast.Name)]
+    return [argument.id for argument in node.value.args[:1] if isinstance(argument, ast.Name)]
 
 
 def _extends(node: ast.ClassDef, names: Sequence[str]) -> bool:
@@ -215,11 +215,11 @@ def _extends(node: ast.ClassDef, names: Sequence[str]) -> bool:
 
 
 def _names(tree: ast.Module) -> list[str]:
-    assigned = [
+    variables = [
         target.id
         for node in tree.body
         if isinstance(node, ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Name)
     ]
-    return [*assigned, *(node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))]
+    return [*variables, *(node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))]

@@ -26,9 +26,9 @@ MAX_TRIALS = 60
 """More trials than these have a failure anyway."""
 
 
-def first_seed(store: Store, config: RunConfig, cases: Sequence[Case], described: AgentDescription) -> int | None:
+def first_seed(store: Store, config: RunConfig, cases: Sequence[Case], description: AgentDescription) -> int | None:
     """The seed of the run; None where any will do: no demo model answers, or a failure was seen."""
-    model = config.model or (described.model or "").partition(" ")[0]
+    model = config.model or (description.model or "").partition(" ")[0]
     if not model.startswith(DEMO_PREFIX) or len(cases) * config.n > MAX_TRIALS:
         return None
     earlier = store.runs.list(agent_id=config.agent.id, limit=N_LOOKED_AT)
@@ -38,27 +38,29 @@ def first_seed(store: Store, config: RunConfig, cases: Sequence[Case], described
         share = read_name(model.removeprefix(DEMO_PREFIX)).share
     except ValueError:
         return None
-    asked = tuple((case.id, tuple(turn.query for turn in case.turns)) for case in cases)
-    tools = frozenset(tool.name for tool in described.tools)
-    return _seed_of(asked, tools, config.n, environment_share(os.environ) if share is None else share)
+    case_queries = tuple((case.id, tuple(turn.query for turn in case.turns)) for case in cases)
+    tools = frozenset(tool.name for tool in description.tools)
+    return _seed_of(case_queries, tools, config.n, environment_share(os.environ) if share is None else share)
 
 
 @lru_cache(maxsize=32)
-def _seed_of(asked: tuple[tuple[str, tuple[str, ...]], ...], tools: frozenset[str], n: int, share: float) -> int | None:
+def _seed_of(
+    case_queries: tuple[tuple[str, tuple[str, ...]], ...], tools: frozenset[str], n: int, share: float
+) -> int | None:
     """The first of the seeds with the most to see; None where the model makes no mistake with any."""
 
-    def shown(seed: int) -> int:
+    def worth_of(seed: int) -> int:
         trials = [
             [_mistakes(texts, tools, trial_seed(seed, case_id, index), share) for index in range(n)]
-            for case_id, texts in asked
+            for case_id, texts in case_queries
         ]
         if any(OVERLOADED in mistakes for case in trials for mistakes in case):
             return 0
-        return _shown([sum(map(bool, case)) for case in trials], n)
+        return _worth_of_failures([sum(map(bool, case)) for case in trials], n)
 
     best, most = None, 0
     for seed in range(1, N_SEEDS + 1):
-        if (worth := shown(seed)) > most:
+        if (worth := worth_of(seed)) > most:
             best, most = seed, worth
         if most == BOTH:
             break
@@ -66,11 +68,11 @@ def _seed_of(asked: tuple[tuple[str, tuple[str, ...]], ...], tools: frozenset[st
 
 
 def _mistakes(texts: Sequence[str], tools: frozenset[str], seed: int, share: float) -> list[str]:
-    found = (mistake(texts[: at + 1], tools, seed=seed, share=share) for at in range(len(texts)))
-    return [each for each in found if each]
+    mistakes = (mistake(texts[: at + 1], tools, seed=seed, share=share) for at in range(len(texts)))
+    return [each for each in mistakes if each]
 
 
-def _shown(n_failed: Sequence[int], n: int) -> int:
+def _worth_of_failures(n_failed: Sequence[int], n: int) -> int:
     """The worth of a run by the failing trials of each case: a failing case counts, and a flaky one."""
     if sum(n_failed) * 2 > n * len(n_failed):
         return 0  # a newcomer is to see that most of it works

@@ -84,8 +84,8 @@ class SharedWorkers:
         """The workers of an agent for one run; the process that described the agent plays it, but for a sandbox."""
         self.can_stay &= bool(ref.folder) and not any(map(is_function, config.criteria))
         key, version = (ref, config.concurrency, config.isolation, launcher), version_of(ref)
-        known, executor = self.executors.pop(key, ("", None))
-        if executor and (known != version or executor.is_cancelled):
+        known_version, executor = self.executors.pop(key, ("", None))
+        if executor and (known_version != version or executor.is_cancelled):
             self.retired.append(executor)
             executor = None
         if executor is None:
@@ -117,7 +117,7 @@ class SharedWorkers:
         await asyncio.gather(self.host.close(), self.tidy())
 
 
-class _Kept:
+class _WorkerCache:
     """Up to MAX_KEPT idle sets of workers, each with the surroundings that it was started in, for MAX_IDLE_S."""
 
     def __init__(self) -> None:
@@ -159,7 +159,7 @@ class _Kept:
 
 SHARED: ContextVar[SharedWorkers | None] = ContextVar("shared_workers", default=None)
 
-_loop, _kept = BackgroundLoop("evaldesk-evaluations"), _Kept()
+_loop, _worker_cache = BackgroundLoop("evaldesk-evaluations"), _WorkerCache()
 _of_parents: list[object] = []
 
 
@@ -167,22 +167,22 @@ _of_parents: list[object] = []
 async def shared_workers() -> AsyncIterator[None]:
     """Evaluations inside share workers, which are kept for the next ones; only inside of `on_kept_loop`."""
     surroundings = _surroundings()
-    workers = _kept.take(surroundings)
+    workers = _worker_cache.take(surroundings)
     token = SHARED.set(workers)
     try:
         yield
     finally:
         SHARED.reset(token)
-        await _kept.give_back(surroundings, workers)
+        await _worker_cache.give_back(surroundings, workers)
 
 
 def on_kept_loop(work: Coroutine[Any, Any, T]) -> T:
     """The result of `work` on the loop of the kept workers; an interrupted caller ends it."""
-    running = asyncio.run_coroutine_threadsafe(work, _loop.loop)
+    future = asyncio.run_coroutine_threadsafe(work, _loop.loop)
     try:
-        return running.result()
+        return future.result()
     except KeyboardInterrupt:
-        running.cancel()
+        future.cancel()
         raise
 
 
@@ -198,16 +198,16 @@ def _surroundings() -> Hashable:
 
 
 def _close() -> None:
-    if _kept._idle:
+    if _worker_cache._idle:
         with suppress(TimeoutError):
-            asyncio.run_coroutine_threadsafe(_kept.close(), _loop.loop).result(CLOSE_S)
+            asyncio.run_coroutine_threadsafe(_worker_cache.close(), _loop.loop).result(CLOSE_S)
 
 
-def _begin_anew() -> None:
+def _reset_after_fork() -> None:
     """In a forked process the thread of the loop is gone, and the workers are those of the parent."""
-    global _loop, _kept
-    _of_parents.extend((_loop, _kept))  # not collected: that would end the workers
-    _loop, _kept = BackgroundLoop("evaldesk-evaluations"), _Kept()
+    global _loop, _worker_cache
+    _of_parents.extend((_loop, _worker_cache))  # not collected: that would end the workers
+    _loop, _worker_cache = BackgroundLoop("evaldesk-evaluations"), _WorkerCache()
 
 
-os.register_at_fork(after_in_child=_begin_anew)
+os.register_at_fork(after_in_child=_reset_after_fork)

@@ -45,15 +45,17 @@ def check_models(plan: RunPlan, agent: AgentDescription, environment: Mapping[st
 
 def _check_media(plan: RunPlan, agent: AgentDescription) -> None:
     """Raise UsageError naming the first case with an image, a sound or a file that the agent cannot take."""
-    taken = AGENTS.takes(agent)
-    all_taken = all(item.kind in taken for case in some_of(plan.cases) for turn in case.turns for item in turn.media)
+    accepted_kinds = AGENTS.takes(agent)
+    all_taken = all(
+        item.kind in accepted_kinds for case in some_of(plan.cases) for turn in case.turns for item in turn.media
+    )
     for case in () if all_taken else plan.cases:
         for number, turn in enumerate(case.turns, 1):
-            refused = next((item for item in turn.media if item.kind not in taken), None)
-            if refused:
+            misfit = next((item for item in turn.media if item.kind not in accepted_kinds), None)
+            if misfit:
                 raise UsageError(
-                    f"case {case.id!r}, turn {number} has {refused.title()}, and {plan.config.agent.id!r} "
-                    f"({AGENTS.title(agent.kind)}) takes {' and '.join(taken) or 'text only'}; leave the case "
+                    f"case {case.id!r}, turn {number} has {misfit.title()}, and {plan.config.agent.id!r} "
+                    f"({AGENTS.title(agent.kind)}) takes {' and '.join(accepted_kinds) or 'text only'}; leave the case "
                     "out, or let the agent name the kinds it takes (docs/agents.md)",
                     field="cases",
                 )
@@ -70,7 +72,7 @@ def _check_agent(plan: RunPlan, agent: AgentDescription) -> None:
     if config.model and not (kind and kind.asks_by_name):
         return
     if config.model or config.model_options.api_key_env:
-        lacking = _lacking(missing_keys(config.model or "", _known(agent)), config.model_options, agent)
+        lacking = _lacking(missing_keys(config.model or "", _set_variables(agent)), config.model_options, agent)
     else:
         lacking = () if config.model_options.base_url else agent.missing
     _refuse(lacking, about, "model")
@@ -81,7 +83,7 @@ def _check_user(plan: RunPlan, agent: AgentDescription) -> None:
     if agent.offers_user or not any(case.scenario for case in some_of(plan.cases)):
         return
     if user.model:
-        lacking = missing_keys(user.model, _known(agent))
+        lacking = missing_keys(user.model, _set_variables(agent))
         _refuse(_lacking(lacking, user.options, agent), f"the simulated user ({user.model})", "user_model")
     elif agent.variables and not agent.is_demo and USER_VARIABLE not in agent.variables:
         raise UsageError(
@@ -94,14 +96,14 @@ def _check_user(plan: RunPlan, agent: AgentDescription) -> None:
 def _check_judges(criterion: Criterion, agent: AgentDescription) -> None:
     if not is_metric(criterion.metric) or not metric_info(criterion.metric).has_judge:
         return
-    given: Any = criterion.options.get(JUDGE_OPTIONS)
-    nested: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
-    reached = ModelOptions(base_url=nested.get("base_url"), api_key_env=nested.get("api_key_env"))
+    judge_options: Any = criterion.options.get(JUDGE_OPTIONS)
+    nested: Mapping[str, Any] = judge_options if isinstance(judge_options, Mapping) else {}
+    judge_access = ModelOptions(base_url=nested.get("base_url"), api_key_env=nested.get("api_key_env"))
     more: Any = criterion.options.get(MORE_JUDGES)
-    named = (*(judges_of(criterion) or (ADK_JUDGE,)), *(more if isinstance(more, list) else ()))
-    for judge in named:
-        lacking = missing_keys(str(judge), _known(agent))
-        _refuse(_lacking(lacking, reached, agent), f"the judge {judge!r} of {criterion.metric}", "metric")
+    judge_names = (*(judges_of(criterion) or (ADK_JUDGE,)), *(more if isinstance(more, list) else ()))
+    for judge in judge_names:
+        lacking = missing_keys(str(judge), _set_variables(agent))
+        _refuse(_lacking(lacking, judge_access, agent), f"the judge {judge!r} of {criterion.metric}", "metric")
 
 
 def _lacking(names: tuple[str, ...], options: ModelOptions, agent: AgentDescription) -> tuple[str, ...]:
@@ -121,7 +123,7 @@ def _refuse(names: tuple[str, ...], about: str, field: str) -> None:
         raise UsageError(f"{words}; set it where Evaldesk is started, or in the agent's .env", field=field)
 
 
-def _known(agent: AgentDescription) -> Mapping[str, str]:
+def _set_variables(agent: AgentDescription) -> Mapping[str, str]:
     """The variables that are set where the agent is loaded; their values are not known here."""
     return dict.fromkeys(agent.variables, "1")
 
@@ -131,22 +133,22 @@ Unpriced: TypeAlias = Callable[[AgentRef, Sequence[str]], Awaitable[tuple[str, .
 
 
 async def check_prices(
-    unpriced_of: Unpriced, plan: RunPlan, agent: AgentDescription, called: str = "--max-cost"
+    unpriced_of: Unpriced, plan: RunPlan, agent: AgentDescription, option_name: str = "--max-cost"
 ) -> None:
     """Raise UsageError where a price of the run cannot be known, so that no limit of cost can be kept.
 
     The prices are those of the agent, of its models, of the simulated user and of the judges. A run that plays a
-    recording asks no model. `called` is the name of the limit.
+    recording asks no model. `option_name` is the name of the limit.
     """
     reason = _unknowable(plan, agent)
     if reason:
-        raise UsageError(f"{called}: {reason}", field="max_cost")
-    asked = _asked(plan, agent)
-    unpriced = await unpriced_of(plan.config.agent, tuple(asked)) if asked else ()
+        raise UsageError(f"{option_name}: {reason}", field="max_cost")
+    next_steps = _models_to_price(plan, agent)
+    unpriced = await unpriced_of(plan.config.agent, tuple(next_steps)) if next_steps else ()
     if unpriced:
         model = unpriced[0]
-        words = f"the price of {model!r} is not known, so its cost has no limit; {asked[model]}"
-        raise UsageError(f"{called}: {words}", field="max_cost")
+        words = f"the price of {model!r} is not known, so its cost has no limit; {next_steps[model]}"
+        raise UsageError(f"{option_name}: {words}", field="max_cost")
 
 
 def _unknowable(plan: RunPlan, agent: AgentDescription) -> str:
@@ -167,19 +169,19 @@ def _unknowable(plan: RunPlan, agent: AgentDescription) -> str:
     return f"{about} names no model, so its price is not known; {_say_it('model')}"
 
 
-def _asked(plan: RunPlan, agent: AgentDescription) -> dict[str, str]:
+def _models_to_price(plan: RunPlan, agent: AgentDescription) -> dict[str, str]:
     """The models whose price is not configured, each with the next step where no other source knows it."""
     config = plan.config
     if config.recording.mode == "replay":
         return {}
     judges = [judge for criterion in config.criteria for judge in judges_of(criterion)]
-    asked = dict.fromkeys(judges, "name another judge, or leave the limit out")
+    next_steps = dict.fromkeys(judges, "name another judge, or leave the limit out")
     if config.user.options.prices is None and any(case.scenario for case in some_of(plan.cases)):
-        asked[config.user.model] = _say_it("user.options")
+        next_steps[config.user.model] = _say_it("user.options")
     kind = AGENTS.find(agent.kind)
     if config.model_options.prices is None and kind and kind.prices_calls and not kind.is_recording:
-        asked |= dict.fromkeys([config.model] if config.model else _models(agent), _say_it("model"))
-    return {model: words for model, words in reversed(asked.items()) if model}
+        next_steps |= dict.fromkeys([config.model] if config.model else _models(agent), _say_it("model"))
+    return {model: words for model, words in reversed(next_steps.items()) if model}
 
 
 def _models(agent: AgentDescription) -> Iterator[str]:

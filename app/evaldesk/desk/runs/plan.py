@@ -68,7 +68,7 @@ class RunOptions:
     user: UserConfig | None
     like: RunConfig | None
     gates: Gates
-    asked: Mapping[str, Any]
+    overrides: Mapping[str, Any]
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class RunOptions:
         user: UserConfig | None = None,
         like: RunConfig | None = None,
         gates: Gates | None = None,
-        **asked: Unpack[Asked],
+        **overrides: Unpack[Asked],
     ) -> None:
         own = {
             "case_ids": case_ids,
@@ -86,7 +86,7 @@ class RunOptions:
             "user": user,
             "like": like,
             "gates": gates or Gates(),
-            "asked": checked_options(asked),
+            "overrides": checked_options(overrides),
         }
         for name, value in own.items():
             object.__setattr__(self, name, value)
@@ -98,7 +98,7 @@ class RunOptions:
         criteria: tuple[Criterion, ...] | None = None,
         user: UserConfig | None = None,
         gates: Gates | None = None,
-        **asked: Unpack[Asked],
+        **overrides: Unpack[Asked],
     ) -> RunOptions:
         """The same with some things asked otherwise; an option of None is not asked for any more."""
         return RunOptions(
@@ -107,7 +107,7 @@ class RunOptions:
             user=user or self.user,
             like=self.like,
             gates=gates or self.gates,
-            **{**self.asked, **asked},
+            **{**self.overrides, **overrides},
         )
 
     def criteria_for(self, cases: Sequence[Case]) -> tuple[Criterion, ...]:
@@ -119,7 +119,7 @@ class RunOptions:
 
     def value(self, name: str) -> Any:
         """The value under this name, or the default of the table."""
-        return self.asked.get(name, BY_NAME[name].default)
+        return self.overrides.get(name, BY_NAME[name].default)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,17 +164,17 @@ class Foresight:
     @property
     def n_partly_asserted(self) -> int:
         """The number of cases to which at least one metric does not apply."""
-        large = [each.case_ids for each in self.not_applicable if isinstance(each.case_ids, GroupIds)]
-        if not large:
+        id_groups = [each.case_ids for each in self.not_applicable if isinstance(each.case_ids, GroupIds)]
+        if not id_groups:
             return len(self.partly_asserted)
-        return len(GroupIds(large[0].cases, frozenset().union(*(ids.groups for ids in large))))
+        return len(GroupIds(id_groups[0].cases, frozenset().union(*(ids.groups for ids in id_groups))))
 
     def n_asserted(self, n_cases: int) -> dict[str, int]:
         """The number of cases to which a metric applies, for each metric that does not apply to all."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for each in self.not_applicable:
-            found[each.metric] = found.get(each.metric, n_cases) - len(each.case_ids)
-        return found
+            counts[each.metric] = counts.get(each.metric, n_cases) - len(each.case_ids)
+        return counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,9 +247,9 @@ def plan_run(
         shows_case=_shows_case(subject.description),
         interpreter=subject.description.interpreter if subject.description else Interpreter(),
     )
-    model = _allowed_model(options.asked.get("model"), subject.agent_model, models)
+    model = _allowed_model(options.overrides.get("model"), subject.agent_model, models)
     own = {"model": model, "note": options.value("note").strip()}
-    config = with_executor(with_options(frozen(config, options, cases), own), executors or {})
+    config = with_executor(with_options(apply_options(config, options, cases), own), executors or {})
     if config.budget is None and config.allocate != EVEN:
         raise UsageError(
             f"allocate = {config.allocate!r} spreads a budget, and there is none; say budget = 200, the trials of all "
@@ -282,8 +282,8 @@ def foreseen_plan(config: RunConfig, cases: Sequence[Case]) -> RunPlan:
     foresight = foresee(cases, config.criteria, strict=config.is_strict)
     n_asserted, n_partly = foresight.n_asserted(len(cases)), foresight.n_partly_asserted
     version = functions_version(config.criteria)
-    counted = replace(config, n_asserted=n_asserted, n_partly_asserted=n_partly, functions_version=version)
-    return RunPlan(counted, cases, foresight)
+    config_with_counts = replace(config, n_asserted=n_asserted, n_partly_asserted=n_partly, functions_version=version)
+    return RunPlan(config_with_counts, cases, foresight)
 
 
 def check_calls(config: RunConfig, kind_name: str) -> None:
@@ -309,10 +309,10 @@ def check_calls(config: RunConfig, kind_name: str) -> None:
         )
 
 
-def frozen(config: RunConfig, options: RunOptions, cases: Sequence[Case]) -> RunConfig:
+def apply_options(config: RunConfig, options: RunOptions, cases: Sequence[Case]) -> RunConfig:
     """The configuration with all `options`. Raises UsageError for options that exclude each other."""
-    started = replace(config, criteria=options.criteria_for(cases), user=options.user or UserConfig())
-    return with_options(started, options.asked)
+    base = replace(config, criteria=options.criteria_for(cases), user=options.user or UserConfig())
+    return with_options(base, options.overrides)
 
 
 def chosen_cases(evalset: EvalSet, case_ids: tuple[str, ...] | None, *, file: str = "") -> Sequence[Case]:
@@ -322,14 +322,14 @@ def chosen_cases(evalset: EvalSet, case_ids: tuple[str, ...] | None, *, file: st
     check_ids(evalset, file=file)
     if case_ids is None:
         return evalset.cases
-    wanted = set(case_ids)
-    known = CaseIds(evalset.cases)
-    missing = [case_id for case_id in wanted if case_id not in known]
-    if missing:
-        raise UsageError(f"this eval set has no case {min(missing)!r}", field="cases")
-    if not wanted:
+    wanted_ids = set(case_ids)
+    known_ids = CaseIds(evalset.cases)
+    unknown_ids = [case_id for case_id in wanted_ids if case_id not in known_ids]
+    if unknown_ids:
+        raise UsageError(f"this eval set has no case {min(unknown_ids)!r}", field="cases")
+    if not wanted_ids:
         raise UsageError("select at least one case", field="cases")
-    return with_ids(evalset.cases, wanted)
+    return with_ids(evalset.cases, wanted_ids)
 
 
 def check_ids(evalset: EvalSet, *, file: str = "") -> None:
@@ -343,11 +343,11 @@ def check_ids(evalset: EvalSet, *, file: str = "") -> None:
 
 def check_reviewed(cases: Sequence[Case]) -> None:
     """Raise UsageError for cases that an import could not read whole and that nobody looked at since."""
-    if waiting := ids_for_review(cases):
-        first = next((case for case in cases if case.id == waiting[0]), None)
+    if unreviewed_ids := ids_for_review(cases):
+        first = next((case for case in cases if case.id == unreviewed_ids[0]), None)
         reason = first.extra.get(REVIEW_REASON) if first else ""
         why = f" ({reason})" if isinstance(reason, str) and reason else ""
-        names = named_words(waiting, MOST_NAMED)
+        names = named_words(unreviewed_ids, MOST_NAMED)
         raise UsageError(
             f"not whole after their import, so not run: {names}{why}; complete each case and take away its tag "
             f"{NEEDS_REVIEW}, in the editor or in the file",
@@ -366,10 +366,10 @@ def foresee(cases: Sequence[Case], criteria: Sequence[Criterion], *, strict: boo
     """Which cases each metric will not judge, and why. Raises UsageError for a criterion that cannot be."""
     if isinstance(cases, LargeCases):
         if all(map(applies_by_part, criteria)):
-            return _of_large(cases, foresee(cases.parts, criteria, strict=strict))
+            return _foresee_large(cases, foresee(cases.parts, criteria, strict=strict))
         cases = tuple(cases)
     unscored: list[Unjudged] = []
-    missing: list[Unjudged] = []
+    not_applicable: list[Unjudged] = []
     n_applying = dict.fromkeys((case.id for case in cases), 0)
     for criterion in criteria:
         option = unset_option(criterion)
@@ -377,31 +377,31 @@ def foresee(cases: Sequence[Case], criteria: Sequence[Criterion], *, strict: boo
             unscored.append(Unjudged(criterion.metric, f"Its option `{option}` is empty.", tuple(n_applying)))
             continue
         reasons = missing_reasons(criterion, cases)
-        missing += _by_reason(criterion.metric, reasons)
+        not_applicable += _by_reason(criterion.metric, reasons)
         for case_id in n_applying:
             n_applying[case_id] += criterion.threshold is not None and case_id not in reasons
     if strict:
-        return Foresight((*unscored, *missing))
-    bare = tuple(case_id for case_id, n in n_applying.items() if not n)
-    if bare and not unscored and any(criterion.threshold is not None for criterion in criteria):
-        unscored.append(Unjudged("", NOTHING_APPLIES, bare))
-    return Foresight(tuple(unscored), tuple(missing))
+        return Foresight((*unscored, *not_applicable))
+    unjudged_ids = tuple(case_id for case_id, n in n_applying.items() if not n)
+    if unjudged_ids and not unscored and any(criterion.threshold is not None for criterion in criteria):
+        unscored.append(Unjudged("", NOTHING_APPLIES, unjudged_ids))
+    return Foresight(tuple(unscored), tuple(not_applicable))
 
 
-def _of_large(cases: LargeCases, found: Foresight) -> Foresight:
+def _foresee_large(cases: LargeCases, parts_foresight: Foresight) -> Foresight:
     """The foresight of all cases, from that of the parts that they assert."""
     unscored, not_applicable = (
         tuple(replace(each, case_ids=cases.of_parts(each.case_ids)) for each in of_parts)
-        for of_parts in (found.unscored, found.not_applicable)
+        for of_parts in (parts_foresight.unscored, parts_foresight.not_applicable)
     )
     return Foresight(unscored, not_applicable)
 
 
 def _by_reason(metric: str, reasons: Mapping[str, str]) -> list[Unjudged]:
-    found: dict[str, list[str]] = {}
+    ids_by_reason: dict[str, list[str]] = {}
     for case_id, reason in reasons.items():
-        found.setdefault(reason, []).append(case_id)
-    return [Unjudged(metric, reason, tuple(ids)) for reason, ids in found.items()]
+        ids_by_reason.setdefault(reason, []).append(case_id)
+    return [Unjudged(metric, reason, tuple(ids)) for reason, ids in ids_by_reason.items()]
 
 
 def _allowed_model(model: str | None, own: str | None, models: Sequence[str]) -> str | None:
@@ -409,8 +409,8 @@ def _allowed_model(model: str | None, own: str | None, models: Sequence[str]) ->
     if not model or model == own:
         return None
     if model not in models:
-        listed = ", ".join(models) or "none; add some to evaldesk.toml"
-        raise UsageError(f"{model!r} is not among the allowed models: {listed}", field="model")
+        names = ", ".join(models) or "none; add some to evaldesk.toml"
+        raise UsageError(f"{model!r} is not among the allowed models: {names}", field="model")
     return model
 
 
@@ -421,22 +421,22 @@ def with_defaults(options: RunOptions, settings: Settings, root: str, isolation:
 
     Raises UsageError for a criterion that cannot be.
     """
-    usual = _of_run(options.like) if options.like else _of_settings(settings, options.user)
+    defaults = _of_run(options.like) if options.like else _of_settings(settings, options.user)
     if isolation and not options.like:
-        usual["isolation"] = isolation
-    asked = {**{name: value for name, value in usual.items() if value is not None}, **options.asked}
+        defaults["isolation"] = isolation
+    values = {**{name: value for name, value in defaults.items() if value is not None}, **options.overrides}
     for name in ("extra", "user_extra"):
-        asked[name] = {**(usual.get(name) or {}), **(options.asked.get(name) or {})}
+        values[name] = {**(defaults.get(name) or {}), **(options.overrides.get(name) or {})}
     ready = None if options.criteria is None else ready_criteria(options.criteria, settings, root)
     user = options.user or (options.like.user if options.like else settings.user)
-    return options.but(criteria=ready, user=user, **asked)
+    return options.but(criteria=ready, user=user, **values)
 
 
 def usual_values(settings: Settings, like: RunConfig | None) -> dict[str, Any]:
     """The value that each option has where nothing is asked for, by its name."""
     start = RunConfig(AgentRef("", ""), "")
-    usual = {**option_values(start), "seed": None}
-    return usual | (_of_run(like) if like else _of_settings(settings, None))
+    values = {**option_values(start), "seed": None}
+    return values | (_of_run(like) if like else _of_settings(settings, None))
 
 
 def recordings_folder(settings: Settings) -> Path:
@@ -459,7 +459,7 @@ async def read_subject(
 ) -> RunSubject:
     """The agent, in the environment of that name, and the eval set. Raises NotFoundError, FormatError, UsageError."""
     with _at_field("agent"):
-        agent = await agents.described(agent_id)
+        agent = await agents.get_described_agent(agent_id)
     if environment:
         agent = await agents.described_in(agent, environment)
     with _at_field("evalset"):

@@ -37,11 +37,11 @@ TICK_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A moment of a run. `shared` is where its watchers share what they show, as long as one of them holds it."""
+    """A moment of a run. `cache` is where its watchers share what they show, as long as one of them holds it."""
 
     number: int
     is_last: bool = False
-    shared: WeakValueDictionary[object, Any] = field(default_factory=WeakValueDictionary)
+    cache: WeakValueDictionary[object, Any] = field(default_factory=WeakValueDictionary)
 
 
 class LiveRun:
@@ -50,7 +50,7 @@ class LiveRun:
     def __init__(self) -> None:
         self.tick = Tick(0)
         self._is_dirty = asyncio.Event()
-        self._moved = asyncio.Condition()
+        self._tick_condition = asyncio.Condition()
 
     def touch(self) -> None:
         """Something changed."""
@@ -70,18 +70,18 @@ class LiveRun:
 
     async def ticks(self) -> AsyncIterator[Tick]:
         """The present moment at once, then every later one; slow watchers skip."""
-        seen = self.tick
-        yield seen
-        while not seen.is_last:
-            async with self._moved:
-                await self._moved.wait_for(lambda seen=seen: self.tick is not seen)  # type: ignore[misc]
-            seen = self.tick
-            yield seen
+        tick = self.tick
+        yield tick
+        while not tick.is_last:
+            async with self._tick_condition:
+                await self._tick_condition.wait_for(lambda last=tick: self.tick is not last)  # type: ignore[misc]
+            tick = self.tick
+            yield tick
 
     async def _move(self, *, is_last: bool) -> None:
-        async with self._moved:
-            self.tick = Tick(self.tick.number + 1, is_last, self.tick.shared)
-            self._moved.notify_all()
+        async with self._tick_condition:
+            self.tick = Tick(self.tick.number + 1, is_last, self.tick.cache)
+            self._tick_condition.notify_all()
 
 
 @dataclass(slots=True)
@@ -138,24 +138,24 @@ class RunPlayers:
         playing.task = asyncio.create_task(self._play_one(run_id, playing, note), name=f"run {run_id}")
         return playing
 
-    async def take_up(self, seen: RunSummary, note: str = "") -> Playing:
+    async def take_up(self, summary: RunSummary, note: str = "") -> Playing:
         """Make a run that rests ours before anybody can see it at rest again, and play it.
 
-        Raises ConflictError when it is not any more as it was `seen`.
+        Raises ConflictError when it is not any more as `summary` has it.
         """
-        if seen.id in self.playing:
-            return self.playing[seen.id]
-        playing = self.playing[seen.id] = Playing(lease=seen.lease + 1)
+        if summary.id in self.playing:
+            return self.playing[summary.id]
+        playing = self.playing[summary.id] = Playing(lease=summary.lease + 1)
         is_ours = False
         try:
-            is_ours = await self.writer.write(self._store.runs.move_on, seen, "pending", note, driver=self.owner)
+            is_ours = await self.writer.write(self._store.runs.move_on, summary, "pending", note, driver=self.owner)
         finally:
             if not is_ours:
-                del self.playing[seen.id]
+                del self.playing[summary.id]
                 await playing.live.end()
         if not is_ours:
-            raise ConflictError(f"run {seen.id} was taken up, stopped or deleted by another process just now")
-        return self.play(seen.id, note)
+            raise ConflictError(f"run {summary.id} was taken up, stopped or deleted by another process just now")
+        return self.play(summary.id, note)
 
     async def close(self) -> None:
         """End the runs of this process without a verdict; they stay `running` and go on at the next start."""
@@ -178,10 +178,10 @@ class RunPlayers:
     async def _play_one(self, run_id: int, playing: Playing, note: str) -> None:
         pulse = asyncio.create_task(playing.live.beat())
         renewing = asyncio.create_task(self._renew(run_id, playing))
-        planned = asyncio.create_task(self._plan(playing))
+        plan_task = asyncio.create_task(self._plan(playing))
         try:
             ending = await self._ending(run_id, playing, note)
-            await planned  # a run that ends, or is closed, has all of its trials
+            await plan_task  # a run that ends, or is closed, has all of its trials
             if not self._is_closing:
                 with contextlib.suppress(NotFoundError):  # it was deleted while it waited for its turn
                     end = partial(self._store.runs.end, lease=playing.lease, stop=ending.stop)
@@ -191,9 +191,9 @@ class RunPlayers:
         except WorkspaceError as error:
             playing.unstored = str(error)
         finally:
-            for task in (pulse, renewing, planned):
+            for task in (pulse, renewing, plan_task):
                 task.cancel()
-            await asyncio.gather(pulse, renewing, planned, return_exceptions=True)
+            await asyncio.gather(pulse, renewing, plan_task, return_exceptions=True)
             del self.playing[run_id]
             await playing.live.end()
 
@@ -210,14 +210,14 @@ class RunPlayers:
 
         Once another process has the lease, no more is played here.
         """
-        told: Sequence[Place] = ()
+        reported_places: Sequence[Place] = ()
         renewed_at, is_refused = time.monotonic(), False
         while True:
             await asyncio.sleep(min(LOOK_S, RENEW_S))
             places = playing.driver.places if playing.driver else ()
-            if time.monotonic() - renewed_at < RENEW_S and not is_news(told, places):
+            if time.monotonic() - renewed_at < RENEW_S and not is_news(reported_places, places):
                 continue
-            told, renewed_at = places, time.monotonic()
+            reported_places, renewed_at = places, time.monotonic()
             try:
                 if await self.writer.write(self._store.runs.renew, run_id, playing.lease, places):
                     is_refused = False
@@ -247,15 +247,15 @@ class RunPlayers:
             return Ending("failed", f"Evaldesk broke off: {error!r}")
 
     async def _drive(self, run_id: int, playing: Playing, note: str) -> Ending:
-        seen = await asyncio.to_thread(self._store.runs.summary, run_id)
-        config = seen.config
-        await asyncio.to_thread(self._check, seen)
-        is_wanted = not playing.is_stopped and seen.status != "stopping" and seen.lease == playing.lease
-        if not (is_wanted and await self.writer.write_with_retry(self._store.runs.move_on, seen, "running", note)):
+        summary = await asyncio.to_thread(self._store.runs.summary, run_id)
+        config = summary.config
+        await asyncio.to_thread(self._check, summary)
+        is_wanted = not playing.is_stopped and summary.status != "stopping" and summary.lease == playing.lease
+        if not (is_wanted and await self.writer.write_with_retry(self._store.runs.move_on, summary, "running", note)):
             return Ending("stopped")
         n_unplanned = 0 if playing.planning else await asyncio.to_thread(self._store.runs.n_unplanned, run_id)
         if n_unplanned:
-            return Ending("failed", await self._cut(seen, n_unplanned))
+            return Ending("failed", await self._cut(summary, n_unplanned))
         if config.source_run_id is not None:
             config = as_handed_out(config)
         limit = config.gates.max_cost if playing.max_cost is None else playing.max_cost
@@ -268,26 +268,24 @@ class RunPlayers:
             writer=self.writer,
             scrubbed=self._scrubbed,
             on_change=playing.live.touch,
-            max_cost=None if is_more(seen.cost, limit) else limit,  # resumed above it: a person wants the rest
-            spent=seen.cost,
-            tells_cost=not seen.is_cost_unknown,  # resumed without a known cost: a person wants the rest, too
+            max_cost=None if is_more(summary.cost, limit) else limit,  # resumed above it: a person wants the rest
+            cost_so_far=summary.cost,
+            tells_cost=not summary.is_cost_unknown,  # resumed without a known cost: a person wants the rest, too
             lease=playing.lease,
             planning=playing.planning,
-            stop_rule=seen.stop_rule,
+            stop_rule=summary.stop_rule,
         )
         try:
             ending = await playing.driver.drive()
             changes = await asyncio.to_thread(lambda: executor.grading_changes)
             return replace(ending, reason=" ".join(filter(None, (ending.reason, grading_sentence(changes)))))
         except EvaldeskError as error:
-            if seen.counts.done and has_own_driver(config.executor):  # its cluster is away: the rest is for later
+            if summary.counts.done and has_own_driver(config.executor):  # its cluster is away: the rest is for later
                 return Ending("stopped", str(error))
             raise
 
-    async def _cut(self, seen: RunSummary, n_unplanned: int) -> str:
+    async def _cut(self, summary: RunSummary, n_unplanned: int) -> str:
         """Let a run whose planning broke off with its process be one of the planned cases; says so."""
-        await self.writer.write_with_retry(self._store.runs.cut_to_planned, seen.id)
-        planned = f"{seen.n_cases - n_unplanned:,} of {seen.n_cases:,} cases are in it"
-        return (
-            f"Its process ended while the run was planned: {planned}. Resume it to play these, or start the run anew."
-        )
+        await self.writer.write_with_retry(self._store.runs.cut_to_planned, summary.id)
+        share = f"{summary.n_cases - n_unplanned:,} of {summary.n_cases:,} cases are in it"
+        return f"Its process ended while the run was planned: {share}. Resume it to play these, or start the run anew."

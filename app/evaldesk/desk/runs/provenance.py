@@ -38,11 +38,11 @@ LOOK_S = 5.0
 MOST_CONSENTS = 2_000
 """Consents for runs of one database that are stored; the oldest go."""
 
-_UNTOLD = frozenset({"note", "evalset_id", "evalset_path", "evalset_version", "n_asserted"})
+_NOT_IN_DIGEST = frozenset({"note", "evalset_id", "evalset_path", "evalset_version", "n_asserted"})
 """Names of data, which change after the start, as when an eval set is moved."""
 _DATA = frozenset(
     {
-        *_UNTOLD,
+        *_NOT_IN_DIGEST,
         *("n", "budget", "allocate", "pass_threshold", "concurrency", "limits", "agent_version", "functions_version"),
         *("agent_model", "seed", "errors_are_failures", "evaldesk_version", "source_run_id", "strict", "compat"),
         *("n_partly_asserted", "n_partly_planned", "allocated_from", "gates", "prompts", "shows_case"),
@@ -89,10 +89,10 @@ class ForeignRun:
         """The reason why it waits."""
         if self.is_refused:
             return f"Run {self.run_id} names nobody who started it, so it is played nowhere."
-        named = ", ".join(name for name, _, _ in self.differences)
+        names = ", ".join(name for name, _, _ in self.differences)
         return (
             f"Run {self.run_id} was started by {self.started_by}. This workspace neither finds nor declares what it "
-            f"would run ({named})."
+            f"would run ({names})."
         )
 
 
@@ -102,7 +102,7 @@ class Provenance:
     def __init__(self, settings: Settings, trust: Trust) -> None:
         self._settings = settings
         self._trust = trust
-        self._given: set[tuple[int, str]] = set()
+        self._accepted_runs: set[tuple[int, str]] = set()
         self._refs: Mapping[str, AgentRef] = {}
         self._looked_at = -LOOK_S
         place = f"{settings.database if settings.store else settings.state_folder.resolve()}"
@@ -111,24 +111,24 @@ class Provenance:
     def add(self, run_id: int, config: RunConfig) -> None:
         """Note that this person started the run, or accepted it as it is."""
         digest = run_digest(config)
-        self._given.add((run_id, digest))
+        self._accepted_runs.add((run_id, digest))
         if not self._trust.is_database_ours:
             self._consents.add(run_id, digest)
 
     def take_word(self, run_id: int, digest: str) -> None:
         """Let this process play the run while it has this digest; the starting process had the consent."""
-        self._given.add((run_id, digest))
+        self._accepted_runs.add((run_id, digest))
 
     def accept(self, run: RunSummary, digest: str) -> None:
         """Store a person's consent to the run. Raises TrustError where the run has changed since it was shown."""
-        found = self.foreign(run)
-        if found is None:
+        foreign_run = self.foreign(run)
+        if foreign_run is None:
             return
-        if found.is_refused:
-            raise TrustError(f"{found.sentence} Start a run of your own of the same eval set instead.")
-        if digest != found.digest:
+        if foreign_run.is_refused:
+            raise TrustError(f"{foreign_run.sentence} Start a run of your own of the same eval set instead.")
+        if digest != foreign_run.digest:
             raise TrustError(
-                f"run {run.id} has changed since it was shown: it was {digest[:12]}, and is {found.digest[:12]}; "
+                f"run {run.id} has changed since it was shown: it was {digest[:12]}, and is {foreign_run.digest[:12]}; "
                 "read it again"
             )
         self.add(run.id, run.config)
@@ -153,17 +153,17 @@ class Provenance:
 
     def check(self, run: RunSummary) -> None:
         """Raise TrustError for a run that somebody else may have written, and that waits for a person."""
-        found = self.foreign(run)
-        if found is None and self._has_consent(run):
+        foreign_run = self.foreign(run)
+        if foreign_run is None and self._has_consent(run):
             return
         self._trust.check_runs()
-        if found is None:
+        if foreign_run is None:
             return
-        if found.is_refused:
-            raise TrustError(f"{found.sentence} Start a run of your own of the same eval set instead.")
+        if foreign_run.is_refused:
+            raise TrustError(f"{foreign_run.sentence} Start a run of your own of the same eval set instead.")
         raise TrustError(
-            f"{found.sentence} Read it on its page, which has a button, or "
-            f"`evaldesk run resume {run.id}` in a terminal, or add --accept {found.digest}"
+            f"{foreign_run.sentence} Read it on its page, which has a button, or "
+            f"`evaldesk run resume {run.id}` in a terminal, or add --accept {foreign_run.digest}"
         )
 
     def own_part(self, run: RunSummary) -> RunConfig:
@@ -171,34 +171,34 @@ class Provenance:
 
         Another run may be like it: all copied parts are of this workspace.
         """
-        return run.config if self.foreign(run) is None else self._resolved(run.config)
+        return run.config if self.foreign(run) is None else self._resolve(run.config)
 
     def _has_consent(self, run: RunSummary) -> bool:
         """Whether this person started or accepted the run as it is now."""
         if self._trust.is_database_ours:
             return True
         digest = run_digest(run.config)
-        return (run.id, digest) in self._given or self._consents.has(run.id, digest)
+        return (run.id, digest) in self._accepted_runs or self._consents.has(run.id, digest)
 
     def _differences(self, config: RunConfig) -> Iterator[tuple[str, str, str]]:
         """The parts of a stored run that differ from this workspace's own ones under the same names."""
-        stored, here = flat_parts(config), flat_parts(self._resolved(config))
-        for name in dict.fromkeys((*stored, *here)):
-            if stored.get(name, "") != here.get(name, ""):
-                yield name, stored.get(name, ""), here.get(name, "")
+        stored_parts, here = flat_parts(config), flat_parts(self._resolve(config))
+        for name in dict.fromkeys((*stored_parts, *here)):
+            if stored_parts.get(name, "") != here.get(name, ""):
+                yield name, stored_parts.get(name, ""), here.get(name, "")
         if config.agent.commands and config.agent.commands.image == EACH_IMAGE:
             yield "agent.commands.image", "the images that the cases name", ""
 
-    def _resolved(self, config: RunConfig) -> RunConfig:
+    def _resolve(self, config: RunConfig) -> RunConfig:
         """The run as this workspace has its agent, models, functions and places by their names."""
         settings = self._settings
         start = RunConfig(config.agent, config.evalset_id)
-        plain: dict[str, Any] = {name: getattr(config, name) for name in _DATA}
+        data: dict[str, Any] = {name: getattr(config, name) for name in _DATA}
         agent = self._agent(config)
         models = ("", *settings.models)
         return replace(
             start,
-            **plain,
+            **data,
             agent=agent,
             isolation=_own_isolation(config.isolation, agent.isolation or settings.isolation),
             environment=config.environment if config.environment in (OURS, *settings.environments) else "",
@@ -215,11 +215,11 @@ class Provenance:
 
         A re-score plays none, so that its name is enough.
         """
-        stored = config.agent
-        nowhere = imported_agent(stored.id) if is_imported(config) else AgentRef(stored.id, "")
-        if config.source_run_id is not None and stored == nowhere:
+        stored_ref = config.agent
+        nowhere = imported_agent(stored_ref.id) if is_imported(config) else AgentRef(stored_ref.id, "")
+        if config.source_run_id is not None and stored_ref == nowhere:
             return nowhere
-        ref = self._found().get(stored.id)
+        ref = self._find_refs().get(stored_ref.id)
         if ref is None or not self._trust.allows(ref):
             return nowhere
         try:
@@ -227,7 +227,7 @@ class Provenance:
         except EvaldeskError:
             return nowhere
 
-    def _found(self) -> Mapping[str, AgentRef]:
+    def _find_refs(self) -> Mapping[str, AgentRef]:
         if time.monotonic() - self._looked_at >= LOOK_S:
             self._refs = {ref.id: ref for ref in found_refs(self._settings)}
             self._looked_at = time.monotonic()
@@ -245,32 +245,32 @@ class Provenance:
             options = {**criterion.options, **function_options(target), FUNCTION_OPTION: target}
             return replace(criterion, options=options | ({"root": place if place in own else ""} if place else {}))
         judges = {"", ADK_JUDGE, *settings.allowed_judges}
-        named = [*judges_of(criterion), *more_judges(criterion)]
-        is_own = all(judge in judges for judge in named) and not sends_keys(criterion.options)
+        judge_names = [*judges_of(criterion), *more_judges(criterion)]
+        is_own = all(judge in judges for judge in judge_names) and not sends_keys(criterion.options)
         return criterion if is_own else replace(criterion, options={})
 
 
-def _own_isolation(stored: str, own: str) -> str:
+def _own_isolation(isolation: str, own: str) -> str:
     """The stored isolation where its walls are at least those of this workspace."""
-    return stored if stored in ISOLATIONS[ISOLATIONS.index(own) :] else own
+    return isolation if isolation in ISOLATIONS[ISOLATIONS.index(own) :] else own
 
 
-def _own_options(stored: ModelOptions, own: ModelOptions) -> ModelOptions:
+def _own_options(options: ModelOptions, own: ModelOptions) -> ModelOptions:
     """The options, with the address and the variable of the key together from the settings."""
-    plain = {name: getattr(stored, name) for name in _DATA_OF_MODEL}
+    data = {name: getattr(options, name) for name in _DATA_OF_MODEL}
     pairs = ((None, None), (own.base_url, own.api_key_env))
-    pair = (stored.base_url, stored.api_key_env)
+    pair = (options.base_url, options.api_key_env)
     base_url, api_key_env = pair if pair in pairs else pairs[0]
-    is_data = stored.extra.keys() <= _DATA_OF_EXTRA and not _names_place(stored.extra)
-    extra = stored.extra if is_data or stored.extra == own.extra else {}
-    return ModelOptions(**plain, base_url=base_url, api_key_env=api_key_env, extra=extra)
+    is_data = options.extra.keys() <= _DATA_OF_EXTRA and not _names_place(options.extra)
+    extra = options.extra if is_data or options.extra == own.extra else {}
+    return ModelOptions(**data, base_url=base_url, api_key_env=api_key_env, extra=extra)
 
 
-def _own_user(stored: UserConfig, settings: Settings) -> UserConfig:
+def _own_user(user: UserConfig, settings: Settings) -> UserConfig:
     own = settings.user
-    plain: dict[str, Any] = {name: getattr(stored, name) for name in _DATA_OF_USER}
-    model = stored.model if stored.model in ("", own.model, *settings.models) else own.model
-    return UserConfig(**plain, model=model, options=_own_options(stored.options, own.options))
+    data: dict[str, Any] = {name: getattr(user, name) for name in _DATA_OF_USER}
+    model = user.model if user.model in ("", own.model, *settings.models) else own.model
+    return UserConfig(**data, model=model, options=_own_options(user.options, own.options))
 
 
 def _names_place(value: object) -> bool:
@@ -288,23 +288,27 @@ def _names_key(name: str) -> bool:
 
 def run_digest(config: RunConfig) -> str:
     """The digest of everything that a run would do. A moved, renamed or noted run keeps it."""
-    return hashlib.sha256(to_json(_told(config))).hexdigest()[:32]
+    return hashlib.sha256(to_json(_as_json(config))).hexdigest()[:32]
 
 
 def flat_parts(config: RunConfig) -> dict[str, str]:
     """The names and values of everything that a run would do, without usual ones: `agent.target`."""
-    return {name: value for name, value in _flat("", _told(config)) if value}
+    return {name: value for name, value in _flat("", _as_json(config)) if value}
 
 
-def _told(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     """The value as JSON without defaults, so that a field of a later version changes no digest."""
     if isinstance(value, RunConfig):
         value = replace(value, recording=replace(value.recording, folder=""))
     if not is_dataclass(value) or isinstance(value, type):
-        return [_told(each) for each in value] if isinstance(value, tuple | list) else value
-    known = ((each.name, getattr(value, each.name), each) for each in fields(value))
-    hidden = _UNTOLD if isinstance(value, RunConfig) else frozenset()
-    return {name: _told(found) for name, found, each in known if name not in hidden and found != _default(each)}
+        return [_as_json(each) for each in value] if isinstance(value, tuple | list) else value
+    values = ((each.name, getattr(value, each.name), each) for each in fields(value))
+    omitted_names = _NOT_IN_DIGEST if isinstance(value, RunConfig) else frozenset()
+    return {
+        name: _as_json(content)
+        for name, content, each in values
+        if name not in omitted_names and content != _default(each)
+    }
 
 
 def _default(field: Field[Any]) -> object:
@@ -356,6 +360,6 @@ class Consents:
     def _prune(self, run_id: int) -> None:
         if run_id % 100 or self._folder is None:
             return
-        found = sorted((entry.stat().st_mtime_ns, entry.path) for entry in os.scandir(self._folder))
-        for _, path in found[:-MOST_CONSENTS]:
+        entries = sorted((entry.stat().st_mtime_ns, entry.path) for entry in os.scandir(self._folder))
+        for _, path in entries[:-MOST_CONSENTS]:
             os.unlink(path)

@@ -35,12 +35,12 @@ def plan_rescoring(
     runs: RunStore,
     run_id: int,
     criteria: Sequence[Criterion],
-    played: RunConfig | None = None,
+    source_config: RunConfig | None = None,
     cases: Sequence[Case] | None = None,
 ) -> RunPlan:
     """A run that scores the trials of run `run_id` by `criteria`; everything else stays as it was played.
 
-    `played` is the part of its configuration to copy, by default all. `cases` are those of the run with other
+    `source_config` is the part of its configuration to copy, by default all. `cases` are those of the run with other
     expectations; None takes them as they were played. The limit of cost was one of playing, which that run has
     answered: its trials keep what they cost, and are not paid. Raises ConflictError while that run goes on, UsageError
     naming the field for criteria that cannot be.
@@ -54,7 +54,7 @@ def plan_rescoring(
     cases = tuple(runs.cases(run_id)) if cases is None else tuple(cases)
     source_id = played_run_id(runs, run_id)
     config = replace(
-        played or summary.config,
+        source_config or summary.config,
         criteria=as_tool_calls(summary.config.compat, criteria),
         gates=replace(summary.config.gates, max_cost=None),
         source_run_id=source_id,
@@ -71,10 +71,10 @@ def same_criteria(runs: RunStore, run_id: int, criteria: Sequence[Criterion]) ->
 
     It is no refusal: the code of a metric may have changed, and a judge may answer otherwise. Raises NotFoundError.
     """
-    seen = runs.summary(run_id)
-    wanted = sorted(as_tool_calls(seen.config.compat, criteria), key=attrgetter("metric"))
-    for run in (seen, *runs.scorings(played_run_id(runs, run_id))):
-        if sorted(run.config.criteria, key=attrgetter("metric")) == wanted:
+    summary = runs.summary(run_id)
+    sorted_criteria = sorted(as_tool_calls(summary.config.compat, criteria), key=attrgetter("metric"))
+    for run in (summary, *runs.scorings(played_run_id(runs, run_id))):
+        if sorted(run.config.criteria, key=attrgetter("metric")) == sorted_criteria:
             return f"Run {run.id} has the same criteria: scores change only where a metric's code or a judge did."
     return ""
 
@@ -107,7 +107,7 @@ class StoredTrials:
         self._config = config
         self._run_id = run_id
         self._keys: deque[TrialKey] = deque()
-        self._read: dict[TrialKey, TrialResult] = {}
+        self._ahead: dict[TrialKey, TrialResult] = {}
 
     def expect(self, pending: Sequence[PendingTrial]) -> None:
         """Note trials that will be asked for, in their order."""
@@ -115,20 +115,20 @@ class StoredTrials:
 
     def is_read(self, trial: PendingTrial) -> bool:
         """Whether its scoring begins at once, without the store."""
-        return (trial.case_index, trial.trial_index) in self._read
+        return (trial.case_index, trial.trial_index) in self._ahead
 
     def grade_spec(self, trial: PendingTrial, case: Case) -> GradeSpec | None:
         """The trial with the run's criteria; None when it was never played. Raises NotFoundError without the source."""
         key = (trial.case_index, trial.trial_index)
-        while key not in self._read and self._keys:
+        while key not in self._ahead and self._keys:
             ahead = [self._keys.popleft() for _ in range(min(READ_AHEAD, len(self._keys)))]
-            self._read |= self._runs.trials(self._config.source_run_id or 0, ahead)
-        played = self._read.pop(key, None)
-        if played is None or played.status == "cancelled":
+            self._ahead |= self._runs.trials(self._config.source_run_id or 0, ahead)
+        source = self._ahead.pop(key, None)
+        if source is None or source.status == "cancelled":
             return None
         if self._tells_results:
-            played = replace(played, transcript=Transcript(tuple(map(cut_short, played.transcript.turns))))
-        result = replace(as_played(played), run_id=self._run_id, attempt=trial.attempt)
+            source = replace(source, transcript=Transcript(tuple(map(cut_short, source.transcript.turns))))
+        result = replace(without_grades(source), run_id=self._run_id, attempt=trial.attempt)
         config = self._config
         return GradeSpec(
             result, case, config.criteria, config.limits, config.is_strict, keeps_prompts=config.prompts == KEEP
@@ -144,13 +144,13 @@ class StoredTrials:
         return any(event.kind == "tool_result" for turn in turns for event in turn.events)
 
 
-def as_played(result: TrialResult) -> TrialResult:
+def without_grades(result: TrialResult) -> TrialResult:
     """The result before anybody graded it: no scores, no cost of judges, and no error but those of playing."""
     usages = tuple(usage for usage in result.usages if usage.role != "judge")
-    bare = replace(result, scores=(), usages=usages)
+    ungraded = replace(result, scores=(), usages=usages)
     if result.error and result.error.kind == GRADING_FAILED:
-        return replace(bare, status="finished", stop_reason=last_stop(result.transcript.turns), error=None)
-    return bare
+        return replace(ungraded, status="finished", stop_reason=last_stop(result.transcript.turns), error=None)
+    return ungraded
 
 
 def missing_ending(runs: RunStore, config: RunConfig, n: int) -> Ending:

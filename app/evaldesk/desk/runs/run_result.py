@@ -66,8 +66,8 @@ class CaseResult(Counted, Sequence[TrialResult]):
         scores = (score for trial in self.trials for score in trial.scores if score.turn is None)
         is_whole = not self.is_partly_asserted and all(score.is_applicable for score in scores)
         verdicts = (trial.verdict for trial in self.trials)
-        found = Counts.of_verdicts(verdicts, errors_are_failures=self.errors_are_failures)
-        return replace(found, planned=self.n_planned, not_applicable=0 if is_whole else self.n_planned)
+        counts = Counts.of_verdicts(verdicts, errors_are_failures=self.errors_are_failures)
+        return replace(counts, planned=self.n_planned, not_applicable=0 if is_whole else self.n_planned)
 
     @property
     def letters(self) -> str:
@@ -130,16 +130,16 @@ class RunResult(Counted, Sequence[CaseResult]):
     @cached_property
     def _numbers(self) -> RunNumbers:
         trials, threshold = self.trials, self.config.pass_threshold
-        found = RunNumbers.of_cases(
+        numbers = RunNumbers.of_cases(
             (CaseNumbers(case.id, case.counts, threshold) for case in self.cases),
-            spent=Spent(
+            costs=Spent(
                 sum(trial.cost or 0.0 for trial in trials),
                 sum(bool(trial.usages and trial.cost is None) for trial in trials),
                 sum(trial.is_least for trial in trials),
             ),
             endings=[Ending(self.status, self.reason, self.stop, self.config.recorded)],
         )
-        return replace(found, equal_kinds=self._equal_kinds)
+        return replace(numbers, equal_kinds=self._equal_kinds)
 
     @property
     def counts(self) -> Counts:
@@ -225,8 +225,8 @@ class RunResult(Counted, Sequence[CaseResult]):
         """pass@k and pass^k by k, as a plotly Figure."""
         from plotly.graph_objects import Figure
 
-        drawn = pass_figure(self.curve)
-        return Figure(data=drawn["data"], layout=drawn["layout"])
+        chart = pass_figure(self.curve)
+        return Figure(data=chart["data"], layout=chart["layout"])
 
     @property
     def _n_each(self) -> tuple[int, ...]:

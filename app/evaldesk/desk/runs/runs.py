@@ -74,11 +74,11 @@ class RunDesk:
         self._store = store
         self._chance = chance or random.SystemRandom()
         self._warm_pool = WarmPool(settings.n_warm_workers)
-        self.shared: SharedWorkers | None = None
+        self.shared_workers: SharedWorkers | None = None
         self.hand_over: Callable[[int, str], object] | None = None
-        self._players = RunPlayers(settings, store, open_executor or self._open_executor, self._check_stored)
+        self._players = RunPlayers(settings, store, open_executor or self._open_executor, self._check_provenance)
         self._playing = self._players.playing
-        self._frozen: dict[FunctionsKey, GradingFiles] = {}
+        self._grading_copies: dict[FunctionsKey, GradingFiles] = {}
         self._began_at_ns = time.time_ns()
         self._edits: dict[str, int] = {}
         self._write = self._players.writer.write
@@ -94,9 +94,9 @@ class RunDesk:
         """
         with contextlib.suppress(UsageError):  # the plan of the run says it
             ready = ready_criteria(criteria, self._settings, root)
-            self._frozen[functions_key(ready)] = freeze(ready)
+            self._grading_copies[functions_key(ready)] = freeze(ready)
 
-    def plan_allowed(self, subject: RunSubject, options: RunOptions) -> RunPlan:
+    def plan_for_page(self, subject: RunSubject, options: RunOptions) -> RunPlan:
         """The run of a page, with the criteria that it may name. Raises UsageError naming the field at fault."""
         if options.criteria is not None:
             options = options.but(criteria=allowed_criteria(options.criteria, self._settings))
@@ -112,8 +112,8 @@ class RunDesk:
         plan = plan_run(
             subject, options, models=models, seed=chance, recordings=folder, executors=self._settings.executors
         )
-        if frozen := self._frozen.get(functions_key(plan.config.criteria)):
-            version = functions_version(plan.config.criteria, frozen.copy.sources)
+        if grading_files := self._grading_copies.get(functions_key(plan.config.criteria)):
+            version = functions_version(plan.config.criteria, grading_files.copy.sources)
             plan = replace(plan, config=replace(plan.config, functions_version=version))
         if self._trust:
             self._trust.check_executor(plan.config)
@@ -144,22 +144,22 @@ class RunDesk:
         if not planning.has_steps:
             of_plan = (plan.config, plan.cases, WAITING, plan.baseline, plan.n_each)
             run_id = await self._write(self._store.runs.create, *of_plan)
-            await self._note_started(run_id, plan.config)
+            await self._note_start(run_id, plan.config)
             return run_id
         while not planning.is_done:  # ours until every trial is planned
             await self._write(planning.step)
-        await self._note_started(planning.run_id, plan.config)
-        seen = await self.summary(planning.run_id)
-        await self._write(self._store.runs.move_on, seen, "pending", "", driver=WAITING)
+        await self._note_start(planning.run_id, plan.config)
+        summary = await self.summary(planning.run_id)
+        await self._write(self._store.runs.move_on, summary, "pending", "", driver=WAITING)
         return planning.run_id
 
     async def offer(self, run_id: int) -> None:
         """Let the process that takes it up resume a run. Raises ConflictError, NotFoundError."""
-        seen = await self.summary(run_id)
-        check_playable(seen)
-        self._check_stored(seen)
-        await self._check_nobody_drives(seen)
-        if not await self._write(self._store.runs.move_on, seen, "pending", seen.reason, driver=WAITING):
+        summary = await self.summary(run_id)
+        check_playable(summary)
+        self._check_provenance(summary)
+        await self._check_nobody_drives(summary)
+        if not await self._write(self._store.runs.move_on, summary, "pending", summary.reason, driver=WAITING):
             raise ConflictError(f"run {run_id} was taken up, stopped or deleted by another process just now")
 
     def foreign(self, run: RunSummary) -> ForeignRun | None:
@@ -193,14 +193,14 @@ class RunDesk:
 
         With `evalsets` by the expectations that the eval set has now, where a case still asks the same.
         """
-        seen = await self.summary(run_id)
+        summary = await self.summary(run_id)
         if self._trust:
             self._trust.check_runs()
-        own = await asyncio.to_thread(self.own_part, seen)
+        own = await asyncio.to_thread(self.own_part, summary)
         ready = ready_criteria(criteria, self._settings, own.agent.root)
         cases = None
         if evalsets is not None:
-            cases = (await asyncio.to_thread(changes_since, evalsets, self._store.runs, seen)).cases
+            cases = (await asyncio.to_thread(changes_since, evalsets, self._store.runs, summary)).cases
         plan = await asyncio.to_thread(plan_rescoring, self._store.runs, run_id, ready, own, cases)
         new_id, _ = await self._begin(plan)
         return new_id
@@ -273,7 +273,7 @@ class RunDesk:
         check_playable(summary)
         if summary.status == "finished" and not summary.n_todo:  # by another click that was quicker
             return
-        self._check_stored(summary)
+        self._check_provenance(summary)
         if run_id in self._playing:  # another task here was quicker
             return
         await self._check_nobody_drives(summary)
@@ -296,7 +296,7 @@ class RunDesk:
             raise ConflictError(f"run {run_id} is still running; stop it first, or wait for its end")
         summary = await self.summary(run_id)
         check_playable(summary)
-        self._check_stored(summary)
+        self._check_provenance(summary)
         await self._check_nobody_drives(summary)
         n = await self._write(self._store.runs.retry_errored, run_id)
         await self.resume(run_id)
@@ -314,7 +314,7 @@ class RunDesk:
         await self._write(self._store.runs.restore, *run_ids)
 
     @property
-    def stored(self) -> RunStore:
+    def run_store(self) -> RunStore:
         """The runs as they are stored, for questions of pages."""
         return self._store.runs
 
@@ -322,9 +322,9 @@ class RunDesk:
         """The run and its totals. Raises NotFoundError."""
         return await asyncio.to_thread(self._store.runs.summary, run_id)
 
-    async def set_note(self, run_id: int, note: str, seen: str | None = None) -> None:
+    async def set_note(self, run_id: int, note: str, seen_note: str | None = None) -> None:
         """Change a person's note on a run. Raises NotFoundError."""
-        await self._write(partial(self._store.runs.set_note, run_id, note, seen=seen))
+        await self._write(partial(self._store.runs.set_note, run_id, note, seen=seen_note))
 
     def in_flight(self, run_id: int) -> frozenset[TrialKey]:
         """The trials that are being played at this moment by this process."""
@@ -400,10 +400,10 @@ class RunDesk:
     async def _handle_requests(self, *, takes_up: bool) -> None:
         for run_id, playing in list(self._playing.items()):
             with contextlib.suppress(NotFoundError):  # deleted while it waits for its turn, with which it ends
-                seen = await self.summary(run_id)
+                summary_now = await self.summary(run_id)
                 if playing.driver:
-                    playing.driver.stop_rule = seen.stop_rule
-                if not playing.is_stopped and seen.status == "stopping":
+                    playing.driver.stop_rule = summary_now.stop_rule
+                if not playing.is_stopped and summary_now.status == "stopping":
                     await self.stop(run_id)
         for summary in await asyncio.to_thread(self._store.runs.unfinished_runs) if takes_up else ():
             if summary.driver == WAITING and summary.status == "pending" and await self._may_play(summary):
@@ -423,7 +423,7 @@ class RunDesk:
         if self._trust:
             self._trust.check_agent(config.agent)
 
-    def _check_stored(self, summary: RunSummary) -> None:
+    def _check_provenance(self, summary: RunSummary) -> None:
         """Raise TrustError for a stored run that waits for a person."""
         if self._provenance:
             self._provenance.check(summary)
@@ -434,7 +434,7 @@ class RunDesk:
             return False
         return self._provenance is None or await asyncio.to_thread(self._provenance.is_allowed, summary)
 
-    async def _note_started(self, run_id: int, config: RunConfig) -> None:
+    async def _note_start(self, run_id: int, config: RunConfig) -> None:
         """Note that this person starts the run, before any process looks at its row."""
         if self._provenance:
             await asyncio.to_thread(self._provenance.add, run_id, config)
@@ -457,7 +457,7 @@ class RunDesk:
         note = await asyncio.to_thread(self._edited_sentence, plan.config.criteria)
         planning = self._planning(plan)
         await self._write(planning.step)
-        await self._note_started(planning.run_id, plan.config)
+        await self._note_start(planning.run_id, plan.config)
         return planning.run_id, self._players.play(planning.run_id, note, max_cost=max_cost, planning=planning)
 
     def _edited_sentence(self, criteria: Sequence[Criterion]) -> str:
@@ -465,11 +465,13 @@ class RunDesk:
 
         Each edit is in the note of one run. Empty without one.
         """
-        changed = changed_since(function_files(criteria), self._began_at_ns)
-        new = {path: changed_at for path, changed_at in changed.items() if self._edits.get(path) != changed_at}
-        self._edits |= new
-        named = ", ".join(f"{Path(path).name} (at {clock_words(changed_at)})" for path, changed_at in new.items())
-        return named and f"{named} changed after this desk was opened, by a person or an agent: look at it."
+        edit_times = changed_since(function_files(criteria), self._began_at_ns)
+        new_edits = {path: changed_at for path, changed_at in edit_times.items() if self._edits.get(path) != changed_at}
+        self._edits |= new_edits
+        file_names = ", ".join(
+            f"{Path(path).name} (at {clock_words(changed_at)})" for path, changed_at in new_edits.items()
+        )
+        return file_names and f"{file_names} changed after this desk was opened, by a person or an agent: look at it."
 
     def _planning(self, plan: RunPlan) -> Planning:
         """The planning of a run that is ours."""
@@ -482,28 +484,30 @@ class RunDesk:
         """
         is_written = False
         while not is_written:
-            seen = await self.summary(run_id)
-            if seen.status not in LIVE:
+            summary = await self.summary(run_id)
+            if summary.status not in LIVE:
                 return
-            is_asked = seen.status == "stopping" and is_elsewhere(seen.driver)
-            status: RunStatus = "stopping" if await self._is_held(seen) and not is_asked else "stopped"
-            is_written = await self._write(self._store.runs.move_on, seen, status, seen.reason)
+            is_asked = summary.status == "stopping" and is_elsewhere(summary.driver)
+            status: RunStatus = "stopping" if await self._is_held(summary) and not is_asked else "stopped"
+            is_written = await self._write(self._store.runs.move_on, summary, status, summary.reason)
 
     async def _is_held(self, summary: RunSummary) -> bool:
         return await asyncio.to_thread(is_held, self._store.runs, summary)
 
     async def _check_nobody_drives(self, summary: RunSummary) -> None:
         if summary.status in LIVE and await self._is_held(summary):
-            gone = "; where that machine is gone, stop the run twice" if is_elsewhere(summary.driver) else ""
+            advice = "; where that machine is gone, stop the run twice" if is_elsewhere(summary.driver) else ""
             pid, host = summary.driver.partition(" ")[0], host_of(summary.driver)
-            raise ConflictError(f"run {summary.id} is played by another process: {pid} on {host}{gone}")
+            raise ConflictError(f"run {summary.id} is played by another process: {pid} on {host}{advice}")
 
     def _open_executor(self, config: RunConfig) -> Executor:
         return open_executor(config, self._local_executor, os.environ)
 
     def _local_executor(self, config: RunConfig) -> Executor:
-        if self.shared is not None:
-            return self.shared.lend(config.agent, config, self._grading_files(config.criteria), self._launcher(config))
+        if self.shared_workers is not None:
+            return self.shared_workers.lend(
+                config.agent, config, self._grading_files(config.criteria), self._launcher(config)
+            )
         return LocalExecutor(
             self._settings.n_workers,
             config.concurrency,
@@ -520,7 +524,7 @@ class RunDesk:
         return launcher_of(config.agent)
 
     def _grading_files(self, criteria: Sequence[Criterion]) -> GradingFiles:
-        return self._frozen.get(functions_key(criteria)) or freeze(criteria)
+        return self._grading_copies.get(functions_key(criteria)) or freeze(criteria)
 
 
 def taken_over_words(driver: str) -> str:

@@ -28,20 +28,20 @@ def sandbox_launcher(settings: Settings, config: RunConfig) -> SandboxLauncher:
     """The launcher of players that see no eval set, no database and nothing of the home but their own code."""
     agent = config.agent
     own = [*_code_of(agent), *_interpreters(agent)]
-    hidden = [str(settings.state_folder), str(settings.evalset_folder), str(Path.home())]
-    hidden += [config.evalset_path] if config.evalset_path else []
+    hidden_paths = [str(settings.state_folder), str(settings.evalset_folder), str(Path.home())]
+    hidden_paths += [config.evalset_path] if config.evalset_path else []
     places = (str(settings.workspace), *map(str, settings.roots), agent.root, agent.folder)
     others: list[str] = []
     for folder in dict.fromkeys(filter(None, places)):
-        hidden += islice(_evalsets(folder, others), MAX_SEEN)
-        hidden += _repositories_above(folder)
-    sets = [path for path in hidden if path == config.evalset_path or path.endswith(SET_ENDINGS)]
+        hidden_paths += islice(_evalsets(folder, others), MAX_SEEN)
+        hidden_paths += _repositories_above(folder)
+    sets = [path for path in hidden_paths if path == config.evalset_path or path.endswith(SET_ENDINGS)]
     copies = SetCopies(dict.fromkeys(chain(sets, _files_in(settings.evalset_folder))))
-    hidden += filter(copies.has, dict.fromkeys(others))
+    hidden_paths += filter(copies.has, dict.fromkeys(others))
     recordings = [config.recording.folder] if config.recording.mode != "off" else []
     return SandboxLauncher(
         ProcessLauncher(agent.python),
-        hidden=tuple(hidden),
+        hidden=tuple(hidden_paths),
         visible=(*own, *recordings),
         read_only=(str(PACKAGE), sysconfig.get_path("purelib")),
     )
@@ -63,8 +63,8 @@ def _interpreters(agent: AgentRef) -> Iterator[str]:
         if folder:
             yield folder
     for program in ("node", "npm"):  # what such a program is linked to lies beside it
-        if found := shutil.which(program):
-            yield str(Path(found).resolve().parent.parent)
+        if path := shutil.which(program):
+            yield str(Path(path).resolve().parent.parent)
 
 
 def _repositories_above(folder: str) -> Iterator[str]:

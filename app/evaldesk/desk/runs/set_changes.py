@@ -35,7 +35,7 @@ class SetChanges:
 
     asserting: tuple[str, ...]
     asking: tuple[str, ...]
-    gone: tuple[str, ...]
+    removed_ids: tuple[str, ...]
     n_new: int
     cases: tuple[Case, ...]
     unread: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class SetChanges:
     @property
     def n_differing(self) -> int:
         """The cases of the run that are not as they were played."""
-        return len(self.asserting) + len(self.asking) + len(self.gone) + len(self.unread)
+        return len(self.asserting) + len(self.asking) + len(self.removed_ids) + len(self.unread)
 
     @property
     def sentence(self) -> str:
@@ -54,7 +54,7 @@ class SetChanges:
                 (self.asserting, "asserts something else now", "assert something else now"),
                 (self.asking, "asks something else now", "ask something else now"),
                 (self.unread, "is edited", "are edited"),
-                (self.gone, "is gone", "are gone"),
+                (self.removed_ids, "is gone", "are gone"),
             )
             if names
         ]
@@ -72,30 +72,30 @@ class SetChanges:
         return f"{words} {'differs' if most == 1 else 'differ'}"
 
 
-def set_changes(played: Sequence[Case], now: Sequence[Case]) -> SetChanges:
+def set_changes(played_cases: Sequence[Case], now: Sequence[Case]) -> SetChanges:
     """The changes of a set since its cases were played."""
-    old = numbered_keys(("", case.id, case_version(case)) for case in played)
-    new = numbered_keys(("", case.id, case_version(case)) for case in now)
-    pairs = _pairs(old, new)
-    found, asserting, asking = list(played), [], []
+    old_keys = numbered_keys(("", case.id, case_version(case)) for case in played_cases)
+    new_keys = numbered_keys(("", case.id, case_version(case)) for case in now)
+    pairs = _pairs(old_keys, new_keys)
+    cases, asserting, asking = list(played_cases), [], []
     for at, number in pairs.items():
         case = now[number]
-        if not old[at].is_edited(new[number]):
+        if not old_keys[at].is_edited(new_keys[number]):
             continue
-        if _asks_the_same(played[at], case):
-            found[at] = replace(case, id=played[at].id)
-            asserting.append(played[at].id)
+        if _asks_the_same(played_cases[at], case):
+            cases[at] = replace(case, id=played_cases[at].id)
+            asserting.append(played_cases[at].id)
         else:
-            asking.append(played[at].id)
-    gone = tuple(case.id for at, case in enumerate(played) if at not in pairs)
-    return SetChanges(tuple(asserting), tuple(asking), gone, len(new) - len(pairs), tuple(found))
+            asking.append(played_cases[at].id)
+    removed_ids = tuple(case.id for at, case in enumerate(played_cases) if at not in pairs)
+    return SetChanges(tuple(asserting), tuple(asking), removed_ids, len(new_keys) - len(pairs), tuple(cases))
 
 
-def _pairs(old: Sequence[CaseKey], new: Sequence[CaseKey]) -> dict[int, int]:
+def _pairs(old_keys: Sequence[CaseKey], new_keys: Sequence[CaseKey]) -> dict[int, int]:
     """The places of the cases of now by those of the cases that were played, in their order."""
-    index = {key: at for at, key in enumerate(old)}
-    numbers = {key.place: number for number, key in enumerate(new)}
-    before = matched([PlayedCase(key, "") for key in old], new)
+    index = {key: at for at, key in enumerate(old_keys)}
+    numbers = {key.place: number for number, key in enumerate(new_keys)}
+    before = matched([PlayedCase(key, "") for key in old_keys], new_keys)
     return dict(sorted((index[case.key], numbers[place]) for place, case in before.items() if place in numbers))
 
 
@@ -115,10 +115,10 @@ def changes_on_page(evalsets: EvalSetDesk, runs: StoredRuns, run: RunSummary) ->
         ):
             return None
         evalset, version, _ = evalsets.read(file.id)
-        found = _changes(runs.store, run.id, version, _Ignored(evalset.cases))
+        changes = _changes(runs.store, run.id, version, _Ignored(evalset.cases))
     except (EvaldeskError, OSError):
         return None
-    return found if found.n_differing or found.n_new else None
+    return changes if changes.n_differing or changes.n_new else None
 
 
 @dataclass(frozen=True)
@@ -137,16 +137,18 @@ def _changes(runs: RunStore, run_id: int, _version: str, now: _Ignored) -> SetCh
 
 def _large_changes(runs: RunStore, run_id: int, now: LargeCases) -> SetChanges:
     """The changes of a large set, by the versions of its cases; MOST_READ edited ones are read, to say how."""
-    old, new = (numbered_keys(("", *each) for each in side) for side in (runs.case_versions(run_id), now.versions()))
-    pairs = _pairs(old, new)
-    edited = [(at, number) for at, number in pairs.items() if old[at].is_edited(new[number])]
+    old_keys, new_keys = (
+        numbered_keys(("", *each) for each in side) for side in (runs.case_versions(run_id), now.versions())
+    )
+    pairs = _pairs(old_keys, new_keys)
+    edited_pairs = [(at, number) for at, number in pairs.items() if old_keys[at].is_edited(new_keys[number])]
     asserting, asking = list[str](), list[str]()
-    for at, number in edited[:MOST_READ]:
+    for at, number in edited_pairs[:MOST_READ]:
         is_same = _asks_the_same(runs.some_cases(run_id, [at])[at], now[number])
-        (asserting if is_same else asking).append(old[at].case_id)
-    unread = tuple(old[at].case_id for at, _ in edited[MOST_READ:])
-    gone = tuple(key.case_id for at, key in enumerate(old) if at not in pairs)
-    return SetChanges(tuple(asserting), tuple(asking), gone, len(new) - len(pairs), (), unread)
+        (asserting if is_same else asking).append(old_keys[at].case_id)
+    unread = tuple(old_keys[at].case_id for at, _ in edited_pairs[MOST_READ:])
+    removed_ids = tuple(key.case_id for at, key in enumerate(old_keys) if at not in pairs)
+    return SetChanges(tuple(asserting), tuple(asking), removed_ids, len(new_keys) - len(pairs), (), unread)
 
 
 def changes_since(evalsets: EvalSetDesk, runs: RunStore, run: RunSummary) -> SetChanges:

@@ -90,7 +90,7 @@ class StoredRuns:
         """The rows of the runs, for the read models of pages."""
         return self._store
 
-    def named(self, name: str) -> RunSummary:
+    def find_by_name(self, name: str) -> RunSummary:
         """The run with that number, or the newest whose name is `name`, or begins so where only one name does.
 
         Raises NotFoundError, and UsageError where several names begin so.
@@ -100,15 +100,19 @@ class StoredRuns:
         runs: dict[str, RunSummary] = {}
         for run in self._store.list(limit=MOST_SEARCHED):
             runs.setdefault(run_name(run), run)
-        names = [name] if name in runs else [known for known in runs if name.strip() and known.startswith(name)]
+        names = (
+            [name]
+            if name in runs
+            else [known_name for known_name in runs if name.strip() and known_name.startswith(name)]
+        )
         if len(names) > 1:
-            listed = ", ".join(f"{known} ({runs[known].id})" for known in names[:MOST_LISTED])
+            name_list = ", ".join(f"{known_name} ({runs[known_name].id})" for known_name in names[:MOST_LISTED])
             more = ", …" if len(names) > MOST_LISTED else ""
             raise UsageError(
-                f"{len(names):,} runs begin with {name!r}: {listed}{more}; give more of the name, or a number"
+                f"{len(names):,} runs begin with {name!r}: {name_list}{more}; give more of the name, or a number"
             )
         if not names:
-            raise _unknown_run(name, [known for known, run in runs.items() if run.note.strip()])
+            raise _unknown_run(name, [known_name for known_name, run in runs.items() if run.note.strip()])
         return runs[names[0]]
 
     def newest(
@@ -126,12 +130,18 @@ class StoredRuns:
 
         With `is_part` agent, eval set and model are parts of names; `text` is looked for in these and the note.
         """
-        asked: Any = {"agent_id": agent_id, "evalset_id": evalset_id, "model": model, "text": text, "is_part": is_part}
-        counts = self._store.counts_by_status(**asked)
+        filters: Any = {
+            "agent_id": agent_id,
+            "evalset_id": evalset_id,
+            "model": model,
+            "text": text,
+            "is_part": is_part,
+        }
+        counts = self._store.counts_by_status(**filters)
         n_all = counts.get(status, 0) if status else sum(counts.values())
-        return self._store.list(status=status, limit=max(1, n_all) if limit is None else limit, **asked), n_all
+        return self._store.list(status=status, limit=max(1, n_all) if limit is None else limit, **filters), n_all
 
-    def last_played(self, agent_id: str, evalset_id: str) -> RunSummary | None:
+    def find_last_run(self, agent_id: str, evalset_id: str) -> RunSummary | None:
         """The newest run of an agent and an eval set with a played trial, re-scored and replayed runs left out."""
 
         def is_played(run: RunSummary) -> bool:
@@ -142,12 +152,12 @@ class StoredRuns:
 
     def recent_trials(self, agent_id: str) -> Counts:
         """The verdicts of the newest RECENT_TRIALS trials that an agent played in its newest RECENT_RUNS runs."""
-        found = Counts()
+        counts = Counts()
         for run in self._store.list(agent_id=agent_id, limit=RECENT_RUNS):
-            missing = RECENT_TRIALS - found.done
-            if missing and run.config.source_run_id is None and not is_imported(run.config):
-                found += run.counts if run.n_done <= missing else _newest(self._store, run.id, missing, run.counts)
-        return found
+            n_missing = RECENT_TRIALS - counts.done
+            if n_missing and run.config.source_run_id is None and not is_imported(run.config):
+                counts += run.counts if run.n_done <= n_missing else _newest(self._store, run.id, n_missing, run.counts)
+        return counts
 
     def numbers(self, run: RunSummary) -> RunNumbers:
         """The numbers of one run."""
@@ -162,8 +172,8 @@ class StoredRuns:
             )
             for each, key in zip(outcomes, keys, strict=True)
         ]
-        found = RunNumbers.of_cases(_named(cases, keys), endings=(Ending.of(run),), spent=Spent.of(run))
-        return replace(found, equal_kinds=self._equal_kinds(run))
+        numbers = RunNumbers.of_cases(_with_names(cases, keys), endings=(Ending.of(run),), costs=Spent.of(run))
+        return replace(numbers, equal_kinds=self._equal_kinds(run))
 
     def _totals(self, run: RunSummary, outcomes: Sequence[CaseCounts] | None = None) -> RunNumbers:
         """The numbers of one run whose cases are not named; `outcomes` where they are known."""
@@ -182,8 +192,8 @@ class StoredRuns:
     def _kinds_of_strips(self, run: RunSummary, n: int | None = None) -> Kinds:
         """The cases by how their trials ended, or the first `n` of each."""
         words = {verdict[0]: verdict for verdict in VERDICTS}
-        found = Counter(strip[:n] for strip in self._store.strips(run.id))
-        verdicts = (((words.get(letter, "") for letter in strip), times) for strip, times in found.items())
+        n_by_strip = Counter(strip[:n] for strip in self._store.strips(run.id))
+        verdicts = (((words.get(letter, "") for letter in strip), times) for strip, times in n_by_strip.items())
         are_failures = run.config.errors_are_failures
         return tuple((Counts.of_verdicts(each, errors_are_failures=are_failures), times) for each, times in verdicts)
 
@@ -213,8 +223,8 @@ class StoredRuns:
         config = run.config
         if not config.n_partly_asserted:
             return frozenset()
-        found = self._store.cases(run.id) if cases is None else cases
-        return foresee(found, config.criteria, strict=config.is_strict).partly_asserted
+        run_cases = self._store.cases(run.id) if cases is None else cases
+        return foresee(run_cases, config.criteria, strict=config.is_strict).partly_asserted
 
     def is_left_alone(self, run: RunSummary) -> bool:
         """Whether the process that played a running run is gone, as after a kill."""
@@ -243,11 +253,11 @@ class StoredRuns:
 
     def change_since(self, baseline: Baseline, runs: Sequence[RunSummary], gates: Gates) -> RunChange:
         """The change of the runs of one command against a baseline, by the rule of their gates."""
-        played, rule = self.played_cases(runs), gates.regression_rule
+        cases, rule = self.played_cases(runs), gates.regression_rule
         change = compare_cases(
             baseline.name,
             baseline.cases,
-            played,
+            cases,
             rule=rule,
             confirm=gates.confirm,
             days=baseline.days,
@@ -287,14 +297,14 @@ class StoredRuns:
         baseline = joined_baseline([(run.config, self._store.baseline(run.id), self.case_ids(run.id)) for run in runs])
         return self.change_since(baseline, runs, gates) if baseline else None
 
-    def baseline(self, given: str) -> Baseline:
+    def baseline(self, name: str) -> Baseline:
         """The cases of an earlier run, by its number or its JSON file. Raises UsageError for another content."""
-        if found := read_baseline_file(given):
-            return found
+        if baseline := read_baseline_file(name):
+            return baseline
         try:
-            return self.baseline_of(int(given))
+            return self.baseline_of(int(name))
         except NotFoundError as error:
-            raise NotFoundError(f"--baseline {given}: {error}") from error
+            raise NotFoundError(f"--baseline {name}: {error}") from error
 
     def baseline_of(self, run_id: int) -> Baseline:
         """The cases of an earlier run, with the history by which a run that begins now is judged."""
@@ -323,23 +333,25 @@ class StoredRuns:
         if of_class != NO_HISTORY:
             return self._store.case_histories(of_class, self._store.case_keys(run.id) if keys is None else keys)
         cases = self.played_cases([run])
-        scored = {(case.key.case_id, case.key.digest): case.scored for case in cases}
-        asked = [case.key for case in cases] if keys is None else keys
-        of_keys = [scored.get((key.case_id, key.digest), "") for key in asked]
+        letters = {(case.key.case_id, case.key.digest): case.scored for case in cases}
+        wanted_keys = [case.key for case in cases] if keys is None else keys
+        of_keys = [letters.get((key.case_id, key.digest), "") for key in wanted_keys]
         return SetHistory(tuple(CaseHistory(len(each), each.count("p")) for each in of_keys))
 
     def played_cases(self, runs: Sequence[RunSummary]) -> tuple[PlayedCase, ...]:
         """The cases of runs that belong together, as they are compared with those of a baseline."""
         names = set_names([run.config for run in runs])
-        found = [case for name, run in zip(names, runs, strict=True) for case in _played(self._store, run, name)]
-        keys = _renumbered([case.key for case in found])
-        return tuple(replace(case, key=key) for case, key in zip(found, keys, strict=True))
+        cases = [
+            case for name, run in zip(names, runs, strict=True) for case in _played_cases_of(self._store, run, name)
+        ]
+        keys = _renumbered([case.key for case in cases])
+        return tuple(replace(case, key=key) for case, key in zip(cases, keys, strict=True))
 
     def metric_changes(self, before: RunSummary, after: RunSummary) -> dict[str, Comparison | None]:
         """For each metric the scores of two runs of the same cases, paired by case."""
-        old, new = ({row.case_id: row.means for row in self.rows(run.id)} for run in (before, after))
+        before_means, after_means = ({row.case_id: row.means for row in self.rows(run.id)} for run in (before, after))
         names = [criterion.metric for criterion in after.config.criteria]
-        return {name: compare_scores(_means(old, name), _means(new, name)) for name in names}
+        return {name: compare_scores(_means(before_means, name), _means(after_means, name)) for name in names}
 
     def result(self, run_id: int) -> RunResult:
         """The whole run with every transcript."""
@@ -354,8 +366,8 @@ class StoredRuns:
         while page := list(islice(rows, max(1, TRIALS_AT_ONCE // run.n_most))):
             cases = self._store.some_cases(run_id, [row.case_index for row in page])
             partly = self._partly_asserted(run, list(cases.values()))
-            played = [key for row in page for key in _played_keys(row)]
-            trials = self._store.trials(run_id, played, is_whole=is_whole)
+            trial_keys = [key for row in page for key in _played_keys(row)]
+            trials = self._store.trials(run_id, trial_keys, is_whole=is_whole)
             for row in page:
                 yield CaseResult(
                     case=cases[row.case_index],
@@ -388,30 +400,32 @@ class StoredRuns:
         verdicts: list[OtherVerdict] = []
         n_scores: Counter[str] = Counter()
         sentences = {tool: unscored_by(tool, config) for tool in tools_beside(config, spelled)}
-        asked = [tool for tool, unscored in sentences.items() if not unscored]  # of the others no trial is read
-        for tool, row, case, trials in self._asked_of_tools(run, asked):
+        tools = [tool for tool, unscored in sentences.items() if not unscored]  # of the others no trial is read
+        for tool, row, case, trials in self._cases_of_tools(run, tools):
             reasons = Counter(difference(tool, case, trial, config.criteria) for trial in trials)
-            found = ((text, n) for text, n in reasons.items() if text)
-            verdicts += (OtherVerdict(tool, row.case_id, text, n, len(row.verdicts)) for text, n in found)
+            differences = ((text, n) for text, n in reasons.items() if text)
+            verdicts += (OtherVerdict(tool, row.case_id, text, n, len(row.verdicts)) for text, n in differences)
             if not any(reasons):
                 n_scores[tool] += any(has_other_scores(tool, case, trial, config.criteria) for trial in trials)
         unscored = tuple(filter(None, sentences.values()))
         return ByOtherTools(tuple(verdicts), {tool: n for tool, n in n_scores.items() if n}, unscored)
 
-    def _asked_of_tools(
+    def _cases_of_tools(
         self, run: RunSummary, tools: Sequence[str]
     ) -> Iterator[tuple[str, CaseRow, Case, list[TrialResult]]]:
         """Each tool with each case that it may judge otherwise and the trials of that, in the order of the file."""
         rows = self.rows(run.id) if tools else iter(())
         while page := list(islice(rows, max(1, TRIALS_AT_ONCE // run.n_most))):
             cases = self._store.some_cases(run.id, [row.case_index for row in page])
-            asked: list[tuple[CaseRow, list[str]]] = []
+            tools_of_rows: list[tuple[CaseRow, list[str]]] = []
             for row in page:
                 case = cases[row.case_index]
-                asked.append((row, [tool for tool in tools if may_differ(tool, run.config, case, row.verdicts)]))
-            played = [key for row, of in asked if of for key in _played_keys(row)]
-            trials = self._store.trials(run.id, played)
-            for row, of in asked:
+                tools_of_rows.append(
+                    (row, [tool for tool in tools if may_differ(tool, run.config, case, row.verdicts)])
+                )
+            trial_keys = [key for row, of in tools_of_rows if of for key in _played_keys(row)]
+            trials = self._store.trials(run.id, trial_keys)
+            for row, of in tools_of_rows:
                 own = [trials[key] for key in _played_keys(row)] if of else []
                 yield from ((tool, row, cases[row.case_index], own) for tool in of)
 
@@ -427,8 +441,8 @@ def _played_keys(row: CaseRow) -> list[TrialKey]:
     return [(row.case_index, index) for index, mark in enumerate(row.verdicts) if mark != NOT_PLAYED]
 
 
-def _unknown_run(name: str, known: Sequence[str]) -> NotFoundError:
-    message = str(NotFoundError.among("run", name, known)) if known else f"no run named {name!r}"
+def _unknown_run(name: str, known_names: Sequence[str]) -> NotFoundError:
+    message = str(NotFoundError.among("run", name, known_names)) if known_names else f"no run named {name!r}"
     return NotFoundError(f"{message}{'' if message.endswith('?') else '; `evaldesk run list` shows them'}")
 
 
@@ -486,24 +500,27 @@ def planned_numbers(plan: RunPlan) -> RunNumbers:
 def compared_plans(plans: Sequence[RunPlan], baseline: Baseline) -> list[RunPlan]:
     """The plans of one command, each with the baseline without the cases that belong to another of them."""
     names = set_names([plan.config for plan in plans])
-    planned = [(name, case) for name, plan in zip(names, plans, strict=True) for case in plan.cases]
-    n_named = Counter((name, case.id) for name, case in planned)
+    planned_cases = [(name, case) for name, plan in zip(names, plans, strict=True) for case in plan.cases]
+    n_named = Counter((name, case.id) for name, case in planned_cases)
     n_named.update(case.key.place[:2] for case in baseline.cases)
-    named = {case.key.evalset for case in baseline.cases}
+    evalset_names = {case.key.evalset for case in baseline.cases}
     # Content is read only where a name alone does not tell which case is which.
-    digests = (case_version(case) if n_named[name, case.id] > 2 or name not in named else "" for name, case in planned)
-    keys = numbered_keys((name, case.id, digest) for (name, case), digest in zip(planned, digests, strict=True))
+    digests = (
+        case_version(case) if n_named[name, case.id] > 2 or name not in evalset_names else ""
+        for name, case in planned_cases
+    )
+    keys = numbered_keys((name, case.id, digest) for (name, case), digest in zip(planned_cases, digests, strict=True))
     before = matched(baseline.cases, keys)
     own = {key.place: before.pop(key.place, None) for key in keys}
-    gone = [replace(case, key=replace(case.key, ordinal=place[2])) for place, case in before.items()]
-    compared, left = [], iter(own.values())
+    deleted_cases = [replace(case, key=replace(case.key, ordinal=place[2])) for place, case in before.items()]
+    result, own_cases = [], iter(own.values())
     for plan in plans:
-        cases = [case for case in islice(left, len(plan.cases)) if case]
+        cases = [case for case in islice(own_cases, len(plan.cases)) if case]
         name = plan.config.evalset_name
         cases = [replace(case, key=replace(case.key, evalset=name, ordinal=0)) for case in cases]
-        own_baseline = replace(baseline, cases=(*cases, *gone), is_of_part=plan.is_of_part)
-        compared.append(replace(plan, baseline=own_baseline))
-    return compared
+        own_baseline = replace(baseline, cases=(*cases, *deleted_cases), is_of_part=plan.is_of_part)
+        result.append(replace(plan, baseline=own_baseline))
+    return result
 
 
 def joined_baseline(parts: Sequence[tuple[RunConfig, Baseline | None, Sequence[str]]]) -> Baseline | None:
@@ -531,14 +548,14 @@ def joined_baseline(parts: Sequence[tuple[RunConfig, Baseline | None, Sequence[s
 def joined_numbers(runs: Sequence[RunNumbers]) -> RunNumbers:
     """Several runs as one; a case id that occurs again is named with its eval set, so that no case hides another."""
     cases = [case for run in runs for case in run.cases]
-    named = _named(cases, _renumbered([case.key for case in cases]))
-    found = RunNumbers.of_cases(
-        named,
-        spent=sum((run.spent for run in runs), Spent()),
+    named_cases = _with_names(cases, _renumbered([case.key for case in cases]))
+    numbers = RunNumbers.of_cases(
+        named_cases,
+        costs=sum((run.costs for run in runs), Spent()),
         endings=[ending for run in runs for ending in run.endings],
     )
     equal = runs[0].equal_kinds if len(runs) == 1 else None
-    return replace(found, counts=Counts.total(run.counts for run in runs), equal_kinds=equal)
+    return replace(numbers, counts=Counts.total(run.counts for run in runs), equal_kinds=equal)
 
 
 def set_names(configs: Sequence[RunConfig]) -> list[str]:
@@ -554,7 +571,7 @@ def set_names(configs: Sequence[RunConfig]) -> list[str]:
     return [names[config.evalset_id] for config in configs]
 
 
-def _played(store: RunStore, run: RunSummary, name: str) -> list[PlayedCase]:
+def _played_cases_of(store: RunStore, run: RunSummary, name: str) -> list[PlayedCase]:
     outcomes, snapshots = store.case_outcomes(run.id), store.cases(run.id)
     return [
         PlayedCase(
@@ -569,7 +586,7 @@ def _played(store: RunStore, run: RunSummary, name: str) -> list[PlayedCase]:
     ]
 
 
-def _named(cases: Sequence[CaseNumbers], keys: Sequence[CaseKey]) -> tuple[CaseNumbers, ...]:
+def _with_names(cases: Sequence[CaseNumbers], keys: Sequence[CaseKey]) -> tuple[CaseNumbers, ...]:
     names = case_names({key.place for key in keys})
     return tuple(replace(case, id=names[key.place], key=key) for case, key in zip(cases, keys, strict=True))
 
@@ -609,7 +626,7 @@ class ByOtherTools:
         by_reason: dict[str, list[OtherVerdict]] = {}
         for each in self.verdicts:
             by_reason.setdefault(each.sentence, []).append(each)
-        return [_of_cases(sentence, found) for sentence, found in by_reason.items()]
+        return [_of_cases(sentence, verdicts) for sentence, verdicts in by_reason.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -623,13 +640,13 @@ class OtherVerdict:
     n_trials: int
 
 
-def _of_cases(sentence: str, found: Sequence[OtherVerdict]) -> str:
+def _of_cases(sentence: str, verdicts: Sequence[OtherVerdict]) -> str:
     """`case_1 (2 of 5 trials): …` for one case, `12 cases (14 of 60 trials): … (case_1, case_2, …)` for several."""
-    n_trials, names = sum(each.n_trials for each in found), [each.case_id for each in found]
-    of = f" ({counted_words(sum(each.n for each in found), n_trials, 'trial')})" if n_trials > len(found) else ""
-    if len(found) == 1:
+    n_trials, names = sum(each.n_trials for each in verdicts), [each.case_id for each in verdicts]
+    of = f" ({counted_words(sum(each.n for each in verdicts), n_trials, 'trial')})" if n_trials > len(verdicts) else ""
+    if len(verdicts) == 1:
         return f"{names[0]}{of}: {sentence}"
-    return f"{len(found):,} cases{of}: {sentence} ({named_words(names)})"
+    return f"{len(verdicts):,} cases{of}: {sentence} ({named_words(names)})"
 
 
 def run_title(summary: RunSummary) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.failures import TypedFinding, TypedMode, is_worded_as, mode_judged
+from evaldesk.desk.failures import TypedFinding, TypedMode, find_judged_mode, is_worded_as
 from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.diff.signature import Signature
 from evaldesk.errors import EvaldeskError
@@ -228,7 +228,7 @@ def _agents(runs: Sequence[RunRow]) -> list[tuple[str, list[tuple[str, int, int]
 def calibrations(desk: Desk, mode: Mode) -> list[Calibration]:
     """The judges of a mode in the newest runs that have one."""
     runs, modes = desk.store.runs.list(limit=N_SEARCHED), desk.store.failures.modes()
-    judged = [(run, each) for run in runs for each in run.config.criteria if mode_judged(each, modes) == mode]
+    judged = [(run, each) for run in runs for each in run.config.criteria if find_judged_mode(each, modes) == mode]
     return [_calibration(desk.store, mode, run, criterion) for run, criterion in judged[:N_JUDGED]]
 
 

@@ -400,7 +400,7 @@ def mode_gate(desk: Desk, run_id: int, name: str, most: float) -> tuple[Answer, 
     Raises NotFoundError. Undecided while failed trials are there and none was drawn and read. Passed trials that nobody
     read count as without the mode.
     """
-    mode = desk.failures.mode_named(name)
+    mode = desk.failures.find_mode(name)
     run_id = played_run_id(desk.store.runs, run_id)
     draw, reading = Draw(desk.store, run_id), desk.store.failures.read_trials(run_id)
     trials = reading.with_mode(mode.id)

@@ -458,7 +458,7 @@ def new_queue_page(
     who = desk.queues.reader(reader)
     candidates = [desk.queues.candidates(run.id, who) for run in chosen]
     counts = {
-        kind: None if kind == "disputed" else sum(len(each.found(kind)) for each in candidates) for kind in QUEUE_KINDS
+        kind: None if kind == "disputed" else sum(len(each.find(kind)) for each in candidates) for kind in QUEUE_KINDS
     }
     wanted = {kind for kind in QUEUE_KINDS if kind in kinds} or {"failed"}
     return NewQueuePage(

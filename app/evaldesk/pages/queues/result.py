@@ -153,7 +153,7 @@ def _next_steps(
         if desk.evalsets.id_of_run(desk.store.runs.summary(run_id).config):
             steps.append(NextStep("edit", title, words, f"/runs/{run_id}/acceptance?queue={queue.id}"))
     candidates = [desk.queues.candidates(run_id, reader) for run_id in runs]
-    n_readers, n_doubted = (sum(len(each.found(kind)) for each in candidates) for kind in ("readers", "doubted"))
+    n_readers, n_doubted = (sum(len(each.find(kind)) for each in candidates) for kind in ("readers", "doubted"))
     if n_readers:
         title = f"Read {counted(n_readers, 'trial')} where readers disagree"
         steps.append(NextStep("compare", title, "Two people labelled them differently.", kinds=("readers",)))

@@ -87,8 +87,8 @@ def _numbers(part: SummaryPart) -> Iterator[str]:
             at_k, hat_k = (_beside(interval) for interval in (point.at_interval, point.hat_interval))
             yield f"| {point.k} | {point.pass_at_k:.2f}{at_k} | {point.pass_hat_k:.2f}{hat_k} | {point.n_cases} |"
         yield ""
-    if run.spent.cost or run.spent.unknown:
-        yield f"Cost {'; '.join(filter(None, (run.spent.words, run.spent.unknown)))}."
+    if run.costs.cost or run.costs.unknown:
+        yield f"Cost {'; '.join(filter(None, (run.costs.words, run.costs.unknown)))}."
         yield ""
 
 

@@ -210,10 +210,10 @@ async def run_page(runs: RunDesk, run_id: int, query: RunQuery) -> RunPage:
     """The page of a run at this moment, from its stored part and the state of this process. Raises as `read_run`."""
     flying, trouble, pause = runs.in_flight(run_id), runs.trouble(run_id), runs.pause(run_id)
     places = runs.places(run_id)
-    found = await asyncio.to_thread(read_run, runs.stored, run_id, query, flying, trouble, pause, places=places)
+    found = await asyncio.to_thread(read_run, runs.run_store, run_id, query, flying, trouble, pause, places=places)
     may_go_on = found.can_resume or found.can_retry
     if found.is_live and places is None:  # another process may play it at this moment
-        may_go_on = not await asyncio.to_thread(is_held, runs.stored, found.summary)
+        may_go_on = not await asyncio.to_thread(is_held, runs.run_store, found.summary)
     foreign = await asyncio.to_thread(runs.foreign, found.summary) if may_go_on else None
     if foreign is None:
         return found

@@ -273,7 +273,7 @@ async def put(request: Request) -> Response:
             finding_id = checked_id(text_of(form, "finding"), "finding")
             await asyncio.to_thread(desk.failures.remove, finding_id, draft.author)
         else:
-            result = await asyncio.to_thread(desk.runs.stored.trial, run_id, *key)
+            result = await asyncio.to_thread(desk.runs.run_store.trial, run_id, *key)
             await asyncio.to_thread(desk.failures.add, run_id, key, draft, result.transcript)
     except NotFoundError:
         raise

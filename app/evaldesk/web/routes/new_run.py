@@ -396,7 +396,7 @@ def _history(
 ) -> SetHistory | None:
     """What the cases did in the runs of the agent as it played last, which is taken for the one to be played."""
     runs = desk.stored_runs
-    last = runs.last_played(agent.id, file.id) if agent and file else None
+    last = runs.find_last_run(agent.id, file.id) if agent and file else None
     if last is None or file is None or not 0 < len(cases) <= MOST_PREVIEWED:
         return None
     return runs.history(last, keys_of(file.name, cases))
@@ -441,7 +441,7 @@ def _agent_meant(agents: Sequence[FoundAgent], cases: Sequence[Case]) -> str:
 async def _agent(request: Request, agent_id: str, default: str) -> FoundAgent | None:
     agents = desk_of(request).agents
     try:
-        return await agents.described(agent_id or default, timeout_s=2.0)
+        return await agents.get_described_agent(agent_id or default, timeout_s=2.0)
     except NotFoundError:
         return agents.get(default) if default else None
 

@@ -183,9 +183,9 @@ def _find(request: Request, place: QueuePlace, draft: TypedFinding, op: str) -> 
     desk = desk_of(request)
     item, _ = is_hidden(desk, place)
     if op == "remove":
-        desk.failures.remove_named(item.run_id, item.key, draft)
+        desk.failures.remove_findings_of_mode(item.run_id, item.key, draft)
     else:
-        desk.failures.add(item.run_id, item.key, draft, desk.runs.stored.trial(item.run_id, *item.key).transcript)
+        desk.failures.add(item.run_id, item.key, draft, desk.runs.run_store.trial(item.run_id, *item.key).transcript)
 
 
 async def trials(request: Request) -> Response:
@@ -233,7 +233,7 @@ async def event(request: Request) -> Response:
     """GET .../trials/{place}/turns/{turn}/events/{event}: the whole text of an event, which tells no verdict."""
     queue_id, at, index, which = (request.path_params[name] for name in ("queue_id", "place", "turn", "event"))
     item, _ = await asyncio.to_thread(is_hidden, desk_of(request), QueuePlace(queue_id, at))
-    stored_runs = desk_of(request).runs.stored
+    stored_runs = desk_of(request).runs.run_store
     await asyncio.to_thread(event_part, stored_runs, item.run_id, item.key, (index, which), 0)
     return go(f"{trial_href(item.run_id, item.key)}/turns/{index}/events/{which}")
 

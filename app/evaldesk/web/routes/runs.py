@@ -56,7 +56,7 @@ async def index(request: Request) -> Response:
         before=number_of(query.get("before")),
     )
     run_ids = _numbers(query.getlist("deleted"))
-    deleted_runs = await asyncio.to_thread(desk_of(request).runs.stored.in_trash, run_ids) if run_ids else ()
+    deleted_runs = await asyncio.to_thread(desk_of(request).runs.run_store.in_trash, run_ids) if run_ids else ()
     filter_query = urlencode([each for each in query.multi_items() if each[0] not in ("run", "deleted")])
     here = f"/runs?{filter_query}" if is_shared else ""
     return page(request, "runs/index.html", listing=listing, deleted=deleted_runs, here=here)
@@ -81,7 +81,7 @@ async def _messages(request: Request) -> AsyncIterator[Message]:
         return fragment(request, "runs/run.html", "live", run=await _read(request), is_stream=True, cut=marker)
 
     async for tick in desk_of(request).runs.watch(run_id_of(request)):
-        blocks = tick.shared.setdefault(query, LiveBlocks())
+        blocks = tick.cache.setdefault(query, LiveBlocks())
         tab_tick, changes = await blocks.since(tab_tick, tick.number, render)
         if changes:
             yield changes
@@ -253,7 +253,7 @@ def _numbers(texts: Iterable[object]) -> list[int]:
 async def gates(request: Request) -> Response:
     """GET /gates: the answers of each gate over the last runs; `show` is a common flag."""
     show = request.query_params.get("show", "")
-    view = await asyncio.to_thread(read_gates, desk_of(request).runs.stored, show)
+    view = await asyncio.to_thread(read_gates, desk_of(request).runs.run_store, show)
     return page(request, "gates/index.html", found=view)
 
 

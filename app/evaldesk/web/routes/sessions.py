@@ -49,7 +49,7 @@ async def new(request: Request) -> Response:
     await desk.agents.look_again()
     agents = desk.agents.list()
     agent_id = request.query_params.get("agent") or (agents[0].id if agents else "")
-    agent = await desk.agents.described(agent_id)
+    agent = await desk.agents.get_described_agent(agent_id)
     desk.agents.warm(agent.id)
     state = agent.description.initial_state if agent.description else {}
     return _new_page(request, agent, state_text=laid_out(state, width=0))

@@ -89,7 +89,7 @@ async def show_turn(request: Request, kind: str = "turn") -> Response:
     address = trial_href(run_id, key)
     played_trial, panel = await asyncio.to_thread(
         pages.read_turn,
-        desk_of(request).runs.stored,
+        desk_of(request).runs.run_store,
         run_id,
         key,
         turn,
@@ -115,7 +115,7 @@ async def show_piece(request: Request) -> Response:
     """
     (run_id, key), query = trial_key(request), request.query_params
     first, last = number_of(query.get("from", "1")) or 0, number_of(query.get("to", str(MOST_TURNS))) or 0
-    stored_runs, address = desk_of(request).runs.stored, trial_href(run_id, key)
+    stored_runs, address = desk_of(request).runs.run_store, trial_href(run_id, key)
     pieces = await asyncio.to_thread(pages.read_piece, stored_runs, run_id, key, first, last)
     if not request.headers.get("HX-Request"):
         return go(f"{address}?turn={first}#turn-{first}")
@@ -147,7 +147,7 @@ async def show_timeline(request: Request) -> Response:
     With `judge` and `turn` that is the first call of a criterion's judges.
     """
     (run_id, key), query = trial_key(request), request.query_params
-    stored_runs = desk_of(request).runs.stored
+    stored_runs = desk_of(request).runs.run_store
     span, part, judge, turn = (query.get(name, "") for name in ("span", "part", "judge", "turn"))
     line = await asyncio.to_thread(read_timeline, stored_runs, run_id, key, span, part, (judge, turn))
     return page(request, "trials/timeline.html", line=line)
@@ -162,7 +162,7 @@ async def show_call(request: Request) -> Response:
 async def show_pair(request: Request) -> Response:
     """GET .../pair?with=RUN.CASE.TRIAL: the trial beside another one; without a name, beside the next that differs."""
     (run_id, key), query = trial_key(request), request.query_params
-    stored_runs, is_all = desk_of(request).runs.stored, query.get("show") == "all"
+    stored_runs, is_all = desk_of(request).runs.run_store, query.get("show") == "all"
     pair = await asyncio.to_thread(read_pair, stored_runs, run_id, key, query.get("with", ""), is_all=is_all)
     return page(request, "trials/pair.html", pair=pair)
 
@@ -172,7 +172,7 @@ async def _long_text(
 ) -> Response:
     """A part of the text that `read` gives; `place` is its address below that of the trial, `anchor` the way back."""
     run_id, key = trial_key(request)
-    part = await asyncio.to_thread(read, desk_of(request).runs.stored, run_id, key, which, start_of(request))
+    part = await asyncio.to_thread(read, desk_of(request).runs.run_store, run_id, key, which, start_of(request))
     address = trial_href(run_id, key)
     trail = (("Runs", "/runs"), (f"Run {run_id}", f"/runs/{run_id}"), (f"Trial {key[1] + 1}", address), (name, ""))
     return page(

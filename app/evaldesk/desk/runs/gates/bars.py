@@ -28,7 +28,7 @@ def is_asserted(cases: Callable[[], Sequence[Case]], metric: str) -> bool:
     """Whether the metric applies to any case; true for a metric that is not known here."""
     if known_metric(metric) is None:
         return True
-    return len(missing_reasons(Criterion(metric, 0.0), asked := cases())) < len(asked)
+    return len(missing_reasons(Criterion(metric, 0.0), current_cases := cases())) < len(current_cases)
 
 
 def weaker_words(
@@ -40,27 +40,41 @@ def weaker_words(
     judges. Metrics that are new or ask for more hide nothing.
     """
     pairs = [(case.before, case.after) for case in change.cases if case.is_same_case]
-    sets = {(old.key.evalset, new.key.evalset) for old, new in pairs if old and new}
+    sets = {
+        (before_case.key.evalset, after_case.key.evalset)
+        for before_case, after_case in pairs
+        if before_case and after_case
+    }
     words = [
-        phrase for old, new in sorted(sets) for phrase in _weaker(before.bars.get(old, ()), now.get(new, ()), applies)
+        phrase
+        for before_case, after_case in sorted(sets)
+        for phrase in _weaker(before.bars.get(before_case, ()), now.get(after_case, ()), applies)
     ]
-    thresholds = {(old.pass_threshold, new.pass_threshold) for old, new in pairs if old and new}
-    for was, asked in sorted(thresholds):
-        if asked < was - ROUNDING:
-            words.append(f"a case passes with {asked:g} of its trials, {was:g} before")
-    if any(old.errors_are_failures and not new.errors_are_failures for old, new in pairs if old and new):
+    thresholds = {
+        (before_case.pass_threshold, after_case.pass_threshold)
+        for before_case, after_case in pairs
+        if before_case and after_case
+    }
+    for was, threshold in sorted(thresholds):
+        if threshold < was - ROUNDING:
+            words.append(f"a case passes with {threshold:g} of its trials, {was:g} before")
+    if any(
+        before_case.errors_are_failures and not after_case.errors_are_failures
+        for before_case, after_case in pairs
+        if before_case and after_case
+    ):
         words.append("errors count as failures no more")
     return tuple(dict.fromkeys(words))
 
 
 def _weaker(before: Sequence[Bar], now: Sequence[Bar], applies: Callable[[str], bool]) -> Iterator[str]:
-    asked = {each.metric: each for each in now}
+    current_bars = {each.metric: each for each in now}
     for bar in before:
-        found = asked.get(bar.metric)
-        if found is None:
+        current_bar = current_bars.get(bar.metric)
+        if current_bar is None:
             if applies(bar.metric):
                 yield f"{bar.metric} is not a criterion now"
-        elif found.threshold < bar.threshold - ROUNDING:
-            yield f"{bar.metric} passes with {found.threshold:g}, {bar.threshold:g} before"
-        elif found.options != bar.options:
+        elif current_bar.threshold < bar.threshold - ROUNDING:
+            yield f"{bar.metric} passes with {current_bar.threshold:g}, {bar.threshold:g} before"
+        elif current_bar.options != bar.options:
             yield f"{bar.metric} has other options"

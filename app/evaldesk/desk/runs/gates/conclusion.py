@@ -83,13 +83,13 @@ class CaseNumbers:
 class Ending:
     """How a run ended; `reason` is empty where a person stopped it, `stop` is set where its gates were decided.
 
-    `recorded` is the plan of an imported run.
+    `recorded_plan` is the plan of an imported run.
     """
 
     status: RunStatus
     reason: str = ""
     stop: Stop | None = None
-    recorded: RecordedPlan | None = None
+    recorded_plan: RecordedPlan | None = None
 
     @classmethod
     def of(cls, run: RunSummary) -> Ending:
@@ -146,26 +146,26 @@ class RunNumbers:
     counts: Counts
     case_counts: tuple[CaseCounts, ...]
     cases: tuple[CaseNumbers, ...] = ()
-    spent: Spent = Spent()
+    costs: Spent = Spent()
     endings: tuple[Ending, ...] = ()
     kinds: Kinds = ()
     equal_kinds: Kinds | None = None
 
     @classmethod
     def of_cases(
-        cls, cases: Iterable[CaseNumbers], *, spent: Spent = Spent(), endings: Sequence[Ending] = ()
+        cls, cases: Iterable[CaseNumbers], *, costs: Spent = Spent(), endings: Sequence[Ending] = ()
     ) -> RunNumbers:
         """The numbers over `cases`."""
-        found = tuple(cases)
-        rows = tuple((case.counts.scored, case.counts.passed, 1) for case in found)
-        total = Counts.total_of_cases([case.counts for case in found])
-        kinds = tuple(Counter(case.counts for case in found).items()) if total.scored < total.planned else ()
-        return cls(total, rows, found, spent, tuple(endings), kinds=kinds)
+        all_cases = tuple(cases)
+        rows = tuple((case.counts.scored, case.counts.passed, 1) for case in all_cases)
+        total = Counts.total_of_cases([case.counts for case in all_cases])
+        kinds = tuple(Counter(case.counts for case in all_cases).items()) if total.scored < total.planned else ()
+        return cls(total, rows, all_cases, costs, tuple(endings), kinds=kinds)
 
-    def filled(self, *, passes: bool, errored: bool) -> RunNumbers:
-        """The run if every trial without a verdict passed, or failed; with `errored` the errored ones, too."""
-        rows = _filled(self.kinds, passes=passes, errored=errored)
-        equal = None if self.equal_kinds is None else _filled(self.equal_kinds, passes=passes, errored=errored)
+    def filled(self, *, passes: bool, with_errors: bool) -> RunNumbers:
+        """The run if every trial without a verdict passed, or failed; `with_errors` the errored ones, too."""
+        rows = _filled(self.kinds, passes=passes, with_errors=with_errors)
+        equal = None if self.equal_kinds is None else _filled(self.equal_kinds, passes=passes, with_errors=with_errors)
         total = Counts.total(counts.times(times) for counts, times in rows)
         if self.counts.case_rate is not None:
             total = total.of_cases(case_counts(rows))
@@ -197,7 +197,7 @@ class RunNumbers:
         rows = self._rate_counts
         if self.stop is None and not may_be_stopped(self.counts, rows):
             return ""
-        n_cases = sum(times for scored, _, times in rows if scored)
+        n_cases = sum(times for n_scored, _, times in rows if n_scored)
         return any_stop_words(self.counts.scored, n_cases, self.gate_interval, self.interval)
 
     @property
@@ -217,8 +217,8 @@ class RunNumbers:
 
     def points_to(self, last: int, ks: Iterable[int]) -> list[CurvePoint]:
         """The points of the curve, and beyond it those up to `last` and at each of `ks`; some may be undefined."""
-        found = {point.k: point for point in self.curve}
-        return [found.get(k) or point_at(self.curve_counts, k) for k in sorted({*found, *curve_ks(last), *ks})]
+        points = {point.k: point for point in self.curve}
+        return [points.get(k) or point_at(self.curve_counts, k) for k in sorted({*points, *curve_ks(last), *ks})]
 
     def basis_of(self, point: CurvePoint) -> str:
         """The cases that a point of pass@k and pass^k is over, or too few; empty where these are all."""
@@ -232,15 +232,15 @@ class RunNumbers:
         return f"over the {of} that {have} {counted(max(point.k, last), 'scored trial')}"
 
 
-def _filled(kinds: Kinds, *, passes: bool, errored: bool) -> Kinds:
-    found = []
+def _filled(kinds: Kinds, *, passes: bool, with_errors: bool) -> Kinds:
+    rows = []
     for counts, times in kinds:
-        n_errored = counts.errored if errored and not counts.errors_are_failures else 0
+        n_errored = counts.errored if with_errors and not counts.errors_are_failures else 0
         n = counts.unplayed + n_errored
         passed, failed = counts.passed + n * passes, counts.failed + n * (not passes)
-        whole = replace(counts, passed=passed, failed=failed, errored=counts.errored - n_errored)
-        found.append((whole, times))
-    return tuple(found)
+        filled_counts = replace(counts, passed=passed, failed=failed, errored=counts.errored - n_errored)
+        rows.append((filled_counts, times))
+    return tuple(rows)
 
 
 def case_counts(kinds: Kinds) -> tuple[CaseCounts, ...]:
@@ -257,15 +257,15 @@ def sure_interval(counts: Counts, case_counts: Iterable[CaseCounts], stop: Stop 
     cases have. (reference/forecasts.md 7)
     """
     rows = list(case_counts)
-    whole = rate_interval(rows) if counts.case_rate is None else case_rate_interval(rows)
+    whole_run = rate_interval(rows) if counts.case_rate is None else case_rate_interval(rows)
     if stop is None and not may_be_stopped(counts, rows):
-        return whole
+        return whole_run
     these = these_interval(counts, rows, stop)
     n_cases = sum(times for scored, _, times in rows if scored)
-    if these is None or whole is None or n_cases < FEWEST_LIKE_THESE:
+    if these is None or whole_run is None or n_cases < FEWEST_LIKE_THESE:
         return None
-    passed, scored = _sums(counts, rows)
-    return like_these(passed / scored, these, whole)
+    n_passed, n_scored = _sums(counts, rows)
+    return like_these(n_passed / n_scored, these, whole_run)
 
 
 FEWEST_LIKE_THESE = 10
@@ -279,16 +279,18 @@ def these_interval(counts: Counts, case_counts: Iterable[CaseCounts], stop: Stop
         return sure_interval(counts, rows, stop)
     from evaldesk.statistics.anytime import anytime_interval  # most answers are of whole runs
 
-    passed, scored = _sums(counts, rows)
-    return anytime_interval(passed, scored) if scored else None
+    n_passed, n_scored = _sums(counts, rows)
+    return anytime_interval(n_passed, n_scored) if n_scored else None
 
 
 def _sums(counts: Counts, rows: Iterable[CaseCounts]) -> tuple[int, int]:
     """The passed and the scored trials that the rate of a stopped run is over."""
     if counts.case_rate is None:
         return counts.passed, counts.scored
-    found = list(rows)
-    return sum(passed * times for _, passed, times in found), sum(scored * times for scored, _, times in found)
+    counts_of_cases = list(rows)
+    return sum(n_passed * times for _, n_passed, times in counts_of_cases), sum(
+        n_scored * times for n_scored, _, times in counts_of_cases
+    )
 
 
 def may_be_stopped(counts: Counts, case_counts: Sequence[CaseCounts]) -> bool:
@@ -305,15 +307,15 @@ def conclude(gates: Gates, run: RunNumbers, change: RunChange | None = None) -> 
     scored or some were not played; neutral when a gate is too close to tell and counts as neutral. `change` is the
     change against the baseline. The planned trials of an imported run that are not in its file count as not played.
     """
-    run = _as_planned(run)
-    found = tuple(_as_stopped(each, run.stop) for each in curtailed(gates, _of_played(run), change))
-    outcome = _outcome(gates, run, found)
-    return Conclusion(outcome, run.counts, found, tuple(_reasons(outcome, run, found)))
+    run = _with_planned_trials(run)
+    answers = tuple(_answer_at_stop(each, run.stop) for each in curtailed(gates, _without_unplayed(run), change))
+    outcome = _outcome(gates, run, answers)
+    return Conclusion(outcome, run.counts, answers, tuple(_reasons(outcome, run, answers)))
 
 
-def _as_planned(run: RunNumbers) -> RunNumbers:
+def _with_planned_trials(run: RunNumbers) -> RunNumbers:
     """The run with the planned trials whose case is not in its file either."""
-    n_planned = sum(each.recorded.n_planned or 0 for each in run.endings if each.recorded)
+    n_planned = sum(each.recorded_plan.n_planned or 0 for each in run.endings if each.recorded_plan)
     if n_planned <= run.counts.planned:
         return run
     kinds = run.kinds or tuple((Counts(n, passed, n - passed), times) for n, passed, times in run.case_counts)
@@ -321,7 +323,7 @@ def _as_planned(run: RunNumbers) -> RunNumbers:
     return replace(run, counts=replace(run.counts, planned=n_planned), kinds=kinds)
 
 
-def _of_played(run: RunNumbers) -> RunNumbers:
+def _without_unplayed(run: RunNumbers) -> RunNumbers:
     """The run without its unplayed trials, where it scores one again that stopped when it was decided.
 
     No answer of these scores was decided then, and the other run does not play the rest.
@@ -331,51 +333,51 @@ def _of_played(run: RunNumbers) -> RunNumbers:
     return replace(run, counts=replace(run.counts, planned=run.counts.done))
 
 
-def _as_stopped(found: GateOutcome, stop: Stop | None) -> GateOutcome:
+def _answer_at_stop(outcome: GateOutcome, stop: Stop | None) -> GateOutcome:
     """The answer of a gate at the stop of a run, where it was decided by then."""
     answers = stop.answers if stop else ()
-    return next((each for each in answers if each.name == found.name), found)
+    return next((each for each in answers if each.name == outcome.name), outcome)
 
 
-def _outcome(gates: Gates, run: RunNumbers, found: Sequence[GateOutcome]) -> Outcome:
+def _outcome(gates: Gates, run: RunNumbers, answers: Sequence[GateOutcome]) -> Outcome:
     if any(_is_interruption(ending, gates, run) for ending in run.endings):
         return "interrupted"
-    if any(each.is_failed and not each.is_of_evidence for each in found):
+    if any(each.is_failed and not each.is_of_evidence for each in answers):
         return "failed"
-    if any(ending.status == "failed" for ending in run.endings) or has_too_many_errors(found):
+    if any(ending.status == "failed" for ending in run.endings) or has_too_many_errors(answers):
         return "undecided"
     is_whole = run.counts.scored > 0 and (run.counts.unplayed == 0 or run.stop is not None)
-    is_whole = is_whole and not any(ending.recorded and ending.recorded.is_cut for ending in run.endings)
-    if not is_whole or not all(each.is_held or each.is_neutral for each in found):
+    is_whole = is_whole and not any(ending.recorded_plan and ending.recorded_plan.is_cut for ending in run.endings)
+    if not is_whole or not all(each.is_held or each.is_neutral for each in answers):
         return "undecided"
-    return "neutral" if any(each.is_neutral for each in found) else "passed"
+    return "neutral" if any(each.is_neutral for each in answers) else "passed"
 
 
 def _is_interruption(ending: Ending, gates: Gates, run: RunNumbers) -> bool:
     """Whether a person stopped the run, not its limit of cost, which gives a reason."""
-    is_by_cost = gates.max_cost is not None and (is_more(run.spent.cost, gates.max_cost) or bool(run.spent.unknown))
+    is_by_cost = gates.max_cost is not None and (is_more(run.costs.cost, gates.max_cost) or bool(run.costs.unknown))
     return ending.status == "stopped" and not (is_by_cost and ending.reason)
 
 
-def _reasons(outcome: Outcome, run: RunNumbers, found: Sequence[GateOutcome]) -> Iterator[str]:
+def _reasons(outcome: Outcome, run: RunNumbers, answers: Sequence[GateOutcome]) -> Iterator[str]:
     if outcome == "passed":
         return
     counts = run.counts
-    recorded = [ending.recorded for ending in run.endings if ending.recorded]
-    if recorded and counts.unplayed:
+    recorded_plans = [ending.recorded_plan for ending in run.endings if ending.recorded_plan]
+    if recorded_plans and counts.unplayed:
         yield absent_words(counts)
-    yield from (each.ending for each in recorded if each.is_cut)
+    yield from (each.ending for each in recorded_plans if each.is_cut)
     for ending in run.endings:
-        if ending.recorded:
+        if ending.recorded_plan:
             continue
         is_told = ending.stop is not None and bool(ending.stop.answers)  # by the gate that was decided
         # Of a run that was played to its end, how it got there decides nothing.
         is_whole = ending.status == "finished" and not (ending.stop or counts.unplayed)
         if ending.reason and not is_told and not is_whole:
             yield ending.reason
-    if counts.unplayed and outcome != "failed" and not (run.stop or recorded):
+    if counts.unplayed and outcome != "failed" and not (run.stop or recorded_plans):
         yield _unplayed_words(counts)
-    not_held = [each for each in found if not each.is_held]
+    not_held = [each for each in answers if not each.is_held]
     is_decided = outcome == "failed"
     for each in sorted(not_held, key=lambda each: _rank(each, is_decided=is_decided)):
         yield f"{each.name}: {each.sentence}"
@@ -385,11 +387,11 @@ def _reasons(outcome: Outcome, run: RunNumbers, found: Sequence[GateOutcome]) ->
         yield "no trial was scored"
 
 
-def _rank(found: GateOutcome, *, is_decided: bool) -> tuple[bool, bool]:
+def _rank(outcome: GateOutcome, *, is_decided: bool) -> tuple[bool, bool]:
     """The order of reasons: what decided the run first, errors where they left it open."""
     if is_decided:
-        return (not found.is_failed or found.is_of_evidence, found.name != "--max-error-rate")
-    return (found.name != "--max-error-rate", not found.is_failed)
+        return (not outcome.is_failed or outcome.is_of_evidence, outcome.name != "--max-error-rate")
+    return (outcome.name != "--max-error-rate", not outcome.is_failed)
 
 
 def curtailed(gates: Gates, run: RunNumbers, change: RunChange | None) -> Iterator[GateOutcome]:
@@ -399,21 +401,21 @@ def curtailed(gates: Gates, run: RunNumbers, change: RunChange | None) -> Iterat
     threshold lies inside an interval can change either way: a gate that asks for it is decided only where that counts
     as failed, and fails at its best.
     """
-    found = tuple(outcomes(gates, run, change))
-    is_errored = has_too_many_errors(found) and not run.counts.errors_are_failures
+    answers = tuple(outcomes(gates, run, change))
+    is_errored = has_too_many_errors(answers) and not run.counts.errors_are_failures
     if not run.kinds or not (run.counts.unplayed or is_errored):
-        yield from found
+        yield from answers
         return
     best, worst = (
-        {each.name: each for each in outcomes(gates, run.filled(passes=passes, errored=is_errored), changed)}
+        {each.name: each for each in outcomes(gates, run.filled(passes=passes, with_errors=is_errored), change_at_end)}
         for passes in (True, False)
-        for changed in [change and filled_change(change, passes=passes, errored=is_errored)]
+        for change_at_end in [change and filled_change(change, passes=passes, errored=is_errored)]
     )
-    for each in found:
+    for each in answers:
         if each.name in OF_THE_RUN:
             yield each
         elif each.name == "--margin":
-            yield _as_curtailed(each, _margins(gates, run, change, errored=is_errored), run.counts)
+            yield _as_curtailed(each, _margins(gates, run, change, with_errors=is_errored), run.counts)
         elif gates.undecided in ("pass", "neutral") and each.name.partition(" ")[0] in OF_A_RATE:
             yield _as_curtailed(each, (), run.counts)
         else:
@@ -421,32 +423,32 @@ def curtailed(gates: Gates, run: RunNumbers, change: RunChange | None) -> Iterat
             yield _as_curtailed(each, ends, run.counts)
 
 
-def _margins(gates: Gates, run: RunNumbers, change: RunChange | None, *, errored: bool) -> tuple[GateOutcome, ...]:
+def _margins(gates: Gates, run: RunNumbers, change: RunChange | None, *, with_errors: bool) -> tuple[GateOutcome, ...]:
     """The answers of the gate on the drop of the pass rate for all ways in which the missing trials can end.
 
     None where these are too many: an interval is not widest at the best or the worst of them.
     """
     if change is None or gates.margin is None:
         return ()
-    ways = filled_changes(change, errored=errored, most=MOST_WAYS)
+    ways = filled_changes(change, errored=with_errors, most=MOST_WAYS)
     return tuple(_margin(run, each, gates, gates.margin) for each in ways)
 
 
-def _as_curtailed(found: GateOutcome, ends: Sequence[GateOutcome], counts: Counts) -> GateOutcome:
+def _as_curtailed(outcome: GateOutcome, ends: Sequence[GateOutcome], counts: Counts) -> GateOutcome:
     answer: Answer = "undecided"
     if ends and all(each.is_failed for each in ends):
         answer = "failed"
     elif ends and all(each.answer == "held" for each in ends):
         answer = "held"
     aside = asides_words(counts)
-    words = found.sentence
-    if found.name in OF_NAMED_CASES and counts.asides:  # in brackets they would belong to the last case that is named
+    words = outcome.sentence
+    if outcome.name in OF_NAMED_CASES and counts.asides:  # in brackets they would belong to the last case that is named
         words += f"; and {aside.strip(' ()')} in the run"
     elif aside.strip() not in words:
         words += aside
     if answer == "undecided" and counts.errored:
         words += f"; {counted(counts.errored, 'errored trial')} can change that, retry {_them(counts.errored)}"
-    return replace(found, answer=answer, sentence=words, counts_as=None)
+    return replace(outcome, answer=answer, sentence=words, counts_as=None)
 
 
 def _them(n: int) -> str:
@@ -468,9 +470,9 @@ def outcomes(gates: Gates, run: RunNumbers, change: RunChange | None) -> Iterato
         yield _curve(run, "--pass-hat", "pass^", k, least, gates.undecided)
     if gates.max_cost is not None:
         yield _cost(run, gates.max_cost)
-    yield from _compared(run, change, gates)
+    yield from _comparison_gates(run, change, gates)
     if gates.min_scored is not None:
-        yield _scored(run.counts, gates.min_scored)
+        yield _min_scored(run.counts, gates.min_scored)
     if run.counts.errored or gates.max_error_rate:
         yield _tolerance("--max-error-rate", "errored", run.counts.errored, run.counts, gates.max_error_rate)
     if run.counts.unscored or gates.max_unscored_rate:
@@ -522,8 +524,10 @@ def _counts_as(
 
 def _case_pass_rate(run: RunNumbers, least: float, name: str = "--min-case-pass-rate") -> GateOutcome:
     n = run.n_cases
-    n_below = sum(times for scored, passed, times in run.case_counts if scored and passed / scored < least - ROUNDING)
-    n_unknown = sum(times for scored, _, times in run.case_counts if not scored)
+    n_below = sum(
+        times for n_scored, n_passed, times in run.case_counts if n_scored and n_passed / n_scored < least - ROUNDING
+    )
+    n_unknown = sum(times for n_scored, _, times in run.case_counts if not n_scored)
     if n and not n_below and not n_unknown:
         each = "the one case" if n == 1 else f"each of {n:,} cases"
         words = f"{each} passed at least {least:g} of its trials{asides_words(run.counts)}"
@@ -560,12 +564,12 @@ def _curve(run: RunNumbers, name: str, word: str, k: int, least: float, undecide
 
 
 def _cost(run: RunNumbers, most: float) -> GateOutcome:
-    counts, spent = run.counts, run.spent
-    is_within = not is_more(spent.cost, most)
-    if spent.unknown and is_within:
-        return GateOutcome("--max-cost", "undecided", f"{spent.unknown}, so the run cannot be held to ${most:g}")
-    is_near = not is_within and spent.cost < most + 0.005
-    amount = least_words(f"${beside_words(spent.cost, most)}", bool(spent.unknown)) if is_near else spent.words
+    counts, costs = run.counts, run.costs
+    is_within = not is_more(costs.cost, most)
+    if costs.unknown and is_within:
+        return GateOutcome("--max-cost", "undecided", f"{costs.unknown}, so the run cannot be held to ${most:g}")
+    is_near = not is_within and costs.cost < most + 0.005
+    amount = least_words(f"${beside_words(costs.cost, most)}", bool(costs.unknown)) if is_near else costs.words
     words = f"the run cost {amount}, {'within' if is_within else 'more than'} ${most:g}"
     if not counts.unplayed or run.stop:
         return GateOutcome("--max-cost", "held" if is_within else "failed", words)
@@ -579,7 +583,7 @@ def _unplayed_words(counts: Counts) -> str:
     return f"{counted_words(counts.unplayed, counts.planned, 'trial')} {were} not played"
 
 
-def _scored(counts: Counts, least: int) -> GateOutcome:
+def _min_scored(counts: Counts, least: int) -> GateOutcome:
     answer: Answer = "held" if counts.scored >= least else "failed"
     if answer == "failed" and counts.scored + counts.unplayed >= least:
         answer = "undecided"
@@ -587,7 +591,7 @@ def _scored(counts: Counts, least: int) -> GateOutcome:
     return GateOutcome("--min-scored", answer, words)
 
 
-def _compared(run: RunNumbers, change: RunChange | None, gates: Gates) -> Iterator[GateOutcome]:
+def _comparison_gates(run: RunNumbers, change: RunChange | None, gates: Gates) -> Iterator[GateOutcome]:
     """The answers of the gates that ask for a baseline, and of the cases that it does not account for."""
     if gates.max_regressions is not None:
         yield _regressions(run, change, gates)
@@ -603,10 +607,10 @@ def _regressions(run: RunNumbers, change: RunChange | None, gates: Gates) -> Gat
         return GateOutcome("--max-regressions", "undecided", _compared_words(gates))
     is_refused = bool(change.refusal) and (change.rule == "likely" or bool(change.unconfirmed))
     names = tuple(case.name for case in change.regressed)
-    lost = set(change.named("lost its verdict"))
+    without_verdict = set(change.named("lost its verdict"))
     is_suite_worse = not most and any(suite.is_worse for suite in change.suites)
     if change.is_by_history:
-        n_worse = len(names) - len(lost)
+        n_worse = len(names) - len(without_verdict)
         words = f"{counted_words(n_worse, change.n_judged, 'case')} regressed by more than chance"
         if is_suite_worse and not n_worse:
             together = "All cases together" if len(change.suites) == 1 else "The cases of an eval set together"
@@ -614,8 +618,9 @@ def _regressions(run: RunNumbers, change: RunChange | None, gates: Gates) -> Gat
         else:
             headline = f"{words} against {change.name}, {most:,} allowed"
             headline += "; the cases together are worse, too" if is_suite_worse else ""
-        if lost:
-            headline += f"; {counted(len(lost), 'case')} {'has' if len(lost) == 1 else 'have'} no verdict now"
+        if without_verdict:
+            verb = "has" if len(without_verdict) == 1 else "have"
+            headline += f"; {counted(len(without_verdict), 'case')} {verb} no verdict now"
         parts = [headline + deleted_words(change), flips_words(change)]
     else:
         headline = f"{counted_words(len(names), change.n_judged, 'case')} regressed against {change.name}"
@@ -630,8 +635,8 @@ def _regressions(run: RunNumbers, change: RunChange | None, gates: Gates) -> Gat
     elif change.played_again:
         parts.insert(1, _again_words(change))
     if names:
-        marked = [f"{name} (no verdict now)" if name in lost else name for name in names]
-        parts.append(f"Regressed: {named_words(marked, MOST_NAMED)}")
+        named_regressions = [f"{name} (no verdict now)" if name in without_verdict else name for name in names]
+        parts.append(f"Regressed: {named_words(named_regressions, MOST_NAMED)}")
     answer = regressions_answer(change, most)
     return GateOutcome("--max-regressions", answer, ". ".join([*parts, *states_words(change, MOST_NAMED)]), names)
 
@@ -682,20 +687,19 @@ def _weaker_words(change: RunChange) -> str:
 # A case that no baseline accounts for is judged by itself: decision 456.
 def _new_cases(change: RunChange, gates: Gates) -> GateOutcome:
     """Whether the cases pass by themselves of which the baseline says nothing, in whatever their other trials end."""
-    found = change.unaccounted
-    answers = {case.name: case.after.passes_alone if case.after else None for case in found}
-    failed = [case for case in found if answers[case.name] is False]
-    unsure = [case for case in found if answers[case.name] is None]
-    which = counted(len(found), "case")
+    unaccounted = change.unaccounted
+    answers = {case.name: case.after.passes_alone if case.after else None for case in unaccounted}
+    failed = [case for case in unaccounted if answers[case.name] is False]
+    unsure = [case for case in unaccounted if answers[case.name] is None]
+    which = counted(len(unaccounted), "case")
     not_passed = failed + unsure
     if not not_passed:
-        named = named_words([_alone_words(case) for case in found], MOST_NAMED)
-        words = (
-            f"{which} that {change.name} does not account for passed by {'itself' if len(found) == 1 else 'themselves'}"
-        )
-        return GateOutcome("--new-cases", "held", f"{words}: {named}")
-    named = named_words([_alone_words(case) for case in not_passed], MOST_NAMED)
-    words = f"{len(not_passed):,} of {which} that {change.name} does not account for did not pass: {named}"
+        named_cases = named_words([_alone_words(case) for case in unaccounted], MOST_NAMED)
+        pronoun = "itself" if len(unaccounted) == 1 else "themselves"
+        words = f"{which} that {change.name} does not account for passed by {pronoun}"
+        return GateOutcome("--new-cases", "held", f"{words}: {named_cases}")
+    named_cases = named_words([_alone_words(case) for case in not_passed], MOST_NAMED)
+    words = f"{len(not_passed):,} of {which} that {change.name} does not account for did not pass: {named_cases}"
     names = tuple(case.name for case in not_passed)
     if gates.new_cases == "inform":
         return GateOutcome("--new-cases", "held", f"{words}; they inform only", names)
@@ -706,8 +710,8 @@ def _new_cases(change: RunChange, gates: Gates) -> GateOutcome:
 def _alone_words(case: CaseChange) -> str:
     """`greeting (new, passed 0 of 1)`."""
     state = {"edited since": "edited", "same": "no verdict before"}.get(case.state, case.state)
-    scored = case.after.scored if case.after else ""
-    passed = f"passed {scored.count('p')} of {len(scored)}" if scored else "no scored trial"
+    letters = case.after.scored if case.after else ""
+    passed = f"passed {letters.count('p')} of {len(letters)}" if letters else "no scored trial"
     return f"{case.name} ({state}, {passed})"
 
 
@@ -717,14 +721,14 @@ def _compared_words(gates: Gates) -> str:
 
 def _again_words(change: RunChange) -> str:
     """`Played again, 3 of 5 must pass: case_2 passed 1 of 5`; a case that needs more verdicts says so."""
-    needed, n = change.confirm
+    n_needed, n = change.confirm
     words = []
     for case in change.played_again:
         letters = case.after.confirming if case.after else ""
-        found = f"passed {letters.count('p')} of {len(letters)}" if letters else "was not played again"
+        result = f"passed {letters.count('p')} of {len(letters)}" if letters else "was not played again"
         is_open = bool(letters) and change.passes_again(case) is None
-        words.append(f"{case.name} {found}" + (f", {_missing_words(letters)}" if is_open else ""))
-    return f"Played again, {needed} of {n} must pass: {named_words(words, MOST_NAMED)}"
+        words.append(f"{case.name} {result}" + (f", {_missing_words(letters)}" if is_open else ""))
+    return f"Played again, {n_needed} of {n} must pass: {named_words(words, MOST_NAMED)}"
 
 
 def _missing_words(letters: str) -> str:

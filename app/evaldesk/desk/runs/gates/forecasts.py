@@ -170,9 +170,9 @@ def history_subject(
         n_cases=len(trials),
         n_scored=history.n_scored,
         n_passed=history.n_passed,
-        n_failing=sum(scored >= proposals.FEWEST_EACH and not passed for scored, passed in trials),
+        n_failing=sum(n_scored >= proposals.FEWEST_EACH and not n_passed for n_scored, n_passed in trials),
         n_runs=history.n_runs,
-        fewest=min(scored for scored, _ in trials),
+        fewest=min(n_scored for n_scored, _ in trials),
         sigma=days.sigma if days.is_known else None,
     )
     before = None if passed_before is None else tuple(bool(passed_before[place]) for place in order)
@@ -184,18 +184,18 @@ def _days(runs: tuple[tuple[tuple[int, int], ...], ...]) -> DayShifts:
     return day_shifts(runs) if runs else SAME_DAY
 
 
-def check_explained(gates: Gates, subject: Subject, called: Callable[[RunOption], str]) -> None:
-    """Raise UsageError for gates whose chances are not defined over so few trials; `called` names an option."""
-    n, more = subject.n, called(BY_NAME["n"])
+def check_explained(gates: Gates, subject: Subject, name_of: Callable[[RunOption], str]) -> None:
+    """Raise UsageError for gates whose chances are not defined over so few trials; `name_of` names an option."""
+    n, more = subject.n, name_of(BY_NAME["n"])
     for name, word, pairs in (("pass_at", "pass@", gates.pass_at), ("pass_hat", "pass^", gates.pass_hat)):
         for k, _ in pairs:
             if k > n:
-                option = called(GATES_BY_NAME[name])
+                option = name_of(GATES_BY_NAME[name])
                 raise UsageError(
                     f"{option} {k}: {word}{k} with {more} {n} is never defined; say {more} {k} or more", field=name
                 )
     if gates.regression_rule != "any" and gates.max_regressions is None:
-        rule, most = called(GATES_BY_NAME["regression_rule"]), called(GATES_BY_NAME["max_regressions"])
+        rule, most = name_of(GATES_BY_NAME["regression_rule"]), name_of(GATES_BY_NAME["max_regressions"])
         raise UsageError(
             f"{rule} {gates.regression_rule} needs {most}: how many cases may regress", field="max_regressions"
         )
@@ -218,24 +218,24 @@ def preview_gates(
     """
     if not 0 < len(n_each) <= MOST_PREVIEWED:
         return None
-    usual = assumed_subject(USUAL_RATE, n_each, pass_threshold)
+    assumed_usual = assumed_subject(USUAL_RATE, n_each, pass_threshold)
     subject = history_subject(history, n_each, pass_threshold) if history else None
-    compared = None
+    comparison_subject = None
     if baseline and baseline.places:
         of_compared = [n_each[place] for place in baseline.places]
-        compared = history_subject(baseline.history, of_compared, pass_threshold, baseline.passed)
-    check_explained(gates, usual, title_of)
+        comparison_subject = history_subject(baseline.history, of_compared, pass_threshold, baseline.passed)
+    check_explained(gates, assumed_usual, title_of)
     assumed = [
         (rate, tuple(_mean_answers(gate, now.draws) for gate in _gates(gates, now)))
         for rate in ASSUMED_RATES
         for now in [assumed_subject(rate, n_each, pass_threshold)]
     ]
-    of_level = subject or usual
-    pairs = zip(_gates(gates, of_level), _gates(gates, compared or of_level), strict=True)
+    of_level = subject or assumed_usual
+    pairs = zip(_gates(gates, of_level), _gates(gates, comparison_subject or of_level), strict=True)
     forecasts = tuple(
         _forecast(gate, of_level, is_searched=is_searched)
         if gate.level
-        else _forecast(of_change, compared or of_level, is_searched=is_searched)
+        else _forecast(of_change, comparison_subject or of_level, is_searched=is_searched)
         for gate, of_change in pairs
     )
     return GatePreview(forecasts, tuple(assumed), bool(subject))
@@ -254,9 +254,9 @@ def _mean_answers(gate: _Gate, draws: Draws, drop: float = 0.0) -> tuple[float, 
 def _forecast(gate: _Gate, subject: Subject, *, is_searched: bool) -> GateForecast:
     draws, basis = subject.draws, subject.basis
     holds, fails = gate.answers(draws, 0.0)
-    whole = Range.of(fails).plus(gate.extra)
-    false_alarm: Range | None = whole
-    standing: Standing = whole.known(gate.most_false)
+    failure_range = Range.of(fails).plus(gate.extra)
+    false_alarm: Range | None = failure_range
+    standing: Standing = failure_range.known(gate.most_false)
     level = None
     if gate.level:
         values = gate.level(draws.rates)[draws.places]
@@ -270,33 +270,33 @@ def _forecast(gate: _Gate, subject: Subject, *, is_searched: bool) -> GateForeca
     if draws.is_too_short and standing in ("rarely", "often"):
         standing = "not known yet"
     mean_holds, neutral = float(holds.mean()), 0.0
-    if mean_holds + whole.mean < 1 - chances.ROUNDING and not gate.extra:
-        neutral = 1 - mean_holds - whole.mean
+    if mean_holds + failure_range.mean < 1 - chances.ROUNDING and not gate.extra:
+        neutral = 1 - mean_holds - failure_range.mean
     some = draws.thinned(_DRAWS_OF_WORSE)
     # Assumed rates are one draw, whose search is cheap.
     is_worth = standing != "below the bar" and gate.propose is not None and (is_searched or draws.cases is None)
     proposal = gate.propose(is_worth) if gate.propose and standing != "below the bar" else None
-    played = [gate.n_played(each) for each in (draws, draws.worse(SOUGHT))] if gate.n_played else ()
+    n_played = [gate.n_played(each) for each in (draws, draws.worse(SOUGHT))] if gate.n_played else ()
     return GateForecast(
         name=gate.name,
         options=f"--n {subject.n} {gate.name}" if subject.is_even else gate.name,
         standing=standing,
-        fails=whole,
+        fails=failure_range,
         false_alarm=false_alarm,
         basis=basis,
         holds=mean_holds,
         neutral=neutral,
         level=level,
         worse=tuple((drop, *_mean_answers(gate, some, drop)) for drop in DROPS),
-        trials_to_know=_trials_to_know(gate, whole, draws) if standing == "not known yet" else None,
+        trials_to_know=_trials_to_know(gate, failure_range, draws) if standing == "not known yet" else None,
         hint=gate.hint,
         n_more=gate.n_more,
-        n_played=(played[0], played[1]) if played else None,
+        n_played=(n_played[0], n_played[1]) if n_played else None,
         may_err=gate.may_err,
         is_by_history=gate.is_by_history,
         proposal=proposal,
         is_searched=is_worth,
-        history_needed=_history_needed(draws) if is_worth and proposal is None else None,
+        history_needed=_missing_history(draws) if is_worth and proposal is None else None,
         on_other_days=_on_other_days(gate, draws) if is_worth and not gate.level else None,
         against=_baseline_words(subject) if gate.counts_flips else "",
     )
@@ -319,13 +319,13 @@ def _trials_to_know(gate: _Gate, fails: Range, draws: Draws) -> int | None:
     return max(n, cases.fewest_trials + too_short(cases))
 
 
-def _history_needed(draws: Draws) -> int | None:
+def _missing_history(draws: Draws) -> int | None:
     """The trials of each case that are missing before any number of trials finds a worse agent."""
     cases = draws.cases
     if cases is None:
         return None
-    needed = proposals.history_needed(cases.n_cases, cases.trial_variance()) - cases.n_trials // cases.n_cases
-    return needed if needed > 0 else None
+    n_missing = proposals.history_needed(cases.n_cases, cases.trial_variance()) - cases.n_trials // cases.n_cases
+    return n_missing if n_missing > 0 else None
 
 
 def _on_other_days(gate: _Gate, draws: Draws) -> float | None:
@@ -379,13 +379,13 @@ def _answers(fails: Callable[[Draws], Floats]) -> Callable[[Draws, float], tuple
     """The answers of a gate that is never neutral."""
 
     def answers(draws: Draws, drop: float) -> tuple[Floats, Floats]:
-        found = chances.over_days(fails, draws.worse(drop))
-        return 1 - found, found
+        failing = chances.over_days(fails, draws.worse(drop))
+        return 1 - failing, failing
 
     return answers
 
 
-def _counted(
+def _answers_of_number(
     both: Callable[[Draws], tuple[Floats, Floats]], undecided: Undecided
 ) -> Callable[[Draws, float], tuple[Floats, Floats]]:
     """The answers of a number, where one too close to its bar counts as this."""
@@ -399,7 +399,7 @@ def _counted(
     return answers
 
 
-def _named(name: str, undecided: Undecided | None) -> str:
+def _gate_words(name: str, undecided: Undecided | None) -> str:
     """The gate with what it answers when its number is too close to the threshold."""
     return f"{name} --undecided {undecided}" if undecided else name
 
@@ -409,7 +409,7 @@ def _rate_gate(gates: Gates, least: float, n_trials: int, subject: Subject) -> _
     rule = gates.stop_when_decided if replace(gates, min_pass_rate=None).asks_for_verdicts is False else None
     answers = _answers(lambda each: chances.rate_fails(each, n_each, least))
     if undecided and 0 < least < 1:
-        answers = _counted(lambda each: chances.rate_answers(each, n_each, least), undecided)
+        answers = _answers_of_number(lambda each: chances.rate_answers(each, n_each, least), undecided)
 
     def n_played(draws: Draws) -> float:
         kinds = tuple(sorted(Counter(round(float(rate), 3) for rate in draws.case_means).items()))
@@ -418,7 +418,7 @@ def _rate_gate(gates: Gates, least: float, n_trials: int, subject: Subject) -> _
 
     is_known = bool(n_trials) and undecided is None and rule is not None
     return _Gate(
-        _named(f"--min-pass-rate {least:g}", undecided),
+        _gate_words(f"--min-pass-rate {least:g}", undecided),
         answers,
         level=_rate,
         bar=least,
@@ -433,9 +433,9 @@ def _curve(option: str, k: int, least: float, undecided: Undecided | None, subje
     n = subject.n
     answers = _answers(lambda each: chances.curve_fails(each, n, k, least, is_hat=is_hat))
     if undecided and 0 < least < 1:
-        answers = _counted(lambda each: chances.curve_answers(each, n, k, least, is_hat=is_hat), undecided)
+        answers = _answers_of_number(lambda each: chances.curve_answers(each, n, k, least, is_hat=is_hat), undecided)
     return _Gate(
-        _named(f"{option} {k}={least:g}", undecided),
+        _gate_words(f"{option} {k}={least:g}", undecided),
         answers,
         level=(lambda rates: rates**k) if is_hat else (lambda rates: 1 - (1 - rates) ** k),
         bar=least,
@@ -450,21 +450,21 @@ def _margin_gate(margin: float, undecided: Undecided | None, subject: Subject, *
         return (above, 1 - above) if undecided == "fail" else (above, below)
 
     return _Gate(
-        _named(f"--margin {margin:g}", undecided),
+        _gate_words(f"--margin {margin:g}", undecided),
         answers,
         propose=lambda now: _proposed_margin(now, subject, margin, undecided),
         may_err=may_err,
     )
 
 
-def _regression_gate(gates: Gates, allowed: int, subject: Subject) -> _Gate:
+def _regression_gate(gates: Gates, max_regressions: int, subject: Subject) -> _Gate:
     draws, n_each = subject.draws, subject.n_each
-    words = f"--max-regressions {allowed}"
+    words = f"--max-regressions {max_regressions}"
     if gates.regression_rule == "any":
         return _Gate(
             words,
-            _regressions(subject, allowed, None),
-            propose=lambda now: _proposed_confirm(now, subject, allowed),
+            _regressions(subject, max_regressions, None),
+            propose=lambda now: _proposed_confirm(now, subject, max_regressions),
             counts_flips=True,
         )
     words += f" --regression-rule {gates.regression_rule}"
@@ -472,40 +472,40 @@ def _regression_gate(gates: Gates, allowed: int, subject: Subject) -> _Gate:
 
         def of_suite(each: Draws, drop: float) -> tuple[Floats, Floats]:
             fails = proposals.likely_fails(draws, n_each, each.worse(drop))
-            return (1 - fails, fails) if not allowed else (0 * fails + 1, 0 * fails)
+            return (1 - fails, fails) if not max_regressions else (0 * fails + 1, 0 * fails)
 
         return _Gate(words, of_suite, propose=lambda now: _proposed_likely(now, subject), n_build=subject.n_most)
-    needed, fresh = gates.confirm
-    if needed:
+    n_needed, fresh = gates.confirm
+    if n_needed:
         flips = chances.regression_chances(draws, n_each, subject.pass_threshold, passed_before=subject.passed_before)
         return _Gate(
-            f"{words} --confirm {needed}/{fresh}",
-            _regressions(subject, allowed, gates.confirm),
+            f"{words} --confirm {n_needed}/{fresh}",
+            _regressions(subject, max_regressions, gates.confirm),
             n_more=fresh * float(flips.sum(axis=1).mean()),
             hint=FIXED_BAR,
-            propose=lambda now: _proposed_confirm(now, subject, allowed),
+            propose=lambda now: _proposed_confirm(now, subject, max_regressions),
             counts_flips=True,
         )
 
     def again(each: Draws, drop: float) -> tuple[Floats, Floats]:
         fails = proposals.confirm_fails(draws, n_each, each.worse(drop), fresh)
-        return (1 - fails, fails) if not allowed else (0 * fails + 1, 0 * fails)
+        return (1 - fails, fails) if not max_regressions else (0 * fails + 1, 0 * fails)
 
     return _Gate(
         words if gates.confirm == CONFIRM else f"{words} --confirm {fresh}",
         again,
-        n_more=_fresh_trials(subject, fresh, allowed),
-        propose=lambda now: _proposed_confirm(now, subject, allowed),
+        n_more=_fresh_trials(subject, fresh, max_regressions),
+        propose=lambda now: _proposed_confirm(now, subject, max_regressions),
         n_build=subject.n_most + fresh,
     )
 
 
-def _fresh_trials(subject: Subject, fresh: int, allowed: int) -> float:
+def _fresh_trials(subject: Subject, fresh: int, max_regressions: int) -> float:
     """The mean number of fresh trials of the rule `confirm` if nothing changes: of suspects, or of every case.
 
-    Where cases are `allowed` to regress, all of them together are not judged, and only suspects are played again.
+    With `max_regressions` above 0 the cases together are not judged, and only suspects are played again.
     """
-    low = 0.0 if allowed else proposals.share_that_looks_low(subject.draws, subject.n_each)
+    low = 0.0 if max_regressions else proposals.share_that_looks_low(subject.draws, subject.n_each)
     flips = chances.regression_chances(
         subject.draws, subject.n_each, subject.pass_threshold, passed_before=subject.passed_before
     )
@@ -514,14 +514,14 @@ def _fresh_trials(subject: Subject, fresh: int, allowed: int) -> float:
 
 
 def _regressions(
-    subject: Subject, allowed: int, confirm: tuple[int, int] | None
+    subject: Subject, max_regressions: int, confirm: tuple[int, int] | None
 ) -> Callable[[Draws, float], tuple[Floats, Floats]]:
     def answers(draws: Draws, drop: float) -> tuple[Floats, Floats]:
         fails = chances.regressions_fail(
             draws,
             subject.n_each,
             subject.pass_threshold,
-            allowed,
+            max_regressions,
             passed_before=subject.passed_before,
             confirm=confirm,
             worse=drop,
@@ -534,43 +534,53 @@ def _regressions(
 def _proposed_rate(is_searched: bool, subject: Subject, undecided: Undecided | None) -> Proposal | None:
     if undecided:
         return None  # a number too close to its bar needs another search
-    found = _searched(is_searched, "rate", subject)
-    return None if found is None else _proposal(subject, found, f"--n {found.n} --min-pass-rate {found.bar / 100:g}")
+    setting = _searched(is_searched, "rate", subject)
+    return (
+        None
+        if setting is None
+        else _proposal(subject, setting, f"--n {setting.n} --min-pass-rate {setting.bar / 100:g}")
+    )
 
 
 def _proposed_margin(
     is_searched: bool, subject: Subject, margin: float, undecided: Undecided | None
 ) -> Proposal | None:
-    found = _searched(is_searched, "margin", subject, margin)
-    return None if found is None else _proposal(subject, found, _named(f"--n {found.n} --margin {margin:g}", undecided))
-
-
-def _proposed_likely(is_searched: bool, subject: Subject) -> Proposal | None:
-    found = _searched(is_searched, "likely", subject)
-    extra = proposals.CASES_SHARE
+    setting = _searched(is_searched, "margin", subject, margin)
     return (
         None
-        if found is None
-        else _proposal(subject, found, f"--n {found.n} --max-regressions 0 --regression-rule likely", extra)
+        if setting is None
+        else _proposal(subject, setting, _gate_words(f"--n {setting.n} --margin {margin:g}", undecided))
     )
 
 
-def _proposed_confirm(is_searched: bool, subject: Subject, allowed: int) -> Proposal | None:
+def _proposed_likely(is_searched: bool, subject: Subject) -> Proposal | None:
+    setting = _searched(is_searched, "likely", subject)
+    extra = proposals.CASES_SHARE
+    return (
+        None
+        if setting is None
+        else _proposal(subject, setting, f"--n {setting.n} --max-regressions 0 --regression-rule likely", extra)
+    )
+
+
+def _proposed_confirm(is_searched: bool, subject: Subject, max_regressions: int) -> Proposal | None:
     """The rule whose bar is the history; where cases may regress, a fixed number of fresh trials."""
-    rule = f"--max-regressions {allowed} --regression-rule confirm"
-    if not allowed:
-        found = _searched(is_searched, "confirm", subject)
-        return None if found is None else _proposal(subject, found, f"--n {found.n} {rule}", proposals.CASES_SHARE)
-    found = _searched(is_searched, "fixed", subject, float(allowed))
-    if found is None or found.confirm is None:
+    rule = f"--max-regressions {max_regressions} --regression-rule confirm"
+    if not max_regressions:
+        setting = _searched(is_searched, "confirm", subject)
+        return (
+            None if setting is None else _proposal(subject, setting, f"--n {setting.n} {rule}", proposals.CASES_SHARE)
+        )
+    setting = _searched(is_searched, "fixed", subject, float(max_regressions))
+    if setting is None or setting.confirm is None:
         return None
-    needed, fresh = found.confirm
-    return _proposal(subject, found, f"--n {found.n} {rule} --confirm {needed}/{fresh}")
+    n_needed, fresh = setting.confirm
+    return _proposal(subject, setting, f"--n {setting.n} {rule} --confirm {n_needed}/{fresh}")
 
 
-def _proposal(subject: Subject, found: proposals.Setting, options: str, extra: float = 0.0) -> Proposal:
-    n_trials = found.n * subject.n_cases + found.n_more
-    return Proposal(options, found.fails.plus(extra), found.finds.mean, n_trials)
+def _proposal(subject: Subject, setting: proposals.Setting, options: str, extra: float = 0.0) -> Proposal:
+    n_trials = setting.n * subject.n_cases + setting.n_more
+    return Proposal(options, setting.fails.plus(extra), setting.finds.mean, n_trials)
 
 
 _FOUND: dict[tuple[object, ...], proposals.Setting | None] = {}

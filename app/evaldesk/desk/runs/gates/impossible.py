@@ -19,49 +19,50 @@ MOST_MORE = 20
 """More trials of each case that are looked at."""
 
 
-def check_gates(gates: Gates, plans: Sequence[RunPlan], called: Callable[[RunOption], str] = flag_of) -> None:
+def check_gates(gates: Gates, plans: Sequence[RunPlan], name_of: Callable[[RunOption], str] = flag_of) -> None:
     """Raise UsageError for a gate that can never hold, or can never fail, over the trials of these plans together.
 
-    The plans carry the baseline that the gate on regressions and its rule are about. `called` names an option as the
+    The plans carry the baseline that the gate on regressions and its rule are about. `name_of` names an option as the
     door does.
     """
-    more = called(BY_NAME["n"])
+    more = name_of(BY_NAME["n"])
     n_cases, n_trials = sum(len(plan.cases) for plan in plans), sum(plan.n_trials for plan in plans)
     if gates.min_scored is not None and gates.min_scored > n_trials:
-        least = called(GATES_BY_NAME["min_scored"])
+        least = name_of(GATES_BY_NAME["min_scored"])
         raise UsageError(
-            f"{least} {gates.min_scored} can never hold: {_planned(n_cases, n_trials)}; "
+            f"{least} {gates.min_scored} can never hold: {_plan_words(n_cases, n_trials)}; "
             f"say {least} {n_trials} or less, or raise {more}",
             field="min_scored",
         )
     if gates.stop_when_decided and len(plans) > 1:
-        stop = called(GATES_BY_NAME["stop_when_decided"])
+        stop = name_of(GATES_BY_NAME["stop_when_decided"])
         raise UsageError(
             f"{stop} is about one run, and these are {len(plans)}; name one agent and one eval set, or leave it out",
             field="stop_when_decided",
         )
     evidence = next(filter(None, (without_evidence(plan.config) for plan in plans)), "")
     if gates.stop_when_decided == "likely" and evidence:
-        stop = called(GATES_BY_NAME["stop_when_decided"])
+        stop = name_of(GATES_BY_NAME["stop_when_decided"])
         raise UsageError(f"{stop} likely: {evidence}, or say {stop} exact", field="stop_when_decided")
     most = gates.max_regressions
     if most is not None and most >= n_cases > 0:
         fewer = f"{n_cases - 1} or less" if n_cases > 1 else "0"
-        name = called(GATES_BY_NAME["max_regressions"])
+        name = name_of(GATES_BY_NAME["max_regressions"])
         raise UsageError(
-            f"{name} {most} can never fail: {_planned(n_cases, n_trials)}; say {name} {fewer}", field="max_regressions"
+            f"{name} {most} can never fail: {_plan_words(n_cases, n_trials)}; say {name} {fewer}",
+            field="max_regressions",
         )
     if most is not None and gates.is_by_history:
-        _check_history(gates, most, plans, called)
+        _check_history(gates, most, plans, name_of)
 
 
-def _planned(n_cases: int, n_trials: int) -> str:
+def _plan_words(n_cases: int, n_trials: int) -> str:
     cases = counted(n_cases, "case")
     trials = counted(n_trials, "trial")
     return f"the run has {cases} and {trials}"
 
 
-def _check_history(gates: Gates, most: int, plans: Sequence[RunPlan], called: Callable[[RunOption], str]) -> None:
+def _check_history(gates: Gates, most: int, plans: Sequence[RunPlan], name_of: Callable[[RunOption], str]) -> None:
     """Refuse trials after so short a history that they could all fail by chance, even if all had passed before."""
     fresh = gates.confirm[1] if gates.regression_rule == "confirm" else 0
     suites = []
@@ -77,12 +78,12 @@ def _check_history(gates: Gates, most: int, plans: Sequence[RunPlan], called: Ca
 
     if not suites or can(0):
         return
-    rule = f"{called(GATES_BY_NAME['regression_rule'])} {gates.regression_rule}"
+    rule = f"{name_of(GATES_BY_NAME['regression_rule'])} {gates.regression_rule}"
     before = counted(sum(n for history, _ in suites for n, _ in history), "trial")
     cases = counted(sum(len(history) for history, _ in suites), "case")
     more = next((n for n in range(1, MOST_MORE + 1) if can(n)), 0)
     n = max(plan.config.n for plan in plans) + more
-    advice = f"say {called(BY_NAME['n'])} {n} or more, or " if more else ""
+    advice = f"say {name_of(BY_NAME['n'])} {n} or more, or " if more else ""
     raise UsageError(
         f"{rule} can never fail: after {before} of {cases} in the baseline, so few trials could all fail by chance; "
         f"{advice}compare with a run of more trials",

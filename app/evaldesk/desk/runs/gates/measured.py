@@ -44,24 +44,24 @@ def measured_pairs(runs: StoredRuns, run: RunSummary, gates: Gates) -> Unchanged
         for each in runs.store.list(limit=most, history_class=of_class)
         if each.n_least >= run.n_least and not each.n_todo and runs.store.case_keys(each.id) == keys
     )
-    return _measured(runs.store, alone, alike)
+    return _measure_pairs(runs.store, alone, alike)
 
 
 @lru_cache(maxsize=64)
-def _measured(store: RunStore, gates: Gates, run_ids: tuple[int, ...]) -> UnchangedPairs:
+def _measure_pairs(store: RunStore, gates: Gates, run_ids: tuple[int, ...]) -> UnchangedPairs:
     """Kept, since trials of a run that ended stay as they are."""
     runs = StoredRuns(store)
     summaries = [runs.summary(run_id) for run_id in run_ids]
-    played = {run.id: runs.played_cases([run]) for run in summaries}
-    fails = _by_comparison(gates, played, {run.id: runs.numbers(run) for run in summaries})
+    cases_of_runs = {run.id: runs.played_cases([run]) for run in summaries}
+    fails = _by_comparison(gates, cases_of_runs, {run.id: runs.numbers(run) for run in summaries})
     return unchanged_pairs(len(run_ids), sum(fails(before, after) for before, after in permutations(run_ids, 2)))
 
 
 def _by_comparison(
-    gates: Gates, played: Mapping[int, Sequence[PlayedCase]], numbers: Mapping[int, RunNumbers]
+    gates: Gates, cases_of_runs: Mapping[int, Sequence[PlayedCase]], numbers: Mapping[int, RunNumbers]
 ) -> Fails:
     def fails(before: int, after: int) -> bool:
-        change = compare_cases(f"run {before}", played[before], played[after], rule=gates.regression_rule)
+        change = compare_cases(f"run {before}", cases_of_runs[before], cases_of_runs[after], rule=gates.regression_rule)
         return any(each.is_failed for each in conclude(gates, numbers[after], change).gates)
 
     return fails

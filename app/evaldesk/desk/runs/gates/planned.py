@@ -37,8 +37,8 @@ def doubtful_regressions(gates: Gates, plans: Sequence[RunPlan]) -> tuple[GateFo
     subject = history_subject(history, n_each, plans[0].config.pass_threshold, passed)
     if subject is None:
         return None
-    rule, (needed, fresh) = gates.regression_rule, gates.confirm
-    asked = Gates(max_regressions=gates.max_regressions, regression_rule=rule, confirm=gates.confirm)
-    confirmed = replace(asked, regression_rule="confirm", confirm=(0, fresh))
-    (fixed,), (again,) = (gate_forecasts(each, subject, is_searched=False) for each in (asked, confirmed))
-    return (fixed, again) if needed or fixed.standing != "rarely" else None
+    rule, (n_needed, fresh) = gates.regression_rule, gates.confirm
+    fixed_gates = Gates(max_regressions=gates.max_regressions, regression_rule=rule, confirm=gates.confirm)
+    confirmed = replace(fixed_gates, regression_rule="confirm", confirm=(0, fresh))
+    (fixed,), (again,) = (gate_forecasts(each, subject, is_searched=False) for each in (fixed_gates, confirmed))
+    return (fixed, again) if n_needed or fixed.standing != "rarely" else None

@@ -48,12 +48,12 @@ def eval_openhands(request: EvalRequest) -> int:
     if request.value("budget"):
         raise UsageError("--budget is not for benchmarks: each instance is played --n times", field="budget")
     output = InstanceOutput(folder, metadata, evalset, n=request.value("n"))
-    todo = [case_id for case_id in instance_ids if case_id not in output.finished]
+    todo = [case_id for case_id in instance_ids if case_id not in output.finished_ids]
     if not todo:
         every = "The one instance is" if len(instance_ids) == 1 else f"All {len(instance_ids):,} instances are"
         show(f"{every} done already; nothing to do. Output: {output.place}")
         return 0
-    if output.finished:
+    if output.finished_ids:
         show(
             f"{len(instance_ids) - len(todo):,} of {len(instance_ids):,} instances are done; continuing with the rest.",
             err=True,
@@ -72,7 +72,7 @@ def eval_openhands(request: EvalRequest) -> int:
         llm=request.llm_config or "",
         config_file=Path(request.config_file),
         note=note,
-        given=script_metadata,
+        script_metadata=script_metadata,
     )
     options = request.options(tuple(todo), _criteria(request))
     if (

@@ -41,8 +41,8 @@ OUTPUT, METADATA, ERRORED = "output.jsonl", "metadata.json", "output_errored.jso
 class InstanceOutput:
     """Rows of instances; those with an error are run again, and a last line that was torn is taken off.
 
-    `finished` are the instances that need not be run again. With n above 1 each trial has a folder of its own, whose
-    name ends in `-run_1` and so on.
+    `finished_ids` are the instances that need not be run again. With n above 1 each trial has a folder of its own,
+    whose name ends in `-run_1` and so on.
     """
 
     def __init__(self, folder: Path, metadata: dict[str, Any], evalset: EvalSet, *, n: int) -> None:
@@ -50,11 +50,11 @@ class InstanceOutput:
         self._metadata = metadata
         self._cases = {case.id: case for case in evalset.cases}
         self._has_begun = False
-        self._written: set[tuple[int, int]] = set()
+        self._written_keys: set[tuple[int, int]] = set()
         self._rows = [_kept_rows(each / OUTPUT) for each in self._folders]
-        finished = [{_id(row) for row in rows if not row.get("error")} for rows in self._rows]
-        self.finished = set.intersection(*finished)
-        if n > 1 and any(finished) and any(each != self.finished for each in finished):
+        finished_of_folders = [{_id(row) for row in rows if not row.get("error")} for rows in self._rows]
+        self.finished_ids = set.intersection(*finished_of_folders)
+        if n > 1 and any(finished_of_folders) and any(each != self.finished_ids for each in finished_of_folders):
             raise UsageError(f"{folder}-run_*: these outputs are of different instances; go on with each by --n 1")
 
     @property
@@ -72,21 +72,21 @@ class InstanceOutput:
             again = [row for row in rows if _id(row) in todo]
             if again:
                 append_file(folder / ERRORED, "".join(map(_line, again)).encode())
-            kept = [row for row in rows if _id(row) not in todo]
-            replace_file(folder / OUTPUT, "".join(map(_line, kept)).encode())
+            other_rows = [row for row in rows if _id(row) not in todo]
+            replace_file(folder / OUTPUT, "".join(map(_line, other_rows)).encode())
 
     def update(self, runs: StoredRuns, run: RunSummary) -> None:
         """Append the rows of the trials that ended since the last call; the first one begins the files."""
         if not self._has_begun:
             self._has_begun = True
             self._begin(set(runs.case_ids(run.id)))
-        if run.n_done == len(self._written):
+        if run.n_done == len(self._written_keys):
             return
         for row in runs.rows(run.id):
             for index, mark in enumerate(row.verdicts):
                 key = (row.case_index, index)
-                if mark != "." and key not in self._written:
-                    self._written.add(key)
+                if mark != "." and key not in self._written_keys:
+                    self._written_keys.add(key)
                     self._append(index, row.case_id, runs.case(run.id, row, index)[0])
 
     def _append(self, index: int, case_id: str, result: TrialResult) -> None:
@@ -101,16 +101,16 @@ def instance_row(case: Case, result: TrialResult, metadata: dict[str, Any]) -> s
     The result of `teardown` is added to its test result. Without a row of the benchmark, one is made of the trial.
     """
     run = RecordedRun(str(metadata["dataset"]), AGENT_CLASS, (case,), (result,))
-    made = {**row_of(run, replace(result, case_index=0)), "metadata": metadata, "instance": dict(case.extra)}
-    reported = reported_values(result.transcript).get("test_result")
-    made["test_result"] = plain(reported) if isinstance(reported, dict) else {}
+    new_row = {**row_of(run, replace(result, case_index=0)), "metadata": metadata, "instance": dict(case.extra)}
+    reported_result = reported_values(result.transcript).get("test_result")
+    new_row["test_result"] = plain(reported_result) if isinstance(reported_result, dict) else {}
     text = artefact_text(result.transcript, FORM)
     if text is None:
-        return _line(made)
+        return _line(new_row)
     row = json.loads(text)
-    changed = {"test_result": made["test_result"]} if made["test_result"] != test_result(row) else {}
-    added = {key: value for key, value in made.items() if key not in row and key not in ("history", "metrics")}
-    return _line({**row, **changed, **added}) if changed or added else f"{text}\n"
+    corrections = {"test_result": new_row["test_result"]} if new_row["test_result"] != test_result(row) else {}
+    additions = {key: value for key, value in new_row.items() if key not in row and key not in ("history", "metrics")}
+    return _line({**row, **corrections, **additions}) if corrections or additions else f"{text}\n"
 
 
 def metadata_of(dataset: str, max_iterations: int, llm_config: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,11 +144,11 @@ def masked_profile(config_file: Path, name: str) -> dict[str, Any]:
     from evaldesk.integrations.openhands.llm_profiles import OPTIONS, read_profile
 
     profile = read_profile(config_file, name, os.environ)
-    shown: dict[str, Any] = {"model": profile.model}
-    shown |= {option: getattr(profile, option) for option in OPTIONS}
-    shown |= profile.extra
-    scrub = scrubber_of(known_values({name: value for name, value in shown.items() if isinstance(value, str)}))
-    return {**masked(shown, scrub=scrub, without="key"), "api_key": MASK if profile.api_key else None}
+    values: dict[str, Any] = {"model": profile.model}
+    values |= {option: getattr(profile, option) for option in OPTIONS}
+    values |= profile.extra
+    scrub = scrubber_of(known_values({name: value for name, value in values.items() if isinstance(value, str)}))
+    return {**masked(values, scrub=scrub, without="key"), "api_key": MASK if profile.api_key else None}
 
 
 def placed_benchmark(
@@ -168,16 +168,16 @@ def placed_benchmark(
     if image or environment:
         if command_image:
             raise UsageError("an image plays the whole benchmark, its commands, too; leave --command-image out")
-        found = placed(ref, settings, None, image, environment)
-        if found.python:
+        placed_ref = placed(ref, settings, None, image, environment)
+        if placed_ref.python:
             raise UsageError("--environment: the stand-ins of a benchmark run on Evaldesk's own interpreter")
-        return found
+        return placed_ref
     own = settings.container.image
-    named = command_image or (own if is_script else "")
-    if named:
-        found = replace(ref, commands=checked_container(commands_in(named, settings.container)))
-        container_client(found.commands or settings.container, os.environ)
-        return found
+    image_name = command_image or (own if is_script else "")
+    if image_name:
+        placed_ref = replace(ref, commands=checked_container(commands_in(image_name, settings.container)))
+        container_client(placed_ref.commands or settings.container, os.environ)
+        return placed_ref
     return placed(ref, settings, None, own) if own else ref
 
 
@@ -189,22 +189,22 @@ def benchmark_agent(
     llm: str,
     config_file: Path,
     note: str,
-    given: Mapping[str, Any],
+    script_metadata: Mapping[str, Any],
 ) -> AgentRef:
-    """The function of a benchmark as an agent that writes under `folder`; `given` is its script's metadata.
+    """The function of a benchmark as an agent that writes under `folder`; `script_metadata` is its script's metadata.
 
     Raises UsageError.
     """
-    named = {
+    options = {
         "llm": llm,
         "config_file": str(config_file.resolve()),
         "max_iterations": metadata["max_iterations"],
         "dataset": metadata["dataset"],
         "note": note,
         "output_folder": str(folder),
-        **({"metadata": dict(given)} if given else {}),
+        **({"metadata": dict(script_metadata)} if script_metadata else {}),
     }
-    return replace(ref, declared=encode_options(**named))
+    return replace(ref, declared=encode_options(**options))
 
 
 def read_instances(path: Path) -> EvalSet:
@@ -259,8 +259,8 @@ def _write_metadata(path: Path, metadata: dict[str, Any]) -> None:
     except (OSError, ValueError):
         first = metadata
     sessions = [*first.get("evaldesk", {}).get("sessions", []), now]
-    whole = {**first, "evaldesk": {"sessions": sessions}}
-    replace_file(path, (json.dumps(whole, indent=2, ensure_ascii=False) + "\n").encode())
+    content = {**first, "evaldesk": {"sessions": sessions}}
+    replace_file(path, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
 
 
 def _id(row: dict[str, Any]) -> str:
