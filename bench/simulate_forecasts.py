@@ -133,7 +133,7 @@ class Tally:
         self.n += 1
         self.n_held += stated.low - ROUNDED <= truth <= stated.high + ROUNDED
         self.n_above += truth > stated.high + ROUNDED
-        self.n_known += stated.known(most) == "rarely"
+        self.n_known += stated.standing(most) == "rarely"
         self.n_loud += truth > OFTEN
         self.sum_true += truth
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaldesk.errors import FormatError
-from evaldesk.model.json_text import json_line, json_or_text, shortened
+from evaldesk.model.json_text import json_line, json_or_text, short_json
 from evaldesk.reading.json_text import text_parts, to_text
 
 _VALUES = st.recursive(
@@ -59,4 +59,4 @@ def test_a_text_stays_as_it_is_and_anything_else_becomes_json() -> None:
 
 
 def test_a_long_value_is_cut_with_a_mark() -> None:
-    assert (shortened("abc", 5), shortened("abcdef", 5)) == ('"abc"', '"abcd…')
+    assert (short_json("abc", 5), short_json("abcdef", 5)) == ('"abc"', '"abcd…')

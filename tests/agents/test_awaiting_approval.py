@@ -148,7 +148,7 @@ async def test_a_request_to_the_person_is_no_call_of_the_agent(loaded: Any, play
     logs = [event.text for event in turn.events if event.kind == "log"]
     assert "adk_request_confirmation: roll_die" in logs
     assert "roll_die waits for a confirmation" in logs
-    [waiting] = turn.waiting
+    [waiting] = turn.open_requests
     assert (waiting.tool, waiting.args, waiting.choices) == ("roll_die", {"sides": 6}, ("approve", "deny"))
 
 
@@ -277,5 +277,5 @@ def test_a_paused_trial_is_equal_after_export_and_import(form: str, waiting: Wai
     [trial] = read.results
     [back] = trial.transcript.turns
     assert (trial.stop_reason, back.stop_reason, back.answer) == (AWAITING, AWAITING, "")
-    assert [(each.tool, each.args) for each in back.waiting] == [("roll_die", {"sides": 6})]
+    assert [(each.tool, each.args) for each in back.open_requests] == [("roll_die", {"sides": 6})]
     check_nothing_is_satisfied(back)

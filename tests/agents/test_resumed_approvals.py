@@ -79,7 +79,7 @@ async def decided(
         stored.query,
         attempt=Attempt(),
         resumed=stored,
-        decided=tuple(zip(stored.waiting, decisions, strict=True)),
+        decided=tuple(zip(stored.open_requests, decisions, strict=True)),
     )
 
 
@@ -109,7 +109,7 @@ async def test_an_approved_call_is_made_and_answered_in_the_same_turn(
     assert len(turn.usages) == 2
     assert [event.kind for event in turn.events if event.waiting] == ["waiting", "decision"]
     assert (turn.state_before["rolls"], turn.state_after["rolls"]) == ([1], [1, 6])
-    assert turn.waiting == ()
+    assert turn.open_requests == ()
 
 
 DENIED = [shape for shape in APPROVED if shape.id != "LangGraph interrupt"]
@@ -155,13 +155,13 @@ async def test_the_next_turn_continues_after_a_resumed_one(loaded: Loaded, packa
         "Roll a d6",
         attempt=Attempt(),
         resumed=record,
-        decided=[(record.waiting[0], Decision("approve"))],
+        decided=[(record.open_requests[0], Decision("approve"))],
     )
 
     after = await play_turn(agent, session, "Roll a d8", attempt=Attempt())
 
     assert (after.error, after.stop_reason) == (None, "awaiting_approval")
-    assert [waiting.args for waiting in after.waiting] == [{"sides": 8}]
+    assert [waiting.args for waiting in after.open_requests] == [{"sides": 8}]
 
 
 @pytest.mark.parametrize(("package", "source"), APPROVED)
@@ -172,7 +172,12 @@ async def test_a_person_may_change_the_state_while_a_turn_waits(loaded: Loaded, 
     later = Session("s", state={"rolls": [9]}, memory=session.memory)
 
     turn = await play_turn(
-        agent, later, "Roll a d6", attempt=Attempt(), resumed=record, decided=[(record.waiting[0], Decision("approve"))]
+        agent,
+        later,
+        "Roll a d6",
+        attempt=Attempt(),
+        resumed=record,
+        decided=[(record.open_requests[0], Decision("approve"))],
     )
 
     assert (turn.error, turn.state_after["rolls"]) == (None, [9, 6])
@@ -289,7 +294,7 @@ async def test_a_turn_resumes_only_with_a_decision_for_each_call(loaded: Loaded,
     first, second = [(await play_trial(loaded(source), spec_of(case))).transcript.turns[0] for case in (one, both)]
 
     assert (first.stop_reason, first.error) == ("awaiting_approval", None)
-    assert [waiting.tool for waiting in first.waiting] == ["roll_die", "drop_die"]
+    assert [waiting.tool for waiting in first.open_requests] == ["roll_die", "drop_die"]
     assert "a decision of the case was not used: approve roll_die" in [event.text for event in first.events]
     made = [
         (event.waiting.tool, event.decision.decision) for event in second.events if event.decision and event.waiting
@@ -387,12 +392,12 @@ async def test_approvals_work_in_a_chat(loaded: Loaded, source: str, is_same: bo
     agent, session = loaded(source), Session("s")
     turn = await play_turn(agent, session, "Roll a d6", attempt=Attempt())
 
-    while turn.waiting:
+    while turn.open_requests:
         stored = from_json(to_json(replace(turn, paused=session.paused)), TurnRecord)
         session = Session("s", state=dict(stored.state_after), memory=session.memory if is_same else {})
         session.paused = stored.paused
         agent = agent if is_same else loaded(source)
-        decisions = [(each, wanted[int(str(each.args["sides"]))]) for each in stored.waiting]
+        decisions = [(each, wanted[int(str(each.args["sides"]))]) for each in stored.open_requests]
         turn = await play_turn(agent, session, "Roll a d6", attempt=Attempt(), resumed=stored, decided=decisions)
 
     assert (turn.error, turn.stop_reason, turn.answer) == (None, "answered", OWN)

@@ -247,7 +247,7 @@ async def test_a_turn_whose_desk_was_killed_while_it_went_on_is_interrupted(tmp_
 
     assert [turn.stop_reason for turn in found.turns] == ["answered", "interrupted"]
     assert [event.kind for event in found.turns[1].events] == ["user_message", "tool_call", "waiting", "tool_result"]
-    assert (found.turns[1].state_before, found.turns[1].waiting) == ({"n": 1}, ())
+    assert (found.turns[1].state_before, found.turns[1].open_requests) == ({"n": 1}, ())
     assert desk.list()[0].n_turns == 2
 
 

@@ -542,7 +542,7 @@ def test_the_calibration_of_a_judge_counts_what_a_reader_would(
     assert found.run.id == run
     assert found.kappa == kappa_words(agreement(pairs))
     told = Counter(verdicts)
-    rate = found.counts.corrected(told[1.0] / (told[1.0] + told[0.0]))
+    rate = found.counts.correct(told[1.0] / (told[1.0] + told[0.0]))
     assert found.share == corrected_sentence(rate.of_failures if rate else None)
     assert calibrations(desk_on(store), mode(store, "dear")) == []
     assert found.is_current

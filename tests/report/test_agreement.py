@@ -49,7 +49,7 @@ def test_a_metric_is_judged_on_good_and_on_bad_answers() -> None:
 
     assert (skill.n, skill.n_agreed, skill.n_bad) == (50, 43, 12)
     assert skill_sentence("Rubric", skill) == "Rubric agrees with the labels 43 times of 50; on failures 8 of 12"
-    corrected = skill.corrected(0.78)
+    corrected = skill.correct(0.78)
     assert corrected is not None
     assert corrected.corrected == pytest.approx((0.78 + 8 / 12 - 1) / (35 / 38 + 8 / 12 - 1))
     assert enough_sentence(skill) == "Too few labels: add 3 more of failures"
@@ -59,10 +59,10 @@ def test_a_corrected_rate_says_how_far_the_labels_leave_it_open() -> None:
     few = judge_skill([(True, True)] * 7 + [(False, True)] + [(False, False)] * 2)
     many = judge_skill([(True, True)] * 700 + [(False, True)] * 100 + [(False, False)] * 200)
 
-    assert corrected_sentence(few.corrected(0.7), "Rubric") == (
+    assert corrected_sentence(few.correct(0.7), "Rubric") == (
         "Rubric says 70 %; corrected about 80 %, 95 % CI 42–100 %"
     )
-    assert corrected_sentence(many.corrected(0.7)) == "The judge says 70 %; corrected about 80 %, 95 % CI 78–82 %"
+    assert corrected_sentence(many.correct(0.7)) == "The judge says 70 %; corrected about 80 %, 95 % CI 78–82 %"
     assert enough_sentence(judge_skill([(True, True)] * 34 + [(False, False)] * 15)).startswith(
         "Too few labels: add 1 more label"
     )
@@ -72,7 +72,7 @@ def test_a_corrected_rate_says_how_far_the_labels_leave_it_open() -> None:
 def test_a_corrected_rate_lies_in_its_interval(passed: int, good: int, failed: int, bad: int, judged: float) -> None:
     skill = JudgeSkill(max(passed, good), passed, max(failed, bad), failed)
 
-    found = skill.corrected(judged)
+    found = skill.correct(judged)
 
     if found:
         assert found.interval
@@ -82,7 +82,7 @@ def test_a_corrected_rate_lies_in_its_interval(passed: int, good: int, failed: i
 def test_labels_of_one_kind_correct_nothing() -> None:
     skill = judge_skill([(True, True)] * 60)
 
-    assert skill.corrected(0.8) is None
+    assert skill.correct(0.8) is None
     assert skill_sentence("Rubric", judge_skill([])) == "Rubric has no verdict on a labelled trial"
     assert enough_sentence(judge_skill([(True, True)] * 40 + [(False, False)] * 20)) == ""
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from evaldesk.statistics.allocation import allocated, variance_of
+from evaldesk.statistics.allocation import allocate_trials, variance_of
 
 
 def doubt(weights: list[float], n_each: tuple[int, ...]) -> float:
@@ -22,7 +22,7 @@ def test_no_other_allocation_of_the_same_trials_has_less_doubt() -> None:
         budget = least * n_cases + chance.randint(0, 7)
         weights = [chance.choice([0.02, 0.1, 0.2, 0.25]) for _ in range(n_cases)]
 
-        found = allocated(weights, [1.0] * n_cases, budget, least=least)
+        found = allocate_trials(weights, [1.0] * n_cases, budget, least=least)
 
         others = (each for each in product(range(least, budget + 1), repeat=n_cases) if sum(each) == budget)
         assert sum(found) == budget
@@ -32,7 +32,7 @@ def test_no_other_allocation_of_the_same_trials_has_less_doubt() -> None:
 def test_trials_are_in_proportion_to_the_root_of_weight_by_cost() -> None:
     weights, costs = [0.25, 0.16, 0.09, 0.01], [1.0, 4.0, 1.0, 1.0]
 
-    found = allocated(weights, costs, 3_000.0)
+    found = allocate_trials(weights, costs, 3_000.0)
 
     shares = [(weight / cost) ** 0.5 for weight, cost in zip(weights, costs, strict=True)]
     unit = 3_000.0 / sum(share * cost for share, cost in zip(shares, costs, strict=True))
@@ -47,7 +47,7 @@ def test_money_is_never_overspent_and_what_is_left_buys_no_other_trial() -> None
         weights = [chance.uniform(0.01, 0.25) for _ in range(n_cases)]
         budget = sum(costs) + chance.uniform(0, 3)
 
-        found = allocated(weights, costs, budget)
+        found = allocate_trials(weights, costs, budget)
 
         spent = sum(cost * n for cost, n in zip(costs, found, strict=True))
         assert spent <= budget + 1e-6
@@ -59,13 +59,13 @@ def test_money_is_never_overspent_and_what_is_left_buys_no_other_trial() -> None
     [(10, 1, (3, 3, 2, 2)), (8, 1, (2, 2, 2, 2)), (4, 1, (1, 1, 1, 1)), (9, 2, (3, 2, 2, 2)), (3, 1, (1, 1, 1, 1))],
 )
 def test_equal_cases_differ_by_one_trial_at_most(budget: int, least: int, n_each: tuple[int, ...]) -> None:
-    assert allocated([1.0] * 4, [1.0] * 4, budget, least=least) == n_each
+    assert allocate_trials([1.0] * 4, [1.0] * 4, budget, least=least) == n_each
 
 
 def test_no_case_has_fewer_than_the_least_or_more_than_the_most() -> None:
-    assert allocated([0.25, 1e-9], [1.0, 1.0], 50, least=3, most=40) == (40, 10)
-    assert allocated([0.25, 1e-9], [1.0, 1.0], 500, least=3, most=40) == (40, 40)
-    assert allocated([0.25, 1e-9], [1.0, 1.0], 30, least=3, most=40) == (27, 3)
+    assert allocate_trials([0.25, 1e-9], [1.0, 1.0], 50, least=3, most=40) == (40, 10)
+    assert allocate_trials([0.25, 1e-9], [1.0, 1.0], 500, least=3, most=40) == (40, 40)
+    assert allocate_trials([0.25, 1e-9], [1.0, 1.0], 30, least=3, most=40) == (27, 3)
 
 
 @pytest.mark.parametrize(

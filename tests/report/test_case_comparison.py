@@ -74,7 +74,7 @@ def test_the_sentence_the_badges_the_gate_and_the_table_agree(
     for answer in alone:
         by_itself = [case.after.passes_alone if case.after else None for case in found.unaccounted]
         assert answer.answer == ("failed" if False in by_itself else "undecided" if None in by_itself else "held")
-    assert len(found.named("broken")) + len(found.named("lost its verdict")) == len(badges)
+    assert len(found.names_of("broken")) + len(found.names_of("lost its verdict")) == len(badges)
     for each in found.cases:
         assert each.kind != "broken" or (each.points or 0) <= 0
         assert each.kind != "fixed" or (each.points or 0) >= 0
@@ -90,7 +90,7 @@ def test_the_same_agent_regresses_as_often_as_it_is_fixed_whatever_the_trials(n_
             [case(str(at), "".join(chance.choices("pf", [8, 2], k=n))) for at in range(40)] for n in (n_before, n_after)
         )
         found = changed(before, after)
-        broken, fixed = broken + len(found.named("broken")), fixed + len(found.named("fixed"))
+        broken, fixed = broken + len(found.names_of("broken")), fixed + len(found.names_of("fixed"))
 
     assert broken / 50 < 20  # of 40 cases; with all n of each side it was 33
     assert abs(broken - fixed) < 4 * (broken + fixed) ** 0.5
@@ -253,10 +253,11 @@ def test_an_eval_set_of_another_name_is_told_by_the_content_of_its_cases(before:
 
     change = changed(cases(before), cases(after))
 
-    assert change.renamed == dict(each.split(">") for each in found.split())
+    assert change.evalset_renames == dict(each.split(">") for each in found.split())
     told = [words for words in states_words(change) if "by their content" in words]
     assert told == [
-        f"The cases of eval set {old} were found in {new}, by their content" for old, new in change.renamed.items()
+        f"The cases of eval set {old} were found in {new}, by their content"
+        for old, new in change.evalset_renames.items()
     ]
 
 

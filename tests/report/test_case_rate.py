@@ -9,7 +9,7 @@ import pytest
 
 from evaldesk.model import Counts
 from evaldesk.model.stored import MetricRow
-from evaldesk.statistics.allocation import allocated, variance_of
+from evaldesk.statistics.allocation import allocate_trials, variance_of
 from evaldesk.statistics.intervals import (
     CaseCounts,
     case_rate_interval,
@@ -65,7 +65,7 @@ def test_the_interval_covers_the_rate_of_cases_like_these(shape: tuple[float, fl
     for _ in range(n_builds):
         rates = [chance.betavariate(*shape) for _ in range(n_cases)]
         weights = [variance_of(played(rate, 3, chance), 3) for rate in rates]
-        n_each = allocated(weights, [1.0] * n_cases, 5.0 * n_cases)
+        n_each = allocate_trials(weights, [1.0] * n_cases, 5.0 * n_cases)
         rows = [(n, played(rate, n, chance), 1) for n, rate in zip(n_each, rates, strict=True)]
         interval = case_rate_interval(rows)
         assert interval is not None
@@ -86,7 +86,7 @@ def test_trials_that_go_where_it_is_uncertain_make_the_rate_surer() -> None:
     weights = [variance_of(played(rate, 10, chance), 10) for rate in rates]
     errors = {}
     for name, shares in (("even", [1.0] * 20), ("uncertain", weights)):
-        n_each = allocated(shares, [1.0] * 20, 100)
+        n_each = allocate_trials(shares, [1.0] * 20, 100)
         runs = [[played(p, n, chance) / n for p, n in zip(rates, n_each, strict=True)] for _ in range(1_500)]
         errors[name] = fsum((fsum(run) / 20 - true) ** 2 for run in runs) / len(runs)
 

@@ -25,7 +25,7 @@ from evaldesk.statistics.history.draws import drawn_rates
 from evaldesk.statistics.history.gates import meets_level, rate_fails, regressions_fail
 from evaldesk.statistics.history.posterior import Posterior, posterior, rate_grid
 from evaldesk.statistics.history.proposals import proposed_likely
-from evaldesk.statistics.history.sizes import cases_needed, cases_to_show, smallest_drop
+from evaldesk.statistics.history.sizes import cases_to_show, fewest_cases, smallest_drop
 from evaldesk.statistics.history.sums import pass_chances
 from evaldesk.statistics.history.unchanged_pairs import unchanged_pairs
 from evaldesk.statistics.intervals import like_these
@@ -95,7 +95,7 @@ def test_known_false_alarms_of_regressions_between_two_runs(row: Any) -> None:
     found = Range.of(regressions_fail(draws, [row["n"]] * draws.n_cases, row["threshold"], row["allowed"]))
 
     assert is_range(found, row)
-    assert found.known() == row["known"]
+    assert found.standing() == row["known"]
 
 
 @rows("baseline")
@@ -189,7 +189,7 @@ def test_known_intervals_at_any_stop(row: Any) -> None:
 def test_known_numbers_of_cases(row: Any) -> None:
     before, after = row["v_before"], row["v_after"]
 
-    assert cases_needed(before, after, row["drop"], row["n"], row["spread"]) == row["cases_needed"]
+    assert fewest_cases(before, after, row["drop"], row["n"], row["spread"]) == row["cases_needed"]
     if "kinds" in row:
         cases = of(row)
         found = smallest_drop(20, row["n"], before, cases.trial_variance, row["spread"])

@@ -17,10 +17,10 @@ from evaldesk.statistics.exact_tests import mcnemar
 from evaldesk.statistics.intervals import (
     clustered_error,
     failure_bound,
+    fewest_passes,
     g_pass_at_k,
     rate_interval,
     t_95,
-    trials_needed,
 )
 from evaldesk.statistics.judge_rate import correct_rate
 from evaldesk.statistics.noise import chance_to_see, disagreement, is_flaky, smallest_gap, split_pass_noise
@@ -44,7 +44,7 @@ def rows(*keys: str) -> list[Any]:
 
 @pytest.mark.parametrize("row", rows("g_pass_k", "cases"))
 def test_known_g_pass_at_k(row: Row) -> None:
-    assert trials_needed(row["k"], row["tau"]) == row["at_least"]
+    assert fewest_passes(row["k"], row["tau"]) == row["at_least"]
     assert g_pass_at_k(row["n"], row["c"], row["k"], row["tau"]) == near(row["g_pass_at_k"])
 
 

@@ -140,9 +140,9 @@ def test_a_replayed_trial_starts_a_second_look_and_is_no_evidence() -> None:
     old = cases(*["ppppp"] * 10)
     failed, passed = cases(*["fffff"] * 10, confirming="ppppp"), cases("ffppp", *["ppppp"] * 9, confirming="fffff")
 
-    assert regressions_answer(compare_cases("run 1", old, failed, rule="confirm", replayed=True), 0) == "held"
+    assert regressions_answer(compare_cases("run 1", old, failed, rule="confirm", is_replayed=True), 0) == "held"
     assert regressions_answer(compare_cases("run 1", old, failed, rule="confirm"), 0) == "failed"
-    assert regressions_answer(compare_cases("run 1", old, passed, rule="confirm", replayed=True), 0) == "failed"
+    assert regressions_answer(compare_cases("run 1", old, passed, rule="confirm", is_replayed=True), 0) == "failed"
 
 
 def test_days_that_differ_widen_the_bar() -> None:
@@ -248,7 +248,7 @@ def test_errors_of_the_run_are_not_said_of_the_last_case_that_is_named() -> None
 
 def test_cases_together_are_not_judged_nor_played_again_where_one_may_regress() -> None:
     low = cases(*["ppppf"] * 8, *["ppppp"] * 2)
-    change = compare_cases("run 1", cases(*["ppppp"] * 6, *["ppppf"] * 4), low, rule="confirm", allowed=2)
+    change = compare_cases("run 1", cases(*["ppppp"] * 6, *["ppppf"] * 4), low, rule="confirm", max_regressions=2)
 
     assert [each.name for each in change.played_again] == [f"c{at}" for at in range(6)]
     assert not change.suites

@@ -13,10 +13,10 @@ from evaldesk.model.conclusion import Interval
 from evaldesk.statistics.anytime import anytime_interval
 from evaldesk.statistics.intervals import (
     failure_bound,
+    fewest_passes,
     g_pass_at_k,
     pass_at_k,
     pass_hat_k,
-    trials_needed,
     wilson,
 )
 from evaldesk.statistics.judge_rate import CorrectedRate, correct_rate
@@ -47,8 +47,8 @@ def test_an_undefined_g_pass_at_k_is_none(n: int, c: int, k: int, share: float) 
 
 def test_a_share_of_trials_is_not_rounded_up_by_its_binary_digits() -> None:
     assert 0.7 * 10 >= 7
-    assert [trials_needed(10, share / 10) for share in range(1, 11)] == list(range(1, 11))
-    assert (trials_needed(4, 0.6), trials_needed(4, 0.01)) == (3, 1)
+    assert [fewest_passes(10, share / 10) for share in range(1, 11)] == list(range(1, 11))
+    assert (fewest_passes(4, 0.6), fewest_passes(4, 0.01)) == (3, 1)
 
 
 def test_thirty_trials_without_a_failure_still_allow_a_tenth() -> None:

@@ -118,7 +118,7 @@ def as_it_was_stored_before(store: Store, run_id: int, case: Case, result: Trial
 def read(store: Store, run_id: int, *ranges: tuple[int, int]) -> list[list[PlayedTurn]]:
     turns, _ = store.runs.turns(run_id, 0, 0)
     return [
-        [PlayedTurn(each.turn, each.record, list(each.scores)) for each in turns.read(first, end)]
+        [PlayedTurn(each.turn, each.record, list(each.scores)) for each in turns.read_turns(first, end)]
         for first, end in ranges
     ]
 
@@ -157,10 +157,12 @@ def test_any_turns_are_read_as_they_are_in_the_whole(
 
     turns, divergence = store.runs.turns(run_id, 0, 0)
 
-    wanted = [[PlayedTurn(each.turn, each.record, list(each.scores)) for each in whole.read(*some)] for some in ranges]
+    wanted = [
+        [PlayedTurn(each.turn, each.record, list(each.scores)) for each in whole.read_turns(*some)] for some in ranges
+    ]
     assert read(store, run_id, *ranges) == wanted
     assert (turns.case, turns.result, turns.summary) == (whole.case, whole.result, whole.summary)
-    assert turns.whole() == whole.whole()
+    assert turns.read_trial() == whole.read_trial()
     assert divergence == divergence_of(case, result, store.runs.summary(run_id).config)
 
 
@@ -190,7 +192,7 @@ def test_a_page_of_few_turns_unpacks_few(store: Store, monkeypatch: pytest.Monke
     monkeypatch.setattr(blocks, "from_json", counted)
 
     turns, divergence = store.runs.turns(run_id, 0, 0)
-    turns.read(0, 50)
+    turns.read_turns(0, 50)
 
     assert sum(decoded) == 2 * OF_BLOCK
     assert (divergence and divergence.turn) == (None if broken is None else broken + 1)
@@ -212,7 +214,7 @@ def test_a_long_case_that_was_not_played_has_its_turns(store: Store) -> None:
     turns, divergence = store.runs.turns(run_id, 0, 0)
 
     assert (turns.result, divergence, turns.n_turns) == (None, None, 500)
-    assert [each.turn for each in turns.read(490, 500)] == [*case.turns[490:]]
+    assert [each.turn for each in turns.read_turns(490, 500)] == [*case.turns[490:]]
 
 
 def test_a_trial_that_goes_while_its_turns_are_read_is_not_found(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +226,7 @@ def test_a_trial_that_goes_while_its_turns_are_read_is_not_found(store: Store, m
         connection.execute(TRANSCRIPT.delete().where(TRANSCRIPT.c.run_id == run_id))
 
     with pytest.raises(NotFoundError, match="removed"):
-        turns.read(100, 150)
+        turns.read_turns(100, 150)
 
 
 def test_blocks_are_read_where_they_are_and_not_the_rest() -> None:

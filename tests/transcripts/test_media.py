@@ -21,7 +21,7 @@ from evaldesk.model.media import (
     Media,
     base64_text,
     images_in,
-    joined,
+    join_parts,
     media_of,
     sniffed_type,
     split,
@@ -84,12 +84,12 @@ def test_the_images_of_a_result_are_bounded() -> None:
 
 @given(st.lists(st.one_of(TEXTS, st.just(picture())), max_size=8))
 def test_a_message_is_split_as_it_was_joined(parts: list[str | Media]) -> None:
-    text, media = joined(parts)
+    text, media = join_parts(parts)
 
     found = split(text, media)
 
     # Texts that follow each other are one text of several lines, as google-adk has it.
-    assert joined(found) == (text, media)
+    assert join_parts(found) == (text, media)
     assert [part for part in found if isinstance(part, Media)] == list(media)
 
 

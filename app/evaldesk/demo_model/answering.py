@@ -56,8 +56,8 @@ def answer(
     name = read_name(model, _delay_ms())
     reply = _reply(name, messages, tools, seed)
     # four characters a token, as a rough count; a provider is sent no fields without a value
-    sent = [{key: value for key, value in message.items() if value is not None} for message in messages]
-    tokens_in = len(json.dumps([sent, list(tools)])) // 4
+    sent_messages = [{key: value for key, value in message.items() if value is not None} for message in messages]
+    tokens_in = len(json.dumps([sent_messages, list(tools)])) // 4
     tokens_out = max(1, (len(reply.text) + len(json.dumps(reply.calls)) * bool(reply.calls)) // 4)
     return Answer(reply.text, _calls(reply, len(messages)), tokens_in, tokens_out, name.delay_ms / 1000)
 

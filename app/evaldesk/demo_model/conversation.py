@@ -23,11 +23,11 @@ class SpokenTurn:
     """One message of the user with the calls made for it so far."""
 
     text: str
-    done: list[Done] = field(default_factory=list)
+    calls: list[Done] = field(default_factory=list)
 
     def results(self, tool: str) -> list[Any]:
         """The results of that tool in this turn, in order."""
-        return [call.result for call in self.done if call.name == tool]
+        return [call.result for call in self.calls if call.name == tool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +61,17 @@ def read_messages(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping
     """The conversation that `messages` tell; without a user message it has one empty turn."""
     system = "\n".join(_text(message) for message in messages if message["role"] == "system")
     turns: list[SpokenTurn] = []
-    asked: dict[str, Mapping[str, Any]] = {}
+    functions: dict[str, Mapping[str, Any]] = {}
     for message in messages:
         if message["role"] == "user":
             turns.append(SpokenTurn(_text(message)))
         for call in message.get("tool_calls") or ():
-            asked[call["id"]] = call["function"]
-        if message["role"] == "tool" and turns and message["tool_call_id"] in asked:
-            function = asked[message["tool_call_id"]]
-            turns[-1].done.append(Done(function["name"], _parsed(function["arguments"]), _parsed(_text(message))))
+            functions[call["id"]] = call["function"]
+        if message["role"] == "tool" and turns and message["tool_call_id"] in functions:
+            function = functions[message["tool_call_id"]]
+            turns[-1].calls.append(
+                Done(function["name"], _parse_json(function["arguments"]), _parse_json(_text(message)))
+            )
     names = frozenset(tool["function"]["name"] for tool in tools)
     return Conversation(system, turns or [SpokenTurn("")], names)
 
@@ -81,7 +83,7 @@ def _text(message: Mapping[str, Any]) -> str:
     return " ".join(part.get("text", "") for part in content)
 
 
-def _parsed(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
@@ -107,7 +109,7 @@ _THANKS = re.compile(r"\b(thanks|thank you|thx|cheers|great|perfect|wonderful|by
 
 def with_digits(text: str) -> str:
     """`text` in lower case with number words as digits: `roll two dice` becomes `roll 2 dice`."""
-    return _NUMBER_WORD.sub(lambda found: _DIGITS[found[1]], text.lower())
+    return _NUMBER_WORD.sub(lambda match: _DIGITS[match[1]], text.lower())
 
 
 def is_greeting(text: str) -> bool:
@@ -125,7 +127,7 @@ def is_thanks(text: str) -> bool:
     return bool(_THANKS.search(text))
 
 
-def listed(items: Sequence[object]) -> str:
+def list_words(items: Sequence[object]) -> str:
     """`7`, `7 and 12`, `7, 12 and 17`."""
     words = [str(item) for item in items]
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]])) if words else ""

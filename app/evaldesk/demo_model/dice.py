@@ -14,7 +14,7 @@ from evaldesk.demo_model.conversation import (
     asks_ability,
     is_greeting,
     is_thanks,
-    listed,
+    list_words,
     with_digits,
 )
 from evaldesk.demo_model.mistakes import Slips
@@ -80,13 +80,13 @@ def _wants_roll(text: str, is_check: bool) -> bool:
 
 def _sides(text: str, before: Sequence[SpokenTurn]) -> tuple[int, ...]:
     sides: list[int] = []
-    for found in _SIDED.finditer(text):
-        sides += [int(found[2] or found[4])] * min(MAX_ROLLS, int(found[1] or found[3] or 1))
+    for match in _SIDED.finditer(text):
+        sides += [int(match[2] or match[4])] * min(MAX_ROLLS, int(match[1] or match[3] or 1))
     if not sides and (found_sides := _SIDES.search(text)):
         sides = [int(found_sides[2])] * min(MAX_ROLLS, int(found_sides[1] or 1))
     count = _COUNT.search(text)
     if not sides:
-        past = [call.args.get("sides") for turn in before for call in turn.done if call.name == "roll_die"]
+        past = [call.args.get("sides") for turn in before for call in turn.calls if call.name == "roll_die"]
         sides = [int(past[-1]) if past and _AGAIN.search(text) and isinstance(past[-1], int) else 6]
     if count and len(set(sides)) == 1 and len(sides) == 1:
         sides *= min(MAX_ROLLS, int(count[1]))
@@ -94,9 +94,9 @@ def _sides(text: str, before: Sequence[SpokenTurn]) -> tuple[int, ...]:
 
 
 def _nums(text: str, before: Sequence[SpokenTurn]) -> tuple[int, ...]:
-    written = tuple(int(number) for number in re.findall(r"(?<![\w-])-?\d{1,12}\b", text))
-    if written:
-        return written
+    numbers = tuple(int(number) for number in re.findall(r"(?<![\w-])-?\d{1,12}\b", text))
+    if numbers:
+        return numbers
     turns = [[value for value in turn.results("roll_die") if isinstance(value, int)] for turn in before]
     rolled = [values for values in turns if values]
     if not rolled:
@@ -128,14 +128,14 @@ def _reply_words(now: SpokenTurn, wish: Wish, nums: Sequence[int], slip: str) ->
     if failed:
         return f"That did not work: {failed}"
     if slip == "terse":
-        return f"{listed(rolled or nums)}."
+        return f"{list_words(rolled or nums)}."
     if slip == "off_by_one" and rolled:
         rolled = [*rolled[:-1], rolled[-1] + 1]
     sentences = [_rolled_words(wish.sides, rolled)] if rolled else []
     if wish.is_check:
-        checked = now.results("check_prime")
-        words = f"I checked: {checked[0]}" if checked else _guessed(nums)
-        sentences.append(words if not checked or isinstance(checked[0], str) else f"{words}.")
+        check_results = now.results("check_prime")
+        words = f"I checked: {check_results[0]}" if check_results else _guess_words(nums)
+        sentences.append(words if not check_results or isinstance(check_results[0], str) else f"{words}.")
     return " ".join(sentences)
 
 
@@ -147,14 +147,18 @@ def _rolled_words(sides: Sequence[int], rolled: Sequence[Any]) -> str:
     if len(rolled) == 1:
         return f"I rolled a {sides[0]} sided die, and got {rolled[0]}."
     if len(set(sides)) == 1:
-        return f"I rolled {len(rolled)} dice with {sides[0]} sides, and got {listed(rolled)}."
+        return f"I rolled {len(rolled)} dice with {sides[0]} sides, and got {list_words(rolled)}."
     pairs = [f"{value} on the {side} sided die" for side, value in zip(sides, rolled, strict=False)]
-    return f"I rolled {len(rolled)} dice, and got {listed(pairs)}."
+    return f"I rolled {len(rolled)} dice, and got {list_words(pairs)}."
 
 
-def _guessed(nums: Sequence[int]) -> str:
-    odd = [number for number in nums if number % 2 and number > 1]
-    return f"I believe {listed(odd)} {'is' if len(odd) == 1 else 'are'} prime." if odd else "None of that looks prime."
+def _guess_words(nums: Sequence[int]) -> str:
+    odd_numbers = [number for number in nums if number % 2 and number > 1]
+    return (
+        f"I believe {list_words(odd_numbers)} {'is' if len(odd_numbers) == 1 else 'are'} prime."
+        if odd_numbers
+        else "None of that looks prime."
+    )
 
 
 def _small_talk(text: str) -> str:

@@ -51,16 +51,16 @@ def reply(messages: Sequence[Mapping[str, Any]], *, seed: int | None, share: flo
     sections = _sections(user, marks[0]) if marks else {}
     chance = random.Random("\n".join((str(seed), *sections.values())))  # noqa: S311 - repeatable on purpose
     question = _Question(system, sections, chance.random() < share)
-    found = _reply(question, user)
-    if question.is_slip and "reasoning" in found:
-        found["reasoning"] += SLIPPED
-    return json.dumps(found, ensure_ascii=False)
+    answer = _reply(question, user)
+    if question.is_slip and "reasoning" in answer:
+        answer["reasoning"] += SLIPPED
+    return json.dumps(answer, ensure_ascii=False)
 
 
 def _reply(question: _Question, user: str) -> dict[str, Any]:
     system = question.system
     if '"is_the_agent_response_valid"' in system:
-        share = _covered(question.text("REFERENCE"), question.text("ANSWER"))
+        share = _word_coverage(question.text("REFERENCE"), question.text("ANSWER"))
         good = question.says(share >= ENOUGH and _has_numbers(question.text("REFERENCE"), question.text("ANSWER")))
         return {
             "reasoning": _reasoning(share, "reference"),
@@ -87,7 +87,7 @@ def _reply(question: _Question, user: str) -> dict[str, Any]:
 
 def _rubric(question: _Question, line: str) -> dict[str, Any]:
     name, _, text = line.partition(": ")
-    share = _covered(text, question.text("ANSWER", "TOOL CALLS", "CONVERSATION"))
+    share = _word_coverage(text, question.text("ANSWER", "TOOL CALLS", "CONVERSATION"))
     verdict = "yes" if question.says(share >= ENOUGH) else "no"
     return {"id": name, "rationale": _reasoning(share, "rubric"), "verdict": verdict}
 
@@ -98,8 +98,8 @@ def _kinds(question: _Question) -> list[dict[str, Any]]:
     for name, text in question.sections.items():
         lines = [line.removeprefix("Agent: ") for line in text.splitlines() if line.startswith("Agent: ")]
         if name.startswith("TRIAL ") and lines:
-            shown = {"trial": name.removeprefix("TRIAL "), "quote": SLIPPED if question.is_slip else lines[-1]}
-            kinds["gives up" if _REFUSING.search(lines[-1]) else "wrong answer"].append(shown)
+            example = {"trial": name.removeprefix("TRIAL "), "quote": SLIPPED if question.is_slip else lines[-1]}
+            kinds["gives up" if _REFUSING.search(lines[-1]) else "wrong answer"].append(example)
     what = f"{LABEL} it looked for words of failure."
     return [{"name": name, "definition": what, "trials": trials} for name, trials in kinds.items() if trials]
 
@@ -125,23 +125,23 @@ def _occurrence(question: _Question) -> dict[str, Any]:
     """Yes where one line of the conversation has half of the words of the failure; that line is the quote."""
     failure = question.text("FAILURE", "DEFINITION", "EXAMPLE THAT COUNTS")
     lines = [line for line in question.text("CONVERSATION").splitlines() if line.strip()] or [""]
-    share, line = max(((_covered(failure, line), line) for line in lines), key=lambda found: found[0])
+    share, line = max(((_word_coverage(failure, line), line) for line in lines), key=lambda pair: pair[0])
     is_there = question.says(share >= ENOUGH)
     verdict = {"quote": line, "verdict": "yes"} if is_there else {"quote": "", "verdict": "no"}
     return {"reasoning": _reasoning(share, "failure"), **verdict}
 
 
 def _points(question: _Question) -> dict[str, Any]:
-    found = re.search(r"from (-?[\d.]+(?:e[+-]?\d+)?) \(worst\) to (-?[\d.]+(?:e[+-]?\d+)?) \(best\)", question.system)
-    low, high = (float(found[1]), float(found[2])) if found else (0.0, 1.0)
-    share = _covered(question.text("RUBRIC", "REFERENCE"), question.text("ANSWER"))
+    scale = re.search(r"from (-?[\d.]+(?:e[+-]?\d+)?) \(worst\) to (-?[\d.]+(?:e[+-]?\d+)?) \(best\)", question.system)
+    low, high = (float(scale[1]), float(scale[2])) if scale else (0.0, 1.0)
+    share = _word_coverage(question.text("RUBRIC", "REFERENCE"), question.text("ANSWER"))
     share = 1 - share if question.is_slip else share
     return {"reasoning": _reasoning(share, "rubric"), "score": round(low + (high - low) * share, 4)}
 
 
 def _quality(question: _Question) -> float:
     if "REFERENCE" in question.sections:
-        return _covered(question.text("REFERENCE"), question.text("ANSWER"))
+        return _word_coverage(question.text("REFERENCE"), question.text("ANSWER"))
     return 0.5 if _REFUSING.search(question.text("CONVERSATION")) else 1.0
 
 
@@ -151,14 +151,14 @@ def _sections(text: str, mark: str) -> dict[str, str]:
     return dict(pattern.findall(text))
 
 
-def _covered(wanted: str, given: str) -> float:
-    """Share of the words of `wanted` that `given` has, small ones left out; 1 where there are none."""
-    words = {word for word in _words(wanted) if word not in _SMALL}
-    return len(words & set(_words(given))) / len(words) if words else 1.0
+def _word_coverage(reference: str, text: str) -> float:
+    """Share of the words of `reference` that `text` has, small ones left out; 1 where there are none."""
+    words = {word for word in _words(reference) if word not in _SMALL}
+    return len(words & set(_words(text))) / len(words) if words else 1.0
 
 
-def _has_numbers(wanted: str, given: str) -> bool:
-    return _numbers(wanted) <= _numbers(given)
+def _has_numbers(reference: str, text: str) -> bool:
+    return _numbers(reference) <= _numbers(text)
 
 
 def _numbers(text: str) -> set[str]:

@@ -27,14 +27,14 @@ def demo_provider() -> Any:
         async def acompletion(
             self, model: str, messages: list[Any], optional_params: dict[str, Any], **_: Any
         ) -> litellm.ModelResponse:
-            found = _answer(model, messages, optional_params)
-            message: dict[str, Any] = {"role": "assistant", "content": found.text or None}
-            if found.calls:
-                message["tool_calls"] = found.calls
+            reply = _answer(model, messages, optional_params)
+            message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
+            if reply.calls:
+                message["tool_calls"] = reply.calls
             response = litellm.ModelResponse(
                 model=model,
-                choices=[{"index": 0, "finish_reason": found.finish_reason, "message": message}],
-                usage=_usage(found),
+                choices=[{"index": 0, "finish_reason": reply.finish_reason, "message": message}],
+                usage=_usage(reply),
             )
             response._hidden_params = {"response_cost": 0.0}  # or LiteLLM searches its price map three times
             return response
@@ -42,13 +42,13 @@ def demo_provider() -> Any:
         async def astreaming(
             self, model: str, messages: list[Any], optional_params: dict[str, Any], **_: Any
         ) -> AsyncIterator[Any]:
-            found = _answer(model, messages, optional_params)
-            for word in found.words:
-                await asyncio.sleep(found.delay_s)
+            reply = _answer(model, messages, optional_params)
+            for word in reply.words:
+                await asyncio.sleep(reply.delay_s)
                 yield _chunk(text=word)
-            for index, call in enumerate(found.calls):
+            for index, call in enumerate(reply.calls):
                 yield _chunk(tool_use={**call, "index": index})
-            yield _chunk(finish_reason=found.finish_reason, is_finished=True, usage=_usage(found))
+            yield _chunk(finish_reason=reply.finish_reason, is_finished=True, usage=_usage(reply))
 
     def _answer(model: str, messages: list[Any], options: dict[str, Any]) -> Answer:
         try:
@@ -66,9 +66,9 @@ def demo_provider() -> Any:
     return DemoProvider()
 
 
-def _usage(found: Answer) -> dict[str, int]:
-    whole = found.tokens_in + found.tokens_out
-    return {"prompt_tokens": found.tokens_in, "completion_tokens": found.tokens_out, "total_tokens": whole}
+def _usage(reply: Answer) -> dict[str, int]:
+    total = reply.tokens_in + reply.tokens_out
+    return {"prompt_tokens": reply.tokens_in, "completion_tokens": reply.tokens_out, "total_tokens": total}
 
 
 def _chunk(**fields: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from evaldesk.demo_model.conversation import (
     asks_ability,
     is_greeting,
     is_thanks,
-    listed,
+    list_words,
     with_digits,
 )
 from evaldesk.demo_model.mistakes import Slips
@@ -63,14 +63,18 @@ def answer(conversation: Conversation, slips: Slips) -> Reply:
     """The next reply: wishes are noted, then flights and costs looked up, then compared; a plan is saved on request."""
     now = conversation.now
     wishes = read_wishes(conversation.texts)
-    new = read_wishes([now.text])
+    new_wishes = read_wishes([now.text])
     text = with_digits(now.text)
-    if _SAVE.search(text) and not (new.days or new.budget) and wishes.cities and wishes.days:
-        return _saved(conversation, wishes, slips)
-    if (new.days or new.budget or new.month or _COMPARE.search(text)) and wishes.cities and wishes.days:
-        return _compared(conversation, wishes, slips)
+    if _SAVE.search(text) and not (new_wishes.days or new_wishes.budget) and wishes.cities and wishes.days:
+        return _save(conversation, wishes, slips)
+    if (
+        (new_wishes.days or new_wishes.budget or new_wishes.month or _COMPARE.search(text))
+        and wishes.cities
+        and wishes.days
+    ):
+        return _compare(conversation, wishes, slips)
     slips.pick(())
-    return Reply(_asked(conversation, wishes))
+    return Reply(_ask(conversation, wishes))
 
 
 def read_wishes(texts: Sequence[str]) -> Wishes:
@@ -81,28 +85,28 @@ def read_wishes(texts: Sequence[str]) -> Wishes:
     for text in texts:
         cities = _cities(text) or cities
         lower = with_digits(text)
-        if found := _DAYS.search(lower):
-            days = int(found[1]) * (7 if found[2].startswith("week") else 1)
-        if found := _BUDGET.search(lower):
-            budget = int(re.sub(r"\D", "", found[1] or found[2]) or 0) or budget
+        if match := _DAYS.search(lower):
+            days = int(match[1]) * (7 if match[2].startswith("week") else 1)
+        if match := _BUDGET.search(lower):
+            budget = int(re.sub(r"\D", "", match[1] or match[2]) or 0) or budget
         month = next((name for name in (*MONTHS, *SEASONS) if re.search(rf"\b{name}\b", lower)), month)
     return Wishes(cities, days, budget, SEASONS.get(month or "", month))
 
 
 def _cities(text: str) -> tuple[str, ...]:
-    places = {city: found.start() for city in KNOWN if (found := re.search(rf"\b{city}\b", text, re.IGNORECASE))}
+    places = {city: match.start() for city in KNOWN if (match := re.search(rf"\b{city}\b", text, re.IGNORECASE))}
     return tuple(sorted(places, key=places.__getitem__))
 
 
-def _compared(conversation: Conversation, wishes: Wishes, slips: Slips) -> Reply:
+def _compare(conversation: Conversation, wishes: Wishes, slips: Slips) -> Reply:
     now = conversation.now
     several = ["drop_city", "wrong_winner"] if len(wishes.cities) > 1 else []
     slip = slips.pick(["forget_cost", "wrong_month", "forget_note", "terse", *several])
-    done = {call.name for call in now.done}
-    if "note_wishes" not in done and slip != "forget_note":
+    call_names = {call.name for call in now.calls}
+    if "note_wishes" not in call_names and slip != "forget_note":
         noted = {"days": wishes.days, "budget_eur": wishes.budget, "month": wishes.month}
         return Reply(calls=(("note_wishes", {name: value for name, value in noted.items() if value is not None}),))
-    if "search_flights" not in done:
+    if "search_flights" not in call_names:
         return Reply(calls=_searches(conversation, wishes, slip, slips))
     flights = _only_object(now, "search_flights")
     costs = _only_object(now, "daily_cost")
@@ -152,10 +156,10 @@ def _margin(total: int, budget: int) -> str:
     return f"which leaves {budget - total:,} for surprises"
 
 
-def _saved(conversation: Conversation, wishes: Wishes, slips: Slips) -> Reply:
+def _save(conversation: Conversation, wishes: Wishes, slips: Slips) -> Reply:
     now = conversation.now
     slip = slips.pick(["short_plan", "forget_save", "terse", "wrong_city"])
-    city = _chosen(conversation, wishes)
+    city = _choose_city(conversation, wishes)
     if slip == "wrong_city":
         city = KNOWN[slips.choose(range(len(KNOWN)))]
     days = _day_plans(wishes.days or 1, _likes(conversation))
@@ -169,11 +173,11 @@ def _saved(conversation: Conversation, wishes: Wishes, slips: Slips) -> Reply:
     return Reply(f"Your plan for {len(days)} days in {city} is saved. {listed_days}")
 
 
-def _chosen(conversation: Conversation, wishes: Wishes) -> str:
+def _choose_city(conversation: Conversation, wishes: Wishes) -> str:
     """The city named in this message, else the cheapest of the last comparison."""
-    named = _cities(conversation.now.text)
-    if named:
-        return named[0]
+    named_cities = _cities(conversation.now.text)
+    if named_cities:
+        return named_cities[0]
     for turn in reversed(conversation.turns):
         flights = _only_object(turn, "search_flights")
         if flights:
@@ -190,32 +194,32 @@ def _day_plans(n: int, likes: Sequence[str]) -> list[str]:
     return [first, *(plans[index % len(plans)] for index in range(min(n, 30) - 2)), last]
 
 
-def _asked(conversation: Conversation, wishes: Wishes) -> str:
+def _ask(conversation: Conversation, wishes: Wishes) -> str:
     text = conversation.now.text
     if is_thanks(text) and len(conversation.turns) > 1 and not _cities(text):
         return "You are welcome. Have a good trip!"
-    known = f"I know you fly from {_origin(conversation)} and like {listed(_likes(conversation))}."
+    facts = f"I know you fly from {_origin(conversation)} and like {list_words(_likes(conversation))}."
     if asks_ability(text) and not wishes.cities:
-        return f"I compare flights and costs of cities and plan the days there. {known} Which cities do you think of?"
+        return f"I compare flights and costs of cities and plan the days there. {facts} Which cities do you think of?"
     if wishes.cities and wishes.days:
-        return f"{known} I can compare {listed(wishes.cities)} again, or plan the days. Which shall it be?"
+        return f"{facts} I can compare {list_words(wishes.cities)} again, or plan the days. Which shall it be?"
     if wishes.cities:
-        return f"{known} Tell me how many days you have and what you would like to spend, and I will " + (
-            "compare the two." if len(wishes.cities) == 2 else f"look at {listed(wishes.cities)}."
+        return f"{facts} Tell me how many days you have and what you would like to spend, and I will " + (
+            "compare the two." if len(wishes.cities) == 2 else f"look at {list_words(wishes.cities)}."
         )
     if is_greeting(text) or wishes.days or wishes.budget or re.search(r"\b(trip|travel|visit|city|holiday)\b", text):
-        return f"{known} Which cities do you think of? I know {listed(KNOWN[:6])}, and some more."
-    return f"I am afraid that is beyond me: I only plan trips to cities. {known} Which cities do you think of?"
+        return f"{facts} Which cities do you think of? I know {list_words(KNOWN[:6])}, and some more."
+    return f"I am afraid that is beyond me: I only plan trips to cities. {facts} Which cities do you think of?"
 
 
 def _origin(conversation: Conversation) -> str:
-    found = _FROM.search(conversation.system)
-    return found[1].strip() if found else "home"
+    match = _FROM.search(conversation.system)
+    return match[1].strip() if match else "home"
 
 
 def _likes(conversation: Conversation) -> list[str]:
-    found = _LIKES.search(conversation.system)
-    return [like.strip() for like in re.split(r",| and ", found[1]) if like.strip()] if found else []
+    match = _LIKES.search(conversation.system)
+    return [like.strip() for like in re.split(r",| and ", match[1]) if like.strip()] if match else []
 
 
 def _only_object(turn: SpokenTurn, tool: str) -> Mapping[str, Any]:

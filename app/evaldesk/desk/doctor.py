@@ -45,7 +45,7 @@ from evaldesk.model import (
     TurnSpec,
 )
 from evaldesk.model.conclusion import counted
-from evaldesk.model.json_text import shortened
+from evaldesk.model.json_text import short_json
 from evaldesk.model.run import ExecutorConfig, Place, PlaceState
 from evaldesk.model.stored import RunSummary, host_of
 from evaldesk.settings import CONFIG_NAME, Settings
@@ -314,7 +314,7 @@ async def _play_turn(host: AgentHost, agent: FoundAgent, settings: Settings) -> 
     n_tokens = sum(usage.tokens_in + usage.tokens_out for usage in record.usages)
     tokens = least_words(f"{n_tokens:,} tokens", any(usage.is_least for usage in record.usages))
     facts = [
-        f"asked {MESSAGE!r}, it said {shortened(record.answer, MAX_SAID)}" if record.answer else "it said nothing",
+        f"asked {MESSAGE!r}, it said {short_json(record.answer, MAX_SAID)}" if record.answer else "it said nothing",
         f"called {calls}" if calls else "",
         tokens if record.usages else "",
         duration_words(record.duration_ms),
@@ -385,7 +385,7 @@ def _trial_finding(about: str, result: TrialResult, end_reason: str) -> Finding:
         return Finding(about, "bad", result.error.message if result.error else end_reason or result.status)
     answer = " ".join(turn.answer for turn in result.transcript.turns)
     where = f" on {result.place}" if result.place else ""
-    return Finding(about, "good", f"asked {MESSAGE!r}, the sample agent said {shortened(answer, MAX_SAID)}{where}")
+    return Finding(about, "good", f"asked {MESSAGE!r}, the sample agent said {short_json(answer, MAX_SAID)}{where}")
 
 
 def look_at_limits(settings: Settings, agents: Sequence[FoundAgent]) -> list[Finding]:

@@ -168,8 +168,8 @@ def as_adk_hears(transcript: Transcript) -> Transcript:
 def _waits_in_adk(turn: TurnRecord) -> bool:
     """Whether it waits for the answer of a long-running tool, or asks by a call of ADK's own, as for a confirmation."""
     tool_names = {call.name for call in turn.tool_calls}
-    is_long = all(each.choices == ANSWER and each.tool in tool_names for each in turn.waiting)
-    return bool(turn.waiting) and (is_long or any(map(_is_question, turn.events)))
+    is_long = all(each.choices == ANSWER and each.tool in tool_names for each in turn.open_requests)
+    return bool(turn.open_requests) and (is_long or any(map(_is_question, turn.events)))
 
 
 def _is_question(event: Event) -> bool:

@@ -10,7 +10,7 @@ from evaldesk.diff.conversation_diff import is_of_conversation, rows_of_conversa
 from evaldesk.diff.turn_diff import ArgRow, CallRow, turn_diff
 from evaldesk.matching import json_equal
 from evaldesk.model import Case, Score, ToolCall, Transcript, Turn, TurnRecord
-from evaldesk.model.json_text import shortened
+from evaldesk.model.json_text import short_json
 from evaldesk.model.trial_turns import judges_calls
 
 DivergenceKind: TypeAlias = Literal["calls", "not_played", "score", "final_state"]
@@ -111,10 +111,10 @@ def _arg_words(row: CallRow, arg: ArgRow) -> str:
     expected = row.expected.args.get(arg.key) if row.expected else None
     actual = row.actual.args.get(arg.key) if row.actual else None
     if arg.op == "-":
-        return f"without {arg.key}, expected {shortened(expected)}"
+        return f"without {arg.key}, expected {short_json(expected)}"
     if arg.op == "+":
-        return f"with {arg.key} {shortened(actual)}, which was not expected"
-    return f"with {arg.key} {shortened(actual)}, expected {shortened(expected)}"
+        return f"with {arg.key} {short_json(actual)}, which was not expected"
+    return f"with {arg.key} {short_json(actual)}, expected {short_json(expected)}"
 
 
 def _in_state(case: Case, transcript: Transcript) -> Divergence | None:
@@ -122,7 +122,7 @@ def _in_state(case: Case, transcript: Transcript) -> Divergence | None:
     for key, expected in (case.final_state or {}).items():
         if key in state and json_equal(state[key], expected):
             continue
-        actual_words = f"is {shortened(state[key])}" if key in state else "is not set"
-        sentence = f"{key} {actual_words}, expected {shortened(expected)}"
+        actual_words = f"is {short_json(state[key])}" if key in state else "is not set"
+        sentence = f"{key} {actual_words}, expected {short_json(expected)}"
         return Divergence("final_state", len(transcript.turns), None, key, "final state", sentence)
     return None

@@ -44,8 +44,8 @@ def _content_part(part: str | Media) -> JsonValue:
         form = part.mime_type.partition("/")[2]
         return {"type": "input_audio", "input_audio": {"data": part.data, "format": _AUDIO.get(form, form)}}
     file: dict[str, JsonValue] = {"file_id": part.uri} if part.uri else {"file_data": url}
-    named: dict[str, JsonValue] = {"filename": part.name} if part.name else {}
-    return {"type": "file", "file": {**file, **named}}
+    name_part: dict[str, JsonValue] = {"filename": part.name} if part.name else {}
+    return {"type": "file", "file": {**file, **name_part}}
 
 
 _AUDIO = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "vnd.wave": "wav"}
@@ -82,8 +82,8 @@ class _Reply:
         ids = [call.id or f"{prefix}_{index}" for index, call in enumerate(self.calls)]
         calls = [(call_id, call.name, _arguments(call)) for call_id, call in zip(ids, self.calls, strict=True)]
         results = [*self.results, *[NO_RESULT] * len(ids)][: len(ids)]
-        answered = [tool_message(call_id, text) for call_id, text in zip(ids, results, strict=True)]
-        return [assistant_message("\n\n".join(self.texts), calls), *answered]
+        tool_messages = [tool_message(call_id, text) for call_id, text in zip(ids, results, strict=True)]
+        return [assistant_message("\n\n".join(self.texts), calls), *tool_messages]
 
 
 def _arguments(call: ToolCall) -> str:

@@ -111,69 +111,71 @@ class PlayedCase:
     history: CaseHistory | None = None
 
     @property
-    def scored(self) -> str:
+    def scored_letters(self) -> str:
         """The letters of the scored trials, by trial index."""
-        return self._scored(self.verdicts)
+        return self._drop_unscored(self.verdicts)
 
     @property
     def scored_again(self) -> str:
         """The letters of the scored fresh trials."""
-        return self._scored(self.confirming)
+        return self._drop_unscored(self.confirming)
 
-    def _scored(self, letters: str) -> str:
-        scored = letters.replace("e", "f" if self.errors_are_failures else "")
-        return scored.replace("u", "").replace(TO_PLAY, "")
+    def _drop_unscored(self, letters: str) -> str:
+        decided_letters = letters.replace("e", "f" if self.errors_are_failures else "")
+        return decided_letters.replace("u", "").replace(TO_PLAY, "")
 
     @property
     def past(self) -> tuple[int, int]:
         """The scored and passed trials by which a later run is judged."""
         if self.history is not None and self.history.scored:
             return self.history.trials
-        return len(self.scored), self.scored.count("p")
+        return len(self.scored_letters), self.scored_letters.count("p")
 
     @property
     def is_without_verdict(self) -> bool:
         """Whether every trial was played and none was scored."""
-        return not self.scored and TO_PLAY not in self.verdicts
+        return not self.scored_letters and TO_PLAY not in self.verdicts
 
-    def n_missing(self, errored: bool) -> int:
-        """The trials to play; with `errored` the errored ones that are no failures, too."""
-        return self.verdicts.count(TO_PLAY) + self.verdicts.count("e") * (errored and not self.errors_are_failures)
+    def n_missing(self, with_errors: bool) -> int:
+        """The trials to play; `with_errors` the errored ones that are no failures, too."""
+        return self.verdicts.count(TO_PLAY) + self.verdicts.count("e") * (with_errors and not self.errors_are_failures)
 
-    def filled(self, n_passed: int, *, errored: bool) -> PlayedCase:
+    def filled(self, n_passed: int, *, with_errors: bool) -> PlayedCase:
         """The case if the first `n_passed` of its missing trials passed, and the others failed."""
-        missing = TO_PLAY + "e" * (errored and not self.errors_are_failures)
-        ends = iter("p" * n_passed + "f" * (self.n_missing(errored) - n_passed))
-        return replace(self, verdicts="".join(next(ends) if each in missing else each for each in self.verdicts))
+        missing_letters = TO_PLAY + "e" * (with_errors and not self.errors_are_failures)
+        ends = iter("p" * n_passed + "f" * (self.n_missing(with_errors) - n_passed))
+        return replace(
+            self, verdicts="".join(next(ends) if each in missing_letters else each for each in self.verdicts)
+        )
 
-    def is_passed(self, scored: str) -> bool:
+    def is_passed(self, letters: str) -> bool:
         """Whether enough of these scored trials passed; there is at least one."""
-        return scored.count("p") >= (self.pass_threshold - ROUNDING) * len(scored)
+        return letters.count("p") >= (self.pass_threshold - ROUNDING) * len(letters)
 
-    def has_passed_again(self, needed: int) -> bool | None:
-        """Whether `needed` of the fresh trials passed; None while trials without a verdict could still decide it."""
-        if self.confirming.count("p") >= needed:
+    def has_passed_again(self, n_needed: int) -> bool | None:
+        """Whether `n_needed` of the fresh trials passed; None while trials without a verdict could still decide it."""
+        if self.confirming.count("p") >= n_needed:
             return True
         failed = self.confirming.count("f") + (self.confirming.count("e") if self.errors_are_failures else 0)
-        return False if self.confirming and len(self.confirming) - failed < needed else None
+        return False if self.confirming and len(self.confirming) - failed < n_needed else None
 
     @property
     def passes_alone(self) -> bool | None:
         """Whether it passes by itself, whatever its other trials bring; None where they decide, or none is scored."""
-        scored, n_open = self.scored, self.verdicts.count(TO_PLAY)
-        if not scored and not n_open:
+        letters, n_open = self.scored_letters, self.verdicts.count(TO_PLAY)
+        if not letters and not n_open:
             return None
-        at_best, at_worst = self.is_passed(scored + "p" * n_open), self.is_passed(scored + "f" * n_open)
+        at_best, at_worst = self.is_passed(letters + "p" * n_open), self.is_passed(letters + "f" * n_open)
         return at_best if at_best == at_worst else None
 
     def first(self, m: int) -> str | None:
         """The first `m` scored trials; None where it is not known how they ended."""
-        scored = self.scored
-        is_known = self.is_ordered or m >= len(scored) or len(set(scored)) == 1
-        return scored[:m] if is_known else None
+        letters = self.scored_letters
+        is_known = self.is_ordered or m >= len(letters) or len(set(letters)) == 1
+        return letters[:m] if is_known else None
 
 
-def matched(before: Iterable[PlayedCase], keys: Iterable[CaseKey]) -> dict[Place, PlayedCase]:
+def match_cases(before: Iterable[PlayedCase], keys: Iterable[CaseKey]) -> dict[Place, PlayedCase]:
     """Earlier cases by the places of the later cases that they are; the one rule of which cases are comparable.
 
     Those with the same id and content come first, those of the same id in order then, and last a case that got another
@@ -182,47 +184,59 @@ def matched(before: Iterable[PlayedCase], keys: Iterable[CaseKey]) -> dict[Place
     if there is one. Whether a case found so is the same or an edited one, `is_edited` says. (decision 455)
     """
     before, keys = list(before), list(keys)
-    names = _renamed([case.key for case in before], keys)
+    names = _renames_by_content([case.key for case in before], keys)
     alike = {(key.evalset, key.case_id, key.digest): key.place for key in keys if key.digest}
     places = [(names.get(case.key.evalset, case.key.evalset), case.key.case_id) for case in before]
     exact = [alike.pop((*place, case.key.digest), None) for case, place in zip(before, places, strict=True)]
-    found = {place: case for case, place in zip(before, exact, strict=True) if place}
-    for case, place, known in zip(before, places, exact, strict=True):
-        if known is None:
-            found[next(free for n in count() if (free := (*place, n)) not in found)] = case
-    new = [key for key in keys if key.place not in found]
-    lost = [(place, case) for place, case in found.items() if place not in {key.place for key in keys}] if new else []
-    for key, lost_place in _with_other_ids(new, lost):
-        found[key.place] = found.pop(lost_place)
-    return found
+    matches = {place: case for case, place in zip(before, exact, strict=True) if place}
+    for case, place, exact_place in zip(before, places, exact, strict=True):
+        if exact_place is None:
+            matches[next(free for n in count() if (free := (*place, n)) not in matches)] = case
+    unmatched_keys = [key for key in keys if key.place not in matches]
+    orphans = (
+        [(place, case) for place, case in matches.items() if place not in {key.place for key in keys}]
+        if unmatched_keys
+        else []
+    )
+    for key, lost_place in _with_other_ids(unmatched_keys, orphans):
+        matches[key.place] = matches.pop(lost_place)
+    return matches
 
 
-def _with_other_ids(new: Sequence[CaseKey], lost: Sequence[tuple[Place, PlayedCase]]) -> list[tuple[CaseKey, Place]]:
+def _with_other_ids(
+    new_keys: Sequence[CaseKey], orphans: Sequence[tuple[Place, PlayedCase]]
+) -> list[tuple[CaseKey, Place]]:
     """The new keys with the places of the lost cases of their set that alone have the same content."""
-    added: dict[tuple[str, str], list[CaseKey]] = {}
-    gone: dict[tuple[str, str], list[Place]] = {}
-    for key in new:
-        added.setdefault((key.evalset, key.digest), []).append(key)
-    for place, case in lost:
-        gone.setdefault((place[0], case.key.digest), []).append(place)
-    both = [(added[content], gone[content]) for content in gone if content[1] and content in added]
+    keys_by_content: dict[tuple[str, str], list[CaseKey]] = {}
+    places_by_content: dict[tuple[str, str], list[Place]] = {}
+    for key in new_keys:
+        keys_by_content.setdefault((key.evalset, key.digest), []).append(key)
+    for place, case in orphans:
+        places_by_content.setdefault((place[0], case.key.digest), []).append(place)
+    both = [
+        (keys_by_content[content], places_by_content[content])
+        for content in places_by_content
+        if content[1] and content in keys_by_content
+    ]
     return [(keys[0], places[0]) for keys, places in both if len(keys) == len(places) == 1]
 
 
-def _renamed(before: Sequence[CaseKey], keys: Sequence[CaseKey]) -> dict[str, str]:
+def _renames_by_content(before: Sequence[CaseKey], keys: Sequence[CaseKey]) -> dict[str, str]:
     """The names of now of the eval sets that have another name in `keys`, told by the content of their cases."""
-    known, now = ({key.evalset for key in side} for side in (before, keys))
-    added: dict[tuple[str, str], list[str]] = {}
+    old_names, new_names = ({key.evalset for key in side} for side in (before, keys))
+    set_names_by_content: dict[tuple[str, str], list[str]] = {}
     for key in keys:
-        if key.digest and key.evalset not in known:
-            added.setdefault((key.case_id, key.digest), []).append(key.evalset)
-    gone = [key for key in before if key.evalset not in now]
-    shared = Counter((key.evalset, name) for key in gone for name in added.get((key.case_id, key.digest), ()))
-    found: dict[str, str] = {}
-    for (old, new), _ in shared.most_common():
-        if old not in found and new not in found.values():
-            found[old] = new
-    return found
+        if key.digest and key.evalset not in old_names:
+            set_names_by_content.setdefault((key.case_id, key.digest), []).append(key.evalset)
+    removed_keys = [key for key in before if key.evalset not in new_names]
+    n_shared = Counter(
+        (key.evalset, name) for key in removed_keys for name in set_names_by_content.get((key.case_id, key.digest), ())
+    )
+    renames: dict[str, str] = {}
+    for (old_name, new_name), _ in n_shared.most_common():
+        if old_name not in renames and new_name not in renames.values():
+            renames[old_name] = new_name
+    return renames
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +290,7 @@ class CaseChange:
         """Whether it is a case of now of which the baseline says nothing: new, edited, or without a verdict there."""
         if self.after is None or self.is_compared or self.is_regression:
             return False
-        return not self.is_same_case or self.before is None or not self.before.scored
+        return not self.is_same_case or self.before is None or not self.before.scored_letters
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,9 +298,10 @@ class SuiteChange:
     """The compared cases of an eval set together, against what their history allows.
 
     `passed` of `scored` trials passed, those of the first look; of every case played again, `passed_again` of
-    `scored_again`. An unchanged agent passes between `usual` of these, and so few of all with this `chance`. Where the
-    suite `looks_low`, the rule "confirm" plays every case again. It `is_worse` whatever fresh trials without a verdict
-    bring, `may_be_worse` where they could make it so, and `can_be_worse` if every trial failed.
+    `scored_again`. An unchanged agent passes between `usual` of these, and so few of all with this
+    `chance`. Where the suite `looks_low`, the rule "confirm" plays every case again. It `is_worse` whatever fresh
+    trials without a verdict bring, `may_be_worse` where they could make it so, and `can_be_worse` if every trial
+    failed.
     """
 
     evalset: str
@@ -319,12 +334,12 @@ class RunChange:
 
     `rule` says which cases regressed; by "confirm" the passes of fresh trials that `confirm` asks for decide, or the
     history of the cases. `suites` are then the cases of each eval set together, `n_worst` how many cases would be worse
-    if every trial failed, and `missing` the trials that are too few; `days` is how far runs differ from day to day.
-    Where trials of the run may be `replayed`, only the fresh ones count. `others` are the histories of cases that are
-    played apart, such as those of other items of pytest: the suite is not judged then.
+    if every trial failed, and `missing_trials` the trials that are too few; `days` is how far runs differ from day to
+    day. With `is_replayed` trials may come from a recording, and only the fresh ones count. `others` are the histories
+    of cases that are played apart, such as those of other items of pytest: the suite is not judged then.
     `is_of_part` says whether only some cases of a file were played: those of before are then not gone for that.
     `refusal` says why the rule has no fresh trials to judge by; empty where it has.
-    Where more cases are `allowed` to regress than none, the suite is not judged either.
+    With `max_regressions` above 0 the suite is not judged either.
     `weaker` says how the criteria are weaker than those of the earlier run, so that a case may fail more and pass.
     """
 
@@ -335,16 +350,16 @@ class RunChange:
     confirm: tuple[int, int] = CONFIRM
     suites: tuple[SuiteChange, ...] = ()
     n_worst: int = 0
-    missing: MissingTrials | None = None
+    missing_trials: MissingTrials | None = None
     days: RunDays = ONE_DAY
     is_of_part: bool = False
-    replayed: bool = False
+    is_replayed: bool = False
     others: tuple[tuple[int, int], ...] = ()
     refusal: str = ""
     weaker: tuple[str, ...] = ()
-    allowed: int = 0
+    max_regressions: int = 0
 
-    def named(self, *kinds: Kind) -> tuple[str, ...]:
+    def names_of(self, *kinds: Kind) -> tuple[str, ...]:
         """The names of the cases of these kinds."""
         return tuple(case.name for case in self.cases if case.kind in kinds)
 
@@ -353,10 +368,10 @@ class RunChange:
         return tuple(case.name for case in self.cases if case.state == state)
 
     @property
-    def renamed(self) -> dict[str, str]:
+    def evalset_renames(self) -> dict[str, str]:
         """The eval sets whose cases were found under another name, and that name."""
         both = [(case.before.key.evalset, case.after.key.evalset) for case in self.cases if case.before and case.after]
-        return {old: new for old, new in both if old != new}
+        return {before: after for before, after in both if before != after}
 
     def without_reference(self, *, is_regression: bool) -> tuple[str, ...]:
         """The names of the cases that lost a reference, of those that regressed or of the others."""
@@ -404,10 +419,10 @@ class RunChange:
         """
         if case.after is None:
             return False
-        needed, n = self.confirm
+        n_needed, n = self.confirm
         if self.is_by_history:
             return not case.is_worse if len(case.after.scored_again) >= n else None
-        return case.after.has_passed_again(needed) if case.kind == "broken" else False
+        return case.after.has_passed_again(n_needed) if case.kind == "broken" else False
 
     def fails(self, most: int) -> bool | None:
         """Whether more than `most` cases regressed, or the suite where none may; None where fresh trials decide it."""

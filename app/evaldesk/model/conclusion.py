@@ -64,14 +64,14 @@ def trial_verdict(scores: Sequence[Score], criteria: Sequence[Criterion], error:
     Else all of them must pass. A trial to which no gating criterion applies is unscored. (DESIGN.md section 6)
     """
     gating = {criterion.metric for criterion in criteria if criterion.threshold is not None}
-    whole = [score for score in scores if score.turn is None and score.metric in gating]
-    if error or any(score.error for score in whole):
+    trial_scores = [score for score in scores if score.turn is None and score.metric in gating]
+    if error or any(score.error for score in trial_scores):
         return "errored"
-    applicable = gating - {score.metric for score in whole if not score.is_applicable}
-    judged = [score for score in whole if score.passed is not None]
-    if not applicable or {score.metric for score in judged} != applicable:
+    applicable = gating - {score.metric for score in trial_scores if not score.is_applicable}
+    decided_scores = [score for score in trial_scores if score.passed is not None]
+    if not applicable or {score.metric for score in decided_scores} != applicable:
         return "unscored"
-    return "passed" if all(score.passed for score in judged) else "failed"
+    return "passed" if all(score.passed for score in decided_scores) else "failed"
 
 
 def turn_verdict(record: TurnRecord | None, scores: Sequence[Score]) -> Verdict | Literal["unplayed"]:
@@ -83,18 +83,18 @@ def turn_verdict(record: TurnRecord | None, scores: Sequence[Score]) -> Verdict 
         return "unplayed"
     if record.error or any(score.error for score in scores):
         return "errored"
-    judged = [score.passed for score in scores if score.passed is not None]
-    if not judged:
+    verdicts = [score.passed for score in scores if score.passed is not None]
+    if not verdicts:
         return "unscored"
-    return "passed" if all(judged) else "failed"
+    return "passed" if all(verdicts) else "failed"
 
 
 def adk_verdict(scores: Sequence[Score]) -> Verdict:
     """ADK's verdict on the same scores: criteria that were not evaluated are ignored. (reference/adk.md 2.4)"""
-    whole = [score.passed for score in scores if score.turn is None and score.passed is not None]
-    if not whole:
+    verdicts = [score.passed for score in scores if score.turn is None and score.passed is not None]
+    if not verdicts:
         return "unscored"
-    return "passed" if all(whole) else "failed"
+    return "passed" if all(verdicts) else "failed"
 
 
 RegressionRule: TypeAlias = Literal["any", "confirm", "likely"]
@@ -134,8 +134,8 @@ def counted(n: float, noun: str) -> str:
 
 def plural(noun: str) -> str:
     """`cases`, `rows of trials`."""
-    thing, of, rest = noun.partition(" of ")
-    return f"{thing}s{of}{rest}"
+    thing, of, tail = noun.partition(" of ")
+    return f"{thing}s{of}{tail}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +186,8 @@ class Counts:
     @property
     def asides(self) -> tuple[tuple[str, int], ...]:
         """Trials that neither passed nor failed, by the word for them; those that do not occur are left out."""
-        found = (("errored", self.errored), ("unscored", self.unscored), ("not played", self.unplayed))
-        return tuple((word, n) for word, n in found if n)
+        all_asides = (("errored", self.errored), ("unscored", self.unscored), ("not played", self.unplayed))
+        return tuple((word, n) for word, n in all_asides if n)
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(
@@ -218,16 +218,16 @@ class Counts:
 
         `cases` are scored trials of each, passed trials of each, and how many such cases.
         """
-        scored = [(passed / n, times) for n, passed, times in cases if n and times]
-        n_cases = sum(times for _, times in scored)
-        return replace(self, case_rate=fsum(rate * times for rate, times in scored) / n_cases if n_cases else 0.0)
+        rates = [(passed / n, times) for n, passed, times in cases if n and times]
+        n_cases = sum(times for _, times in rates)
+        return replace(self, case_rate=fsum(rate * times for rate, times in rates) / n_cases if n_cases else 0.0)
 
     @classmethod
     def of_verdicts(cls, verdicts: Iterable[str], *, errors_are_failures: bool) -> Counts:
         """The counts of trials with these verdicts; an empty one was not played."""
         n = Counter(verdicts)
-        passed, failed, errored, unscored = (n[verdict] for verdict in VERDICTS)
-        return cls(n.total(), passed, failed, errored, unscored, errors_are_failures=errors_are_failures)
+        n_passed, n_failed, n_errored, n_unscored = (n[verdict] for verdict in VERDICTS)
+        return cls(n.total(), n_passed, n_failed, n_errored, n_unscored, errors_are_failures=errors_are_failures)
 
     @classmethod
     def total(cls, parts: Iterable[Counts]) -> Counts:
@@ -237,9 +237,9 @@ class Counts:
     @classmethod
     def total_of_cases(cls, cases: Sequence[Counts]) -> Counts:
         """The sum over the cases of a run, which may have different numbers of trials."""
-        found = cls.total(cases)
+        total = cls.total(cases)
         is_uneven = len({each.planned for each in cases}) > 1
-        return found.of_cases([(each.scored, each.passed, 1) for each in cases]) if is_uneven else found
+        return total.of_cases([(each.scored, each.passed, 1) for each in cases]) if is_uneven else total
 
 
 def scored_and_passed(letters: str, *, errors_are_failures: bool) -> tuple[int, int]:
@@ -463,7 +463,7 @@ class Conclusion:
         """The first reason; empty when it passed."""
         return self.reasons[0] if self.reasons else ""
 
-    def beside(self, gates: Sequence[GateOutcome]) -> tuple[str, ...]:
+    def reasons_beside(self, gates: Sequence[GateOutcome]) -> tuple[str, ...]:
         """The reasons that the lines of these gates do not say."""
         return tuple(reason for reason in self.reasons if not any(reason.endswith(gate.sentence) for gate in gates))
 

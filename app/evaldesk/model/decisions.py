@@ -67,27 +67,27 @@ class ScriptedDecision:
 
 def scripted_decisions(case: Case) -> tuple[ScriptedDecision, ...]:
     """The decisions that the case scripts, in order. Raises UsageError that says which one cannot be read."""
-    found = case.extra.get(DECISIONS)
-    if found is None:
+    entries = case.extra.get(DECISIONS)
+    if entries is None:
         return ()
-    if not isinstance(found, list):
-        raise UsageError(f"{DECISIONS} must be a list of decisions, got {type(found).__name__}")
-    return tuple(_read(raw, f"{DECISIONS}[{index}]") for index, raw in enumerate(found))
+    if not isinstance(entries, list):
+        raise UsageError(f"{DECISIONS} must be a list of decisions, got {type(entries).__name__}")
+    return tuple(_read(raw, f"{DECISIONS}[{index}]") for index, raw in enumerate(entries))
 
 
 def scripts_turns(case: Case) -> bool:
     """Whether the case scripts a decision that belongs to a turn."""
-    found = case.extra.get(DECISIONS)
-    return isinstance(found, list) and any(isinstance(each, Mapping) and each.get("turn") for each in found)
+    entries = case.extra.get(DECISIONS)
+    return isinstance(entries, list) and any(isinstance(each, Mapping) and each.get("turn") for each in entries)
 
 
 def turn_decisions(case: Case) -> dict[int, list[Decision]]:
     """The scripted decisions that belong to a turn, by its index. Raises UsageError as `scripted_decisions` does."""
-    found: dict[int, list[Decision]] = {}
+    by_turn: dict[int, list[Decision]] = {}
     for each in scripted_decisions(case):
         if each.turn is not None:
-            found.setdefault(each.turn, []).append(each.decision)
-    return found
+            by_turn.setdefault(each.turn, []).append(each.decision)
+    return by_turn
 
 
 def readable_decisions(case: Case) -> dict[int, list[Decision]]:
@@ -100,9 +100,9 @@ def readable_decisions(case: Case) -> dict[int, list[Decision]]:
 
 def with_decisions(case: Case, scripted: Iterable[ScriptedDecision]) -> Case:
     """The case with these decisions in place of its own."""
-    written: list[JsonValue] = [_written(each) for each in scripted]
+    entries: list[JsonValue] = [_json_of_decision(each) for each in scripted]
     extra = {key: value for key, value in case.extra.items() if key != DECISIONS}
-    return replace(case, extra={**extra, **({DECISIONS: written} if written else {})})
+    return replace(case, extra={**extra, **({DECISIONS: entries} if entries else {})})
 
 
 @dataclass(slots=True)
@@ -110,37 +110,39 @@ class Script:
     """The decisions of one trial while it is played: those of a turn are used once, in order, the others always."""
 
     scripted: tuple[ScriptedDecision, ...]
-    _used: set[int] = field(default_factory=set)
+    _used_places: set[int] = field(default_factory=set)
 
-    def decided(self, turn: int, waiting: Sequence[Waiting]) -> tuple[Decided, ...] | None:
+    def take_decisions(self, turn: int, requests: Sequence[Waiting]) -> tuple[Decided, ...] | None:
         """A decision for each of the things that wait; None, and nothing is used, where one has none."""
-        taken: set[int] = set()
-        found = [(each, self._take(turn, each, taken)) for each in waiting]
-        decided = tuple((each, decision) for each, decision in found if decision)
-        if not decided or len(decided) < len(found):
+        places: set[int] = set()
+        pairs = [(each, self._take(turn, each, places)) for each in requests]
+        decided = tuple((each, decision) for each, decision in pairs if decision)
+        if not decided or len(decided) < len(pairs):
             return None
-        self._used |= taken
+        self._used_places |= places
         return decided
 
     def unused(self, turn: int) -> list[Decision]:
         """The decisions for that turn that nobody asked for."""
         return [
-            each.decision for index, each in enumerate(self.scripted) if each.turn == turn and index not in self._used
+            each.decision
+            for index, each in enumerate(self.scripted)
+            if each.turn == turn and index not in self._used_places
         ]
 
-    def _take(self, turn: int, waiting: Waiting, taken: set[int]) -> Decision | None:
+    def _take(self, turn: int, request: Waiting, places: set[int]) -> Decision | None:
         of_turn = [index for index, each in enumerate(self.scripted) if each.turn == turn]
         standing = [index for index, each in enumerate(self.scripted) if each.turn is None]
-        for index in (*(index for index in of_turn if index not in self._used | taken), *standing):
-            if fits(self.scripted[index].decision, waiting):
-                taken.add(index)
+        for index in (*(index for index in of_turn if index not in self._used_places | places), *standing):
+            if fits(self.scripted[index].decision, request):
+                places.add(index)
                 return self.scripted[index].decision
         return None
 
 
-def fits(decision: Decision, waiting: Waiting) -> bool:
+def fits(decision: Decision, request: Waiting) -> bool:
     """Whether the decision is about that, and can be made there."""
-    return decision.tool in ("", waiting.tool) and decision.decision in waiting.choices
+    return decision.tool in ("", request.tool) and decision.decision in request.choices
 
 
 def decision_words(decision: Decision, tool: str = "") -> str:
@@ -181,7 +183,7 @@ def _text(raw: Mapping[Any, Any], key: str, place: str) -> str:
     return value
 
 
-def _written(scripted: ScriptedDecision) -> dict[str, JsonValue]:
+def _json_of_decision(scripted: ScriptedDecision) -> dict[str, JsonValue]:
     decision = scripted.decision
     return {
         **({} if scripted.turn is None else {"turn": scripted.turn + 1}),

@@ -143,8 +143,8 @@ class EditedCases(Sequence[Case], ABC):
     """The cases of a set that is not in memory, with edits of some."""
 
     @abstractmethod
-    def spliced(self, start: int, stop: int, new: Sequence[Case]) -> EditedCases:
-        """The same cases, but `new` ones in the place of those from `start` to `stop`."""
+    def spliced(self, start: int, stop: int, inserted_cases: Sequence[Case]) -> EditedCases:
+        """The same cases, but with `inserted_cases` in the place of those from `start` to `stop`."""
 
 
 # A set of 200,000 cases is not held in memory: decision 151.
@@ -290,11 +290,11 @@ def groups_of(cases: Sequence[Case]) -> Sequence[CaseGroup]:
     return [CaseGroup(number, case, 1) for number, case in enumerate(cases)]
 
 
-def spliced(cases: Sequence[Case], start: int, stop: int, new: Sequence[Case] = ()) -> Sequence[Case]:
-    """The cases, but `new` ones in the place of those from `start` to `stop`."""
+def spliced(cases: Sequence[Case], start: int, stop: int, inserted_cases: Sequence[Case] = ()) -> Sequence[Case]:
+    """The cases, but with `inserted_cases` in the place of those from `start` to `stop`."""
     if isinstance(cases, EditedCases):
-        return cases.spliced(start, stop, new)
-    return (*cases[:start], *new, *cases[stop:])
+        return cases.spliced(start, stop, inserted_cases)
+    return (*cases[:start], *inserted_cases, *cases[stop:])
 
 
 def plain_number(value: object) -> object:
@@ -309,8 +309,8 @@ def plain_number(value: object) -> object:
     item = getattr(value, "item", None)
     if getattr(value, "shape", None) != () or not callable(item):
         return value
-    found = item()
-    return found if isinstance(found, bool | int | float) else value
+    number = item()
+    return number if isinstance(number, bool | int | float) else value
 
 
 MOST_NAMED = 5
@@ -342,11 +342,11 @@ class CaseKey:
 
 def numbered_keys(cases: Iterable[tuple[str, str, str]]) -> list[CaseKey]:
     """A key for each (eval set, case id, digest), in order; cases of one set with the same id are numbered."""
-    seen: Counter[tuple[str, str]] = Counter()
+    n_of_id: Counter[tuple[str, str]] = Counter()
     keys = []
     for evalset, case_id, digest in cases:
-        keys.append(CaseKey(evalset, case_id, seen[evalset, case_id], digest))
-        seen[evalset, case_id] += 1
+        keys.append(CaseKey(evalset, case_id, n_of_id[evalset, case_id], digest))
+        n_of_id[evalset, case_id] += 1
     return keys
 
 
@@ -373,16 +373,16 @@ def repeated_ids(cases: Iterable[Case]) -> dict[str, tuple[int, ...]]:
 
 def renamed_repeats(cases: Sequence[Case]) -> tuple[Case, ...]:
     """The cases with an id each: a repeated one ends in the first free number, `greeting_2`."""
-    taken = {case.id for case in cases}
-    seen: set[str] = set()
-    found = []
+    all_ids = {case.id for case in cases}
+    used_ids: set[str] = set()
+    renamed_cases = []
     for case in cases:
         name, number = case.id, 2
-        while name in seen or (name != case.id and name in taken):
+        while name in used_ids or (name != case.id and name in all_ids):
             name, number = f"{case.id}_{number}", number + 1
-        seen.add(name)
-        found.append(case if name == case.id else replace(case, id=name))
-    return tuple(found)
+        used_ids.add(name)
+        renamed_cases.append(case if name == case.id else replace(case, id=name))
+    return tuple(renamed_cases)
 
 
 def repeats_words(cases: Iterable[Case]) -> str:

@@ -140,13 +140,13 @@ def trial_number(key: TrialKey) -> int:
 class ReadTrials:
     """The trials of a run that people read, as sets of their numbers, by reader.
 
-    `clear` are those in which a reader found nothing wrong, `doubted` the others, `found` those with counted findings
-    by mode; None are findings without one.
+    `clear` are those in which a reader found nothing wrong, `doubted` the others, `findings` those with counted
+    findings by mode; None are findings without one.
     """
 
     clear: Mapping[str, frozenset[int]]
     doubted: Mapping[str, frozenset[int]]
-    found: Mapping[str, Mapping[int | None, frozenset[int]]]
+    findings: Mapping[str, Mapping[int | None, frozenset[int]]]
 
     @property
     def read(self) -> frozenset[int]:
@@ -165,21 +165,21 @@ class ReadTrials:
     @property
     def by_mode(self) -> dict[int, frozenset[int]]:
         """The trials with each mode, of any reader."""
-        modes = {mode_id for of_reader in self.found.values() for mode_id in of_reader if mode_id is not None}
+        modes = {mode_id for of_reader in self.findings.values() for mode_id in of_reader if mode_id is not None}
         return {mode_id: self.with_mode(mode_id) for mode_id in sorted(modes)}
 
     def with_mode(self, mode_id: int) -> frozenset[int]:
         """The trials with one mode, of any reader."""
-        return frozenset().union(*(each.get(mode_id, ()) for each in self.found.values()))
+        return frozenset().union(*(each.get(mode_id, ()) for each in self.findings.values()))
 
     @property
     def unnamed(self) -> frozenset[int]:
         """The trials with findings of a reader, all without a mode."""
         nothing = frozenset[int]()
         parts = []
-        for by_mode in self.found.values():
-            named = nothing.union(*(trials for mode_id, trials in by_mode.items() if mode_id is not None))
-            parts.append(by_mode.get(None, nothing) - named)
+        for by_mode in self.findings.values():
+            with_mode = nothing.union(*(trials for mode_id, trials in by_mode.items() if mode_id is not None))
+            parts.append(by_mode.get(None, nothing) - with_mode)
         return nothing.union(*parts)
 
 

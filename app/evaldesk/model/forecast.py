@@ -33,15 +33,17 @@ class Range:
     @classmethod
     def of(cls, chances: Iterable[float]) -> Range:
         """The range over draws, at least one."""
-        ordered = sorted(float(chance) for chance in chances)
-        return cls(fsum(ordered) / len(ordered), _quantile(ordered, 0.05), _quantile(ordered, 0.95))
+        sorted_chances = sorted(float(chance) for chance in chances)
+        return cls(
+            fsum(sorted_chances) / len(sorted_chances), _quantile(sorted_chances, 0.05), _quantile(sorted_chances, 0.95)
+        )
 
     @property
     def is_certain(self) -> bool:
         """Whether it is one number, as for rates that are assumed."""
         return self.low == self.high
 
-    def known(self, most: float = OFTEN) -> Known:
+    def standing(self, most: float = OFTEN) -> Known:
         """Its standing as a share of false alarms whose upper end may be `most`: rarely, often or not known yet."""
         if self.high <= most:
             return "rarely"
@@ -57,11 +59,11 @@ class Range:
         return min(_MOST_ADVISED, ceil(n * max(1.5, ((self.high - self.low) / 2 / apart) ** 2)))
 
 
-def _quantile(ordered: list[float], share: float) -> float:
-    place = share * (len(ordered) - 1)
+def _quantile(sorted_chances: list[float], share: float) -> float:
+    place = share * (len(sorted_chances) - 1)
     at = floor(place)
-    after = ordered[min(at + 1, len(ordered) - 1)]
-    return ordered[at] + (after - ordered[at]) * (place - at)
+    after = sorted_chances[min(at + 1, len(sorted_chances) - 1)]
+    return sorted_chances[at] + (after - sorted_chances[at]) * (place - at)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ def json_or_text(value: JsonValue) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def shortened(value: JsonValue, longest: int = 80) -> str:
+def short_json(value: JsonValue, longest: int = 80) -> str:
     """`json_line`, cut after `longest` characters."""
     text = json_line(value)
     return text if len(text) <= longest else f"{text[:longest]}…"

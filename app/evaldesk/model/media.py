@@ -137,29 +137,35 @@ def images_in(value: object) -> list[Media]:
     Their forms are those of MCP, google-adk, Anthropic, LangChain and pydantic-ai (base64 beside its type) and of
     OpenAI (data URLs). The bytes tell the type: what no browser shows safely, as an SVG, is none.
     """
-    found: list[Media] = []
+    images: list[Media] = []
     room, n_seen = MAX_MEDIA, 0
-    rest: list[tuple[object, bool]] = [(value, True)]
-    while rest and len(found) < MAX_MEDIA_COUNT and n_seen < _MAX_VALUES:
+    queue: list[tuple[object, bool]] = [(value, True)]
+    while queue and len(images) < MAX_MEDIA_COUNT and n_seen < _MAX_VALUES:
         n_seen += 1
-        item, may_be_held = rest.pop()
+        item, may_be_held = queue.pop()
         image = None
         if isinstance(item, str):
             if item.startswith("data:image/"):
                 head, _, data = item.partition(";base64,")
                 image = _image(data, head.removeprefix("data:"), room)
             elif _is_json(item):
-                rest.append((_parsed(item), may_be_held and MARK in item))  # an escaped mark is none of the store's
+                queue.append(
+                    (_parse_json(item), may_be_held and MARK in item)
+                )  # an escaped mark is none of the store's
         elif isinstance(item, (dict, Mapping)):  # a dict is told first: the results of a long trial are thousands
-            declared = str(_text_at(item, _TYPE, item.get("type")))
-            image = _image(str(_text_at(item, _DATA, "")), declared, room) if declared.startswith("image") else None
-            rest += [(each, may_be_held) for each in reversed([*item.values()])]
+            declared_type = str(_text_at(item, _TYPE, item.get("type")))
+            image = (
+                _image(str(_text_at(item, _DATA, "")), declared_type, room)
+                if declared_type.startswith("image")
+                else None
+            )
+            queue += [(each, may_be_held) for each in reversed([*item.values()])]
         elif isinstance(item, list):
-            rest += [(each, may_be_held) for each in reversed(item)]
+            queue += [(each, may_be_held) for each in reversed(item)]
         if image and (may_be_held or not image.is_held):
-            found.append(image)
+            images.append(image)
             room -= len(image.data)
-    return found
+    return images
 
 
 def _text_at(item: Mapping[Any, Any], keys: Iterable[str], default: object) -> object:
@@ -196,10 +202,10 @@ def _is_json(text: str) -> bool:
     return text.lstrip()[:1] in ("{", "[") and "image" in text
 
 
-def _image(data: str, declared: str, room: int) -> Media | None:
+def _image(data: str, declared_type: str, room: int) -> Media | None:
     """The image with that base64, which must be complete, or with its digest alone."""
-    if held := _HELD.fullmatch(data):
-        return Media(declared if declared in SHOWN_TYPES else "image/png", f"{HELD}{held[1]}")
+    if digest := _HELD.fullmatch(data):
+        return Media(declared_type if declared_type in SHOWN_TYPES else "image/png", f"{HELD}{digest[1]}")
     if not data or len(data) > room:
         return None
     standard = data.translate(_STANDARD)
@@ -212,7 +218,7 @@ def _image(data: str, declared: str, room: int) -> Media | None:
     return Media(mime_type, standard)
 
 
-def _parsed(text: str) -> object:
+def _parse_json(text: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -221,19 +227,19 @@ def _parsed(text: str) -> object:
 
 def split(text: str, media: Iterable[Media]) -> list[str | Media]:
     """The message in order: its texts, none of them empty, and its media. A line break around media is no text."""
-    found: list[str | Media] = []
+    parts: list[str | Media] = []
     start = 0
     for item in sorted(media, key=lambda item: item.at):
         before = text[start : item.at]
         if before.strip("\n"):
-            found.append(before.strip("\n"))
-        found.append(item)
+            parts.append(before.strip("\n"))
+        parts.append(item)
         start = max(start, item.at)
-    rest = text[start:].strip("\n") if start else text.strip("\n") if found else text
-    return [*found, rest] if rest else found
+    tail = text[start:].strip("\n") if start else text.strip("\n") if parts else text
+    return [*parts, tail] if tail else parts
 
 
-def joined(parts: Iterable[str | Media]) -> tuple[str, tuple[Media, ...]]:
+def join_parts(parts: Iterable[str | Media]) -> tuple[str, tuple[Media, ...]]:
     """The text of a message, its parts joined by line breaks, and its media, each with its place in the text."""
     text = ""
     media = []

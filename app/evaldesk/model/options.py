@@ -77,9 +77,9 @@ class ModelOptions:
 
     def __or__(self, other: ModelOptions) -> ModelOptions:
         """These options, with those of `other` where it says something."""
-        given = {name: value for name in _NAMES if (value := getattr(other, name)) is not None}
+        overrides = {name: value for name in _NAMES if (value := getattr(other, name)) is not None}
         mine = {name: getattr(self, name) for name in _NAMES}
-        return ModelOptions(**{**mine, **given}, extra={**self.extra, **other.extra})
+        return ModelOptions(**{**mine, **overrides}, extra={**self.extra, **other.extra})
 
 
 OWN_FIELDS = {
@@ -140,14 +140,14 @@ def _is_link_local(host: str) -> bool:
     if name in _METADATA:
         return True
     try:
-        found = ip_address(name.partition("%")[0])
+        address = ip_address(name.partition("%")[0])
     except ValueError:
         try:
-            found = ip_address(socket.inet_aton(name))
+            address = ip_address(socket.inet_aton(name))
         except OSError:
             return False
-    mapped = found.ipv4_mapped or found.sixtofour if isinstance(found, IPv6Address) else None
-    return (mapped or found).is_link_local
+    ipv4_address = address.ipv4_mapped or address.sixtofour if isinstance(address, IPv6Address) else None
+    return (ipv4_address or address).is_link_local
 
 
 RecordingMode: TypeAlias = Literal["off", "record", "replay", "auto"]
@@ -195,9 +195,9 @@ class UserConfig:
         BY_NAME["user_max_turns"].checked(self.max_turns, "max_turns of the simulated user")
         if not self.stop_signal.strip():
             raise UsageError("the stop signal of the simulated user must not be empty", field="user")
-        missing = [name for name in ("conversation_plan", "stop_signal") if not _is_in(name, self.instructions)]
-        if self.instructions and missing:
-            raise UsageError(f"the instructions of the simulated user lack {{{{ {missing[0]} }}}}", field="user")
+        missing_names = [name for name in ("conversation_plan", "stop_signal") if not _is_in(name, self.instructions)]
+        if self.instructions and missing_names:
+            raise UsageError(f"the instructions of the simulated user lack {{{{ {missing_names[0]} }}}}", field="user")
 
 
 def _is_in(name: str, text: str) -> bool:

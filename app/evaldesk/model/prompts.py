@@ -56,11 +56,11 @@ class Prompts:
         calls = [
             replace(
                 call,
-                base=_moved(call.base, n_calls),
-                messages=tuple(_moved(place, n_parts) for place in call.messages),
-                tools=_moved(call.tools, n_parts),
-                settings=_moved(call.settings, n_parts),
-                answer=_moved(call.answer, n_parts),
+                base=_shift_place(call.base, n_calls),
+                messages=tuple(_shift_place(place, n_parts) for place in call.messages),
+                tools=_shift_place(call.tools, n_parts),
+                settings=_shift_place(call.settings, n_parts),
+                answer=_shift_place(call.answer, n_parts),
             )
             for call in self.calls
         ]
@@ -90,17 +90,17 @@ class Prompts:
 
     def messages(self, at: int) -> tuple[JsonValue, ...]:
         """All messages of the call at the index, in order."""
-        found: list[int] = []
+        places: list[int] = []
         n_wanted: int | None = None
         while 0 <= at < len(self.calls):
             call = self.calls[at]
             n_kept = call.n_kept if 0 <= call.base < at else 0
             own = call.messages if n_wanted is None else call.messages[: max(n_wanted - n_kept, 0)]
-            found[:0] = own
+            places[:0] = own
             n_wanted = n_kept if n_wanted is None else min(n_wanted, n_kept)
             at = call.base if n_wanted > 0 and call.base < at else -1
-        return tuple(self.part(place) for place in found)
+        return tuple(self.part(place) for place in places)
 
 
-def _moved(place: int, n: int) -> int:
+def _shift_place(place: int, n: int) -> int:
     return place + n if place >= 0 else place

@@ -47,10 +47,10 @@ def default_criteria(cases: Sequence[Case], *, strict: bool = False) -> tuple[Cr
     """
     if strict:
         return DEFAULT_CRITERIA
-    known = some_of(cases)
-    own = (FINAL_STATE,) if any(case.final_state is not None for case in known) else ()
-    asked = (DECISIONS_ASKED,) if any(scripts_turns(case) for case in known) else ()
-    return (*DEFAULT_CRITERIA, *own, *asked)
+    first_cases = some_of(cases)
+    own = (FINAL_STATE,) if any(case.final_state is not None for case in first_cases) else ()
+    decision_criteria = (DECISIONS_ASKED,) if any(scripts_turns(case) for case in first_cases) else ()
+    return (*DEFAULT_CRITERIA, *own, *decision_criteria)
 
 
 Network: TypeAlias = Literal["none", "model-only", "open"]
@@ -156,8 +156,8 @@ class Interpreter:
     @property
     def versions(self) -> str:
         """`Python 3.12.1, google-adk 1.14.0`; empty where it is not known."""
-        named = (f"{name} {version}" for name, version in self.packages.items())
-        return ", ".join((f"Python {self.version}", *named)) if self.version else ""
+        package_versions = (f"{name} {version}" for name, version in self.packages.items())
+        return ", ".join((f"Python {self.version}", *package_versions)) if self.version else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,17 +497,21 @@ def with_options(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
         for group in groups:
             place = place.setdefault(group, {})
         place[field_name] = value
-    changed: RunConfig = _replaced(config, changes)
-    return changed
+    new_config: RunConfig = _replace_fields(config, changes)
+    return new_config
 
 
-def _replaced(value: Any, changes: Mapping[str, Any]) -> Any:
+def _replace_fields(value: Any, changes: Mapping[str, Any]) -> Any:
     """`value` with its fields changed; a mapping for a field that is a dataclass changes fields of that one."""
-    found = {}
-    for name, new in changes.items():
-        old = getattr(value, name)
-        found[name] = _replaced(old, new) if is_dataclass(old) and isinstance(new, Mapping) else new
-    return replace(value, **found)
+    fields_changed = {}
+    for name, new_value in changes.items():
+        old_value = getattr(value, name)
+        fields_changed[name] = (
+            _replace_fields(old_value, new_value)
+            if is_dataclass(old_value) and isinstance(new_value, Mapping)
+            else new_value
+        )
+    return replace(value, **fields_changed)
 
 
 PlaceKind: TypeAlias = Literal["process", "container", "host"]
@@ -534,8 +538,8 @@ def is_more(cost: float, max_cost: float | None) -> bool:
     return max_cost is not None and cost > max_cost + ROUNDING
 
 
-def is_news(told: Sequence[Place], places: Sequence[Place]) -> bool:
+def is_news(reported_places: Sequence[Place], places: Sequence[Place]) -> bool:
     """Whether a place came, changed its state, or has another note; its load is no news."""
-    return [(each.name, each.state, each.note) for each in told] != [
+    return [(each.name, each.state, each.note) for each in reported_places] != [
         (each.name, each.state, each.note) for each in places
     ]

@@ -418,8 +418,8 @@ class EvalSetFile(EvalSetFacts):
 
 def host_of(owner: str) -> str:
     """The machine of a process that owns a run or a turn; empty for a text that names no process."""
-    pid, _, rest = owner.partition(" ")
-    return rest.rpartition(" ")[0] if pid.isdecimal() else ""
+    pid, _, tail = owner.partition(" ")
+    return tail.rpartition(" ")[0] if pid.isdecimal() else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,8 +71,8 @@ UNMADE: Final = (", which has no result", ", which waits for an answer")
 
 def known_sum(costs: Iterable[float | None]) -> float | None:
     """The sum of costs; None as soon as one is not known, and of no costs."""
-    found = [*costs]
-    return sum(cost for cost in found if cost is not None) if found and None not in found else None
+    all_costs = [*costs]
+    return sum(cost for cost in all_costs if cost is not None) if all_costs and None not in all_costs else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ class TurnRecord:
     media: tuple[Media, ...] = ()
 
     @property
-    def waiting(self) -> tuple[Waiting, ...]:
+    def open_requests(self) -> tuple[Waiting, ...]:
         """The requests to a person, in a turn that ended with them."""
         return waiting_of(self.events) if self.stop_reason == AWAITING else ()
 
@@ -207,21 +207,23 @@ class TurnRecord:
         by a bound, where the file would tell them.
         """
         calls, unmade = self.tool_calls, set[int]()
-        ended = Counter(call_key(event.call) for event in self.events if event.kind == "tool_result" and event.call)
+        n_results = Counter(call_key(event.call) for event in self.events if event.kind == "tool_result" and event.call)
         is_waiting = self.stop_reason == AWAITING
         is_told = "adapter" in self.captures or (not self.captures and self.stop_reason in BOUNDS | {"interrupted"})
-        if self.stop_reason == "answered" or not (ended or is_waiting or is_told):
+        if self.stop_reason == "answered" or not (n_results or is_waiting or is_told):
             return calls
         for at, call in enumerate(calls):
-            ended[call_key(call)] -= 1
-            if ended[call_key(call)] < 0:
+            n_results[call_key(call)] -= 1
+            if n_results[call_key(call)] < 0:
                 unmade.add(at)
         free = set(range(len(calls)))
-        for waiting in self.waiting:
-            named = [at for at in free if calls[at].name == waiting.tool]
-            likeness = [(calls[at].id == waiting.id, calls[at].args == waiting.args, at in unmade, at) for at in named]
+        for request in self.open_requests:
+            same_name = [at for at in free if calls[at].name == request.tool]
+            likeness = [
+                (calls[at].id == request.id, calls[at].args == request.args, at in unmade, at) for at in same_name
+            ]
             *is_like, nearest = max(likeness, default=(False, 0))
-            if any(is_like) or (named and not waiting.args):
+            if any(is_like) or (same_name and not request.args):
                 free.discard(nearest)
                 unmade.add(nearest)
         why = UNMADE[is_waiting]
@@ -284,13 +286,13 @@ def call_key(call: ToolCall) -> str:
 
 def waiting_of(events: Iterable[Event]) -> tuple[Waiting, ...]:
     """The open requests to a person, in order."""
-    found: dict[str, Waiting] = {}
+    requests: dict[str, Waiting] = {}
     for event in events:
         if event.waiting and event.kind == "waiting":
-            found[event.waiting.id] = event.waiting
+            requests[event.waiting.id] = event.waiting
         elif event.waiting and event.kind == "decision":
-            found.pop(event.waiting.id, None)
-    return tuple(found.values())
+            requests.pop(event.waiting.id, None)
+    return tuple(requests.values())
 
 
 def last_stop(turns: Sequence[TurnRecord]) -> StopReason:
@@ -320,18 +322,18 @@ def broken_turn(
     The state after it is the one before with every change that was seen. `error` is its last event, unless the agent
     named an error last itself; a cancelled turn has none. Without `duration_ms` it lasted until its last event.
     """
-    seen = [event for event in events if not event.is_partial]
-    if not any(event.kind == "user_message" for event in seen):
-        seen.insert(0, Event("user_message", author="user", text=query))
-    duration_ms = seen[-1].at_ms if duration_ms is None else duration_ms
-    if error and seen[-1].kind != "error":
-        seen.append(Event("error", at_ms=duration_ms, error=error))
+    full_events = [event for event in events if not event.is_partial]
+    if not any(event.kind == "user_message" for event in full_events):
+        full_events.insert(0, Event("user_message", author="user", text=query))
+    duration_ms = full_events[-1].at_ms if duration_ms is None else duration_ms
+    if error and full_events[-1].kind != "error":
+        full_events.append(Event("error", at_ms=duration_ms, error=error))
     state = dict(state_before)
-    for change in (change for event in seen for change in event.changes):
+    for change in (change for event in full_events for change in event.changes):
         state.pop(change.key, None)
         if change.is_present:
             state[change.key] = change.after
-    return TurnRecord(query, tuple(seen), state_before, state, duration_ms, stop_reason)
+    return TurnRecord(query, tuple(full_events), state_before, state, duration_ms, stop_reason)
 
 
 def interrupted_turn(query: str, events: Sequence[Event], state: JsonObject, asked_by: AskedBy) -> TurnRecord:
@@ -409,12 +411,12 @@ def report(values: JsonObject) -> Event:
 
 def reported_values(transcript: Transcript) -> dict[str, JsonValue]:
     """All reports of a trial, by name; the last of a name counts."""
-    found: dict[str, JsonValue] = {}
+    values: dict[str, JsonValue] = {}
     for turn in transcript.turns:
         for event in turn.events:
             if event.kind == "log" and event.author == AUTHOR and isinstance(event.result, dict):
-                found |= event.result
-    return found
+                values |= event.result
+    return values
 
 
 def artefact(form: str, text: str) -> Event:
@@ -424,10 +426,10 @@ def artefact(form: str, text: str) -> Event:
 
 def is_artefact(event: Event) -> bool:
     """Whether the event carries such a text, whole."""
-    found = event.result
-    if event.kind != "log" or event.author != ARTEFACT or not isinstance(found, dict):
+    content = event.result
+    if event.kind != "log" or event.author != ARTEFACT or not isinstance(content, dict):
         return False
-    return set(found) == {"form", "text"} and all(isinstance(value, str) for value in found.values())
+    return set(content) == {"form", "text"} and all(isinstance(value, str) for value in content.values())
 
 
 def artefact_text(transcript: Transcript, form: str) -> str | None:
@@ -448,8 +450,8 @@ def checked_amount(name: str, value: object) -> float:
     """The number, from 0 to 2**53, of any numeric type. Raises BadNumberError naming the field."""
     number = value if type(value) is float or type(value) is int else _as_number(value)
     if not isinstance(number, int | float) or not 0 <= number <= MAX_NUMBER:
-        shown = value if isinstance(value, int | float) else f"{type(value).__name__} {str(value)[:40]!r}"
-        raise BadNumberError(f"{name} must be a number from 0 to 2**53, got {str(shown)[:80]}")
+        value_words = value if isinstance(value, int | float) else f"{type(value).__name__} {str(value)[:40]!r}"
+        raise BadNumberError(f"{name} must be a number from 0 to 2**53, got {str(value_words)[:80]}")
     return number
 
 

@@ -65,16 +65,16 @@ class PlayedTurn:
 class TrialTurns:
     """A trial whose turns are read when they are wanted; `result` is None before anything was recorded.
 
-    `case` and `result` have neither turns nor the scores of turns, and the usages are sums. `read` gives the turns from
-    an index up to another, `whole` everything.
+    `case` and `result` have neither turns nor the scores of turns, and the usages are sums. `read_turns` gives the
+    turns from an index up to another, `read_trial` the case and the trial.
     """
 
     case: Case
     result: TrialResult | None
     summary: TrialSummary
     n_turns: int
-    read: Callable[[int, int], Sequence[PlayedTurn]]
-    whole: Callable[[], tuple[Case, TrialResult | None]]
+    read_turns: Callable[[int, int], Sequence[PlayedTurn]]
+    read_trial: Callable[[], tuple[Case, TrialResult | None]]
 
     @property
     def is_long(self) -> bool:
@@ -109,8 +109,8 @@ def turns_in_memory(case: Case, result: TrialResult | None) -> TrialTurns:
         result=bare_result(result) if result else None,
         summary=summary_of(result) if result else TrialSummary(),
         n_turns=max(len(case.turns), len(records)),
-        read=read,
-        whole=lambda: (case, result),
+        read_turns=read,
+        read_trial=lambda: (case, result),
     )
 
 

@@ -146,7 +146,7 @@ def compared_runs(
     same = {each.key.place for each in change.cases if each.is_same_case}
     k = min(columns_k(a.n_least), columns_k(b.n_least))
     verdict, _, doubt = change_sentence(change).partition("; ")
-    alone = (len(change.named(kind)) for kind in ("only in A", "only in B"))
+    alone = (len(change.names_of(kind)) for kind in ("only in A", "only in B"))
     left_out = left_out_words(*zip(alone, (f"run {a_id}", f"run {b_id}"), strict=True))
     return ComparisonPage(
         a=_side(runs, "A", a, k),
@@ -252,7 +252,7 @@ def _only(cases: Outcomes, places: Container[Place]) -> Outcomes:
 
 
 def _filters(a_id: int, b_id: int, change: RunChange, show: str) -> list[Filter]:
-    counts = {kind: len(change.named(kind)) for kind in KINDS}
+    counts = {kind: len(change.names_of(kind)) for kind in KINDS}
     n_changed = sum(counts[kind] for kind in CHANGED)
     found = [Filter("Changed", n_changed, "", _href(a_id, b_id), show not in KINDS)]
     return found + [
@@ -334,7 +334,7 @@ def _beside(a: RunSummary, before: CaseRow | None, b: RunSummary, after: CaseRow
 def _passed(case: PlayedCase | None) -> str:
     if case is None:
         return "–"
-    scored = case.scored
+    scored = case.scored_letters
     return f"{scored.count('p')} of {len(scored)}" if scored else f"none of {len(case.verdicts)} scored"
 
 

@@ -127,7 +127,7 @@ class Deciding:
 def deciding(session: StoredSession) -> Deciding | None:
     """The open requests of the session; None without any."""
     last = session.turns[-1] if session.turns and not session.open_turn else None
-    if last is None or not last.waiting:
+    if last is None or not last.open_requests:
         return None
     markdown = Markdown(trees=Trees(longest=None))  # nobody approves what is not there to be read
     asked = tuple(
@@ -138,7 +138,7 @@ def deciding(session: StoredSession) -> Deciding | None:
             laid_out(each.args) if each.args else "",
             markdown.prose("" if each.question is None else whole(each.question)),
         )
-        for each in last.waiting
+        for each in last.open_requests
     )
     return Deciding(session.n_turns, asked_of(last), asked)
 

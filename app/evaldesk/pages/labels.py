@@ -214,7 +214,7 @@ def _agreement(metric: str, pairs: Sequence[LabelPair], judged: tuple[int, int] 
     compared = [(is_passed, majority[trial]) for trial, is_passed in passed.items() if trial in majority]
     skill = judge_skill(compared)
     rate = judged[0] / sum(judged) if judged and sum(judged) else None
-    corrected = skill.corrected(rate) if rate is not None and skill.n_good and skill.n_bad else None
+    corrected = skill.correct(rate) if rate is not None and skill.n_good and skill.n_bad else None
     return MetricAgreement(
         title=title,
         skill=skill_sentence(title, skill),

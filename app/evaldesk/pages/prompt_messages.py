@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from evaldesk.model.json_text import json_or_text, shortened
+from evaldesk.model.json_text import json_or_text, short_json
 from evaldesk.pages.json_tree import Node, Trees
 
 MAX_TEXT = 8_000
@@ -66,9 +66,9 @@ class PromptDrawing:
 
     def _message(self, raw: Any, *, is_kept: bool) -> PromptMessage:
         if not isinstance(raw, Mapping):
-            return PromptMessage("", (self._piece("text", "", raw),), shortened(raw), is_kept)
+            return PromptMessage("", (self._piece("text", "", raw),), short_json(raw), is_kept)
         pieces = tuple(self._pieces(raw))
-        line = next((line for piece in pieces if (line := piece.line)), shortened(dict(raw)))
+        line = next((line for piece in pieces if (line := piece.line)), short_json(dict(raw)))
         return PromptMessage(_role(raw), pieces, line[:160], is_kept)
 
     def _pieces(self, raw: Mapping[str, Any]) -> Iterator[Piece]:

@@ -174,10 +174,10 @@ def strip_of(turns: TrialTurns) -> Strip | None:
     """The line; None where no time was recorded. Of a trial in pieces the first turns are drawn, all are counted."""
     if turns.is_long:
         found, total = turns.summary, turns.summary.total_ms
-        records = (each.record for each in turns.read(0, PIECE))
+        records = (each.record for each in turns.read_turns(0, PIECE))
         spans = spans_of(Transcript(tuple(record for record in records if record)), None)
         return Strip(_marks(spans, total), total, _counts(_kinds_of(found))) if total else None
-    _, result = turns.whole()
+    _, result = turns.read_trial()
     transcript = result.transcript if result else Transcript()
     if turns.is_large:
         found, total = turns.summary, turns.summary.total_ms

@@ -243,7 +243,7 @@ def read_trial(
     pieces = pieces_of(played.n_turns, wanted) if is_long else [range(played.n_turns)]
     is_compared = is_done and (not played.is_large or more == OTHER_TOOLS)
     is_walked = result is not None and (not played.is_large or more not in ("", OTHER_TOOLS))
-    case, whole = played.whole() if not is_long or is_compared or is_walked else (played.case, None)
+    case, whole = played.read_trial() if not is_long or is_compared or is_walked else (played.case, None)
     return TrialPage(
         summary=summary,
         played=played,
@@ -275,8 +275,8 @@ def read_trial(
 def trial_source(played: TrialTurns) -> Source:
     """What is known beside a trial; of one in pieces by its last turn, unless calls are looked for in all."""
     if not played.is_long or has_reference_actions(played.case):
-        return source_of(*played.whole())
-    last = played.read(played.summary.n_turns - 1, played.summary.n_turns) if played.result else ()
+        return source_of(*played.read_trial())
+    last = played.read_turns(played.summary.n_turns - 1, played.summary.n_turns) if played.result else ()
     records = tuple(each.record for each in last if each.record)
     result = replace(played.result, transcript=Transcript(records)) if played.result else None
     return source_of(played.case, result, played.summary.reported)

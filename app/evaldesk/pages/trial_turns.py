@@ -252,7 +252,7 @@ def turn_pieces(
         index: turn
         for each in pieces
         if isinstance(each, range)
-        for index, turn in zip(each, turns.read(each.start, each.stop), strict=True)
+        for index, turn in zip(each, turns.read_turns(each.start, each.stop), strict=True)
     }
     first = {at: drawing.panel(at, played[at], *start)} if at in played else {}
     found: list[TurnPanel | Gap] = []
@@ -285,7 +285,7 @@ def turn_at(turns: TrialTurns, index: int) -> PlayedTurn:
     if not 0 <= index < turns.n_turns:
         number = f"trial {turns.result.trial_index + 1}" if turns.result else "the trial"
         raise NotFoundError(f"{number} has no turn {index + 1}")
-    return turns.read(index, index + 1)[0]
+    return turns.read_turns(index, index + 1)[0]
 
 
 def _diff(played: PlayedTurn, rows: tuple[CallRow, ...] | None) -> TurnDiff:
@@ -299,7 +299,7 @@ def _rows_of_conversation(turns: TrialTurns) -> Mapping[int, tuple[CallRow, ...]
     head = turns.result
     if head is None or turns.summary.has_turn_calls or not is_of_conversation(head.scores):
         return {}
-    case, result = turns.whole()
+    case, result = turns.read_trial()
     return rows_of_conversation(case, result.transcript, result.scores) if result else {}
 
 

@@ -47,25 +47,25 @@ class JudgeSkill:
         """Things with the same verdict."""
         return self.n_good_passed + self.n_bad_failed
 
-    def corrected(self, judged: float) -> CorrectedRate | None:
+    def correct(self, judge_rate: float) -> CorrectedRate | None:
         """The pass rate behind the metric's; None where the labels have one verdict only, or it goes by chance."""
         if not self.n_good or not self.n_bad:
             return None
-        found = correct_rate(judged, self.n_good_passed / self.n_good, self.n_bad_failed / self.n_bad)
-        if found is None:
+        estimate = correct_rate(judge_rate, self.n_good_passed / self.n_good, self.n_bad_failed / self.n_bad)
+        if estimate is None:
             return None
-        could = corrected_interval(judged, (self.n_good_passed, self.n_good), (self.n_bad_failed, self.n_bad))
-        low, high = min(could.low, found.corrected), max(could.high, found.corrected)
-        return replace(found, interval=Interval(low, high))
+        could = corrected_interval(judge_rate, (self.n_good_passed, self.n_good), (self.n_bad_failed, self.n_bad))
+        low, high = min(could.low, estimate.corrected), max(could.high, estimate.corrected)
+        return replace(estimate, interval=Interval(low, high))
 
-    def labels_to_add(self, half_width: float, judged: tuple[int, int]) -> tuple[int, ...]:
+    def labels_to_add(self, half_width: float, n_by_verdict: tuple[int, int]) -> tuple[int, ...]:
         """The labels that are missing for this half width, 0 to 1, among the things that the metric passed and failed.
 
-        `judged` are their numbers, labelled or not.
+        `n_by_verdict` are their numbers, labelled or not.
         """
         bad_passed, good_failed = self.n_bad - self.n_bad_failed, self.n_good - self.n_good_passed
-        passed = (judged[0], self.n_good_passed + bad_passed, self.n_good_passed)
-        return labels_to_add(half_width, (passed, (judged[1], good_failed + self.n_bad_failed, good_failed)))
+        passed = (n_by_verdict[0], self.n_good_passed + bad_passed, self.n_good_passed)
+        return labels_to_add(half_width, (passed, (n_by_verdict[1], good_failed + self.n_bad_failed, good_failed)))
 
 
 def agreement(pairs: Iterable[tuple[Hashable, Hashable]]) -> Agreement:
@@ -104,14 +104,14 @@ def nominal_alpha(units: Iterable[Mapping[str, Hashable]]) -> float | None:
     for counts in pairable:
         totals.update(counts)
     n = totals.total()
-    expected = n * n - sum(count * count for count in totals.values())
-    if not expected:
+    by_chance = n * n - sum(count * count for count in totals.values())
+    if not by_chance:
         return None
     observed = fsum(
         (counts.total() ** 2 - sum(count * count for count in counts.values())) / (counts.total() - 1)
         for counts in pairable
     )
-    return 1 - (n - 1) * observed / expected
+    return 1 - (n - 1) * observed / by_chance
 
 
 def judge_skill(pairs: Iterable[tuple[bool, bool]]) -> JudgeSkill:

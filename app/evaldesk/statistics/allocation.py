@@ -10,14 +10,14 @@ PRIOR = 0.5
 ROUNDING = 1e-9
 
 
-def variance_of(passed: int, scored: int) -> float:
+def variance_of(n_passed: int, n_scored: int) -> float:
     """The expected p (1 - p) of a case with these earlier trials; 1/8 for a case without any."""
-    passes, failures = passed + PRIOR, scored - passed + PRIOR
+    passes, failures = n_passed + PRIOR, n_scored - n_passed + PRIOR
     return passes * failures / ((passes + failures) * (passes + failures + 1))
 
 
 # Never from the run itself, so that the estimate has no bias: decision 174.
-def allocated(
+def allocate_trials(
     weights: Sequence[float], costs: Sequence[float], budget: float, *, least: int = 1, most: int = 1000
 ) -> tuple[int, ...]:
     """The trials of each case that make the sum of weight / trials least within the budget; `costs` are of one trial.
@@ -27,8 +27,8 @@ def allocated(
     trial n + 1 goes where it takes most off for its price, weight / (n (n + 1) cost). That is Huntington and Hill's
     rule of equal proportions (Wright 2012). Equal cases differ by one trial at most, the first ones having more.
     """
-    found = [least] * len(weights)
-    left = budget - least * sum(costs)
+    n_each = [least] * len(weights)
+    remaining_budget = budget - least * sum(costs)
     queue = [
         (-weight / (least * (least + 1) * cost), index)
         for index, (weight, cost) in enumerate(zip(weights, costs, strict=True))
@@ -37,10 +37,10 @@ def allocated(
     heapify(queue)
     while queue:
         _, index = queue[0]
-        if costs[index] > left + ROUNDING or found[index] == most:
+        if costs[index] > remaining_budget + ROUNDING or n_each[index] == most:
             heappop(queue)
             continue
-        left -= costs[index]
-        n = found[index] = found[index] + 1
+        remaining_budget -= costs[index]
+        n = n_each[index] = n_each[index] + 1
         heapreplace(queue, (-weights[index] / (n * (n + 1) * costs[index]), index))
-    return tuple(found)
+    return tuple(n_each)

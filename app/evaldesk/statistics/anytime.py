@@ -29,14 +29,14 @@ def _low(c: int, n: int, alpha: float) -> float:
     """The lowest rate that is not ruled out, by bisection: the evidence falls all the way up to c / n."""
     if c <= 0:
         return 0.0
-    bound = lgamma(1 + c) + lgamma(1 + n - c) - lgamma(2 + n) + log(alpha)
+    log_limit = lgamma(1 + c) + lgamma(1 + n - c) - lgamma(2 + n) + log(alpha)
     low, high = _LEAST_RATE, c / n
     while high - low > 1e-15 * high:
         middle = (low + high) / 2
         if middle in (low, high):
             break
         failures = (n - c) * log1p(-middle) if n > c else 0.0
-        low, high = (middle, high) if bound - c * log(middle) - failures > 0 else (low, middle)
+        low, high = (middle, high) if log_limit - c * log(middle) - failures > 0 else (low, middle)
     return high
 
 
@@ -77,7 +77,7 @@ class DifferenceSeen:
     def __init__(self, margin: float, alpha: float = ALPHA, differences: Iterable[float] = ()) -> None:
         self.is_better = self.is_worse = False
         self.is_not_worse = margin >= 1
-        self._needed, self._stakes = log(2 / alpha), _Stakes(alpha)
+        self._log_bar, self._stakes = log(2 / alpha), _Stakes(alpha)
         self._means = ((1 + margin) / 2, (1 + margin) / 2, (1 - margin) / 2)
         self._capitals = [0.0, 0.0, 0.0]
         for difference in differences:
@@ -92,9 +92,9 @@ class DifferenceSeen:
         """See one more difference."""
         share = (difference + 1) / 2
         stake = self._stakes.next(share)
-        for at, seen in enumerate((share, 1 - share, share)):
-            self._capitals[at] += _won(seen, stake, self._means[at])
-        is_out = [capital >= self._needed for capital in self._capitals]
+        for at, value in enumerate((share, 1 - share, share)):
+            self._capitals[at] += _log_wealth(value, stake, self._means[at])
+        is_out = [capital >= self._log_bar for capital in self._capitals]
         self.is_better, self.is_worse, self.is_not_worse = (
             was or now for was, now in zip((self.is_better, self.is_worse, self.is_not_worse), is_out, strict=True)
         )
@@ -108,7 +108,7 @@ class _Stakes:
         self._total, self._squares = 0.5, 0.25
 
     def next(self, share: float) -> float:
-        """The stake on this share, which the later ones then know."""
+        """The bet on the next value; updates the running mean and variance."""
         self._n += 1
         stake = sqrt(self._odds / (self._squares / self._n * self._n * log1p(self._n)))
         self._total += share
@@ -116,27 +116,28 @@ class _Stakes:
         return stake
 
 
-def _won(share: float, stake: float, mean: float) -> float:
+def _log_wealth(share: float, stake: float, mean: float) -> float:
+    """The change of the log wealth by one bet."""
     return log1p(min(stake, 0.5 / mean if mean > 0 else inf) * (share - mean))
 
 
 def _ruled_out_below(shares: Sequence[float], stakes: Sequence[float], alpha: float) -> float:
     """The mean below which every mean is ruled out, by bisection: a bet on more than it wins less, the higher it is."""
-    low, high, needed = 0.0, 1.0, log(2 / alpha)
+    low, high, log_bar = 0.0, 1.0, log(2 / alpha)
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        low, high = (middle, high) if _wins(shares, stakes, middle, needed) else (low, middle)
+        low, high = (middle, high) if _wins(shares, stakes, middle, log_bar) else (low, middle)
     return low
 
 
-def _wins(shares: Sequence[float], stakes: Sequence[float], mean: float, needed: float) -> bool:
-    """Whether a bet that the mean is higher than `mean`, above 0, has on its way a capital with the logarithm `needed`.
+def _wins(shares: Sequence[float], stakes: Sequence[float], mean: float, log_bar: float) -> bool:
+    """Whether a bet that the mean is higher than `mean`, above 0, has at any step a log wealth of `log_bar`.
 
-    It bets as `_won` does, whose call for each share would take most of the time.
+    It bets as `_log_wealth` does, whose call for each share would take most of the time.
     """
     highest_stake, capital = 0.5 / mean, 0.0
     for share, stake in zip(shares, stakes, strict=True):
         capital += log1p(min(stake, highest_stake) * (share - mean))
-        if capital >= needed:
+        if capital >= log_bar:
             return True
     return False

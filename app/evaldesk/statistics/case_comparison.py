@@ -17,7 +17,7 @@ from evaldesk.model.comparison import (
     PlayedCase,
     RunChange,
     Sample,
-    matched,
+    match_cases,
 )
 from evaldesk.model.conclusion import CONFIRM, RegressionRule
 from evaldesk.model.evalset import case_names
@@ -35,50 +35,59 @@ def compare_cases(
     rule: RegressionRule = "any",
     confirm: tuple[int, int] = CONFIRM,
     days: RunDays = ONE_DAY,
-    replayed: bool = False,
+    is_replayed: bool = False,
     others: Sequence[tuple[int, int]] = (),
-    allowed: int = 0,
+    max_regressions: int = 0,
 ) -> RunChange:
     """Compare two runs case by case: those that regressed come first, by how much they lost.
 
     A case is compared where its content is the same. A flip is counted between equally many trials of both, the
-    first scored ones by trial index, and not where the rates over all trials say the opposite. `days`, `replayed`,
-    `others` and `allowed` are those of a `RunChange`, for rules whose bar is the history of the cases.
+    first scored ones by trial index, and not where the rates over all trials say the opposite. `days`, `is_replayed`,
+    `others` and `max_regressions` are those of a `RunChange`, for rules whose bar is the history of the cases.
     """
-    new = {case.key.place: case for case in after}
-    old = matched(before, [case.key for case in after])
-    names = case_names({*old, *new})
-    changes = [_change(names[place], old[place], new[place]) for place in old if place in new]
-    gone = [(place, case) for place, case in old.items() if place not in new]
-    added = [(place, case) for place, case in new.items() if place not in old]
-    changes += [CaseChange(case.key, names[place], "gone", "only in A", case, None) for place, case in gone]
-    changes += [CaseChange(case.key, names[place], "new", "only in B", None, case) for place, case in added]
-    tested = [change for change in changes if change.p is not None]
-    adjusted = benjamini_hochberg([change.p or 0.0 for change in tested])
-    outstanding = {change.key.place for change, p in zip(tested, adjusted, strict=True) if p < ALPHA}
+    after_by_place = {case.key.place: case for case in after}
+    before_by_place = match_cases(before, [case.key for case in after])
+    names = case_names({*before_by_place, *after_by_place})
+    changes = [
+        _change(names[place], before_by_place[place], after_by_place[place])
+        for place in before_by_place
+        if place in after_by_place
+    ]
+    removed_cases = [(place, case) for place, case in before_by_place.items() if place not in after_by_place]
+    new_cases = [(place, case) for place, case in after_by_place.items() if place not in before_by_place]
+    changes += [CaseChange(case.key, names[place], "gone", "only in A", case, None) for place, case in removed_cases]
+    changes += [CaseChange(case.key, names[place], "new", "only in B", None, case) for place, case in new_cases]
+    with_p_value = [change for change in changes if change.p is not None]
+    adjusted = benjamini_hochberg([change.p or 0.0 for change in with_p_value])
+    outstanding = {change.key.place for change, p in zip(with_p_value, adjusted, strict=True) if p < ALPHA}
     changes = [replace(each, stands_out=True) if each.key.place in outstanding else each for each in changes]
     changes.sort(key=lambda change: (KINDS.index(change.kind), -abs(change.points or 0.0)))
-    compared = [change.key.place for change in changes if change.is_compared]
-    rates = compare_means(*({place: _sample(side[place]) for place in compared} for side in (old, new)))
-    run_change = RunChange(
-        name, tuple(changes), rates, rule, confirm, days=days, replayed=replayed, others=tuple(others)
+    compared_places = [change.key.place for change in changes if change.is_compared]
+    rates = compare_means(
+        *({place: _sample(side[place]) for place in compared_places} for side in (before_by_place, after_by_place))
     )
-    run_change = replace(run_change, allowed=allowed)
+    run_change = RunChange(
+        name, tuple(changes), rates, rule, confirm, days=days, is_replayed=is_replayed, others=tuple(others)
+    )
+    run_change = replace(run_change, max_regressions=max_regressions)
     return judged_by_history(run_change) if run_change.is_by_history else run_change
 
 
-def filled_change(change: RunChange, *, passes: bool, errored: bool) -> RunChange:
-    """The change if every trial without a verdict passed, or failed; with `errored` the errored ones, too."""
+def filled_change(change: RunChange, *, passes: bool, with_errors: bool) -> RunChange:
+    """The change if every trial without a verdict passed, or failed; `with_errors` the errored ones, too."""
     pairs = [
-        (each.before, each.after and each.after.filled(each.after.n_missing(errored) * passes, errored=errored))
+        (
+            each.before,
+            each.after and each.after.filled(each.after.n_missing(with_errors) * passes, with_errors=with_errors),
+        )
         for each in change.cases
     ]
     return changed_to(change, *_sides(pairs))
 
 
-def filled_changes(change: RunChange, *, errored: bool, most: int) -> list[RunChange]:
+def filled_changes(change: RunChange, *, with_errors: bool, most: int) -> list[RunChange]:
     """The changes for every number of passes among the missing trials of each case; none for more than `most` ways."""
-    n_missing = [each.after.n_missing(errored) if each.after else 0 for each in change.cases]
+    n_missing = [each.after.n_missing(with_errors) if each.after else 0 for each in change.cases]
     if prod(n + 1 for n in n_missing) > most:
         return []
     return [
@@ -86,7 +95,7 @@ def filled_changes(change: RunChange, *, errored: bool, most: int) -> list[RunCh
             change,
             *_sides(
                 [
-                    (each.before, each.after and each.after.filled(n, errored=errored))
+                    (each.before, each.after and each.after.filled(n, with_errors=with_errors))
                     for each, n in zip(change.cases, passes, strict=True)
                 ]
             ),
@@ -98,7 +107,7 @@ def filled_changes(change: RunChange, *, errored: bool, most: int) -> list[RunCh
 def _sides(
     pairs: Sequence[tuple[PlayedCase | None, PlayedCase | None]],
 ) -> tuple[list[PlayedCase], list[PlayedCase]]:
-    return [old for old, _ in pairs if old], [new for _, new in pairs if new]
+    return [before for before, _ in pairs if before], [after for _, after in pairs if after]
 
 
 def changed_to(change: RunChange, before: Sequence[PlayedCase], after: Sequence[PlayedCase]) -> RunChange:
@@ -110,9 +119,9 @@ def changed_to(change: RunChange, before: Sequence[PlayedCase], after: Sequence[
         rule=change.rule,
         confirm=change.confirm,
         days=change.days,
-        replayed=change.replayed,
+        is_replayed=change.is_replayed,
         others=change.others,
-        allowed=change.allowed,
+        max_regressions=change.max_regressions,
     )
     return replace(run_change, refusal=change.refusal, weaker=change.weaker, is_of_part=change.is_of_part)
 
@@ -124,18 +133,22 @@ def is_regressed(before: PlayedCase, after: PlayedCase) -> bool:
 
 def _change(name: str, before: PlayedCase, after: PlayedCase) -> CaseChange:
     state = _state(before, after)
-    old, new = before.scored, after.scored
-    if old and after.is_without_verdict and before.is_passed(old):
+    before_letters, after_letters = before.scored_letters, after.scored_letters
+    if before_letters and after.is_without_verdict and before.is_passed(before_letters):
         return CaseChange(after.key, name, state, "lost its verdict", before, after)
     if state == "lost its reference":
         return CaseChange(after.key, name, state, "lost its reference", before, after)
     if before.key.is_edited(after.key):
         return CaseChange(after.key, name, state, "edited", before, after)
-    if not old or not new:
+    if not before_letters or not after_letters:
         return CaseChange(after.key, name, state, "not scored", before, after)
     points = 100 * (_rate(after) - _rate(before))
     # One trial on either side can never tell.
-    p = fisher(old.count("p"), len(old), new.count("p"), len(new)) if min(len(old), len(new)) > 1 else None
+    p = (
+        fisher(before_letters.count("p"), len(before_letters), after_letters.count("p"), len(after_letters))
+        if min(len(before_letters), len(after_letters)) > 1
+        else None
+    )
     return CaseChange(after.key, name, state, _kind(before, after, points, p), before, after, points, p)
 
 
@@ -145,19 +158,19 @@ def _state(before: PlayedCase, after: PlayedCase) -> CaseState:
         is_lost = any(after.asserted.get(kind, 0) < n for kind, n in before.asserted.items())
         if is_lost:
             return "lost its reference"
-    if before.scored and after.is_without_verdict:
+    if before.scored_letters and after.is_without_verdict:
         return "lost its verdict"
     return "edited since" if is_edited else "same"
 
 
 def _kind(before: PlayedCase, after: PlayedCase, points: float, p: float | None) -> Kind:
-    m = min(len(before.scored), len(after.scored))
-    old, new = before.first(m), after.first(m)
-    if old is None or new is None:
+    m = min(len(before.scored_letters), len(after.scored_letters))
+    before_letters, after_letters = before.first(m), after.first(m)
+    if before_letters is None or after_letters is None:
         # Which trials came first is not known: the rates decide, and only beyond chance.
         is_moved = p is not None and p < ALPHA
-        old, new = (before.scored, after.scored) if is_moved else ("", "")
-    was, now = before.is_passed(old), after.is_passed(new)
+        before_letters, after_letters = (before.scored_letters, after.scored_letters) if is_moved else ("", "")
+    was, now = before.is_passed(before_letters), after.is_passed(after_letters)
     if was and not now and points <= 0:
         return "broken"
     if now and not was and points >= 0:
@@ -168,11 +181,11 @@ def _kind(before: PlayedCase, after: PlayedCase, points: float, p: float | None)
 
 
 def _rate(case: PlayedCase) -> float:
-    scored = case.scored
-    return scored.count("p") / len(scored)
+    letters = case.scored_letters
+    return letters.count("p") / len(letters)
 
 
 def _sample(case: PlayedCase) -> Sample:
     """A passed trial is 1, another scored one 0."""
-    passed = case.scored.count("p")
-    return Sample.of_sums(len(case.scored), passed, passed)
+    passed = case.scored_letters.count("p")
+    return Sample.of_sums(len(case.scored_letters), passed, passed)

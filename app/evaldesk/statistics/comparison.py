@@ -57,35 +57,43 @@ def compare_means(before: Mapping[K, Sample], after: Mapping[K, Sample]) -> Comp
     trials in both runs, an agent that did not change would look changed. The error is then at least that of trials
     drawn from one distribution for each case, whose variance is that of the trials of both runs.
     """
-    found = compare_scores(*({key: sample.mean for key, sample in side.items()} for side in (before, after)))
+    comparison = compare_scores(*({key: sample.mean for key, sample in side.items()} for side in (before, after)))
     pairs = [(before[key], after[key]) for key in before if key in after]
-    if found is None or all(old.n == new.n for old, new in pairs):
-        return found
-    drawn = sqrt(fsum(_variance(old, new) * (1 / old.n + 1 / new.n) for old, new in pairs)) / len(pairs)
-    error, df = max(found.error or 0.0, drawn), max(1, len(pairs) - 1)
+    if comparison is None or all(earlier.n == later.n for earlier, later in pairs):
+        return comparison
+    sampling_error = sqrt(
+        fsum(_variance(earlier, later) * (1 / earlier.n + 1 / later.n) for earlier, later in pairs)
+    ) / len(pairs)
+    error, df = max(comparison.error or 0.0, sampling_error), max(1, len(pairs) - 1)
     if error < ROUNDING:
-        return found
-    half, p = t_95(df) * error, chance_beyond(abs(found.difference / error), df)
-    interval = Interval(found.difference - half, found.difference + half)
-    return replace(found, error=error, interval=interval, p=max(p, found.p), test="t" if p > found.p else found.test)
+        return comparison
+    half, p = t_95(df) * error, chance_beyond(abs(comparison.difference / error), df)
+    interval = Interval(comparison.difference - half, comparison.difference + half)
+    return replace(
+        comparison,
+        error=error,
+        interval=interval,
+        p=max(p, comparison.p),
+        test="t" if p > comparison.p else comparison.test,
+    )
 
 
-def _variance(old: Sample, new: Sample) -> float:
+def _variance(before: Sample, after: Sample) -> float:
     """The variance of the trials of both together, at least two."""
-    n = old.n + new.n
-    apart = old.n * new.n / n * (old.mean - new.mean) ** 2
-    return (old.squares + new.squares + apart) / (n - 1)
+    n = before.n + after.n
+    apart = before.n * after.n / n * (before.mean - after.mean) ** 2
+    return (before.squares + after.squares + apart) / (n - 1)
 
 
-def cases_to_show(found: Comparison) -> int | None:
+def cases_to_show(comparison: Comparison) -> int | None:
     """The number of further such cases, about, that would show this difference 4 times in 5, by the spread so far.
 
     None where it is shown already, or nothing differs. (reference/forecasts.md 8)
     """
-    error, difference = found.error or 0.0, abs(found.difference)
-    if found.is_distinguishable or error < ROUNDING or difference < ROUNDING:
+    error, difference = comparison.error or 0.0, abs(comparison.difference)
+    if comparison.is_distinguishable or error < ROUNDING or difference < ROUNDING:
         return None
-    return sizes.cases_to_show(found.n_cases, difference, error)
+    return sizes.cases_to_show(comparison.n_cases, difference, error)
 
 
 def holm(ps: Sequence[float]) -> tuple[float, ...]:

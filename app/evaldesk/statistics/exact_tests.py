@@ -31,9 +31,9 @@ ALPHA = 0.05
 def fisher(c_before: int, n_before: int, c_after: int, n_after: int) -> float:
     """Chance of two rates at least as unlikely as these when both are the same; 1 without trials. (Fisher, exact)"""
     c = c_before + c_after
-    seen = _ways(c_before, n_before, c_after, n_after)
+    observed = _ways(c_before, n_before, c_after, n_after)
     ways = (_ways(i, n_before, c - i, n_after) for i in range(max(0, c - n_after), min(n_before, c) + 1))
-    return sum(each for each in ways if each <= seen) / comb(n_before + n_after, c)
+    return sum(each for each in ways if each <= observed) / comb(n_before + n_after, c)
 
 
 def sign_flips(differences: Sequence[int]) -> float:
@@ -41,11 +41,15 @@ def sign_flips(differences: Sequence[int]) -> float:
 
     Every pattern of signs counts, in two halves: the sums of one are looked up among those of the other.
     """
-    moved = [abs(difference) for difference in differences if difference]
-    bound = abs(sum(differences))
-    left, right = _sums(moved[::2]), sorted(_sums(moved[1::2]))
-    n_near = sum(bisect_left(right, bound - each) - bisect_right(right, -bound - each) for each in left) if bound else 0
-    return 1 - n_near / (1 << len(moved))
+    nonzero = [abs(difference) for difference in differences if difference]
+    distance = abs(sum(differences))
+    left_sums, right_sums = _sums(nonzero[::2]), sorted(_sums(nonzero[1::2]))
+    n_near = (
+        sum(bisect_left(right_sums, distance - each) - bisect_right(right_sums, -distance - each) for each in left_sums)
+        if distance
+        else 0
+    )
+    return 1 - n_near / (1 << len(nonzero))
 
 
 def _sums(values: Sequence[int]) -> list[int]:

@@ -34,12 +34,12 @@ class Stratum:
     @property
     def n_read(self) -> int:
         """Trials that were read."""
-        return sum(n * read for (read, _), n in self.cases.items())
+        return sum(n * n_of_case for (n_of_case, _), n in self.cases.items())
 
     @property
     def n_found(self) -> int:
         """Trials in which the mode was found."""
-        return sum(n * found for (_, found), n in self.cases.items())
+        return sum(n * n_of_case for (_, n_of_case), n in self.cases.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +82,15 @@ def prevalence(strata: Sequence[Stratum]) -> Prevalence | None:
 
     Wilson's interval for as many independent trials as tell as much. (Korn and Graubard 1998)
     """
-    drawn = [(stratum, n) for stratum in strata if (n := stratum.n_read)]
-    n_all, n_read = sum(stratum.n_all for stratum, _ in drawn), sum(n for _, n in drawn)
+    sample = [(stratum, n) for stratum in strata if (n := stratum.n_read)]
+    n_all, n_read = sum(stratum.n_all for stratum, _ in sample), sum(n for _, n in sample)
     if not n_all:
         return None
-    shares = [stratum.n_found / n for stratum, n in drawn]
-    share = fsum(stratum.n_all * each for (stratum, _), each in zip(drawn, shares, strict=True)) / n_all
+    shares = [stratum.n_found / n for stratum, n in sample]
+    share = fsum(stratum.n_all * each for (stratum, _), each in zip(sample, shares, strict=True)) / n_all
     if n_read >= n_all:
         return Prevalence(share, 0.0, None, Interval(share, share))
-    parts = zip(drawn, shares, strict=True)
+    parts = zip(sample, shares, strict=True)
     variance = fsum((stratum.n_all / n_all) ** 2 * _variance(stratum, n, each) for (stratum, n), each in parts)
     n_effective = share * (1 - share) / variance if variance > 0 else float(n_read)
     return Prevalence(share, sqrt(variance), n_effective, wilson(share * n_effective, n_effective))
@@ -106,7 +106,9 @@ def _variance(stratum: Stratum, n: int, share: float) -> float:
     n_cases = stratum.n_cases
     if n_cases < 2:
         return unread * share * (1 - share) / (n - 1)
-    squares = fsum(n * (found - read * share) ** 2 for (read, found), n in stratum.cases.items())
+    squares = fsum(
+        n * (n_case_found - n_case_read * share) ** 2 for (n_case_read, n_case_found), n in stratum.cases.items()
+    )
     return unread * n_cases / (n_cases - 1) * squares / n**2
 
 
@@ -116,29 +118,29 @@ def saturation(times: Sequence[int], n_read: int) -> Saturation:
     `unseen` is a lower bound (Chao 1987), `coverage` the share of the causes of failure that the modes are (Chao and
     Jost 2012). Without a finding, and after one trial, nothing is known: coverage 0.
     """
-    seen = [each for each in times if each]
-    once, twice = seen.count(1), seen.count(2)
-    if not seen or not n_read:
+    frequencies = [each for each in times if each]
+    once, twice = frequencies.count(1), frequencies.count(2)
+    if not frequencies or not n_read:
         return Saturation(n_read, 0, 0, 0, 0.0, 0.0, 0.0)
-    total, rest = sum(seen), n_read - 1
+    total, n_others = sum(frequencies), n_read - 1
     pairs = once**2 / (2 * twice) if twice else once * (once - 1) / 2
     return Saturation(
         n_read=n_read,
-        n_modes=len(seen),
+        n_modes=len(frequencies),
         n_once=once,
         n_twice=twice,
-        unseen=rest / n_read * pairs,
-        coverage=1 - once / total * _unseen_share(once, twice, rest),
+        unseen=n_others / n_read * pairs,
+        coverage=1 - once / total * _unseen_share(once, twice, n_others),
         expected_new=once / n_read,
     )
 
 
-def _unseen_share(once: int, twice: int, rest: int) -> float:
-    if not once or not rest:
+def _unseen_share(once: int, twice: int, n_others: int) -> float:
+    if not once or not n_others:
         return float(once > 0)
     if not twice and once > 1:
-        return rest * (once - 1) / (rest * (once - 1) + 2)
-    return rest * once / (rest * once + 2 * twice)
+        return n_others * (once - 1) / (n_others * (once - 1) + 2)
+    return n_others * once / (n_others * once + 2 * twice)
 
 
 def accumulation(times: Sequence[int], n_read: int, at: int) -> float:
@@ -150,27 +152,27 @@ def _chance_of_none(times: int, n_read: int, at: int) -> float:
     """C(n_read - times, at) / C(n_read, at)."""
     if at > n_read - times:
         return 0.0
-    left = n_read - times
-    return exp(lgamma(left + 1) - lgamma(left - at + 1) - lgamma(n_read + 1) + lgamma(n_read - at + 1))
+    n_without = n_read - times
+    return exp(lgamma(n_without + 1) - lgamma(n_without - at + 1) - lgamma(n_read + 1) + lgamma(n_read - at + 1))
 
 
 def mode_changes(differences: Mapping[str, Sequence[float]]) -> dict[str, ModeChange]:
     """Each mode's change from one run to another, from its shares of each case's trials, after less before."""
-    ps = [_p([each for each in found if abs(each) > ROUNDING]) for found in differences.values()]
+    ps = [_p([each for each in values if abs(each) > ROUNDING]) for values in differences.values()]
     return {
         mode: ModeChange(
-            n_cases=len(found),
-            n_less=sum(each < -ROUNDING for each in found),
-            n_more=sum(each > ROUNDING for each in found),
-            difference=fmean(found) if found else 0.0,
+            n_cases=len(values),
+            n_less=sum(each < -ROUNDING for each in values),
+            n_more=sum(each > ROUNDING for each in values),
+            difference=fmean(values) if values else 0.0,
             p=p,
             p_holm=adjusted,
         )
-        for (mode, found), p, adjusted in zip(differences.items(), ps, holm(ps), strict=True)
+        for (mode, values), p, adjusted in zip(differences.items(), ps, holm(ps), strict=True)
     }
 
 
-def _p(moved: Sequence[float]) -> float:
-    if len(moved) <= _MAX_EXACT:
-        return sign_flips([round(each / ROUNDING) for each in moved])
-    return erfc(abs(fsum(moved)) / sqrt(2 * fsum(each**2 for each in moved)))
+def _p(nonzero: Sequence[float]) -> float:
+    if len(nonzero) <= _MAX_EXACT:
+        return sign_flips([round(each / ROUNDING) for each in nonzero])
+    return erfc(abs(fsum(nonzero)) / sqrt(2 * fsum(each**2 for each in nonzero)))

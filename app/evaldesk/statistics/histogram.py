@@ -18,12 +18,12 @@ class Bin:
     n: int
 
 
-def histogram(counted: Iterable[tuple[float, int]], low: float, high: float, n_bins: int = 10) -> tuple[Bin, ...]:
+def histogram(scores: Iterable[tuple[float, int]], low: float, high: float, n_bins: int = 10) -> tuple[Bin, ...]:
     """The scores, each with its count, in bins between `low` and `high`, the ends of the possible range.
 
     Where `high` is infinite the bins end with the highest score. Few whole numbers, such as counts, have a bin each.
     """
-    rows = [(value, n) for value, n in counted if isfinite(value) and n > 0]
+    rows = [(value, n) for value, n in scores if isfinite(value) and n > 0]
     if not rows:
         return ()
     least, most = min(value for value, _ in rows), max(value for value, _ in rows)
@@ -31,7 +31,7 @@ def histogram(counted: Iterable[tuple[float, int]], low: float, high: float, n_b
         low, high = least, most
         start = min(0.0, least)
         if all(value == int(value) for value, _ in rows) and most - start <= MAX_WHOLE:
-            return _whole(rows, int(start), int(most))
+            return _whole_number_bins(rows, int(start), int(most))
     low, high = min(low, least), max(high, most)
     if low == high:
         return (Bin(low, high, sum(n for _, n in rows)),)
@@ -42,7 +42,7 @@ def histogram(counted: Iterable[tuple[float, int]], low: float, high: float, n_b
     return tuple(Bin(edges[at], edges[at + 1], n) for at, n in enumerate(counts))
 
 
-def _whole(rows: Iterable[tuple[float, int]], least: int, most: int) -> tuple[Bin, ...]:
+def _whole_number_bins(rows: Iterable[tuple[float, int]], least: int, most: int) -> tuple[Bin, ...]:
     counts = dict.fromkeys(range(least, most + 1), 0)
     for value, n in rows:
         counts[int(value)] += n

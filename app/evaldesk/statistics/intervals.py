@@ -57,13 +57,13 @@ def rate_interval(counts: Iterable[CaseCounts]) -> Interval | None:
     """
     rows = [row for row in counts if row[0] > 0]
     n_cases = sum(times for _, _, times in rows)
-    n = sum(scored * times for scored, _, times in rows)
-    c = sum(passed * times for _, passed, times in rows)
+    n = sum(n_scored * times for n_scored, _, times in rows)
+    c = sum(n_passed * times for _, n_passed, times in rows)
     if not n:
         return None
     if n_cases in (1, n):
         return wilson(c, n)
-    squares = fsum(times * (passed - scored * c / n) ** 2 for scored, passed, times in rows)
+    squares = fsum(times * (n_passed - n_scored * c / n) ** 2 for n_scored, n_passed, times in rows)
     return _clustered(c / n, n, n_cases, squares, 0.0, 1.0)
 
 
@@ -73,13 +73,13 @@ def case_rate_interval(counts: Iterable[CaseCounts]) -> Interval | None:
     The mean is sum(c_i / n_i) / M over M scored cases, and its variance sum((c_i / n_i - mean)^2) / (M (M - 1)): a case
     is one value, whose own doubt is part of the spread over cases. A single case is judged by its trials.
     """
-    rows = [(passed / scored, scored, times) for scored, passed, times in counts if scored > 0 and times > 0]
+    rows = [(n_passed / scored, scored, times) for scored, n_passed, times in counts if scored > 0 and times > 0]
     n_cases = sum(times for _, _, times in rows)
     if not n_cases:
         return None
     if n_cases == 1:
-        rate, scored, _ = rows[0]
-        return wilson(rate * scored, scored)
+        rate, n_scored, _ = rows[0]
+        return wilson(rate * n_scored, n_scored)
     mean = fsum(rate * times for rate, _, times in rows) / n_cases
     squares = fsum(times * (rate - mean) ** 2 for rate, _, times in rows)
     return _clustered(mean, n_cases, n_cases, squares, 0.0, 1.0)
@@ -135,12 +135,12 @@ def _clustered(mean: float, n: int, n_clusters: int, squares: float, low: float,
     if error < 1e-12:
         return None if place is None else _within(low, high, _wilson(place, n_clusters, Z_95))
     t = t_95(n_clusters - 1)
-    left, right = mean - t * error, mean + t * error
-    if place is None or (low <= left and right <= high):
-        return Interval(max(low, left), min(high, right))
+    lower, upper = mean - t * error, mean + t * error
+    if place is None or (low <= lower and upper <= high):
+        return Interval(max(low, lower), min(high, upper))
     worth = max(1.0, place * (1 - place) * ((high - low) / error) ** 2)
     lopsided = _within(low, high, _wilson(place, worth, t))
-    return Interval(max(low, min(left, lopsided.low)), min(high, max(right, lopsided.high)))
+    return Interval(max(low, min(lower, lopsided.low)), min(high, max(upper, lopsided.high)))
 
 
 def _within(low: float, high: float, share: Interval) -> Interval:
@@ -220,9 +220,9 @@ def pass_at_k(n: int, c: int, k: int) -> float | None:
     """
     if not _is_defined(n, c, k):
         return None
-    whole = _ways(n, k)
+    n_draws = _ways(n, k)
     # Whole numbers are subtracted first: exact, where 1 - C / C would round twice.
-    return (whole - _ways(n - c, k)) / whole
+    return (n_draws - _ways(n - c, k)) / n_draws
 
 
 def pass_hat_k(n: int, c: int, k: int) -> float | None:
@@ -276,10 +276,10 @@ def _alike(counts: Iterable[CaseCounts]) -> list[CaseCounts]:
 
 def _of_most(rows: Sequence[CaseCounts]) -> int:
     """The largest number of trials that more than half of the cases have; 0 without a case."""
-    left = sum(times for _, _, times in rows) // 2 + 1
+    remaining = sum(times for _, _, times in rows) // 2 + 1
     for n, _, times in reversed(rows):
-        left -= times
-        if left <= 0:
+        remaining -= times
+        if remaining <= 0:
             return n
     return 0
 
@@ -303,11 +303,11 @@ def g_pass_at_k(n: int, c: int, k: int, share: float) -> float | None:
     """
     if not (1 <= k <= n and 0 <= c <= n and 0 < share <= 1):
         return None
-    ways = (comb(c, i) * comb(n - c, k - i) for i in range(trials_needed(k, share), min(c, k) + 1))
+    ways = (comb(c, i) * comb(n - c, k - i) for i in range(fewest_passes(k, share), min(c, k) + 1))
     return sum(ways) / comb(n, k)
 
 
-def trials_needed(k: int, share: float) -> int:
+def fewest_passes(k: int, share: float) -> int:
     """The number of k trials that make up `share`: 3 of 4 for 0.75. Exact where 0.7 x 10 is just above 7."""
     return max(1, ceil(share * k - 1e-9))
 
@@ -357,9 +357,11 @@ def _sure(points: Sequence[CurvePoint], rows: Sequence[CaseCounts]) -> tuple[Cur
     series = [
         tuple(value(n, c, point.k) or 0.0 for n, c, _ in rows) for value in (pass_at_k, pass_hat_k) for point in points
     ]
-    found = case_intervals(tuple(times for _, _, times in rows), tuple(series))
-    at = [_of_few_cases(each, point.pass_at_k, point) for each, point in zip(found, points, strict=False)]
-    hat = [_of_few_cases(each, point.pass_hat_k, point) for each, point in zip(found[len(at) :], points, strict=True)]
+    intervals = case_intervals(tuple(times for _, _, times in rows), tuple(series))
+    at = [_of_few_cases(each, point.pass_at_k, point) for each, point in zip(intervals, points, strict=False)]
+    hat = [
+        _of_few_cases(each, point.pass_hat_k, point) for each, point in zip(intervals[len(at) :], points, strict=True)
+    ]
     rate = rate_interval(rows) if len({n for n, _, _ in rows}) == 1 else None
     if rate and at[0]:  # of equally many trials pass@1 and pass^1 are the pass rate
         at = [rate, *(Interval(each.low, max(each.high, rate.high)) for each in at[1:] if each)]
@@ -378,8 +380,8 @@ def _of_few_cases(interval: Interval | None, value: float | None, point: CurvePo
     """
     if interval is None or value is None or point.k == 1 or 0 < interval.low <= interval.high < 1:
         return interval
-    whole = _wilson(value, point.n_cases, Z_95)
-    return Interval(min(interval.low, whole.low), max(interval.high, whole.high))
+    all_or_nothing = _wilson(value, point.n_cases, Z_95)
+    return Interval(min(interval.low, all_or_nothing.low), max(interval.high, all_or_nothing.high))
 
 
 def _rising(intervals: Sequence[Interval | None]) -> list[Interval | None]:
@@ -387,11 +389,11 @@ def _rising(intervals: Sequence[Interval | None]) -> list[Interval | None]:
 
     The low end of one holds for all after it, the high end for all before it.
     """
-    known = [each for each in intervals if each is not None]
-    if len(known) < len(intervals):
+    present = [each for each in intervals if each is not None]
+    if len(present) < len(intervals):
         return list(intervals)
-    lows = accumulate((each.low for each in known), max)
-    highs = list(accumulate((each.high for each in reversed(known)), min))[::-1]
+    lows = accumulate((each.low for each in present), max)
+    highs = list(accumulate((each.high for each in reversed(present)), min))[::-1]
     return [Interval(low, high) for low, high in zip(lows, highs, strict=True)]
 
 
@@ -425,8 +427,8 @@ def weighed_alike(row: MetricRow, case_means: Sequence[float]) -> MetricRow:
     squares, cubes, fourths = (
         each**power * fsum((value - mean) ** power for value in case_means) for power in (2, 3, 4)
     )
-    counted = Counter(case_means)
-    kinds = tuple((1, value, counted[value]) for value in sorted(counted)) if len(counted) <= MAX_KINDS else ()
+    n_by_mean = Counter(case_means)
+    kinds = tuple((1, value, n_by_mean[value]) for value in sorted(n_by_mean)) if len(n_by_mean) <= MAX_KINDS else ()
     return replace(
         row,
         mean=mean,
@@ -460,8 +462,8 @@ def score_interval(row: MetricRow, low: float, high: float) -> Interval | None:
     if student is None or is_rate or row.n_cases < 2 or row.cluster_squares <= 1e-24 * row.n**2:
         return student
     is_known = speaks_by_sums(row.n_cases, row.cluster_squares, row.cluster_cubes)
-    drawn = _drawn_mean(row.kinds) if row.kinds else _mean_by_sums(row) if row.n_cases > MAX_KINDS else student
-    ends = [max(drawn.low, low), min(drawn.high, high)]
+    bootstrap = _drawn_mean(row.kinds) if row.kinds else _mean_by_sums(row) if row.n_cases > MAX_KINDS else student
+    ends = [max(bootstrap.low, low), min(bootstrap.high, high)]
     is_short = row.n_cases < FEW_CASES or not (row.kinds or is_known)
     if is_short or student.low <= low or student.high >= high:
         ends = [min(ends[0], student.low), max(ends[1], student.high)]
@@ -473,8 +475,8 @@ def _drawn_mean(kinds: tuple[CaseScores, ...]) -> Interval:
     """The quantiles of the mean over the draws: a ratio, where cases have different numbers of values."""
     ns, totals, times = zip(*kinds, strict=True)
     n_cases = sum(times)
-    drawn = _few_draws(times) if n_cases <= MAX_KINDS else case_draws(times)
-    means = sorted(sum(map(mul, totals, draw)) / sum(map(mul, ns, draw)) for draw in drawn)
+    draws = _few_draws(times) if n_cases <= MAX_KINDS else case_draws(times)
+    means = sorted(sum(map(mul, totals, draw)) / sum(map(mul, ns, draw)) for draw in draws)
     at = ceil(expanded_level(n_cases) * N_DRAWS)
     return Interval(means[at], means[-1 - at])
 
@@ -501,13 +503,13 @@ def _few_draws(times: tuple[int, ...]) -> list[list[int]]:
     """`case_draws` of few cases, each drawn by itself, which is faster for many kinds."""
     chance = Random(SEED)  # noqa: S311
     kinds = [kind for kind, n in enumerate(times) for _ in range(n)]
-    drawn = []
+    draws = []
     for _ in range(N_DRAWS):
         draw = [0] * len(times)
         for kind in chance.choices(kinds, k=len(kinds)):
             draw[kind] += 1
-        drawn.append(draw)
-    return drawn
+        draws.append(draw)
+    return draws
 
 
 def case_draws(times: tuple[int, ...]) -> list[list[int]]:
@@ -516,23 +518,23 @@ def case_draws(times: tuple[int, ...]) -> list[list[int]]:
     n_cases = sum(times)
     draws = []
     for _ in range(N_DRAWS):
-        left, weight, draw = n_cases, n_cases, []
+        remaining, weight, draw = n_cases, n_cases, []
         for n in times[:-1]:
-            drawn = _binomial(chance, left, n / weight)
-            draw.append(drawn)
-            left, weight = left - drawn, weight - n
-        draws.append([*draw, left])
+            n_of_kind = _binomial(chance, remaining, n / weight)
+            draw.append(n_of_kind)
+            remaining, weight = remaining - n_of_kind, weight - n
+        draws.append([*draw, remaining])
     return draws
 
 
 def _binomial(chance: Random, n: int, p: float) -> int:
     """Successes of n draws with chance p, exactly: the bits of all n draws are compared with those of p at once."""
-    found = 0
+    successes = 0
     while n and p > 0:
         p *= 2
         below = chance.getrandbits(n).bit_count()
         if p >= 1:
-            found, n, p = found + below, n - below, p - 1
+            successes, n, p = successes + below, n - below, p - 1
         else:
             n = below
-    return found
+    return successes

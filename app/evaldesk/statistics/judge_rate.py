@@ -20,7 +20,7 @@ class CorrectedRate:
     `interval` is how far the labels, from which the judge's errors are known, leave that open.
     """
 
-    judged: float
+    judged_rate: float
     corrected: float
     unclipped: float
     interval: Interval | None = None
@@ -34,10 +34,10 @@ class CorrectedRate:
     def of_failures(self) -> CorrectedRate:
         """The same for the share that the judge fails."""
         could = Interval(1 - self.interval.high, 1 - self.interval.low) if self.interval else None
-        return CorrectedRate(1 - self.judged, 1 - self.corrected, 1 - self.unclipped, could)
+        return CorrectedRate(1 - self.judged_rate, 1 - self.corrected, 1 - self.unclipped, could)
 
 
-def correct_rate(judged: float, sensitivity: float, specificity: float) -> CorrectedRate | None:
+def correct_rate(judged_rate: float, sensitivity: float, specificity: float) -> CorrectedRate | None:
     """(judged + specificity - 1) / (sensitivity + specificity - 1), clipped to 0 to 1.
 
     `sensitivity` is the share of good answers that the judge passes, `specificity` the share of bad ones that it
@@ -47,11 +47,11 @@ def correct_rate(judged: float, sensitivity: float, specificity: float) -> Corre
     skill = sensitivity + specificity - 1
     if skill <= 1e-12:
         return None
-    unclipped = (judged + specificity - 1) / skill
-    return CorrectedRate(judged, min(1.0, max(0.0, unclipped)), unclipped)
+    unclipped = (judged_rate + specificity - 1) / skill
+    return CorrectedRate(judged_rate, min(1.0, max(0.0, unclipped)), unclipped)
 
 
-def corrected_interval(judged: float, good: tuple[int, int], bad: tuple[int, int]) -> Interval:
+def corrected_interval(judged_rate: float, good: tuple[int, int], bad: tuple[int, int]) -> Interval:
     """Where the pass rate of the judged trials probably lies, 95 %.
 
     `good` and `bad` are how many answers the labels call so, after how many of them the judge passes, and fails. One
@@ -61,7 +61,7 @@ def corrected_interval(judged: float, good: tuple[int, int], bad: tuple[int, int
     skill = right_of_good + right_of_bad - 1
     if skill <= 1e-12:
         return Interval(0.0, 1.0)
-    rate = min(1.0, max(0.0, (judged + right_of_bad - 1) / skill))
+    rate = min(1.0, max(0.0, (judged_rate + right_of_bad - 1) / skill))
     of_good = rate**2 * right_of_good * (1 - right_of_good) / (good[1] + 2)
     of_bad = (1 - rate) ** 2 * right_of_bad * (1 - right_of_bad) / (bad[1] + 2)
     half = Z_95 * sqrt(of_good + of_bad) / skill
@@ -79,10 +79,10 @@ def labels_to_add(half_width: float, strata: Sequence[tuple[int, int, int]]) -> 
     if not n_all:
         return tuple(0 for _ in strata)
     rows = [(n / n_all, (good + 1) / (labelled + 2)) for n, labelled, good in strata]
-    wanted = neyman_allocation(labels_for_half_width(half_width, rows), rows)
+    label_counts = neyman_allocation(labels_for_half_width(half_width, rows), rows)
     return tuple(
         max(0, min(n, max(ceil(each), MIN_LABELS)) - labelled)
-        for each, (n, labelled, _) in zip(wanted, strata, strict=True)
+        for each, (n, labelled, _) in zip(label_counts, strata, strict=True)
     )
 
 

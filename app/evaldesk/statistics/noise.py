@@ -29,8 +29,8 @@ class NoiseSplit:
     @property
     def within_share(self) -> float | None:
         """Share of the variance of one trial that lies within cases, 0 to 1; None without any variance."""
-        whole = self.within_cases + self.between_cases
-        return self.within_cases / whole if whole > 0 else None
+        total = self.within_cases + self.between_cases
+        return self.within_cases / total if total > 0 else None
 
     def error(self, n_cases: float, n_trials: float) -> float:
         """Standard error of the mean over `n_cases` cases with `n_trials` trials each, both above 0."""
@@ -43,13 +43,13 @@ def split_pass_noise(counts: Iterable[CaseCounts]) -> NoiseSplit | None:
     By analysis of variance, so that cases may have different numbers of trials.
     """
     rows = [row for row in counts if row[0] > 0]
-    n_cases, n = sum(times for _, _, times in rows), sum(scored * times for scored, _, times in rows)
+    n_cases, n = sum(times for _, _, times in rows), sum(n_scored * times for n_scored, _, times in rows)
     if n_cases < 2 or n <= n_cases:
         return None
     mean = fsum(c * times for _, c, times in rows) / n
-    within = fsum(times * c * (scored - c) / scored for scored, c, times in rows) / (n - n_cases)
-    among = fsum(scored * times * (c / scored - mean) ** 2 for scored, c, times in rows) / (n_cases - 1)
-    size = (n - sum(scored * scored * times for scored, _, times in rows) / n) / (n_cases - 1)
+    within = fsum(times * c * (n_scored - c) / n_scored for n_scored, c, times in rows) / (n - n_cases)
+    among = fsum(n_scored * times * (c / n_scored - mean) ** 2 for n_scored, c, times in rows) / (n_cases - 1)
+    size = (n - sum(n_scored * n_scored * times for n_scored, _, times in rows) / n) / (n_cases - 1)
     return NoiseSplit(within, max(0.0, (among - within) / size), n_cases, n / n_cases)
 
 
@@ -115,11 +115,11 @@ def disagreement(n: int, c: int) -> float | None:
 def flakiness(counts: Iterable[CaseCounts]) -> Flakiness:
     """Flaky cases of a run; those without a scored trial are left out."""
     rows = list(counts)
-    known = [row for row in rows if row[0] > 1]
-    n_known = sum(times for _, _, times in known)
-    total = sum((disagreement(n, c) or 0.0) * times for n, c, times in known)
+    repeated_cases = [row for row in rows if row[0] > 1]
+    n_known = sum(times for _, _, times in repeated_cases)
+    total = sum((disagreement(n, c) or 0.0) * times for n, c, times in repeated_cases)
     return Flakiness(
-        n_flaky=sum(times for n, c, times in known if is_flaky(n, c)),
+        n_flaky=sum(times for n, c, times in repeated_cases if is_flaky(n, c)),
         n_known=n_known,
         n_unknown=sum(times for n, _, times in rows if n == 1),
         disagreement=total / n_known if n_known else None,

@@ -12,7 +12,7 @@ from typing import Any
 from evaldesk.errors import BadNumberError
 from evaldesk.model import ErrorRecord, Event, JsonObject, JsonValue, ToolCall, Usage, Waiting
 from evaldesk.model.decisions import ANSWER, APPROVAL, Decided, Decision
-from evaldesk.model.media import HELD, Media, base64_text, joined, split
+from evaldesk.model.media import HELD, Media, base64_text, join_parts, split
 from evaldesk.reading.strict_json import Place
 from evaldesk.reading.values import (
     ABSENT,
@@ -62,7 +62,7 @@ class AdkEvents:
                 yield Event("agent_message", author=author, text=text, is_partial=True)
             return
         yield from self._usage(place, event, author)
-        media = joined(message_parts([part for part in parts if not part.get("thought")]))[1]
+        media = join_parts(message_parts([part for part in parts if not part.get("thought")]))[1]
         if (text or media) and author != "user":
             yield Event("agent_message", author=author, text=text, media=media)
         unconfirmed = _keys(spelled(_dict(event.get("actions"))).get("requested_tool_confirmations"))

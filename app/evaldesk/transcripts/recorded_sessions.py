@@ -161,7 +161,7 @@ def _error_note(error: ErrorRecord | None) -> dict[str, Any]:
 
 def _end(turn: TurnRecord) -> dict[str, Any] | None:
     """The reason why the turn has no answer, and its requests to a person; None for an answered or broken turn."""
-    waiting = [{"id": each.id, "tool": each.tool, "args": dict(each.args)} for each in turn.waiting]
+    waiting = [{"id": each.id, "tool": each.tool, "args": dict(each.args)} for each in turn.open_requests]
     return {"stop": turn.stop_reason, "waiting": waiting} if turn.stop_reason in NO_ANSWER else None
 
 

@@ -130,8 +130,8 @@ def flips_words(change: RunChange) -> str:
     """`8 fixed, 1 broken, 1 lost its verdict`, or that no verdict changed."""
     if not change.n_judged:
         return "No case has a verdict in both runs"
-    counts = [(len(change.named(kind)), kind) for kind in ("fixed", "broken")]
-    n_lost = len(change.named("lost its verdict"))
+    counts = [(len(change.names_of(kind)), kind) for kind in ("fixed", "broken")]
+    n_lost = len(change.names_of("lost its verdict"))
     if not n_lost and not any(n for n, _ in counts):
         return "No verdict changed"
     parts = [f"{n:,} {kind}" for n, kind in counts]
@@ -149,10 +149,11 @@ def deleted_words(change: RunChange) -> str:
 def states_words(change: RunChange, most: int = 10) -> list[str]:
     """A sentence for each eval set of another name and each state in which cases are not compared, with their names."""
     parts = [
-        f"The cases of eval set {old} were found in {new}, by their content" for old, new in change.renamed.items()
+        f"The cases of eval set {old} were found in {new}, by their content"
+        for old, new in change.evalset_renames.items()
     ]
     without_verdict = tuple(
-        name for name in change.in_state("lost its verdict") if name not in change.named("lost its verdict")
+        name for name in change.in_state("lost its verdict") if name not in change.names_of("lost its verdict")
     )
     for words, names in (
         ("edited since, not compared", change.in_state("edited since")),

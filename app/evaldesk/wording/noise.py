@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import ceil, floor, log10
 
 from evaldesk.model.conclusion import Interval
-from evaldesk.statistics.intervals import trials_needed
+from evaldesk.statistics.intervals import fewest_passes
 from evaldesk.statistics.judge_rate import CorrectedRate
 from evaldesk.statistics.noise import RARE_FAILURE, Flakiness, NoiseSplit, chance_to_see
 from evaldesk.wording.words import CI, NOTHING_SCORED, interval_words, share_words
@@ -96,7 +96,7 @@ def corrected_sentence(rate: CorrectedRate | None, name: str = "The judge") -> s
     """`The judge says 78 %; corrected about 84 %, 95 % CI 71–95 %`, and when no correction holds."""
     if rate is None:
         return f"Not measurable: {name[:1].lower()}{name[1:]} is no better than chance on the labelled answers"
-    sentence = f"{name} says {share_words(rate.judged)}; corrected about {share_words(rate.corrected)}"
+    sentence = f"{name} says {share_words(rate.judged_rate)}; corrected about {share_words(rate.corrected)}"
     if rate.is_clipped:
         return f"{sentence}, the limit: its error rates do not fit this run"
     return f"{sentence}, {CI} {interval_words(rate.interval)}" if rate.interval else sentence
@@ -104,7 +104,7 @@ def corrected_sentence(rate: CorrectedRate | None, name: str = "The judge") -> s
 
 def g_pass_words(k: int, share: float) -> str:
     """The condition that G-Pass@k counts: `at least 3 of 4 trials pass`."""
-    n_needed = trials_needed(k, share)
+    n_needed = fewest_passes(k, share)
     return f"at least {n_needed:,} of {k:,} trials {'passes' if n_needed == 1 else 'pass'}"
 
 

@@ -21,7 +21,7 @@ def history_sentences(change: RunChange, most: int = 10) -> Iterator[str]:
     for suite in change.suites:
         name = f"{suite.evalset}: " if len(change.suites) > 1 else ""
         yield name + suite_words(suite)
-    if change.allowed:
+    if change.max_regressions:
         yield "All cases together are judged with --max-regressions 0 only"
     worse = [case for case in change.regressed if case.chance is not None]
     if change.rule == "likely":
@@ -30,8 +30,8 @@ def history_sentences(change: RunChange, most: int = 10) -> Iterator[str]:
         if flipped := [case for case in change.cases if case.kind == "broken" and case not in worse]:
             case_list = _grouped([(case.name, flip_words(change, case)) for case in flipped], most)
             yield f"Flipped, not worse by itself: {case_list}"
-    if change.missing and not change.allowed and not any(suite.is_worse for suite in change.suites):
-        yield missing_words(change.missing)
+    if change.missing_trials and not change.max_regressions and not any(suite.is_worse for suite in change.suites):
+        yield missing_words(change.missing_trials)
 
 
 def _grouped(ends: Sequence[tuple[str, str]], most: int) -> str:
@@ -44,7 +44,7 @@ def _grouped(ends: Sequence[tuple[str, str]], most: int) -> str:
 
 def flip_words(change: RunChange, case: CaseChange) -> str:
     """`passed 1 of 3`, `failed 5 of 5, too little history to tell`."""
-    letters = case.after.scored if case.after else ""
+    letters = case.after.scored_letters if case.after else ""
     if case in change.untold:
         return f"failed {len(letters)} of {len(letters)}, {untold_words(case)}"
     return f"passed {letters.count('p')} of {len(letters)}"
@@ -101,7 +101,7 @@ def not_worse_word(change: RunChange) -> str:
 
 def case_words(case: CaseChange) -> str:
     """`refund: 1 of 3 passed, 38 of 40 before, by chance in 1 of 2,000 builds`."""
-    letters = case.after.scored if case.after else ""
+    letters = case.after.scored_letters if case.after else ""
     return f"{case.name}: {letters.count('p')} of {len(letters)} passed, {_before_words(case)}"
 
 

@@ -9,7 +9,7 @@ from evaldesk.diff.divergence import first_divergence, moved_words
 from evaldesk.diff.turn_diff import CallRow, TurnDiff
 from evaldesk.metrics import is_higher_better
 from evaldesk.model import Case, Expected, JsonObject, Score, TrialResult, TurnRecord, turn_verdict
-from evaldesk.model.json_text import json_line, shortened
+from evaldesk.model.json_text import json_line, short_json
 from evaldesk.wording.printable import in_one_line, printable
 from evaldesk.wording.words import needs_words, score_words
 
@@ -61,7 +61,7 @@ def _turn_lines(case: Case, result: TrialResult, index: int, diff: TurnDiff, *, 
     scores = [score for score in result.scores if score.turn == index]
     verdict = turn_verdict(record, scores)
     query = turn.query if turn else record.query if record else ""
-    yield f"turn {index + 1} {_OTHER_VERDICTS.get(verdict, verdict)}: {shortened(query, 120)}"
+    yield f"turn {index + 1} {_OTHER_VERDICTS.get(verdict, verdict)}: {short_json(query, 120)}"
     if verdict == "passed" and not is_whole:
         return
     expected = turn.expected if turn else Expected()

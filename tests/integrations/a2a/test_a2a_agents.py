@@ -297,11 +297,11 @@ async def test_an_authorized_task_goes_on_after_an_approval(
 
     turn = await play_turn(
         agent if is_same else agent_at(server.address), later, "Buy.", attempt=Attempt(), resumed=stored,
-        decided=((stored.waiting[0], Decision("approve")),),
+        decided=((stored.open_requests[0], Decision("approve")),),
     )  # fmt: skip
 
-    assert stored.waiting[0].choices == ("approve", "deny")
-    assert "Authenticate where the agent asks for it, then approve" in str(stored.waiting[0].question)
+    assert stored.open_requests[0].choices == ("approve", "deny")
+    assert "Authenticate where the agent asks for it, then approve" in str(stored.open_requests[0].question)
     assert (turn.stop_reason, turn.answer) == ("answered", "Bought.")
     assert [event.text for event in turn.events if event.kind == "agent_message"] == ["Sign in at the shop.", "Bought."]
     assert asked_for(server) == [("Buy.", None, None), ("continue", "t1", "ctx")]

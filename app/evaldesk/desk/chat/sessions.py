@@ -164,11 +164,11 @@ class SessionDesk:
         session = await asyncio.to_thread(self._store.sessions.get, session_id)
         self._refuse_while_running(session_id)
         last_turn = session.turns[-1] if session.turns and not session.open_turn else None
-        if last_turn is None or not last_turn.waiting or question_id != asked_of(last_turn):
+        if last_turn is None or not last_turn.open_requests or question_id != asked_of(last_turn):
             raise ConflictError("This turn does not wait for that decision any more. Reload the page.")
-        if len(decisions) != len(last_turn.waiting):
+        if len(decisions) != len(last_turn.open_requests):
             raise UsageError("Decide every waiting call.")
-        for call, decision in zip(last_turn.waiting, decisions, strict=True):
+        for call, decision in zip(last_turn.open_requests, decisions, strict=True):
             if not fits(decision, call):
                 raise UsageError(f"{call.tool} cannot be decided by {decision.decision}.")
         used_models = [usage.model for usage in last_turn.usages if usage.model in self._agents.models]
@@ -404,7 +404,7 @@ def _with_left_turn(session: StoredSession) -> StoredSession:
 
 def asked_of(turn: TurnRecord) -> str:
     """A mark of the open requests of a turn, which differs once it went on."""
-    return f"{len(turn.events)}-{len(turn.waiting)}"
+    return f"{len(turn.events)}-{len(turn.open_requests)}"
 
 
 def parse_state(text: str) -> JsonObject:

@@ -16,7 +16,7 @@ from evaldesk.model.conclusion import counted
 from evaldesk.model.run import MAX_TRIALS
 from evaldesk.model.stored import CaseRow
 from evaldesk.run_options import BY_NAME, EVEN, USD, budget_of
-from evaldesk.statistics.allocation import allocated, variance_of
+from evaldesk.statistics.allocation import allocate_trials, variance_of
 from evaldesk.store import RunStore
 from evaldesk.store.runs.histories import NO_HISTORY, history_class
 from evaldesk.wording.words import trials_each_words
@@ -109,7 +109,7 @@ def spread(budget: Budget, subject: Subject, runs: StoredRuns) -> Spread:
     _check_reach(budget, costs, run_ids)
     is_even = budget.allocate == EVEN
     weights = [1.0 if is_even else variance_of(case.n_passed, case.n_scored) for case in cases]
-    n_each = allocated(weights, costs, budget.amount, least=budget.least, most=MOST_EACH)
+    n_each = allocate_trials(weights, costs, budget.amount, least=budget.least, most=MOST_EACH)
     if sum(n_each) > MAX_TRIALS:
         raise budget.refusal(f"{sum(n_each):,} trials are more than the {MAX_TRIALS:,} of one run")
     return Spread(n_each, run_ids)

@@ -33,7 +33,7 @@ from evaldesk.engine.launch import launcher_of
 from evaldesk.errors import EvaldeskError
 from evaldesk.matching.case_version import case_version
 from evaldesk.model import AgentDescription, AgentRef, Case, Gates, RunConfig, TrialResult
-from evaldesk.model.comparison import Baseline, PlayedCase, RunChange, matched
+from evaldesk.model.comparison import Baseline, PlayedCase, RunChange, match_cases
 from evaldesk.model.evalset import CaseKey, assertions
 from evaldesk.model.options import Recording
 from evaldesk.settings import Settings
@@ -89,7 +89,7 @@ class CasePlayer:
         """
         key = CaseKey(evalset, case.id, 0, case_version(case))
         alike = [each for each in baseline.cases if each.key.case_id == case.id]
-        baseline_case = matched(alike, [key]).get(key.place)
+        baseline_case = match_cases(alike, [key]).get(key.place)
         if baseline_case is None:
             return None
         ready = self._config(case, options)
@@ -100,7 +100,7 @@ class CasePlayer:
             ready.errors_are_failures,
             assertions(case),
         )
-        others = [each.past for each in baseline.cases if each is not baseline_case and each.scored]
+        others = [each.past for each in baseline.cases if each is not baseline_case and each.scored_letters]
         compare = partial(
             compare_cases,
             baseline.name,
@@ -108,7 +108,7 @@ class CasePlayer:
             rule=gates.regression_rule,
             confirm=gates.confirm,
             days=baseline.days,
-            replayed=repeats_recorded(ready),
+            is_replayed=repeats_recorded(ready),
             others=others,
         )
         change = compare([played_case])

@@ -30,7 +30,7 @@ from evaldesk.desk.runs.gates.conclusion import (
 from evaldesk.desk.runs.plan import order_of_play, shuffled
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import Answer, Counts, GateOutcome, RunConfig
-from evaldesk.model.comparison import ROUNDING, TO_PLAY, Baseline, PlayedCase, RunChange, matched
+from evaldesk.model.comparison import ROUNDING, TO_PLAY, Baseline, PlayedCase, RunChange, match_cases
 from evaldesk.model.conclusion import Interval, Stop, StopRule, counted, has_too_many_errors, scored_and_passed
 from evaldesk.statistics.anytime import ALPHA, DifferenceSeen, anytime_interval, difference_interval, sign_evidence
 from evaldesk.statistics.case_comparison import changed_to, is_regressed
@@ -546,17 +546,17 @@ def decider_of(store: RunStore, run_id: int, rule: StopRule) -> Decider:
 
 def _baseline_rates(baseline: Baseline, planned_cases: Sequence[PlayedCase]) -> dict[int, float]:
     """The pass rates of the baseline by the index of the case, of those with the same content."""
-    before = matched(baseline.cases, [case.key for case in planned_cases])
+    before = match_cases(baseline.cases, [case.key for case in planned_cases])
     pairs = ((index, before.get(case.key.place), case) for index, case in enumerate(planned_cases))
     return {
-        index: before_case.scored.count("p") / len(before_case.scored)
+        index: before_case.scored_letters.count("p") / len(before_case.scored_letters)
         for index, before_case, case in pairs
-        if before_case and before_case.scored and not before_case.key.is_edited(case.key)
+        if before_case and before_case.scored_letters and not before_case.key.is_edited(case.key)
     }
 
 
 def _regression_test(baseline: Baseline, planned_cases: Sequence[PlayedCase]) -> Callable[[int, str], bool]:
-    before = matched(baseline.cases, [case.key for case in planned_cases])
+    before = match_cases(baseline.cases, [case.key for case in planned_cases])
 
     def is_worse(case: int, letters: str) -> bool:
         before_case = before.get(planned_cases[case].key.place)

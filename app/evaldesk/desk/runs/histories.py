@@ -31,8 +31,8 @@ def keys_of(evalset: str, cases: Sequence[Case]) -> list[CaseKey]:
 
 def compared_history(baseline: Baseline, keys: Sequence[CaseKey]) -> ComparedHistory:
     """The history of the cases that a baseline has, too, by which runs are judged; edited cases are left out."""
-    before = {(case.key.case_id, case.key.digest): case for case in baseline.cases if case.scored}
+    before = {(case.key.case_id, case.key.digest): case for case in baseline.cases if case.scored_letters}
     places = tuple(at for at, key in enumerate(keys) if (key.case_id, key.digest) in before)
     own = [before[keys[place].case_id, keys[place].digest] for place in places]
     history = SetHistory(tuple(CaseHistory(*case.past) for case in own), days=baseline.days)
-    return ComparedHistory(history, places, tuple(case.is_passed(case.scored) for case in own))
+    return ComparedHistory(history, places, tuple(case.is_passed(case.scored_letters) for case in own))

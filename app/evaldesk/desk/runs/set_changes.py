@@ -13,7 +13,7 @@ from evaldesk.errors import EvaldeskError, NotFoundError, UsageError
 from evaldesk.formats import load_evalset
 from evaldesk.matching.case_version import case_version
 from evaldesk.model import Case
-from evaldesk.model.comparison import PlayedCase, matched
+from evaldesk.model.comparison import PlayedCase, match_cases
 from evaldesk.model.conclusion import counted
 from evaldesk.model.evalset import CaseKey, LargeCases, numbered_keys, user_side
 from evaldesk.model.stored import RunSummary
@@ -95,7 +95,7 @@ def _pairs(old_keys: Sequence[CaseKey], new_keys: Sequence[CaseKey]) -> dict[int
     """The places of the cases of now by those of the cases that were played, in their order."""
     index = {key: at for at, key in enumerate(old_keys)}
     numbers = {key.place: number for number, key in enumerate(new_keys)}
-    before = matched([PlayedCase(key, "") for key in old_keys], new_keys)
+    before = match_cases([PlayedCase(key, "") for key in old_keys], new_keys)
     return dict(sorted((index[case.key], numbers[place]) for place, case in before.items() if place in numbers))
 
 

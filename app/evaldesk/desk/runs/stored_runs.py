@@ -34,7 +34,7 @@ from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.matching.case_version import case_version
 from evaldesk.metrics import known_metric
 from evaldesk.model import Capture, Case, Conclusion, Counts, Gates, Outcome, RunConfig, RunStatus, TrialResult
-from evaldesk.model.comparison import Baseline, Comparison, PlayedCase, RunChange, matched
+from evaldesk.model.comparison import Baseline, Comparison, PlayedCase, RunChange, match_cases
 from evaldesk.model.conclusion import VERDICTS, Interval
 from evaldesk.model.evalset import CaseKey, assertions, case_names, numbered_keys
 from evaldesk.model.history import CaseHistory, RunDays, SetHistory
@@ -261,8 +261,8 @@ class StoredRuns:
             rule=rule,
             confirm=gates.confirm,
             days=baseline.days,
-            allowed=gates.max_regressions or 0,
-            replayed=any(repeats_recorded(run.config) for run in runs),
+            max_regressions=gates.max_regressions or 0,
+            is_replayed=any(repeats_recorded(run.config) for run in runs),
         )
         needs_fresh = without_fresh_trials if rule == "confirm" else without_evidence
         refusals = (needs_fresh(run.config) for run in runs if rule != "any")
@@ -333,7 +333,7 @@ class StoredRuns:
         if of_class != NO_HISTORY:
             return self._store.case_histories(of_class, self._store.case_keys(run.id) if keys is None else keys)
         cases = self.played_cases([run])
-        letters = {(case.key.case_id, case.key.digest): case.scored for case in cases}
+        letters = {(case.key.case_id, case.key.digest): case.scored_letters for case in cases}
         wanted_keys = [case.key for case in cases] if keys is None else keys
         of_keys = [letters.get((key.case_id, key.digest), "") for key in wanted_keys]
         return SetHistory(tuple(CaseHistory(len(each), each.count("p")) for each in of_keys))
@@ -510,7 +510,7 @@ def compared_plans(plans: Sequence[RunPlan], baseline: Baseline) -> list[RunPlan
         for name, case in planned_cases
     )
     keys = numbered_keys((name, case.id, digest) for (name, case), digest in zip(planned_cases, digests, strict=True))
-    before = matched(baseline.cases, keys)
+    before = match_cases(baseline.cases, keys)
     own = {key.place: before.pop(key.place, None) for key in keys}
     deleted_cases = [replace(case, key=replace(case.key, ordinal=place[2])) for place, case in before.items()]
     result, own_cases = [], iter(own.values())

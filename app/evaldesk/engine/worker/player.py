@@ -240,7 +240,7 @@ async def _conversed(
         session.paused = None
         reason = await _heard(agent.reply(session, query), turn)
     for _ in range(MAX_DECIDED):
-        scripted = script.decided(index, turn.waiting) if script and reason in (AWAITING, "answered") else None
+        scripted = script.take_decisions(index, turn.waiting) if script and reason in (AWAITING, "answered") else None
         if not scripted:
             break
         turn.decided(scripted, "case")

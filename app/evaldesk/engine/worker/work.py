@@ -334,7 +334,7 @@ class TurnWork:
             return self._failed(failure(error, "agent_import"))
         self.attempt.begin("play", spec.timeout_s)
         self.attempt.prompts = PromptWriter() if spec.keeps_prompts else None
-        waiting = spec.resumed.waiting if spec.resumed else ()
+        waiting = spec.resumed.open_requests if spec.resumed else ()
         record = await play_turn(
             agent,
             session,

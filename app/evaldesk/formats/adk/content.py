@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from evaldesk.model.media import Media, joined
+from evaldesk.model.media import Media, join_parts
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.reading.values import ABSENT, wrong_value
 from evaldesk.transcripts.adk import message_parts, parts_text, read_parts, written_parts
@@ -23,7 +23,7 @@ def read_query(place: Place, raw: Any) -> Query:
     """The user's message; the content must be there, and may hold no text (a picture, say)."""
     if raw is ABSENT or raw is None:
         raise wrong_value(place, raw, "the user's message, an object with parts")
-    return joined(message_parts(read_parts(place, raw)))
+    return join_parts(message_parts(read_parts(place, raw)))
 
 
 def write_query(query: Query) -> Any:
@@ -48,7 +48,7 @@ def patch_content(raw: Any, text: str | None) -> Any:
 def patch_query(raw: Any, query: Query) -> Any:
     """`raw` saying `query` instead; parts that are neither text nor media stay."""
     text, media = query
-    old_media = joined(message_parts(read_parts(_NOWHERE, raw)))[1]
+    old_media = join_parts(message_parts(read_parts(_NOWHERE, raw)))[1]
     if [item.digest or item.uri for item in old_media] == [item.digest or item.uri for item in media]:
         return patch_content(raw, text)
     others = [part for part in raw.get("parts") or [] if not (_is_text(part) or any(message_parts([part])))]

@@ -338,7 +338,7 @@ def write_invocation(record: TurnRecord) -> dict[str, Any]:
     events = [
         raw_event for at, event in enumerate(record.events) for raw_event in _write_event(event, is_last=at == last)
     ]
-    events += [_write_request(each) for each in record.waiting]
+    events += [_write_request(each) for each in record.open_requests]
     invocation: dict[str, Any] = {"user_content": write_query((record.query, record.media))}
     if last is not None:
         invocation["final_response"] = {"parts": [{"text": record.events[last].text}], "role": "model"}

@@ -241,7 +241,7 @@ def _calibration(store: Store, mode: Mode, run: RunSummary, criterion: Criterion
     counts = Counter({(a, b): len(judged[a] & sides[b]) for a in (True, False) for b in (True, False)})
     skill, n_judged = judge_skill(counts.elements()), (len(judged[True]), len(judged[False]))
     is_known = bool(skill.n_good and skill.n_bad)
-    rate = skill.corrected(n_judged[0] / sum(n_judged)) if is_known else None
+    rate = skill.correct(n_judged[0] / sum(n_judged)) if is_known else None
     missing = skill.labels_to_add(HALF_WIDTH, n_judged)
     return Calibration(
         run=run,

@@ -189,7 +189,7 @@ def read_failures(
         curve=_curve(times, seen),
         agreements=_agreements(modes, reading),
         proposals=_with_quotes(store, proposals[first : first + N_PROPOSALS]),
-        notes=_notes(store, run_id) if any(None in each for each in reading.found.values()) else [],
+        notes=_notes(store, run_id) if any(None in each for each in reading.findings.values()) else [],
         first_proposal=first,
         n_proposals=len(proposals),
         models=desk.model_proposals.models,
@@ -209,9 +209,9 @@ def _next_trial(store: Store, run: RunSummary, number: int, draw: Draw) -> NextT
     turns, found = store.runs.turns(run.id, case_index, at)
     n_turns, result = turns.summary.n_turns, turns.result
     last = min(found.turn if found else n_turns, n_turns)
-    turn = turns.read(last - 1, last)[0].record if last else None
+    turn = turns.read_turns(last - 1, last)[0].record if last else None
     why = f"{found.place[:1].upper()}{found.place[1:]}: {found.sentence}." if found else ""
-    scores = [*(result.scores if result else ()), *(turns.read(last - 1, last)[0].scores if last else ())]
+    scores = [*(result.scores if result else ()), *(turns.read_turns(last - 1, last)[0].scores if last else ())]
     reasons = (score.reason for score in scores if score.passed is False and score.reason)
     markdown = Markdown()
     return NextTrial(
@@ -374,7 +374,7 @@ def _agreements(modes: Mapping[int, Mode], reading: ReadTrials) -> list[tuple[st
     for a, b in combinations(sorted({*reading.clear, *reading.doubted}), 2):
         both = reading.of_reader(a) & reading.of_reader(b)
         n_pairs += len(both)
-        of_a, of_b = reading.found.get(a, {}), reading.found.get(b, {})
+        of_a, of_b = reading.findings.get(a, {}), reading.findings.get(b, {})
         for mode_id in modes.keys() & {*of_a, *of_b}:
             in_a, in_b = of_a.get(mode_id, nothing) & both, of_b.get(mode_id, nothing) & both
             n_both = len(in_a & in_b)

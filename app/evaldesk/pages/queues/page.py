@@ -255,11 +255,11 @@ def _blind(turns: TrialTurns) -> TrialTurns:
     def read(first: int, end: int) -> Sequence[PlayedTurn]:
         return [
             PlayedTurn(type(each.turn)(query=each.turn.query) if each.turn else None, each.record)
-            for each in turns.read(first, end)
+            for each in turns.read_turns(first, end)
         ]
 
     result = replace(turns.result, scores=()) if turns.result else None
-    return replace(turns, case=replace(turns.case, final_state=None, rubrics=()), result=result, read=read)
+    return replace(turns, case=replace(turns.case, final_state=None, rubrics=()), result=result, read_turns=read)
 
 
 def _current(items: Sequence[QueueItem], at: int | None) -> QueueItem | None:
@@ -357,7 +357,9 @@ def _trial_words(turns: TrialTurns) -> str:
 def _expected(turns: TrialTurns, pieces: Sequence[range | Gap]) -> list[Expectation]:
     """The expectations of the turns that are drawn, and of the whole conversation."""
     found, case = [], turns.case
-    drawn = (zip(each, turns.read(each.start, each.stop), strict=True) for each in pieces if isinstance(each, range))
+    drawn = (
+        zip(each, turns.read_turns(each.start, each.stop), strict=True) for each in pieces if isinstance(each, range)
+    )
     for index, turn in ((index, played.turn) for some in drawn for index, played in some if played.turn):
         calls, answer = turn.expected.tool_calls, turn.expected.reference or ""
         if calls is not None or answer:

@@ -134,7 +134,7 @@ def _trials(
         turns = _masked(stored, masking)
         broken = [divergence.turn - 1] if divergence else []
         pieces = turn_pieces(turns, pieces_of(turns.n_turns, [0, *broken]))
-        case, result = (turns.case, turns.result) if turns.is_long else turns.whole()
+        case, result = (turns.case, turns.result) if turns.is_long else turns.read_trial()
         if result is None:
             continue
         if divergence:
@@ -165,7 +165,7 @@ def _masked(turns: TrialTurns, masking: Masking) -> TrialTurns:
         return list(without_secrets(values, masking.environment, masking.found))
 
     if not turns.is_long:
-        case, result = turns.whole()
+        case, result = turns.read_trial()
         (case,) = masked([case])
         return turns_in_memory(case, next(iter(masked([result] if result else [])), None))
     (case,), (summary,) = masked([turns.case]), masked([turns.summary])
@@ -174,5 +174,5 @@ def _masked(turns: TrialTurns, masking: Masking) -> TrialTurns:
         case=case,
         result=next(iter(masked([turns.result] if turns.result else [])), None),
         summary=summary,
-        read=lambda first, end: masked(turns.read(first, end)),
+        read_turns=lambda first, end: masked(turns.read_turns(first, end)),
     )

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from evaldesk.statistics.comparison import holm
-from evaldesk.statistics.history.days import SAME_DAY, DayShifts, shifted
+from evaldesk.statistics.history.days import SAME_DAY, DayShifts, shift_rates
 from evaldesk.statistics.history.posterior import Posterior, posterior_of, rate_grid
 from evaldesk.statistics.history.sums import MOST_EXACT_TRIALS, Sums, pass_chances
 
@@ -105,7 +105,7 @@ def usual_passes(history: Sequence[Trials], now: Sequence[Trials], days: DayShif
 
 
 def _passes(history: Sequence[Trials], now: Sequence[Trials], days: DayShifts) -> Passes | None:
-    kinds = Counter((*before, scored) for before, (scored, _) in zip(history, now, strict=True) if scored)
+    kinds = Counter((*before, n_scored) for before, (n_scored, _) in zip(history, now, strict=True) if n_scored)
     return passes_of(posterior_of(history), kinds, days) if kinds else None
 
 
@@ -161,10 +161,10 @@ def case_chances(history: Sequence[Trials], now: Sequence[Trials]) -> tuple[floa
     place_of = {kind[:2]: at for at, kind in enumerate(cases.kinds)}
     chances: dict[tuple[Trials, Trials], float] = {}
     for pair in zip(history, now, strict=True):
-        before, (scored, passed) = pair
+        before, (n_scored, n_passed) = pair
         if pair not in chances:
-            tails = pass_chances(scored, rate_grid())[:, : passed + 1].sum(axis=1)
-            chances[pair] = min(1.0, float(cases.of_kinds[place_of[before]] @ tails)) if passed < scored else 1.0
+            tails = pass_chances(n_scored, rate_grid())[:, : n_passed + 1].sum(axis=1)
+            chances[pair] = min(1.0, float(cases.of_kinds[place_of[before]] @ tails)) if n_passed < n_scored else 1.0
     return tuple(chances[pair] for pair in zip(history, now, strict=True))
 
 
@@ -174,9 +174,9 @@ def _sums(cases: Posterior, builds: Counter[tuple[int, int, int]], shift: int) -
 
     rows = cases.main_rows
     place_of = {kind[:2]: at for at, kind in enumerate(cases.kinds)}
-    groups = [(place_of[scored, passed], n, times) for (scored, passed, n), times in builds.items()]
+    groups = [(place_of[n_scored, n_passed], n, times) for (n_scored, n_passed, n), times in builds.items()]
     n_trials = sum(n * times for _, n, times in groups)
-    rates = shifted(rate_grid(), shift)
+    rates = shift_rates(rate_grid(), shift)
     prior = cases.prior[rows]
     if n_trials <= MOST_EXACT_TRIALS:
         return _exact_sums(cases, groups, n_trials, rates)

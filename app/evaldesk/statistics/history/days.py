@@ -62,9 +62,9 @@ class DayShifts:
             cells[min(6, int(7 * (below + chance / 2)))].append((shift, chance))
             below += chance
         return tuple(
-            (round(fsum(shift * chance for shift, chance in cell) / whole), whole)
+            (round(fsum(shift * chance for shift, chance in cell) / total), total)
             for cell in cells.values()
-            for whole in [fsum(chance for _, chance in cell)]
+            for total in [fsum(chance for _, chance in cell)]
         )
 
 
@@ -76,7 +76,7 @@ ONE_SIGMA = DayShifts(tuple(float(sigma == 0.3) for sigma in SIGMAS))
 def _normal_cells() -> tuple[tuple[float, float], ...]:
     """Eight cells of the standard normal: their middles, -1.75 to 1.75, and their chances."""
     cuts = [-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5]
-    ends = [0.0, *(NormalDist().cdf(cut) for cut in cuts), 1.0]
+    ends = [0.0, *(NormalDist().cdf(edge) for edge in cuts), 1.0]
     return tuple((-1.75 + 0.5 * at, ends[at + 1] - ends[at]) for at in range(8))
 
 
@@ -96,8 +96,8 @@ def day_shifts(runs: Sequence[RunTrials]) -> DayShifts:
         if worth <= 0.5:
             return SAME_DAY
         noise = fsum(n * (total - n) / (total - 1) * c / total * (1 - c / total) for n, total, c in cases)
-        expected = fsum(n * c / total for (n, _), (total, c) in zip(run, totals, strict=True) if n)
-        moves.append(((sum(passed for _, passed in run) - expected) / worth, noise / worth**2))
+        mean_passes = fsum(n * c / total for (n, _), (total, c) in zip(run, totals, strict=True) if n)
+        moves.append(((sum(passed for _, passed in run) - mean_passes) / worth, noise / worth**2))
     logs = [
         -sigma / _SCALE
         - fsum(log(sigma**2 + factor * noise) + factor * move**2 / (sigma**2 + factor * noise) for move, noise in moves)
@@ -108,7 +108,7 @@ def day_shifts(runs: Sequence[RunTrials]) -> DayShifts:
     return DayShifts(tuple(weight / fsum(weights) for weight in weights))
 
 
-def shifted(rates: Floats, steps: int) -> Floats:
+def shift_rates(rates: Floats, steps: int) -> Floats:
     """The grid of rates on a day with this shift: 0 and 1 stay, and rates beyond the grid go to its ends."""
     import numpy as np
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from evaldesk.statistics.history.days import SAME_DAY, DayShifts, shifted
+from evaldesk.statistics.history.days import SAME_DAY, DayShifts, shift_rates
 from evaldesk.statistics.history.posterior import Posterior, rate_grid
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Draws:
     @property
     def is_too_short(self) -> bool:
         """Whether its history has too few trials to know or to propose anything."""
-        return self.cases is not None and too_short(self.cases) > 0
+        return self.cases is not None and missing_history(self.cases) > 0
 
     def counts(self, columns: Places | slice = slice(None)) -> Floats:
         """How many of these cases have each rate, in each draw."""
@@ -71,10 +71,10 @@ class Draws:
 
     def on_day(self, shift: int) -> Draws:
         """The same cases on a day with this shift, in steps of the grid."""
-        return replace(self, rates=shifted(self.rates, shift))
+        return replace(self, rates=shift_rates(self.rates, shift))
 
 
-def too_short(cases: Posterior) -> int:
+def missing_history(cases: Posterior) -> int:
     """The trials of each case that a history lacks before it tells anything: three of each, and fifty in all."""
     of_all = -(-(_FEWEST - cases.n_trials) // cases.n_cases)
     return max(0, _FEWEST_EACH - cases.fewest_trials, of_all)

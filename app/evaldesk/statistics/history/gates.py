@@ -92,9 +92,9 @@ def case_fails(draws: Draws, n_each: Sequence[int], share: float) -> Floats:
 
 def curve_fails(draws: Draws, n: int, k: int, least: float, *, is_hat: bool) -> Floats:
     """The chance that the mean pass^k where `is_hat`, else pass@k, of `n` trials a case stays below `least`."""
-    table, whole = _curve_table(draws, n, k, is_hat=is_hat)
-    needed = ceil(draws.n_cases * whole * least * (1 - ROUNDING))
-    return sum_of([table], _MOST_CURVE_VALUES).at_most(needed - 1)
+    table, unit = _curve_table(draws, n, k, is_hat=is_hat)
+    least_sum = ceil(draws.n_cases * unit * least * (1 - ROUNDING))
+    return sum_of([table], _MOST_CURVE_VALUES).at_most(least_sum - 1)
 
 
 def meets_level(draws: Draws, of_case: Callable[[Floats], Floats], least: float, *, is_every: bool = False) -> Floats:
@@ -113,13 +113,13 @@ def regressions_fail(
     draws: Draws,
     n_each: Sequence[int],
     threshold: float,
-    allowed: int,
+    max_regressions: int,
     *,
     passed_before: Sequence[bool] | None = None,
     confirm: tuple[int, int] | None = None,
     worse: float = 0.0,
 ) -> Floats:
-    """The chance that more than `allowed` cases pass in the baseline and do not pass now.
+    """The chance that more than `max_regressions` cases pass in the baseline and do not pass now.
 
     `passed_before` are the verdicts of a stored baseline; None where it is still to be played. With `confirm` (needed,
     trials) only cases count that also pass fewer than the needed ones of so many fresh trials. `worse` lowers the rates
@@ -135,7 +135,7 @@ def regressions_fail(
             of_case = regression_chances(
                 now, n_each, threshold, passed_before=passed_before, confirm=confirm, before=draws.on_day(shift_before)
             )
-            chances += weight_before * weight * more_than(allowed, of_case)
+            chances += weight_before * weight * more_than(max_regressions, of_case)
     return chances
 
 
@@ -165,18 +165,18 @@ def regression_chances(
     return by_case if passed_before is None else by_case[:, np.array(passed_before, bool)]
 
 
-def more_than(allowed: int, chances: Floats) -> Floats:
-    """The chance that more than `allowed` of independent events happen; a column an event, a row a draw."""
+def more_than(most: int, chances: Floats) -> Floats:
+    """The chance that more than `most` of independent events happen; a column an event, a row a draw."""
     import numpy as np
 
     n_rows, n_events = chances.shape
-    if allowed >= n_events:
+    if most >= n_events:
         return np.zeros(n_rows)
-    if not allowed:
+    if not most:
         with np.errstate(divide="ignore"):
             some: Floats = -np.expm1(np.log1p(-chances).sum(axis=1))
         return some
-    sums = np.zeros((n_rows, allowed + 1))
+    sums = np.zeros((n_rows, most + 1))
     sums[:, 0] = 1.0
     for event in chances.T:
         happens = sums * event[:, None]
@@ -194,19 +194,19 @@ def rate_answers(draws: Draws, n_each: Sequence[int], least: float) -> tuple[Flo
         below = first_value(sums.most, lambda passed: wilson(passed, sums.most).high >= least)
         above = first_value(sums.most, lambda passed: wilson(passed, sums.most).low >= least)
         return 1 - sums.at_most(above - 1), sums.at_most(below - 1)
-    whole = _steps(ns)
+    unit = _steps(ns)
 
     def ends(total: float, squares: float) -> tuple[float, float]:
         interval = mean_interval(
-            mean=total / whole / n_cases,
+            mean=total / unit / n_cases,
             n=n_cases,
             n_cases=n_cases,
-            squares=squares / whole**2,
-            cluster_squares=squares / whole**2,
+            squares=squares / unit**2,
+            cluster_squares=squares / unit**2,
         )
         return (interval.low, interval.high) if interval else (0.0, 1.0)
 
-    return _mean_answers(_rate_tables(draws, n_each, whole), ends, least)
+    return _mean_answers(_rate_tables(draws, n_each, unit), ends, least)
 
 
 def curve_answers(draws: Draws, n: int, k: int, least: float, *, is_hat: bool) -> tuple[Floats, Floats]:
@@ -214,18 +214,18 @@ def curve_answers(draws: Draws, n: int, k: int, least: float, *, is_hat: bool) -
 
     The interval is Student's: that of drawn cases, which the gate has, is as wide.
     """
-    table, whole = _curve_table(draws, n, k, is_hat=is_hat)
+    table, unit = _curve_table(draws, n, k, is_hat=is_hat)
     n_cases = draws.n_cases
 
     def ends(total: float, squares: float) -> tuple[float, float]:
         if n_cases < FEWEST_ALIKE:
             return 0.0, 1.0
         interval = mean_interval(
-            mean=total / whole / n_cases,
+            mean=total / unit / n_cases,
             n=n_cases,
             n_cases=n_cases,
-            squares=squares / whole**2,
-            cluster_squares=squares / whole**2,
+            squares=squares / unit**2,
+            cluster_squares=squares / unit**2,
         )
         return (interval.low, interval.high) if interval else (0.0, 1.0)
 
@@ -239,13 +239,13 @@ def drop_answers(draws: Draws, n_each: Sequence[int], margin: float, *, worse: f
     """
     import numpy as np
 
-    whole, n_cases = _steps(sorted(set(n_each))), draws.n_cases
+    unit, n_cases = _steps(sorted(set(n_each))), draws.n_cases
 
     def ends(total: float, squares: float) -> tuple[float, float]:
-        middle = total / whole / n_cases - 1  # values are shifted by one, so that none is negative
+        middle = total / unit / n_cases - 1  # values are shifted by one, so that none is negative
         if squares == 0 and n_cases < FEWEST_ALIKE:
             return -inf, inf
-        half = t_95(n_cases - 1) * sqrt(squares / whole**2 / (n_cases - 1) / n_cases) if n_cases > 1 else 0.0
+        half = t_95(n_cases - 1) * sqrt(squares / unit**2 / (n_cases - 1) / n_cases) if n_cases > 1 else 0.0
         return middle - half, middle + half
 
     answers = np.zeros((2, len(draws.places)))
@@ -255,7 +255,7 @@ def drop_answers(draws: Draws, n_each: Sequence[int], margin: float, *, worse: f
         for n, columns in columns_of(n_each):
             before, after = pass_chances(n, draws.rates), pass_chances(n, now.rates)
             chances = np.array([np.convolve(one[::-1], two) for one, two in zip(before, after, strict=True)])
-            values = np.rint(np.arange(2 * n + 1) * whole / n).astype(int)
+            values = np.rint(np.arange(2 * n + 1) * unit / n).astype(int)
             tables.append(ValueTable(draws.counts(columns), chances, values))
         answers += weight * np.array(_mean_answers(tables, ends, -margin - ROUNDING))
     return answers[0], answers[1]
@@ -299,12 +299,12 @@ def _steps(ns: Sequence[int]) -> int:
     return min(lcm(*ns), 10 * max(ns))
 
 
-def _rate_tables(draws: Draws, n_each: Sequence[int], whole: int) -> list[ValueTable]:
+def _rate_tables(draws: Draws, n_each: Sequence[int], unit: int) -> list[ValueTable]:
     import numpy as np
 
     return [
         ValueTable(
-            draws.counts(columns), pass_chances(n, draws.rates), np.rint(np.arange(n + 1) * whole / n).astype(int)
+            draws.counts(columns), pass_chances(n, draws.rates), np.rint(np.arange(n + 1) * unit / n).astype(int)
         )
         for n, columns in columns_of(n_each)
     ]
@@ -314,8 +314,8 @@ def _curve_table(draws: Draws, n: int, k: int, *, is_hat: bool) -> tuple[ValueTa
     """The values of pass^k or pass@k in whole numbers, and what 1 is."""
     import numpy as np
 
-    whole = comb(n, k)
-    values = [comb(c, k) if is_hat else whole - comb(n - c, k) for c in range(n + 1)]
-    scale = max(1, whole * draws.n_cases // 10**6)  # whole numbers beyond 64 bits are rounded
+    unit = comb(n, k)
+    values = [comb(c, k) if is_hat else unit - comb(n - c, k) for c in range(n + 1)]
+    scale = max(1, unit * draws.n_cases // 10**6)  # whole numbers beyond 64 bits are rounded
     table = ValueTable(draws.counts(), pass_chances(n, draws.rates), np.array([value // scale for value in values]))
-    return table, whole / scale
+    return table, unit / scale

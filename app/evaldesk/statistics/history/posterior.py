@@ -64,12 +64,12 @@ class Posterior:
     @property
     def n_trials(self) -> int:
         """The trials of all cases."""
-        return sum(scored * times for scored, _, times in self.kinds)
+        return sum(n_scored * times for n_scored, _, times in self.kinds)
 
     @property
     def fewest_trials(self) -> int:
         """The trials of the case with the fewest."""
-        return min(scored for scored, _, _ in self.kinds)
+        return min(n_scored for n_scored, _, _ in self.kinds)
 
     @cached_property
     def of_kinds(self) -> Floats:
@@ -185,11 +185,11 @@ def _likelihood(kinds: Sequence[CaseCounts]) -> Floats:
     """The likelihood of the trials of each kind at each rate, its greatest being 1."""
     import numpy as np
 
-    scored, passed = (np.array([kind[at] for kind in kinds], float)[:, None] for at in (0, 1))
+    n_scored, n_passed = (np.array([kind[at] for kind in kinds], float)[:, None] for at in (0, 1))
     rates = rate_grid()[1:-1]
     logs = np.empty((len(kinds), len(rates) + 2))
-    logs[:, 1:-1] = passed * np.log(rates) + (scored - passed) * np.log1p(-rates)
-    logs[:, :1] = np.where(passed == 0, 0.0, -np.inf)
-    logs[:, -1:] = np.where(passed == scored, 0.0, -np.inf)
+    logs[:, 1:-1] = n_passed * np.log(rates) + (n_scored - n_passed) * np.log1p(-rates)
+    logs[:, :1] = np.where(n_passed == 0, 0.0, -np.inf)
+    logs[:, -1:] = np.where(n_passed == n_scored, 0.0, -np.inf)
     likelihoods: Floats = np.exp(logs - logs.max(axis=1, keepdims=True))
     return likelihoods

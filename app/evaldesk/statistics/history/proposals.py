@@ -90,12 +90,12 @@ def confirm_fails(draws: Draws, n_each: Sequence[int], now: Draws, n_fresh: int 
     edges = np.unique(np.linspace(-1, first, min(first + 2, _MOST_LOOKS)).astype(int)).tolist()
 
     def of_day(each: Draws) -> Floats:
-        seen, fresh = pass_sums(each, n_each), pass_sums(each, [n_fresh] * each.n_cases)
-        below = [seen.at_most(edge) for edge in edges]
+        first_sums, fresh_sums = pass_sums(each, n_each), pass_sums(each, [n_fresh] * each.n_cases)
+        below = [first_sums.at_most(edge) for edge in edges]
         chances = 0 * below[0]
         for at in range(1, len(edges)):
             middle = (edges[at - 1] + 1 + edges[at]) // 2
-            chances += (below[at] - below[at - 1]) * fresh.at_most(bar - middle)
+            chances += (below[at] - below[at - 1]) * fresh_sums.at_most(bar - middle)
         return chances
 
     return over_days(of_day, now)
@@ -114,7 +114,7 @@ def history_bar(draws: Draws, n_each: Sequence[int], level: float) -> int:
         sums = pass_sums(draws, n_each)
         return first_value(sums.most, lambda passes: float(sums.at_most(passes)[0]) > level) - 1
     kinds = [kind[:2] for kind in cases.kinds for _ in range(kind[2])]
-    build = Counter((scored, passed, n) for (scored, passed), n in zip(kinds, n_each, strict=True))
+    build = Counter((n_scored, n_passed, n) for (n_scored, n_passed), n in zip(kinds, n_each, strict=True))
     return passes_of(cases, build, draws.days).bar(level)
 
 
@@ -156,7 +156,7 @@ def proposed_confirm(draws: Draws, *, fresh: int = FRESH, drop: float = DROP) ->
 
 def _is_quiet(setting: Setting) -> bool:
     """Whether a gate whose bar is the history fails rarely, by the limit that its forecast has."""
-    return setting.fails.plus(CASES_SHARE).known(OFTEN_BY_HISTORY) == "rarely"
+    return setting.fails.plus(CASES_SHARE).standing(OFTEN_BY_HISTORY) == "rarely"
 
 
 def trials_to_know_history(h: float, n_build: int) -> int:
@@ -196,7 +196,7 @@ def proposed_rate(draws: Draws, *, drop: float = DROP) -> Setting | None:
     days = draws.days.coarse
 
     def best(n: int) -> Setting:
-        n_each, whole = [n] * draws.n_cases, n * draws.n_cases
+        n_each, n_trials = [n] * draws.n_cases, n * draws.n_cases
         # The sums of a day are costly, and the same for every bar.
         same, worse = (
             [(pass_sums(each.on_day(shift), n_each), weight) for shift, weight in days]
@@ -204,7 +204,7 @@ def proposed_rate(draws: Draws, *, drop: float = DROP) -> Setting | None:
         )
 
         def fails(sums: Sequence[tuple[Sums, float]], bar: int) -> Range:
-            most = needed_passes(whole, bar / 100) - 1
+            most = needed_passes(n_trials, bar / 100) - 1
             return Range.of(np.sum([weight * each.at_most(most) for each, weight in sums], axis=0))
 
         bar = first_value(99, lambda bar: fails(same, bar).high > OFTEN) - 1
@@ -216,7 +216,7 @@ def proposed_rate(draws: Draws, *, drop: float = DROP) -> Setting | None:
 def proposed_fixed_confirm(
     draws: Draws,
     threshold: float,
-    allowed: int,
+    max_regressions: int,
     *,
     passed_before: Sequence[bool] | None = None,
     drop: float = DROP,
@@ -225,23 +225,23 @@ def proposed_fixed_confirm(
     if draws.is_too_short:
         return None
 
-    def fails(n: int, needed: int, fresh: int, worse: float = 0.0) -> Range:
-        n_each, confirm = [n] * draws.n_cases, (needed, fresh)
+    def fails(n: int, n_needed: int, fresh: int, worse: float = 0.0) -> Range:
+        n_each, confirm = [n] * draws.n_cases, (n_needed, fresh)
         return Range.of(
             regressions_fail(
-                draws, n_each, threshold, allowed, passed_before=passed_before, confirm=confirm, worse=worse
+                draws, n_each, threshold, max_regressions, passed_before=passed_before, confirm=confirm, worse=worse
             )
         )
 
     # More trials make a flip likelier, so that what few find need not be found by more: no halving here.
     for n in range(1, MOST_N + 1):
         for fresh in _FIXED_FRESH:
-            needed = next((each for each in range(fresh, 0, -1) if fails(n, each, fresh).high <= OFTEN), 0)
-            finds = fails(n, needed, fresh, drop) if needed else None
+            n_needed = next((each for each in range(fresh, 0, -1) if fails(n, each, fresh).high <= OFTEN), 0)
+            finds = fails(n, n_needed, fresh, drop) if n_needed else None
             if finds and finds.mean >= FOUND:
                 flips = regression_chances(draws, [n] * draws.n_cases, threshold, passed_before=passed_before)
                 n_more = fresh * float(flips.sum(axis=1).mean())
-                return Setting(n, needed, fails(n, needed, fresh), finds, (needed, fresh), n_more)
+                return Setting(n, n_needed, fails(n, n_needed, fresh), finds, (n_needed, fresh), n_more)
     return None
 
 
@@ -274,16 +274,16 @@ def _fewest(setting: Callable[[int], Setting], is_enough: Callable[[Setting], bo
     return fewest
 
 
-def history_needed(n_cases: int, before: float, now: float = 0.0, drop: float = DROP) -> int:
+def fewest_history_trials(n_cases: int, before: float, now: float = 0.0, drop: float = DROP) -> int:
     """The trials of history a case below which no number of trials finds the drop; 0 where no history is enough.
 
     `now` is the variance of the mean of a case's trials in the build: 0 for any number of them.
     """
-    left = n_cases * drop**2 / _POWER_FACTOR - now
-    return ceil(before / left) if left > 0 else 0
+    room = n_cases * drop**2 / _POWER_FACTOR - now
+    return ceil(before / room) if room > 0 else 0
 
 
 def trials_without_history(n_cases: int, h: float, before: float, after: float, drop: float = DROP) -> int | None:
     """About how many trials a case find the drop after `h` trials a case of history; None where no number does."""
-    left = n_cases * drop**2 / _POWER_FACTOR - before / h
-    return ceil(after / left) if left > 0 else None
+    room = n_cases * drop**2 / _POWER_FACTOR - before / h
+    return ceil(after / room) if room > 0 else None

@@ -27,9 +27,9 @@ from evaldesk.statistics.history.build_tests import (
     worse_cases,
 )
 from evaldesk.statistics.history.days import SAME_DAY, DayShifts
-from evaldesk.statistics.history.draws import too_short
+from evaldesk.statistics.history.draws import missing_history
 from evaldesk.statistics.history.posterior import posterior_of
-from evaldesk.statistics.history.proposals import MOST_N, confirm_trials, history_needed, trials_without_history
+from evaldesk.statistics.history.proposals import MOST_N, confirm_trials, fewest_history_trials, trials_without_history
 
 
 def judged_by_history(change: RunChange) -> RunChange:
@@ -63,9 +63,9 @@ def judged_by_history(change: RunChange) -> RunChange:
     return replace(
         change,
         cases=tuple(by_place.get(case.key.place, case) if case.after else case for case in change.cases),
-        suites=() if change.others or change.allowed else tuple(suite.judged(level) for suite in suites),
+        suites=() if change.others or change.max_regressions else tuple(suite.judge(level) for suite in suites),
         n_worst=len(worse_cases([chance for suite in suites for chance in suite.chances_of_failures])),
-        missing=None if change.others else next(filter(None, (suite.missing for suite in suites)), None),
+        missing_trials=None if change.others else next(filter(None, (suite.trials_to_add for suite in suites)), None),
     )
 
 
@@ -119,11 +119,14 @@ class _Suite:
     @cached_property
     def first(self) -> list[Trials]:
         """The planned trials."""
-        return [*(_counted(after.scored) for _, after in self.sides), *((0, 0) for _ in self.change.others)]
+        return [
+            *(_count_letters(after.scored_letters) for _, after in self.sides),
+            *((0, 0) for _ in self.change.others),
+        ]
 
     @cached_property
     def is_low(self) -> bool:
-        is_judged = not (self.change.others or self.change.allowed)
+        is_judged = not (self.change.others or self.change.max_regressions)
         return self.is_confirm and is_judged and looks_low(self.history, self.first, self.days)
 
     @cached_property
@@ -143,7 +146,7 @@ class _Suite:
         """The fresh trials that count, as if those without a verdict ended so."""
         trials = [(0, 0)] * len(self.history)
         for at in self.again:
-            n, passed = _counted(self.sides[at][1].scored_again)
+            n, passed = _count_letters(self.sides[at][1].scored_again)
             trials[at] = (n + self.n_missing[at], passed + self.n_missing[at] * passes)
         return trials
 
@@ -162,13 +165,13 @@ class _Suite:
     def _confirmed(self, *, passes: bool) -> BuildVerdict:
         suspects = [at for at, case in enumerate(self.cases) if case.kind == "broken"]
         fresh = self.fresh(passes=passes)
-        counts_first = not self.change.replayed
+        counts_first = not self.change.is_replayed
         return confirmed_verdict(self.history, self.first, suspects, fresh, self.days, counts_first=counts_first)
 
     @cached_property
     def _failures(self) -> list[Trials]:
         """As many trials as could count, each failed."""
-        now = [(0, 0)] * len(self.first) if self.change.replayed else self.first
+        now = [(0, 0)] * len(self.first) if self.change.is_replayed else self.first
         return [(n + self.n_fresh * (at < len(self.cases)), 0) for at, (n, _) in enumerate(now)]
 
     @property
@@ -176,14 +179,14 @@ class _Suite:
         """The chance of each case to fail every trial."""
         return case_chances(self.history, self._failures)
 
-    def judged(self, level: float) -> SuiteChange:
+    def judge(self, level: float) -> SuiteChange:
         """The verdict on the cases together, at this level."""
         best, worst = (self.verdict(passes=passes) for passes in (True, False))
         may_be = self.is_low or not self.is_confirm
         fresh = self.fresh(passes=True) if self.is_low else [(0, 0)] * len(self.first)
-        counted = [(0, 0)] * len(self.first) if self.change.replayed and self.is_low else self.first
-        both = [(n + n_fresh, 0) for (n, _), (n_fresh, _) in zip(counted, fresh, strict=True)]
-        scored_again = [_counted(after.scored_again) for _, after in self.sides] if self.is_low else []
+        first_trials = [(0, 0)] * len(self.first) if self.change.is_replayed and self.is_low else self.first
+        both = [(n + n_fresh, 0) for (n, _), (n_fresh, _) in zip(first_trials, fresh, strict=True)]
+        scored_again = [_count_letters(after.scored_again) for _, after in self.sides] if self.is_low else []
         return SuiteChange(
             evalset=self.cases[0].key.evalset,
             scored=sum(n for n, _ in self.first),
@@ -199,7 +202,7 @@ class _Suite:
         )
 
     @property
-    def missing(self) -> MissingTrials | None:
+    def trials_to_add(self) -> MissingTrials | None:
         """The trials that are missing to find an agent that is worse by SOUGHT; None where there are enough."""
         return missing_trials(self.history, [n for n, _ in self.first], self.n_fresh)
 
@@ -211,18 +214,18 @@ def missing_trials(history: Sequence[Trials], n_each: Sequence[int], n_fresh: in
     to 5 % too much. Where more than MOST_N trials would be needed, more history, or more cases.
     """
     cases, n_cases = posterior_of(history), len(history)
-    if short := too_short(cases):
-        return MissingTrials(before=short)
+    if n_short := missing_history(cases):
+        return MissingTrials(before=n_short)
     before, now = cases.n_trials / n_cases, sum(n_each) / n_cases
     of_trial, of_worse = cases.trial_variance(), cases.trial_variance(SOUGHT)
     if n_fresh:
-        needed = confirm_trials(n_cases, before, of_trial, of_worse, fresh=n_fresh)
+        n_needed = confirm_trials(n_cases, before, of_trial, of_worse, fresh=n_fresh)
     else:
-        needed = trials_without_history(n_cases, before, of_trial, of_worse)
-    if needed is not None and needed <= max(now, MOST_N):
-        return MissingTrials(now=ceil(needed + 1 - now)) if needed > now else None
-    return MissingTrials(before=max(0, history_needed(n_cases, of_trial, of_worse / MOST_N) - floor(before)))
+        n_needed = trials_without_history(n_cases, before, of_trial, of_worse)
+    if n_needed is not None and n_needed <= max(now, MOST_N):
+        return MissingTrials(now=ceil(n_needed + 1 - now)) if n_needed > now else None
+    return MissingTrials(before=max(0, fewest_history_trials(n_cases, of_trial, of_worse / MOST_N) - floor(before)))
 
 
-def _counted(letters: str) -> Trials:
+def _count_letters(letters: str) -> Trials:
     return len(letters), letters.count("p")

@@ -24,7 +24,7 @@ _Z_80 = NormalDist().inv_cdf(0.8)
 _MOST_CASES = 1_000_000
 
 
-def cases_needed(before: float, after: float, drop: float, n: int, spread: float = ALIKE) -> int:
+def fewest_cases(before: float, after: float, drop: float, n: int, spread: float = ALIKE) -> int:
     """The fewest cases with `n` trials each that show a drop; `before` and `after` are the variances of a trial."""
     noise = (before + after) / n + spread * drop**2
     low, high = FEWEST_CASES, _MOST_CASES

@@ -32,33 +32,33 @@ def stopped_rate(
     import numpy as np
 
     n_cases = sum(times for _, times in kinds)
-    whole, by_block = n * n_cases, n_cases if n > 1 else 1
+    n_trials_of_run, by_block = n * n_cases, n_cases if n > 1 else 1
     rates, times = (np.array(each, float) for each in zip(*kinds, strict=True))
     block = sum_of([ValueTable(times[None, :], np.stack((1 - rates, rates), axis=1), np.arange(2))], n_cases)
     of_block = np.zeros(1) if block.chances is None else np.maximum(0.0, block.chances[0])
     steps = _blocks(of_block) if n > 1 else _cases(of_block)
-    needed, n_trials = needed_passes(whole, least), 0.0
+    bar, n_trials = needed_passes(n_trials_of_run, least), 0.0
     going = np.ones(1)
-    for n_blocks in range(1, whole // by_block + 1):
-        going, played = steps(going, n_blocks), n_blocks * by_block
-        if played == whole:
-            bars = (needed, needed)
+    for n_blocks in range(1, n_trials_of_run // by_block + 1):
+        going, n_played = steps(going, n_blocks), n_blocks * by_block
+        if n_played == n_trials_of_run:
+            bars = (bar, bar)
         elif n_blocks in looks:
-            bars = _bars(played, whole, needed, least if is_likely and 0 < least < 1 else None)
+            bars = _bars(n_played, n_trials_of_run, bar, least if is_likely and 0 < least < 1 else None)
         else:
             continue
-        n_trials += played * float(going[: bars[0]].sum() + going[bars[1] :].sum())
+        n_trials += n_played * float(going[: bars[0]].sum() + going[bars[1] :].sum())
         going[: bars[0]] = 0.0
         going[bars[1] :] = 0.0
     return n_trials
 
 
-def _bars(played: int, whole: int, needed: int, least: float | None) -> tuple[int, int]:
+def _bars(n_played: int, n_trials: int, bar: int, least: float | None) -> tuple[int, int]:
     """The bars after a number of trials: the run fails below the first, and holds from the second on."""
-    fails_below, holds_from = max(0, needed - (whole - played)), needed
+    fails_below, holds_from = max(0, bar - (n_trials - n_played)), bar
     if least is not None:
-        fails_below = max(fails_below, first_value(played, lambda c: not is_above(1 - least, played - c, played)))
-        holds_from = min(holds_from, first_value(played, lambda c: is_above(least, c, played)))
+        fails_below = max(fails_below, first_value(n_played, lambda c: not is_above(1 - least, n_played - c, n_played)))
+        holds_from = min(holds_from, first_value(n_played, lambda c: is_above(least, c, n_played)))
     return fails_below, holds_from
 
 
@@ -73,15 +73,15 @@ def _cases(of_all: Floats) -> Step:
     """The passes after one more case, drawn from the remaining ones."""
     import numpy as np
 
-    seen = [of_all]  # the passes among the first cases, from all of them down to none
+    distributions = [of_all]  # the passes among the first cases, from all of them down to none
     for n in range(len(of_all) - 1, 0, -1):
         passes = np.arange(n + 1)
-        after = seen[-1]
-        seen.append(after[:-1] * (n - passes[:-1]) / n + after[1:] * passes[1:] / n)
-    seen.reverse()
+        after = distributions[-1]
+        distributions.append(after[:-1] * (n - passes[:-1]) / n + after[1:] * passes[1:] / n)
+    distributions.reverse()
 
     def step(going: Floats, n: int) -> Floats:
-        before, after = seen[n - 1], seen[n]
+        before, after = distributions[n - 1], distributions[n]
         share = np.divide(after[1:] * np.arange(1, n + 1) / n, before, out=np.zeros(n), where=before > 0)
         sums = np.zeros(n + 1)
         sums[:-1] += going * (1 - share)

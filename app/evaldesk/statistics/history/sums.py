@@ -120,13 +120,13 @@ def expected_squares(tables: Sequence[ValueTable], sums: Sums) -> Callable[[int,
         ratios += counts @ ((chances @ (values[:, None] ** 2 * waves)) / transform)
     joint, chances_of = np.fft.irfft(np.exp(logs) * ratios, size, axis=1), sums.chances
 
-    def expected(row: int, value: int) -> float:
+    def squares_of(row: int, value: int) -> float:
         chance = chances_of[row, value]
         if chance > 1e-9:
             return float(joint[row, value] / chance)
         return float(mean[row] + slope[row] * (value - sums.mean[row]))
 
-    return expected
+    return squares_of
 
 
 def normal_at_most(z: Floats) -> Floats:

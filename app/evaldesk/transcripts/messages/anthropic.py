@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from evaldesk.model import Case, ToolCall
-from evaldesk.model.media import Media, base64_text, joined, split
+from evaldesk.model.media import Media, base64_text, join_parts, split
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Place
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, read_text, text_of
@@ -83,7 +83,7 @@ def _read_message(place: Place, raw: Any, notes: Notes) -> Iterator[Message]:
     if role == "assistant":
         yield Message("agent", "\n".join(texts), thought="\n".join(filter(None, thoughts)), calls=tuple(calls))
     elif parts:
-        text, media = joined(parts)
+        text, media = join_parts(parts)
         yield Message("user" if role == "user" else "system", text, media=media)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from evaldesk.errors import FormatError
 from evaldesk.model import JsonObject, ToolCall
-from evaldesk.model.media import Media, base64_text, joined
+from evaldesk.model.media import Media, base64_text, join_parts
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place, parse_json
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, read_text, text_of, wrong_value
@@ -98,7 +98,7 @@ def _taken_media(content: list[Any]) -> tuple[list[Any], tuple[Media, ...]]:
         others.append(part)
         text = part.get("text") if isinstance(part, dict) else part
         parts += [text] if isinstance(text, str) else []
-    return others, joined(parts)[1]
+    return others, join_parts(parts)[1]
 
 
 def _media(part: dict[str, Any]) -> Media | None:

@@ -218,7 +218,7 @@ def _end_html(request: Request, after: int) -> str:
     views = turn_views(session.turns, session.initial_state, name, session.first)
     fresh = [turn for turn in views if turn.number > after]
     last = session.turns[-1] if fresh else None
-    answer = "" if last is None else "waits for a decision" if last.waiting else last.answer[:MAX_ANNOUNCED]
+    answer = "" if last is None else "waits for a decision" if last.open_requests else last.answer[:MAX_ANNOUNCED]
     title = escape(session.title or "New session")
     swaps = [
         ("innerHTML", "live", ""),

@@ -409,7 +409,7 @@ def curtailed(gates: Gates, run: RunNumbers, change: RunChange | None) -> Iterat
     best, worst = (
         {each.name: each for each in outcomes(gates, run.filled(passes=passes, with_errors=is_errored), change_at_end)}
         for passes in (True, False)
-        for change_at_end in [change and filled_change(change, passes=passes, errored=is_errored)]
+        for change_at_end in [change and filled_change(change, passes=passes, with_errors=is_errored)]
     )
     for each in answers:
         if each.name in OF_THE_RUN:
@@ -430,7 +430,7 @@ def _margins(gates: Gates, run: RunNumbers, change: RunChange | None, *, with_er
     """
     if change is None or gates.margin is None:
         return ()
-    ways = filled_changes(change, errored=with_errors, most=MOST_WAYS)
+    ways = filled_changes(change, with_errors=with_errors, most=MOST_WAYS)
     return tuple(_margin(run, each, gates, gates.margin) for each in ways)
 
 
@@ -607,7 +607,7 @@ def _regressions(run: RunNumbers, change: RunChange | None, gates: Gates) -> Gat
         return GateOutcome("--max-regressions", "undecided", _compared_words(gates))
     is_refused = bool(change.refusal) and (change.rule == "likely" or bool(change.unconfirmed))
     names = tuple(case.name for case in change.regressed)
-    without_verdict = set(change.named("lost its verdict"))
+    without_verdict = set(change.names_of("lost its verdict"))
     is_suite_worse = not most and any(suite.is_worse for suite in change.suites)
     if change.is_by_history:
         n_worse = len(names) - len(without_verdict)
@@ -710,7 +710,7 @@ def _new_cases(change: RunChange, gates: Gates) -> GateOutcome:
 def _alone_words(case: CaseChange) -> str:
     """`greeting (new, passed 0 of 1)`."""
     state = {"edited since": "edited", "same": "no verdict before"}.get(case.state, case.state)
-    letters = case.after.scored if case.after else ""
+    letters = case.after.scored_letters if case.after else ""
     passed = f"passed {letters.count('p')} of {len(letters)}" if letters else "no scored trial"
     return f"{case.name} ({state}, {passed})"
 

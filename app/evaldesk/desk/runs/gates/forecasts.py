@@ -21,7 +21,7 @@ from evaldesk.run_options import BY_NAME, RunOption
 from evaldesk.statistics.history import gates as chances
 from evaldesk.statistics.history import proposals
 from evaldesk.statistics.history.days import ONE_SIGMA, SAME_DAY, DayShifts, day_shifts
-from evaldesk.statistics.history.draws import Draws, assumed_rates, drawn_rates, too_short
+from evaldesk.statistics.history.draws import Draws, assumed_rates, drawn_rates, missing_history
 from evaldesk.statistics.history.posterior import posterior_of
 from evaldesk.statistics.history.stops import stopped_rate
 
@@ -256,7 +256,7 @@ def _forecast(gate: _Gate, subject: Subject, *, is_searched: bool) -> GateForeca
     holds, fails = gate.answers(draws, 0.0)
     failure_range = Range.of(fails).plus(gate.extra)
     false_alarm: Range | None = failure_range
-    standing: Standing = failure_range.known(gate.most_false)
+    standing: Standing = failure_range.standing(gate.most_false)
     level = None
     if gate.level:
         values = gate.level(draws.rates)[draws.places]
@@ -264,7 +264,7 @@ def _forecast(gate: _Gate, subject: Subject, *, is_searched: bool) -> GateForeca
         meets = chances.meets_level(draws, gate.level, gate.bar, is_every=gate.is_every)
         below = 1 - float(meets.mean())
         false_alarm = Range.of(fails[meets]) if below <= _BELOW - chances.ROUNDING and meets.any() else None
-        standing = false_alarm.known() if false_alarm else "below the bar"
+        standing = false_alarm.standing() if false_alarm else "below the bar"
         if false_alarm and below > _AT_THE_BAR:
             standing = "at the bar"
     if draws.is_too_short and standing in ("rarely", "often"):
@@ -316,7 +316,7 @@ def _trials_to_know(gate: _Gate, fails: Range, draws: Draws) -> int | None:
         return None
     h = cases.n_trials / cases.n_cases
     n = proposals.trials_to_know_history(h, gate.n_build) if gate.is_by_history else fails.trials_to_know(max(1.0, h))
-    return max(n, cases.fewest_trials + too_short(cases))
+    return max(n, cases.fewest_trials + missing_history(cases))
 
 
 def _missing_history(draws: Draws) -> int | None:
@@ -324,7 +324,7 @@ def _missing_history(draws: Draws) -> int | None:
     cases = draws.cases
     if cases is None:
         return None
-    n_missing = proposals.history_needed(cases.n_cases, cases.trial_variance()) - cases.n_trials // cases.n_cases
+    n_missing = proposals.fewest_history_trials(cases.n_cases, cases.trial_variance()) - cases.n_trials // cases.n_cases
     return n_missing if n_missing > 0 else None
 
 
