@@ -89,7 +89,7 @@ class Rule:
         days = RunDays(len(runs), day_shifts([[(self.n, int(passed)) for passed in run] for run in runs]).weights)
         now = self._cases(passes)
         change = compare_cases("history", before, now, rule=self.rule, confirm=self.confirm, days=days)
-        again = {case.key for case in change.unconfirmed}
+        again = {case.key for case in change.unconfirmed_cases}
         fresh = self.confirm[1]
         if again:
             letters = iter(_letters(random.binomial(fresh, rates), fresh))

@@ -172,7 +172,7 @@ def test_evaluate_compares_with_an_earlier_run(tmp_path: Path, rule: str) -> Non
 
     assert [each.conclusion.outcome for each in (same, worse, allowed)] == ["passed", "failed", "failed"]
     assert worse.change is not None
-    assert [case.name for case in worse.change.regressed] == ["c0", "c1", "c2"]
+    assert [case.name for case in worse.change.regressions] == ["c0", "c1", "c2"]
     fresh = [len(case.after.confirming) for case in worse.change.cases if case.after]
     assert fresh == [5 if rule == "confirm" else 0] * 3
 

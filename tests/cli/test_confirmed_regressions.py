@@ -210,7 +210,7 @@ def test_a_case_that_lost_its_verdict_regressed_and_is_not_played_again() -> Non
     key = CaseKey("set", "a")
     change = compare_cases("run 1", [PlayedCase(key, "p")], [PlayedCase(key, "u")], rule="confirm")
 
-    assert [case.name for case in change.regressed] == ["a"]
+    assert [case.name for case in change.regressions] == ["a"]
     assert not change.played_again
 
 

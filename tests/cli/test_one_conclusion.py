@@ -377,7 +377,7 @@ class Cell:
         letters = "".join(letter * n for letter, n in zip("pfeu.", self.ended, strict=True))
         now = PlayedCase(CaseKey("set", "a", 0, case_version(CASE)), letters, asserted={})
         found = self.change(now)
-        if found.unconfirmed and not self.ended[4]:
+        if found.unconfirmed_cases and not self.ended[4]:
             fresh = zip("pfeu.", (FRESH | BY_HISTORY)[self.gate.rpartition(", ")[2]], strict=True)
             found = self.change(replace(now, confirming="".join(letter * n for letter, n in fresh)))
         return conclude(gates, self.numbers, found)

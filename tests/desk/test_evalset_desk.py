@@ -66,7 +66,7 @@ def test_names_that_differ_in_case_only_are_the_same(desk: EvalSetDesk) -> None:
 def test_replacing_keeps_the_old_file_in_the_trash(desk: EvalSetDesk, tmp_path: Path) -> None:
     desk.create("trips", "old")
 
-    with desk.prepared("trips", EvalSet("trips"), replaces=True) as prepared:
+    with desk.prepare("trips", EvalSet("trips"), replaces=True) as prepared:
         prepared.put()
 
     (kept,) = (tmp_path / ".evaldesk" / "trash").glob("*/trips.evalset.json")

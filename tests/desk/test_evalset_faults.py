@@ -55,7 +55,7 @@ class Place:
 
 
 def take_in(desk: EvalSetDesk, name: str, evalset: EvalSet, *, replaces: bool = False) -> str:
-    with desk.prepared(name, evalset, replaces=replaces) as prepared:
+    with desk.prepare(name, evalset, replaces=replaces) as prepared:
         prepared.put()
         return prepared.id
 

@@ -462,7 +462,9 @@ def test_the_sets_of_trials_tell_what_the_readings_tell(store: Store, desk: Fail
     numbers = {each: trial_number((each.case_index, each.trial_index)) for each in told}
     assert found.read == set(numbers.values())
     assert found.by_mode == {mode: {number for each, number in numbers.items() if mode in each.modes} for mode in modes}
-    assert found.unnamed == {number for each, number in numbers.items() if each.n_findings and not each.modes}
+    assert found.trials_without_mode == {
+        number for each, number in numbers.items() if each.n_findings and not each.modes
+    }
     doubted = {number for each, number in numbers.items() if not each.is_clear}
     assert found.all_clear == found.read - doubted
     assert found.of_reader("Ben") == {number for each, number in numbers.items() if each.reader == "Ben"}

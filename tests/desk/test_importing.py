@@ -66,7 +66,7 @@ def test_a_staged_file_waits_until_it_is_taken_in(desk: ImportDesk, tmp_path: Pa
 
     assert (staged.name, staged.title) == ("add_numbers", "Osmosis data set, JSON lines")
     assert not (tmp_path / "evalsets").exists()
-    taken = desk.take_in(desk.staging.staged(staged.token).contents, source="x", name=staged.name)
+    taken = desk.take_in(desk.staging.get_staged(staged.token).contents, source="x", name=staged.name)
     assert taken.evalset_id
     assert (tmp_path / "evalsets" / "add_numbers.evalset.json").is_file()
 
@@ -81,10 +81,10 @@ def test_uploads_wait_until_they_are_dropped_also_for_the_next_desk(
 
     kept = [waiting[0], *waiting[2:]]
     assert {each.token for each in later.staging.uploads()} == {each.token for each in kept}
-    assert [later.staging.staged(each.token) for each in kept] == kept
-    assert [desk.staging.staged(each.token) for each in kept] == kept
+    assert [later.staging.get_staged(each.token) for each in kept] == kept
+    assert [desk.staging.get_staged(each.token) for each in kept] == kept
     with pytest.raises(NotFoundError, match="not here any more"):
-        later.staging.staged(waiting[1].token)
+        later.staging.get_staged(waiting[1].token)
 
 
 def test_more_uploads_than_can_be_kept_are_refused_and_none_is_dropped(
@@ -104,7 +104,7 @@ def test_a_token_that_was_not_given_leads_to_no_file(desk: ImportDesk, token: st
     desk.staging.stage(ROWS, "a.jsonl")
 
     with pytest.raises(NotFoundError, match="not here any more"):
-        desk.staging.staged(token)
+        desk.staging.get_staged(token)
 
 
 def test_a_file_that_nobody_knows_is_not_staged(desk: ImportDesk) -> None:

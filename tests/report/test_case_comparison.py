@@ -70,9 +70,9 @@ def test_the_sentence_the_badges_the_gate_and_the_table_agree(
     assert list(gate.names) == badges
     assert sentence in gate.sentence
     assert gate.is_held == (not badges and found.n_judged > 0)
-    assert [answer.name for answer in alone] == ["--new-cases"] * bool(found.unaccounted)
+    assert [answer.name for answer in alone] == ["--new-cases"] * bool(found.unaccounted_cases)
     for answer in alone:
-        by_itself = [case.after.passes_alone if case.after else None for case in found.unaccounted]
+        by_itself = [case.after.passes_alone if case.after else None for case in found.unaccounted_cases]
         assert answer.answer == ("failed" if False in by_itself else "undecided" if None in by_itself else "held")
     assert len(found.names_of("broken")) + len(found.names_of("lost its verdict")) == len(badges)
     for each in found.cases:
@@ -175,7 +175,7 @@ def test_a_case_is_worse_where_its_history_does_not_allow_so_few_passes(
 
     found = compare_cases("run 1", [case("c", before), *others], [case("c", after), *others], rule="likely")
 
-    assert [each.name for each in found.regressed] == ["c"] * worse
+    assert [each.name for each in found.regressions] == ["c"] * worse
 
 
 def test_the_case_that_lost_most_comes_first_of_its_kind() -> None:

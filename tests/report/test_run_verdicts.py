@@ -42,7 +42,7 @@ def answer(rule: Any, random: np.random.Generator, before: Any, now: Any, n: int
     """The answer of the gate to one build, with the fresh trials that the rule asks for."""
     old, new = cases(*drawn(random, before, n)), cases(*drawn(random, now, n))
     change = compare_cases("run 1", old, new, rule=rule, **options)
-    again = {each.name for each in change.unconfirmed}
+    again = {each.name for each in change.unconfirmed_cases}
     if again:
         fresh = drawn(random, now, change.confirm[1])
         new = [
@@ -106,7 +106,7 @@ def test_every_case_is_played_again_where_the_suite_looks_low() -> None:
     found = compare_cases("run 1", old, low, rule="confirm")
     one = compare_cases("run 1", old, cases("ppppf", *["ppppp"] * 5, *["ppppf"] * 4), rule="confirm")
 
-    assert len(found.played_again) == len(found.unconfirmed) == 10
+    assert len(found.played_again) == len(found.unconfirmed_cases) == 10
     assert [each.name for each in one.played_again] == ["c0"]
     assert regressions_answer(found, 0) == "undecided"
 
@@ -131,7 +131,7 @@ def test_the_suite_counts_only_where_no_case_may_regress() -> None:
     change = compare_cases("run 1", cases(*["ppppp"] * 10), cases(*["pppff"] * 10), rule="likely")
 
     assert change.suites[0].is_worse
-    assert not change.regressed
+    assert not change.regressions
     assert [regressions_answer(change, most) for most in (0, 1)] == ["failed", "held"]
 
 
@@ -374,7 +374,7 @@ def test_the_trials_that_are_advised_suffice_and_who_has_them_is_not_advised(fre
                 continue
             n_advised += 1
             n_each = [1 + found.now] * n_cases
-            draws = drawn_rates(posterior_of(history)).thinned(64)
+            draws = drawn_rates(posterior_of(history)).thin(64)
             forecast = (confirm_forecast if fresh else likely_forecast)(draws, n_each)
             assert forecast.finds.mean >= 0.8, (n_cases, before, found)
             assert missing_trials(history, n_each, fresh) is None

@@ -205,7 +205,7 @@ def test_edits_give_the_bytes_and_the_index_of_a_set_that_is_written_whole(
 
 
 def edit(chance: random.Random, step: int) -> Callable[[EvalSet], EvalSet]:
-    from evaldesk.model.evalset import spliced
+    from evaldesk.model.evalset import splice_cases
 
     start = chance.randrange(25)
     stop = start + chance.randrange(4)
@@ -214,7 +214,7 @@ def edit(chance: random.Random, step: int) -> Callable[[EvalSet], EvalSet]:
     if step == 10:
         start, stop, new = 0, 1_000, ()
     return lambda evalset: replace(
-        evalset, description=description, cases=spliced(evalset.cases, start, min(stop, len(evalset.cases)), new)
+        evalset, description=description, cases=splice_cases(evalset.cases, start, min(stop, len(evalset.cases)), new)
     )
 
 
@@ -274,7 +274,7 @@ def test_cases_that_are_not_edited_keep_their_very_bytes(files: EvalSetFiles, ro
     put(root, NAME, GOOD["spaces"].encode())
     evalset, cases, version = opened(files)
 
-    files.save(id_of(files, NAME), replace(evalset, cases=cases.spliced(1, 2, [Case("c", (Turn("c"),))])), version)
+    files.save(id_of(files, NAME), replace(evalset, cases=cases.splice(1, 2, [Case("c", (Turn("c"),))])), version)
 
     written = (root / NAME).read_bytes()
     first = json.dumps(json.loads(GOOD["spaces"])["eval_cases"][0]).encode()
@@ -297,7 +297,7 @@ def test_a_run_reads_on_in_the_old_file_when_a_new_one_takes_its_name(files: Eva
     put(root, NAME, write_evalset(EvalSet("big", cases=whole)))
     evalset, cases, version = opened(files)
 
-    files.save(id_of(files, NAME), replace(evalset, cases=cases.spliced(0, 9, ())), version)
+    files.save(id_of(files, NAME), replace(evalset, cases=cases.splice(0, 9, ())), version)
 
     assert tuple(cases) == whole
     assert len(opened(files)[1]) == 1
@@ -321,7 +321,7 @@ def test_indexes_of_versions_that_are_gone_are_removed_after_an_hour(
 ) -> None:
     put(root, NAME, write_evalset(EvalSet("big", cases=some_cases(5))))
     evalset, cases, version = opened(files)
-    files.save(id_of(files, NAME), replace(evalset, cases=cases.spliced(0, 1, ())), version)
+    files.save(id_of(files, NAME), replace(evalset, cases=cases.splice(0, 1, ())), version)
     folder = root / ".evaldesk/indexes"
     (folder / ".1-killed.tmp").write_bytes(b"")
     sets = large.LargeSets(folder)
@@ -396,7 +396,7 @@ def test_memory_does_not_grow_with_the_cases(root: Path) -> None:
             evalset, cases, version = opened(of)
             assert sum(1 for _ in cases) == sum(1 for _ in cases.ids()) == n
             cases.search("case", "", None, n - 5, 200)
-            of.save(id_of(of, NAME), replace(evalset, cases=cases.spliced(3, 4, ())), version)
+            of.save(id_of(of, NAME), replace(evalset, cases=cases.splice(3, 4, ())), version)
             of.duplicate(id_of(of, NAME), "copy")
 
         return peak_of(all_of_it)

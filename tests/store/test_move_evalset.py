@@ -80,7 +80,7 @@ def test_a_run_that_regressed_still_does_when_its_set_has_another_name(
         change = moved.change(again.runs.summary(run))
         assert moved.conclusion(again.runs.summary(run)).outcome == told.outcome == "failed"
     assert change is not None
-    assert [case.name for case in change.regressed] == ["c0"]
+    assert [case.name for case in change.regressions] == ["c0"]
 
 
 def test_a_set_that_never_ran_moves_too(store: Store) -> None:

@@ -259,7 +259,7 @@ def test_a_large_upload_waits_over_a_restart(visitor: Visitor) -> None:
     assert later.staging.reading(token) is not None
     read(later)
     assert later.staging.reading(token) is None
-    assert len(later.staging.staged(token).contents.runs[0].results) == 60
+    assert len(later.staging.get_staged(token).contents.runs[0].results) == 60
     later.close()
 
 

@@ -44,7 +44,7 @@ class PooledScore:
 def pooled_scores(case: CaseResult, criteria: Sequence[Criterion]) -> list[PooledScore]:
     """Each metric that decides, over the trials that did not break off."""
     trials = [trial for trial in case.trials if trial.error is None]
-    return [_pooled(case.case, trials, each, each.threshold) for each in criteria if each.threshold is not None]
+    return [_pool_score(case.case, trials, each, each.threshold) for each in criteria if each.threshold is not None]
 
 
 def adk_failures(case: CaseResult, criteria: Sequence[Criterion]) -> list[str]:
@@ -61,7 +61,7 @@ def adk_failures(case: CaseResult, criteria: Sequence[Criterion]) -> list[str]:
     return broken + reasons
 
 
-def _pooled(case: Case, trials: Sequence[TrialResult], criterion: Criterion, threshold: float) -> PooledScore:
+def _pool_score(case: Case, trials: Sequence[TrialResult], criterion: Criterion, threshold: float) -> PooledScore:
     scores = [score for trial in trials for score in _adk_scores(case, trial, criterion)]
     values = [score.value for score in scores if score.value is not None]
     mean = statistics.mean(values) if values else None

@@ -75,7 +75,7 @@ class FoundAgent:
         return bool(self.description and self.description.is_demo)
 
     @property
-    def unforked(self) -> str:
+    def no_fork_reason(self) -> str:
         """Why its players are not forked, as far as that was tried in this process; empty where they are."""
         reason = UNFORKED.get(self.ref, "")
         return reason and f"each player imports it anew: {reason}"

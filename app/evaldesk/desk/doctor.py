@@ -223,7 +223,7 @@ def repair_files(settings: Settings) -> list[Finding]:
     if not faults:
         return []
     with hold_workspace(settings.state_folder, url=""):
-        return [_mended(about, fault) for about, fault in faults]
+        return [_mend_fault(about, fault) for about, fault in faults]
 
 
 def restore_backup(settings: Settings, trust: Trust, name: str) -> Finding:
@@ -242,7 +242,7 @@ def restore_backup(settings: Settings, trust: Trust, name: str) -> Finding:
         return Finding("database", "good", restore(settings.database_file, backup))
 
 
-def _mended(about: str, fault: Fault) -> Finding:
+def _mend_fault(about: str, fault: Fault) -> Finding:
     try:
         return Finding(about, "good", fault.mend())
     except (EvaldeskError, OSError) as error:
@@ -285,18 +285,18 @@ async def play_agents(agents: Sequence[FoundAgent], trust: Trust, settings: Sett
     try:
         for agent in agents:
             if agent.description and not agent.error:
-                findings += [*await _unforked(host, agent), await _play_turn(host, agent, settings)]
+                findings += [*await _fork_findings(host, agent), await _play_turn(host, agent, settings)]
     finally:
         await host.close()
     return findings
 
 
-async def _unforked(host: AgentHost, agent: FoundAgent) -> list[Finding]:
+async def _fork_findings(host: AgentHost, agent: FoundAgent) -> list[Finding]:
     if not launcher_of(agent.ref).can_fork:
         return []
     with suppress(WorkerStartError):  # which its turn tells
         await host.try_to_fork(agent.ref)
-    return [Finding(f"players {agent.id}", "good", agent.unforked)] if agent.unforked else []
+    return [Finding(f"players {agent.id}", "good", agent.no_fork_reason)] if agent.no_fork_reason else []
 
 
 async def _play_turn(host: AgentHost, agent: FoundAgent, settings: Settings) -> Finding:

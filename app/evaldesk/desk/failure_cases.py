@@ -17,7 +17,7 @@ from evaldesk.matching import renumber_allowances
 from evaldesk.model import Case, Expected, JsonObject, SessionInit, Transcript, Turn
 from evaldesk.model.conclusion import counted
 from evaldesk.model.decisions import scripted_decisions, with_decisions
-from evaldesk.model.evalset import spliced
+from evaldesk.model.evalset import splice_cases
 from evaldesk.model.failures import Finding, Mode
 from evaldesk.model.stored import TrialKey
 from evaldesk.secrets import known_values
@@ -75,7 +75,7 @@ def make_cases(desk: Desk, mode: Mode, evalset_id: str = "", name: str = "", run
         new_cases.append(replace(case, id=next(each for each in free_ids if each not in set_ids and each not in names)))
     if new_cases:
         n = len(evalset.cases)
-        desk.evalsets.save(evalset_id, replace(evalset, cases=spliced(evalset.cases, n, n, new_cases)), version)
+        desk.evalsets.save(evalset_id, replace(evalset, cases=splice_cases(evalset.cases, n, n, new_cases)), version)
     words = (
         masked_words(n_masked, places_of(secret_values, ((case.id, case) for case in cases_of_mode)))
         if n_masked

@@ -232,7 +232,7 @@ class FailureDesk:
     def sign(self, name_field: str) -> str:
         """The person of a step, whose name this browser keeps. Raises UsageError."""
         name = checked_name(name_field)
-        self._person.is_called(name)
+        self._person.keep_typed_name(name)
         return name
 
 
@@ -292,12 +292,14 @@ def checked_anchor(form: TypedFinding, transcript: Transcript) -> Anchor:
         raise UsageError("There is no such turn in this trial.", field="turn")
     record, quote = transcript.turns[turn], form.quote.strip()[:MAX_QUOTE]
     if not form.event:
-        anchors = (anchor for at, event in enumerate(record.events) if (anchor := _cited(turn, at, event, quote)))
+        anchors = (
+            anchor for at, event in enumerate(record.events) if (anchor := _anchor_of_quote(turn, at, event, quote))
+        )
         return next(anchors, None) or Anchor(turn, quote=record.query[slice(*_span(record.query, quote) or (0, 0))])
     event = checked_id(form.event, "turn")
     if event >= len(record.events):
         raise UsageError("There is no such call in this turn.", field="turn")
-    return _cited(turn, event, record.events[event], quote) or Anchor(turn, event)
+    return _anchor_of_quote(turn, event, record.events[event], quote) or Anchor(turn, event)
 
 
 def excerpt(anchor: Anchor, transcript: Transcript) -> str:
@@ -320,14 +322,14 @@ def literal_anchor(result: TrialResult, quote: str) -> Anchor | None:
     for turn, record in enumerate(result.transcript.turns):
         for at, event in enumerate(record.events):
             if any(quote in text for text in (event.text, _value_text(event))):
-                return _cited(turn, at, event, quote[:MAX_QUOTE])
+                return _anchor_of_quote(turn, at, event, quote[:MAX_QUOTE])
         if quote in record.query:
             return Anchor(turn, quote=quote[:MAX_QUOTE])
     is_of_error = result.error is not None and quote in result.error.message
     return Anchor(quote=quote[:MAX_QUOTE]) if is_of_error else None
 
 
-def _cited(turn: int, at: int, event: Event, quote: str) -> Anchor | None:
+def _anchor_of_quote(turn: int, at: int, event: Event, quote: str) -> Anchor | None:
     """Where a quote stands in an event; in the arguments or the result of a call it has no characters of its own."""
     if span := _span(event.text, quote):
         return Anchor(turn, at, *span, event.text[slice(*span)][:MAX_QUOTE])

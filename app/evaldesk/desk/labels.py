@@ -60,7 +60,7 @@ class Person:
         self._is_alone = is_alone
         self._name = name
 
-    def is_called(self, name: str) -> None:
+    def keep_typed_name(self, name: str) -> None:
         """The name was typed."""
         self._name = name
         AT_BROWSER.get([])[:] = [name]
@@ -107,7 +107,7 @@ class LabelDesk:
         if not form.verdict and not note and form.op != "remove":
             raise UsageError("Choose a verdict, or write a note.", field="note")
         turn = _turn(form.turn, n_turns)
-        self._person.is_called(labeller)
+        self._person.keep_typed_name(labeller)
         played_run = played_run_id(self._store.runs, run_id)
         if form.op == "remove":
             self._store.labels.remove(played_run, key, turn, labeller, seen=_times(form.seen_times))

@@ -84,7 +84,7 @@ class QueueDesk:
                     drafts.setdefault((run_id, key), QueueDraft(run_id, key, candidates.labelled_run, kind))
         # Not stratum by stratum: the place of a trial would tell its verdict.
         mixed = sorted(drafts.values(), key=lambda draft: _chance(f"queue:{draft.run_id}:{draft.key}".encode()))
-        self._person.is_called(reader)
+        self._person.keep_typed_name(reader)
         return self._store.queues.create(strata, mixed, reader, is_blind=form.is_blind)
 
     def give(self, queue_id: int, form: TypedVerdict) -> int:
@@ -99,7 +99,7 @@ class QueueDesk:
         if not form.items:
             raise UsageError("Choose a trial.", field="item")
         labels = [_read_label(text) for text in form.items]
-        self._person.is_called(reader)
+        self._person.keep_typed_name(reader)
         return self._store.queues.give(queue_id, labels, reader, form.verdict, note, is_blind=form.is_blind)
 
     def undo(self, queue_id: int, reader: str) -> tuple[Sequence[int], str]:
@@ -173,25 +173,25 @@ class _Candidates:
         if kind in VERDICT_KINDS.values():
             keys = (key for key, letter in self._letters.items() if VERDICT_KINDS[letter] == kind)
         elif kind == "flaky":
-            keys = self._flaky()
+            keys = self._find_flaky()
         elif kind == "disputed":
-            keys = self._disputed()
+            keys = self._find_disputed()
         elif kind == "unlabelled":
             keys = (key for key in self._letters if key not in self._labels)
         elif kind == "doubted":
-            return self._doubted()
+            return self._find_doubted()
         else:
             return [key for key, labels in self._labels.items() if len(set(labels.values())) > 1]
         return [key for key in keys if key not in self._labelled_keys]
 
-    def _flaky(self) -> Iterator[TrialKey]:
+    def _find_flaky(self) -> Iterator[TrialKey]:
         for case_index, strip in enumerate(self._strips):
             if "p" in strip and "f" in strip:
                 for wanted_letter in "fp":
                     keys = ((case_index, at) for at, letter in enumerate(strip) if letter == wanted_letter)
                     yield drawing_order(self._run_id, keys)[0]
 
-    def _disputed(self) -> set[TrialKey]:
+    def _find_disputed(self) -> set[TrialKey]:
         disputed_keys = self._store.queues.disputed(self._run_id)
         if any(_has_judge(criterion) for criterion in self._summary.config.criteria):
             keys = [key for key in self._letters if key not in disputed_keys][:MAX_READ]
@@ -200,7 +200,7 @@ class _Candidates:
                 disputed_keys |= {key for key, result in some.items() if any(map(_has_split_votes, result.scores))}
         return disputed_keys & self._letters.keys()
 
-    def _doubted(self) -> list[TrialKey]:
+    def _find_doubted(self) -> list[TrialKey]:
         opposite = {"p": "failed", "f": "passed"}
         return [
             key for key, labels in self._labels.items() if opposite.get(self._letters.get(key, "")) in labels.values()

@@ -44,18 +44,18 @@ def database_faults(settings: Settings) -> Iterator[Fault]:
         return  # the server checks and repairs its own
     plan = "recovers the rows that can be read, and keeps the damaged file"
     if repair_marker(path).exists():
-        yield Fault(f"the repair of {path} is not finished", "finishes it", lambda: _recovered(path))
+        yield Fault(f"the repair of {path} is not finished", "finishes it", lambda: _recover_database(path))
     elif path.exists():
         try:
             with Store.open(path, must_exist=True) as store:
                 store.check()
         except DamagedDatabaseError as error:
-            yield Fault(str(error), plan, lambda: _recovered(path))
+            yield Fault(str(error), plan, lambda: _recover_database(path))
         except EvaldeskError:
             return  # of a newer Evaldesk, or of another program
 
 
-def _recovered(path: Path) -> str:
+def _recover_database(path: Path) -> str:
     from evaldesk.store.recovery import recover
 
     return recover(path)

@@ -140,7 +140,7 @@ class PlayedCase:
         """The trials to play; `with_errors` the errored ones that are no failures, too."""
         return self.verdicts.count(TO_PLAY) + self.verdicts.count("e") * (with_errors and not self.errors_are_failures)
 
-    def filled(self, n_passed: int, *, with_errors: bool) -> PlayedCase:
+    def fill(self, n_passed: int, *, with_errors: bool) -> PlayedCase:
         """The case if the first `n_passed` of its missing trials passed, and the others failed."""
         missing_letters = TO_PLAY + "e" * (with_errors and not self.errors_are_failures)
         ends = iter("p" * n_passed + "f" * (self.n_missing(with_errors) - n_passed))
@@ -382,7 +382,7 @@ class RunChange:
         )
 
     @property
-    def unaccounted(self) -> tuple[CaseChange, ...]:
+    def unaccounted_cases(self) -> tuple[CaseChange, ...]:
         """The cases of now of which the earlier run says nothing, so that they are judged by themselves."""
         return tuple(case for case in self.cases if case.is_unaccounted)
 
@@ -392,7 +392,7 @@ class RunChange:
         return is_by_history(self.rule, self.confirm)
 
     @property
-    def regressed(self) -> tuple[CaseChange, ...]:
+    def regressions(self) -> tuple[CaseChange, ...]:
         """The cases that regressed by `rule`; one that passed and lost its verdict regressed by every rule."""
         if self.is_by_history:
             return tuple(case for case in self.cases if case.is_worse or case.kind == "lost its verdict")
@@ -408,7 +408,7 @@ class RunChange:
         return tuple(case for case in self.cases if (case.is_again if self.is_by_history else case.kind == "broken"))
 
     @property
-    def unconfirmed(self) -> tuple[CaseChange, ...]:
+    def unconfirmed_cases(self) -> tuple[CaseChange, ...]:
         """The cases that are to be played again, and of which too few fresh trials have a verdict to tell."""
         return tuple(case for case in self.played_again if self.passes_again(case) is None)
 
@@ -426,13 +426,13 @@ class RunChange:
 
     def fails(self, most: int) -> bool | None:
         """Whether more than `most` cases regressed, or the suite where none may; None where fresh trials decide it."""
-        n_worse, suites = len(self.regressed), self.suites if not most else ()
+        n_worse, suites = len(self.regressions), self.suites if not most else ()
         if n_worse > most or any(suite.is_worse for suite in suites):
             return True
         if self.is_by_history:
             n_may = sum(case.may_be_worse or case.kind == "lost its verdict" for case in self.cases)
             return None if n_may > most or any(suite.may_be_worse for suite in suites) else False
-        return None if n_worse + len(self.unconfirmed) > most else False
+        return None if n_worse + len(self.unconfirmed_cases) > most else False
 
     def can_fail(self, most: int) -> bool:
         """Whether the history is long enough that a run in which every trial failed would fail."""

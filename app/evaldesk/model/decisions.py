@@ -122,7 +122,7 @@ class Script:
         self._used_places |= places
         return decided
 
-    def unused(self, turn: int) -> list[Decision]:
+    def unused_decisions(self, turn: int) -> list[Decision]:
         """The decisions for that turn that nobody asked for."""
         return [
             each.decision

@@ -143,7 +143,7 @@ class EditedCases(Sequence[Case], ABC):
     """The cases of a set that is not in memory, with edits of some."""
 
     @abstractmethod
-    def spliced(self, start: int, stop: int, inserted_cases: Sequence[Case]) -> EditedCases:
+    def splice(self, start: int, stop: int, inserted_cases: Sequence[Case]) -> EditedCases:
         """The same cases, but with `inserted_cases` in the place of those from `start` to `stop`."""
 
 
@@ -290,10 +290,10 @@ def groups_of(cases: Sequence[Case]) -> Sequence[CaseGroup]:
     return [CaseGroup(number, case, 1) for number, case in enumerate(cases)]
 
 
-def spliced(cases: Sequence[Case], start: int, stop: int, inserted_cases: Sequence[Case] = ()) -> Sequence[Case]:
+def splice_cases(cases: Sequence[Case], start: int, stop: int, inserted_cases: Sequence[Case] = ()) -> Sequence[Case]:
     """The cases, but with `inserted_cases` in the place of those from `start` to `stop`."""
     if isinstance(cases, EditedCases):
-        return cases.spliced(start, stop, inserted_cases)
+        return cases.splice(start, stop, inserted_cases)
     return (*cases[:start], *inserted_cases, *cases[stop:])
 
 

@@ -173,7 +173,7 @@ class ReadTrials:
         return frozenset().union(*(each.get(mode_id, ()) for each in self.findings.values()))
 
     @property
-    def unnamed(self) -> frozenset[int]:
+    def trials_without_mode(self) -> frozenset[int]:
         """The trials with findings of a reader, all without a mode."""
         nothing = frozenset[int]()
         parts = []

@@ -61,7 +61,7 @@ def difference_interval(differences: Sequence[float], alpha: float = ALPHA) -> I
     """
     shares = [(difference + 1) / 2 for difference in differences]
     bets = _Stakes(alpha)
-    stakes = [bets.next(share) for share in shares]
+    stakes = [bets.place_bet(share) for share in shares]
     low = _ruled_out_below(shares, stakes, alpha)
     high = 1.0 - _ruled_out_below([1 - share for share in shares], stakes, alpha)
     return Interval(2 * low - 1, 2 * high - 1)
@@ -91,7 +91,7 @@ class DifferenceSeen:
     def add(self, difference: float) -> None:
         """See one more difference."""
         share = (difference + 1) / 2
-        stake = self._stakes.next(share)
+        stake = self._stakes.place_bet(share)
         for at, value in enumerate((share, 1 - share, share)):
             self._capitals[at] += _log_wealth(value, stake, self._means[at])
         is_out = [capital >= self._log_bar for capital in self._capitals]
@@ -107,7 +107,7 @@ class _Stakes:
         self._odds, self._n = 2 * log(2 / alpha), 0
         self._total, self._squares = 0.5, 0.25
 
-    def next(self, share: float) -> float:
+    def place_bet(self, share: float) -> float:
         """The bet on the next value; updates the running mean and variance."""
         self._n += 1
         stake = sqrt(self._odds / (self._squares / self._n * self._n * log1p(self._n)))

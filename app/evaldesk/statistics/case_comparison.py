@@ -78,7 +78,7 @@ def filled_change(change: RunChange, *, passes: bool, with_errors: bool) -> RunC
     pairs = [
         (
             each.before,
-            each.after and each.after.filled(each.after.n_missing(with_errors) * passes, with_errors=with_errors),
+            each.after and each.after.fill(each.after.n_missing(with_errors) * passes, with_errors=with_errors),
         )
         for each in change.cases
     ]
@@ -95,7 +95,7 @@ def filled_changes(change: RunChange, *, with_errors: bool, most: int) -> list[R
             change,
             *_sides(
                 [
-                    (each.before, each.after and each.after.filled(n, with_errors=with_errors))
+                    (each.before, each.after and each.after.fill(n, with_errors=with_errors))
                     for each, n in zip(change.cases, passes, strict=True)
                 ]
             ),

@@ -64,7 +64,7 @@ def rate_interval(counts: Iterable[CaseCounts]) -> Interval | None:
     if n_cases in (1, n):
         return wilson(c, n)
     squares = fsum(times * (n_passed - n_scored * c / n) ** 2 for n_scored, n_passed, times in rows)
-    return _clustered(c / n, n, n_cases, squares, 0.0, 1.0)
+    return _clustered_interval(c / n, n, n_cases, squares, 0.0, 1.0)
 
 
 def case_rate_interval(counts: Iterable[CaseCounts]) -> Interval | None:
@@ -82,7 +82,7 @@ def case_rate_interval(counts: Iterable[CaseCounts]) -> Interval | None:
         return wilson(rate * n_scored, n_scored)
     mean = fsum(rate * times for rate, _, times in rows) / n_cases
     squares = fsum(times * (rate - mean) ** 2 for rate, _, times in rows)
-    return _clustered(mean, n_cases, n_cases, squares, 0.0, 1.0)
+    return _clustered_interval(mean, n_cases, n_cases, squares, 0.0, 1.0)
 
 
 def like_these(rate: float, these: Interval, clustered: Interval) -> Interval:
@@ -115,8 +115,8 @@ def mean_interval(
     if n < 2 or n_cases < 1:
         return None
     if n_cases == 1:
-        return _clustered(mean, n, n, squares, low, high)
-    return _clustered(mean, n, n_cases, cluster_squares, low, high)
+        return _clustered_interval(mean, n, n, squares, low, high)
+    return _clustered_interval(mean, n, n_cases, cluster_squares, low, high)
 
 
 def clustered_error(n: int, n_clusters: int, cluster_squares: float) -> float:
@@ -124,7 +124,9 @@ def clustered_error(n: int, n_clusters: int, cluster_squares: float) -> float:
     return sqrt(n_clusters / (n_clusters - 1) * cluster_squares) / n
 
 
-def _clustered(mean: float, n: int, n_clusters: int, squares: float, low: float, high: float) -> Interval | None:
+def _clustered_interval(
+    mean: float, n: int, n_clusters: int, squares: float, low: float, high: float
+) -> Interval | None:
     """Student's interval around the mean; where it leaves the range also the interval of a rate in that place.
 
     Near an end of the range errors are lopsided, and Student's alone covers 82 % where it promises 95 %. Wilson's is

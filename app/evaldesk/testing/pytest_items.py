@@ -210,7 +210,7 @@ class EvalCaseItem(pytest.Item):
             ("evaldesk_unscored", result.n_unscored),
         ]
         gates, change = self.collecting.gates, self._change(result)
-        is_alone = change is None or bool(change.unaccounted)
+        is_alone = change is None or bool(change.unaccounted_cases)
         if not is_alone:
             gates = self.collecting.compared_gates
         conclusion = conclude(gates, RunNumbers.of_cases([CaseNumbers(self.case.id, result.counts)]), change)

@@ -23,7 +23,7 @@ def history_sentences(change: RunChange, most: int = 10) -> Iterator[str]:
         yield name + suite_words(suite)
     if change.max_regressions:
         yield "All cases together are judged with --max-regressions 0 only"
-    worse = [case for case in change.regressed if case.chance is not None]
+    worse = [case for case in change.regressions if case.chance is not None]
     if change.rule == "likely":
         if worse:
             yield named_words([case_words(case) for case in worse], most)

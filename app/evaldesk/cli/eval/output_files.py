@@ -231,7 +231,7 @@ def _annotations(
     is_tolerated = conclusion.outcome in ("passed", "neutral")
     broken = {case_name for gate in conclusion.gates if gate.is_failed for case_name in gate.names}
     notes, names = again_notes(change), _names(runs, played_runs)
-    confirmed = {case.name for case in change.regressed} if change else set()
+    confirmed = {case.name for case in change.regressions} if change else set()
     for each in played_runs:
         path = _relative(each.job.path)
         for case in runs.cases(each.run.id):

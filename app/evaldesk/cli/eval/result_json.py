@@ -67,13 +67,13 @@ def counts_object(counts: Counts) -> dict[str, int]:
 
 def _baseline_object(change: RunChange) -> dict[str, Any]:
     """The change of each case since the baseline."""
-    regressed, again = ({case.key.place for case in cases} for cases in (change.regressed, change.played_again))
+    regressed, again = ({case.key.place for case in cases} for cases in (change.regressions, change.played_again))
     return {
         "name": change.name,
         "rule": change.rule,
         "confirm": None if change.rule != "confirm" else GATES_BY_NAME["confirm"].shown(change.confirm),
         "sentence": change_sentence(change),
-        "n_regressed": len(change.regressed),
+        "n_regressed": len(change.regressions),
         "suites": [asdict(suite) for suite in change.suites],
         "cases": [
             {

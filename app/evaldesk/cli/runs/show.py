@@ -261,7 +261,7 @@ def list_runs(
     """
     filters = {"agent_id": agent_id, "evalset_id": evalset_id, "model": model}
     with stored_runs(workspace) as store:
-        runs, n_all = store.newest(status, None if is_all else limit, **filters, text=text, is_part=True)
+        runs, n_all = store.list_newest(status, None if is_all else limit, **filters, text=text, is_part=True)
         listed_runs = [(run, store.outcome(run)) for run in runs]
         statuses = [store.shown_status(run) for run in runs]
     if is_json:

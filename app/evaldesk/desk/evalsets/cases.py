@@ -24,7 +24,7 @@ from evaldesk.durable_files import make_folder, remove_file, replace_file
 from evaldesk.errors import ConflictError, DiskError, EvaldeskError, NotFoundError
 from evaldesk.formats import AdkObject, case_from_json, case_from_text, case_to_json, evalset_format, read_evalset
 from evaldesk.model import Case, EvalSet, JsonValue, SessionInit
-from evaldesk.model.evalset import EditedCases, LargeCases, case_key, spliced
+from evaldesk.model.evalset import EditedCases, LargeCases, case_key, splice_cases
 from evaldesk.reading.regular_file import read_regular
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES
 from evaldesk.store.evalsets.files import EvalSetFiles
@@ -81,16 +81,18 @@ def keys_of(cases: Sequence[Case], numbers: Sequence[int]) -> list[str]:
     """The keys of some cases by their places."""
     if isinstance(cases, LargeCases):
         case_keys = [case_key(cases.id_at(number)) for number in numbers]
-        return [_numbered(key, cases.numbers_of(key).index(n) + 1) for key, n in zip(case_keys, numbers, strict=True)]
+        return [
+            _numbered_key(key, cases.numbers_of(key).index(n) + 1) for key, n in zip(case_keys, numbers, strict=True)
+        ]
     keys: list[str] = []
     n_of_id: dict[str, int] = {}
     for case in cases:
         n_of_id[case.id] = n_of_id.get(case.id, 0) + 1
-        keys.append(_numbered(case_key(case.id), n_of_id[case.id]))
+        keys.append(_numbered_key(case_key(case.id), n_of_id[case.id]))
     return [keys[number] for number in numbers]
 
 
-def _numbered(key: str, occurrence: int) -> str:
+def _numbered_key(key: str, occurrence: int) -> str:
     """The key of a case; `occurrence` counts the cases of one id, from 1."""
     return key if occurrence == 1 else f"{key}.{occurrence}"
 
@@ -133,7 +135,7 @@ class CaseDesk:
         def change(evalset: EvalSet) -> tuple[EvalSet, str]:
             _check_id_is_free(evalset.cases, case.id)
             n = len(evalset.cases)
-            return _spliced(evalset, n, n, case), case_key(case.id)
+            return _splice_set(evalset, n, n, case), case_key(case.id)
 
         return self._edit_and_find(evalset_id, change, as_new_form)
 
@@ -143,7 +145,7 @@ class CaseDesk:
         def change(evalset: EvalSet) -> tuple[EvalSet, str]:
             key, n = case_key(case.id), len(evalset.cases)
             index = next(iter(numbers_of(evalset.cases, key)), n)
-            return _spliced(evalset, index, min(index + 1, n), case), key
+            return _splice_set(evalset, index, min(index + 1, n), case), key
 
         return self._edit_and_find(evalset_id, change, as_new_form)
 
@@ -163,7 +165,7 @@ class CaseDesk:
             if case.id != current.case.id:
                 _check_id_is_free(evalset.cases, case.id)
             new_key = key if case.id == current.case.id else case_key(case.id)
-            return _spliced(evalset, current.index, current.index + 1, case), new_key
+            return _splice_set(evalset, current.index, current.index + 1, case), new_key
 
         return self._edit_and_find(evalset_id, change, as_new_form)
 
@@ -173,7 +175,7 @@ class CaseDesk:
         def change(evalset: EvalSet) -> tuple[EvalSet, str]:
             original = _find(evalset, key)
             copy = replace(original.case, id=free_name(f"{original.case.id}_copy", CaseIds(evalset.cases)))
-            return _spliced(evalset, original.index + 1, original.index + 1, copy), case_key(copy.id)
+            return _splice_set(evalset, original.index + 1, original.index + 1, copy), case_key(copy.id)
 
         return self._edit_and_find(evalset_id, change)
 
@@ -183,8 +185,8 @@ class CaseDesk:
         def change(evalset: EvalSet) -> tuple[EvalSet, str]:
             case = _find(evalset, key)
             target = max(0, min(len(evalset.cases) - 1, case.index + step))
-            others = _spliced(evalset, case.index, case.index + 1)
-            return _spliced(others, target, target, case.case), key
+            others = _splice_set(evalset, case.index, case.index + 1)
+            return _splice_set(others, target, target, case.case), key
 
         return self._edit_and_find(evalset_id, change)
 
@@ -196,7 +198,7 @@ class CaseDesk:
             cases = sorted((_find(evalset, key) for key in keys), key=lambda each: each.index)
             self._keep(token, evalset_id, cases)
             for each in reversed(cases):
-                evalset = _spliced(evalset, each.index, each.index + 1)
+                evalset = _splice_set(evalset, each.index, each.index + 1)
             return evalset, token
 
         return self._edit(evalset_id, change)
@@ -238,7 +240,7 @@ class CaseDesk:
                 if alike:
                     raise _name_taken_error(evalset.cases, case.id)
                 place = min(index, len(result.cases))
-                result = _spliced(result, place, place, case)
+                result = _splice_set(result, place, place, case)
             return result, [case_key(case.id) for _, case in trash[1]]
 
         keys = self._edit(evalset_id, change)
@@ -295,7 +297,7 @@ class CaseDesk:
 def _find(evalset: EvalSet, key: str) -> FoundCase:
     case_part = key.partition(".")[0]
     numbers = numbers_of(evalset.cases, case_part)
-    number = next((n for n in range(1, len(numbers) + 1) if key == _numbered(case_part, n)), 0)
+    number = next((n for n in range(1, len(numbers) + 1) if key == _numbered_key(case_part, n)), 0)
     if not number:
         raise NotFoundError("this eval set has no such case; it may have been renamed or deleted")
     index = numbers[number - 1]
@@ -337,8 +339,8 @@ class CaseIds(Container[str]):
         return any(self._cases[number].id == case_id for number in numbers_of(self._cases, case_key(str(case_id))))
 
 
-def _spliced(evalset: EvalSet, start: int, stop: int, *cases: Case) -> EvalSet:
-    return replace(evalset, cases=spliced(evalset.cases, start, stop, cases))
+def _splice_set(evalset: EvalSet, start: int, stop: int, *cases: Case) -> EvalSet:
+    return replace(evalset, cases=splice_cases(evalset.cases, start, stop, cases))
 
 
 def _check_id_is_free(cases: Sequence[Case], case_id: str) -> None:
@@ -350,7 +352,7 @@ def _name_taken_error(cases: Sequence[Case], case_id: str) -> CaseNameTakenError
     return CaseNameTakenError(case_id, free_name(case_id, CaseIds(cases)))
 
 
-def retyped(case: Case, text: str) -> Case:
+def case_of_typed_json(case: Case, text: str) -> Case:
     """The case that JSON typed over `case` says. Raises FormatError, or UsageError for an id that cannot be one."""
     new_case = case_from_text(text, "")
     if new_case.id != case.id:

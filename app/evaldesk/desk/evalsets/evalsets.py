@@ -216,7 +216,7 @@ class EvalSetDesk:
         return self._files.create(name, EvalSet(id=name, name=name, description=description or None))
 
     @contextmanager
-    def prepared(
+    def prepare(
         self, name: str, evalset: EvalSet, *, replaces: bool = False, continues: bool = False
     ) -> Iterator[PreparedSet]:
         """An eval set that came in a file, written and not in place yet.
@@ -274,7 +274,7 @@ class EvalSetDesk:
         name = re.sub(r"[^A-Za-z0-9_-]+", "_", self.file(evalset_id).name).lstrip("-")[:80] or "evalset"
         return self._files.duplicate(evalset_id, self.free_name(f"{name}_copy"))
 
-    def trashed(self, token: str) -> str:
+    def find_trash_name(self, token: str) -> str:
         """The name of the file that the token would bring back; empty when there is none."""
         try:
             return origin_of(token, self._trash).name
@@ -290,7 +290,7 @@ class EvalSetDesk:
         file = masked_file(evalset, format_name, self._environment)
         return Export(f"{plain_name(self.file(evalset_id).name)}{suffix_of(format_name)}", file.data, file.words)
 
-    def streamed(self, evalset_id: str) -> tuple[str, Iterator[bytes]] | None:
+    def stream_large_set(self, evalset_id: str) -> tuple[str, Iterator[bytes]] | None:
         """Name and bytes of a large set as a file of ADK without secrets, made case by case; None for another set.
 
         Raises NotFoundError, FormatError, also while it is made.

@@ -191,7 +191,7 @@ def recorded_run(runs: StoredRuns, run_id: int, watch: Callable[[int, int], None
     config, now = run.config, dict[int, Case]()
 
     def trials() -> Iterator[TrialResult]:
-        for index, case_result in enumerate(_watched(runs.cases(run_id), run, watch)):
+        for index, case_result in enumerate(_report_progress(runs.cases(run_id), run, watch)):
             now.clear()
             now[index] = case_result.case
             yield from (replace(trial, run_id=0, case_index=index) for trial in case_result)
@@ -228,7 +228,9 @@ def media_type(file_name: str) -> str:
     return MEDIA_TYPES.get(ending, "application/octet-stream")
 
 
-def _watched(cases: Iterable[CaseResult], run: RunSummary, watch: Callable[[int, int], None]) -> Iterator[CaseResult]:
+def _report_progress(
+    cases: Iterable[CaseResult], run: RunSummary, watch: Callable[[int, int], None]
+) -> Iterator[CaseResult]:
     watch(0, run.n_cases)
     for n_done, each in enumerate(cases, 1):
         yield each
@@ -239,7 +241,7 @@ def _table(runs: StoredRuns, run: RunSummary, watch: Callable[[int, int], None])
     """The head of the table, then the lines of each case."""
     columns = [*TRIAL_COLUMNS, *(criterion.metric for criterion in run.config.criteria)]
     yield _lines([[cell(name) for name in columns]])
-    for case_result in _watched(runs.cases(run.id, is_whole=False), run, watch):  # it has no results of tools
+    for case_result in _report_progress(runs.cases(run.id, is_whole=False), run, watch):  # it has no results of tools
         rows = [trial_row(case_result.case, trial, run.config) for trial in case_result]
         yield _lines([[cell(row[name]) for name in columns] for row in rows])
 

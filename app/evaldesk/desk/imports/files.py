@@ -12,7 +12,7 @@ from typing import Any
 from evaldesk.agents import declared_refs
 from evaldesk.desk.criteria.criteria import holds_criteria, read_criteria, read_user
 from evaldesk.desk.evalsets.masking import masked_file
-from evaldesk.desk.imports.streamed import MAX_FILE, Watch, read_streamed
+from evaldesk.desk.imports.streamed import MAX_FILE, Watch, stream_file
 from evaldesk.desk.runs.file import is_run_file, read_run_file
 from evaldesk.errors import DiskError, UsageError
 from evaldesk.formats import EVALSET_FORMS, losses
@@ -37,7 +37,7 @@ def read_path(path: Path, format_name: str | None = None, outcome: str = "", wat
     if path.is_dir():
         return _read_folder(path, format_name, outcome, watch)
     with _leave_to_whole_reader():
-        if streamed := read_streamed(path, format_name, outcome, watch):
+        if streamed := stream_file(path, format_name, outcome, watch):
             return streamed
     return read_file(bytes_of(path), str(path), format_name, outcome)
 
@@ -51,7 +51,7 @@ def _read_folder(folder: Path, format_name: str | None, outcome: str, watch: Wat
     more = [(str(path), bytes_of(path)) for name in form.companions if (path := folder / name).is_file()]
     with _leave_to_whole_reader():
         _, tail = as_one_file([("", b""), *more])
-        if streamed := read_streamed(rows, format_name, outcome, watch, tail):
+        if streamed := stream_file(rows, format_name, outcome, watch, tail):
             return streamed
     source, data = as_one_file([(str(rows), bytes_of(rows)), *more])
     return read_file(data, source, format_name, outcome)

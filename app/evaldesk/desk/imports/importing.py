@@ -213,7 +213,7 @@ class ImportDesk:
                 if not (contents.runs or again or replaces) and self._evalsets.holds(name, evalset):
                     raise AlreadyImportedError((), name)
                 continues = bool(contents.runs) and not again
-                ready = self._evalsets.prepared(name, evalset, replaces=replaces, continues=continues)
+                ready = self._evalsets.prepare(name, evalset, replaces=replaces, continues=continues)
                 prepared = stack.enter_context(ready)
                 runs = [_of_set(run, prepared) for run in runs]
             start = StartedImport(None, known_run_ids, runs, (), prepared, stack)

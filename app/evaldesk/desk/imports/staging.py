@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock
 
 from evaldesk.desk.evalsets.names import slug
-from evaldesk.desk.imports.streamed import MAX_FILE, Watch, read_streamed
+from evaldesk.desk.imports.streamed import MAX_FILE, Watch, stream_file
 from evaldesk.desk.imports.uploads import MAX_SMALL, ArrivingFile, Label, Upload, Uploads
 from evaldesk.errors import ConflictError, EvaldeskError, FormatError
 from evaldesk.formats.exchange import Imported
@@ -112,7 +112,7 @@ class Staging:
 
         Raises NotFoundError.
         """
-        upload = self._uploads.apart(token)
+        upload = self._uploads.find_large(token)
         if upload is None:
             return None
         label, path, n_bytes = upload
@@ -158,7 +158,7 @@ class Staging:
 
         Raises NotFoundError, FormatError, DiskError.
         """
-        staged = self.staged(token)
+        staged = self.get_staged(token)
         if not staged.has_choice or outcome == staged.contents.outcome:
             return staged
         label, data = self._uploads.read(token)
@@ -181,7 +181,7 @@ class Staging:
                 self._staged.popitem(last=False)
         return staged
 
-    def staged(self, token: str) -> Staged:
+    def get_staged(self, token: str) -> Staged:
         """The file that was staged under this token. Raises NotFoundError, FormatError.
 
         Raises ConflictError for a large upload that is not read yet.
@@ -223,7 +223,7 @@ def proposed_name(source: str) -> str:
 
 def _read_large(path: Path, source: str, outcome: str, watch: Watch) -> Imported:
     """The contents of a large uploaded file, in a stream where its format has one. Raises FormatError, OSError."""
-    streamed = read_streamed(path, None, outcome, watch, source=source)
+    streamed = stream_file(path, None, outcome, watch, source=source)
     if streamed is not None:
         return streamed
     if path.stat().st_size > MAX_FILE:

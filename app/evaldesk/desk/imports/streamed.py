@@ -43,7 +43,7 @@ Watch: TypeAlias = Callable[[int, int], None]
 """Is told how many of how many bytes are read."""
 
 
-def read_streamed(
+def stream_file(
     path: Path,
     format_name: str | None = None,
     outcome: str = "",
@@ -61,7 +61,7 @@ def read_streamed(
         if not path.is_file() or is_whole(n_bytes):
             return None
         source = source or str(path)
-        name = format_name or _recognised(file, source)
+        name = format_name or _recognise_format(file, source)
         file.seek(0)
         file_format = load_format(name) if name else None
         stream = _Told(file, n_bytes, watch or (lambda _, __: None), tail)
@@ -83,20 +83,20 @@ def read_streamed(
             return None
 
 
-def _recognised(file: BinaryIO, source: str) -> str | None:
+def _recognise_format(file: BinaryIO, source: str) -> str | None:
     head = file.read(HEAD)
     if not head.lstrip(_BLANK).startswith((b"{", b"[")):
         return recognised(head[: head.rfind(b"\n") + 1], source)
     if b'"eval_cases"' in head or b'"evalCases"' in head:
         return "adk"
-    found = recognised(head[: head.rfind(b"\n") + 1], source)
+    format_name = recognised(head[: head.rfind(b"\n") + 1], source)
     try:
-        return found or recognised(_completed(head + file.read(HEAD_OF_OBJECT)), source)
+        return format_name or recognised(_complete_json(head + file.read(HEAD_OF_OBJECT)), source)
     finally:
         peek.cache_clear()
 
 
-def _completed(head: bytes) -> bytes:
+def _complete_json(head: bytes) -> bytes:
     """The beginning of a JSON value, made whole: up to its last comma, with the brackets closed that are open there."""
     is_open: list[bytes] = []
     end, closing = 0, b""

@@ -151,7 +151,7 @@ class Uploads:
     def growing(self) -> Iterator[tuple[str, GrowingFile]]:
         """The token of a new upload, and the file for its bytes; it is gone afterwards unless it is kept."""
         token = secrets.token_hex(12)
-        with growing_file(self._apart(token), mode=0o600) as file:
+        with growing_file(self._large_path(token), mode=0o600) as file:
             yield token, file
 
     def keep(self, token: str, file: GrowingFile, label: Label) -> None:
@@ -164,13 +164,13 @@ class Uploads:
             remove_file(self._path(token))
             raise
 
-    def apart(self, token: str) -> tuple[Label, Path, int] | None:
+    def find_large(self, token: str) -> tuple[Label, Path, int] | None:
         """The label of a large upload, its file and its size; None for a small one. Raises NotFoundError."""
         label, _ = self.read(token)
         if not label.is_apart:
             return None
         try:
-            return label, self._apart(token), _size_apart(self._apart(token))
+            return label, self._large_path(token), _size_apart(self._large_path(token))
         except (OSError, FormatError):
             raise _not_here() from None
 
@@ -191,7 +191,7 @@ class Uploads:
         if not self._path(token).is_file():
             raise _not_here()
         remove_file(self._path(token))
-        remove_file(self._apart(token))
+        remove_file(self._large_path(token))
 
     def list(self) -> Sequence[Upload]:
         """The uploads that wait, oldest first."""
@@ -207,7 +207,7 @@ class Uploads:
             raise _not_here()
         return self._folder / f"{token}{_SUFFIX}"
 
-    def _apart(self, token: str) -> Path:
+    def _large_path(self, token: str) -> Path:
         return self._path(token).with_suffix(_APART)
 
 

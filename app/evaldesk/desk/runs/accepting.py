@@ -104,14 +104,14 @@ class StagedCase:
                 passed[name] = _effect(self.trials, self.with_changes(ways), config).after.passed
             return passed[name]
 
-        def improved(ways: Ways) -> Ways:
+        def improve(ways: Ways) -> Ways:
             for change in self.unasked:
                 others = {key: way for key, way in ways.items() if key != change.key}
                 variants = ({**others, change.key: way} for way in change.ways if way != "ignore")
                 ways = max((*variants, others), key=n_passed)
             return ways
 
-        return max((improved(start) for start in (self.kindest(), {})), key=n_passed)
+        return max((improve(start) for start in (self.kindest(), {})), key=n_passed)
 
 
 @dataclass(frozen=True, slots=True)

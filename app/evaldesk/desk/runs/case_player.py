@@ -114,7 +114,7 @@ class CasePlayer:
         change = compare([played_case])
         bars = {evalset: bars_of(ready.criteria)}
         change = replace(change, weaker=weaker_words(change, baseline, bars, partial(is_asserted, lambda: [case])))
-        if not change.unconfirmed:
+        if not change.unconfirmed_cases:
             return change
         if refusal := without_fresh_trials(ready):
             return replace(change, refusal=refusal)

@@ -23,11 +23,11 @@ from evaldesk.desk.runs.gates.conclusion import (
     OF_A_RATE,
     RunNumbers,
     Spent,
-    curtailed,
+    curtail_gates,
     outcomes,
     regressions_answer,
 )
-from evaldesk.desk.runs.plan import order_of_play, shuffled
+from evaldesk.desk.runs.plan import order_of_play, shuffle_cases
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import Answer, Counts, GateOutcome, RunConfig
 from evaldesk.model.comparison import ROUNDING, TO_PLAY, Baseline, PlayedCase, RunChange, match_cases
@@ -202,7 +202,7 @@ class Decider:
         return None
 
     def _answers(self, snapshot: _Snapshot) -> Iterator[GateOutcome]:
-        for outcome in curtailed(self._gates, snapshot.planned_numbers, None):
+        for outcome in curtail_gates(self._gates, snapshot.planned_numbers, None):
             name, present = outcome.name, snapshot.present[outcome.name]
             if name in ("--max-regressions", "--margin"):
                 comparison = self._regressions(snapshot) if name == "--max-regressions" else self._margin(snapshot)
@@ -308,16 +308,16 @@ class Decider:
         More passes make no case and no suite worse, so nothing between the two answers otherwise.
         """
         name = "--max-regressions"
-        best = judge_change([snapshot.filled(kind, "p") for kind in snapshot.letters])
+        best = judge_change([snapshot.fill(kind, "p") for kind in snapshot.letters])
         if regressions_answer(best, most) == "failed":
-            regressed = [case.name for case in best.regressed]
+            regressed = [case.name for case in best.regressions]
             words = f"{counted_words(len(regressed), best.n_judged, 'case')} regressed by more than chance {against}, "
             words += f"{most:,} allowed, whatever is left brings"
             names = f": {named_words(regressed, MOST_NAMED)}" if regressed else ""
             if not regressed:
                 words = f"all cases together are worse {against}, whatever is left brings"
             return GateOutcome(name, "failed", f"{words}{names}; {snapshot.left_words}", tuple(regressed))
-        worst = judge_change([snapshot.filled(kind, "f") for kind in snapshot.letters])
+        worst = judge_change([snapshot.fill(kind, "f") for kind in snapshot.letters])
         if regressions_answer(worst, most) == "held":
             words = (
                 f"no case can regress by more than chance {against}"
@@ -334,9 +334,7 @@ class Decider:
     def _lost_cases(self, snapshot: _Snapshot, end_letter: str) -> Sequence[int]:
         """The cases that regressed if every other trial ends so."""
         regressed = self._regressed or (lambda *_: False)
-        return [
-            case for case, kind in enumerate(snapshot.letters) if regressed(case, snapshot.filled(kind, end_letter))
-        ]
+        return [case for case, kind in enumerate(snapshot.letters) if regressed(case, snapshot.fill(kind, end_letter))]
 
     def _margin(self, snapshot: _Snapshot) -> GateOutcome:
         """Better, worse or the same, by what was likely at any look; exactly it is known at the end only."""
@@ -370,14 +368,14 @@ class Decider:
 
     def _differences_of(self, snapshot: _Snapshot) -> list[float]:
         """The differences of the cases from the baseline, in an order of chance."""
-        comparable_cases = [case for case in self._shuffled if case in self._rates_before]
+        comparable_cases = [case for case in self._chance_order if case in self._rates_before]
         rates = ((case, snapshot.rate(snapshot.letters[case])) for case in comparable_cases)
         return [rate - self._rates_before[case] for case, rate in rates if rate is not None]
 
     @cached_property
-    def _shuffled(self) -> Sequence[int]:
+    def _chance_order(self) -> Sequence[int]:
         """The cases in an order of chance, which was drawn before the first trial."""
-        return shuffled(self._config.seed, self._n_cases)
+        return shuffle_cases(self._config.seed, self._n_cases)
 
     def _likely(self, name: str, snapshot: _Snapshot) -> GateOutcome:
         """The answer that is right in 95 of 100 runs, however often one looks."""
@@ -457,7 +455,7 @@ class _Snapshot:
         n = self.n_planned - self.n_played
         return f"{counted_words(n, self.n_planned, 'trial')} {'is' if n == 1 else 'are'} left"
 
-    def filled(self, kind: Kind, end_letter: str) -> str:
+    def fill(self, kind: Kind, end_letter: str) -> str:
         """The letters of a case whose other trials end so."""
         return kind[0] + end_letter * (kind[1] - len(kind[0]))
 
@@ -468,7 +466,7 @@ class _Snapshot:
 
     def best_rate(self, kind: Kind) -> float:
         """The pass rate of a case whose other trials pass."""
-        n_scored, n_passed = self._count_scored(self.filled(kind, "p"))
+        n_scored, n_passed = self._count_scored(self.fill(kind, "p"))
         if has_too_many_errors(self.present.values()) and not self.config.errors_are_failures:
             n_errored = kind[0].count("e")
             n_scored, n_passed = n_scored + n_errored, n_passed + n_errored
@@ -529,7 +527,7 @@ def decider_of(store: RunStore, run_id: int, rule: StopRule) -> Decider:
     n_each = [len(strip) for strip in store.strips(run_id)] if run.is_uneven else [run.n_least] * run.n_cases
     change = StoredRuns(store).change_since(baseline, [run], config.gates) if baseline else None
     places = {case.key.place: index for index, case in enumerate(planned_cases)}
-    alone = {places[case.key.place]: case.after for case in change.unaccounted if case.after} if change else {}
+    alone = {places[case.key.place]: case.after for case in change.unaccounted_cases if case.after} if change else {}
     return Decider(
         config,
         n_each,

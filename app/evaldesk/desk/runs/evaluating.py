@@ -66,7 +66,7 @@ def wait_for(work: Coroutine[Any, Any, T]) -> T:
     """Carry out `work` in an event loop of its own: in this thread, or in another where a loop runs already."""
     results: list[T] = []
 
-    async def worked() -> None:
+    async def collect_result() -> None:
         results.append(
             await work
         )  # not returned: asyncio writes the result of its task into a message that nobody sees
@@ -78,10 +78,10 @@ def wait_for(work: Coroutine[Any, Any, T]) -> T:
     else:
         is_free = False
     if is_free:
-        asyncio.run(worked())
+        asyncio.run(collect_result())
         return results[0]
     with ThreadPoolExecutor(1, thread_name_prefix="evaldesk-evaluate") as threads:
-        threads.submit(asyncio.run, worked()).result()
+        threads.submit(asyncio.run, collect_result()).result()
     return results[0]
 
 

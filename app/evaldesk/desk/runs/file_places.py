@@ -145,11 +145,11 @@ def read_secrets(text: str) -> dict[str, str]:
         name, sign, value = text_line.partition("=")
         if not sign or not name.strip().isidentifier():
             raise UsageError(f"--secrets-file, line {number}: wanted NAME=value")
-        values[name.strip()] = _unquoted(value.strip())
+        values[name.strip()] = _unquote(value.strip())
     return values
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value
 
 

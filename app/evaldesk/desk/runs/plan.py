@@ -519,10 +519,10 @@ def order_of_play(config: RunConfig, n_cases: int, n_most: int) -> Sequence[int]
     """
     if n_most > 1 or config.gates.stop_when_decided != "likely":
         return None
-    return shuffled(config.seed, n_cases)
+    return shuffle_cases(config.seed, n_cases)
 
 
-def shuffled(seed: int, n_cases: int) -> Sequence[int]:
+def shuffle_cases(seed: int, n_cases: int) -> Sequence[int]:
     """The indexes of the cases of a run in an order of chance."""
     order = list(range(n_cases))
     Random(seed).shuffle(order)  # noqa: S311

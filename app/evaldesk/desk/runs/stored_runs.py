@@ -115,7 +115,7 @@ class StoredRuns:
             raise _unknown_run(name, [known_name for known_name, run in runs.items() if run.note.strip()])
         return runs[names[0]]
 
-    def newest(
+    def list_newest(
         self,
         status: RunStatus | None = None,
         limit: int | None = None,
@@ -156,12 +156,18 @@ class StoredRuns:
         for run in self._store.list(agent_id=agent_id, limit=RECENT_RUNS):
             n_missing = RECENT_TRIALS - counts.done
             if n_missing and run.config.source_run_id is None and not is_imported(run.config):
-                counts += run.counts if run.n_done <= n_missing else _newest(self._store, run.id, n_missing, run.counts)
+                counts += (
+                    run.counts if run.n_done <= n_missing else _count_newest(self._store, run.id, n_missing, run.counts)
+                )
         return counts
 
     def numbers(self, run: RunSummary) -> RunNumbers:
         """The numbers of one run."""
-        outcomes, partly, name = self._store.case_outcomes(run.id), self._partly_asserted(run), run.config.evalset_name
+        outcomes, partly, name = (
+            self._store.case_outcomes(run.id),
+            self._find_partly_asserted(run),
+            run.config.evalset_name,
+        )
         keys = numbered_keys((name, each.case_id, each.digest) for each in outcomes)
         cases = [
             CaseNumbers(
@@ -218,7 +224,7 @@ class StoredRuns:
             return None
         return self._kinds_of_strips(run, run.n_equal)
 
-    def _partly_asserted(self, run: RunSummary, cases: Sequence[Case] | None = None) -> frozenset[str]:
+    def _find_partly_asserted(self, run: RunSummary, cases: Sequence[Case] | None = None) -> frozenset[str]:
         """The ids of the cases, by default of all, to which at least one metric does not apply."""
         config = run.config
         if not config.n_partly_asserted:
@@ -344,7 +350,7 @@ class StoredRuns:
         cases = [
             case for name, run in zip(names, runs, strict=True) for case in _played_cases_of(self._store, run, name)
         ]
-        keys = _renumbered([case.key for case in cases])
+        keys = _renumber_keys([case.key for case in cases])
         return tuple(replace(case, key=key) for case, key in zip(cases, keys, strict=True))
 
     def metric_changes(self, before: RunSummary, after: RunSummary) -> dict[str, Comparison | None]:
@@ -365,7 +371,7 @@ class StoredRuns:
         config, rows = run.config, self.rows(run_id)
         while page := list(islice(rows, max(1, TRIALS_AT_ONCE // run.n_most))):
             cases = self._store.some_cases(run_id, [row.case_index for row in page])
-            partly = self._partly_asserted(run, list(cases.values()))
+            partly = self._find_partly_asserted(run, list(cases.values()))
             trial_keys = [key for row in page for key in _played_keys(row)]
             trials = self._store.trials(run_id, trial_keys, is_whole=is_whole)
             for row in page:
@@ -451,7 +457,7 @@ def _means(rows: dict[str, Mapping[str, float]], metric: str) -> dict[str, float
 
 
 @lru_cache(maxsize=64)
-def _newest(store: RunStore, run_id: int, limit: int, _: Counts) -> Counts:
+def _count_newest(store: RunStore, run_id: int, limit: int, _: Counts) -> Counts:
     """The verdicts of the newest trials of a run; kept as long as the counts of the run stay the same."""
     return store.newest_counts(run_id, limit)
 
@@ -481,7 +487,7 @@ def plan_confirming(store: RunStore, run_id: int, gates: Gates, lease: int | Non
     if baseline is None:
         return
     change = StoredRuns(store).change_since(baseline, [store.summary(run_id)], gates)
-    suspects = {case.key.case_id for case in change.unconfirmed}
+    suspects = {case.key.case_id for case in change.unconfirmed_cases}
     if suspects:
         store.plan_confirming(run_id, suspects, gates.confirm[1], lease=lease)
 
@@ -548,7 +554,7 @@ def joined_baseline(parts: Sequence[tuple[RunConfig, Baseline | None, Sequence[s
 def joined_numbers(runs: Sequence[RunNumbers]) -> RunNumbers:
     """Several runs as one; a case id that occurs again is named with its eval set, so that no case hides another."""
     cases = [case for run in runs for case in run.cases]
-    named_cases = _with_names(cases, _renumbered([case.key for case in cases]))
+    named_cases = _with_names(cases, _renumber_keys([case.key for case in cases]))
     numbers = RunNumbers.of_cases(
         named_cases,
         costs=sum((run.costs for run in runs), Spent()),
@@ -591,7 +597,7 @@ def _with_names(cases: Sequence[CaseNumbers], keys: Sequence[CaseKey]) -> tuple[
     return tuple(replace(case, id=names[key.place], key=key) for case, key in zip(cases, keys, strict=True))
 
 
-def _renumbered(keys: Sequence[CaseKey]) -> list[CaseKey]:
+def _renumber_keys(keys: Sequence[CaseKey]) -> list[CaseKey]:
     """Keys of several runs: two files may give their eval sets the same id."""
     return numbered_keys((key.evalset, key.case_id, key.digest) for key in keys)
 

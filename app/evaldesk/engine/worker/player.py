@@ -245,7 +245,7 @@ async def _conversed(
             break
         turn.decided(scripted, "case")
         reason = await _heard(_going_on(agent, session, query, scripted), turn)
-    for decision in script.unused(index) if script else ():
+    for decision in script.unused_decisions(index) if script else ():
         note = f"{UNUSED}{decision_words(decision)}"
         turn.take(Event("log", author="evaldesk", text=note))
     return reason

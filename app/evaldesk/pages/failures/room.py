@@ -180,7 +180,7 @@ def read_failures(
         n_passed=len(draw.strata["p"]),
         modes=modes.values(),
         rows=_kind_rows(modes, by_mode, sampled),
-        unnamed=_other_row("no name yet", reading.unnamed, sampled),
+        unnamed=_other_row("no name yet", reading.trials_without_mode, sampled),
         clear=_other_row("nothing wrong", reading.all_clear & failed, sampled, "0"),
         share_of=_share_of(sampled, len(read)),
         seen=seen,
@@ -277,7 +277,7 @@ def _n_since_new(order: Iterable[int], reading: ReadTrials) -> int:
     """The trials read after the last that showed a kind for the first time, or a failure without a kind."""
     place = {trial: at for at, trial in enumerate(filter(reading.read.__contains__, order))}
     kinds = [[place[trial] for trial in trials if trial in place] for trials in reading.by_mode.values()]
-    unnamed = (place[trial] for trial in reading.unnamed if trial in place)
+    unnamed = (place[trial] for trial in reading.trials_without_mode if trial in place)
     return len(place) - 1 - max([*unnamed, *(min(each) for each in kinds if each)], default=-1)
 
 

@@ -58,13 +58,13 @@ def markdown_summary(parts: Sequence[SummaryPart], conclusion: Conclusion, chang
 
 
 def _regressions(parts: Sequence[SummaryPart], change: RunChange) -> Iterator[str]:
-    if change.regressed:
+    if change.regressions:
         yield f"**Regressed against {markdown_text(change.name)}:**"
         yield ""
-        for case in change.regressed[:MOST_ROWS]:
+        for case in change.regressions[:MOST_ROWS]:
             reasons = (part.reasons.get(case.key.case_id, "") for part in parts if part.evalset == case.key.evalset)
             yield f"- {_code(case.name)} {markdown_text(next(filter(None, reasons), ''))}".rstrip()
-        yield from _more(len(change.regressed) - MOST_ROWS)
+        yield from _more(len(change.regressions) - MOST_ROWS)
         yield ""
     lines = [flips_words(change), f"Pass rate: {change_sentence(change)}", *states_words(change, MOST_ROWS)]
     yield f"Against {markdown_text(change.name)}: {markdown_text('. '.join(lines))}."

@@ -57,7 +57,7 @@ class Draws:
         flat = places + size * np.arange(n_rows)[:, None]
         return np.bincount(flat.ravel(), minlength=n_rows * size).reshape(n_rows, size).astype(float)
 
-    def thinned(self, n: int) -> Draws:
+    def thin(self, n: int) -> Draws:
         """About `n` of the draws, evenly taken."""
         return replace(self, places=self.places[:: max(1, len(self.places) // n)])
 

@@ -56,7 +56,7 @@ def judged_by_history(change: RunChange) -> RunChange:
                 chance=best[place],
                 is_worse=place in is_worse,
                 may_be_worse=place in may_be_worse,
-                is_again=at in suite.again,
+                is_again=at in suite.replayed_places,
             )
         first += len(suite.history)
     level = SUITE_LEVEL / len(suites)
@@ -117,7 +117,7 @@ class _Suite:
         return self.change.confirm[1] if self.is_confirm else 0
 
     @cached_property
-    def first(self) -> list[Trials]:
+    def planned_trials(self) -> list[Trials]:
         """The planned trials."""
         return [
             *(_count_letters(after.scored_letters) for _, after in self.sides),
@@ -127,10 +127,10 @@ class _Suite:
     @cached_property
     def is_low(self) -> bool:
         is_judged = not (self.change.others or self.change.max_regressions)
-        return self.is_confirm and is_judged and looks_low(self.history, self.first, self.days)
+        return self.is_confirm and is_judged and looks_low(self.history, self.planned_trials, self.days)
 
     @cached_property
-    def again(self) -> frozenset[int]:
+    def replayed_places(self) -> frozenset[int]:
         """The places of the cases that are played again."""
         if not self.is_confirm:
             return frozenset()
@@ -140,12 +140,12 @@ class _Suite:
     def n_missing(self) -> list[int]:
         """The fresh trials of each case that have no verdict."""
         again = [max(0, self.n_fresh - len(after.scored_again)) for _, after in self.sides]
-        return [n if at in self.again else 0 for at, n in enumerate(again)]
+        return [n if at in self.replayed_places else 0 for at, n in enumerate(again)]
 
     def fresh(self, *, passes: bool) -> list[Trials]:
         """The fresh trials that count, as if those without a verdict ended so."""
         trials = [(0, 0)] * len(self.history)
-        for at in self.again:
+        for at in self.replayed_places:
             n, passed = _count_letters(self.sides[at][1].scored_again)
             trials[at] = (n + self.n_missing[at], passed + self.n_missing[at] * passes)
         return trials
@@ -154,24 +154,26 @@ class _Suite:
         """The verdict if the fresh trials without a verdict ended so."""
         if not self.is_confirm:
             return self._best
-        return self._best if passes or not any(self.n_missing) else self._confirmed(passes=False)
+        return self._best if passes or not any(self.n_missing) else self._confirm_verdict(passes=False)
 
     @cached_property
     def _best(self) -> BuildVerdict:
         if self.is_confirm:
-            return self._confirmed(passes=True)
-        return likely_verdict(self.history, self.first, self.days)
+            return self._confirm_verdict(passes=True)
+        return likely_verdict(self.history, self.planned_trials, self.days)
 
-    def _confirmed(self, *, passes: bool) -> BuildVerdict:
+    def _confirm_verdict(self, *, passes: bool) -> BuildVerdict:
         suspects = [at for at, case in enumerate(self.cases) if case.kind == "broken"]
         fresh = self.fresh(passes=passes)
         counts_first = not self.change.is_replayed
-        return confirmed_verdict(self.history, self.first, suspects, fresh, self.days, counts_first=counts_first)
+        return confirmed_verdict(
+            self.history, self.planned_trials, suspects, fresh, self.days, counts_first=counts_first
+        )
 
     @cached_property
     def _failures(self) -> list[Trials]:
         """As many trials as could count, each failed."""
-        now = [(0, 0)] * len(self.first) if self.change.is_replayed else self.first
+        now = [(0, 0)] * len(self.planned_trials) if self.change.is_replayed else self.planned_trials
         return [(n + self.n_fresh * (at < len(self.cases)), 0) for at, (n, _) in enumerate(now)]
 
     @property
@@ -183,14 +185,16 @@ class _Suite:
         """The verdict on the cases together, at this level."""
         best, worst = (self.verdict(passes=passes) for passes in (True, False))
         may_be = self.is_low or not self.is_confirm
-        fresh = self.fresh(passes=True) if self.is_low else [(0, 0)] * len(self.first)
-        first_trials = [(0, 0)] * len(self.first) if self.change.is_replayed and self.is_low else self.first
+        fresh = self.fresh(passes=True) if self.is_low else [(0, 0)] * len(self.planned_trials)
+        first_trials = (
+            [(0, 0)] * len(self.planned_trials) if self.change.is_replayed and self.is_low else self.planned_trials
+        )
         both = [(n + n_fresh, 0) for (n, _), (n_fresh, _) in zip(first_trials, fresh, strict=True)]
         scored_again = [_count_letters(after.scored_again) for _, after in self.sides] if self.is_low else []
         return SuiteChange(
             evalset=self.cases[0].key.evalset,
-            scored=sum(n for n, _ in self.first),
-            passed=sum(passed for _, passed in self.first),
+            scored=sum(n for n, _ in self.planned_trials),
+            passed=sum(passed for _, passed in self.planned_trials),
             usual=usual_passes(self.history, both, self.days),
             chance=best.suite_chance,
             scored_again=sum(n for n, _ in scored_again),
@@ -204,7 +208,7 @@ class _Suite:
     @property
     def trials_to_add(self) -> MissingTrials | None:
         """The trials that are missing to find an agent that is worse by SOUGHT; None where there are enough."""
-        return missing_trials(self.history, [n for n, _ in self.first], self.n_fresh)
+        return missing_trials(self.history, [n for n, _ in self.planned_trials], self.n_fresh)
 
 
 def missing_trials(history: Sequence[Trials], n_each: Sequence[int], n_fresh: int = 0) -> MissingTrials | None:

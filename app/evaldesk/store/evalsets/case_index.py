@@ -341,8 +341,8 @@ class IndexedCases(LargeCases):
                 row = IndexRow(length, digest, case_id, key, asserted, tuple(more), of_case)
                 yield self._bytes(start, length, digest), row
 
-    def spliced(self, start: int, stop: int, new: Sequence[Case]) -> SplicedCases:
-        return SplicedCases([Span(self, range(len(self)))]).spliced(start, stop, new)
+    def splice(self, start: int, stop: int, new: Sequence[Case]) -> SplicedCases:
+        return SplicedCases([Span(self, range(len(self)))]).splice(start, stop, new)
 
     def read(self, numbers: Iterable[int]) -> Iterator[Case]:
         """Some cases, in this order."""
@@ -426,7 +426,7 @@ class SplicedCases(EditedCases):
     def __iter__(self) -> Iterator[Case]:
         return (case for part in self.parts for case in part)
 
-    def spliced(self, start: int, stop: int, new: Sequence[Case]) -> SplicedCases:
+    def splice(self, start: int, stop: int, new: Sequence[Case]) -> SplicedCases:
         return SplicedCases([*self._slices_between(0, start), tuple(new), *self._slices_between(stop, len(self))])
 
     def _slices_between(self, start: int, stop: int) -> Iterator[Sequence[Case]]:

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from evaldesk.desk.evalsets.cases import CaseChangedError, CaseNameTakenError, FoundCase, retyped
+from evaldesk.desk.evalsets.cases import CaseChangedError, CaseNameTakenError, FoundCase, case_of_typed_json
 from evaldesk.desk.evalsets.names import free_name, slug
 from evaldesk.errors import FormatError, LossError, NotFoundError, UsageError
 from evaldesk.model import Case, Turn
@@ -104,7 +104,7 @@ async def save_json(request: Request) -> Response:
     try:
         uploaded = await file_text_of(form, "file")
         text = text if uploaded is None else uploaded
-        case = retyped(found_case.case, text)
+        case = case_of_typed_json(found_case.case, text)
     except (FormatError, UsageError) as error:
         sentence = error_sentence(error) if isinstance(error, FormatError) else f"eval_id: {error}"
         return _render_json(request, file, found_case, status=422, text=text, version=version, problem=sentence)

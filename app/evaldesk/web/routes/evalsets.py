@@ -37,7 +37,7 @@ async def index(request: Request) -> Response:
     files = await run_in_threadpool(desk.evalsets.list)
     last_runs = await run_in_threadpool(desk.stored_runs.newest_of_evalsets)
     token = _token(request.query_params.get("trashed", ""))
-    trashed = await run_in_threadpool(desk.evalsets.trashed, token) if token else ""
+    trashed = await run_in_threadpool(desk.evalsets.find_trash_name, token) if token else ""
     values: dict[str, Any] = {
         "files": files,
         "is_reading": any(file.is_reading for file in files),
@@ -193,7 +193,7 @@ async def download(request: Request) -> Response:
     """GET /evalsets/{set_id}/file?format=adk: the set as a file."""
     set_id, name = request.path_params["set_id"], request.query_params.get("format", "adk")
     desk = desk_of(request)
-    large = await run_in_threadpool(desk.evalsets.streamed, set_id) if name == "adk" else None
+    large = await run_in_threadpool(desk.evalsets.stream_large_set, set_id) if name == "adk" else None
     if large:
         return attachment(large[1], plain_name(large[0]), media_type(large[0]))
     export = await run_in_threadpool(desk.evalsets.export, set_id, name)

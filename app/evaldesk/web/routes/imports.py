@@ -185,7 +185,7 @@ async def cancel(request: Request) -> Response:
 
 
 async def _staged_import(request: Request) -> Staged:
-    return await run_in_threadpool(desk_of(request).imports.staging.staged, request.path_params["import_id"])
+    return await run_in_threadpool(desk_of(request).imports.staging.get_staged, request.path_params["import_id"])
 
 
 async def _form(request: Request, problems: Problems, *, status: int = 200) -> Response:

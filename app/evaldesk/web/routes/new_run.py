@@ -364,7 +364,7 @@ def _gates(
 ) -> GateForm:
     """The gates of the form, and how they behave with so many trials of each case."""
     runs = desk.stored_runs
-    newest, _ = runs.newest("finished", MOST_BASELINES, evalset_id=file.id) if file else ((), 0)
+    newest, _ = runs.list_newest("finished", MOST_BASELINES, evalset_id=file.id) if file else ((), 0)
     form = GateForm(gate_fields(form_values), baselines_of(newest))
     n, threshold = (
         _or_one(text_typed(form_values, "n", FORM_DEFAULTS["n"])),
@@ -422,7 +422,7 @@ async def _earlier_still_there(request: Request, form_values: Typed) -> RunSumma
 def _usual_set_and_agent(desk: Desk, agent_id: str, agents: Sequence[FoundAgent]) -> tuple[str, str]:
     """The eval set that is usual for the agent, and the agent: the one used last, unless `agent_id` names another."""
     ids = [agent.id for agent in agents]
-    recent_ids = [run.config.agent.id for run in desk.stored_runs.newest(limit=LAST_USED)[0]]
+    recent_ids = [run.config.agent.id for run in desk.stored_runs.list_newest(limit=LAST_USED)[0]]
     recent_ids += [session.agent_id for session in desk.sessions.list(limit=1)]
     agent_id = next((each for each in (agent_id, *recent_ids, *ids) if each and (each == agent_id or each in ids)), "")
     return desk.evalsets.propose_evalset_id(agent_id), agent_id

@@ -162,10 +162,12 @@ class RunNumbers:
         kinds = tuple(Counter(case.counts for case in all_cases).items()) if total.scored < total.planned else ()
         return cls(total, rows, all_cases, costs, tuple(endings), kinds=kinds)
 
-    def filled(self, *, passes: bool, with_errors: bool) -> RunNumbers:
+    def fill(self, *, passes: bool, with_errors: bool) -> RunNumbers:
         """The run if every trial without a verdict passed, or failed; `with_errors` the errored ones, too."""
-        rows = _filled(self.kinds, passes=passes, with_errors=with_errors)
-        equal = None if self.equal_kinds is None else _filled(self.equal_kinds, passes=passes, with_errors=with_errors)
+        rows = _fill_kinds(self.kinds, passes=passes, with_errors=with_errors)
+        equal = (
+            None if self.equal_kinds is None else _fill_kinds(self.equal_kinds, passes=passes, with_errors=with_errors)
+        )
         total = Counts.total(counts.times(times) for counts, times in rows)
         if self.counts.case_rate is not None:
             total = total.of_cases(case_counts(rows))
@@ -232,7 +234,7 @@ class RunNumbers:
         return f"over the {of} that {have} {counted(max(point.k, last), 'scored trial')}"
 
 
-def _filled(kinds: Kinds, *, passes: bool, with_errors: bool) -> Kinds:
+def _fill_kinds(kinds: Kinds, *, passes: bool, with_errors: bool) -> Kinds:
     rows = []
     for counts, times in kinds:
         n_errored = counts.errored if with_errors and not counts.errors_are_failures else 0
@@ -308,7 +310,7 @@ def conclude(gates: Gates, run: RunNumbers, change: RunChange | None = None) -> 
     change against the baseline. The planned trials of an imported run that are not in its file count as not played.
     """
     run = _with_planned_trials(run)
-    answers = tuple(_answer_at_stop(each, run.stop) for each in curtailed(gates, _without_unplayed(run), change))
+    answers = tuple(_answer_at_stop(each, run.stop) for each in curtail_gates(gates, _without_unplayed(run), change))
     outcome = _outcome(gates, run, answers)
     return Conclusion(outcome, run.counts, answers, tuple(_reasons(outcome, run, answers)))
 
@@ -394,7 +396,7 @@ def _rank(outcome: GateOutcome, *, is_decided: bool) -> tuple[bool, bool]:
     return (outcome.name != "--max-error-rate", not outcome.is_failed)
 
 
-def curtailed(gates: Gates, run: RunNumbers, change: RunChange | None) -> Iterator[GateOutcome]:
+def curtail_gates(gates: Gates, run: RunNumbers, change: RunChange | None) -> Iterator[GateOutcome]:
     """The answer of each gate that no verdict of the missing trials can change; undecided where one can.
 
     Missing are the trials that were not played and, with more errors than tolerated, the errored ones. Whether a
@@ -407,7 +409,7 @@ def curtailed(gates: Gates, run: RunNumbers, change: RunChange | None) -> Iterat
         yield from answers
         return
     best, worst = (
-        {each.name: each for each in outcomes(gates, run.filled(passes=passes, with_errors=is_errored), change_at_end)}
+        {each.name: each for each in outcomes(gates, run.fill(passes=passes, with_errors=is_errored), change_at_end)}
         for passes in (True, False)
         for change_at_end in [change and filled_change(change, passes=passes, with_errors=is_errored)]
     )
@@ -415,12 +417,12 @@ def curtailed(gates: Gates, run: RunNumbers, change: RunChange | None) -> Iterat
         if each.name in OF_THE_RUN:
             yield each
         elif each.name == "--margin":
-            yield _as_curtailed(each, _margins(gates, run, change, with_errors=is_errored), run.counts)
+            yield _decide_early(each, _margins(gates, run, change, with_errors=is_errored), run.counts)
         elif gates.undecided in ("pass", "neutral") and each.name.partition(" ")[0] in OF_A_RATE:
-            yield _as_curtailed(each, (), run.counts)
+            yield _decide_early(each, (), run.counts)
         else:
             ends = [by_name[each.name] for by_name in (best, worst) if each.name in by_name]
-            yield _as_curtailed(each, ends, run.counts)
+            yield _decide_early(each, ends, run.counts)
 
 
 def _margins(gates: Gates, run: RunNumbers, change: RunChange | None, *, with_errors: bool) -> tuple[GateOutcome, ...]:
@@ -434,7 +436,7 @@ def _margins(gates: Gates, run: RunNumbers, change: RunChange | None, *, with_er
     return tuple(_margin(run, each, gates, gates.margin) for each in ways)
 
 
-def _as_curtailed(outcome: GateOutcome, ends: Sequence[GateOutcome], counts: Counts) -> GateOutcome:
+def _decide_early(outcome: GateOutcome, ends: Sequence[GateOutcome], counts: Counts) -> GateOutcome:
     answer: Answer = "undecided"
     if ends and all(each.is_failed for each in ends):
         answer = "failed"
@@ -597,7 +599,7 @@ def _comparison_gates(run: RunNumbers, change: RunChange | None, gates: Gates) -
         yield _regressions(run, change, gates)
     if gates.margin is not None:
         yield _margin(run, change, gates, gates.margin)
-    if gates.compares and change is not None and change.unaccounted:
+    if gates.compares and change is not None and change.unaccounted_cases:
         yield _new_cases(change, gates)
 
 
@@ -605,8 +607,8 @@ def _regressions(run: RunNumbers, change: RunChange | None, gates: Gates) -> Gat
     most = gates.max_regressions or 0
     if change is None:
         return GateOutcome("--max-regressions", "undecided", _compared_words(gates))
-    is_refused = bool(change.refusal) and (change.rule == "likely" or bool(change.unconfirmed))
-    names = tuple(case.name for case in change.regressed)
+    is_refused = bool(change.refusal) and (change.rule == "likely" or bool(change.unconfirmed_cases))
+    names = tuple(case.name for case in change.regressions)
     without_verdict = set(change.names_of("lost its verdict"))
     is_suite_worse = not most and any(suite.is_worse for suite in change.suites)
     if change.is_by_history:
@@ -648,7 +650,7 @@ def regressions_answer(change: RunChange, most: int) -> Answer:
         return "undecided"
     if fails:
         return "failed"
-    is_blind = change.has_fallen and (not change.can_fail(most) or len(change.regressed) + len(change.untold) > most)
+    is_blind = change.has_fallen and (not change.can_fail(most) or len(change.regressions) + len(change.untold) > most)
     if fails is None or is_blind or change.weaker or not change.n_judged:
         return "undecided"
     return "held"
@@ -687,7 +689,7 @@ def _weaker_words(change: RunChange) -> str:
 # A case that no baseline accounts for is judged by itself: decision 456.
 def _new_cases(change: RunChange, gates: Gates) -> GateOutcome:
     """Whether the cases pass by themselves of which the baseline says nothing, in whatever their other trials end."""
-    unaccounted = change.unaccounted
+    unaccounted = change.unaccounted_cases
     answers = {case.name: case.after.passes_alone if case.after else None for case in unaccounted}
     failed = [case for case in unaccounted if answers[case.name] is False]
     unsure = [case for case in unaccounted if answers[case.name] is None]

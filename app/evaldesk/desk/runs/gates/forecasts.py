@@ -272,7 +272,7 @@ def _forecast(gate: _Gate, subject: Subject, *, is_searched: bool) -> GateForeca
     mean_holds, neutral = float(holds.mean()), 0.0
     if mean_holds + failure_range.mean < 1 - chances.ROUNDING and not gate.extra:
         neutral = 1 - mean_holds - failure_range.mean
-    some = draws.thinned(_DRAWS_OF_WORSE)
+    some = draws.thin(_DRAWS_OF_WORSE)
     # Assumed rates are one draw, whose search is cheap.
     is_worth = standing != "below the bar" and gate.propose is not None and (is_searched or draws.cases is None)
     proposal = gate.propose(is_worth) if gate.propose and standing != "below the bar" else None
@@ -487,13 +487,13 @@ def _regression_gate(gates: Gates, max_regressions: int, subject: Subject) -> _G
             counts_flips=True,
         )
 
-    def again(each: Draws, drop: float) -> tuple[Floats, Floats]:
+    def answers_with_fresh(each: Draws, drop: float) -> tuple[Floats, Floats]:
         fails = proposals.confirm_fails(draws, n_each, each.worse(drop), fresh)
         return (1 - fails, fails) if not max_regressions else (0 * fails + 1, 0 * fails)
 
     return _Gate(
         words if gates.confirm == CONFIRM else f"{words} --confirm {fresh}",
-        again,
+        answers_with_fresh,
         n_more=_fresh_trials(subject, fresh, max_regressions),
         propose=lambda now: _proposed_confirm(now, subject, max_regressions),
         n_build=subject.n_most + fresh,
@@ -534,7 +534,7 @@ def _regressions(
 def _proposed_rate(is_searched: bool, subject: Subject, undecided: Undecided | None) -> Proposal | None:
     if undecided:
         return None  # a number too close to its bar needs another search
-    setting = _searched(is_searched, "rate", subject)
+    setting = _search_setting(is_searched, "rate", subject)
     return (
         None
         if setting is None
@@ -545,7 +545,7 @@ def _proposed_rate(is_searched: bool, subject: Subject, undecided: Undecided | N
 def _proposed_margin(
     is_searched: bool, subject: Subject, margin: float, undecided: Undecided | None
 ) -> Proposal | None:
-    setting = _searched(is_searched, "margin", subject, margin)
+    setting = _search_setting(is_searched, "margin", subject, margin)
     return (
         None
         if setting is None
@@ -554,7 +554,7 @@ def _proposed_margin(
 
 
 def _proposed_likely(is_searched: bool, subject: Subject) -> Proposal | None:
-    setting = _searched(is_searched, "likely", subject)
+    setting = _search_setting(is_searched, "likely", subject)
     extra = proposals.CASES_SHARE
     return (
         None
@@ -567,11 +567,11 @@ def _proposed_confirm(is_searched: bool, subject: Subject, max_regressions: int)
     """The rule whose bar is the history; where cases may regress, a fixed number of fresh trials."""
     rule = f"--max-regressions {max_regressions} --regression-rule confirm"
     if not max_regressions:
-        setting = _searched(is_searched, "confirm", subject)
+        setting = _search_setting(is_searched, "confirm", subject)
         return (
             None if setting is None else _proposal(subject, setting, f"--n {setting.n} {rule}", proposals.CASES_SHARE)
         )
-    setting = _searched(is_searched, "fixed", subject, float(max_regressions))
+    setting = _search_setting(is_searched, "fixed", subject, float(max_regressions))
     if setting is None or setting.confirm is None:
         return None
     n_needed, fresh = setting.confirm
@@ -587,7 +587,7 @@ _FOUND: dict[tuple[object, ...], proposals.Setting | None] = {}
 _MOST_KEPT = 256
 
 
-def _searched(is_searched: bool, kind: str, subject: Subject, of: float = 0.0) -> proposals.Setting | None:
+def _search_setting(is_searched: bool, kind: str, subject: Subject, of: float = 0.0) -> proposals.Setting | None:
     """The setting of a kind of gate that is proposed, kept by the history: a search takes up to 2 CPU-s."""
     key = (kind, of, *subject.key)
     if key not in _FOUND and not is_searched:
