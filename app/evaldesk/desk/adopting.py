@@ -259,7 +259,7 @@ def write(changes: Sequence[Change]) -> None:
 
 
 def _is_of(kind: _Kind, path: Path, name: str, text: str) -> bool:
-    """Of a file that is too large for a change the beginning tells."""
+    """Whether a file is of that kind; a file too large for a change is judged by its beginning."""
     return bool(kind.path.search(name)) and (kind.text is None or bool(kind.text.search(text or _beginning_of(path))))
 
 

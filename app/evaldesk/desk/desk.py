@@ -96,14 +96,14 @@ class Desk:
 
     @cached_property
     def simulation(self) -> SimulationDesk:
-        """The simulated users that one looks on at."""
+        """The chats in which a simulated user talks to an agent."""
         from evaldesk.desk.chat.simulation import SimulationDesk
 
         return SimulationDesk(self.sessions, self.agents, self.host, self.settings.user)
 
     @cached_property
     def imports(self) -> ImportDesk:
-        """The uploads that are not taken over yet."""
+        """The imports of files, and the uploads that wait for a person."""
         from evaldesk.desk.imports.importing import ImportDesk
 
         return ImportDesk(self.settings, self.store, self.evalsets)

@@ -69,7 +69,7 @@ MAX_RUNS = 20
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at: good, not tried, worth knowing, or in the way."""
+    """The result of one check: good, untried, a warning, or bad."""
 
     about: str
     state: State

@@ -330,7 +330,7 @@ def literal_anchor(result: TrialResult, quote: str) -> Anchor | None:
 
 
 def _anchor_of_quote(turn: int, at: int, event: Event, quote: str) -> Anchor | None:
-    """Where a quote stands in an event; in the arguments or the result of a call it has no characters of its own."""
+    """The anchor of a quote in an event; in the arguments or the result of a call without its characters."""
     if span := _span(event.text, quote):
         return Anchor(turn, at, *span, event.text[slice(*span)][:MAX_QUOTE])
     text = _value_text(event)
@@ -345,7 +345,7 @@ def _value_text(event: Event) -> str:
 
 
 def _span(text: str, quote: str) -> tuple[int, int] | None:
-    """Where a text has a quote, as it is written or as a page shows it: without the marks of Markdown and JSON."""
+    """The span of a quote in a text, as written or as a page shows it, without the marks of Markdown and JSON."""
     start = text.find(quote) if quote else -1
     if start >= 0:
         return start, start + len(quote)

@@ -61,7 +61,7 @@ class Person:
         self._name = name
 
     def keep_typed_name(self, name: str) -> None:
-        """The name was typed."""
+        """Keep the name that was typed, for the next forms of this browser."""
         self._name = name
         AT_BROWSER.get([])[:] = [name]
 

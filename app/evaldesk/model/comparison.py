@@ -1,4 +1,4 @@
-"""Two runs compared: the cases that were played, what became of each, and the one answer."""
+"""The comparison of two runs: the played cases, the change of each, and the overall answer."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FEWEST_ALIKE = 6
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The trials of a case in one quantity: how many, their mean, and the sum of the squared deviations from it."""
+    """The trials of a case in one quantity: their number, their mean, and the sum of squared deviations from it."""
 
     n: int
     mean: float
@@ -287,7 +287,7 @@ class CaseChange:
 
     @property
     def is_unaccounted(self) -> bool:
-        """Whether it is a case of now of which the baseline says nothing: new, edited, or without a verdict there."""
+        """Whether the baseline does not account for the case: new, edited, or without a verdict there."""
         if self.after is None or self.is_compared or self.is_regression:
             return False
         return not self.is_same_case or self.before is None or not self.before.scored_letters
@@ -383,7 +383,7 @@ class RunChange:
 
     @property
     def unaccounted_cases(self) -> tuple[CaseChange, ...]:
-        """The cases of now of which the earlier run says nothing, so that they are judged by themselves."""
+        """The cases that the earlier run does not account for, so that they are judged by themselves."""
         return tuple(case for case in self.cases if case.is_unaccounted)
 
     @property
@@ -409,7 +409,7 @@ class RunChange:
 
     @property
     def unconfirmed_cases(self) -> tuple[CaseChange, ...]:
-        """The cases that are to be played again, and of which too few fresh trials have a verdict to tell."""
+        """The cases to play again that have too few fresh verdicts to decide."""
         return tuple(case for case in self.played_again if self.passes_again(case) is None)
 
     def passes_again(self, case: CaseChange) -> bool | None:

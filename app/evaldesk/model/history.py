@@ -1,4 +1,4 @@
-"""What cases did over all stored runs of the same agent: what every forecast is drawn from."""
+"""The history of cases over all stored runs of one agent, the basis of every forecast."""
 
 from __future__ import annotations
 

@@ -377,7 +377,7 @@ class StoredSession:
 
     @property
     def n_turns(self) -> int:
-        """How many turns there are, also before those that were read."""
+        """The number of turns, unread earlier ones included."""
         return self.first + len(self.turns)
 
 

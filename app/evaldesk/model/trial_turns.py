@@ -1,4 +1,4 @@
-"""The turns of a trial beside those of its case, of which a page reads some; and what it says of all of them."""
+"""The turns of a trial beside those of its case, read in part for a page, and the totals over all of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MANY_TURNS = 200
 
 @dataclass(frozen=True, slots=True)
 class TrialSummary:
-    """What a page says of all turns of a trial. `total_ms` is from the first turn to the last.
+    """The totals over all turns of a trial, for a page. `total_ms` is from the first turn to the last.
 
     `n_replayed` of the model calls were answered from a recording, `n_retries` were tried again. `turn_metrics` are
     the metrics that judged turns. `has_turn_calls` says whether metrics compared the calls turn by turn.

@@ -89,7 +89,7 @@ class DifferenceSeen:
         return self.is_better or self.is_worse or self.is_not_worse
 
     def add(self, difference: float) -> None:
-        """See one more difference."""
+        """Bet on one more difference, and update the three answers."""
         share = (difference + 1) / 2
         stake = self._stakes.place_bet(share)
         for at, value in enumerate((share, 1 - share, share)):
@@ -101,7 +101,7 @@ class DifferenceSeen:
 
 
 class _Stakes:
-    """The stake on each share, from the mean and the variance of those before it."""
+    """The bet on each value, from the running mean and variance of the values before it."""
 
     def __init__(self, alpha: float) -> None:
         self._odds, self._n = 2 * log(2 / alpha), 0

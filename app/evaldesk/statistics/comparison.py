@@ -115,7 +115,7 @@ def benjamini_hochberg(ps: Sequence[float]) -> tuple[float, ...]:
 
 
 def _p_of_even(difference: float, n: int) -> tuple[float, Test]:
-    """Where every case moved by the same, one pattern of signs each way is as far from 0."""
+    """The p value where every case moved by the same: one pattern of signs each way is as far from 0."""
     return (mcnemar(n, 0) if abs(difference) > ROUNDING else 1.0), "sign flip"
 
 

@@ -52,10 +52,11 @@ def correct_rate(judged_rate: float, sensitivity: float, specificity: float) -> 
 
 
 def corrected_interval(judged_rate: float, good: tuple[int, int], bad: tuple[int, int]) -> Interval:
-    """Where the pass rate of the judged trials probably lies, 95 %.
+    """The 95 % interval of the true pass rate of the judged trials.
 
-    `good` and `bad` are how many answers the labels call so, after how many of them the judge passes, and fails. One
-    more of each outcome is counted than was seen, so that few labels without an error promise no perfect judge.
+    `good` are the answers with a good label that the judge passes, and all of them; `bad` those with a bad label that
+    it fails, and all of them. One more of each outcome is counted than was seen, so that few labels without an error
+    promise no perfect judge.
     """
     right_of_good, right_of_bad = ((right + 1) / (n + 2) for right, n in (good, bad))
     skill = right_of_good + right_of_bad - 1

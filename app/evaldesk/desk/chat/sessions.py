@@ -273,7 +273,7 @@ class SessionDesk:
         await asyncio.gather(*unfinished_tasks, return_exceptions=True)
 
     async def _play(self, turn: RunningTurn, spec: TurnSpec, begin: Begin, storing: asyncio.Future[None]) -> None:
-        """Store the turn, play it, and store its record; `storing` is told whether the first was done."""
+        """Store the turn, play it, and store its record; `storing` gets the result of the first step."""
         sessions = self._store.sessions
         with owning_turn() as owner:
             try:
@@ -403,7 +403,7 @@ def _with_left_turn(session: StoredSession) -> StoredSession:
 
 
 def asked_of(turn: TurnRecord) -> str:
-    """A mark of the open requests of a turn, which differs once it went on."""
+    """A fingerprint of the open requests of a turn; it differs once the turn went on."""
     return f"{len(turn.events)}-{len(turn.open_requests)}"
 
 

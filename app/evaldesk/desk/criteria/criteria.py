@@ -48,7 +48,7 @@ MAX_CRITERIA = 1024 * 1024
 
 
 def holds_criteria(path: Path) -> bool:
-    """Whether the file means to be a criteria file; False where it cannot be read, which its reader then says."""
+    """Whether the file looks like a criteria file; False for an unreadable one, whose fault its reader names."""
     try:
         return path.is_file() and path.stat().st_size <= MAX_CRITERIA and is_criteria_file(path.read_bytes())
     except OSError:
@@ -145,7 +145,7 @@ def function_criterion(target: str, threshold: float | None = None) -> Criterion
 
 
 def _without_adk_option(criterion: Criterion) -> Criterion:
-    """Without the option that ADK passes over here."""
+    """The criterion without the option that ADK ignores for this metric."""
     if ADK_ONLY not in criterion.options or is_function(criterion) or _has_option(criterion.metric, ADK_ONLY):
         return criterion
     options: dict[str, JsonValue] = {name: value for name, value in criterion.options.items() if name != ADK_ONLY}

@@ -59,7 +59,7 @@ def _read_folder(folder: Path, format_name: str | None, outcome: str, watch: Wat
 
 @contextmanager
 def _leave_to_whole_reader() -> Iterator[None]:
-    """A file that cannot be read is left to the reader of whole files, which says why."""
+    """Ignore a read error here: the reader of whole files meets it again and reports it."""
     try:
         yield
     except DiskError:

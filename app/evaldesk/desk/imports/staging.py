@@ -61,7 +61,7 @@ class Reading:
 
 
 class ReadingEndedError(Exception):
-    """Nobody waits for the file any more."""
+    """The reading of an upload was cancelled."""
 
 
 class Staging:
@@ -108,7 +108,7 @@ class Staging:
         return rows.keep(Label(rows.name)) if rows.is_large else self.stage(rows.read(), rows.name).token
 
     def reading(self, token: str) -> Reading | None:
-        """How far the reading of a large upload is, which this begins; None once it is read, and for a small one.
+        """The progress of reading a large upload, begun at the first call; None once it is read, and for a small one.
 
         Raises NotFoundError.
         """

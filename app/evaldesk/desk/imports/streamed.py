@@ -124,7 +124,7 @@ def _runs(file_format: LargeRunFormat, file: _Told, source: str, outcome: str) -
 
 
 class _Told(io.BufferedIOBase):
-    """An open file with progress, and with some lines more."""
+    """An open file that reports its progress, followed by additional lines."""
 
     def __init__(self, file: BinaryIO, n_bytes: int, watch: Watch, tail: bytes) -> None:
         self._file = file

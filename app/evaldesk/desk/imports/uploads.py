@@ -89,7 +89,7 @@ class ArrivingFile:
         self._on_disk[1].write(data)
 
     def seek(self, _: int) -> int:
-        """Stays where it is: it is read as a whole, or by its path."""
+        """Do nothing: the file is read as a whole, or by its path."""
         return 0
 
     def read(self) -> bytes:

@@ -69,7 +69,7 @@ def _days(runs: Sequence[Any]) -> RunDays:
 
 
 def bar_object(bar: Bar) -> dict[str, Any]:
-    """What a metric asked of a trial, for a later baseline; `_bar` reads it."""
+    """The bar of a metric as JSON, for a later baseline; `_bar` reads it."""
     return {"metric": bar.metric, "threshold": bar.threshold, "options": bar.options}
 
 

@@ -56,11 +56,11 @@ class Decider:
     """Asks after each whole block of a run whether its gates are decided, from the letters of its trials.
 
     `n_each` are the trials of each case. `regressed` says of a case, by index, whether it regressed with these letters;
-    None without a baseline, and where the history of the cases judges them: `judged` gives the change when all cases
-    have these letters. `alone` are the cases that must pass by themselves, by index. Where the criteria `is_weaker`
-    than those of the baseline, no comparison holds. `rates_before` are the pass rates in the baseline of the cases that
-    are compared. `order`
-    is the order of play of a run with one trial a case. `names` are the ids of the cases, read when one is named.
+    None without a baseline, and where the history of the cases judges them: `judge_change` gives the change when all
+    cases have these letters. `alone` are the cases that must pass by themselves, by index. Where the criteria
+    `is_weaker` than those of the baseline, no comparison holds. `rates_before` are the pass rates in the baseline of
+    the cases that are compared. `order` is the order of play of a run with one trial a case. `names` are the ids of the
+    cases, read when one is named.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Decider:
         self._n_lost = dict.fromkeys("pf", 0)
 
     def may_look(self, n_done: int) -> bool:
-        """Whether so many trials may be enough for another look."""
+        """Whether the finished trials may be enough for another look."""
         following = self._following
         return following is not None and n_done >= (self._in_blocks(following) if self._n > 1 else following)
 
@@ -328,7 +328,7 @@ class Decider:
         return GateOutcome(name, "undecided", "")
 
     def _count_lost_cases(self, snapshot: _Snapshot, end_letter: str) -> int:
-        """How many cases `_lost` names; with one trial a case they were counted when they were seen."""
+        """The number of cases of `_lost_cases`; with one trial a case `_see` counts them."""
         return self._n_lost[end_letter] if self._n == 1 else len(self._lost_cases(snapshot, end_letter))
 
     def _lost_cases(self, snapshot: _Snapshot, end_letter: str) -> Sequence[int]:
@@ -417,7 +417,7 @@ class Decider:
 
 @dataclass(frozen=True)
 class _Snapshot:
-    """How many cases have the same letters of whole blocks; `by_case` gives them by case, where these are needed."""
+    """The number of cases with equal letters over whole blocks; `by_case` gives the letters of each case on demand."""
 
     config: RunConfig
     by_case: Callable[[], Sequence[Kind]]
@@ -487,7 +487,7 @@ class _Snapshot:
 
     @property
     def planned_numbers(self) -> RunNumbers:
-        """All trials: those that are not in the blocks are to play."""
+        """All trials, with those outside the blocks as unplayed."""
         return self._numbers(is_whole=True)
 
     def _numbers(self, *, is_whole: bool) -> RunNumbers:

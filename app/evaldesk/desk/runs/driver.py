@@ -296,7 +296,7 @@ class RunDriver:
         self.trouble = ""
 
     def _count_end(self, result: TrialResult) -> None:
-        """Count its cost, and start no more trials once one has an error that all others would have.
+        """Count the cost of a finished trial, and start no more after an error that every other one would meet.
 
         Storing it takes a while. An unknown cost counts nothing; with a limit of cost no more trials start either.
         """
@@ -307,7 +307,7 @@ class RunDriver:
         self._is_given_up |= bool(fatal_sentence(own))
 
     def _without_playing(self, result: TrialResult) -> TrialResult:
-        """The error and the cost of playing a trial are none of scoring it again."""
+        """The result of a re-score without the error and the cost of playing the trial."""
         if self._config.source_run_id is None:
             return result
         return replace(result, error=None, usages=tuple(each for each in result.usages if each.role == "judge"))
@@ -319,7 +319,7 @@ class RunDriver:
         ]
 
     def _check_fatal_error(self, result: TrialResult) -> TrialResult:
-        """The first fatal error counts and stops the run; trials that meet it, too, stay planned."""
+        """Stop the run at the first fatal error, which counts; other trials that meet it stay planned."""
         if result.status == "cancelled":
             self._is_stopped = True
             self._n_cancelled += 1

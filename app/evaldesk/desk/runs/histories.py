@@ -1,4 +1,4 @@
-"""The history of cases that every forecast is drawn from: which runs are its class, and what the baseline passed."""
+"""The history of cases behind every forecast: the runs of its class, and the cases that the baseline passed."""
 
 from __future__ import annotations
 

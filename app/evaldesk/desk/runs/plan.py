@@ -503,7 +503,7 @@ def _version_of(path: Path) -> str:
 
 @contextlib.contextmanager
 def _at_field(name: str) -> Iterator[None]:
-    """A name that leads nowhere was typed into this field."""
+    """Name the form field of an unknown name in its error."""
     try:
         yield
     except NotFoundError as error:

@@ -37,7 +37,7 @@ TICK_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A moment of a run. `cache` is where its watchers share what they show, as long as one of them holds it."""
+    """A snapshot of a run. Its watchers share rendered blocks in `cache`, as long as one of them holds them."""
 
     number: int
     is_last: bool = False
@@ -69,7 +69,7 @@ class LiveRun:
         await self._move(is_last=True)
 
     async def ticks(self) -> AsyncIterator[Tick]:
-        """The present moment at once, then every later one; slow watchers skip."""
+        """The current snapshot at once, then every later one; slow watchers skip some."""
         tick = self.tick
         yield tick
         while not tick.is_last:
@@ -285,7 +285,7 @@ class RunPlayers:
             raise
 
     async def _cut(self, summary: RunSummary, n_unplanned: int) -> str:
-        """Let a run whose planning broke off with its process be one of the planned cases; says so."""
+        """Reduce a run whose planning broke off with its process to the planned cases; gives the sentence for it."""
         await self.writer.write_with_retry(self._store.runs.cut_to_planned, summary.id)
         share = f"{summary.n_cases - n_unplanned:,} of {summary.n_cases:,} cases are in it"
         return f"Its process ended while the run was planned: {share}. Resume it to play these, or start the run anew."

@@ -74,7 +74,7 @@ def _repositories_above(folder: str) -> Iterator[str]:
 
 
 def _git_data(place: Path) -> Iterator[str]:
-    """`.git`, and for a file, as in a worktree or a submodule, what it names and what that shares."""
+    """`.git`, and where it is a file, as in a worktree or a submodule, the folders that it points to."""
     if not place.exists():
         return
     yield str(place)

@@ -126,7 +126,7 @@ class StoredRuns:
         text: str = "",
         is_part: bool = False,
     ) -> tuple[Sequence[RunSummary], int]:
-        """The newest of the matching runs, `limit` of them or all, and how many there are.
+        """The newest of the matching runs, `limit` of them or all, and the number of all.
 
         With `is_part` agent, eval set and model are parts of names; `text` is looked for in these and the note.
         """
@@ -401,7 +401,7 @@ class StoredRuns:
         return CaseResult(self._store.case(run_id, row.case_index), (trial,), n_planned=len(row.verdicts))
 
     def by_other_tools(self, run: RunSummary, spelled: str = "") -> ByOtherTools:
-        """What other tools say of the trials of the run that this one does not."""
+        """The verdicts of other tools on the trials of the run that differ from those of the run."""
         config = run.config
         verdicts: list[OtherVerdict] = []
         n_scores: Counter[str] = Counter()
@@ -637,7 +637,7 @@ class ByOtherTools:
 
 @dataclass(frozen=True, slots=True)
 class OtherVerdict:
-    """A case of which a tool says something else than this run: in `n` of `n_trials` trials, for one reason."""
+    """A case that a tool judges otherwise than this run in `n` of `n_trials` trials, for one reason."""
 
     tool: str
     case_id: str

@@ -99,7 +99,7 @@ def suite_chance(history: Sequence[Trials], now: Sequence[Trials], days: DayShif
 
 
 def usual_passes(history: Sequence[Trials], now: Sequence[Trials], days: DayShifts = SAME_DAY) -> tuple[int, int]:
-    """The fewest passes of so many trials that are not worse, and the most that are as likely at the other end."""
+    """The least number of passes that is not worse, and the greatest that is as likely at the other end."""
     passes = _passes(history, now, days)
     return (passes.bar(SUITE_LEVEL) + 1, min(passes.most, passes.bar(1 - SUITE_LEVEL) + 1)) if passes else (0, 0)
 
@@ -119,7 +119,7 @@ class Passes:
     weights: Floats
 
     def at_most(self, passes: int) -> float:
-        """The chance of so many passes or fewer."""
+        """The chance of this number of passes or fewer."""
         if self.exact is None:
             return sum(weight * float(self.weights @ each.at_most(passes)) for each, weight in self.sums)
         return 0.0 if passes < 0 else float(self.exact[min(passes, self.most)])

@@ -1,4 +1,4 @@
-"""Rates of cases drawn from their posterior: what a forecast is computed over. (reference/forecasts.md 2)"""
+"""Rates of cases drawn from their posterior, the input of a forecast. (reference/forecasts.md 2)"""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Draws:
 
     @property
     def n_cases(self) -> int:
-        """How many cases there are."""
+        """The number of cases."""
         return int(self.places.shape[1])
 
     @property
@@ -49,7 +49,7 @@ class Draws:
         return self.cases is not None and missing_history(self.cases) > 0
 
     def counts(self, columns: Places | slice = slice(None)) -> Floats:
-        """How many of these cases have each rate, in each draw."""
+        """The number of these cases at each rate, in each draw."""
         import numpy as np
 
         places = self.places[:, columns]

@@ -311,7 +311,7 @@ def _rate_tables(draws: Draws, n_each: Sequence[int], unit: int) -> list[ValueTa
 
 
 def _curve_table(draws: Draws, n: int, k: int, *, is_hat: bool) -> tuple[ValueTable, float]:
-    """The values of pass^k or pass@k in whole numbers, and what 1 is."""
+    """The values of pass^k or pass@k in whole numbers, and the number that stands for 1."""
     import numpy as np
 
     unit = comb(n, k)

@@ -36,8 +36,7 @@ def judged_by_history(change: RunChange) -> RunChange:
     """The change with the verdict on each compared case, and on the cases of each eval set together.
 
     The level of the suite is shared among eval sets, that of the cases by Holm among all of them. Where the histories
-    of `others` say that more cases are played elsewhere, or where a case is `allowed` to regress, the suite is not
-    judged.
+    of `others` say that more cases are played elsewhere, or with `max_regressions` above 0, the suite is not judged.
     """
     suites = _suites(change)
     if not suites:

@@ -19,7 +19,7 @@ def bars_of(criteria: Sequence[Criterion]) -> tuple[Bar, ...]:
 
 
 def _digest(criterion: Criterion) -> str:
-    """Of its options, without the folder of a function: it is another one on another machine."""
+    """The digest of a criterion's options, without the folder of a function, which differs between machines."""
     options = {name: value for name, value in criterion.options.items() if name != "root"}
     return hashlib.sha256(_encoder.encode(options)).hexdigest()[:16] if options else ""
 

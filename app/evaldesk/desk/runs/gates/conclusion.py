@@ -110,7 +110,7 @@ class Spent:
 
     @classmethod
     def of(cls, run: RunSummary) -> Spent:
-        """What a stored run spent."""
+        """The costs of a stored run."""
         return cls(run.cost, run.n_unpriced, run.n_uncounted)
 
     def __add__(self, other: Spent) -> Spent:
@@ -390,7 +390,7 @@ def _reasons(outcome: Outcome, run: RunNumbers, answers: Sequence[GateOutcome]) 
 
 
 def _rank(outcome: GateOutcome, *, is_decided: bool) -> tuple[bool, bool]:
-    """The order of reasons: what decided the run first, errors where they left it open."""
+    """The sort key of a reason: the deciding gate first, or errors where they left the run open."""
     if is_decided:
         return (not outcome.is_failed or outcome.is_of_evidence, outcome.name != "--max-error-rate")
     return (outcome.name != "--max-error-rate", not outcome.is_failed)
@@ -514,7 +514,7 @@ def _near_words(least: float) -> str:
 def _counts_as(
     counts: Counts, interval: Interval | None, least: float, undecided: Undecided | None
 ) -> Undecided | None:
-    """What a gate counts as while its threshold lies inside the interval; None where the number alone decides.
+    """The answer of a gate while its threshold lies inside the interval; None where the number alone decides.
 
     To be sure of 0 or of 1 is not asked. A run in which nothing passed never counts as passed.
     """
@@ -688,7 +688,7 @@ def _weaker_words(change: RunChange) -> str:
 
 # A case that no baseline accounts for is judged by itself: decision 456.
 def _new_cases(change: RunChange, gates: Gates) -> GateOutcome:
-    """Whether the cases pass by themselves of which the baseline says nothing, in whatever their other trials end."""
+    """The answer of the gate on cases that the baseline does not account for: each must pass by itself."""
     unaccounted = change.unaccounted_cases
     answers = {case.name: case.after.passes_alone if case.after else None for case in unaccounted}
     failed = [case for case in unaccounted if answers[case.name] is False]

@@ -70,7 +70,7 @@ class Subject:
 
     @property
     def n_cases(self) -> int:
-        """How many cases there are."""
+        """The number of cases."""
         return len(self.n_each)
 
     @property
@@ -95,7 +95,7 @@ class Subject:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What its proposals depend on."""
+        """The inputs of its proposals, under which they are cached."""
         cases = self.draws.cases
         kinds = cases.kinds if cases else tuple(self.draws.case_means.tolist())
         return kinds, self.draws.days.weights, self.pass_threshold, self.passed_before
@@ -400,7 +400,7 @@ def _answers_of_number(
 
 
 def _gate_words(name: str, undecided: Undecided | None) -> str:
-    """The gate with what it answers when its number is too close to the threshold."""
+    """The option of the gate, with its answer for a number too close to the threshold."""
     return f"{name} --undecided {undecided}" if undecided else name
 
 

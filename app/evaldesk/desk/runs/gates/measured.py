@@ -49,7 +49,7 @@ def measured_pairs(runs: StoredRuns, run: RunSummary, gates: Gates) -> Unchanged
 
 @lru_cache(maxsize=64)
 def _measure_pairs(store: RunStore, gates: Gates, run_ids: tuple[int, ...]) -> UnchangedPairs:
-    """Kept, since trials of a run that ended stay as they are."""
+    """The pairs of these runs, cached: trials of a run that ended never change."""
     runs = StoredRuns(store)
     summaries = [runs.summary(run_id) for run_id in run_ids]
     cases_of_runs = {run.id: runs.played_cases([run]) for run in summaries}
