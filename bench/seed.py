@@ -107,7 +107,7 @@ def index_copies(workspace: Path, last: int) -> None:
     with Store.open(database) as store:
         desk = SearchDesk(Settings(workspace, (workspace,)), store)
         for _ in store.search.catch_up(desk.case_text, desk.trial_text):
-            if source - 1 in store.search._index.seen():  # newer runs come first
+            if source - 1 in store.search._index.indexed_runs():  # newer runs come first
                 break
     first, end = numbers_of(source)
     with closing(sqlite3.connect(database.with_name("search.db"))) as index:

@@ -62,8 +62,8 @@ def test_a_gate_is_read_as_it_is_shown(option: RunOption) -> None:
     value = {"pairs": ((1, 0.5), (5, 0.9)), "passes": (2, 4), "text": "12", "whole": 3, "number": 0.5}.get(option.kind)
     value = option.choices[-1] if option.kind == "choice" else value
 
-    assert option.read(option.shown(value).removeprefix("$")) == value
-    assert option.checked(value) == value
+    assert option.read(option.value_words(value).removeprefix("$")) == value
+    assert option.check(value) == value
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_gates_that_do_not_go_together_name_the_field_and_the_door(
     asked: dict[str, Any], field: str, words: str
 ) -> None:
     with pytest.raises(UsageError) as refused:
-        gates_of(asked, n=5, called=lambda option: f"{option.name}=")
+        gates_of(asked, n=5, name_of=lambda option: f"{option.name}=")
 
     assert refused.value.field == field
     assert words in str(refused.value)
@@ -112,7 +112,7 @@ def test_gates_that_do_not_go_together_name_the_field_and_the_door(
 
 def test_a_gate_that_is_none_is_answered_with_the_nearest() -> None:
     with pytest.raises(NotFoundError, match="min_pass_rate"):
-        gates_of({"min_passrate": 1}, n=1, called=lambda option: option.name)
+        gates_of({"min_passrate": 1}, n=1, name_of=lambda option: option.name)
 
 
 @pytest.mark.parametrize("option", GATE_OPTIONS, ids=lambda option: option.name)
@@ -122,7 +122,7 @@ def test_what_was_asked_is_found_again_in_the_gates(option: RunOption) -> None:
     value = "confirm" if option.name == "regression_rule" else value or option.choices[-1]
     asked = {**beside, option.name: value}
 
-    assert asked_of(gates_of(asked, n=5, called=lambda each: each.name)) == asked
+    assert asked_of(gates_of(asked, n=5, name_of=lambda each: each.name)) == asked
 
 
 CASES = [Case(f"c{at}", (Turn("hello", expected=Expected(reference="hello")),)) for at in range(3)]
@@ -151,13 +151,13 @@ def test_evaluate_judges_by_the_gates_that_it_is_given(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("value", "kept"), [("3/5", (3, 5)), ("5", (0, 5)), (5, (0, 5)), ((3, 5), (3, 5))], ids=str)
 def test_passes_may_be_given_as_they_are_typed(value: object, kept: tuple[int, int]) -> None:
-    assert GATES_BY_NAME["confirm"].checked(value) == kept
+    assert GATES_BY_NAME["confirm"].check(value) == kept
 
 
 @pytest.mark.parametrize("value", ["6/5", (6, 5)], ids=str)
 def test_passes_that_cannot_be_are_refused_as_they_are_typed(value: object) -> None:
     with pytest.raises(UsageError, match="not '6/5'"):
-        GATES_BY_NAME["confirm"].checked(value)
+        GATES_BY_NAME["confirm"].check(value)
     with pytest.raises(UsageError, match="not '6/5'"):
         GATES_BY_NAME["confirm"].read("6/5")
 

@@ -12,7 +12,7 @@ import pytest
 
 from evaldesk.agents import load_agent
 from evaldesk.desk.runs.plan import RunOptions
-from evaldesk.engine import AgentHost, InlineExecutor
+from evaldesk.engine import ChatPlayers, InlineExecutor
 from evaldesk.gate_options import GATE_OPTIONS
 from evaldesk.model import AgentDescription, AgentRef
 from evaldesk.run_options import RUN_OPTIONS, RunOption
@@ -61,12 +61,12 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
     monkeypatch.setattr(
         "evaldesk.desk.runs.case_player.LocalExecutor", lambda _, concurrency, **__: InlineExecutor(concurrency)
     )
-    monkeypatch.setattr(AgentHost, "describe", _describe)
+    monkeypatch.setattr(ChatPlayers, "describe", _describe)
     _write_project(pytester.path)
     return pytester
 
 
-async def _describe(self: AgentHost, ref: AgentRef) -> AgentDescription:
+async def _describe(self: ChatPlayers, ref: AgentRef) -> AgentDescription:
     return load_agent(ref).describe()
 
 

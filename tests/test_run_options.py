@@ -121,7 +121,7 @@ def test_a_value_out_of_its_range_is_refused_with_field_range_and_value(option: 
         with pytest.raises(UsageError) as refusal:
             RunOptions(**asked(option.name, value))
 
-        wanted = option.range_words if not found else option._wanted
+        wanted = option.range_words if not found else option._expected_words
         assert str(refusal.value) == f"{option.words}: {wanted}, not {found or f'{value:.10g}'}"
         assert refusal.value.field == option.name
 
@@ -367,7 +367,7 @@ def test_an_option_of_pytest_reaches_the_frozen_configuration(option: RunOption)
     collecting = object.__new__(EvalSetCollecting)
     collecting._config = _Given(given)  # type: ignore[assignment]
 
-    assert option_value(asked_by(RunOptions(**collecting._asked())), option) == values[option.name]
+    assert option_value(asked_by(RunOptions(**collecting._options_of_ini())), option) == values[option.name]
 
 
 # Run again
@@ -437,7 +437,7 @@ def test_the_page_of_a_run_tells_every_option_that_is_not_at_its_default(option:
 
     told = {fact.name: fact.text or fact.code for fact in run_facts(run)}
 
-    assert told[option.title] == option.shown(value)
+    assert told[option.title] == option.value_words(value)
     assert option.name == "note" or f"{option.name}=" in options_line(run.config)
 
 

@@ -31,8 +31,8 @@ def __getattr__(name: str) -> object:
 
     if name not in _PUBLIC:
         raise AttributeError(f"module 'evaldesk' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_PUBLIC[name]), name)
-    return found
+    value = globals()[name] = getattr(import_module(_PUBLIC[name]), name)
+    return value
 
 
 def __dir__() -> list[str]:

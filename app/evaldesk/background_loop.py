@@ -19,13 +19,13 @@ class BackgroundLoop:
     def loop(self) -> asyncio.AbstractEventLoop:
         """The running loop."""
         with self._lock:
-            return self._running
+            return self._running_loop
 
     @cached_property
-    def _running(self) -> asyncio.AbstractEventLoop:
-        made = asyncio.new_event_loop()
-        threading.Thread(target=made.run_forever, name=self._name, daemon=True).start()
-        return made
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        loop = asyncio.new_event_loop()
+        threading.Thread(target=loop.run_forever, name=self._name, daemon=True).start()
+        return loop
 
 
 def is_in_loop() -> bool:

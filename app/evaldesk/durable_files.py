@@ -202,8 +202,8 @@ def write_output(path: Path, data: Content) -> None:
 def make_folder(folder: Path) -> None:
     """Make a folder and its missing parents. Raises DiskError."""
     with _in_words(folder):
-        missing = [each for each in (folder, *folder.parents) if not each.is_dir()]
-        for each in reversed(missing):
+        missing_folders = [each for each in (folder, *folder.parents) if not each.is_dir()]
+        for each in reversed(missing_folders):
             with suppress(FileExistsError):
                 os.mkdir(each)
             if not each.is_dir():
@@ -323,9 +323,9 @@ def _lock(handle: int, *, waits: bool = False, is_sure: bool = False) -> bool:
 
 def _write_all(handle: int, data: Content) -> None:
     for part in (data,) if isinstance(data, bytes) else data:
-        rest = memoryview(part)
-        while rest:
-            rest = rest[os.write(handle, rest) :]
+        remainder = memoryview(part)
+        while remainder:
+            remainder = remainder[os.write(handle, remainder) :]
 
 
 def _copy(source: Path, target: Path) -> None:

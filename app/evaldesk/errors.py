@@ -41,9 +41,9 @@ class NotFoundError(UsageError):
     """A name that leads nowhere."""
 
     @classmethod
-    def among(cls, kind: str, name: str, known: Iterable[str]) -> NotFoundError:
+    def among(cls, kind: str, name: str, known_names: Iterable[str]) -> NotFoundError:
         """Say that `name` is no `kind`, and name the nearest known one, or all of them when they are few."""
-        names, name = sorted(known), name[:MAX_SHOWN]
+        names, name = sorted(known_names), name[:MAX_SHOWN]
         from difflib import get_close_matches
 
         nearest = get_close_matches(name, names, n=1)
@@ -51,8 +51,8 @@ class NotFoundError(UsageError):
             return cls(f"no {kind} named {name!r}; did you mean {nearest[0]!r}?")
         if not names:
             return cls(f"no {kind} named {name!r}; there is none yet")
-        listed = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
-        return cls(f"no {kind} named {name!r}; there are: {listed}")
+        name_list = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
+        return cls(f"no {kind} named {name!r}; there are: {name_list}")
 
 
 class ConflictError(EvaldeskError):
@@ -141,9 +141,9 @@ class WorkspaceError(EvaldeskError):
 class LossError(UsageError):
     """The file's own format cannot hold the new contents; `losses` names them, one sentence each."""
 
-    def __init__(self, message: str, lost: tuple[str, ...]) -> None:
+    def __init__(self, message: str, losses: tuple[str, ...]) -> None:
         super().__init__(message)
-        self.losses = lost
+        self.losses = losses
 
 
 class LostDatabaseError(WorkspaceError):

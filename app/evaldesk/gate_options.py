@@ -215,76 +215,76 @@ def title_of(option: RunOption) -> str:
 
 
 def gates_of(
-    asked: Mapping[str, Any],
+    requested: Mapping[str, Any],
     *,
     n: int,
     compat: str = OWN,
     all_must_pass: bool = True,
-    called: Callable[[RunOption], str],
+    name_of: Callable[[RunOption], str],
 ) -> Gates:
     """The gates that were asked for by their names, over `n` trials of each case; those that are None are not.
 
-    `called` names an option as the door does. Raises UsageError naming the field for a value that cannot be, and for
+    `name_of` names an option as the door does. Raises UsageError naming the field for a value that cannot be, and for
     gates that do not go together.
     """
-    for name in asked:
+    for name in requested:
         if name not in GATES_BY_NAME:
             raise NotFoundError.among("gate", name, GATES_BY_NAME)
-    given = {
-        name: GATES_BY_NAME[name].checked(value, called(GATES_BY_NAME[name]))
-        for name, value in asked.items()
+    values = {
+        name: GATES_BY_NAME[name].check(value, name_of(GATES_BY_NAME[name]))
+        for name, value in requested.items()
         if value is not None and value != ""
     }
-    _check_together(given, n, called)
-    if "baseline" in given:
-        is_about_cases = "margin" not in given or "regression_rule" in given
+    _check_together(values, n, name_of)
+    if "baseline" in values:
+        is_about_cases = "margin" not in values or "regression_rule" in values
         least = {"max_regressions": 0} if is_about_cases else {}
-        given = {**least, **given, "baseline": baseline_words(given["baseline"])}
-    gates = Gates(**given, all_must_pass=all_must_pass)
+        values = {**least, **values, "baseline": baseline_words(values["baseline"])}
+    gates = Gates(**values, all_must_pass=all_must_pass)
     if compat != OWN:
         return gates.as_tool(compat)
-    is_silent = not (gates.all_must_pass or gates.asks_for_verdicts) and "max_unscored_rate" not in given
+    is_silent = not (gates.all_must_pass or gates.asks_for_verdicts) and "max_unscored_rate" not in values
     return replace(gates, max_unscored_rate=1.0) if is_silent else gates
 
 
-def _check_together(given: Mapping[str, Any], n: int, called: Callable[[RunOption], str]) -> None:
-    def named(name: str) -> str:
-        return called(GATES_BY_NAME[name])
+def _check_together(values: Mapping[str, Any], n: int, name_of: Callable[[RunOption], str]) -> None:
+    def gate_name(name: str) -> str:
+        return name_of(GATES_BY_NAME[name])
 
     for name in ("max_regressions", "margin", "regression_rule", "new_cases"):
-        if name in given and "baseline" not in given:
+        if name in values and "baseline" not in values:
             raise UsageError(
-                f"{named(name)} needs {named('baseline')}: the run, or the JSON file of one, to compare with",
+                f"{gate_name(name)} needs {gate_name('baseline')}: the run, or the JSON file of one, to compare with",
                 field="baseline",
             )
-    check_confirm(given, called)
+    check_confirm(values, name_of)
     for name in ("pass_at", "pass_hat"):
-        for k, _ in given.get(name, ()):
+        for k, _ in values.get(name, ()):
             if k > n:
-                more = called(BY_NAME["n"])
+                more = name_of(BY_NAME["n"])
                 raise UsageError(
-                    f"{named(name)} {k} asks for {k} trials of each case; say {more} {k} or more, not {more} {n}",
+                    f"{gate_name(name)} {k} asks for {k} trials of each case; say {more} {k} or more, not {more} {n}",
                     field=name,
                 )
 
 
-def check_confirm(given: Mapping[str, Any], called: Callable[[RunOption], str]) -> None:
+def check_confirm(values: Mapping[str, Any], name_of: Callable[[RunOption], str]) -> None:
     """Raise UsageError for fresh trials that the rule does not play."""
-    if "confirm" in given and given.get("regression_rule") != "confirm":
-        name, rule = called(GATES_BY_NAME["confirm"]), called(GATES_BY_NAME["regression_rule"])
+    if "confirm" in values and values.get("regression_rule") != "confirm":
+        name, rule = name_of(GATES_BY_NAME["confirm"]), name_of(GATES_BY_NAME["regression_rule"])
         raise UsageError(f"{name} needs {rule} confirm, which plays the fresh trials", field="confirm")
 
 
-def baseline_words(given: str) -> str:
+def baseline_words(baseline: str) -> str:
     """The name of the run or the file that a run is compared with: `run 12`, `main.json`."""
-    return f"run {given}" if given.isdecimal() else given.rsplit("/", 1)[-1]
+    return f"run {baseline}" if baseline.isdecimal() else baseline.rsplit("/", 1)[-1]
 
 
 def asked_of(gates: Gates) -> dict[str, Any]:
     """The gates that are not at their default, by name; a baseline that is a run by its number."""
-    found = {each.name: getattr(gates, each.name) for each in fields(gates)}
-    named = {name: value for name, value in found.items() if name in GATES_BY_NAME}
-    asked = {name: value for name, value in named.items() if value != GATES_BY_NAME[name].default}
-    if "baseline" in asked:
-        asked["baseline"] = asked["baseline"].removeprefix("run ")
-    return asked
+    all_values = {each.name: getattr(gates, each.name) for each in fields(gates)}
+    gate_values = {name: value for name, value in all_values.items() if name in GATES_BY_NAME}
+    changed_values = {name: value for name, value in gate_values.items() if value != GATES_BY_NAME[name].default}
+    if "baseline" in changed_values:
+        changed_values["baseline"] = changed_values["baseline"].removeprefix("run ")
+    return changed_values

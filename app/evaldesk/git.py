@@ -73,8 +73,10 @@ def git_bytes(folder: Path, *arguments: str) -> bytes | None:
         return None
     git = [program, "-C", str(folder)]
     listing = [*git, "config", "--list", "--show-scope", "--name-only", "-z"]
-    listed = os.fsdecode(_output(listing, {}) or b"").split("\0")
-    keys = {key for scope, key in zip(listed[::2], listed[1::2], strict=False) if scope in ("local", "worktree")}
+    file_names = os.fsdecode(_output(listing, {}) or b"").split("\0")
+    keys = {
+        key for scope, key in zip(file_names[::2], file_names[1::2], strict=False) if scope in ("local", "worktree")
+    }
     commands = sorted(filter(_COMMANDS.fullmatch, keys))
     filters = sorted({key.rpartition(".")[0] for key in keys if key.startswith("filter.")})
     protocols = sorted(key for key in keys if key.startswith("protocol."))
@@ -107,7 +109,7 @@ def _version(program: str) -> tuple[int, ...]:
 def _output(command: Sequence[str], variables: Mapping[str, str]) -> bytes | None:
     inherited = {name: value for name, value in os.environ.items() if name not in _PLACES}
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -117,4 +119,4 @@ def _output(command: Sequence[str], variables: Mapping[str, str]) -> bytes | Non
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout if done.returncode == 0 else None
+    return process.stdout if process.returncode == 0 else None

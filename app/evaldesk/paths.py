@@ -68,19 +68,19 @@ def selected_cases(text: str, folder: Path | None = None) -> tuple[Path, tuple[s
     A file whose own name has a colon is found as it is, and the colon of a drive of Windows separates nothing. A text
     that is no file may be the name of an eval set in the agent's `folder`. Raises UsageError.
     """
-    whole = _evalset_file(text, folder)
-    if whole:
-        return whole, None
+    evalset_path = _evalset_file(text, folder)
+    if evalset_path:
+        return evalset_path, None
     name, colon, cases = text.rpartition(":")
     if not colon or (len(name) == 1 and is_windows_path(text)):
         name, colon = text, ""
     path = _evalset_file(name, folder) if colon else None
     if path is None:
         raise UsageError(f"{name} is not a file; {_nearest_evalset(name, folder)}", field="evalset")
-    chosen = tuple(case.strip() for case in cases.split(",") if case.strip())
-    if not chosen:
+    case_names = tuple(case.strip() for case in cases.split(",") if case.strip())
+    if not case_names:
         raise UsageError(f"{text}: name a case after the colon, or leave the colon out to run them all", field="cases")
-    return path, chosen
+    return path, case_names
 
 
 def _of_windows(text: str) -> str:
@@ -101,11 +101,17 @@ def _nearest_evalset(name: str, folder: Path | None) -> str:
     hint = "" if path.exists() else did_you_mean(path, "")  # a folder is no file, and near itself
     if hint:
         return hint
-    known = {_stem(file): str(file) for place in (Path(EVALSET_FOLDER), path.parent) for file in _evalsets(place)}
-    known |= {_stem(file): _stem(file) for file in _evalsets(folder)}
-    known = {stem: shown for stem, shown in known.items() if shown != name}
-    nearest = get_close_matches(_stem(path), known, n=1, cutoff=0.75)
-    return f"did you mean {known[nearest[0]]}?" if nearest else "name an eval set, such as evalsets/my.evalset.json"
+    paths_by_stem = {
+        _stem(file): str(file) for place in (Path(EVALSET_FOLDER), path.parent) for file in _evalsets(place)
+    }
+    paths_by_stem |= {_stem(file): _stem(file) for file in _evalsets(folder)}
+    paths_by_stem = {stem: path_text for stem, path_text in paths_by_stem.items() if path_text != name}
+    nearest = get_close_matches(_stem(path), paths_by_stem, n=1, cutoff=0.75)
+    return (
+        f"did you mean {paths_by_stem[nearest[0]]}?"
+        if nearest
+        else "name an eval set, such as evalsets/my.evalset.json"
+    )
 
 
 def _stem(path: Path) -> str:
@@ -171,8 +177,8 @@ def check_no_links(folder: Path) -> None:
     if not folder.is_dir():
         return
     with os.scandir(folder) as entries:
-        odd = {entry.path: entry.is_symlink() for entry in entries if not _is_plain(entry)}
-    for path, is_link in sorted(odd.items()):
+        link_by_path = {entry.path: entry.is_symlink() for entry in entries if not _is_plain(entry)}
+    for path, is_link in sorted(link_by_path.items()):
         what = "is a link, which is not followed" if is_link else "is neither a file nor a folder"
         raise WorkspaceError(f"{path} {what}; remove it, or name another workspace")
 

@@ -127,15 +127,15 @@ def end_marked(mark: str) -> None:
     """
     limit, variable, own = _limit_of(mark), f"{WORKER_VARIABLE}={mark}".encode(), _own_group()
 
-    def is_marked(pid: int, grouped: list[bytes]) -> bool:
-        if _limit(pid) == limit or b"%d" % pid in grouped:
+    def is_marked(pid: int, group_pids: list[bytes]) -> bool:
+        if _limit(pid) == limit or b"%d" % pid in group_pids:
             return True
         environment = _read(f"/proc/{pid}/environ")
         return variable in environment and variable in environment.split(b"\0")
 
     def look() -> list[int]:
-        grouped = _read(f"{own}{_GROUP}{mark}/cgroup.procs").split() if own else []
-        return [pid for pid in _pids() if is_marked(pid, grouped)]
+        group_pids = _read(f"{own}{_GROUP}{mark}/cgroup.procs").split() if own else []
+        return [pid for pid in _pids() if is_marked(pid, group_pids)]
 
     _kill_each(look)
     for name in os.listdir(own) if own else ():
@@ -204,13 +204,13 @@ def give_up_tracing() -> None:
 def _kill_each(look: Callable[[], list[int]]) -> None:
     killed: set[int] = set()
     for _ in range(MAX_ROUNDS):
-        found = [pid for pid in look() if pid not in killed]
-        if not found:
+        pids = [pid for pid in look() if pid not in killed]
+        if not pids:
             return
-        for pid in found:
+        for pid in pids:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        killed.update(found)
+        killed.update(pids)
 
 
 def _pids() -> list[int]:
@@ -270,20 +270,20 @@ class _State(NamedTuple):
 
     def changes(self, now: _State) -> tuple[str, ...]:
         """The settings that are another now, in words; of variables their names alone, since values may be secret."""
-        plain = (
+        settings = (
             ("the working folder", self.folder, now.folder),
             ("the umask", f"{self.umask:03o}", f"{now.umask:03o}"),
             ("the recursion limit", self.recursion_limit, now.recursion_limit),
             ("the socket timeout", self.socket_timeout, now.socket_timeout),
             *zip(_LIMITS, self.limits, now.limits, strict=True),
         )
-        found = [f"{name} from {before} to {after}" for name, before, after in plain if before != after]
+        sentences = [f"{name} from {before} to {after}" for name, before, after in settings if before != after]
         if _own_entries(self) != _own_entries(now):
-            found.append("sys.path")
+            sentences.append("sys.path")
         names = sorted(_changed_names(self.environment, now.environment))
         if names:
-            found.append(f"the environment: {', '.join(names)}")
-        return tuple(found)
+            sentences.append(f"the environment: {', '.join(names)}")
+        return tuple(sentences)
 
 
 def _state() -> _State:
@@ -316,9 +316,9 @@ class ProcessWatch:
         with self._lock:
             if self._first is None:
                 self._first = now
-        found = self._first.changes(now)
-        self._last = now, found
-        return found
+        sentences = self._first.changes(now)
+        self._last = now, sentences
+        return sentences
 
 
 def _changed_names(before: dict[Any, Any], now: dict[Any, Any]) -> set[str]:
@@ -347,10 +347,10 @@ def _umask() -> int:
     """Read and not set: setting it would change files that other threads create at that moment."""
     try:
         with open("/proc/self/status", "rb") as status:
-            found = re.search(rb"^Umask:\s*(\d+)", status.read(), re.MULTILINE)
+            match = re.search(rb"^Umask:\s*(\d+)", status.read(), re.MULTILINE)
     except OSError:
         return -1
-    return int(found[1], 8) if found else -1
+    return int(match[1], 8) if match else -1
 
 
 MAX_PATH = 100
@@ -388,7 +388,7 @@ class ImportWatch:
     @contextmanager
     def of(self, *folders: str) -> Iterator[None]:
         """Watch the block, in which an agent is imported whose own files are in these folders."""
-        kept = os.urandom, random._urandom, random.seed  # type: ignore[attr-defined]
+        originals = os.urandom, random._urandom, random.seed  # type: ignore[attr-defined]
         self._roots = tuple(os.path.join(os.path.abspath(each), "") for each in folders if each)
         # `random` holds its own reference to urandom, under a private name: decision 222.
         os.urandom = random._urandom = self._drawing(os.urandom)  # type: ignore[attr-defined]
@@ -396,7 +396,7 @@ class ImportWatch:
         try:
             yield
         finally:
-            os.urandom, random._urandom, random.seed = kept  # type: ignore[attr-defined]
+            os.urandom, random._urandom, random.seed = originals  # type: ignore[attr-defined]
             self._roots = ()
 
     def _drawing(self, draw: Callable[[int], bytes]) -> Callable[[int], bytes]:

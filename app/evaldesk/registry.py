@@ -21,14 +21,14 @@ def import_target(target: str) -> object:
     module_name, separator, attribute = target.partition(":")
     if not (module_name and separator and attribute):
         raise UsageError(f"{target!r} is not of the form module:attr")
-    found: object = import_module(module_name)
+    value: object = import_module(module_name)
     for part in attribute.split("."):
-        if not hasattr(found, part):
-            nearest = get_close_matches(part, dir(found), n=1)
+        if not hasattr(value, part):
+            nearest = get_close_matches(part, dir(value), n=1)
             hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
             raise UsageError(f"module {module_name!r} has no attribute {attribute!r}{hint}")
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value
 
 
 ISLANDS = "evaldesk.integrations."

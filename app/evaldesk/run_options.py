@@ -62,64 +62,64 @@ class RunOption(NamedTuple):
     is_always_shown: bool = False
     left_out: Mapping[Door, str] = {}
 
-    def checked(self, value: Any, called: str = "") -> Any:
+    def check(self, value: Any, option_name: str = "") -> Any:
         """The value as it is kept. Raises UsageError naming the option, the expected and the found value."""
         item = getattr(value, "item", None)
         if callable(item) and getattr(value, "shape", None) == ():  # a scalar of numpy or torch
             value = item()
         if value is None:
             return None
-        found = self._as_kind(value)
-        if found is None:
-            raise self.refusal(value, called)
-        return found
+        result = self._as_kind(value)
+        if result is None:
+            raise self.refusal(value, option_name)
+        return result
 
-    def read(self, text: str, called: str = "") -> Any:
+    def read(self, text: str, option_name: str = "") -> Any:
         """The value that a person typed; None for nothing typed. Raises UsageError."""
         text = text.strip()
         if not text:
             return None
-        found: Any = text
+        value: Any = text
         try:
             if self.kind == "whole":
-                found = int(text) if len(text) <= 18 and text.isascii() else None
+                value = int(text) if len(text) <= 18 and text.isascii() else None
             elif self.kind == "number":
-                found = float(text)
+                value = float(text)
             elif self.kind == "switch":
-                found = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[text.lower()]
+                value = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[text.lower()]
             elif self.kind == "object":
-                found = json.loads(text)
+                value = json.loads(text)
             elif self.kind == "pairs":
-                found = [(int(k), float(rate)) for k, rate in (each.split("=") for each in text.split(","))]
+                value = [(int(k), float(rate)) for k, rate in (each.split("=") for each in text.split(","))]
             elif self.kind == "shares":
-                named = (each.split("=") for each in text.split(","))
-                found = tuple((name.strip(), float(share)) for name, share in named)
+                pairs = (each.split("=") for each in text.split(","))
+                value = tuple((name.strip(), float(share)) for name, share in pairs)
             elif self.kind == "passes":
                 numbers = [int(each) for each in text.split("/")]
-                found = numbers[0] if len(numbers) == 1 else tuple(numbers) if numbers[0] else None
+                value = numbers[0] if len(numbers) == 1 else tuple(numbers) if numbers[0] else None
         except (ValueError, KeyError, RecursionError):
-            found = None
-        if found is None or (isinstance(found, float) and not math.isfinite(found)):
-            if self.kind == "number" and found is not None:  # nan and inf are numbers to a computer only
-                raise self.refusal(found, called)
-            raise UsageError(f"{self._subject(called)} {self._wanted}, not {text[:20]!r}", field=self.name)
-        return self.checked(found, called)
+            value = None
+        if value is None or (isinstance(value, float) and not math.isfinite(value)):
+            if self.kind == "number" and value is not None:  # nan and inf are numbers to a computer only
+                raise self.refusal(value, option_name)
+            raise UsageError(f"{self._subject(option_name)} {self._expected_words}, not {text[:20]!r}", field=self.name)
+        return self.check(value, option_name)
 
-    def refusal(self, value: Any, called: str = "") -> UsageError:
+    def refusal(self, value: Any, option_name: str = "") -> UsageError:
         """The error for a value that cannot be."""
         if self.kind == "text" and isinstance(value, str):
             return UsageError(
-                f"{called or self.words} has {len(value):,} characters; {self.high:,g} fit", field=self.name
+                f"{option_name or self.words} has {len(value):,} characters; {self.high:,g} fit", field=self.name
             )
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         is_ranged = is_number and self.kind in ("whole", "number") and (self.kind == "number" or value == value // 1)
-        wanted = self.range_words if is_ranged else self._wanted
-        found = f"{value:.10g}" if is_number else f"{value!r:.40}"
+        expected_words = self.range_words if is_ranged else self._expected_words
+        value_words = f"{value:.10g}" if is_number else f"{value!r:.40}"
         if self.kind == "passes" and isinstance(value, tuple):
-            found = f"{'/'.join(map(str, value))!r:.40}"
-        return UsageError(f"{self._subject(called)} {wanted}, not {found}", field=self.name)
+            value_words = f"{'/'.join(map(str, value))!r:.40}"
+        return UsageError(f"{self._subject(option_name)} {expected_words}, not {value_words}", field=self.name)
 
-    def shown(self, value: Any) -> str:
+    def value_words(self, value: Any) -> str:
         """The value in words: `120 s`, `yes`, or the meaning of None."""
         if value is None:
             return self.unset
@@ -143,11 +143,11 @@ class RunOption(NamedTuple):
         """`1 to 1000`; empty for an option without a range."""
         return f"{self.low:.10g} to {self.high:.10g}" if self.kind in ("whole", "number") else ""
 
-    def _subject(self, called: str) -> str:
-        return f"{called} must be" if called else f"{self.words}:"
+    def _subject(self, option_name: str) -> str:
+        return f"{option_name} must be" if option_name else f"{self.words}:"
 
     @property
-    def _wanted(self) -> str:
+    def _expected_words(self) -> str:
         return {
             "whole": "a whole number",
             "number": "a number such as 0.8",
@@ -194,33 +194,33 @@ class RunOption(NamedTuple):
                 if isinstance(value, str):
                     numbers = [int(each) for each in value.split("/")]
                     pairs = value = numbers[0] if len(numbers) == 1 else numbers if numbers[0] else None
-                needed, n = (0, value) if isinstance(value, int) else map(operator.index, pairs)
-                return (needed, n) if 0 <= needed <= n and 1 <= n <= self.high and value is not True else None
-            found = tuple((operator.index(k), float(rate)) for k, rate in pairs)
+                n_needed, n = (0, value) if isinstance(value, int) else map(operator.index, pairs)
+                return (n_needed, n) if 0 <= n_needed <= n and 1 <= n <= self.high and value is not True else None
+            rates = tuple((operator.index(k), float(rate)) for k, rate in pairs)
         except (TypeError, ValueError):
             return None
-        is_once = len(dict(found)) == len(found)
-        return found if is_once and all(k >= 1 and 0 <= rate <= 1 for k, rate in found) else None
+        is_once = len(dict(rates)) == len(rates)
+        return rates if is_once and all(k >= 1 and 0 <= rate <= 1 for k, rate in rates) else None
 
     def _as_shares(self, value: Any) -> tuple[tuple[str, float], ...] | None:
         """Names with their shares of one whole."""
         pairs = value.items() if isinstance(value, Mapping) else value
         try:
-            found = tuple((name, float(share)) for name, share in pairs)
+            shares = tuple((name, float(share)) for name, share in pairs)
         except (TypeError, ValueError):
             return None
-        is_known = {name for name, _ in found} <= {*self.choices} and len(dict(found)) == len(found)
-        is_share = all(share > 0 for _, share in found) and sum(share for _, share in found) <= 1 + 1e-9
-        return found if found and is_known and is_share else None
+        is_known = {name for name, _ in shares} <= {*self.choices} and len(dict(shares)) == len(shares)
+        is_share = all(share > 0 for _, share in shares) and sum(share for _, share in shares) <= 1 + 1e-9
+        return shares if shares and is_known and is_share else None
 
     def _as_budget(self, value: Any) -> str | None:
         """`200` for trials, `5usd` for dollars."""
-        found = _BUDGET.fullmatch(str(value).strip()) if isinstance(value, str | int) else None
-        if found is None or isinstance(value, bool):
+        match = _BUDGET.fullmatch(str(value).strip()) if isinstance(value, str | int) else None
+        if match is None or isinstance(value, bool):
             return None
-        if found["trials"]:
-            return str(int(found["trials"])) if 1 <= int(found["trials"]) <= self.high else None
-        usd = float(found["usd"])
+        if match["trials"]:
+            return str(int(match["trials"])) if 1 <= int(match["trials"]) <= self.high else None
+        usd = float(match["usd"])
         return f"{f'{usd:.9f}'.rstrip('0').rstrip('.')}usd" if 0 < usd <= self.high else None
 
     def _as_number(self, value: Any) -> int | float | None:
@@ -271,13 +271,13 @@ _METAVARS: Mapping[Kind, str] = {"whole": "N", "number": "R"}
 
 def option_of(owner: str, name: str, kind: Kind, title: str, **more: Any) -> RunOption:
     """The option `owner.name` of a RunConfig; its flag, metavar and words follow from its name, kind and title."""
-    derived = {
+    defaults = {
         "path": f"{owner}.{name}" if owner else name,
         "words": title.lower(),
         "flags": (f"--{name.replace('_', '-')}",),
         "metavar": _METAVARS.get(kind, ""),
     }
-    return RunOption(name, kind=kind, title=title, **{**derived, **more})
+    return RunOption(name, kind=kind, title=title, **{**defaults, **more})
 
 
 def _run(name: str, kind: Kind, **more: Any) -> RunOption:
@@ -715,8 +715,8 @@ def _user_name(name: str) -> str:
 
 
 def _user(name: str, kind: Kind, title: str, **more: Any) -> RunOption:
-    found = option_of("user", name, kind, f"{title} of the simulated user", **more)
-    return found._replace(name=f"user_{name}", words=f"user_{name}", toml=f"user.{name}")
+    option = option_of("user", name, kind, f"{title} of the simulated user", **more)
+    return option._replace(name=f"user_{name}", words=f"user_{name}", toml=f"user.{name}")
 
 
 _NOT_USER_FLAG: Mapping[Door, str] = {"cli": NOT_FLAG, "pytest": NOT_FLAG, "form": NOT_USER_BROWSER}
@@ -903,16 +903,16 @@ def offered(door: Door) -> tuple[RunOption, ...]:
     return tuple(option for option in RUN_OPTIONS if has_door(option, door))
 
 
-def checked_options(asked: Mapping[str, Any]) -> dict[str, Any]:
+def checked_options(requested: Mapping[str, Any]) -> dict[str, Any]:
     """The requested options, each in its type. Raises UsageError for an impossible value, TypeError for a name."""
-    unknown = [name for name in asked if name not in BY_NAME]
+    unknown = [name for name in requested if name not in BY_NAME]
     if unknown:
         raise TypeError(str(NotFoundError.among("run option", unknown[0], BY_NAME)))
-    return {name: BY_NAME[name].checked(value) for name, value in asked.items() if value is not None}
+    return {name: BY_NAME[name].check(value) for name, value in requested.items() if value is not None}
 
 
 def check_fields(owner: str, value: object, names: Iterable[RunOption]) -> None:
     """Raise UsageError for a field of `value` that is out of its range; `owner` is the path of the value."""
     for option in names:
         name = option.path.removeprefix(f"{owner}.")
-        option.checked(getattr(value, name), name)
+        option.check(getattr(value, name), name)

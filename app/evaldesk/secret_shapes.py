@@ -201,8 +201,8 @@ _NAMED_KEYS = tuple(
 def shapes() -> tuple[Shape, ...]:
     """All shapes: our own, then the rules of gitleaks."""
     rules = json.loads(RULES_FILE.read_text("utf-8"))["rules"]
-    read = (Shape(name, pattern, tuple(marks), bits, tuple(but)) for name, pattern, marks, bits, but in rules)
-    return (*_OWN, *_NAMED_KEYS, *read)
+    file_shapes = (Shape(name, pattern, tuple(marks), bits, tuple(but)) for name, pattern, marks, bits, but in rules)
+    return (*_OWN, *_NAMED_KEYS, *file_shapes)
 
 
 _RUN, _LONGEST_RUN, _BEFORE, _EDGE = b"a" * 15, 4_096, 64, 256
@@ -296,20 +296,20 @@ def _shapes_in(words: bytes) -> Iterator[Shape]:
     """The shapes with a mark and a match in words of machines."""
     if not words:
         return
-    lower, text, small = words.lower(), "", ""
-    plain, by_letters, by_mark = _marks()
+    lower, text, lower_text = words.lower(), "", ""
+    exact_marks, by_letters, by_mark = _marks()
     letters_of_text = b" ".join(set(_LETTERS.findall(lower)))
     if len(letters_of_text) < _SHORT:
         letters = by_letters.keys() & {letters_of_text[at : at + 3] for at in range(len(letters_of_text))}
     else:
         letters = {each for each in by_letters if each in letters_of_text}
-    marks = {mark for mark in plain if mark in lower}
+    marks = {mark for mark in exact_marks if mark in lower}
     marks |= {
         mark for each in letters for longest, mark in by_letters[each] if longest in letters_of_text and mark in lower
     }
     for shape in dict.fromkeys(shape for mark in sorted(marks) for shape in by_mark[mark]):
         text = text or words.decode("utf-8", "replace")
-        if shape.any_case and not shape.loose.search(small := small or text.lower()):
+        if shape.any_case and not shape.loose.search(lower_text := lower_text or text.lower()):
             continue
         if (shape.any_case or shape.loose.search(text)) and shape.compiled.search(text):
             yield shape

@@ -154,35 +154,35 @@ def scrubber(environment: Mapping[str, str]) -> Callable[[str], str]:
     return scrubber_of(known_values(environment))
 
 
-def scrubber_of(known: Mapping[str, str], found: Counter[str] | None = None) -> Callable[[str], str]:
-    """As `scrubber`, for values that `known_values` gave; `found` counts them by the names of their variables."""
-    names = {form: name for value, name in known.items() for form in forms(value)}
+def scrubber_of(names_by_value: Mapping[str, str], counts: Counter[str] | None = None) -> Callable[[str], str]:
+    """As `scrubber`, for values that `known_values` gave; `counts` counts them by the names of their variables."""
+    names = {form: name for value, name in names_by_value.items() for form in forms(value)}
     longest_first = sorted(names, key=len, reverse=True)
     values = re.compile("|".join(re.escape(value) for value in longest_first)) if names else None
-    counted: Counter[str] = Counter() if found is None else found
+    counter: Counter[str] = Counter() if counts is None else counts
 
-    def named(match: re.Match[str]) -> str:
+    def replace_value(match: re.Match[str]) -> str:
         name = names[match[0]]
-        counted[name] += 1
+        counter[name] += 1
         return f"[{name}]@" if match[0].endswith("@") else f"[{name}]"
 
     def shaped(match: re.Match[str]) -> str:
-        counted[SHAPE] += 1
+        counter[SHAPE] += 1
         return "[secret]"
 
     def of_service(shape: str) -> str:
-        counted[f"{SHAPE} ({shape})"] += 1
+        counter[f"{SHAPE} ({shape})"] += 1
         return "[secret]"
 
     def userinfo(match: re.Match[str]) -> str:
         if match[2].startswith("[") or _VARIABLE.fullmatch(match[2]) or not _is_strange(match[2], 6):
             return match[0]
-        counted[SHAPE] += 1
+        counter[SHAPE] += 1
         return f"://{match[1]}:[secret]@"
 
     def scrubbed(text: str) -> str:
         if values:
-            text = values.sub(named, text)
+            text = values.sub(replace_value, text)
         text = _without_common_keys(text, shaped)
         if "://" in text and "@" in text:
             text = _USERINFO.sub(userinfo, text)
@@ -207,16 +207,16 @@ def known_values(environment: Mapping[str, str]) -> dict[str, str]:
     return {value: name for name, text in environment.items() for value in _secrets_in(name, text)}
 
 
-def masked(value: Any, name: str = "", *, scrub: Callable[[str], str] = str, without: str = "") -> Any:
+def mask_values(value: Any, name: str = "", *, scrub: Callable[[str], str] = str, without: str = "") -> Any:
     """A value of JSON without the texts that are secrets by the names that lead to them, such as `[api_key]`.
 
     `scrub` goes over the other texts; entries with `without` in their name are left out.
     """
     if isinstance(value, Mapping):
-        kept = {key: item for key, item in value.items() if not (without and without in key.lower())}
-        return {key: masked(item, f"{name}_{key}", scrub=scrub, without=without) for key, item in kept.items()}
+        items = {key: item for key, item in value.items() if not (without and without in key.lower())}
+        return {key: mask_values(item, f"{name}_{key}", scrub=scrub, without=without) for key, item in items.items()}
     if isinstance(value, list | tuple):
-        return [masked(item, name, scrub=scrub, without=without) for item in value]
+        return [mask_values(item, name, scrub=scrub, without=without) for item in value]
     if not isinstance(value, str):
         return value
     name = name.removeprefix("_")
@@ -254,8 +254,8 @@ def _is_secret(name: str) -> bool:
         return parts[-1] in {"URL", "URI"} and not _SECRET_ADDRESSES.isdisjoint(parts[-2:-1])
     if any(_GLUED.fullmatch(part) for part in parts):
         return True
-    joined = "".join(parts)
-    return any(part in joined for part in _SECRET_PARTS) or any(part in _SECRET_WORDS for part in parts)
+    letters = "".join(parts)
+    return any(part in letters for part in _SECRET_PARTS) or any(part in _SECRET_WORDS for part in parts)
 
 
 def _is_strange(value: str, shortest: int) -> bool:
@@ -287,13 +287,18 @@ def forms(value: str) -> tuple[str, ...]:
         return (value,)
     raw = value.encode("utf-8", "replace")
     in_json = json.dumps(value)[1:-1]
-    escaped = [in_json, json.dumps(value, ensure_ascii=False)[1:-1], in_json.replace("/", "\\/"), repr(value)[1:-1]]
-    escaped += [in_json.translate(each) for each in _IN_JSON] + [value.translate(each) for each in _IN_HTML]
-    whole, path, plus = quote(value, safe=""), quote(value), quote_plus(value)
-    in_url = (whole, path, plus, *(_PERCENT.sub(lambda match: match[0].lower(), each) for each in (whole, path, plus)))
-    packed = tuple(_in_base64(raw, n_before) for n_before in range(3))
-    url_safe = tuple(text.replace("+", "-").replace("/", "_") for text in packed)
-    return tuple(dict.fromkeys((value, *escaped, *in_url, raw.hex(), raw.hex().upper(), *packed, *url_safe)))
+    escapes = [in_json, json.dumps(value, ensure_ascii=False)[1:-1], in_json.replace("/", "\\/"), repr(value)[1:-1]]
+    escapes += [in_json.translate(each) for each in _IN_JSON] + [value.translate(each) for each in _IN_HTML]
+    quoted_url, path, plus = quote(value, safe=""), quote(value), quote_plus(value)
+    in_url = (
+        quoted_url,
+        path,
+        plus,
+        *(_PERCENT.sub(lambda match: match[0].lower(), each) for each in (quoted_url, path, plus)),
+    )
+    base64_forms = tuple(_in_base64(raw, n_before) for n_before in range(3))
+    url_safe = tuple(text.replace("+", "-").replace("/", "_") for text in base64_forms)
+    return tuple(dict.fromkeys((value, *escapes, *in_url, raw.hex(), raw.hex().upper(), *base64_forms, *url_safe)))
 
 
 _PERCENT = re.compile("%[0-9A-F]{2}")
@@ -343,9 +348,9 @@ def may_hold_key(data: bytes) -> bool:
 class StreamScrubber:
     """Scrubs a text that comes in pieces: a possible beginning of a secret is held back until more of it comes."""
 
-    def __init__(self, known: Mapping[str, str]) -> None:
-        self._scrub = scrubber_of(known)
-        self._cut = [form for value in known for form in forms(value) if not _UNCUT.fullmatch(form)]
+    def __init__(self, names_by_value: Mapping[str, str]) -> None:
+        self._scrub = scrubber_of(names_by_value)
+        self._cut = [form for value in names_by_value for form in forms(value) if not _UNCUT.fullmatch(form)]
         self._held = ""
 
     def feed(self, piece: str) -> str:
@@ -355,7 +360,7 @@ class StreamScrubber:
         self._held = text[end:]
         return self._scrub(text[:end])
 
-    def rest(self) -> str:
+    def flush(self) -> str:
         """The text that was held back, at the end."""
         text, self._held = self._held, ""
         return self._scrub(text)
@@ -445,8 +450,8 @@ def missing_keys(model: str, environment: Mapping[str, str]) -> tuple[str, ...]:
 
 def set_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
     """The names of the variables that are set, and of those whose value the user's code gave LiteLLM."""
-    known = (name for provider, names in KEYS.items() if _is_known(provider) for name in names)
-    return tuple(sorted({name for name, value in environment.items() if value} | {*known}))
+    client_names = (name for provider, names in KEYS.items() if _is_known(provider) for name in names)
+    return tuple(sorted({name for name, value in environment.items() if value} | {*client_names}))
 
 
 def _is_known(provider: str) -> bool:
@@ -477,9 +482,9 @@ def load_environment(folder: str, environment: MutableMapping[str, str] = os.env
     take_variables(env_variables(folder, environment), environment)
 
 
-def take_variables(found: Mapping[str, str], environment: MutableMapping[str, str] = os.environ) -> None:
+def take_variables(variables: Mapping[str, str], environment: MutableMapping[str, str] = os.environ) -> None:
     """Set the variables of a `.env` that was read. They override those of an earlier one, no others."""
-    for name, value in found.items():
+    for name, value in variables.items():
         if name not in environment or name in _from_files:
             environment[name] = value
             _from_files.add(name)
@@ -497,18 +502,18 @@ def env_variables(folder: str, environment: Mapping[str, str] = os.environ) -> d
 
     with path.open(encoding="utf-8") as file:
         _check_owner(path, os.fstat(file.fileno()))
-        found = dotenv_values(stream=file)
-    return {name: value for name, value in found.items() if value is not None}
+        values = dotenv_values(stream=file)
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def _check_owner(path: Path, seen: os.stat_result) -> None:
+def _check_owner(path: Path, status: os.stat_result) -> None:
     """Raise AgentError unless the file is of this user or root, and nobody else may write it."""
     if sys.platform == "win32":
         return
     off = f"{_OFF}=1 leaves it out"
-    if seen.st_uid not in {os.geteuid(), 0}:
-        raise AgentError(f"{path} belongs to another user (uid {seen.st_uid}), so it is not read; {off}")
-    if seen.st_mode & stat.S_IWOTH or (seen.st_mode & stat.S_IWGRP and not _is_group_of_one(seen.st_gid)):
+    if status.st_uid not in {os.geteuid(), 0}:
+        raise AgentError(f"{path} belongs to another user (uid {status.st_uid}), so it is not read; {off}")
+    if status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and not _is_group_of_one(status.st_gid)):
         raise AgentError(f"{path} can be written by other users, so it is not read; chmod go-w {path}, or {off}")
 
 

@@ -190,8 +190,8 @@ def read_settings(
     """
     table = _read_toml(workspace / CONFIG_NAME)
     path = workspace / CONFIG_NAME
-    models = _names("models", table, path) + _listed(environment.get("EVALDESK_MODELS", ""))
-    judges = _names("judges", table, path) + _listed(environment.get("EVALDESK_JUDGES", ""))
+    models = _names("models", table, path) + _split_names(environment.get("EVALDESK_MODELS", ""))
+    judges = _names("judges", table, path) + _split_names(environment.get("EVALDESK_JUDGES", ""))
     folders, agents = _agents(table.get("agents", {}), path)
     return Settings(
         workspace=workspace,
@@ -231,21 +231,21 @@ def _me(table: object, environment: Mapping[str, str], path: Path) -> str:
     return " ".join(name.split())
 
 
-def _store(named: str, table: object, path: Path) -> DatabaseUrl | None:
+def _store(url_text: str, table: object, path: Path) -> DatabaseUrl | None:
     """The database of the environment variable, else that of `[store]`; None for the SQLite file."""
-    if named:
-        return database_url(named, STORE_VARIABLE)
+    if url_text:
+        return database_url(url_text, STORE_VARIABLE)
     if not isinstance(table, dict) or set(table) - {"url", "me"} or not isinstance(table.get("url", ""), str):
         raise UsageError(f'{path}: [store] may have the keys me and url, such as url = "postgresql://db.example/evals"')
     if not table.get("url"):
         return None
-    found = database_url(table["url"], f"{path}: [store] url")
-    if found.password:
+    url = database_url(table["url"], f"{path}: [store] url")
+    if url.password:
         raise UsageError(
             f"{path}: [store] url holds a password; leave it out, and give it in PGPASSWORD or ~/.pgpass, or the whole "
             f"address in {STORE_VARIABLE}"
         )
-    return found
+    return url
 
 
 def database_url(text: str, where: str) -> DatabaseUrl:
@@ -289,9 +289,9 @@ def _read_toml(path: Path) -> Mapping[str, object]:
 
 def _converted(value: object, kind: type[T], path: Path, name: str) -> T:
     """The table `[name]` as a value of the dataclass `kind`."""
-    known = {found.name for found in fields(kind)}  # type: ignore[arg-type]
-    if not isinstance(value, dict) or set(value) - known:
-        raise UsageError(f"{path}: [{name}] may have the keys {', '.join(sorted(known))}")
+    field_names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    if not isinstance(value, dict) or set(value) - field_names:
+        raise UsageError(f"{path}: [{name}] may have the keys {', '.join(sorted(field_names))}")
     try:
         return converted(value, kind)
     except (msgspec.ValidationError, UsageError) as error:
@@ -299,16 +299,16 @@ def _converted(value: object, kind: type[T], path: Path, name: str) -> T:
 
 
 def _limits(value: object, path: Path) -> Limits:
-    found = _converted(value, Limits, path, "limits")
+    limits = _converted(value, Limits, path, "limits")
     try:
-        check_fields("limits", found, (option for option in RUN_OPTIONS if option.path.startswith("limits.")))
+        check_fields("limits", limits, (option for option in RUN_OPTIONS if option.path.startswith("limits.")))
     except UsageError as error:
         raise UsageError(f"{path}: [limits]: {error}") from error
-    return found
+    return limits
 
 
-def _recording(named: str | None, table: Mapping[str, object], path: Path) -> Recording:
-    return Recording(cast("RecordingMode", _choice("recording", {"recording": named} if named else table, path)))
+def _recording(mode: str | None, table: Mapping[str, object], path: Path) -> Recording:
+    return Recording(cast("RecordingMode", _choice("recording", {"recording": mode} if mode else table, path)))
 
 
 def _choice(name: str, table: Mapping[str, object], path: Path) -> str:
@@ -316,7 +316,7 @@ def _choice(name: str, table: Mapping[str, object], path: Path) -> str:
     option = BY_NAME[name]
     value = table.get(name, option.default)
     try:
-        return str(option.checked(value, f"{path}: {name}"))
+        return str(option.check(value, f"{path}: {name}"))
     except UsageError:
         raise UsageError(f"{path}: {name} is one of {', '.join(option.choices)}, not {value!r}") from None
 
@@ -331,14 +331,14 @@ def _executors(value: object, path: Path) -> Mapping[str, ExecutorConfig]:
     """The executors by name; their kinds check the other keys at first use."""
     if not isinstance(value, dict):
         raise UsageError(f"{path}: executors are tables such as [executors.cluster], each with a kind")
-    found = {}
+    executors = {}
     for name, table in value.items():
         if not _NAME.fullmatch(name):
             raise UsageError(f"{path}: [executors.{name}]: a name has letters, digits, _ and -")
         if not isinstance(table, dict) or not isinstance(table.get("kind"), str):
             raise UsageError(f'{path}: [executors.{name}] has a kind, such as kind = "ray"')
-        found[name] = ExecutorConfig(name, table["kind"], {key: table[key] for key in table if key != "kind"})
-    return found
+        executors[name] = ExecutorConfig(name, table["kind"], {key: table[key] for key in table if key != "kind"})
+    return executors
 
 
 def _environments(table: Mapping[str, object], path: Path) -> Mapping[str, Environment]:
@@ -346,27 +346,27 @@ def _environments(table: Mapping[str, object], path: Path) -> Mapping[str, Envir
     value = table.get("environments", {})
     if not isinstance(value, dict):
         raise UsageError(f"{path}: environments are tables such as [environments.shop], each with python or image")
-    found = {}
-    for name, given in value.items():
+    environments = {}
+    for name, entry in value.items():
         place = f"{path}: [environments.{name}]"
         if not _NAME.fullmatch(name) or name == OURS:
             raise UsageError(f"{place}: a name has letters, digits, _ and -, and {OURS} is Evaldesk's own interpreter")
-        if not isinstance(given, dict) or ("python" in given) == ("image" in given):
+        if not isinstance(entry, dict) or ("python" in entry) == ("image" in entry):
             raise UsageError(f'{place} has one of python = "../shop/.venv" and image = "shop:7"')
-        key = "python" if "python" in given else "image"
-        if not isinstance(given[key], str) or not given[key]:
-            raise UsageError(f"{place}: {key} is a text, not {given[key]!r}")
+        key = "python" if "python" in entry else "image"
+        if not isinstance(entry[key], str) or not entry[key]:
+            raise UsageError(f"{place}: {key} is a text, not {entry[key]!r}")
         if key == "image":
-            bounds = {**_table(table.get("container")), **given}
-            found[name] = Environment(container=_bounded(bounds, path, f"environments.{name}"))
-        elif len(given) > 1:
+            bounds = {**_table(table.get("container")), **entry}
+            environments[name] = Environment(container=_checked_container(bounds, path, f"environments.{name}"))
+        elif len(entry) > 1:
             raise UsageError(f"{place}: beside python nothing else may be said")
         else:
-            found[name] = Environment(given["python"])
-    return found
+            environments[name] = Environment(entry["python"])
+    return environments
 
 
-def _bounded(table: Mapping[str, object], path: Path, name: str) -> Container:
+def _checked_container(table: Mapping[str, object], path: Path, name: str) -> Container:
     try:
         return checked_container(_converted(table, Container, path, name))
     except UsageError as error:
@@ -383,10 +383,12 @@ def _python(value: object, path: Path) -> str:
 
 
 def _container(table: Mapping[str, object], path: Path) -> Container:
-    found = _converted(table.get("container", {}), Container, path, "container")
+    container = _converted(table.get("container", {}), Container, path, "container")
     image = table.get("image", "")
-    if found.image:
-        raise UsageError(f"{path}: [container] bounds all containers; write image = {found.image!r} above the tables")
+    if container.image:
+        raise UsageError(
+            f"{path}: [container] bounds all containers; write image = {container.image!r} above the tables"
+        )
     if not isinstance(image, str):
         raise UsageError(f"{path}: image is the name of an image, not {image!r}")
     if image and table.get("python"):
@@ -394,7 +396,7 @@ def _container(table: Mapping[str, object], path: Path) -> Container:
             f"{path}: python is an interpreter of this machine, and image has one of its own; leave one out"
         )
     try:
-        return checked_container(replace(found, image=image))
+        return checked_container(replace(container, image=image))
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from error
 
@@ -421,7 +423,7 @@ def _agents(value: object, path: Path) -> tuple[list[Path], Mapping[str, Mapping
     return folders, tables
 
 
-def _listed(text: str) -> tuple[str, ...]:
+def _split_names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 

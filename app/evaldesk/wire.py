@@ -81,18 +81,18 @@ class LineCutter:
 
     def feed(self, data: bytes) -> list[bytes]:
         """The lines that `data` completes, without their ends. Raises ValueError beyond the limit."""
-        *lines, rest = data.split(b"\n")
+        *lines, beginning = data.split(b"\n")
         if lines:
             lines[0] = b"".join((*self._parts, lines[0]))
             self._parts, self._n_bytes = [], 0
-        if rest:
-            self._parts.append(rest)
-            self._n_bytes += len(rest)
+        if beginning:
+            self._parts.append(beginning)
+            self._n_bytes += len(beginning)
         if self._n_bytes > self._limit:
             raise ValueError(f"a line of more than {self._limit} bytes")
         return [line for line in lines if line.strip()]
 
-    def rest(self) -> list[bytes]:
+    def last_lines(self) -> list[bytes]:
         """The last line, where no end of a line follows it."""
         line, self._parts = b"".join(self._parts), []
         return [line] if line.strip() else []
@@ -111,10 +111,10 @@ def json_scrubber(environment: Mapping[str, str]) -> Callable[[bytes], bytes]:
     return json_scrubber_of(known_values(environment))
 
 
-def json_scrubber_of(known: Mapping[str, str], found: Counter[str] | None = None) -> Callable[[bytes], bytes]:
-    """As `json_scrubber`, for values that `known_values` gave; `found` counts them by the names of their variables."""
-    scrub = scrubber_of(known, found)
-    values = list(dict.fromkeys(to_json(form)[1:-1] for value in known for form in forms(value)))
+def json_scrubber_of(names_by_value: Mapping[str, str], counts: Counter[str] | None = None) -> Callable[[bytes], bytes]:
+    """As `json_scrubber`, for values that `known_values` gave; `counts` counts them by the names of their variables."""
+    scrub = scrubber_of(names_by_value, counts)
+    values = list(dict.fromkeys(to_json(form)[1:-1] for value in names_by_value for form in forms(value)))
 
     def scrubbed(data: bytes) -> bytes:
         if not (may_hold_key(data) or any(value in data for value in values)):
@@ -124,7 +124,7 @@ def json_scrubber_of(known: Mapping[str, str], found: Counter[str] | None = None
     return scrubbed
 
 
-def plain(value: object, *, keeps_images: bool = True) -> JsonValue:
+def plain_json(value: object, *, keeps_images: bool = True) -> JsonValue:
     """`value` as plain JSON; values outside JSON become text, never an exception.
 
     Meant for values of code that is not ours. NaN and infinities become their names, bytes and unknown objects their
@@ -132,13 +132,13 @@ def plain(value: object, *, keeps_images: bool = True) -> JsonValue:
     nesting at MAX_DEPTH, and a value of more than MAX_NODES parts (one that contains itself has no end) where the
     number is reached.
     """
-    return _plain(value, 0, _Room(MAX_NODES, keeps_images))
+    return _plain_value(value, 0, _Room(MAX_NODES, keeps_images))
 
 
 def plain_object(value: object) -> dict[str, JsonValue]:
     """As `plain`; empty where that is no object."""
-    found = plain(value)
-    return found if isinstance(found, dict) else {}
+    json_value = plain_json(value)
+    return json_value if isinstance(json_value, dict) else {}
 
 
 def plain_text(text: str) -> str:
@@ -163,7 +163,7 @@ class _Room:
     keeps_images: bool
 
 
-def _plain(value: object, depth: int, room: _Room) -> JsonValue:
+def _plain_value(value: object, depth: int, room: _Room) -> JsonValue:
     try:
         if value is None or isinstance(value, bool):
             return value
@@ -182,10 +182,10 @@ def _plain(value: object, depth: int, room: _Room) -> JsonValue:
             return _plain_list(value, depth, room)
         number = plain_number(value)
         if number is not value:
-            return _plain(number, depth, room)
+            return _plain_value(number, depth, room)
     except Exception:  # of a class of its own, or changed meanwhile by a thread of its own
-        return _described(value, depth, room)
-    return _described(value, depth, room)
+        return _object_value(value, depth, room)
+    return _object_value(value, depth, room)
 
 
 def _plain_mapping(value: Mapping[Any, object], depth: int, room: _Room) -> JsonValue:
@@ -195,7 +195,7 @@ def _plain_mapping(value: Mapping[Any, object], depth: int, room: _Room) -> Json
         if room.n_nodes < 0:
             items["…"] = f"more than {MAX_NODES} parts"
             break
-        items[plain_text(str(key))] = _plain(item, depth + 1, room)
+        items[plain_text(str(key))] = _plain_value(item, depth + 1, room)
     return items
 
 
@@ -206,16 +206,16 @@ def _plain_list(value: Iterable[object], depth: int, room: _Room) -> JsonValue:
         if room.n_nodes < 0:
             items.append(f"… more than {MAX_NODES} parts")
             break
-        items.append(_plain(item, depth + 1, room))
+        items.append(_plain_value(item, depth + 1, room))
     return items
 
 
-def _described(value: object, depth: int, room: _Room) -> JsonValue:
+def _object_value(value: object, depth: int, room: _Room) -> JsonValue:
     for method in ("model_dump", "to_dict", "_asdict"):
         dump = getattr(value, method, None)
         if callable(dump) and not isinstance(value, type):
             try:
-                return _plain(dump(), depth + 1, room)
+                return _plain_value(dump(), depth + 1, room)
             except Exception:
                 break
     try:
@@ -255,113 +255,117 @@ _NOT_THE_AGENTS = ("user_message", "state_delta", "decision")
 _AGENT_KINDS = tuple(kind for kind in get_args(EventKind) if kind not in _NOT_THE_AGENTS)
 
 
-def checked_event(found: object, at_ms: float) -> Event:
-    """`found` as a plain event stamped `at_ms`. Raises AgentError naming its fault."""
-    if not isinstance(found, Event):
-        raise AgentError(f"the agent yielded {_shown(found)}, not an Event")
-    if found.kind not in _AGENT_KINDS:
-        raise AgentError(f"the agent yielded an event of kind {_shown(found.kind)}; kinds: {', '.join(_AGENT_KINDS)}")
-    needed = {
-        "tool_call": found.call,
-        "tool_result": found.call,
-        "usage": found.usage,
-        "error": found.error,
-        "waiting": found.waiting,
+def checked_event(event: object, at_ms: float) -> Event:
+    """`event` as a plain event stamped `at_ms`. Raises AgentError naming its fault."""
+    if not isinstance(event, Event):
+        raise AgentError(f"the agent yielded {_value_words(event)}, not an Event")
+    if event.kind not in _AGENT_KINDS:
+        raise AgentError(
+            f"the agent yielded an event of kind {_value_words(event.kind)}; kinds: {', '.join(_AGENT_KINDS)}"
+        )
+    required_values = {
+        "tool_call": event.call,
+        "tool_result": event.call,
+        "usage": event.usage,
+        "error": event.error,
+        "waiting": event.waiting,
     }
-    if found.kind in needed and needed[found.kind] is None:
-        raise AgentError(f"the agent yielded a {found.kind} event without its content")
+    if event.kind in required_values and required_values[event.kind] is None:
+        raise AgentError(f"the agent yielded a {event.kind} event without its content")
     return Event(
-        kind=found.kind,
+        kind=event.kind,
         at_ms=at_ms,
-        author=_text(found.author, "author"),
-        within=_text(found.within, "within"),
-        text=_text(found.text, "text"),
-        call=_call(found.call) if found.call is not None else None,
-        result=found.result if is_artefact(found) else plain(found.result),
-        is_error=found.is_error is True,
-        is_partial=found.is_partial is True,
-        duration_ms=None if found.duration_ms is None else checked_amount("event.duration_ms", found.duration_ms),
-        usage=_usage(found.usage) if found.usage is not None else None,
-        error=_error(found.error) if found.error is not None else None,
-        waiting=_waiting(found.waiting) if found.waiting is not None else None,
-        media=_media(found.media) if found.media else (),
+        author=_text(event.author, "author"),
+        within=_text(event.within, "within"),
+        text=_text(event.text, "text"),
+        call=_call(event.call) if event.call is not None else None,
+        result=event.result if is_artefact(event) else plain_json(event.result),
+        is_error=event.is_error is True,
+        is_partial=event.is_partial is True,
+        duration_ms=None if event.duration_ms is None else checked_amount("event.duration_ms", event.duration_ms),
+        usage=_usage(event.usage) if event.usage is not None else None,
+        error=_error(event.error) if event.error is not None else None,
+        waiting=_request(event.waiting) if event.waiting is not None else None,
+        media=_media(event.media) if event.media else (),
     )
 
 
-def _media(found: object) -> tuple[Media, ...]:
-    if not isinstance(found, list | tuple) or len(found) > MAX_MEDIA_COUNT:
-        raise AgentError(f"the media of an event must be a list of at most {MAX_MEDIA_COUNT}, got {_shown(found)}")
-    return tuple(_medium(item) for item in found)
+def _media(value: object) -> tuple[Media, ...]:
+    if not isinstance(value, list | tuple) or len(value) > MAX_MEDIA_COUNT:
+        raise AgentError(
+            f"the media of an event must be a list of at most {MAX_MEDIA_COUNT}, got {_value_words(value)}"
+        )
+    return tuple(_medium(item) for item in value)
 
 
-def _medium(found: object) -> Media:
-    if not isinstance(found, Media):
-        raise AgentError(f"the media of an event must be Media, got {_shown(found)}")
-    data = base64_text(found.data) if isinstance(found.data, str) else None
-    uri = _text(found.uri, "media.uri")
+def _medium(value: object) -> Media:
+    if not isinstance(value, Media):
+        raise AgentError(f"the media of an event must be Media, got {_value_words(value)}")
+    data = base64_text(value.data) if isinstance(value.data, str) else None
+    uri = _text(value.uri, "media.uri")
     if not data and not uri:
         raise AgentError("the media of an event have neither base64 in `data` nor an address in `uri`")
-    mime_type, name = _text(found.mime_type, "media.mime_type")[:200], _text(found.name, "media.name")[:200]
-    return Media(mime_type, data or "", uri, name, found.at if isinstance(found.at, int) and found.at >= 0 else 0)
+    mime_type, name = _text(value.mime_type, "media.mime_type")[:200], _text(value.name, "media.name")[:200]
+    return Media(mime_type, data or "", uri, name, value.at if isinstance(value.at, int) and value.at >= 0 else 0)
 
 
-def _call(found: object) -> ToolCall:
-    if not isinstance(found, ToolCall):
-        raise AgentError(f"the call of an event must be a ToolCall, got {_shown(found)}")
-    args = plain(found.args)
+def _call(value: object) -> ToolCall:
+    if not isinstance(value, ToolCall):
+        raise AgentError(f"the call of an event must be a ToolCall, got {_value_words(value)}")
+    args = plain_json(value.args)
     if not isinstance(args, dict):
-        raise AgentError(f"the arguments of a tool call must be an object, got {_shown(found.args)}")
-    call_id = None if found.id is None else _text(found.id, "call.id")
-    extra = plain(found.extra)
-    return ToolCall(_text(found.name, "call.name"), args, call_id, extra if isinstance(extra, dict) else {})
+        raise AgentError(f"the arguments of a tool call must be an object, got {_value_words(value.args)}")
+    call_id = None if value.id is None else _text(value.id, "call.id")
+    extra = plain_json(value.extra)
+    return ToolCall(_text(value.name, "call.name"), args, call_id, extra if isinstance(extra, dict) else {})
 
 
-def _usage(found: object) -> Usage:
-    if not isinstance(found, Usage):
-        raise AgentError(f"the usage of an event must be a Usage, got {_shown(found)}")
+def _usage(value: object) -> Usage:
+    if not isinstance(value, Usage):
+        raise AgentError(f"the usage of an event must be a Usage, got {_value_words(value)}")
     return Usage(
-        model=_text(found.model, "usage.model"),
-        role=found.role if found.role in get_args(Role) else "agent",
-        tokens_in=found.tokens_in,
-        tokens_out=found.tokens_out,
-        cost=found.cost,
-        n_attempts=found.n_attempts,
-        duration_ms=found.duration_ms,
-        is_replayed=found.is_replayed is True,
-        tokens_cached=found.tokens_cached,
-        tokens_reasoning=found.tokens_reasoning,
-        is_least=found.is_least is True,
-        is_cut=found.is_cut is True,
+        model=_text(value.model, "usage.model"),
+        role=value.role if value.role in get_args(Role) else "agent",
+        tokens_in=value.tokens_in,
+        tokens_out=value.tokens_out,
+        cost=value.cost,
+        n_attempts=value.n_attempts,
+        duration_ms=value.duration_ms,
+        is_replayed=value.is_replayed is True,
+        tokens_cached=value.tokens_cached,
+        tokens_reasoning=value.tokens_reasoning,
+        is_least=value.is_least is True,
+        is_cut=value.is_cut is True,
     )
 
 
-def _error(found: object) -> ErrorRecord:
-    if not isinstance(found, ErrorRecord):
-        raise AgentError(f"the error of an event must be an ErrorRecord, got {_shown(found)}")
-    return ErrorRecord(_text(found.kind, "kind"), _text(found.message, "message"), _text(found.trace, "trace"))
+def _error(value: object) -> ErrorRecord:
+    if not isinstance(value, ErrorRecord):
+        raise AgentError(f"the error of an event must be an ErrorRecord, got {_value_words(value)}")
+    return ErrorRecord(_text(value.kind, "kind"), _text(value.message, "message"), _text(value.trace, "trace"))
 
 
-def _waiting(found: object) -> Waiting:
-    if not isinstance(found, Waiting):
-        raise AgentError(f"the waiting of an event must be a Waiting, got {_shown(found)}")
+def _request(value: object) -> Waiting:
+    if not isinstance(value, Waiting):
+        raise AgentError(f"the waiting of an event must be a Waiting, got {_value_words(value)}")
     return Waiting(
-        _text(found.id, "waiting.id"),
-        _text(found.tool, "waiting.tool"),
-        plain_object(found.args),
-        tuple(choice for choice in ANY if choice in found.choices) or ANY,
-        plain(found.question),
-        found.takes_message is True,
+        _text(value.id, "waiting.id"),
+        _text(value.tool, "waiting.tool"),
+        plain_object(value.args),
+        tuple(choice for choice in ANY if choice in value.choices) or ANY,
+        plain_json(value.question),
+        value.takes_message is True,
     )
 
 
-def _text(found: Any, name: str) -> str:
-    if not isinstance(found, str):
-        raise AgentError(f"the {name} of an event must be a string, got {_shown(found)}")
-    return plain_text(found)
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise AgentError(f"the {name} of an event must be a string, got {_value_words(value)}")
+    return plain_text(value)
 
 
-def _shown(found: object) -> str:
-    if found is None:
+def _value_words(value: object) -> str:
+    if value is None:
         return "None"
-    text = str(plain(found))
-    return f"{type(found).__name__} {text[:80]}{'…' if len(text) > 80 else ''}"
+    text = str(plain_json(value))
+    return f"{type(value).__name__} {text[:80]}{'…' if len(text) > 80 else ''}"

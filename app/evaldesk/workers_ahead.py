@@ -33,7 +33,7 @@ class WorkerAhead:
     folder: str
 
 
-_waiting: dict[str, WorkerAhead] = {}
+_idle_workers: dict[str, WorkerAhead] = {}
 
 
 def start_ahead(*purposes: str) -> None:
@@ -45,34 +45,34 @@ def start_ahead(*purposes: str) -> None:
     for purpose in purposes:
         end_ahead(purpose)
         try:
-            _waiting[purpose] = _started(purpose)
+            _idle_workers[purpose] = _start(purpose)
         except OSError:
             return
 
 
 def take_ahead(purpose: str, environment: Mapping[str, str]) -> WorkerAhead | None:
     """The worker of that purpose, from now on the caller's; None where there is none, or where it would be another."""
-    found = _waiting.get(purpose)
-    if found is None or found.process.poll() is not None:
+    worker = _idle_workers.get(purpose)
+    if worker is None or worker.process.poll() is not None:
         return None
-    if found.environment != dict(environment) or found.folder != working_folder():
+    if worker.environment != dict(environment) or worker.folder != working_folder():
         return None
-    return _waiting.pop(purpose)
+    return _idle_workers.pop(purpose)
 
 
 def end_ahead(*purposes: str) -> None:
     """End the workers of these purposes that nobody took; without purposes, all."""
-    for purpose in purposes or tuple(_waiting):
-        if found := _waiting.pop(purpose, None):
-            found.process.kill()
-            found.process.communicate()
-            if found.control:
-                found.control.close()
+    for purpose in purposes or tuple(_idle_workers):
+        if worker := _idle_workers.pop(purpose, None):
+            worker.process.kill()
+            worker.process.communicate()
+            if worker.control:
+                worker.control.close()
 
 
-def own_environment(given: Mapping[str, str]) -> dict[str, str]:
+def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables of a worker of this interpreter."""
-    return {name: value for name, value in given.items() if name not in SECRETS}
+    return {name: value for name, value in environment.items() if name not in SECRETS}
 
 
 def _can_watch_processes() -> bool:
@@ -84,12 +84,14 @@ def _can_watch_processes() -> bool:
     return True
 
 
-def _started(purpose: str) -> WorkerAhead:
+def _start(purpose: str) -> WorkerAhead:
     mark, environment = secrets.token_hex(16), dict(os.environ)
     command: tuple[str, ...] = (*COMMAND, str(os.getpid()), purpose)
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) if purpose == "player" else (None, None)
-    if theirs:
-        command = (*command, str(theirs.fileno()))
+    own_end, worker_end = (
+        socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) if purpose == "player" else (None, None)
+    )
+    if worker_end:
+        command = (*command, str(worker_end.fileno()))
     try:
         process = subprocess.Popen(
             command,
@@ -99,15 +101,15 @@ def _started(purpose: str) -> WorkerAhead:
             stderr=subprocess.PIPE,
             env={**own_environment(environment), WORKER_VARIABLE: mark},
             start_new_session=True,
-            pass_fds=(theirs.fileno(),) if theirs else (),
+            pass_fds=(worker_end.fileno(),) if worker_end else (),
         )
     except OSError:
-        if ours:
-            ours.close()
+        if own_end:
+            own_end.close()
         raise
     finally:
-        if theirs:
-            theirs.close()
-    if ours:
-        ours.setblocking(False)
-    return WorkerAhead(process, mark, ours, environment, working_folder())
+        if worker_end:
+            worker_end.close()
+    if own_end:
+        own_end.setblocking(False)
+    return WorkerAhead(process, mark, own_end, environment, working_folder())

@@ -186,7 +186,7 @@ def test_lines_do_not_depend_on_the_chunks(lines: list[bytes], size: int) -> Non
 
     found = [line for start in range(0, len(data), size) for line in cutter.feed(data[start : start + size])]
 
-    assert [*found, *cutter.rest()] == [line for line in lines if line.strip()]
+    assert [*found, *cutter.last_lines()] == [line for line in lines if line.strip()]
 
 
 json_values = st.recursive(

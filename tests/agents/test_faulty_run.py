@@ -11,7 +11,7 @@ import pytest
 
 from evaldesk.desk.runs.plan import RunOptions, RunPlan, RunSubject
 from evaldesk.desk.runs.runs import RunDesk
-from evaldesk.engine.host.inline import InlineExecutor
+from evaldesk.engine.driver.inline import InlineExecutor
 from evaldesk.model import AgentRef, Case, Criterion, EvalSet, Expected, Turn
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.runs.page import run_page
@@ -100,7 +100,7 @@ async def test_a_run_shows_a_rate_limit_while_it_waits(desk: RunDesk, tmp_path: 
     run_id = await desk.start(_plan(desk, tmp_path, endpoint, n_cases=1))
 
     async for _ in desk.watch(run_id):
-        said = (await run_page(desk, run_id, RunQuery())).progress.rest
+        said = (await run_page(desk, run_id, RunQuery())).progress.detail
         if "wait" in said:
             break
     await desk.stop(run_id, cancel=True)

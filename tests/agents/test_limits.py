@@ -12,7 +12,7 @@ import pytest
 from evaldesk.agents import load_agent
 from evaldesk.agents.tools.functions import tool_of
 from evaldesk.desk.runs.plan import RunOptions, with_defaults
-from evaldesk.engine.host.inline import InlineExecutor
+from evaldesk.engine.driver.inline import InlineExecutor
 from evaldesk.model import Case, Criterion, Limits, Session, TrialResult, TrialSpec, Turn
 from evaldesk.settings import read_settings
 

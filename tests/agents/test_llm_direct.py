@@ -12,7 +12,7 @@ import pytest
 from tests.agents.endpoint import Answer, Endpoint, completion, served
 from tests.agents.model_calls import HASTE, MESSAGES, TOOL, call_of
 
-from evaldesk.engine.host.inline import InlineExecutor
+from evaldesk.engine.driver.inline import InlineExecutor
 from evaldesk.errors import BadNumberError, ModelError
 from evaldesk.llm import ModelCall, Patience, complete, direct, is_direct, warm
 from evaldesk.llm.client import open_litellm

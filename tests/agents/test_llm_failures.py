@@ -11,7 +11,7 @@ from tests.agents.model_calls import MESSAGES, MODEL, call_of
 
 from evaldesk.agents import agent_ref
 from evaldesk.engine.frames import Describe, Described, frame_from_worker
-from evaldesk.engine.worker.work import DescribeWork
+from evaldesk.engine.worker.jobs import DescribeJob
 from evaldesk.errors import ModelError
 from evaldesk.llm import ModelCall, Patience, complete
 from evaldesk.llm.failures import ModelFailure, failure_of
@@ -33,7 +33,7 @@ async def test_a_worker_knows_which_models_have_no_price() -> None:
         1, agent_ref("samples/hello_world"), models=("openai/gpt-4o-mini", "nobody/knows", "demo/scripted")
     )
 
-    told = frame_from_worker(await DescribeWork(asked).run())
+    told = frame_from_worker(await DescribeJob(asked).run())
 
     assert isinstance(told, Described)
     assert told.unpriced == ("nobody/knows",)

@@ -13,7 +13,7 @@ from tests.virtual_environments import install, make_environment
 from evaldesk.agents import agent_ref, find_agents
 from evaldesk.agents.discovery import source_folders, with_place
 from evaldesk.desk.named_agents import module_agent
-from evaldesk.engine import AgentHost
+from evaldesk.engine import ChatPlayers
 from evaldesk.model import AgentRef, Event, TurnRecord, TurnSpec
 
 pytestmark = pytest.mark.anyio
@@ -47,8 +47,8 @@ def lay(tmp_path: Path) -> Lay:
 
 
 @pytest.fixture
-async def host() -> AsyncIterator[AgentHost]:
-    started = AgentHost(environment=dict(os.environ))
+async def host() -> AsyncIterator[ChatPlayers]:
+    started = ChatPlayers(environment=dict(os.environ))
     yield started
     await started.close()
 
@@ -130,7 +130,7 @@ SHAPES = {
 every_shape = pytest.mark.parametrize(("files", "folder", "target", "said"), SHAPES.values(), ids=SHAPES)
 
 
-async def answer(host: AgentHost, ref: AgentRef) -> str:
+async def answer(host: ChatPlayers, ref: AgentRef) -> str:
     record = [item async for item in host.play_turn(TurnSpec("s", ref, "hello"))][-1]
     assert isinstance(record, TurnRecord)
     texts = [event.text for event in record.events if isinstance(event, Event) and event.kind == "agent_message"]
@@ -139,7 +139,7 @@ async def answer(host: AgentHost, ref: AgentRef) -> str:
 
 @every_shape
 async def test_an_agent_is_played_in_its_project(
-    lay: Lay, host: AgentHost, files: dict[str, str], folder: str, target: str, said: str
+    lay: Lay, host: ChatPlayers, files: dict[str, str], folder: str, target: str, said: str
 ) -> None:
     home = lay(**files)
 
@@ -163,7 +163,7 @@ def test_the_agent_of_a_project_is_discovered_from_its_root(
 
 @pytest.mark.parametrize("module", ["shop.support", "shop.support.agent"])
 async def test_a_module_is_named_as_the_project_imports_it(
-    lay: Lay, host: AgentHost, monkeypatch: pytest.MonkeyPatch, module: str
+    lay: Lay, host: ChatPlayers, monkeypatch: pytest.MonkeyPatch, module: str
 ) -> None:
     home = lay(**SHAPES["src layout with a relative import"][0])
     monkeypatch.chdir(home)
@@ -206,7 +206,9 @@ def test_a_project_file_that_cannot_be_read_hides_no_source(lay: Lay, text: str)
     assert source_folders(home) == [home / "src"]
 
 
-async def test_a_uv_workspace_is_played_with_its_interpreter_and_installed_packages(lay: Lay, host: AgentHost) -> None:
+async def test_a_uv_workspace_is_played_with_its_interpreter_and_installed_packages(
+    lay: Lay, host: ChatPlayers
+) -> None:
     home = lay(**SHAPES["workspace of uv"][0])
     python = make_environment(home / ".venv")
     install(home / ".venv", "shop_core", "2", "def answer(message):\n    return 'installed says ' + message\n")

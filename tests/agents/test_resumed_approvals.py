@@ -78,7 +78,7 @@ async def decided(
         later,
         stored.query,
         attempt=Attempt(),
-        resumed=stored,
+        open_record=stored,
         decided=tuple(zip(stored.open_requests, decisions, strict=True)),
     )
 
@@ -154,7 +154,7 @@ async def test_the_next_turn_continues_after_a_resumed_one(loaded: Loaded, packa
         session,
         "Roll a d6",
         attempt=Attempt(),
-        resumed=record,
+        open_record=record,
         decided=[(record.open_requests[0], Decision("approve"))],
     )
 
@@ -176,7 +176,7 @@ async def test_a_person_may_change_the_state_while_a_turn_waits(loaded: Loaded, 
         later,
         "Roll a d6",
         attempt=Attempt(),
-        resumed=record,
+        open_record=record,
         decided=[(record.open_requests[0], Decision("approve"))],
     )
 
@@ -398,7 +398,7 @@ async def test_approvals_work_in_a_chat(loaded: Loaded, source: str, is_same: bo
         session.paused = stored.paused
         agent = agent if is_same else loaded(source)
         decisions = [(each, wanted[int(str(each.args["sides"]))]) for each in stored.open_requests]
-        turn = await play_turn(agent, session, "Roll a d6", attempt=Attempt(), resumed=stored, decided=decisions)
+        turn = await play_turn(agent, session, "Roll a d6", attempt=Attempt(), open_record=stored, decided=decisions)
 
     assert (turn.error, turn.stop_reason, turn.answer) == (None, "answered", OWN)
 

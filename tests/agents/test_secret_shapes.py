@@ -380,7 +380,7 @@ def test_a_named_key_in_a_stream_is_masked(around: str) -> None:
     key = made(40)
     stream = StreamScrubber({})
 
-    shown = "".join(stream.feed(f"{piece} ") for piece in around.format(key).split(" ")) + stream.rest()
+    shown = "".join(stream.feed(f"{piece} ") for piece in around.format(key).split(" ")) + stream.flush()
 
     assert key not in shown
 

@@ -266,7 +266,7 @@ def test_a_secret_is_masked_across_the_pieces_of_a_stream(parts: list[str], size
     stream = StreamScrubber(known_values(STREAMED))
 
     told = [stream.feed(text[start : start + size]) for start in range(0, len(text), size)]
-    said = "".join([*told, stream.rest()])
+    said = "".join([*told, stream.flush()])
 
     assert said == scrub(text, STREAMED)
 
@@ -281,7 +281,7 @@ def test_a_stream_shows_each_word_when_the_next_begins() -> None:
         "world, 你",
         "好",
     ]
-    assert stream.rest() == ""
+    assert stream.flush() == ""
 
 
 def test_a_long_stream_without_a_space_is_flushed() -> None:

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from evaldesk.agents import load_agent
 from evaldesk.cli import cli
 from evaldesk.desk.runs.runs import RunDesk
-from evaldesk.engine import AgentHost, InlineExecutor
+from evaldesk.engine import ChatPlayers, InlineExecutor
 from evaldesk.model import AgentDescription, AgentRef, RunConfig
 from evaldesk.store import Store
 
@@ -86,13 +86,13 @@ class Place:
 def in_process(monkeypatch: pytest.MonkeyPatch, own_imports: None) -> None:
     """Agents are asked, and trials played, in this process."""
 
-    async def describe(self: AgentHost, ref: AgentRef) -> AgentDescription:
+    async def describe(self: ChatPlayers, ref: AgentRef) -> AgentDescription:
         return load_agent(ref).describe()
 
     def executor(self: RunDesk, config: RunConfig) -> InlineExecutor:
         return InlineExecutor(config.concurrency)
 
-    monkeypatch.setattr(AgentHost, "describe", describe)
+    monkeypatch.setattr(ChatPlayers, "describe", describe)
 
     def opened(n_workers: int, concurrency: int, **_: object) -> InlineExecutor:
         return InlineExecutor(concurrency)

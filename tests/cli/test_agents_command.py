@@ -38,7 +38,7 @@ class Here:
 
 @pytest.fixture(autouse=True)
 def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evaldesk.desk.doctor.AgentHost", lambda **_: Here())
+    monkeypatch.setattr("evaldesk.desk.doctor.ChatPlayers", lambda **_: Here())
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from evaldesk.engine import AgentHost
+from evaldesk.engine import ChatPlayers
 from evaldesk.errors import UsageError
 from evaldesk.model import AgentRef
 
@@ -44,10 +44,10 @@ JUDGED = {"threshold": 0.5, "judge_model": "nobody/judge", "rubrics": ["Is kind.
 
 @pytest.fixture
 def dear(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
-    async def unpriced(self: AgentHost, ref: AgentRef, models: Sequence[str]) -> tuple[str, ...]:
+    async def unpriced(self: ChatPlayers, ref: AgentRef, models: Sequence[str]) -> tuple[str, ...]:
         return tuple(model for model in models if not model.startswith("demo/"))
 
-    monkeypatch.setattr(AgentHost, "unpriced", unpriced)
+    monkeypatch.setattr(ChatPlayers, "unpriced", unpriced)
     (place.agent / "agent.py").write_text(DEAR)
     return place
 

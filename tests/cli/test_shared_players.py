@@ -48,13 +48,13 @@ def test_the_player_and_the_grader_that_were_started_ahead_are_those_of_the_run(
     monkeypatch.chdir(tmp_path)
     folder, sets = written(tmp_path, 1)
     workers_ahead.start_ahead("player", "grader")
-    player = workers_ahead._waiting["player"].process.pid
+    player = workers_ahead._idle_workers["player"].process.pid
 
     result = CliRunner().invoke(cli, ["eval", "echo", *sets, "--concurrency", "1"])
 
     assert result.exit_code == 0, result.output
     assert (folder / "imports").read_text("utf-8").split() == [str(player)]
-    assert not workers_ahead._waiting
+    assert not workers_ahead._idle_workers
 
 
 @pytest.mark.parametrize(

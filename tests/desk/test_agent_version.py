@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evaldesk.engine.host.code_files import MAX_BYTES, agent_version, version_of
+from evaldesk.engine.driver.code_files import MAX_BYTES, agent_version, version_of
 from evaldesk.model import AgentRef
 
 

@@ -17,7 +17,7 @@ from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.chat.recording import record_session
 from evaldesk.desk.chat.sessions import SessionDesk, asked_of
 from evaldesk.desk.process_owner import current_owner
-from evaldesk.engine import AgentHost
+from evaldesk.engine import ChatPlayers
 from evaldesk.errors import ConflictError, UsageError
 from evaldesk.model import Decision, Event, ToolCall, TurnRecord, TurnSpec, Waiting
 from evaldesk.model.decisions import scripted_decisions
@@ -82,7 +82,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 
 def open_desk(
-    folder: Path, store: Store, player: Player | AgentHost, source: str = "root_agent = None\n"
+    folder: Path, store: Store, player: Player | ChatPlayers, source: str = "root_agent = None\n"
 ) -> SessionDesk:
     (folder / "shop").mkdir(exist_ok=True)
     (folder / "shop" / "agent.py").write_text(source)
@@ -118,7 +118,7 @@ async def decided(desk: SessionDesk, session_id: str, *decisions: Decision) -> T
     "happened", ["nothing", "its process died", "the agent was edited", "the desk was opened anew"]
 )
 async def test_a_real_agent_goes_on_in_the_same_turn(tmp_path: Path, happened: str) -> None:
-    host = AgentHost()
+    host = ChatPlayers()
     with Store.open(tmp_path / "evaldesk.db") as store:
         desk = open_desk(tmp_path, store, host, SHOP)
         session = desk.create("shop", '{"n": 1}')
@@ -131,7 +131,7 @@ async def test_a_real_agent_goes_on_in_the_same_turn(tmp_path: Path, happened: s
             (tmp_path / "shop" / "agent.py").write_text(SHOP.replace("it was", "now it was"))
         elif happened == "the desk was opened anew":
             await host.close()
-            host = AgentHost()
+            host = ChatPlayers()
             desk = open_desk(tmp_path, store, host, SHOP)
 
         record = await decided(desk, session.id, Decision("deny", reason="No."))
@@ -234,7 +234,7 @@ def leave(store: Store, session_id: str) -> None:
     """Store a turn that goes on as a desk that was killed leaves it."""
     owner = f"mark 999999999 {current_owner().split(' ')[1]} 1"
     row = OpenTurn(1, owner, "refund 7", "", "person", datetime.now(UTC))
-    store.sessions.begin_turn(session_id, row, resumed=WAITED)
+    store.sessions.begin_turn(session_id, row, open_record=WAITED)
     store.sessions.append_events(session_id, owner, 0, [Event("tool_result", call=CALL, result="ok")])
 
 

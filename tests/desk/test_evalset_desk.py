@@ -67,7 +67,7 @@ def test_replacing_keeps_the_old_file_in_the_trash(desk: EvalSetDesk, tmp_path: 
     desk.create("trips", "old")
 
     with desk.prepare("trips", EvalSet("trips"), replaces=True) as prepared:
-        prepared.put()
+        prepared.write()
 
     (kept,) = (tmp_path / ".evaldesk" / "trash").glob("*/trips.evalset.json")
     assert load_evalset(kept).description == "old"

@@ -56,7 +56,7 @@ class Place:
 
 def take_in(desk: EvalSetDesk, name: str, evalset: EvalSet, *, replaces: bool = False) -> str:
     with desk.prepare(name, evalset, replaces=replaces) as prepared:
-        prepared.put()
+        prepared.write()
         return prepared.id
 
 

@@ -186,7 +186,7 @@ async def test_what_each_question_cost_is_kept_also_where_its_answer_cannot_be_r
 ) -> None:
     run = failed_run(store, 1)
     asking, model = desk(store, tmp_path, lambda _: "no")
-    assert store.proposals.asked(run) == Asked(0, 0, 0.0)
+    assert store.proposals.model_use(run) == Asked(0, 0, 0.0)
 
     model.usages = [Usage("m", tokens_in=100, tokens_out=20, cost=0.25), Usage("m", tokens_in=3, cost=0.5)]
     with pytest.raises(ModelError):
@@ -195,11 +195,11 @@ async def test_what_each_question_cost_is_kept_also_where_its_answer_cannot_be_r
     told = await asking.propose(run, "small")
 
     assert (told.tokens, told.cost) == (123, 0.75)
-    assert store.proposals.asked(run) == Asked(2, 246, 1.5)
+    assert store.proposals.model_use(run) == Asked(2, 246, 1.5)
     store.proposals.keep_question(run, "small", 1, 4, None)
-    assert store.proposals.asked(run) == Asked(3, 250, None)
+    assert store.proposals.model_use(run) == Asked(3, 250, None)
     store.runs.delete(run)
-    assert store.proposals.asked(run) == Asked(0, 0, 0.0)
+    assert store.proposals.model_use(run) == Asked(0, 0, 0.0)
 
 
 @pytest.mark.parametrize("name", ["", " ", "a\u202eb", "x" * 500, "<script>", "\ud800"])

@@ -190,15 +190,15 @@ async def test_two_that_ask_again_at_once_play_one_turn(tmp_path: Path, desk: Se
     left = store.sessions.get(session.id).open_turn
     assert left is not None
 
-    store.sessions.begin_turn(session.id, OpenTurn(0, "first", "Roll", "", "person", NOW), left=left.owner)
+    store.sessions.begin_turn(session.id, OpenTurn(0, "first", "Roll", "", "person", NOW), orphan_owner=left.owner)
     with pytest.raises(ConflictError, match="still answering"):
-        store.sessions.begin_turn(session.id, OpenTurn(0, "second", "Roll", "", "person", NOW), left=left.owner)
+        store.sessions.begin_turn(session.id, OpenTurn(0, "second", "Roll", "", "person", NOW), orphan_owner=left.owner)
 
 
 async def test_a_turn_that_was_taken_over_cannot_be_written_any_more(desk: SessionDesk, store: Store) -> None:
     session = desk.create("dice")
     store.sessions.begin_turn(session.id, OpenTurn(0, "first", "Roll", "", "person", NOW))
-    store.sessions.begin_turn(session.id, OpenTurn(0, "second", "Roll", "", "person", NOW), left="first")
+    store.sessions.begin_turn(session.id, OpenTurn(0, "second", "Roll", "", "person", NOW), orphan_owner="first")
 
     with pytest.raises(ConflictError, match="took this turn over"):
         store.sessions.append_events(session.id, "first", 0, [Event("agent_message", text="late")])

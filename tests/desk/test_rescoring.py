@@ -269,7 +269,7 @@ async def test_an_old_fatal_error_does_not_stop_a_scoring_but_a_judge_without_a_
         refused = Score(ROUGE.metric, threshold=0.5, error=ErrorRecord("authentication", "wrong key"))
         return replace(played, scores=(refused,), verdict="errored")
 
-    monkeypatch.setattr("evaldesk.engine.worker.work.grade", grade_without_key)
+    monkeypatch.setattr("evaldesk.engine.worker.jobs.grade", grade_without_key)
     stopped = await over(desk, await desk.rescore(source, (ROUGE,)))
 
     assert (stopped.status, stopped.n_done) == ("failed", 1)

@@ -301,7 +301,7 @@ def test_prompts_of_a_turn_that_goes_on_follow_those_before(store: Store) -> Non
     waited = TurnRecord("Hi", stop_reason="awaiting_approval")
     store.sessions.append_turn(session.id, waited, prompts=asked("before"))
     goes_on = OpenTurn(0, "me", "Hi", "", "person", datetime.now(UTC))
-    store.sessions.begin_turn(session.id, goes_on, resumed=waited)
+    store.sessions.begin_turn(session.id, goes_on, open_record=waited)
 
     store.sessions.append_turn(session.id, TurnRecord("Hi"), owner="me", prompts=asked("after"))
 

@@ -108,17 +108,17 @@ def test_a_mode_that_two_people_rewrite_keeps_the_first_text(desks: Desks) -> No
     mode = desks.modes[0]
     seen = next(each for each in desks.ben.failures.modes() if each.id == mode).texts_version
 
-    desks.anna.failures.edit_mode(mode, "Anna", seen=seen, definition="Of Anna")
+    desks.anna.failures.edit_mode(mode, "Anna", seen_version=seen, definition="Of Anna")
     with pytest.raises(ConflictError, match="was edited meanwhile"):
-        desks.ben.failures.edit_mode(mode, "Ben", seen=seen, definition="Of Ben")
+        desks.ben.failures.edit_mode(mode, "Ben", seen_version=seen, definition="Of Ben")
 
     assert next(each for each in desks.ben.failures.modes() if each.id == mode).definition == "Of Anna"
 
 
 def test_a_note_that_two_people_change_keeps_the_first_text(desks: Desks) -> None:
-    desks.anna.runs.set_note(desks.run_id, "of Anna", seen="")
+    desks.anna.runs.set_note(desks.run_id, "of Anna", seen_note="")
     with pytest.raises(ConflictError, match="was changed meanwhile"):
-        desks.ben.runs.set_note(desks.run_id, "of Ben", seen="")
+        desks.ben.runs.set_note(desks.run_id, "of Ben", seen_note="")
 
     assert desks.ben.runs.summary(desks.run_id).note == "of Anna"
 
@@ -169,7 +169,7 @@ def test_a_file_that_was_moved_by_hand_is_followed_where_that_is_certain(desks: 
 
 Act = Callable[[Store, Desks, str], Any]
 ACTS: dict[str, Act] = {
-    "label": lambda store, desks, who: store.labels.put(desks.run_id, KEY, None, who, "passed", "", seen=()),
+    "label": lambda store, desks, who: store.labels.put(desks.run_id, KEY, None, who, "passed", "", seen_times=()),
     "finding": _finding,
     "finding of a kind": lambda store, desks, who: _finding(store, desks, who, desks.modes[0]),
     "clear": lambda store, desks, who: store.failures.clear(desks.run_id, KEY, who),

@@ -231,7 +231,7 @@ def test_every_address_of_the_guide_is_an_endpoint(document: Callable[[str], str
     assert len(addresses) == 4
     for address in addresses:
         filled = address.replace("<host>:<port>", "127.0.0.1:1234")
-        assert BY_NAME["base_url"].checked(filled) == filled
+        assert BY_NAME["base_url"].check(filled) == filled
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import pytest
 from tests.ray_cluster import LocalCluster, local_cluster
 
-from evaldesk.engine import AgentHost, Executor, LocalExecutor, drive
+from evaldesk.engine import ChatPlayers, Executor, LocalExecutor, drive
 from evaldesk.model import (
     AgentRef,
     Case,
@@ -92,9 +92,9 @@ async def local() -> AsyncIterator[LocalExecutor]:
 
 
 @pytest.fixture
-async def host() -> AsyncIterator[AgentHost]:
+async def host() -> AsyncIterator[ChatPlayers]:
     """A host without workers yet."""
-    host = AgentHost()
+    host = ChatPlayers()
     yield host
     await host.close()
 

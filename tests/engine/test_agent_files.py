@@ -11,7 +11,7 @@ from threading import Lock
 
 import pytest
 
-from evaldesk.engine.host.code_files import agent_version, fingerprint, functions_version, imported_files, version_of
+from evaldesk.engine.driver.code_files import agent_version, fingerprint, functions_version, imported_files, version_of
 from evaldesk.model import AgentRef, Criterion
 
 
@@ -147,7 +147,7 @@ def test_files_are_parsed_one_after_the_other(tmp_path: Path, monkeypatch: pytes
         Path(agent.folder).mkdir()
         Path(agent.folder, "agent.py").write_text("import json\n")
     with monkeypatch.context() as patch, ThreadPoolExecutor(4) as threads:
-        patch.setattr("evaldesk.engine.host.code_files.ast.parse", seen)
+        patch.setattr("evaldesk.engine.driver.code_files.ast.parse", seen)
         list(threads.map(imported_files, agents))
 
     assert parsed == [True] * len(agents)

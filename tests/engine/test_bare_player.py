@@ -61,7 +61,9 @@ def test_a_player_imports_the_standard_library_and_evaldesk_alone() -> None:
 
     assert {name.partition(".")[0] for name in found} == {"evaldesk"}
     assert "evaldesk.codec.stdlib" in found
-    assert not [name for name in found if name.startswith(("evaldesk.engine.host", "evaldesk.desk", "evaldesk.store"))]
+    assert not [
+        name for name in found if name.startswith(("evaldesk.engine.driver", "evaldesk.desk", "evaldesk.store"))
+    ]
 
 
 def test_a_player_starts_on_the_oldest_python() -> None:

@@ -10,8 +10,8 @@ import pytest
 from tests.engine.test_host import played
 
 from evaldesk.desk.chat.running_turn import RunningTurn
-from evaldesk.engine import AgentHost, LocalExecutor
-from evaldesk.engine.host.agent_host import _broken_off, _Turn
+from evaldesk.engine import ChatPlayers, LocalExecutor
+from evaldesk.engine.driver.chat_players import _broken_off, _Turn
 from evaldesk.model import AgentRef, Change, ErrorRecord, Event, TrialSpec, TurnRecord, TurnSpec
 from evaldesk.model.transcript import broken_turn
 
@@ -64,7 +64,7 @@ async def test_a_chat_and_a_trial_keep_the_same_record(
     write_agent: Callable[..., AgentRef],
     trial: Any,
     play: Any,
-    host: AgentHost,
+    host: ChatPlayers,
     local: LocalExecutor,
 ) -> None:
     agent = write_agent(DYING)

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from evaldesk.engine import LocalExecutor, frames
-from evaldesk.engine.frames import Ended, frame_from_worker, grade_spec, graded, played
+from evaldesk.engine.frames import Ended, frame_from_worker, grade_spec, grader_result, player_result
 from evaldesk.engine.worker.attempt import CURRENT_LOG, FORKED_IN, Log, note_forks
-from evaldesk.engine.worker.work import TrialWork
+from evaldesk.engine.worker.jobs import TrialJob
 from evaldesk.model import AgentRef, TrialResult, TrialSpec
 from evaldesk.process_setup import ProcessWatch
 
@@ -112,8 +112,8 @@ def test_what_a_player_says_of_its_own_changes_is_dropped_and_what_was_seen_outl
         spec.run_id, spec.case_index, 0, "finished", "unscored", attempt=spec.attempt, changes="forged"
     )
 
-    taken = played(spec, result)
-    scored = graded(grade_spec(spec, replace(taken, changes="the umask")), result)
+    taken = player_result(spec, result)
+    scored = grader_result(grade_spec(spec, replace(taken, changes="the umask")), result)
 
     assert (taken.changes, scored.changes) == ("", "the umask")
 
@@ -140,7 +140,7 @@ async def test_a_trial_beside_one_that_changes_the_process_is_played_again(
 def test_a_trial_whose_pipe_a_child_of_another_may_hold_is_played_again(
     whose: str, trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work = TrialWork(frames.Play(1, trial(AgentRef("a", "a:agent"))), ProcessWatch())
+    work = TrialJob(frames.Play(1, trial(AgentRef("a", "a:agent"))), ProcessWatch())
     work.attempt.begin("play", 1.0)
     work.attempt.stop = "timed_out"
     note_forks()

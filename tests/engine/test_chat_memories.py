@@ -6,7 +6,7 @@ import pytest
 
 from evaldesk.agents.agent import SessionResource
 from evaldesk.engine.frames import Talk
-from evaldesk.engine.worker.work import TurnWork
+from evaldesk.engine.worker.jobs import TurnJob
 from evaldesk.model import AgentRef, TurnSpec
 
 
@@ -18,12 +18,12 @@ class Process(SessionResource):
 
 
 def test_what_is_kept_for_the_session_unused_longest_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evaldesk.engine.worker.work._memories", {})
-    monkeypatch.setattr("evaldesk.engine.worker.work.MAX_SESSIONS", 2)
+    monkeypatch.setattr("evaldesk.engine.worker.jobs._memories", {})
+    monkeypatch.setattr("evaldesk.engine.worker.jobs.MAX_SESSIONS", 2)
     kept = {}
 
     for name in ("a", "b", "a", "c"):
-        work = TurnWork(Talk(1, TurnSpec(name, AgentRef("x", "x:x"), "hello")), lambda _: None)
+        work = TurnJob(Talk(1, TurnSpec(name, AgentRef("x", "x:x"), "hello")), lambda _: None)
         kept[name] = work._session().memory.setdefault("process", Process())
 
     assert {name: getattr(process, "is_closed", None) for name, process in kept.items()} == {

@@ -18,7 +18,7 @@ from tests import fake_docker
 from tests.agents.endpoint import Answer, Endpoint, chunks, served
 from tests.virtual_environments import make_environment
 
-from evaldesk.engine import AgentHost, LocalExecutor
+from evaldesk.engine import ChatPlayers, LocalExecutor
 from evaldesk.engine.launch import launcher_of
 from evaldesk.engine.model_door import KEY, carry, door_for, is_open
 from evaldesk.errors import AgentError, UsageError
@@ -140,7 +140,7 @@ async def test_an_agent_sees_its_image_its_files_and_nothing_else(
 
 
 async def test_a_chat_and_a_description_are_made_there(
-    on_path: Path, contained: Callable[..., AgentRef], host: AgentHost
+    on_path: Path, contained: Callable[..., AgentRef], host: ChatPlayers
 ) -> None:
     ref = contained(network="open")
 
@@ -192,7 +192,7 @@ async def test_a_container_whose_client_is_gone_is_ended(
 
 
 async def test_an_image_that_is_not_there_is_the_word_of_docker(
-    on_path: Path, contained: Callable[..., AgentRef], host: AgentHost
+    on_path: Path, contained: Callable[..., AgentRef], host: ChatPlayers
 ) -> None:
     with pytest.raises(
         AgentError, match=r"container of shop:8 ended with exit code 125: Unable to find image 'shop:8'"
@@ -201,7 +201,7 @@ async def test_an_image_that_is_not_there_is_the_word_of_docker(
 
 
 async def test_without_docker_and_podman_the_next_step_is_said(
-    contained: Callable[..., AgentRef], host: AgentHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    contained: Callable[..., AgentRef], host: ChatPlayers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 

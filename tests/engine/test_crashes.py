@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from evaldesk.engine import LocalExecutor, drive
+from evaldesk.engine.driver import worker_process
 from evaldesk.engine.failures import place_of
-from evaldesk.engine.host import process
 from evaldesk.model import AgentRef, TrialResult, TrialSpec
 
 pytestmark = pytest.mark.anyio
@@ -129,8 +129,8 @@ async def test_a_trial_that_never_answers_ends_in_time_beside_others_that_finish
 async def test_a_worker_that_holds_the_gil_is_killed_and_says_where_it_stood(
     monkeypatch: pytest.MonkeyPatch, moody: AgentRef, trial: Trial, play: Play
 ) -> None:
-    monkeypatch.setattr(process, "SILENT_AND_OVERDUE_S", 1.0)
-    monkeypatch.setattr(process, "OVERDUE_S", 0.5)
+    monkeypatch.setattr(worker_process, "SILENT_AND_OVERDUE_S", 1.0)
+    monkeypatch.setattr(worker_process, "OVERDUE_S", 0.5)
     executor = LocalExecutor(n_workers=1, concurrency=2)
     specs = [trial(moody, 0, ("hold the GIL",), timeout_s=0.5), trial(moody, 1, ("hello",))]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from evaldesk import secrets
-from evaldesk.engine import AgentHost, LocalExecutor, drive
+from evaldesk.engine import ChatPlayers, LocalExecutor, drive
 from evaldesk.engine.frames import Play
 from evaldesk.engine.worker.attempt import Attempt, without_env_secrets
-from evaldesk.engine.worker.work import TrialWork
+from evaldesk.engine.worker.jobs import TrialJob
 from evaldesk.model import AgentRef, Case, Criterion, Event, Expected, TrialSpec, Turn, TurnRecord, TurnSpec
 from evaldesk.process_setup import ProcessWatch
 
@@ -36,7 +36,7 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AgentRef:
 
 
 async def test_a_key_from_the_file_is_named_instead_of_told(agent: AgentRef) -> None:
-    work = TrialWork(Play(1, TrialSpec(1, 0, 0, Case("c", turns=(Turn("hi"),)), agent, ())), ProcessWatch())
+    work = TrialJob(Play(1, TrialSpec(1, 0, 0, Case("c", turns=(Turn("hi"),)), agent, ())), ProcessWatch())
     assert isinstance(work.attempt, Attempt)
 
     frame = await work.run()
@@ -119,7 +119,7 @@ async def test_a_secret_is_not_told_in_pieces_of_a_stream(
                 yield Event("agent_message", text=text[start:start + 3], is_partial=True)
             yield Event("agent_message", text=text)
         """)
-    host = AgentHost()
+    host = ChatPlayers()
 
     items = [item async for item in host.play_turn(TurnSpec("s", agent, "hello"))]
 

@@ -14,7 +14,7 @@ import pytest
 from tests.forked_python import ForkedPython
 
 from evaldesk.engine import LocalExecutor
-from evaldesk.engine.host.process import Purpose, WorkerProcess
+from evaldesk.engine.driver.worker_process import Purpose, WorkerProcess
 from evaldesk.model import AgentRef, TrialResult, TrialSpec
 from evaldesk.process_setup import children
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaldesk.engine import AgentHost, InlineExecutor, LocalExecutor
-from evaldesk.engine.frames import grade_spec, graded, played
-from evaldesk.engine.host.process import Death
-from evaldesk.engine.host.worker_set import _killed
+from evaldesk.engine import ChatPlayers, InlineExecutor, LocalExecutor
+from evaldesk.engine.driver.pool import _killed
+from evaldesk.engine.driver.worker_process import Death
+from evaldesk.engine.frames import grade_spec, grader_result, player_result
 from evaldesk.model import (
     AgentRef,
     Case,
@@ -39,8 +39,8 @@ RESULT = TrialResult(1, 2, 3, "finished", "passed", transcript=Transcript((TurnR
 def test_a_player_whose_result_is_refused_tells_nothing_of_its_calls() -> None:
     told = replace(RESULT, usages=(Usage("m", tokens_in=1, cost=0.0),))
 
-    assert not played(SPEC, told).is_least
-    assert played(SPEC, replace(told, case_index=1)).usages == (UNKNOWN,)
+    assert not player_result(SPEC, told).is_least
+    assert player_result(SPEC, replace(told, case_index=1)).usages == (UNKNOWN,)
 
 
 @pytest.mark.parametrize(("metric", "lacks"), [("final_response_match_v2", True), ("response_match_score", False)])
@@ -55,7 +55,7 @@ def test_a_grader_that_is_killed_tells_nothing_of_its_judges(metric: str, lacks:
 # The agent shares a process with the player, so it can change what the player sends.
 FORGING = """
 import re
-import evaldesk.engine.worker.work as work
+import evaldesk.engine.worker.jobs as work
 
 real = work.to_json
 
@@ -123,7 +123,7 @@ async def test_a_forged_result_errs_alone(
 async def test_a_forged_time_ends_a_turn_of_a_chat(write_agent: Callable[..., AgentRef], bad: str) -> None:
     agent = write_agent(f"""
         import re
-        import evaldesk.engine.worker.work as work
+        import evaldesk.engine.worker.jobs as work
 
         real = work.to_json
         work.to_json = lambda frame: re.sub(rb'"{bad}":[0-9.]+', b'"{bad}":-1', real(frame))
@@ -131,7 +131,7 @@ async def test_a_forged_time_ends_a_turn_of_a_chat(write_agent: Callable[..., Ag
         def agent(message):
             return message
         """)
-    host = AgentHost()
+    host = ChatPlayers()
 
     items = [item async for item in host.play_turn(TurnSpec("s", agent, "hello"))]
 
@@ -154,8 +154,8 @@ def test_what_is_accepted_holds_only_numbers_that_can_be(
     scores = (Score("m", value),)
     given = replace(RESULT, duration_ms=duration, transcript=Transcript((turn,)), scores=scores, usages=usages)
 
-    result = played(SPEC, given)
-    scored = graded(
+    result = player_result(SPEC, given)
+    scored = grader_result(
         grade_spec(SPEC, replace(RESULT, transcript=Transcript((turn,)))), replace(given, transcript=Transcript())
     )
 
@@ -172,7 +172,7 @@ def test_what_is_accepted_holds_only_numbers_that_can_be(
 
 
 def test_a_result_that_can_be_is_taken_as_it_is() -> None:
-    assert played(SPEC, RESULT) == replace(RESULT, verdict="unscored")
+    assert player_result(SPEC, RESULT) == replace(RESULT, verdict="unscored")
 
 
 @pytest.mark.anyio

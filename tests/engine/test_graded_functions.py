@@ -12,11 +12,11 @@ from typing import get_args
 import pytest
 
 from evaldesk.engine import grade
-from evaldesk.engine.frames import Ended, Grade, GradeSpec, SourceCopy, frame_from_worker, grade_spec, graded
-from evaldesk.engine.frames import played as played_by
+from evaldesk.engine.frames import Ended, Grade, GradeSpec, SourceCopy, frame_from_worker, grade_spec, grader_result
+from evaldesk.engine.frames import player_result as played_by
 from evaldesk.engine.worker.attempt import Attempt, grading_timeout_s
+from evaldesk.engine.worker.jobs import GradeJob, run_trial
 from evaldesk.engine.worker.player import adopt, disown
-from evaldesk.engine.worker.work import GradeWork, run_trial
 from evaldesk.metrics.functions import loading
 from evaldesk.model import AgentRef, Case, Criterion, Expected, Limits, Prompt, Prompts, TrialResult, TrialSpec, Turn
 from evaldesk.model.transcript import Role
@@ -124,7 +124,7 @@ def test_no_player_speaks_for_a_judge_and_no_grader_for_the_agent() -> None:
     result = TrialResult(1, 0, 0, "finished", "passed", "answered", prompts=forged)
 
     by_player = played_by(asked, result)
-    by_grader = graded(grade_spec(asked, by_player), result)
+    by_grader = grader_result(grade_spec(asked, by_player), result)
 
     assert by_player.prompts
     assert by_grader.prompts
@@ -144,8 +144,8 @@ async def test_a_trial_beside_the_one_with_the_copy_is_scored_by_the_copy(
     result = TrialResult(1, 0, 0, "finished", "unscored")
     copy = SourceCopy({str(tmp_path / "told_rewards.py"): before}, time.time_ns())
 
-    GradeWork(Grade(1, GradeSpec(result, CASE, criteria, is_first=True, copy=copy)))  # its thread has not begun
-    frame = frame_from_worker(await GradeWork(Grade(2, GradeSpec(result, CASE, criteria, is_first=True))).run())
+    GradeJob(Grade(1, GradeSpec(result, CASE, criteria, is_first=True, copy=copy)))  # its thread has not begun
+    frame = frame_from_worker(await GradeJob(Grade(2, GradeSpec(result, CASE, criteria, is_first=True))).run())
 
     assert isinstance(frame, Ended)
     assert [score.value for score in frame.result.scores] == [0.0]

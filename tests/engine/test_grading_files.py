@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import evaldesk
-from evaldesk.engine.host import grading_files
-from evaldesk.engine.host.grading_files import GradingFiles, freeze
+from evaldesk.engine.driver import grading_files
+from evaldesk.engine.driver.grading_files import GradingFiles, freeze
 from evaldesk.errors import UsageError
 from evaldesk.model import Case, Criterion, Turn
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evaldesk.engine import AgentHost
+from evaldesk.engine import ChatPlayers
 from evaldesk.errors import ConflictError
 from evaldesk.model import AgentRef, Event, TurnRecord, TurnSpec
 
@@ -57,7 +57,7 @@ def turn(agent: AgentRef, message: str, session_id: str = "s1", *, timeout_s: fl
     return TurnSpec(session_id, agent, message, timeout_s=timeout_s)
 
 
-async def played(host: AgentHost, spec: TurnSpec) -> tuple[list[Event], TurnRecord]:
+async def played(host: ChatPlayers, spec: TurnSpec) -> tuple[list[Event], TurnRecord]:
     """The events of a turn and its record, within a minute."""
     async with asyncio.timeout(300):
         items = [item async for item in host.play_turn(spec)]
@@ -66,7 +66,7 @@ async def played(host: AgentHost, spec: TurnSpec) -> tuple[list[Event], TurnReco
     return [event for event in events if isinstance(event, Event)], record
 
 
-async def test_a_turn_streams_its_events_and_ends_with_its_record(host: AgentHost, write_agent: Write) -> None:
+async def test_a_turn_streams_its_events_and_ends_with_its_record(host: ChatPlayers, write_agent: Write) -> None:
     events, record = await played(host, replace(turn(write_agent(CHATTY), "hi"), state={"n": 4}))
 
     assert "".join(event.text for event in events if event.is_partial) == "Hello"
@@ -75,7 +75,7 @@ async def test_a_turn_streams_its_events_and_ends_with_its_record(host: AgentHos
     assert (record.state_before, record.state_after) == ({"n": 4}, {"n": 5})
 
 
-async def test_the_agent_remembers_the_session_while_its_worker_lives(host: AgentHost, write_agent: Write) -> None:
+async def test_the_agent_remembers_the_session_while_its_worker_lives(host: ChatPlayers, write_agent: Write) -> None:
     agent = write_agent(CHATTY)
     _, first = await played(host, turn(agent, "one"))
 
@@ -87,7 +87,7 @@ async def test_the_agent_remembers_the_session_while_its_worker_lives(host: Agen
     assert other.answer == "0 three"
 
 
-async def test_an_edit_of_the_agent_is_in_the_next_turn(host: AgentHost, write_agent: Write) -> None:
+async def test_an_edit_of_the_agent_is_in_the_next_turn(host: ChatPlayers, write_agent: Write) -> None:
     agent = write_agent("def agent(message):\n    return 'old'\n")
     _, old = await played(host, turn(agent, "hi"))
 
@@ -97,7 +97,7 @@ async def test_an_edit_of_the_agent_is_in_the_next_turn(host: AgentHost, write_a
     assert (old.answer, new.answer) == ("old", "brand new")
 
 
-async def test_a_broken_import_is_an_error_and_the_session_goes_on(host: AgentHost, write_agent: Write) -> None:
+async def test_a_broken_import_is_an_error_and_the_session_goes_on(host: ChatPlayers, write_agent: Write) -> None:
     agent = write_agent("import no_such_module_at_all\n")
     events, broken = await played(host, turn(agent, "hi"))
 
@@ -111,7 +111,7 @@ async def test_a_broken_import_is_an_error_and_the_session_goes_on(host: AgentHo
     assert mended.answer == "mended"
 
 
-async def test_an_agent_that_raises_keeps_its_worker(host: AgentHost, write_agent: Write) -> None:
+async def test_an_agent_that_raises_keeps_its_worker(host: ChatPlayers, write_agent: Write) -> None:
     agent = write_agent(CHATTY)
 
     _, raised = await played(host, turn(agent, "raise"))
@@ -122,7 +122,7 @@ async def test_an_agent_that_raises_keeps_its_worker(host: AgentHost, write_agen
     assert after.answer == "0 raise hi"
 
 
-async def test_an_agent_that_exits_keeps_what_it_did(host: AgentHost, write_agent: Write) -> None:
+async def test_an_agent_that_exits_keeps_what_it_did(host: ChatPlayers, write_agent: Write) -> None:
     agent = write_agent(CHATTY)
 
     events, died = await played(host, turn(agent, "exit"))
@@ -136,7 +136,9 @@ async def test_an_agent_that_exits_keeps_what_it_did(host: AgentHost, write_agen
 
 
 @pytest.mark.parametrize("message", ["wait", "block"])
-async def test_a_turn_can_be_stopped_and_the_session_goes_on(host: AgentHost, write_agent: Write, message: str) -> None:
+async def test_a_turn_can_be_stopped_and_the_session_goes_on(
+    host: ChatPlayers, write_agent: Write, message: str
+) -> None:
     agent = write_agent(CHATTY)
     record: TurnRecord | None = None
 
@@ -155,7 +157,7 @@ async def test_a_turn_can_be_stopped_and_the_session_goes_on(host: AgentHost, wr
 
 
 async def test_a_turn_can_be_stopped_while_the_agent_is_imported(
-    host: AgentHost, write_agent: Write, tmp_path: Path
+    host: ChatPlayers, write_agent: Write, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
@@ -170,7 +172,7 @@ async def test_a_turn_can_be_stopped_while_the_agent_is_imported(
 
 
 @pytest.mark.parametrize("message", ["wait", "block"])
-async def test_a_turn_that_hangs_times_out_with_the_place(host: AgentHost, write_agent: Write, message: str) -> None:
+async def test_a_turn_that_hangs_times_out_with_the_place(host: ChatPlayers, write_agent: Write, message: str) -> None:
     events, record = await played(host, turn(write_agent(CHATTY), message, timeout_s=0.5))
 
     assert record.error is not None
@@ -180,13 +182,13 @@ async def test_a_turn_that_hangs_times_out_with_the_place(host: AgentHost, write
     assert record.answer.startswith("let me")
 
 
-async def test_prints_are_a_log_event_of_the_turn(host: AgentHost, write_agent: Write) -> None:
+async def test_prints_are_a_log_event_of_the_turn(host: ChatPlayers, write_agent: Write) -> None:
     _, record = await played(host, turn(write_agent(CHATTY), "print"))
 
     assert [event.text for event in record.events if event.kind == "log"] == ["a print\n"]
 
 
-async def test_a_second_turn_of_a_session_waits_for_the_first(host: AgentHost, write_agent: Write) -> None:
+async def test_a_second_turn_of_a_session_waits_for_the_first(host: ChatPlayers, write_agent: Write) -> None:
     agent = write_agent(CHATTY)
     first = host.play_turn(turn(agent, "wait"))
     await anext(first)
@@ -197,7 +199,7 @@ async def test_a_second_turn_of_a_session_waits_for_the_first(host: AgentHost, w
     await first.aclose()
 
 
-async def test_leaving_a_turn_stops_it(host: AgentHost, write_agent: Write) -> None:
+async def test_leaving_a_turn_stops_it(host: ChatPlayers, write_agent: Write) -> None:
     agent = write_agent(CHATTY)
     left = host.play_turn(turn(agent, "wait"))
     for _ in ("user_message", "agent_message"):
@@ -209,7 +211,7 @@ async def test_leaving_a_turn_stops_it(host: AgentHost, write_agent: Write) -> N
     assert after.answer == "0 wait hi"
 
 
-async def test_sessions_of_one_agent_are_played_at_once(host: AgentHost, write_agent: Write) -> None:
+async def test_sessions_of_one_agent_are_played_at_once(host: ChatPlayers, write_agent: Write) -> None:
     agent = write_agent(CHATTY)
     waiting = host.play_turn(turn(agent, "block", "s1"))
     await anext(waiting)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from evaldesk.engine import AgentHost
+from evaldesk.engine import ChatPlayers
 from evaldesk.errors import AgentError
 from evaldesk.model import AgentRef, TurnRecord, TurnSpec
 
@@ -28,7 +28,7 @@ WHERE = '''
 '''
 
 
-async def record_of(host: AgentHost, agent: AgentRef, session_id: str = "s1") -> TurnRecord:
+async def record_of(host: ChatPlayers, agent: AgentRef, session_id: str = "s1") -> TurnRecord:
     """The record of a turn that says hello, within a minute."""
     async with asyncio.timeout(300):
         items = [item async for item in host.play_turn(TurnSpec(session_id, agent, "hello"))]
@@ -36,7 +36,7 @@ async def record_of(host: AgentHost, agent: AgentRef, session_id: str = "s1") ->
     return items[-1]
 
 
-async def test_an_agent_is_described(host: AgentHost, write_agent: Write) -> None:
+async def test_an_agent_is_described(host: ChatPlayers, write_agent: Write) -> None:
     description = await host.describe(write_agent(WHERE))
 
     assert (description.name, description.kind, description.description) == (
@@ -46,7 +46,7 @@ async def test_an_agent_is_described(host: AgentHost, write_agent: Write) -> Non
     )
 
 
-async def test_an_agent_that_cannot_be_described_says_where(host: AgentHost, write_agent: Write) -> None:
+async def test_an_agent_that_cannot_be_described_says_where(host: ChatPlayers, write_agent: Write) -> None:
     agent = write_agent("def agent(message)\n")
 
     with pytest.raises(AgentError) as caught:
@@ -56,12 +56,12 @@ async def test_an_agent_that_cannot_be_described_says_where(host: AgentHost, wri
     assert "scripted_agent.py" in caught.value.trace
 
 
-async def test_an_agent_that_kills_its_worker_on_import_says_so(host: AgentHost, write_agent: Write) -> None:
+async def test_an_agent_that_kills_its_worker_on_import_says_so(host: ChatPlayers, write_agent: Write) -> None:
     with pytest.raises(AgentError, match="ended with exit code 4"):
         await host.describe(write_agent("import os\nos._exit(4)\n"))
 
 
-async def test_a_warm_agent_answers_from_the_worker_it_has(host: AgentHost, write_agent: Write) -> None:
+async def test_a_warm_agent_answers_from_the_worker_it_has(host: ChatPlayers, write_agent: Write) -> None:
     agent = write_agent(WHERE)
     await host.warm(agent)
     pids = [str(pid) for pid in host.worker_pids]
@@ -71,11 +71,11 @@ async def test_a_warm_agent_answers_from_the_worker_it_has(host: AgentHost, writ
     assert [record.answer for record in records] == pids * 2
 
 
-async def test_warming_a_broken_agent_raises_nothing(host: AgentHost, write_agent: Write) -> None:
+async def test_warming_a_broken_agent_raises_nothing(host: ChatPlayers, write_agent: Write) -> None:
     await host.warm(write_agent("import no_such_module_at_all\n"))
 
 
-async def test_a_worker_that_was_killed_between_turns_is_replaced(host: AgentHost, write_agent: Write) -> None:
+async def test_a_worker_that_was_killed_between_turns_is_replaced(host: ChatPlayers, write_agent: Write) -> None:
     agent = write_agent(WHERE)
     await host.warm(agent)
 
@@ -88,7 +88,7 @@ async def test_a_worker_that_was_killed_between_turns_is_replaced(host: AgentHos
 
 
 async def test_only_a_handful_of_idle_workers_is_kept(write_agent: Write) -> None:
-    host = AgentHost(max_workers=2)
+    host = ChatPlayers(max_workers=2)
 
     for number in range(4):
         await host.warm(write_agent("def agent(message):\n    return message\n", f"agent{number}"))
@@ -99,7 +99,7 @@ async def test_only_a_handful_of_idle_workers_is_kept(write_agent: Write) -> Non
 
 
 async def test_an_agent_answers_also_while_all_the_workers_that_are_kept_are_busy(write_agent: Write) -> None:
-    host = AgentHost(max_workers=1)
+    host = ChatPlayers(max_workers=1)
     under_way = host.play_turn(TurnSpec("s1", write_agent(WHERE, "busy"), "wait"))
     await anext(under_way)
 
@@ -112,7 +112,7 @@ async def test_an_agent_answers_also_while_all_the_workers_that_are_kept_are_bus
 
 
 async def test_closing_ends_a_turn_under_way_and_starts_nothing(write_agent: Write) -> None:
-    host = AgentHost()
+    host = ChatPlayers()
     agent = write_agent(WHERE)
     under_way = host.play_turn(TurnSpec("s1", agent, "wait"))
     await anext(under_way)
@@ -129,7 +129,7 @@ async def test_closing_ends_a_turn_under_way_and_starts_nothing(write_agent: Wri
 
 
 async def test_a_host_whose_workers_cannot_start_says_what_they_printed(write_agent: Write) -> None:
-    host = AgentHost(environment={**os.environ, "PYTHONHOME": "/nowhere"})
+    host = ChatPlayers(environment={**os.environ, "PYTHONHOME": "/nowhere"})
     agent = write_agent(WHERE)
 
     record = await record_of(host, agent)

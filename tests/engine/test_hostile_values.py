@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evaldesk.wire import MAX_NODES, MAX_TEXT, from_json, plain, to_json
+from evaldesk.wire import MAX_NODES, MAX_TEXT, from_json, plain_json, to_json
 
 
 class Rude:
@@ -65,16 +65,16 @@ def doubled(depth: int) -> list[Any]:
     ],
 )
 def test_what_json_cannot_say_is_said_in_text(value: object, expected: object) -> None:
-    assert plain(value) == expected
+    assert plain_json(value) == expected
 
 
 def test_a_mapping_that_raises_is_described() -> None:
-    assert "Broken object" in str(plain(Broken()))
+    assert "Broken object" in str(plain_json(Broken()))
 
 
 @pytest.mark.parametrize("value", [Endless(), doubled(60)], ids=["endless", "doubled"])
 def test_what_has_no_end_is_cut(value: object) -> None:
-    encoded = to_json(plain(value))
+    encoded = to_json(plain_json(value))
 
     assert f"more than {MAX_NODES} parts" in encoded.decode()
     assert from_json(encoded, list)
@@ -84,10 +84,10 @@ def test_what_contains_itself_is_cut() -> None:
     value: dict[str, Any] = {}
     value["self"] = [value, value]
 
-    encoded = to_json(plain(value))
+    encoded = to_json(plain_json(value))
 
     assert len(encoded) < 20_000_000
 
 
 def test_a_long_text_is_cut_and_says_so() -> None:
-    assert str(plain("x" * (MAX_TEXT + 7))).endswith("… (7 more characters)")
+    assert str(plain_json("x" * (MAX_TEXT + 7))).endswith("… (7 more characters)")

@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 import evaldesk
-from evaldesk.engine.host import grading_files
-from evaldesk.engine.host.grading_files import freeze
+from evaldesk.engine.driver import grading_files
+from evaldesk.engine.driver.grading_files import freeze
 from evaldesk.metrics.functions.import_guard import ChangedSourceError, _Guard
 from evaldesk.model import Case, Criterion, Turn
 

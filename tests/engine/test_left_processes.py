@@ -14,7 +14,7 @@ import pytest
 from tests.virtual_environments import make_environment
 
 from evaldesk.agents import group_guard
-from evaldesk.engine import AgentHost, LocalExecutor
+from evaldesk.engine import ChatPlayers, LocalExecutor
 from evaldesk.engine.launch import OWN, ProcessLauncher
 from evaldesk.model import AgentRef, TrialResult, TrialSpec, TurnSpec
 from evaldesk.process_setup import _own_group, end_marked, mark_process
@@ -74,7 +74,7 @@ async def test_a_daemon_ends_with_the_player_of_its_agent(
 
 @pytest.mark.parametrize("place", ["forks", "another interpreter", "a chat"])
 async def test_a_daemon_without_variables_ends_with_a_killed_player_of_each_kind(
-    place: str, write_agent: Write, trial: Trial, play: Play, host: AgentHost, tmp_path: Path
+    place: str, write_agent: Write, trial: Trial, play: Play, host: ChatPlayers, tmp_path: Path
 ) -> None:
     agent = write_agent(AGENT)
     if place == "a chat":
@@ -131,12 +131,12 @@ def test_the_guard_of_commands_outlives_the_worker_that_started_it(monkeypatch: 
 
 
 async def test_a_worker_that_is_gone_before_it_is_given_work_is_replaced(
-    host: AgentHost, write_agent: Write, trial: Trial, play: Play
+    host: ChatPlayers, write_agent: Write, trial: Trial, play: Play
 ) -> None:
     agent = write_agent("agent = lambda message: message\n")
     await host.describe(agent)
     (pid,) = host.worker_pids
-    worker = host._hosted[agent].worker
+    worker = host._players[agent].worker
     worker.kill("is not needed")
     while worker.is_up:
         await asyncio.sleep(0.01)

@@ -9,7 +9,7 @@ import pytest
 from tests.agents.endpoint import served
 from tests.real_environments import python_with
 
-from evaldesk.engine import AgentHost, LocalExecutor
+from evaldesk.engine import ChatPlayers, LocalExecutor
 from evaldesk.engine.launch import ProcessLauncher
 from evaldesk.model import AgentRef, TrialResult, TrialSpec
 
@@ -81,7 +81,7 @@ async def test_an_agent_is_played_by_the_packages_that_it_is_deployed_with(
         endpoint.says("", ("c1", "roll_die", '{"sides": 6}')).says("got 6")
         (tmp_path / "agent.py").write_text(source.replace("{address}", endpoint.address))
         ref = AgentRef("old", "agent:root_agent", str(tmp_path), str(tmp_path), python=python)
-        executor, host = LocalExecutor(1, 1, launcher=ProcessLauncher(python)), AgentHost()
+        executor, host = LocalExecutor(1, 1, launcher=ProcessLauncher(python)), ChatPlayers()
         try:
             result = (await play(executor, [trial(ref, queries=("Roll a d6",), timeout_s=120)]))[0]
             described = await host.describe(ref)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from evaldesk.engine import GradeSpec, InlineExecutor, LocalExecutor, drive
+from evaldesk.engine.driver.worker_process import WorkerProcess
 from evaldesk.engine.frames import Ended, Grade, Play, cancelled, frame_from_worker, grade_spec
-from evaldesk.engine.host.process import WorkerProcess
-from evaldesk.engine.worker import work
+from evaldesk.engine.worker import jobs
 from evaldesk.engine.worker.main import Worker
 from evaldesk.errors import EvaldeskError
 from evaldesk.model import AgentRef, TrialResult, TrialSpec
@@ -31,7 +31,7 @@ async def raises(*_: object, **__: object) -> TrialResult:
 
 @pytest.fixture
 def no_grade(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work, "grade", raises)
+    monkeypatch.setattr(jobs, "grade", raises)
 
 
 async def test_a_grade_step_that_raises_is_an_errored_trial_of_the_inline_executor(
@@ -51,7 +51,7 @@ async def test_grading_again_that_raises_is_an_errored_trial(
 ) -> None:
     spec = trial(write_agent(ECHO))
     played = (await play(InlineExecutor(), [spec]))[0]
-    monkeypatch.setattr("evaldesk.engine.host.inline.run_graded", raises)
+    monkeypatch.setattr("evaldesk.engine.driver.inline.run_grader", raises)
 
     again = await play(InlineExecutor(), [GradeSpec(played, spec.case, spec.criteria, spec.limits)])
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.virtual_environments import interpreter, make_environment
 
-from evaldesk.engine import AgentHost, LocalExecutor
+from evaldesk.engine import ChatPlayers, LocalExecutor
 from evaldesk.engine.launch import ProcessLauncher
 from evaldesk.errors import AgentError
 from evaldesk.model import AgentRef, Criterion, Event, TrialResult, TrialSpec, TurnRecord, TurnSpec
@@ -53,7 +53,7 @@ def environment_of(python: str) -> str:
     return str(Path(python).parents[1])
 
 
-async def answers(host: AgentHost, ref: AgentRef, *messages: str) -> list[str]:
+async def answers(host: ChatPlayers, ref: AgentRef, *messages: str) -> list[str]:
     found = []
     for message in messages:
         record = [item async for item in host.play_turn(TurnSpec("s", ref, message))][-1]
@@ -86,7 +86,7 @@ async def test_a_trial_is_played_there_and_graded_here(
     assert dict(turn.state_after or {}) == {"asked": 1}
 
 
-async def test_a_chat_is_played_there(python: str, write_agent: Write, host: AgentHost) -> None:
+async def test_a_chat_is_played_there(python: str, write_agent: Write, host: ChatPlayers) -> None:
     ref = replace(write_agent(AGENT), python=python)
 
     found = await answers(host, ref, "where", "child", "spawn", "path")
@@ -95,27 +95,27 @@ async def test_a_chat_is_played_there(python: str, write_agent: Write, host: Age
     assert found == [f"{where} 1.60.0 0.1.0 {where}", where, "spawned", "finds"]
 
 
-async def test_one_agent_on_two_interpreters_is_two_players(python: str, write_agent: Write, host: AgentHost) -> None:
+async def test_one_agent_on_two_interpreters_is_two_players(python: str, write_agent: Write, host: ChatPlayers) -> None:
     ref = write_agent("import sys\n\ndef agent(message):\n    return sys.prefix\n")
 
     assert await answers(host, ref, "where") == [sys.prefix]
     assert await answers(host, replace(ref, python=python), "where") == [environment_of(python)]
 
 
-async def test_it_describes_itself_there(python: str, write_agent: Write, host: AgentHost) -> None:
+async def test_it_describes_itself_there(python: str, write_agent: Write, host: ChatPlayers) -> None:
     description = await host.describe(replace(write_agent(AGENT), python=python))
 
     assert (description.kind, description.description) == ("python", "Says where it is.")
 
 
-async def test_an_interpreter_that_is_gone_is_named(write_agent: Write, host: AgentHost, tmp_path: Path) -> None:
+async def test_an_interpreter_that_is_gone_is_named(write_agent: Write, host: ChatPlayers, tmp_path: Path) -> None:
     missing = str(tmp_path / "gone" / "bin" / "python")
 
     with pytest.raises(AgentError, match=f"the player on {missing} cannot be started"):
         await host.describe(replace(write_agent(AGENT), python=missing))
 
 
-async def test_an_interpreter_that_is_too_old_says_so(write_agent: Write, host: AgentHost) -> None:
+async def test_an_interpreter_that_is_too_old_says_so(write_agent: Write, host: ChatPlayers) -> None:
     old = interpreter("3.9") or interpreter("3.8")
     if old is None:
         pytest.skip("there is no Python older than 3.10 on this machine")
@@ -135,7 +135,7 @@ STARTS = {
 @pytest.mark.long
 @pytest.mark.parametrize(("script", "said"), STARTS.values(), ids=STARTS)
 async def test_an_interpreter_may_print_at_its_start_and_says_why_it_has_none(
-    script: str, said: str, write_agent: Write, host: AgentHost, tmp_path: Path
+    script: str, said: str, write_agent: Write, host: ChatPlayers, tmp_path: Path
 ) -> None:
     python = tmp_path / "python"
     python.write_text(f"#!/bin/sh\n{script}\n")
@@ -172,7 +172,7 @@ async def test_variables_of_our_interpreter_do_not_reach_it(
     ref = replace(write_agent("import sys\n\ndef agent(message):\n    return message\n"), python=python)
     given = {**os.environ, "PYTHONHOME": "/nowhere", "VIRTUAL_ENV": "/ours"}
 
-    host = AgentHost(environment=given)
+    host = ChatPlayers(environment=given)
     found = await answers(host, ref, "hello")
     await host.close()
 

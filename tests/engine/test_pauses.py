@@ -11,8 +11,8 @@ from typing import cast
 import pytest
 
 from evaldesk.engine import InlineExecutor, LocalExecutor
+from evaldesk.engine.driver.worker_process import WorkerProcess
 from evaldesk.engine.frames import Ready
-from evaldesk.engine.host.process import WorkerProcess
 from evaldesk.engine.worker.attempt import Attempt, Pause, active, pauses_sentence
 from evaldesk.engine.worker.main import Channel, Worker
 from evaldesk.llm import RetryWait
@@ -82,9 +82,9 @@ async def test_a_worker_tells_with_every_beat_and_its_parent_remembers() -> None
     attempt.waits(_wait("rate_limit", LATER))
     worker._jobs[1] = SimpleNamespace(attempt=attempt)  # type: ignore[assignment]
 
-    beat = worker.moment()
+    beat = worker.snapshot()
     parent = WorkerProcess(lambda _: None, lambda _: None)
-    parent.received(to_json(Ready(1)) + b"\n" + to_json(beat) + b"\n")
+    parent.take_data(to_json(Ready(1)) + b"\n" + to_json(beat) + b"\n")
 
     assert [key for key, _ in beat.left] == [1]
     assert parent.pauses == (Pause("rate-limited", LATER.timestamp()),)

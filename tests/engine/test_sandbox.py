@@ -164,7 +164,7 @@ def test_the_git_data_of_a_worktree_is_hidden_with_that_of_its_repository(tmp_pa
     (tree / ".git").write_text(f"gitdir: {own}\n")
     agent = AgentRef("shop", "agent:root_agent", root=str(tree / "agents"), folder=str(tree / "agents/shop"))
 
-    hidden = sandbox_launcher(Settings(tree / "agents", ()), RunConfig(agent, "", isolation="sandbox")).hidden
+    hidden = sandbox_launcher(Settings(tree / "agents", ()), RunConfig(agent, "", isolation="sandbox")).hidden_paths
 
     assert {str(tree / ".git"), str(own), str(main / ".git")} <= {*hidden}
 
@@ -201,7 +201,7 @@ def test_copies_of_an_eval_set_are_hidden_and_the_files_of_the_agent_are_not(
         (folder / each).write_bytes(content)
     agent = AgentRef("shop", "agent:root_agent", root=str(tmp_path), folder=str(folder))
 
-    hidden = {*sandbox_launcher(Settings(tmp_path, ()), RunConfig(agent, "", isolation="sandbox")).hidden}
+    hidden = {*sandbox_launcher(Settings(tmp_path, ()), RunConfig(agent, "", isolation="sandbox")).hidden_paths}
 
     assert str(folder / name) in hidden
     assert not {str(folder / each) for each in own} & hidden

@@ -10,8 +10,8 @@ from tests.media_samples import png
 
 from evaldesk.engine.frames import MAX_FRAME, Ended
 from evaldesk.engine.worker import turn as turn_module
+from evaldesk.engine.worker.jobs import _result_frame
 from evaldesk.engine.worker.turn import OpenTurn
-from evaldesk.engine.worker.work import _ended
 from evaldesk.errors import AgentError
 from evaldesk.model import Event, JsonValue, Session, ToolCall, Transcript, TrialResult, TurnRecord
 from evaldesk.model.media import MAX_IMAGES, images_in, media_of
@@ -108,7 +108,7 @@ def test_a_trial_with_many_images_keeps_the_first_and_its_texts() -> None:
     turns = tuple(TurnRecord("Look", (event, said)) for _ in range(n + 2))
     result = TrialResult(1, 0, 0, "finished", "passed", transcript=Transcript(turns))
 
-    frame = _ended(1, result)
+    frame = _result_frame(1, result)
 
     assert len(frame) < MAX_FRAME
     sent = from_json(frame, Ended).result.transcript.turns

@@ -16,9 +16,9 @@ import pytest
 
 from evaldesk import workers_ahead
 from evaldesk.engine import LocalExecutor, WarmPool
+from evaldesk.engine.driver.worker_process import Answer, Death, WorkerProcess
+from evaldesk.engine.driver.zygote import Zygote
 from evaldesk.engine.frames import Fork
-from evaldesk.engine.host.process import Answer, Death, WorkerProcess
-from evaldesk.engine.host.zygote import Zygote
 from evaldesk.engine.launch import OWN, ProcessLauncher
 from evaldesk.model import AgentRef, Case, Criterion, TrialSpec, Turn
 from evaldesk.process_setup import children
@@ -117,7 +117,7 @@ def start_ahead() -> Iterator[StartAhead]:
 
     def start() -> dict[str, WorkerAhead]:
         workers_ahead.start_ahead("player", "grader")
-        return workers_ahead._waiting
+        return workers_ahead._idle_workers
 
     yield start
     workers_ahead.end_ahead()
@@ -239,7 +239,7 @@ def test_a_worker_that_was_started_ahead_has_no_token_of_the_desk(monkeypatch: p
     monkeypatch.setenv("EVALDESK_TOKEN", "of-the-desk")
     workers_ahead.start_ahead("grader")
 
-    process = workers_ahead._waiting["grader"].process
+    process = workers_ahead._idle_workers["grader"].process
     told = Path(f"/proc/{process.pid}/environ")
     while b"EVALDESK_WORKER=" not in (seen := told.read_bytes()) and process.poll() is None:
         time.sleep(0.001)  # the kernel tells nothing of a process that is becoming another program

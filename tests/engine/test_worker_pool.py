@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from evaldesk.engine import AgentHost, LocalExecutor, executors
+from evaldesk.engine import ChatPlayers, LocalExecutor, executors
+from evaldesk.engine.driver import pool
+from evaldesk.engine.driver.chat_players import AgentPlayer
+from evaldesk.engine.driver.worker_process import Death, WorkerProcess, WorkerStartError
 from evaldesk.engine.frames import Describe, GradeSpec, Ready
-from evaldesk.engine.host import worker_set
-from evaldesk.engine.host.agent_host import HostedAgent
-from evaldesk.engine.host.process import Death, WorkerProcess, WorkerStartError
 from evaldesk.errors import AgentError
 from evaldesk.model import AgentRef, Case, Criterion, TrialResult, TrialSpec
 from evaldesk.wire import to_json
@@ -51,7 +51,7 @@ async def test_a_machine_without_room_for_more_workers_is_not_asked_without_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(OneWorker, "n_starts", 0)
-    monkeypatch.setattr(worker_set, "WorkerProcess", OneWorker)
+    monkeypatch.setattr(pool, "WorkerProcess", OneWorker)
     executor = LocalExecutor(n_workers=2, concurrency=4)
     await executor.submit(TrialSpec(1, 0, 0, Case("c"), AGENT, criteria=()))
     await asyncio.sleep(0)  # another might come at once, for which the first player would be forked
@@ -62,13 +62,13 @@ async def test_a_machine_without_room_for_more_workers_is_not_asked_without_end(
     while executor._players._tasks:
         await asyncio.wait(executor._players._tasks)
 
-    assert OneWorker.n_starts == 1 + worker_set.MAX_FAILED_STARTS
+    assert OneWorker.n_starts == 1 + pool.MAX_FAILED_STARTS
     await executor.close()
 
 
 async def test_who_waits_for_the_check_of_functions_may_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OneWorker, "n_starts", 0)
-    monkeypatch.setattr(worker_set, "WorkerProcess", OneWorker)
+    monkeypatch.setattr(pool, "WorkerProcess", OneWorker)
     executor = LocalExecutor(n_workers=1, concurrency=1)
     criteria = (Criterion("reward", 1.0, {"function": "rewards:reward"}),)
     waiting = asyncio.create_task(executor.submit(TrialSpec(1, 0, 0, Case("c"), AGENT, criteria)))
@@ -103,7 +103,7 @@ async def test_another_grader_is_started_where_the_first_is_slow_and_not_where_m
     monkeypatch: pytest.MonkeyPatch, patience_s: float, n_graders: int
 ) -> None:
     monkeypatch.setattr(Grader, "made", [])
-    monkeypatch.setattr(worker_set, "WorkerProcess", Grader)
+    monkeypatch.setattr(pool, "WorkerProcess", Grader)
     monkeypatch.setattr(executors, "PATIENCE_S", patience_s)
     executor = LocalExecutor(n_workers=2, concurrency=100)
     criteria = (Criterion("response_exact", 0.0),)
@@ -170,7 +170,7 @@ async def test_a_machine_that_makes_no_process_is_said(monkeypatch: pytest.Monke
 
 
 async def test_who_is_cancelled_twice_leaves_no_question_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = HostedAgent("v1")
+    agent = AgentPlayer("v1")
     monkeypatch.setattr(agent, "worker", OneWorker())
     asked = agent.ask(Describe(1, AGENT), 60.0)
     asking = asyncio.ensure_future(anext(asked))
@@ -187,17 +187,17 @@ async def test_who_is_cancelled_twice_leaves_no_question_behind(monkeypatch: pyt
 
 
 async def test_a_host_that_closes_while_a_worker_starts_keeps_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    host = AgentHost()
+    host = ChatPlayers()
 
-    async def start(self: HostedAgent, environment: Mapping[str, str], launcher: object) -> None:
+    async def start(self: AgentPlayer, environment: Mapping[str, str], launcher: object) -> None:
         await host.close()
 
-    monkeypatch.setattr(HostedAgent, "start", start)
+    monkeypatch.setattr(AgentPlayer, "start", start)
 
     with pytest.raises(AgentError, match="was closed while the worker started"):
         await host.describe(AGENT)
 
-    assert host._hosted == {}
+    assert host._players == {}
 
 
 async def test_trials_beside_one_that_killed_their_worker_say_why_they_were_played_again(

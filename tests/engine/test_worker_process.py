@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from evaldesk.engine.driver.worker_process import Death, WorkerProcess
 from evaldesk.engine.frames import MAX_FRAME, Play
-from evaldesk.engine.host.process import Death, WorkerProcess
 from evaldesk.model import AgentRef, TrialSpec
 from evaldesk.wire import LineCutter
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("started_anew")
 
 PARENT = """
     import asyncio, os, sys
-    from evaldesk.engine.host.process import WorkerProcess
+    from evaldesk.engine.driver.worker_process import WorkerProcess
 
     async def main():
         worker = WorkerProcess(print, print)

@@ -18,7 +18,7 @@ from tests.agents.contract_examples import EXAMPLES
 from tests.agents.installed import skip_without
 
 from evaldesk.engine import LocalExecutor
-from evaldesk.engine.host import zygote as host
+from evaldesk.engine.driver import zygote as host
 from evaldesk.engine.worker.first_calls import FIRST_CALLS
 from evaldesk.model import AgentRef, Limits, TrialResult, TrialSpec
 from evaldesk.process_setup import children

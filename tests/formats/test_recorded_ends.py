@@ -14,7 +14,7 @@ FORMATS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "formats.md"
 
 
 def table_row(name: str, ends: Ends) -> str:
-    scored, errored = (", ".join(f"`{word}`" for word in words) for words in (ends.scored, ends.errored))
+    scored, errored = (", ".join(f"`{word}`" for word in words) for words in (ends.scored_keys, ends.errored))
     if ends.is_text:
         scored, errored = "a text that names a bound of the agent", "any other text"
     return f"| `{name}` | `{ends.key}` | {scored} | {errored} |"

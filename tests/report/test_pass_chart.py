@@ -81,7 +81,7 @@ def test_the_table_shows_few_values_of_k_and_folds_the_rest(n: int, shown: list[
     table: Any = getattr(environment().get_template("runs/parts.html").module, "curve_table")  # noqa: B009 - a macro
     page = str(table(found, 4))
 
-    assert [point.k for point in found.shown] == shown
+    assert [point.k for point in found.table_points] == shown
     assert [point.k for point in found.folded] == folded
     assert page.count('<th scope="row"') == len(shown) + len(folded)
     numbers = RunNumbers(Counts(4 * n, n // 2 * 4, 4 * n - n // 2 * 4), ((n, n // 2, 4),))

@@ -25,7 +25,7 @@ from tests.security import hostile_clone
 from tests.security.hostile_events import HostileHost, case_of, events_of, prompts_of, trial_of
 
 from evaldesk.desk.desk import Desk
-from evaldesk.engine import AgentHost
+from evaldesk.engine import ChatPlayers
 from evaldesk.formats.exchange import Imported
 from evaldesk.model import Case, RunConfig, TrialResult, Turn, TurnRecord
 from evaldesk.model.failures import Anchor, FindingDraft
@@ -287,7 +287,7 @@ def garrison(home: Path, texts: tuple[str, ...], port: int, **settings: Any) -> 
     found = Settings(workspace=home, roots=(home / "agents", home / "evalsets"), **settings)
     found.state_folder.mkdir(mode=0o700, exist_ok=True)
     host = HostileHost(texts)
-    desk = Desk(found, Store.open(found.database), cast("AgentHost", host))
+    desk = Desk(found, Store.open(found.database), cast("ChatPlayers", host))
     client = DeskClient(
         create_app(desk, guard_settings(TOKEN, port)),
         base_url=f"http://127.0.0.1:{port}",

@@ -10,7 +10,7 @@ import pytest
 
 from evaldesk.agents.agent import AGENTS
 from evaldesk.engine import LocalExecutor, drive
-from evaldesk.engine.host import agent_host, process, worker_set
+from evaldesk.engine.driver import chat_players, pool, worker_process
 from evaldesk.errors import AgentError
 from evaldesk.model import (
     AgentRef,
@@ -181,7 +181,7 @@ def agent(message):
 )
 PATCHED_GRADER = """
 import evaldesk.engine.worker.attempt as attempt
-import evaldesk.engine.worker.work as work
+import evaldesk.engine.worker.jobs as work
 import evaldesk.metrics as metrics
 import evaldesk.metrics.scoring as scoring
 import evaldesk.model as model
@@ -205,7 +205,7 @@ def agent(message):
     return "nonsense"
 """
 FORGING = """
-import evaldesk.engine.worker.work as work
+import evaldesk.engine.worker.jobs as work
 from dataclasses import replace
 from evaldesk.model import Score, Transcript
 from msgspec.structs import replace as changed
@@ -356,7 +356,7 @@ def answered(*kinds):
             worker._channel.send_raw(json.dumps({"type": kind, "key": key, **more}).encode())
 """
 ALWAYS_DISTURBED = """
-import evaldesk.engine.worker.work as work
+import evaldesk.engine.worker.jobs as work
 from msgspec.structs import replace
 
 real = work.to_json
@@ -541,9 +541,9 @@ async def test_an_answer_that_comes_late_does_not_count(
 async def test_an_agent_that_turns_its_clock_back_is_ended(
     at_once: str, write: Callable[[str], AgentRef], executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (worker_set, process):
+    for module in (pool, worker_process):
         monkeypatch.setattr(module, "LOAD_TIMEOUT_S", 1.0)
-    monkeypatch.setattr(process, "LONG_OVERDUE_S", 0.1)
+    monkeypatch.setattr(worker_process, "LONG_OVERDUE_S", 0.1)
 
     (result,) = await played(executor, write(CLOCK_TURNED_BACK.replace("AT_ONCE", at_once)), timeout_s=0.5)
 
@@ -553,9 +553,9 @@ async def test_an_agent_that_turns_its_clock_back_is_ended(
 async def test_an_agent_that_is_imported_without_end_describes_nothing(
     write: Callable[[str], AgentRef], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent_host, "LOAD_TIMEOUT_S", 1.0)
-    monkeypatch.setattr(process, "LONG_OVERDUE_S", 0.1)
-    host = agent_host.AgentHost()
+    monkeypatch.setattr(chat_players, "LOAD_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(worker_process, "LONG_OVERDUE_S", 0.1)
+    host = chat_players.ChatPlayers()
 
     with pytest.raises(AgentError, match="was ended"):
         await host.describe(write(CLOCK_TURNED_BACK.replace("AT_ONCE", "time.sleep(60)")))
@@ -563,7 +563,7 @@ async def test_an_agent_that_is_imported_without_end_describes_nothing(
 
 
 async def test_a_turn_of_a_chat_is_ended_by_its_own_answer_alone(write: Callable[[str], AgentRef]) -> None:
-    host = agent_host.AgentHost()
+    host = chat_players.ChatPlayers()
     source = OTHER_ANSWERS + "def agent(message):\n    answered('forks', 'failed')\n    return 'four'\n"
 
     *_, record = [item async for item in host.play_turn(TurnSpec("s", write(source), "Roll."))]
@@ -577,7 +577,7 @@ async def test_a_turn_of_a_chat_is_ended_by_its_own_answer_alone(write: Callable
 async def test_a_player_that_always_says_it_was_disturbed_is_not_believed_for_ever(
     write: Callable[[str], AgentRef], executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_set, "MAX_LOSSES", 1)
+    monkeypatch.setattr(pool, "MAX_LOSSES", 1)
 
     (result,) = await played(executor, write(ALWAYS_DISTURBED))
 

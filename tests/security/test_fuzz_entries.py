@@ -46,8 +46,8 @@ from evaldesk.engine.frames import (
     TurnEnded,
     frame_from_worker,
     grade_spec,
-    graded,
-    played,
+    grader_result,
+    player_result,
 )
 from evaldesk.engine.worker.attempt import Pause
 from evaldesk.errors import AgentError, BadNumberError, EvaldeskError, FormatError, ModelError, UsageError
@@ -185,7 +185,7 @@ def read_frame(data: bytes, _: Path) -> None:
     """As the driver takes it: what is not the error of its own trial or turn can be stored."""
     found = frame_from_worker(data)
     if isinstance(found, Ended):
-        for result in (played(SPEC, found.result), graded(grade_spec(SPEC, RESULT), found.result)):
+        for result in (player_result(SPEC, found.result), grader_result(grade_spec(SPEC, RESULT), found.result)):
             if result.error is None or result.error.kind not in {"bad_number", "wrong_trial"}:
                 assert 0 <= result.duration_ms <= MAX_NUMBER
                 assert 0 <= result.tokens <= MAX_NUMBER

@@ -164,9 +164,9 @@ def test_an_index_of_words_with_a_view_is_made_again(database: Path) -> None:
     words = WordFile(database)
 
     with pytest.raises(WorkspaceError, match="made again"):
-        words.seen()
+        words.indexed_runs()
 
-    assert words.seen() == {}
+    assert words.indexed_runs() == {}
 
 
 def test_no_connection_trusts_functions_in_the_schema(store: Store, database: Path) -> None:

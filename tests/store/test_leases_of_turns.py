@@ -70,7 +70,7 @@ def test_a_turn_learns_that_it_is_to_stop_when_it_is_renewed(store: Store, sessi
 def test_a_turn_that_was_taken_over_is_not_renewed(store: Store, session: str) -> None:
     _let_lapse(store, OPEN_TURN)
     mine = OpenTurn(0, f"mine {current_owner()}", "Hi", "", "person", MOMENT)
-    store.sessions.begin_turn(session, mine, left=f"mark {ELSEWHERE}")
+    store.sessions.begin_turn(session, mine, orphan_owner=f"mark {ELSEWHERE}")
 
     with pytest.raises(ConflictError, match="took this turn over"):
         store.sessions.renew_turn(session, f"mark {ELSEWHERE}")

@@ -135,7 +135,7 @@ def test_the_media_of_a_recorded_trial_are_kept(store: Store, end: Any) -> None:
 
     found = store.runs.trial(run_id, 0, 0)
     assert found.transcript.turns[0].media == (CAT.held(),)
-    assert store.media.whole(found.transcript.turns[0].media) == (CAT,)
+    assert store.media.with_bytes(found.transcript.turns[0].media) == (CAT,)
     assert len(_value(store, TRANSCRIPT.c.data)) < 1_000
 
 
@@ -147,7 +147,7 @@ def test_the_media_of_a_chat_are_there_before_its_turn_is_played(store: Store) -
 
     opened = store.sessions.get(session.id).open_turn
     assert opened is not None
-    assert store.media.whole(opened.media) == (CAT,)
+    assert store.media.with_bytes(opened.media) == (CAT,)
 
     store.sessions.append_turn(session.id, TurnRecord("What is it?", media=(CAT.held(),)), owner="me")
     assert store.sessions.get(session.id).turns[0].media == (CAT.held(),)
@@ -296,7 +296,7 @@ def test_a_chat_goes_on_with_the_newest_images_of_its_tools(store: Store, monkey
 
 def test_bytes_that_are_gone_leave_the_digest(store: Store) -> None:
     assert store.media.content(CAT.digest) is None
-    assert store.media.whole([CAT.held()]) == (CAT.held(),)
+    assert store.media.with_bytes([CAT.held()]) == (CAT.held(),)
 
 
 def test_an_image_that_an_agent_answered_with_is_kept(store: Store, end: Any) -> None:

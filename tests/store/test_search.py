@@ -172,7 +172,7 @@ def test_nothing_of_a_removed_run_stays_in_the_index(store: Store, played: Calla
 
     store.search.forget_removed()
 
-    assert set(store.search._index.seen()) == {kept}
+    assert set(store.search._index.indexed_runs()) == {kept}
     assert store.search._index.numbers(["rainy"], (), 10) == []
 
 

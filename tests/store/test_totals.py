@@ -123,10 +123,10 @@ def test_sums_of_any_finite_scores_are_exact() -> None:
     chance = random.Random(1)
     rows = [_case_totals(chance.choice([5e-324, 1e100, -1e100, 0.1, 1 / 3, 1.0]), n) for n in range(1, 40)]
 
-    there = totals.MetricTotals().changed((), rows)
-    back = there.changed(rows[1:], ())
+    there = totals.MetricTotals().with_rows((), rows)
+    back = there.with_rows(rows[1:], ())
 
-    assert there.changed(rows, ()).moments == (0,) * 13
+    assert there.with_rows(rows, ()).moments == (0,) * 13
     assert (back.n, back.mean) == (1, rows[0].total)
     assert back.cluster(2) == back.cluster(3) == back.cluster(4) == 0.0
 
@@ -178,7 +178,7 @@ def _counted(store: Store, run: int) -> tuple[Any, ...]:
     }
     return (
         Counter((row.n_passed, row.n_failed, row.n_errored, row.n_unscored) for row in cases),
-        {name: _plain(totals.MetricTotals().changed((), each)) for name, each in metrics.items()},
+        {name: _plain(totals.MetricTotals().with_rows((), each)) for name, each in metrics.items()},
     )
 
 

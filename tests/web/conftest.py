@@ -16,7 +16,7 @@ from tests.desk_client import DeskClient
 from evaldesk.desk import search
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.search import SearchDesk
-from evaldesk.engine import AgentHost
+from evaldesk.engine import ChatPlayers
 from evaldesk.errors import AgentError
 from evaldesk.model import AgentDescription, AgentRef, Event, StopReason, ToolDescription, TurnRecord, TurnSpec
 from evaldesk.settings import Settings
@@ -160,7 +160,7 @@ def open_chat(tmp_path: Path, host: ScriptedHost, monkeypatch: pytest.MonkeyPatc
         stack.close()
         found = Settings(workspace=tmp_path, roots=(root,), **settings)
         found.state_folder.mkdir(exist_ok=True)
-        desk = Desk(found, Store.open(found.database), cast("AgentHost", host))
+        desk = Desk(found, Store.open(found.database), cast("ChatPlayers", host))
         client = DeskClient(
             create_app(desk, guard_settings(TOKEN, PORT)),
             base_url=f"http://127.0.0.1:{PORT}",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evaldesk.engine.host.zygote import UNFORKED
+from evaldesk.engine.driver.zygote import UNFORKED
 from evaldesk.model import AgentDescription, ToolDescription
 from evaldesk.pages.agents import signature
 

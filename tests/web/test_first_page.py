@@ -16,7 +16,7 @@ from evaldesk.web.guard import guard_settings
 from evaldesk.web.server import create_app
 
 if TYPE_CHECKING:
-    from evaldesk.engine import AgentHost
+    from evaldesk.engine import ChatPlayers
 
 PORT = 8420
 TOKEN = "a-token-of-enough-letters"
@@ -28,7 +28,7 @@ def client(tmp_path: Path) -> Iterator[DeskClient]:
     settings = Settings(workspace=tmp_path, roots=(tmp_path,), is_demo=True)
     with Store.open(settings.database) as store:
         yield DeskClient(
-            create_app(Desk(settings, store, cast("AgentHost", None)), guard_settings(TOKEN, PORT)),
+            create_app(Desk(settings, store, cast("ChatPlayers", None)), guard_settings(TOKEN, PORT)),
             base_url=f"http://127.0.0.1:{PORT}",
             headers={"Cookie": f"evaldesk-{PORT}={TOKEN}"},
         )
@@ -38,7 +38,7 @@ def client(tmp_path: Path) -> Iterator[DeskClient]:
 def test_that_no_agent_was_found_is_said_where_one_was_looked_for(tmp_path: Path, *, has_found_none: bool) -> None:
     settings = Settings(workspace=tmp_path, roots=(tmp_path,), is_demo=True, has_found_none=has_found_none)
     with Store.open(settings.database) as store:
-        desk = Desk(settings, store, cast("AgentHost", None))
+        desk = Desk(settings, store, cast("ChatPlayers", None))
         headers = {"Cookie": f"evaldesk-{PORT}={TOKEN}"}
         client = DeskClient(
             create_app(desk, guard_settings(TOKEN, PORT)), base_url=f"http://127.0.0.1:{PORT}", headers=headers

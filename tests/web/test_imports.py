@@ -16,7 +16,7 @@ from httpx2 import Response
 from starlette.testclient import TestClient
 
 from evaldesk.desk.desk import Desk
-from evaldesk.engine import AgentHost
+from evaldesk.engine import ChatPlayers
 from evaldesk.formats.files import read_file
 from evaldesk.settings import Settings
 from evaldesk.store import Store
@@ -74,7 +74,7 @@ def visitor(tmp_path: Path, migrated: Path) -> Iterator[Visitor]:
     settings.state_folder.mkdir()
     copyfile(migrated, settings.database_file)
     store = Store.open(settings.database)
-    desk = Desk(settings, store, cast("AgentHost", None))
+    desk = Desk(settings, store, cast("ChatPlayers", None))
     client = TestClient(
         create_app(desk, guard_settings(TOKEN, PORT)),
         base_url=f"http://127.0.0.1:{PORT}",

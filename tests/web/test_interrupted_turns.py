@@ -212,7 +212,7 @@ def news(chat: ChatDesk, session: str, page: str) -> Response:
 def begin_elsewhere(chat: ChatDesk, session: str, index: int, resumed: TurnRecord | None = None) -> str:
     owner = f"mark{index} 999999999 {HERE} 1"
     turn = OpenTurn(index, owner, "Roll a die", "", "person", datetime(2026, 11, 23, tzinfo=UTC))
-    chat.desk.store.sessions.begin_turn(session.rpartition("/")[2], turn, resumed=resumed)
+    chat.desk.store.sessions.begin_turn(session.rpartition("/")[2], turn, open_record=resumed)
     return owner
 
 

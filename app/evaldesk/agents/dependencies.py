@@ -18,7 +18,7 @@ from evaldesk.agents.agent import breadth_first
 from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import AgentRef, JsonObject, Session
 from evaldesk.registry import import_target
-from evaldesk.wire import plain
+from evaldesk.wire import plain_json
 
 # No state holds connections and clocks, so the user makes the object: decision 133.
 MAKE, READ = "make_deps", "read_state"
@@ -42,7 +42,7 @@ class Dependencies:
             _CURRENT.set(None)
             return session.state
         memory_entry: Any = session.memory.get(MEMORY)
-        if memory_entry and memory_entry[1:] == (len(session.turns) + resumes, plain(session.state)):
+        if memory_entry and memory_entry[1:] == (len(session.turns) + resumes, plain_json(session.state)):
             deps = memory_entry[0]
         else:
             deps = await _await_value(self.make(deepcopy(dict(session.state))))
@@ -53,7 +53,7 @@ class Dependencies:
         """Read the state at the end of a turn, and store the object for the next one."""
         if self.make is not None:
             await self.update(session, deps)
-            session.memory[MEMORY] = (deps, len(session.turns) + 1, plain(session.state))
+            session.memory[MEMORY] = (deps, len(session.turns) + 1, plain_json(session.state))
 
     async def update(self, session: Session, deps: Any) -> None:
         """Update the session state by `read_state`. Raises AgentError for a state that is no object."""

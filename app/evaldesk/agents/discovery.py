@@ -430,8 +430,8 @@ def _of_poetry(place: Path, environment: Mapping[str, str]) -> Iterator[Path]:
     if not name:
         return
     home = Path(environment.get("HOME", ""))
-    usual = home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "pypoetry"
-    cache = Path(environment.get("POETRY_CACHE_DIR") or usual)
+    default_cache = home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "pypoetry"
+    cache = Path(environment.get("POETRY_CACHE_DIR") or default_cache)
     shelf = Path(environment.get("POETRY_VIRTUALENVS_PATH") or cache / "virtualenvs")
     folder = os.path.normcase(os.path.realpath(place))
     digest = base64.urlsafe_b64encode(hashlib.sha256(folder.encode()).digest()).decode()[:8]

@@ -13,7 +13,7 @@ from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.transcripts.messages.chat import read_messages
 from evaldesk.transcripts.messages.turns import Message, TurnEvents
-from evaldesk.wire import plain
+from evaldesk.wire import plain_json
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class MessageEvents:
         return replace(message, calls=calls)
 
     def _read(self, message: object) -> Iterator[Message]:
-        for item in parse_message(plain(message)):
+        for item in parse_message(plain_json(message)):
             if isinstance(item, Message):
                 yield item
             else:

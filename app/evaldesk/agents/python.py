@@ -19,7 +19,7 @@ from evaldesk.llm.retry_events import note_capture
 from evaldesk.model import AgentDescription, AgentRef, Event, EventKind, JsonObject, Session
 from evaldesk.model.decisions import Decided
 from evaldesk.model.media import MEDIA_KINDS
-from evaldesk.wire import plain
+from evaldesk.wire import plain_json
 
 _REQUIRED_FIELDS: Mapping[EventKind, str] = {
     "tool_call": "call",
@@ -205,9 +205,9 @@ def _events(item: object, session: Session) -> Sequence[Event]:
     if required_field and getattr(item, required_field) is None:
         raise AgentError(f"the agent gave a {item.kind} event without its {required_field}")
     call = item.call and replace(item.call, args=_plain_args(item.call.args))
-    return [replace(item, call=call, result=plain(item.result))]
+    return [replace(item, call=call, result=plain_json(item.result))]
 
 
 def _plain_args(value: object) -> dict[str, Any]:
-    plain_value = plain(value)
+    plain_value = plain_json(value)
     return plain_value if isinstance(plain_value, dict) else {"value": plain_value}

@@ -64,7 +64,7 @@ class ReplayAgent:
         number = len(session.turns)
         turn = self._turn([*(turn.query for turn in session.turns), message])
         if turn is None or turn.query.strip() != message.strip():
-            yield Event("error", error=ErrorRecord("not_recorded", self._missing(turn, number, message)))
+            yield Event("error", error=ErrorRecord("not_recorded", self._no_turn_words(turn, number, message)))
             return
         yield Event("log", author=RECORDING, text=f"replayed from {Path(self.ref.target).name}, turn {number + 1}")
         for event in turn.events:
@@ -88,7 +88,7 @@ class ReplayAgent:
         turns = next(same, long_enough[0] if long_enough else None)
         return turns[number] if turns else None
 
-    def _missing(self, turn: TurnRecord | None, number: int, message: str) -> str:
+    def _no_turn_words(self, turn: TurnRecord | None, number: int, message: str) -> str:
         place = f"turn {number + 1}"
         playing = CURRENT_TRIAL.get()
         if playing:
@@ -147,8 +147,8 @@ def _transcript_of(content: list[Any] | dict[str, Any]) -> Transcript:
     """The turns of the messages, equal to an import of them. Raises FormatError."""
     place = Place(Document(content))
     at, messages = (place, content) if isinstance(content, list) else (place.at("messages"), content["messages"])
-    read = read_pydantic if is_pydantic(messages) else read_anthropic if has_blocks(content) else read_chat
-    return Transcript(turns_of(read(at, messages, Notes())))
+    read_messages = read_pydantic if is_pydantic(messages) else read_anthropic if has_blocks(content) else read_chat
+    return Transcript(turns_of(read_messages(at, messages, Notes())))
 
 
 def _apply(event: Event, session: Session) -> None:

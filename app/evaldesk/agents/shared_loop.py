@@ -52,7 +52,7 @@ class EventStream(AsyncIterator[Event]):
         over: asyncio.Future[bool] = own_loop.create_future()
         # The trial's thread must not read a turn while the shared loop adds to it: decision 013.
         lock, is_left = Lock(), False
-        running: asyncio.Task[None] | None = None
+        task: asyncio.Task[None] | None = None
 
         def end(is_enough: bool, error: BaseException | None = None) -> None:
             with suppress(RuntimeError):  # the trial thread's loop is closed: there is no listener
@@ -73,13 +73,13 @@ class EventStream(AsyncIterator[Event]):
         work = self._work(send)
 
         def begin() -> None:
-            nonlocal running
-            running = shared_loop.create_task(work)
-            running.add_done_callback(lambda done: end(False, _error_of(done)))
+            nonlocal task
+            task = shared_loop.create_task(work)
+            task.add_done_callback(lambda ended_task: end(False, _error_of(ended_task)))
 
         def leave() -> None:
-            if running:
-                running.cancel()
+            if task:
+                task.cancel()
 
         shared_loop.call_soon_threadsafe(begin)
         try:
@@ -87,7 +87,7 @@ class EventStream(AsyncIterator[Event]):
         finally:
             with lock:
                 is_left = True
-            if not (running and running.done()):
+            if not (task and task.done()):
                 shared_loop.call_soon_threadsafe(leave)
 
     async def __anext__(self) -> Event:
@@ -113,16 +113,16 @@ class EventStream(AsyncIterator[Event]):
             with suppress(RuntimeError):  # the trial thread's loop is closed: there is no listener
                 own_loop.call_soon_threadsafe(queue.put_nowait, None)
 
-        running = asyncio.run_coroutine_threadsafe(self._work(send), shared_loop)
-        running.add_done_callback(end)
+        future = asyncio.run_coroutine_threadsafe(self._work(send), shared_loop)
+        future.add_done_callback(end)
         try:
             while (item := await queue.get()) is not None:
                 event, is_taken = item
                 yield event
                 shared_loop.call_soon_threadsafe(_release, is_taken)
-            await asyncio.wrap_future(running)
+            await asyncio.wrap_future(future)
         finally:
-            running.cancel()
+            future.cancel()
 
 
 def _settle(over: asyncio.Future[bool], is_enough: bool, error: BaseException | None) -> None:

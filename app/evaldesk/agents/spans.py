@@ -72,9 +72,9 @@ class TurnSpans:
         """Record that spans are missing at the end of the turn."""
         self._gap_reason = _MISSING_PARENT if self._spans else NO_SPANS
 
-    def note_late(self, late: TurnSpans) -> None:
+    def note_late(self, late_spans: TurnSpans) -> None:
         """Record late spans of earlier turns."""
-        self._gap_reason = _LATE if late.has_calls else self._gap_reason
+        self._gap_reason = _LATE if late_spans.has_calls else self._gap_reason
 
     @property
     def has_calls(self) -> bool:
@@ -227,13 +227,13 @@ def _read(span: Any) -> Span:
         parent_id=f"{span.parent.span_id:016x}" if span.parent else "",
         start_ms=span.start_time / 1e6,
         end_ms=max(span.start_time, end_time) / 1e6,
-        attributes=_plain(span.attributes),
-        events=tuple(SpanEvent(event.name, _plain(event.attributes)) for event in span.events),
+        attributes=_with_lists(span.attributes),
+        events=tuple(SpanEvent(event.name, _with_lists(event.attributes)) for event in span.events),
         error=(status.description or "error") if status.status_code.name == "ERROR" else None,
     )
 
 
-def _plain(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
+def _with_lists(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
     return {key: list(value) if isinstance(value, tuple) else value for key, value in (attributes or {}).items()}
 
 

@@ -182,11 +182,11 @@ def _text(path: Path) -> str | None:
 def _diff(before: Mapping[str, str | None], after: Mapping[str, str | None], names: Sequence[str]) -> str:
     lines: list[str] = []
     for name in names:
-        old, new = before.get(name, ""), after.get(name, "")
-        if old is None or new is None:
+        old_text, new_text = before.get(name, ""), after.get(name, "")
+        if old_text is None or new_text is None:
             lines.append(f"{name}: too big, or no text\n")
             continue
         source = f"a/{name}" if name in before else "/dev/null"
         target = f"b/{name}" if name in after else "/dev/null"
-        lines += difflib.unified_diff(old.splitlines(True), new.splitlines(True), source, target)
+        lines += difflib.unified_diff(old_text.splitlines(True), new_text.splitlines(True), source, target)
     return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)

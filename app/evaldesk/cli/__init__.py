@@ -155,10 +155,10 @@ def main() -> None:
     try:
         code = cli(others, prog_name="evaldesk", standalone_mode=False, obj=is_debug)
         end_process(code if isinstance(code, int) else 0)
-    except SystemExit as ended:
-        if not isinstance(ended.code, int):
+    except SystemExit as exit_request:
+        if not isinstance(exit_request.code, int):
             raise
-        end_process(ended.code)
+        end_process(exit_request.code)
     except (click.Abort, KeyboardInterrupt):
         _show("Stopped.")
         end_process(EXIT_INTERRUPTED)

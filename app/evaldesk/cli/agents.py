@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evaldesk.cli.runs.shared import answered, json_option, python_option, settings_of, trust_option, workspace_option
+from evaldesk.cli.runs.shared import ask_trust, json_option, python_option, settings_of, trust_option, workspace_option
 from evaldesk.wording.writer import show, show_json, style
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def agents(
     from evaldesk.desk.doctor import ask_agents
 
     settings = settings_of(folders, workspace, python)
-    agent_list = asyncio.run(ask_agents(settings, answered(settings, is_trusted=is_trusted)))
+    agent_list = asyncio.run(ask_agents(settings, ask_trust(settings, is_trusted=is_trusted)))
     if is_json:
         from evaldesk.pages.agents import agent_facts
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evaldesk.cli.runs.shared import answered, python_option, settings_of, trust_option, workspace_option
+from evaldesk.cli.runs.shared import ask_trust, python_option, settings_of, trust_option, workspace_option
 from evaldesk.wording.writer import show, style
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def doctor(
     from evaldesk.wording.printable import printable
 
     settings = settings_of(folders, workspace, python)
-    trust = answered(settings, is_trusted=is_trusted)
+    trust = ask_trust(settings, is_trusted=is_trusted)
     if is_called or is_played or on:
         trust.check_all()
     if is_repaired or restore:

@@ -82,9 +82,9 @@ def merge(name: str, into: str, by: str | None, workspace: str | None) -> None:
 
     with opened_desk(workspace) as desk:
         failures = desk.failures
-        old, new = failures.find_mode(name), failures.find_mode(into)
-        failures.merge(old.id, new.id, by if by is not None else desk.person.name())
-    show(f"Merged “{in_one_line(old.name)}” into “{in_one_line(new.name)}”. Undo: evaldesk mode undo")
+        source_mode, target_mode = failures.find_mode(name), failures.find_mode(into)
+        failures.merge(source_mode.id, target_mode.id, by if by is not None else desk.person.name())
+    show(f"Merged “{in_one_line(source_mode.name)}” into “{in_one_line(target_mode.name)}”. Undo: evaldesk mode undo")
 
 
 @mode.command()
@@ -190,7 +190,7 @@ def check(run: int, max_mode: tuple[str, ...], workspace: str | None) -> None:
     from evaldesk.pages.failures.room import mode_gate
     from evaldesk.wording.printable import in_one_line
 
-    bounds = [_bound(each) for each in max_mode]
+    bounds = [_share_bound(each) for each in max_mode]
     with opened_desk(workspace) as desk:
         gate_answers = [mode_gate(desk, run, name, rate) for name, rate in bounds]
     for answer, words in gate_answers:
@@ -223,13 +223,13 @@ def judge(name: str, is_file: bool, workspace: str | None) -> None:
         return
     for each in judge_calibrations:
         earlier = "" if each.is_current else " (an earlier definition)"
-        words = (each.found, each.kappa, each.share, each.next_labels)
+        words = (each.agreement_words, each.kappa, each.share, each.next_labels)
         show(f"Run {each.run.id}{earlier}: {'. '.join(filter(None, words))}.")
     if not judge_calibrations:
         show("No run has a judge of it yet. Add --criteria for a criteria file with one.")
 
 
-def _bound(text: str) -> tuple[str, float]:
+def _share_bound(text: str) -> tuple[str, float]:
     name, equals, rate = text.rpartition("=")
     try:
         share = float(rate)

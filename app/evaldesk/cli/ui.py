@@ -15,7 +15,7 @@ import click
 
 from evaldesk.cli.files.exchange_files import open_home
 from evaldesk.cli.runs.shared import (
-    answered,
+    ask_trust,
     python_option,
     question_lines,
     stored_runs,
@@ -104,7 +104,7 @@ def ui(
 
 def trust_of_desk(settings: Settings, *, is_trusted: bool) -> Trust:
     """The trust in the workspace; a page asks the question, and the terminal says so."""
-    trust = answered(settings, is_trusted=is_trusted, asks=False)
+    trust = ask_trust(settings, is_trusted=is_trusted, asks=False)
     if trust.is_restricted:
         for line in (*question_lines(trust), "Nothing of it runs. The page asks whether to trust it; --trust does so."):
             show(line, err=True)

@@ -442,9 +442,9 @@ def _record(kind: Any, strict: bool) -> Convert:
         unknown = next((name for name in value if name not in converters and not (tag and name == "type")), None)
         if forbids and unknown is not None:
             raise ValidationError(f"Object contains unknown field `{unknown}`{_place(at)}")
-        missing = next((name for name in required_names if name not in values), None)
-        if missing:
-            raise ValidationError(f"Object missing required field `{missing}`{_place(at)}")
+        missing_name = next((name for name in required_names if name not in values), None)
+        if missing_name:
+            raise ValidationError(f"Object missing required field `{missing_name}`{_place(at)}")
         try:
             return values if is_table else kind(**values)
         except (TypeError, ValueError) as error:  # of its __post_init__

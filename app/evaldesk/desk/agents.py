@@ -13,8 +13,8 @@ from evaldesk import paths
 from evaldesk.agents import AGENTS, declared_refs, find_agents, merge_refs
 from evaldesk.agents.discovery import with_place
 from evaldesk.desk.trust import Trust
-from evaldesk.engine.host.code_files import agent_files, package_folders
-from evaldesk.engine.host.zygote import UNFORKED
+from evaldesk.engine.driver.code_files import agent_files, package_folders
+from evaldesk.engine.driver.zygote import UNFORKED
 from evaldesk.engine.launch import in_environment
 from evaldesk.errors import AgentError, EvaldeskError, NotFoundError, UsageError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord

@@ -18,7 +18,7 @@ from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.process_owner import starter
 from evaldesk.desk.trust import Trust
-from evaldesk.engine import AgentHost
+from evaldesk.engine import ChatPlayers
 from evaldesk.errors import BrokenRowError, EvaldeskError, WorkspaceError
 from evaldesk.gate_options import GATES_BY_NAME, title_of
 from evaldesk.settings import Settings
@@ -50,7 +50,7 @@ class Desk:
     Modules that the first page does not need are imported on first use.
     """
 
-    def __init__(self, settings: Settings, store: Store, host: AgentHost, trust: Trust | None = None) -> None:
+    def __init__(self, settings: Settings, store: Store, host: ChatPlayers, trust: Trust | None = None) -> None:
         self.settings = settings
         self.trust = trust or Trust(settings)
         self.store = store
@@ -68,7 +68,7 @@ class Desk:
     def open(cls, settings: Settings, trust: Trust | None = None) -> Desk:
         """A desk on the workspace's database, which is made or migrated when needed. Raises WorkspaceError."""
         trust = trust or Trust(settings)
-        return cls(settings, trust.opened_store(), AgentHost(check=trust.check_agent), trust)
+        return cls(settings, trust.opened_store(), ChatPlayers(check=trust.check_agent), trust)
 
     @property
     def is_restricted(self) -> bool:

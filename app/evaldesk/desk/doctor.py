@@ -26,9 +26,9 @@ from evaldesk.desk.runs.plan import with_executor
 from evaldesk.desk.runs.runs import TAKEN_OVER, WAITING
 from evaldesk.desk.runs.stored_runs import is_held
 from evaldesk.desk.trust import NEXT_STEP, Trust, check_store
-from evaldesk.engine import AgentHost, LocalExecutor
+from evaldesk.engine import ChatPlayers, LocalExecutor
+from evaldesk.engine.driver.worker_process import WorkerStartError
 from evaldesk.engine.executors import MAX_LOCAL, Node, check_executor, kind_of, open_executor
-from evaldesk.engine.host.process import WorkerStartError
 from evaldesk.engine.launch import launcher_of, sandbox_problem
 from evaldesk.engine.sandbox import has_bubblewrap
 from evaldesk.errors import EvaldeskError, ModelError, UsageError
@@ -280,7 +280,7 @@ def look_at_agents(agents: Sequence[FoundAgent], *, is_played: bool = False) -> 
 
 async def play_agents(agents: Sequence[FoundAgent], trust: Trust, settings: Settings) -> list[Finding]:
     """The result of one turn of each described agent, and the reason why its players are not forked."""
-    host = AgentHost(check=trust.check_agent)
+    host = ChatPlayers(check=trust.check_agent)
     findings = []
     try:
         for agent in agents:
@@ -291,7 +291,7 @@ async def play_agents(agents: Sequence[FoundAgent], trust: Trust, settings: Sett
     return findings
 
 
-async def _fork_findings(host: AgentHost, agent: FoundAgent) -> list[Finding]:
+async def _fork_findings(host: ChatPlayers, agent: FoundAgent) -> list[Finding]:
     if not launcher_of(agent.ref).can_fork:
         return []
     with suppress(WorkerStartError):  # which its turn tells
@@ -299,7 +299,7 @@ async def _fork_findings(host: AgentHost, agent: FoundAgent) -> list[Finding]:
     return [Finding(f"players {agent.id}", "good", agent.no_fork_reason)] if agent.no_fork_reason else []
 
 
-async def _play_turn(host: AgentHost, agent: FoundAgent, settings: Settings) -> Finding:
+async def _play_turn(host: ChatPlayers, agent: FoundAgent, settings: Settings) -> Finding:
     initial = agent.description.initial_state if agent.description else {}
     spec = TurnSpec(
         "doctor", agent.ref, MESSAGE, state=dict(initial), model_options=settings.model_options, limits=settings.limits
@@ -458,7 +458,7 @@ def _version(name: str) -> str:
 
 async def ask_agents(settings: Settings, trust: Trust) -> Sequence[FoundAgent]:
     """The agents, each described, failed or not trusted, in the order of their ids."""
-    host = AgentHost(check=trust.check_agent)
+    host = ChatPlayers(check=trust.check_agent)
     desk = AgentDesk(settings, host, trust)
     try:
         await desk.look_again()

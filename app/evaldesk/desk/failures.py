@@ -207,7 +207,7 @@ class FailureDesk:
 
         Raises UsageError naming the field, NotFoundError, and ConflictError for other texts than `seen_texts`.
         """
-        self._failures.edit_mode(mode_id, self.sign(author), seen=seen_texts, **checked_texts(form))
+        self._failures.edit_mode(mode_id, self.sign(author), seen_version=seen_texts, **checked_texts(form))
 
     def merge(self, mode_id: int, into_id: int, author: str) -> None:
         """Let the findings of a mode belong to another. Raises UsageError, NotFoundError, ConflictError."""

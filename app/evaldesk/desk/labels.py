@@ -110,10 +110,10 @@ class LabelDesk:
         self._person.keep_typed_name(labeller)
         played_run = played_run_id(self._store.runs, run_id)
         if form.op == "remove":
-            self._store.labels.remove(played_run, key, turn, labeller, seen=_times(form.seen_times))
+            self._store.labels.remove(played_run, key, turn, labeller, seen_times=_times(form.seen_times))
         else:
             verdict = form.verdict or None
-            self._store.labels.put(played_run, key, turn, labeller, verdict, note, seen=_times(form.seen_times))
+            self._store.labels.put(played_run, key, turn, labeller, verdict, note, seen_times=_times(form.seen_times))
 
 
 def checked_name(text: str, field: str = "author") -> str:

@@ -49,10 +49,10 @@ def first_divergence(
         if record is None:
             return Divergence("not_played", index + 1, None, "", f"turn {index + 1}", "it was never played")
         own = by_turn.get(index, ())
-        wanted = turn.expected.tool_calls
+        expected_calls = turn.expected.tool_calls
         if rows is not None:
             calls = rows.get(index, ())
-        elif wanted is None or _are_same(wanted, record, own):
+        elif expected_calls is None or _are_same(expected_calls, record, own):
             calls = ()
         else:
             calls = turn_diff(turn.expected, record, own).calls

@@ -82,24 +82,24 @@ def unified_lines(expected: str, actual: str) -> Iterator[str]:
 
 
 def opcodes(
-    old: Sequence[str], new: Sequence[str], most_work: int = _MOST_WORK
+    before: Sequence[str], after: Sequence[str], most_work: int = _MOST_WORK
 ) -> list[tuple[str, int, int, int, int]]:
-    """Non-empty difflib opcodes from `old` to `new`; beyond `most_work` the middle is one replacement."""
+    """Non-empty difflib opcodes from `before` to `after`; beyond `most_work` the middle is one replacement."""
     start, end = 0, 0
-    shortest = min(len(old), len(new))
-    while start < shortest and old[start] == new[start]:
+    shortest = min(len(before), len(after))
+    while start < shortest and before[start] == after[start]:
         start += 1
-    while end < shortest - start and old[-1 - end] == new[-1 - end]:
+    while end < shortest - start and before[-1 - end] == after[-1 - end]:
         end += 1
-    old_end, new_end = len(old) - end, len(new) - end
+    old_end, new_end = len(before) - end, len(after) - end
     try:
         if old_end + new_end - 2 * start > most_work:
             raise _TooMuchWorkError
-        matcher = _Matcher(old[start:old_end], new[start:new_end], most_work)
+        matcher = _Matcher(before[start:old_end], after[start:new_end], most_work)
         middle = [(op, a + start, b + start, c + start, d + start) for op, a, b, c, d in matcher.get_opcodes()]
     except _TooMuchWorkError:
         middle = [("replace", start, old_end, start, new_end)]
-    steps = [("equal", 0, start, 0, start), *middle, ("equal", old_end, len(old), new_end, len(new))]
+    steps = [("equal", 0, start, 0, start), *middle, ("equal", old_end, len(before), new_end, len(after))]
     return [step for step in steps if step[1] < step[2] or step[3] < step[4]]
 
 
@@ -110,9 +110,9 @@ class _TooMuchWorkError(Exception):
 class _Matcher(SequenceMatcher[str]):
     """A SequenceMatcher with a limit of comparisons: frequent items, such as commas, make it 200 times slower."""
 
-    def __init__(self, old: Sequence[str], new: Sequence[str], most_work: int) -> None:
-        super().__init__(None, old, new, autojunk=False)
-        self._costs = [1 + n for n in map(Counter(new).__getitem__, old)]
+    def __init__(self, before: Sequence[str], after: Sequence[str], most_work: int) -> None:
+        super().__init__(None, before, after, autojunk=False)
+        self._costs = [1 + n for n in map(Counter(after).__getitem__, before)]
         self._work, self._most_work = 0, most_work
 
     def find_longest_match(self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None) -> Match:
@@ -124,16 +124,16 @@ class _Matcher(SequenceMatcher[str]):
 
 def _segments(pieces: Iterable[tuple[SegmentKind, str]]) -> tuple[Segment, ...]:
     """Segments of the pieces: adjacent equal kinds merged, leading space of a change moved out of it."""
-    merged: list[tuple[SegmentKind, str]] = []
+    segments: list[tuple[SegmentKind, str]] = []
     for kind, text in pieces:
         word = text.lstrip()
         space = text[: len(text) - len(word)]
         for part_kind, part in ((kind if kind == "same" else "same", space), (kind, word)):
-            if part and merged and merged[-1][0] == part_kind:
-                merged[-1] = (part_kind, merged[-1][1] + part)
+            if part and segments and segments[-1][0] == part_kind:
+                segments[-1] = (part_kind, segments[-1][1] + part)
             elif part:
-                merged.append((part_kind, part))
-    return tuple(Segment(kind, text) for kind, text in merged)
+                segments.append((part_kind, part))
+    return tuple(Segment(kind, text) for kind, text in segments)
 
 
 def diff_json(expected: JsonValue, actual: JsonValue) -> TextDiff:

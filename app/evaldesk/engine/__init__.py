@@ -6,25 +6,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from evaldesk.engine.driver.chat_players import ChatPlayers as ChatPlayers
+    from evaldesk.engine.driver.inline import InlineExecutor as InlineExecutor
+    from evaldesk.engine.driver.worker_process import WarmPool as WarmPool
     from evaldesk.engine.executors import Executor as Executor
     from evaldesk.engine.executors import LocalExecutor as LocalExecutor
     from evaldesk.engine.executors import drive as drive
     from evaldesk.engine.executors import drive_batches as drive_batches
     from evaldesk.engine.frames import GradeSpec as GradeSpec
-    from evaldesk.engine.host.agent_host import AgentHost as AgentHost
-    from evaldesk.engine.host.inline import InlineExecutor as InlineExecutor
-    from evaldesk.engine.host.process import WarmPool as WarmPool
     from evaldesk.engine.worker.attempt import grade as grade
     from evaldesk.engine.worker.player import play_trial as play_trial
     from evaldesk.engine.worker.player import play_turn as play_turn
 
 _MODULES = {
-    "AgentHost": "host.agent_host",
+    "ChatPlayers": "driver.chat_players",
     "Executor": "executors",
     "GradeSpec": "frames",
-    "InlineExecutor": "host.inline",
+    "InlineExecutor": "driver.inline",
     "LocalExecutor": "executors",
-    "WarmPool": "host.process",
+    "WarmPool": "driver.worker_process",
     "drive": "executors",
     "drive_batches": "executors",
     "grade": "worker.attempt",

@@ -16,10 +16,10 @@ from functools import partial
 from typing import Protocol
 
 from evaldesk.agents.containers import container_client
+from evaldesk.engine.driver.grading_files import GradingFiles, freeze
+from evaldesk.engine.driver.pool import WorkerPool
+from evaldesk.engine.driver.worker_process import WarmPool, WorkerProcess
 from evaldesk.engine.frames import GradeSpec, cancelled, grade_spec, unplayed
-from evaldesk.engine.host.grading_files import GradingFiles, freeze
-from evaldesk.engine.host.process import WarmPool, WorkerProcess
-from evaldesk.engine.host.worker_set import WorkerSet
 from evaldesk.engine.launch import OWN, Launcher, check_sandbox
 from evaldesk.engine.worker.attempt import Pause, active
 from evaldesk.errors import AgentError, EvaldeskError, UsageError
@@ -123,12 +123,12 @@ EXECUTORS = Registry(
 
 def kind_of(executor: ExecutorConfig) -> ExecutorKind:
     """The kind of the executor. Raises UsageError for an unknown kind."""
-    found = EXECUTORS.load(executor.kind) if executor.kind in EXECUTORS else None
-    if not isinstance(found, ExecutorKind):
+    kind = EXECUTORS.load(executor.kind) if executor.kind in EXECUTORS else None
+    if not isinstance(kind, ExecutorKind):
         kinds = ", ".join(EXECUTORS)
         where = f"[executors.{executor.name}]"
         raise UsageError(f"{where}: kind is one of {kinds}, not {executor.kind!r}", field="on")
-    return found
+    return kind
 
 
 def has_own_driver(executor: ExecutorConfig) -> bool:
@@ -184,10 +184,10 @@ def check_isolation(config: RunConfig) -> None:
             )
         check_sandbox()
     bounds = (("memory_mib", config.limits.memory_mib), ("processes", config.limits.processes))
-    for name, bound in bounds:
-        if bound is not None and container is not None:
+    for name, limit in bounds:
+        if limit is not None and container is not None:
             raise UsageError(f"{name} bounds a process; write memory and pids under [container]", field=name)
-        if bound is not None and config.is_shared:
+        if limit is not None and config.is_shared:
             raise UsageError(f"{name} bounds a trial with a process of its own; add isolation = 'process'", field=name)
 
 
@@ -227,7 +227,10 @@ async def drive(
     A pool, not waves: the next trial begins when one ends, also while the caller is busy with a result. Once the
     executor is cancelled nothing more is handed out.
     """
-    async with aclosing(_each(specs)) as given, aclosing(drive_batches(given, executor, concurrency)) as batches:
+    async with (
+        aclosing(_each(specs)) as spec_stream,
+        aclosing(drive_batches(spec_stream, executor, concurrency)) as batches,
+    ):
         async for batch in batches:
             for result in batch:
                 yield result
@@ -266,7 +269,7 @@ class _Driver:
         self._executor = executor
         self._concurrency = concurrency
         self._on_end = on_end
-        self._ended: list[TrialResult] = []
+        self._ended_trials: list[TrialResult] = []
         self._has_news = asyncio.Event()
 
     async def run(self) -> None:
@@ -279,14 +282,14 @@ class _Driver:
                     n_under_way += 1
                 if not n_under_way:
                     return
-                ended = await anext(results, None)
-                if ended is None and self._executor.is_cancelled:
+                result = await anext(results, None)
+                if result is None and self._executor.is_cancelled:
                     return  # it was closed
-                if ended is None:
+                if result is None:
                     trials = counted(n_under_way, "trial")
                     raise EvaldeskError(f"the executor ended while {trials} had no result")
-                self._on_end(ended)
-                self._ended.append(ended)
+                self._on_end(result)
+                self._ended_trials.append(result)
                 n_under_way -= 1
                 self._has_news.set()
         finally:
@@ -294,10 +297,10 @@ class _Driver:
 
     async def take(self, task: asyncio.Task[None]) -> list[TrialResult]:
         """The trials that ended since the last call; waits for at least one, empty at the end."""
-        while not self._ended and not task.done():
+        while not self._ended_trials and not task.done():
             self._has_news.clear()
             await self._has_news.wait()
-        batch, self._ended = self._ended, []
+        batch, self._ended_trials = self._ended_trials, []
         return batch
 
     async def _hand_out(self) -> bool:
@@ -348,11 +351,11 @@ class LocalExecutor:
         self.is_cancelled = False
         self.end_reason = ""
         self._warm_pool = warm_pool
-        given = os.environ if environment is None else environment
-        workers = partial(WorkerSet, concurrency=concurrency, environment=given)
+        run_environment = os.environ if environment is None else environment
+        workers = partial(WorkerPool, concurrency=concurrency, environment=run_environment)
         self._players = workers(
             n_workers if is_shared else concurrency,
-            on_result=self._played,
+            on_result=self._hand_to_graders,
             warm_pool=warm_pool if launcher is OWN else None,
             purpose="player",
             launcher=launcher,
@@ -369,7 +372,7 @@ class LocalExecutor:
         )
         self._graders.grading_files = grading_files
         with suppress(AgentError):  # of a file that is not read; each player says so
-            self._graders.variables = env_variables(folder, given)
+            self._graders.variables = env_variables(folder, run_environment)
         self._room = asyncio.Semaphore(concurrency)
         self._results: asyncio.Queue[TrialResult | None] = asyncio.Queue()
         self._check: tuple[GradeSpec, asyncio.Future[ErrorRecord | None]] | None = None
@@ -455,14 +458,14 @@ class LocalExecutor:
     async def release(self) -> None:
         """End `results` for their reader; the workers stay for the next run."""
         await self._idle()
-        ended, self._results = self._results, asyncio.Queue()
-        ended.put_nowait(None)
+        results, self._results = self._results, asyncio.Queue()
+        results.put_nowait(None)
 
     async def _idle(self) -> None:
         await self._players.idle.wait()
         await self._graders.idle.wait()
 
-    def _played(self, spec: TrialSpec | GradeSpec, result: TrialResult) -> None:
+    def _hand_to_graders(self, spec: TrialSpec | GradeSpec, result: TrialResult) -> None:
         """Hand a played trial to the graders; an unfinished one has nothing to grade."""
         if result.status != "finished" or isinstance(spec, GradeSpec):
             self._give_back(result)

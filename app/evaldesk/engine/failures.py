@@ -24,10 +24,10 @@ def failure(error: BaseException, kind: str = "agent_raised") -> ErrorRecord:
     elif isinstance(error, AgentError) and kind == "agent_raised":
         kind = "bad_output"
     trace = str(getattr(error, "trace", "")) or trace_of(error)
-    refused = _refusal(error) if kind == "agent_raised" else None
-    if refused:
-        return ErrorRecord(refused.kind, refused.sentence, shortened(trace, MAX_TRACE))
-    return ErrorRecord(kind, _message(error), shortened(trace, MAX_TRACE))
+    refusal = _refusal(error) if kind == "agent_raised" else None
+    if refusal:
+        return ErrorRecord(refusal.kind, refusal.sentence, shorten_middle(trace, MAX_TRACE))
+    return ErrorRecord(kind, _message(error), shorten_middle(trace, MAX_TRACE))
 
 
 def _refusal(error: BaseException) -> ModelFailure | None:
@@ -57,10 +57,10 @@ def place_of(thread: threading.Thread) -> str:
     # Private, but the only way to see where a blocked thread stands: decision 003.
     frame = sys._current_frames().get(thread.ident or 0)
     stack = traceback.extract_stack(frame) if frame else traceback.StackSummary()
-    return shortened("".join(traceback.format_list(user_frames(stack) or stack)), MAX_TRACE)
+    return shorten_middle("".join(traceback.format_list(user_frames(stack) or stack)), MAX_TRACE)
 
 
-def shortened(text: str, limit: int) -> str:
+def shorten_middle(text: str, limit: int) -> str:
     """`text` of valid Unicode with its middle left out when it is longer than `limit` characters."""
     if len(text) > limit:
         text = f"{text[: limit // 2]}\n… {len(text) - limit} characters left out …\n{text[-limit // 2 :]}"
@@ -75,4 +75,4 @@ def _message(error: BaseException) -> str:
     name = type(error).__name__
     words = text if isinstance(error, ModelError | AgentError | BadNumberError) else f"{name}: {text}"
     hint = "; each trial has a loop of its own: use --isolation process" if "different event loop" in text else ""
-    return shortened(f"{words if text else name}{hint}", MAX_MESSAGE)
+    return shorten_middle(f"{words if text else name}{hint}", MAX_MESSAGE)

@@ -242,14 +242,14 @@ def sent_to_grader(
     """
     if spec.result.prompts is None and copy is None and not variables:
         return spec
-    bare = replace(spec.result, prompts=None)
-    return msgspec.structs.replace(spec, result=bare, copy=copy, variables=variables or {})
+    graded_result = replace(spec.result, prompts=None)
+    return msgspec.structs.replace(spec, result=graded_result, copy=copy, variables=variables or {})
 
 
-def grade_spec(spec: TrialSpec, played: TrialResult) -> GradeSpec:
+def grade_spec(spec: TrialSpec, result: TrialResult) -> GradeSpec:
     """The trial that was just played, for the grader."""
     return GradeSpec(
-        played,
+        result,
         spec.case,
         spec.criteria,
         spec.limits,
@@ -261,7 +261,7 @@ def grade_spec(spec: TrialSpec, played: TrialResult) -> GradeSpec:
 
 
 # A player is not believed: its scores are dropped, its numbers checked (decision 065).
-def played(spec: TrialSpec, result: TrialResult, *, is_cancelled: bool = False) -> TrialResult:
+def player_result(spec: TrialSpec, result: TrialResult, *, is_cancelled: bool = False) -> TrialResult:
     """The result of a player for `spec`, without anything that it has no say in; errored where it cannot be."""
     problem = _problem(spec, result) or _bad_number(result)
     if not problem and spec.case.scenario is None and len(result.transcript.turns) > len(spec.case.turns):
@@ -292,33 +292,35 @@ def _as_asked(spec: TrialSpec, transcript: Transcript) -> Transcript:
     """
     is_scripted = spec.case.scenario is None and not spec.shows_case
     turns = []
-    for turn, asked in zip_longest(transcript.turns, spec.case.turns[: len(transcript.turns)]):
-        media = tuple(item.held() for item in asked.media) if asked else ()
-        turns.append(replace(turn, query=asked.query if is_scripted else turn.query, media=media))
+    for turn, message_turn in zip_longest(transcript.turns, spec.case.turns[: len(transcript.turns)]):
+        media = tuple(item.held() for item in message_turn.media) if message_turn else ()
+        turns.append(replace(turn, query=message_turn.query if is_scripted else turn.query, media=media))
     return Transcript(tuple(turns))
 
 
-def graded(spec: GradeSpec, result: TrialResult) -> TrialResult:
+def grader_result(spec: GradeSpec, result: TrialResult) -> TrialResult:
     """The scores of a grader for `spec`, on the transcript that it was given; errored where they cannot be."""
     problem = _problem(spec.result, result) or _bad_number(replace(result, transcript=Transcript()))
     if problem:
         return unplayed(spec, "errored", problem)
-    kept = spec.result
-    asked = result.prompts.of_judges(is_wanted=True).after(kept.prompts) if result.prompts else kept.prompts
+    own_result = spec.result
+    prompts = (
+        result.prompts.of_judges(is_wanted=True).after(own_result.prompts) if result.prompts else own_result.prompts
+    )
     return replace(
         result,
-        transcript=kept.transcript,
-        losses=kept.losses,
-        place=kept.place,
-        changes=kept.changes,
-        prompts=asked,
+        transcript=own_result.transcript,
+        losses=own_result.losses,
+        place=own_result.place,
+        changes=own_result.changes,
+        prompts=prompts,
     )
 
 
-def _problem(asked: TrialSpec | TrialResult, found: TrialResult) -> ErrorRecord | None:
-    if _key(found) == _key(asked):
+def _problem(own_item: TrialSpec | TrialResult, result: TrialResult) -> ErrorRecord | None:
+    if _key(result) == _key(own_item):
         return None
-    sentence = f"the worker answered for {_words(_key(found))}; it was given {_words(_key(asked))}"
+    sentence = f"the worker answered for {_words(_key(result))}; it was given {_words(_key(own_item))}"
     return ErrorRecord("wrong_trial", sentence)
 
 
@@ -370,7 +372,7 @@ def _words(key: tuple[int, int, int, int]) -> str:
 
 def with_images(turns: Sequence[TurnRecord]) -> tuple[tuple[TurnRecord, ...], int]:
     """The turns with the first MAX_IMAGES characters of images that results have, and the number of these."""
-    found, n = [], 0
+    records, n = [], 0
     for turn in turns:
         events = list(turn.events)
         for at, event in enumerate(events):
@@ -378,8 +380,8 @@ def with_images(turns: Sequence[TurnRecord]) -> tuple[tuple[TurnRecord, ...], in
             if n + length > MAX_IMAGES:
                 events[at], length = replace(event, result=without_image_texts(event.result)), 0
             n += length
-        found.append(replace(turn, events=tuple(events)))
-    return tuple(found), n
+        records.append(replace(turn, events=tuple(events)))
+    return tuple(records), n
 
 
 def cut(record: TurnRecord, limit: int) -> TurnRecord:
@@ -404,16 +406,16 @@ def _cut_event(event: Event, limit: int) -> Event:
     call = event.call and replace(event.call, args=_cut_object(event.call.args, limit))
     result = event.result if len(to_json(event.result)) <= limit else _cut_text(to_json(event.result).decode(), limit)
     text = _cut_text(event.text, limit)
-    changed = tuple(
+    changes = tuple(
         replace(change, before=_cut_value(change.before, limit), after=_cut_value(change.after, limit))
         for change in event.changes
     )
-    waiting = event.waiting and replace(
+    request = event.waiting and replace(
         event.waiting,
         args=_cut_object(event.waiting.args, limit),
         question=_cut_value(event.waiting.question, limit),
     )
-    return replace(event, call=call, result=result, text=text, changes=changed, waiting=waiting, media=())
+    return replace(event, call=call, result=result, text=text, changes=changes, waiting=request, media=())
 
 
 def _cut_object(value: JsonObject, limit: int) -> JsonObject:
@@ -421,8 +423,8 @@ def _cut_object(value: JsonObject, limit: int) -> JsonObject:
 
 
 def _cut_value(value: JsonValue, limit: int) -> JsonValue:
-    encoded = to_json(value)
-    return value if len(encoded) <= limit else _cut_text(encoded.decode(), limit)
+    data = to_json(value)
+    return value if len(data) <= limit else _cut_text(data.decode(), limit)
 
 
 def _cut_text(text: str, limit: int) -> str:

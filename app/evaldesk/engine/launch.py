@@ -75,8 +75,8 @@ class Launcher(Protocol):
     def start_timeout_s(self) -> float:
         """Seconds after which a worker that is not up is given up."""
 
-    def launch(self, given: Mapping[str, str], purpose: str) -> Launch:
-        """A worker; `given` is the environment of the run. Raises UsageError where there is no place for one."""
+    def launch(self, environment: Mapping[str, str], purpose: str) -> Launch:
+        """A worker; `environment` is the environment of the run. Raises UsageError where there is no place for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,24 +97,24 @@ class ProcessLauncher:
         """The interpreter is named where it is not ours."""
         return f"the player on {self.python}" if self.python else "the worker process"
 
-    def launch(self, given: Mapping[str, str], purpose: str) -> Launch:
+    def launch(self, base_environment: Mapping[str, str], purpose: str) -> Launch:
         """A process of this machine, which ends with this one."""
         command = (self.python, "-X", "faulthandler", BOOT) if self.python else COMMAND
         mark = secrets.token_hex(16)
-        environment = {**self._environment(given), WORKER_VARIABLE: mark}
+        environment = {**self._environment(base_environment), WORKER_VARIABLE: mark}
         return Launch((*command, str(os.getpid()), purpose), environment, mark=mark)
 
-    def _environment(self, given: Mapping[str, str]) -> dict[str, str]:
+    def _environment(self, base_environment: Mapping[str, str]) -> dict[str, str]:
         """On the agent's interpreter that of its activated virtual environment."""
-        found = own_environment(given)
+        environment = own_environment(base_environment)
         if self.python:
-            found = {name: value for name, value in found.items() if name not in OF_OUR_PYTHON}
+            environment = {name: value for name, value in environment.items() if name not in OF_OUR_PYTHON}
             folder = os.path.dirname(self.python)
-            found["PATH"] = os.pathsep.join(filter(None, (folder, given.get("PATH"))))
+            environment["PATH"] = os.pathsep.join(filter(None, (folder, base_environment.get("PATH"))))
             if Path(folder).with_name("pyvenv.cfg").is_file():
-                found["VIRTUAL_ENV"] = os.path.dirname(folder)
-            found[PRICE_LIST] = price_list()
-        return found
+                environment["VIRTUAL_ENV"] = os.path.dirname(folder)
+            environment[PRICE_LIST] = price_list()
+        return environment
 
 
 OWN = ProcessLauncher()
@@ -129,7 +129,7 @@ class SandboxLauncher:
     """
 
     process: ProcessLauncher
-    hidden: tuple[str, ...]
+    hidden_paths: tuple[str, ...]
     visible: tuple[str, ...]
     read_only: tuple[str, ...]
     start_timeout_s: float = START_TIMEOUT_S
@@ -149,17 +149,17 @@ class SandboxLauncher:
         """The machine; with the interpreter, where it is not ours."""
         return f"{self.process.place(machine)}, in a sandbox"
 
-    def launch(self, given: Mapping[str, str], purpose: str) -> Launch:
+    def launch(self, environment: Mapping[str, str], purpose: str) -> Launch:
         """A process of this machine, which ends with this one. Raises UsageError where no sandbox can be made."""
-        own = self.process.launch(given, purpose)
+        own = self.process.launch(environment, purpose)
         python = (self.process.python or sys.executable, "-X", "faulthandler", BOOT)
         if not sandbox_problem():
-            plan = plan_text([*self.hidden], [*self.visible], [*self.read_only])
+            plan = plan_text([*self.hidden_paths], [*self.visible], [*self.read_only])
             if len(plan) > MAX_PLAN:
-                raise UsageError(f"{len(self.hidden)} paths are too many to hide; use isolation = 'container'")
+                raise UsageError(f"{len(self.hidden_paths)} paths are too many to hide; use isolation = 'container'")
             return replace(own, command=(*python, SANDBOX_FLAG, plan, str(os.getpid()), purpose))
         check_sandbox()
-        command = bubblewrap_command(self.hidden, self.visible, self.read_only)
+        command = bubblewrap_command(self.hidden_paths, self.visible, self.read_only)
         return replace(own, command=(*command, *python, str(NO_PARENT), purpose))
 
 
@@ -202,30 +202,33 @@ class ContainerLauncher:
         """With the image."""
         return f"the player in {self.container.words}"
 
-    def launch(self, given: Mapping[str, str], purpose: str) -> Launch:
+    def launch(self, base_environment: Mapping[str, str], purpose: str) -> Launch:
         """`docker run`; values of variables are in the environment of the client and never in a command line."""
-        client, name = container_client(self.container, given), f"evaldesk-{os.getpid()}-{secrets.token_hex(4)}"
-        environment = {each: value for each, value in given.items() if each not in SECRETS}
+        client, name = (
+            container_client(self.container, base_environment),
+            f"evaldesk-{os.getpid()}-{secrets.token_hex(4)}",
+        )
+        environment = {each: value for each, value in base_environment.items() if each not in SECRETS}
         prices = price_list()
         places = {str(PACKAGE): f"{INSIDE}/evaldesk", self.root: f"{INSIDE}/root", prices: f"{INSIDE}/prices.json"}
         own = {
             "HOME": SCRATCH,
             IMAGE_VARIABLE: self.container.image,
             PRICE_LIST: f"{INSIDE}/prices.json" if prices else "",
-            LINK_LOCAL_VARIABLE: given.get(LINK_LOCAL_VARIABLE, ""),
+            LINK_LOCAL_VARIABLE: base_environment.get(LINK_LOCAL_VARIABLE, ""),
         }
         if self.container.network == "model-only":
             from evaldesk.engine.model_door import door_for, variables  # a server, for those who ask for it
 
-            places[door_for(given).folder] = f"{INSIDE}/door"
-            own |= variables(given, self.container.variables)
+            places[door_for(base_environment).folder] = f"{INSIDE}/door"
+            own |= variables(base_environment, self.container.variables)
         command = (
             *(*docker_run_command(client, self.container, name), "--read-only"),
             *("--user", f"{os.getuid()}:{os.getgid()}", *(("--userns", "keep-id") if is_podman(client) else ())),
             *(part for place, inside in places.items() if place for part in ("--mount", _mount(place, inside))),
             *(part for each in (SCRATCH, self.root) if each for part in ("--tmpfs", f"{each}:rw,exec,mode=1777")),
             *(part for each, value in own.items() for part in ("--env", f"{each}={value}")),
-            *(part for each in self.container.variables if each in given for part in ("--env", each)),
+            *(part for each in self.container.variables if each in base_environment for part in ("--env", each)),
             *("--workdir", SCRATCH, "--entrypoint", "python3", self.container.image),
             *("-X", "faulthandler", f"{INSIDE}/evaldesk/engine/boot.py"),
             *(("--copy", f"{INSIDE}/root", self.root) if self.root else ()),
@@ -279,9 +282,11 @@ def placed(
         for container in filter(None, (placed_ref.container, placed_ref.commands)):
             container_client(container, os.environ)
         return placed_ref
-    named = interpreter_path(os.fspath(python), Path.cwd())
-    placed_ref = with_place(replace(ref, python=named, container=None), container=replace(settings.container, image=""))
-    if not placed_ref.python and named != OURS and not is_imported(ref):
+    interpreter = interpreter_path(os.fspath(python), Path.cwd())
+    placed_ref = with_place(
+        replace(ref, python=interpreter, container=None), container=replace(settings.container, image="")
+    )
+    if not placed_ref.python and interpreter != OURS and not is_imported(ref):
         raise UsageError(f"{ref.id} is not imported, so it has no interpreter; leave python out", field="python")
     return placed_ref
 
@@ -291,17 +296,17 @@ def in_environment(ref: AgentRef, settings: Settings, name: str) -> AgentRef:
 
     No other name leads anywhere, so that a browser reaches no path. Raises UsageError.
     """
-    known = {OURS: Environment(OURS), **settings.environments}
-    if name not in known:
-        raise UsageError(str(NotFoundError.among("environment", name, known)), field="environment")
+    environments = {OURS: Environment(OURS), **settings.environments}
+    if name not in environments:
+        raise UsageError(str(NotFoundError.among("environment", name, environments)), field="environment")
     if not is_imported(ref):
         raise UsageError(f"{ref.id} is not imported, so it has no environment; leave it out", field="environment")
-    found = known[name]
+    environment = environments[name]
     try:
-        if found.container:
-            container_client(found.container, os.environ)
-            return replace(ref, python="", container=found.container, commands=None)
-        python = interpreter_path(found.python, settings.workspace)
+        if environment.container:
+            container_client(environment.container, os.environ)
+            return replace(ref, python="", container=environment.container, commands=None)
+        python = interpreter_path(environment.python, settings.workspace)
     except UsageError as error:
         raise UsageError(f"environment {name}: {error}", field="environment") from error
     return with_place(replace(ref, python=python, container=None), container=replace(settings.container, image=""))

@@ -39,10 +39,10 @@ def is_open(method: str, path: str) -> bool:
     return api_of(path) is not None or path.endswith(_ASKED)
 
 
-def variables(given: Mapping[str, str], own: tuple[str, ...]) -> dict[str, str]:
-    """A word for each key that `given` has and the container does not get itself."""
+def variables(environment: Mapping[str, str], own: tuple[str, ...]) -> dict[str, str]:
+    """A word for each key that `environment` has and the container does not get itself."""
     names = (name for provider in PROVIDERS for name in KEYS[provider])
-    return {name: KEY for name in names if given.get(name) and name not in own}
+    return {name: KEY for name in names if environment.get(name) and name not in own}
 
 
 class Door(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
@@ -69,17 +69,17 @@ _doors: dict[frozenset[tuple[str, str]], Door] = {}
 _lock = threading.Lock()
 
 
-def door_for(given: Mapping[str, str]) -> Door:
+def door_for(environment: Mapping[str, str]) -> Door:
     """The door to the models of this environment."""
     names = [
-        *(each for found in PROVIDERS.values() for each in found.variables),
+        *(each for known_provider in PROVIDERS.values() for each in known_provider.variables),
         *(name for provider in PROVIDERS for name in KEYS[provider]),
     ]
-    kept = {name: given[name] for name in names if given.get(name)}
-    key = frozenset(kept.items())
+    door_environment = {name: environment[name] for name in names if environment.get(name)}
+    key = frozenset(door_environment.items())
     with _lock:
         if key not in _doors:
-            _doors[key] = Door(kept)
+            _doors[key] = Door(door_environment)
         return _doors[key]
 
 
@@ -96,8 +96,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _forward(self) -> None:
         provider, slash, path = self.path.removeprefix("/").partition("/")
-        known = PROVIDERS.get(provider)
-        if known is None or ".." in path or not path.isascii() or not is_open(self.command, slash + path):
+        model_provider = PROVIDERS.get(provider)
+        if model_provider is None or ".." in path or not path.isascii() or not is_open(self.command, slash + path):
             self._answer(404, b"a container without a network can ask models, and nothing else")
             return
         try:
@@ -108,7 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(400, f"a request has at most {MAX_BODY // 2**20} MiB".encode())
             return
         data = self.rfile.read(length)
-        address = self._with_key(known.base(self.server.environment) + slash + path, provider)
+        address = self._with_key(model_provider.base(self.server.environment) + slash + path, provider)
         headers = {
             name: self._with_key(value, provider)
             for name, value in self.headers.items()

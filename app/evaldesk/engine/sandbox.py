@@ -30,12 +30,12 @@ FLAG = "--sandbox"
 """The argument of `boot.py` before the plan of a sandbox."""
 
 
-def plan_text(hidden: "list[str]", visible: "list[str]", read_only: "list[str]") -> str:
+def plan_text(hidden_paths: "list[str]", visible: "list[str]", read_only: "list[str]") -> str:
     """The argument that describes a sandbox.
 
     Paths to hide, paths inside of them that stay visible, and folders that cannot be written; absent ones are left out.
     """
-    return json.dumps({"hidden": hidden, "visible": visible, "read_only": read_only})
+    return json.dumps({"hidden": hidden_paths, "visible": visible, "read_only": read_only})
 
 
 def enter(text: str) -> None:
@@ -44,8 +44,8 @@ def enter(text: str) -> None:
     Raises OSError where the machine does not allow it.
     """
     plan = json.loads(text)
-    hidden = _outermost([path for path in plan["hidden"] if os.path.exists(path)])
-    inside = _visible_inside(plan["visible"], hidden)
+    hidden_paths = _outermost([path for path in plan["hidden"] if os.path.exists(path)])
+    inside = _visible_inside(plan["visible"], hidden_paths)
     folder = os.getcwd()
     uid, gid = os.getuid(), os.getgid()
     _call("unshare", CLONE_NEWUSER | CLONE_NEWNS)
@@ -67,13 +67,13 @@ def enter(text: str) -> None:
     nothing = os.path.join(staging, "nothing")
     _make_place(nothing, is_folder=False)
     os.chmod(nothing, 0)
-    for path in hidden:
+    for path in hidden_paths:
         _cover(path, nothing)
     for copy, path in copies:
         _make_place(path, is_folder=os.path.isdir(copy))
         _mount(copy, path, "", MS_BIND | MS_REC)
     for path in plan["hidden"]:
-        if os.path.realpath(path) not in hidden and os.path.exists(path):  # inside of what is visible again
+        if os.path.realpath(path) not in hidden_paths and os.path.exists(path):  # inside of what is visible again
             _cover(path, nothing)
     for path in plan["read_only"]:
         if os.path.isdir(path):
@@ -90,11 +90,11 @@ def problem() -> str:
     """Why no process can be put into a sandbox here, in words; empty where it can."""
     if not sys.platform.startswith("linux"):
         return "it needs Linux"
-    done = subprocess.run([sys.executable, "-I", __file__], check=False, capture_output=True, text=True, timeout=60)
-    if not done.returncode:
+    process = subprocess.run([sys.executable, "-I", __file__], check=False, capture_output=True, text=True, timeout=60)
+    if not process.returncode:
         return ""
     return (
-        f"this machine allows no user namespaces ({done.stderr.strip()[-200:]}); its administrator decides that by "
+        f"this machine allows no user namespaces ({process.stderr.strip()[-200:]}); its administrator decides that by "
         "user.max_user_namespaces, and on Ubuntu by kernel.apparmor_restrict_unprivileged_userns"
     )
 
@@ -111,39 +111,41 @@ def has_bubblewrap() -> bool:
         return False
 
 
-def bubblewrap_command(hidden: "Sequence[str]", visible: "Sequence[str]", read_only: "Sequence[str]") -> "list[str]":
+def bubblewrap_command(
+    hidden_paths: "Sequence[str]", visible: "Sequence[str]", read_only: "Sequence[str]"
+) -> "list[str]":
     """The command, without that of the program, by which bubblewrap makes the same sandbox as `enter`."""
-    there = _outermost([path for path in hidden if os.path.exists(path)])
+    there = _outermost([path for path in hidden_paths if os.path.exists(path)])
     command = ["bwrap", *WALLS, "--die-with-parent"]
-    command += [part for path in there for part in _covered(path)]
+    command += [part for path in there for part in _cover_arguments(path)]
     inside = _visible_inside(visible, there)
     command += [part for path in inside for part in ("--bind", path, path)]
-    again = [path for path in hidden if os.path.realpath(path) not in there and os.path.exists(path)]
-    command += [part for path in again for part in _covered(path)]
+    again = [path for path in hidden_paths if os.path.realpath(path) not in there and os.path.exists(path)]
+    command += [part for path in again for part in _cover_arguments(path)]
     command += [part for path in read_only if os.path.isdir(path) for part in ("--ro-bind", path, path)]
     return [*command, "--chdir", os.getcwd(), "--"]
 
 
-def _covered(path: str) -> "tuple[str, ...]":
+def _cover_arguments(path: str) -> "tuple[str, ...]":
     return ("--tmpfs", path) if os.path.isdir(path) else ("--bind", os.devnull, path)
 
 
 def _outermost(paths: "list[str]") -> "list[str]":
     """The paths that lie in none of the others, each once."""
-    found = []  # type: list[str]
+    outermost = []  # type: list[str]
     for path in sorted(set(map(os.path.realpath, paths))):
-        if not _is_inside(path, found):
-            found.append(path)
-    return found
+        if not _is_inside(path, outermost):
+            outermost.append(path)
+    return outermost
 
 
-def _visible_inside(visible: "Sequence[str]", hidden: "list[str]") -> "list[str]":
+def _visible_inside(visible: "Sequence[str]", hidden_paths: "list[str]") -> "list[str]":
     """The outermost visible paths inside of hidden folders; a hidden folder itself stays hidden."""
     return _outermost(
         [
             path
             for path in visible
-            if os.path.exists(path) and _is_inside(path, hidden) and os.path.realpath(path) not in hidden
+            if os.path.exists(path) and _is_inside(path, hidden_paths) and os.path.realpath(path) not in hidden_paths
         ]
     )
 

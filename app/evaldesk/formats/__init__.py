@@ -101,5 +101,5 @@ def case_from_text(text: str, source: str) -> Case:
 def _read_case(document: Document) -> Case:
     value = document.value
     is_old = isinstance(value, dict) and "data" in value and not {"eval_id", "evalId"} & set(value)
-    read = adk_old_case.read_case if is_old else adk_case.read_case
-    return read(Place(document), value)
+    reader = adk_old_case.read_case if is_old else adk_case.read_case
+    return reader(Place(document), value)

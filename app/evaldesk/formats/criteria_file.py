@@ -265,9 +265,9 @@ def _patch_criteria(raw: Any, criteria: tuple[Criterion, ...]) -> Any:
     nowhere = Place(Document(None))
     entries = {}
     for each in criteria:
-        old = raw.get(each.metric, ABSENT)
-        is_same = old is not ABSENT and read_criterion(nowhere, each.metric, old) == each
-        entries[each.metric] = old if is_same else _write_criterion(each)
+        file_value = raw.get(each.metric, ABSENT)
+        is_same = file_value is not ABSENT and read_criterion(nowhere, each.metric, file_value) == each
+        entries[each.metric] = file_value if is_same else _write_criterion(each)
     return entries
 
 

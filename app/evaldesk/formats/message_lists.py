@@ -105,13 +105,13 @@ def _first(data: bytes) -> Any:
     return value if is_chat and any("content" in each for each in objects) else None
 
 
-def _build_import(name: str, data: bytes, source: str, read: _Read) -> Imported:
+def _build_import(name: str, data: bytes, source: str, read_messages: _Read) -> Imported:
     notes = Notes()
     own_name = stem(source).removesuffix(".jsonl").removesuffix(".messages")
     cases: dict[str, Case] = {}
     for number, (place, raw) in enumerate(_conversations(data, source)):
         n_lost = -notes.count(NO_TEXT)
-        case = _case(place, raw, f"{own_name}_{number + 1}", read, notes)
+        case = _case(place, raw, f"{own_name}_{number + 1}", read_messages, notes)
         n_lost += notes.count(NO_TEXT)
         if n_lost or REVIEW_REASON in case.extra:  # a list of messages has no tags
             case = for_review(case, lost_words(n_lost) if n_lost else str(case.extra[REVIEW_REASON]))
@@ -132,18 +132,18 @@ def _conversations(data: bytes, source: str) -> Iterator[tuple[Place, Any]]:
             yield place, value
 
 
-def _case(place: Place, raw: Any, default: str, read: _Read, notes: Notes) -> Case:
+def _case(place: Place, raw: Any, default: str, read_messages: _Read, notes: Notes) -> Case:
     """The case of one conversation; the keys beside its messages stay with it."""
     fields = {"messages": raw} if isinstance(raw, list) else read_mapping(place, raw)
     at = place if isinstance(raw, list) else place.at("messages")
     system = fields.get("system")
     if not isinstance(raw, list) and system is not None:
         messages = (
-            *read(place, [{"role": "system", "content": system}], notes),
-            *read(at, fields.get("messages"), notes),
+            *read_messages(place, [{"role": "system", "content": system}], notes),
+            *read_messages(at, fields.get("messages"), notes),
         )
     else:
-        messages = read(at, fields.get("messages"), notes)
+        messages = read_messages(at, fields.get("messages"), notes)
     name = next((own for key in _NAMES if isinstance(own := fields.get(key), str) and own), default)
     extra = notes.unknown_keys(place, fields, _BESIDE)
     return case_of(name, turns_of(messages), [each.text for each in messages if each.speaker == "system"], extra)

@@ -148,7 +148,7 @@ async def _lines(response: ClientResponse) -> AsyncIterator[bytes]:
     async for data in response.content.iter_any():
         for line in lines.feed(unpacker.feed(data)):
             yield line
-    for line in lines.rest():
+    for line in lines.last_lines():
         yield line
 
 

@@ -195,9 +195,9 @@ def _key_names(model: str) -> str:
     from evaldesk.llm.client import open_litellm
 
     with suppress(Exception):  # it knows nothing of some providers
-        missing = open_litellm().validate_environment(model=model)["missing_keys"]
-        if missing:
-            return " or ".join(missing)
+        missing_keys = open_litellm().validate_environment(model=model)["missing_keys"]
+        if missing_keys:
+            return " or ".join(missing_keys)
     provider = model.partition("/")[0].upper() if "/" in model else "OPENAI"
     return f"{re.sub(r'[^A-Z0-9]+', '_', provider)}_API_KEY"
 

@@ -22,7 +22,7 @@ from evaldesk.errors import NOT_RECORDED, BadNumberError, ModelError
 from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.model import JsonObject
 from evaldesk.model.options import Recording
-from evaldesk.secrets import masked, scrubber
+from evaldesk.secrets import mask_values, scrubber
 from evaldesk.wire import converted
 
 # Messages are plain JSON, but for objects that a framework may leave in them.
@@ -151,6 +151,6 @@ def _content(call: ModelCall) -> dict[str, Any]:
         "temperature": call.temperature,
         "top_p": call.top_p,
         "max_tokens": call.max_tokens,
-        "extra": masked(call.extra),
+        "extra": mask_values(call.extra),
         **({"reasoning_effort": call.reasoning_effort} if call.reasoning_effort else {}),  # not in older recordings
     }

@@ -84,8 +84,8 @@ def wrap_clients() -> None:
 
 
 def _wrap() -> None:
-    for owner, name, read in _places():
-        wrap_once(owner, name, partial(_with_retries, read=read), _WRAPPED_MARK)
+    for owner, name, read_request in _places():
+        wrap_once(owner, name, partial(_with_retries, read_request=read_request), _WRAPPED_MARK)
 
 
 def _places() -> Iterator[tuple[Any, str, Callable[..., _Request]]]:
@@ -100,11 +100,11 @@ def _places() -> Iterator[tuple[Any, str, Callable[..., _Request]]]:
         yield from ((litellm, name, _of_litellm) for name in ("acompletion", "completion"))
 
 
-def _with_retries(send: Callable[..., Any], read: Callable[..., _Request]) -> Callable[..., Any]:
+def _with_retries(send: Callable[..., Any], read_request: Callable[..., _Request]) -> Callable[..., Any]:
     @wraps(send)
     async def send_soon(*args: Any, **options: Any) -> Any:
         (turn, _), n_tried = current_listeners(), 0
-        request = _read_request(read, turn, args, options)
+        request = _read_request(read_request, turn, args, options)
         if turn is None or request is None:
             return await send(*args, **options)
         while True:
@@ -123,7 +123,7 @@ def _with_retries(send: Callable[..., Any], read: Callable[..., _Request]) -> Ca
     @wraps(send)
     def send_now(*args: Any, **options: Any) -> Any:
         (turn, _), n_tried = current_listeners(), 0
-        request = _read_request(read, turn, args, options)
+        request = _read_request(read_request, turn, args, options)
         if turn is None or request is None:
             return send(*args, **options)
         while True:
@@ -142,13 +142,13 @@ def _with_retries(send: Callable[..., Any], read: Callable[..., _Request]) -> Ca
 
 
 def _read_request(
-    read: Callable[..., _Request], turn: TurnListener | None, args: tuple[Any, ...], options: dict[str, Any]
+    read_call: Callable[..., _Request], turn: TurnListener | None, args: tuple[Any, ...], options: dict[str, Any]
 ) -> _Request | None:
     """The request with the run's retries; None outside of turns, and for arguments of an unknown version."""
     if turn is None:
         return None
     try:
-        request = read(*args, **options)
+        request = read_call(*args, **options)
     except Exception:  # the agent is to work, whether its attempts can be counted or not
         return None
     return replace(request, patience=request.patience.with_retries(turn.n_retries))

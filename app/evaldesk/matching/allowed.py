@@ -98,9 +98,11 @@ def allowances_after_edit(
             if each.call is None:
                 new_allowances.append(replace(each, turn=at + 1))
                 continue
-            old = _places(before.turns[turn].expected.tool_calls or (), each.tool)[each.call : each.call + 1]
-            new = _places(after.turns[at].expected.tool_calls or (), each.tool)
-            new_allowances += [replace(each, turn=at + 1, call=k) for k, i in enumerate(new) if calls[i] in old]
+            old_places = _places(before.turns[turn].expected.tool_calls or (), each.tool)[each.call : each.call + 1]
+            new_places = _places(after.turns[at].expected.tool_calls or (), each.tool)
+            new_allowances += [
+                replace(each, turn=at + 1, call=k) for k, i in enumerate(new_places) if calls[i] in old_places
+            ]
     return new_allowances
 
 

@@ -83,8 +83,8 @@ def _diff(pointer: str, expected: object, actual: object, changes: list[ArgChang
     if isinstance(expected, Mapping) and isinstance(actual, Mapping):
         _diff_items(pointer, expected, actual, sorted({*expected, *actual}), changes)
     elif isinstance(expected, list | tuple) and isinstance(actual, list | tuple):
-        left, right = dict(enumerate(expected)), dict(enumerate(actual))
-        _diff_items(pointer, left, right, range(max(len(left), len(right))), changes)
+        left_items, right_items = dict(enumerate(expected)), dict(enumerate(actual))
+        _diff_items(pointer, left_items, right_items, range(max(len(left_items), len(right_items))), changes)
     elif not json_equal(expected, actual):
         changes.append(ArgChange("changed", pointer, expected, actual))  # type: ignore[arg-type]
 
@@ -115,8 +115,8 @@ def json_key(value: Any) -> Hashable:
     """A key for `value` under which equal values fall together: 6 with 6.0, but true not with 1."""
     kind = type(value)
     if kind in _AS_IT_IS:
-        plain: Hashable = value
-        return plain
+        hashable: Hashable = value
+        return hashable
     if kind is bool:
         return _TRUE if value else _FALSE
     if kind is dict or isinstance(value, Mapping):

@@ -18,10 +18,12 @@ PlainCall: TypeAlias = tuple[str, JsonObject]
 
 def plain_calls(calls: Sequence[AnyCall], side: str) -> tuple[PlainCall, ...]:
     """The calls of one side; absent arguments are `{}`. Raises UsageError naming the `side` of a bad call."""
-    return tuple([(call.name, call.args or {}) if type(call) is ToolCall else _plain(call, side) for call in calls])
+    return tuple(
+        [(call.name, call.args or {}) if type(call) is ToolCall else _plain_call(call, side) for call in calls]
+    )
 
 
-def _plain(call: object, side: str) -> PlainCall:
+def _plain_call(call: object, side: str) -> PlainCall:
     if type(call) is dict or isinstance(call, Mapping):
         name, args = call.get("name"), call.get("args")
     else:

@@ -39,10 +39,10 @@ class Cost:
         usages = [usage for record in transcript.turns for usage in _usages(record)]
         return [*turns, self._cost(usages, None, NO_CALL if transcript.turns else NO_TURN)]
 
-    def _cost(self, usages: Sequence[Usage], turn: int | None, missing: str) -> Score:
+    def _cost(self, usages: Sequence[Usage], turn: int | None, reason: str) -> Score:
         name, models = self.info.name, sorted({usage.model for usage in usages if usage.cost is None})
         if not usages:
-            return Score(name, turn=turn, reason=missing)
+            return Score(name, turn=turn, reason=reason)
         if models:
             return Score(name, turn=turn, reason=f"The price of {', '.join(models)} is not known.")
         total = math.fsum(usage.cost or 0.0 for usage in usages)
@@ -193,18 +193,18 @@ def _scores(
     metric: str,
     values: Sequence[float | None],
     say: Callable[[float], str],
-    missing: str,
+    missing_reason: str,
     *,
     is_none_zero: bool = False,
 ) -> list[Score]:
-    """One score for each turn that was played and their mean; a turn without a value says `missing`."""
+    """One score for each turn that was played and their mean; a turn without a value says `missing_reason`."""
     turns = [
-        Score(metric, value, turn, reason=missing if value is None else f"{say(value)}.")
+        Score(metric, value, turn, reason=missing_reason if value is None else f"{say(value)}.")
         for turn, value in enumerate(values)
     ]
     known_values = [value for value in values if value is not None]
     if not known_values:
-        return [*turns, Score(metric, reason=missing if values else NO_TURN)]
+        return [*turns, Score(metric, reason=missing_reason if values else NO_TURN)]
     n_missing = len(values) - len(known_values)
     trial_value = mean(known_values + [0.0] * n_missing if is_none_zero else known_values)
     reason = f"{say(trial_value)} per turn"

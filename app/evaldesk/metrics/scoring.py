@@ -51,7 +51,7 @@ from evaldesk.model import (
 from evaldesk.model.evalset import LargeCases, LargeReasons
 from evaldesk.model.media import SHOWN_TYPES, Media
 from evaldesk.model.transcript import is_score
-from evaldesk.wire import converted, plain, plain_text
+from evaldesk.wire import converted, plain_json, plain_text
 
 NO_TIMEOUTS: Mapping[str, float] = {}
 
@@ -139,8 +139,8 @@ def score_trial(
     grading = grade_trial(transcript, case, criteria, strict=strict)
     try:
         grading.send(None)
-    except StopIteration as done:
-        result: Grading = done.value
+    except StopIteration as stop:
+        result: Grading = stop.value
         return result.scores
     grading.close()
     raise MetricError("a metric of these criteria awaits something; use grade_trial")
@@ -230,7 +230,7 @@ def _plain_score(score: Any) -> Any:
 
 
 def _with_threshold(score: Score, criterion: Criterion, info: MetricInfo) -> Score:
-    details = plain(score.details)
+    details = plain_json(score.details)
     return Score(
         criterion.metric,
         score.value,
@@ -434,8 +434,8 @@ def missing_of(metric: Metric, case: Case) -> str | None:
         return f"No turn of this case {needs[1]}."
     if metric.info.needs == "final_state" and case.final_state is None:
         return _NO_FINAL_STATE
-    missing: Callable[[Case], str | None] | None = getattr(metric, "missing", None)
-    return missing(case) if missing else None
+    missing_assertion: Callable[[Case], str | None] | None = getattr(metric, "missing", None)
+    return missing_assertion(case) if missing_assertion else None
 
 
 def missing_of_turn(metric: Metric, case: Case, turn: Turn) -> str | None:
@@ -443,8 +443,8 @@ def missing_of_turn(metric: Metric, case: Case, turn: Turn) -> str | None:
     needs = _NEEDS_OF_TURNS.get(metric.info.needs)
     if needs and not needs[0](turn.expected):
         return f"This turn {needs[2]}."
-    missing: Callable[[Case, Turn], str | None] | None = getattr(metric, "missing_turn", None)
-    return missing(case, turn) if missing else None
+    missing_assertion: Callable[[Case, Turn], str | None] | None = getattr(metric, "missing_turn", None)
+    return missing_assertion(case, turn) if missing_assertion else None
 
 
 def unset_option(criterion: Criterion) -> str | None:

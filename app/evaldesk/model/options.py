@@ -192,7 +192,7 @@ class UserConfig:
     instructions: str = ""
 
     def __post_init__(self) -> None:
-        BY_NAME["user_max_turns"].checked(self.max_turns, "max_turns of the simulated user")
+        BY_NAME["user_max_turns"].check(self.max_turns, "max_turns of the simulated user")
         if not self.stop_signal.strip():
             raise UsageError("the stop signal of the simulated user must not be empty", field="user")
         missing_names = [name for name in ("conversation_plan", "stop_signal") if not _is_in(name, self.instructions)]

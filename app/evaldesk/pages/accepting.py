@@ -112,25 +112,25 @@ def _has_acceptable(case: Case, result: TrialResult | None) -> bool:
 
 def keys_of(ways: Mapping[str, Way]) -> Keys:
     """The wanted changes by case, from their names on the page."""
-    found: dict[str, dict[str, Way]] = {}
+    by_case: dict[str, dict[str, Way]] = {}
     for name, way in ways.items():
         case, _, change = name.partition(":")
-        found.setdefault(case, {})[change] = way
-    return found
+        by_case.setdefault(case, {})[change] = way
+    return by_case
 
 
 def typed_ways(fields: Iterable[tuple[str, object]]) -> dict[str, Way]:
     """The wanted changes of a form by their names: `way-N` is a way and a name, `change` a name that is replaced."""
-    found: dict[str, Way] = {}
+    ways: dict[str, Way] = {}
     for field, value in fields:
         text = str(value)
         word, _, name = text.partition(" ")
         way: Way | None = next((each for each in WAY_KEYS if each == word), None)
         if field == "change":
-            found[text] = "replace"
+            ways[text] = "replace"
         elif field.startswith("way-") and way and name:
-            found[name] = way
-    return found
+            ways[name] = way
+    return ways
 
 
 def _way_words(way: Way, change: AcceptableChange) -> str:
@@ -149,13 +149,13 @@ def _way_words(way: Way, change: AcceptableChange) -> str:
     }[way]
 
 
-def accept_page(desk: Desk, staged: Staged, wanted: Keys, problem: str = "", *, is_judged: bool = False) -> AcceptPage:
+def accept_page(desk: Desk, staged: Staged, choices: Keys, problem: str = "", *, is_judged: bool = False) -> AcceptPage:
     """The staged changes, the wanted ones marked; writes the set once for each change of a set that is not large.
 
     Metrics are imported when the trials are to be judged: the page asks for that once it is shown.
     """
-    effects = staged.effects(wanted) if is_judged else {}
-    of_ways = staged.effects_of_ways(wanted) if is_judged else {}
+    effects = staged.effects(choices) if is_judged else {}
+    of_ways = staged.effects_of_ways(choices) if is_judged else {}
     file = _shown_file(desk, staged)
     cases = []
     for case in staged.cases:
@@ -165,7 +165,7 @@ def accept_page(desk: Desk, staged: Staged, wanted: Keys, problem: str = "", *, 
                 id=case.case.id,
                 trial=case.trial.trial_index + 1,
                 trial_href=trial_href(staged.run.id, (case.trial.case_index, case.trial.trial_index)),
-                changes=tuple(_change(file, case, each, wanted.get(case.key, {}), of_ways) for each in case.offered),
+                changes=tuple(_change(file, case, each, choices.get(case.key, {}), of_ways) for each in case.offered),
                 effect=effects.get(case.key),
             )
         )
@@ -174,11 +174,11 @@ def accept_page(desk: Desk, staged: Staged, wanted: Keys, problem: str = "", *, 
 
 def _sentence(effects: Mapping[str, Effect]) -> str:
     """`12 of 15 would pass instead of 4`, over the cases that would change."""
-    before, after, scored = (
+    before, after, n_scored = (
         sum(each)
         for each in zip(*((e.before.passed, e.after.passed, e.after.scored) for e in effects.values()), strict=True)
     )
-    return f"{after:,} of {scored:,} would pass instead of {before:,}"
+    return f"{after:,} of {n_scored:,} would pass instead of {before:,}"
 
 
 def _shown_file(desk: Desk, staged: Staged) -> StagedFile | None:
@@ -198,17 +198,17 @@ def _change(
     file: StagedFile | None,
     case: StagedCase,
     change: AcceptableChange,
-    wanted: Ways,
+    choices: Ways,
     of_ways: Mapping[tuple[str, str, Way | None], Effect],
 ) -> ChangeView:
-    found = {way: of_ways.get((case.key, change.key, way)) for way in (*change.ways, None)}
-    effects = {way: _changed_words(effect) for way, effect in found.items() if effect}
+    effects_by_way = {way: of_ways.get((case.key, change.key, way)) for way in (*change.ways, None)}
+    effects = {way: _changed_words(effect) for way, effect in effects_by_way.items() if effect}
     lines: dict[Way, tuple[Line, ...]] = {}
     if file:
         with suppress(LossError):
             for way in change.ways:
                 lines[way] = tuple(changed_lines(file.before, file.after({case.key: {change.key: way}})))
-    return ChangeView(f"{case.key}:{change.key}", change, wanted.get(change.key), lines, effects)
+    return ChangeView(f"{case.key}:{change.key}", change, choices.get(change.key), lines, effects)
 
 
 def _changed_words(effect: Effect) -> str:

@@ -10,7 +10,7 @@ from evaldesk.model import AgentDescription, AgentRef, JsonObject, JsonValue
 from evaldesk.model.json_text import json_line
 from evaldesk.run_options import SANDBOX
 from evaldesk.settings import Settings
-from evaldesk.wire import plain
+from evaldesk.wire import plain_json
 
 kind_words = AGENTS.title
 
@@ -27,7 +27,7 @@ def agent_facts(agent: FoundAgent) -> dict[str, JsonValue]:
         "container": agent.ref.container.sentence if agent.ref.container else "",
     }
     if agent.description:
-        facts |= _described(agent.description)
+        facts |= _agent_fields(agent.description)
     if agent.error:
         facts["error"] = {"kind": agent.error.kind, "message": agent.error.message, "trace": agent.error.trace}
     return facts
@@ -56,27 +56,27 @@ def signature(parameters: JsonObject) -> str:
     properties = parameters.get("properties")
     if not isinstance(properties, dict):
         return ""
-    required = parameters.get("required")
-    needed = required if isinstance(required, list) else []
+    value = parameters.get("required")
+    names = value if isinstance(value, list) else []
     return ", ".join(
-        f"{name}: {_type(schema)}{'' if name in needed else _default(schema)}" for name, schema in properties.items()
+        f"{name}: {_type(schema)}{'' if name in names else _default(schema)}" for name, schema in properties.items()
     )
 
 
-def _described(found: AgentDescription) -> dict[str, JsonValue]:
+def _agent_fields(description: AgentDescription) -> dict[str, JsonValue]:
     return {
-        "name": found.name,
-        "kind": found.kind,
-        "description": found.description,
-        "model": found.model,
-        "instruction": found.instruction,
-        "missing": list(found.missing),
-        "initial_state": plain(found.initial_state),
+        "name": description.name,
+        "kind": description.kind,
+        "description": description.description,
+        "model": description.model,
+        "instruction": description.instruction,
+        "missing": list(description.missing),
+        "initial_state": plain_json(description.initial_state),
         "tools": [
-            {"name": tool.name, "description": tool.description, "parameters": plain(tool.parameters)}
-            for tool in found.tools
+            {"name": tool.name, "description": tool.description, "parameters": plain_json(tool.parameters)}
+            for tool in description.tools
         ],
-        "sub_agents": [_described(below) for below in found.sub_agents],
+        "sub_agents": [_agent_fields(below) for below in description.sub_agents],
     }
 
 

@@ -38,33 +38,33 @@ def accepted_keys(case: Case) -> tuple[str, ...]:
 
 def accepted_text(case: Case) -> str | None:
     """The accepted alternatives, an entry a line as JSON; None where the form cannot hold them."""
-    found = case.extra.get(ALSO_ACCEPTED, [])
-    if not isinstance(found, list):
+    alternatives = case.extra.get(ALSO_ACCEPTED, [])
+    if not isinstance(alternatives, list):
         return None
-    text = "\n".join(map(json_line, found))
-    return text if len(text) <= MAX_ACCEPTED and len(found) <= MAX_LINES else None
+    text = "\n".join(map(json_line, alternatives))
+    return text if len(text) <= MAX_ACCEPTED and len(alternatives) <= MAX_LINES else None
 
 
 def with_whole(
     before: Case,
     case: Case,
     origins: Origins,
-    typed: tuple[str | None, str | None],
+    texts: tuple[str | None, str | None],
     problems: Problems,
-    accepted: str | None = None,
+    accepted_lines: str | None = None,
 ) -> Case:
     """The case with the typed outputs, rubrics and accepted values, None where the form has no such field.
 
     Unchanged parts stay as in the file. Accepted alternatives move with turns and calls, by their places `before`;
     once it was changed, its lines name turns and calls as they stand now.
     """
-    (outputs, rubrics), case = typed, renumber_allowances(before, case, origins)
-    if accepted is not None and _lines(accepted) != _lines(accepted_text(before) or ""):
-        case = _with_accepted(case, _checked(accepted, ACCEPTED, "Also accepted", problems), problems)
+    (outputs, rubrics), case = texts, renumber_allowances(before, case, origins)
+    if accepted_lines is not None and _lines(accepted_lines) != _lines(accepted_text(before) or ""):
+        case = _with_accepted(case, _limit_lines(accepted_lines, ACCEPTED, "Also accepted", problems), problems)
     if outputs is not None and _lines(outputs) != _lines(outputs_text(case)):
-        case = _with_outputs(case, _checked(outputs, "outputs", "Required texts", problems))
+        case = _with_outputs(case, _limit_lines(outputs, "outputs", "Required texts", problems))
     if rubrics is not None and _lines(rubrics) != _lines(rubrics_text(case)):
-        case = replace(case, rubrics=_rubrics(case, _checked(rubrics, "rubrics", "Rubrics", problems), problems))
+        case = replace(case, rubrics=_rubrics(case, _limit_lines(rubrics, "rubrics", "Rubrics", problems), problems))
     return case
 
 
@@ -75,32 +75,35 @@ def _with_accepted(case: Case, lines: list[str], problems: Problems) -> Case:
             parse_json(line.encode("utf-8", "surrogatepass"), source=f"line {at}").value
             for at, line in enumerate(lines, 1)
         ]
-        changed = replace(case, extra={**extra, ALSO_ACCEPTED: entries} if entries else extra)
-        read_allowances(changed)
+        result = replace(case, extra={**extra, ALSO_ACCEPTED: entries} if entries else extra)
+        read_allowances(result)
     except (FormatError, UsageError) as error:
         problems.add(ACCEPTED, "Also accepted", f"{error}")
         return case
-    return changed
+    return result
 
 
 def _with_outputs(case: Case, texts: list[str]) -> Case:
     """Under the key that the case has; without texts the key goes, unless the case would then say others."""
     name = next((key for key in OUTPUTS if key in case.extra), OUTPUTS[0])
-    bare = replace(case, extra={key: value for key, value in case.extra.items() if key != name})
-    if not texts and case_outputs(bare) is None:
-        return bare
+    without_outputs = replace(case, extra={key: value for key, value in case.extra.items() if key != name})
+    if not texts and case_outputs(without_outputs) is None:
+        return without_outputs
     return replace(case, extra={**case.extra, name: [*texts]})
 
 
 def _rubrics(case: Case, lines: list[str], problems: Problems) -> tuple[JsonObject, ...]:
     """Unchanged lines keep the other keys that the file has beside the text."""
-    known = {_line(raw, number): raw for number, raw in enumerate(case.rubrics, 1)}
-    found = [known[line] if line in known else _rubric(line, number) for number, line in enumerate(lines, 1)]
-    ids = [str(raw.get("rubric_id", raw.get("rubricId"))) for raw in found]
+    rubric_of_line = {_line(raw, number): raw for number, raw in enumerate(case.rubrics, 1)}
+    rubrics = [
+        rubric_of_line[line] if line in rubric_of_line else _rubric(line, number)
+        for number, line in enumerate(lines, 1)
+    ]
+    ids = [str(raw.get("rubric_id", raw.get("rubricId"))) for raw in rubrics]
     twice = next((each for each in ids if ids.count(each) > 1), None)
     if twice:
         problems.add("rubrics", "Rubrics", f"{twice} is there twice; write another id before the colon.")
-    return tuple(found)
+    return tuple(rubrics)
 
 
 def _rubric(line: str, number: int) -> JsonObject:
@@ -115,7 +118,7 @@ def _line(raw: JsonObject, number: int) -> str:
         return json_line(raw)
 
 
-def _checked(text: str, name: str, label: str, problems: Problems) -> list[str]:
+def _limit_lines(text: str, name: str, label: str, problems: Problems) -> list[str]:
     lines = _lines(text)
     if len(lines) > MAX_LINES:
         problems.add(name, label, f"At most {MAX_LINES} lines; these are {len(lines)}.")

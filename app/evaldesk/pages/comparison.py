@@ -122,27 +122,27 @@ class ComparisonPage:
 
 def read_comparison(desk: Desk, a_id: int, b_id: int, show: str = "", start: int = 0) -> ComparisonPage:
     """Run `b_id` against run `a_id`. Raises NotFoundError; UsageError for a run and itself."""
-    wanted = (show,) if show in KINDS else CHANGED
-    return compared_runs(desk.store.runs, a_id, b_id, wanted, show, start)
+    kinds = (show,) if show in KINDS else CHANGED
+    return compared_runs(desk.store.runs, a_id, b_id, kinds, show, start)
 
 
 def compared_runs(
     runs: RunStore,
     a_id: int,
     b_id: int,
-    wanted: Sequence[str],
+    kinds: Sequence[str],
     show: str = "",
     start: int = 0,
     most: int | None = None,
 ) -> ComparisonPage:
-    """The comparison with `most` of its cases of the kinds `wanted`, or a page. Raises as `read_comparison`."""
+    """The comparison with `most` of its cases of the kinds `kinds`, or a page. Raises as `read_comparison`."""
     if a_id == b_id:
         raise UsageError(f"run {a_id} is the same as itself; choose two different runs", field="b")
     a, b, most = runs.summary(a_id), runs.summary(b_id), PAGE_SIZE if most is None else most
     olds, news = runs.case_outcomes(a_id), runs.case_outcomes(b_id)
     before, after = by_place(olds), by_place(news)
     change = compare_cases(f"run {a_id}", *_played_sides(runs, (a, olds), (b, news)))
-    fitting = [each for each in change.cases if each.kind in wanted]
+    fitting = [each for each in change.cases if each.kind in kinds]
     same = {each.key.place for each in change.cases if each.is_same_case}
     k = min(columns_k(a.n_least), columns_k(b.n_least))
     verdict, _, doubt = change_sentence(change).partition("; ")
@@ -177,14 +177,14 @@ def _next(change: RunChange) -> str:
 
 def _side(runs: RunStore, letter: str, summary: RunSummary, k: int) -> Side:
     equal = StoredRuns(runs).equal_counts(summary)
-    found, point = reliability(runs.outcome_counts(summary.id), summary, k, equal=equal)
+    result, point = reliability(runs.outcome_counts(summary.id), summary, k, equal=equal)
     return Side(
         letter=letter,
         summary=summary,
         title=run_title(summary),
         passed=passed_cell(summary.counts),
-        bar=found.bar,
-        doubt=found.doubt.removeprefix(f"{CI} "),
+        bar=result.bar,
+        doubt=result.doubt.removeprefix(f"{CI} "),
         pass_hat_k=point.pass_hat_k,
         pass_hat_k_range=share_range(point.hat_interval),
         cost=known_cost(summary, summary),
@@ -195,48 +195,48 @@ def _side(runs: RunStore, letter: str, summary: RunSummary, k: int) -> Side:
 def _differences(runs: RunStore, a: RunSummary, b: RunSummary, before: Outcomes, after: Outcomes) -> list[Difference]:
     """Each metric that both runs have, then time and cost of a trial, over these cases."""
 
-    def compared(old: Mapping[int, Sample], new: Mapping[int, Sample]) -> Comparison | None:
-        return compare_means(_placed(before, old), _placed(after, new))
+    def compare(samples_a: Mapping[int, Sample], samples_b: Mapping[int, Sample]) -> Comparison | None:
+        return compare_means(_placed(before, samples_a), _placed(after, samples_b))
 
     (olds, times, costs), (news, times_now, costs_now) = (
         (runs.metric_samples(run.id), *runs.trial_samples(run.id)) for run in (a, b)
     )
     names = dict.fromkeys([*(criterion.metric for run in (a, b) for criterion in run.config.criteria), *olds, *news])
-    found = [
-        _difference(short_title(name), "score", compared(olds.get(name, {}), news.get(name, {})), _unit(name))
+    differences = [
+        _difference(short_title(name), "score", compare(olds.get(name, {}), news.get(name, {})), _unit(name))
         for name in names
     ]
-    found.append(_difference("Time of a trial", "duration", compared(times, times_now), MILLISECONDS))
+    differences.append(_difference("Time of a trial", "duration", compare(times, times_now), MILLISECONDS))
     if not a.is_cost_unknown and not b.is_cost_unknown and (a.cost or b.cost):
-        found.append(_difference("Cost of a trial", "dollars", compared(costs, costs_now), DOLLARS))
-    return [each for each in found if each]
+        differences.append(_difference("Cost of a trial", "dollars", compare(costs, costs_now), DOLLARS))
+    return [each for each in differences if each]
 
 
 def _placed(cases: Outcomes, samples: Mapping[int, Sample]) -> dict[Place, Sample]:
     return {place: samples[row.case_index] for place, row in cases.items() if row.case_index in samples}
 
 
-def _difference(title: str, kind: str, compared: Comparison | None, unit: Unit | None) -> Difference | None:
-    if compared is None:
+def _difference(title: str, kind: str, comparison: Comparison | None, unit: Unit | None) -> Difference | None:
+    if comparison is None:
         return None
     return Difference(
         title=title,
         kind=kind,
-        before=compared.before,
-        after=compared.after,
-        words=difference_words(compared, unit),
-        why=difference_why(compared),
-        way=_way(compared, unit),
-        n_cases=compared.n_cases,
+        before=comparison.before,
+        after=comparison.after,
+        words=difference_words(comparison, unit),
+        why=difference_why(comparison),
+        way=_way(comparison, unit),
+        n_cases=comparison.n_cases,
     )
 
 
-def _way(compared: Comparison, unit: Unit | None) -> str:
+def _way(comparison: Comparison, unit: Unit | None) -> str:
     """Whether B is `better` or `worse`; empty where that could be chance."""
-    if not compared.is_distinguishable:
+    if not comparison.is_distinguishable:
         return ""
     is_up_good = unit is None or unit.more == "better"
-    return "better" if (compared.difference > 0) == is_up_good else "worse"
+    return "better" if (comparison.difference > 0) == is_up_good else "worse"
 
 
 def _unit(metric: str) -> Unit | None:
@@ -254,8 +254,8 @@ def _only(cases: Outcomes, places: Container[Place]) -> Outcomes:
 def _filters(a_id: int, b_id: int, change: RunChange, show: str) -> list[Filter]:
     counts = {kind: len(change.names_of(kind)) for kind in KINDS}
     n_changed = sum(counts[kind] for kind in CHANGED)
-    found = [Filter("Changed", n_changed, "", _href(a_id, b_id), show not in KINDS)]
-    return found + [
+    filters = [Filter("Changed", n_changed, "", _href(a_id, b_id), show not in KINDS)]
+    return filters + [
         Filter(kind, n, BADGES.get(kind, ""), _href(a_id, b_id, kind), show == kind)
         for kind, n in counts.items()
         if n or show == kind
@@ -283,7 +283,7 @@ class CaseLine:
     after: str
     before_href: str
     after_href: str
-    beside: str = ""
+    pair_href: str = ""
 
 
 def by_place(cases: Sequence[CaseRow]) -> dict[Place, CaseRow]:
@@ -296,10 +296,10 @@ def _played_sides(runs: RunStore, *sides: tuple[RunSummary, Sequence[CaseRow]]) 
     """The cases of both runs; their assertions are read only where the content of some case differs."""
     digests = [{case.digest for case in cases} for _, cases in sides]
     is_edited = digests[0] != digests[1]
-    return [played(run, cases, runs.cases(run.id) if is_edited else ()) for run, cases in sides]
+    return [played_cases(run, cases, runs.cases(run.id) if is_edited else ()) for run, cases in sides]
 
 
-def played(run: RunSummary, cases: Sequence[CaseRow], snapshots: Sequence[Case] = ()) -> list[PlayedCase]:
+def played_cases(run: RunSummary, cases: Sequence[CaseRow], snapshots: Sequence[Case] = ()) -> list[PlayedCase]:
     """The cases of a run as they are compared; `snapshots` are the cases as they were run, or none."""
     config = run.config
     keys = numbered_keys(("", case.case_id, case.digest) for case in cases)
@@ -312,30 +312,30 @@ def played(run: RunSummary, cases: Sequence[CaseRow], snapshots: Sequence[Case] 
 
 def case_line(a: RunSummary, b: RunSummary, change: CaseChange, before: Outcomes, after: Outcomes) -> CaseLine:
     """A line of the table; a link leads to the first trial that did not pass."""
-    old = before[change.before.key.place] if change.before else None
-    new = after[change.after.key.place] if change.after else None
+    place_a = before[change.before.key.place] if change.before else None
+    place_b = after[change.after.key.place] if change.after else None
     return CaseLine(
         change,
         before=_passed(change.before),
         after=_passed(change.after),
-        before_href=_case_href(a, old),
-        after_href=_case_href(b, new),
-        beside=_beside(a, old, b, new),
+        before_href=_case_href(a, place_a),
+        after_href=_case_href(b, place_b),
+        pair_href=_pair_href(a, place_a, b, place_b),
     )
 
 
-def _beside(a: RunSummary, before: CaseRow | None, b: RunSummary, after: CaseRow | None) -> str:
+def _pair_href(a: RunSummary, before: CaseRow | None, b: RunSummary, after: CaseRow | None) -> str:
     if before is None or after is None:
         return ""
-    left, right = ((case.case_index, first_problem(case.verdicts)) for case in (before, after))
-    return pair_href((a.id, left), (b.id, right))
+    key_a, key_b = ((case.case_index, first_problem(case.verdicts)) for case in (before, after))
+    return pair_href((a.id, key_a), (b.id, key_b))
 
 
 def _passed(case: PlayedCase | None) -> str:
     if case is None:
         return "–"
-    scored = case.scored_letters
-    return f"{scored.count('p')} of {len(scored)}" if scored else f"none of {len(case.verdicts)} scored"
+    letters = case.scored_letters
+    return f"{letters.count('p')} of {len(letters)}" if letters else f"none of {len(case.verdicts)} scored"
 
 
 def _case_href(run: RunSummary, case: CaseRow | None) -> str:
@@ -370,15 +370,15 @@ def config_difference(a: RunSummary, b: RunSummary) -> ConfigDifference:
     before, after = _facts(a), _facts(b)
     names = list({**before, **after})
     differing = [name for name in names if before.get(name) != after.get(name)]
-    known = {fact.name for run in (a, b) for fact in run_facts(run)}
+    fact_names = {fact.name for run in (a, b) for fact in run_facts(run)}
     lines = [ConfigLine(name, diff_text(before.get(name, ""), after.get(name, ""))) for name in differing]
-    return ConfigDifference(lines, [name for name in names if name not in differing and name in known])
+    return ConfigDifference(lines, [name for name in names if name not in differing and name in fact_names])
 
 
 def warnings(a: RunSummary, b: RunSummary, change: RunChange) -> list[str]:
     """Why a difference between the runs may not be one between the agents; most important first."""
     notes = [f"Run {run.id} is still running; its numbers may change." for run in (a, b) if run.status in LIVE]
-    if _played(a) == _played(b):
+    if _played_run_id(a) == _played_run_id(b):
         notes.append("Both runs score the same stored trials; every difference comes from the criteria.")
     notes += [
         f"Run {run.id} replays recorded answers. If they come from run {other.id}, the two runs are not independent "
@@ -389,15 +389,15 @@ def warnings(a: RunSummary, b: RunSummary, change: RunChange) -> list[str]:
     if a.config.evalset_id != b.config.evalset_id:
         notes.append("The runs are of different eval sets; only cases with the same id are compared.")
     notes += _cases_note(change.in_state("edited since"), "was edited between the runs", "were edited between the runs")
-    bare, both = (change.without_reference(is_regression=each) for each in (False, True))
-    notes += _cases_note(bare, "lost a reference", "lost a reference")
+    n_lost, both = (change.without_reference(is_regression=each) for each in (False, True))
+    notes += _cases_note(n_lost, "lost a reference", "lost a reference")
     so = "it counts as a regression", "they count as regressions"
     notes += _cases_note(both, "lost a reference and its verdict", "lost a reference and their verdict", so)
-    if _rules(a) != _rules(b) and _played(a) != _played(b):
+    if _rules(a) != _rules(b) and _played_run_id(a) != _played_run_id(b):
         notes.append("The runs have different criteria; their verdicts are not directly comparable.")
     if (a.n_least, a.n_most) != (b.n_least, b.n_most):
         notes.append(f"Run {a.id} has {_trials(a)} of each case, run {b.id} {_trials(b)}.")
-    if a.config.concurrency != b.config.concurrency and _played(a) != _played(b):
+    if a.config.concurrency != b.config.concurrency and _played_run_id(a) != _played_run_id(b):
         at_once = f"{a.config.concurrency} trials at once, run {b.id} {b.config.concurrency}"
         notes.append(f"Run {a.id} played {at_once}: times are not directly comparable.")
     return notes
@@ -409,14 +409,14 @@ def _cases_note(
     """That this happened to these cases, and the consequence, in words for one and for many; empty without any."""
     if not names:
         return []
-    named = ", ".join(names[:MAX_NAMED]) + (" and more" if len(names) > MAX_NAMED else "")
+    case_names = ", ".join(names[:MAX_NAMED]) + (" and more" if len(names) > MAX_NAMED else "")
     count, became, follows = ("1 case", was, so[0]) if len(names) == 1 else (f"{len(names):,} cases", were, so[1])
-    return [f"{count} {became}: {named}; {follows}."]
+    return [f"{count} {became}: {case_names}; {follows}."]
 
 
 def _facts(run: RunSummary) -> dict[str, str]:
     """Name -> all that is said under it; a fact without a name goes on with the one before."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     name = ""
     for fact in all_facts(run):
         if not fact.is_compared:
@@ -425,11 +425,11 @@ def _facts(run: RunSummary) -> dict[str, str]:
         text = " ".join(filter(None, (fact.text, fact.code)))
         if not text:
             continue
-        found[name] = f"{found[name]}; {text}" if name in found else text
-    return found
+        texts[name] = f"{texts[name]}; {text}" if name in texts else text
+    return texts
 
 
-def _played(run: RunSummary) -> int:
+def _played_run_id(run: RunSummary) -> int:
     """The run that played the trials."""
     return run.id if run.config.source_run_id is None else run.config.source_run_id
 
@@ -468,22 +468,22 @@ class ComparisonChoice:
     has_more: bool = False
 
 
-def read_choice(desk: Desk, chosen: Sequence[int], problem: str = "") -> ComparisonChoice:
+def read_choice(desk: Desk, run_ids: Sequence[int], problem: str = "") -> ComparisonChoice:
     """The candidates for the comparison with the chosen run: the run of the same eval set before it is proposed."""
-    found = desk.store.runs.list(limit=N_OFFERED + 1)
-    newest = found[:N_OFFERED]
-    for run_id in {*chosen} - {run.id for run in newest}:
+    runs = desk.store.runs.list(limit=N_OFFERED + 1)
+    newest = runs[:N_OFFERED]
+    for run_id in {*run_ids} - {run.id for run in newest}:
         with suppress(NotFoundError):
             newest.append(desk.store.runs.summary(run_id))
-    b = next((run for run in newest if run.id in chosen), newest[0] if newest else None)
+    b = next((run for run in newest if run.id in run_ids), newest[0] if newest else None)
     if b is None:
         return ComparisonChoice((), 0, 0, problem)
     others = [run for run in newest if run.id != b.id]
     kin = [run for run in others if run.config.evalset_id == b.config.evalset_id]
     strangers = [run for run in others if run.config.evalset_id != b.config.evalset_id]
-    a = next((run.id for run in others if run.id in chosen), None)
+    a = next((run.id for run in others if run.id in run_ids), None)
     a = a or next((run.id for run in kin if run.id < b.id), next((run.id for run in (*kin, *strangers)), 0))
-    return ComparisonChoice([_offer(run) for run in (b, *kin, *strangers)], a, b.id, problem, len(found) > N_OFFERED)
+    return ComparisonChoice([_offer(run) for run in (b, *kin, *strangers)], a, b.id, problem, len(runs) > N_OFFERED)
 
 
 def _offer(run: RunSummary) -> Offer:

@@ -56,7 +56,7 @@ class Part:
     duration_ms: float | None = None
     changes: tuple[Change, ...] = ()
     error: ErrorRecord | None = None
-    waiting: Waiting | None = None
+    request: Waiting | None = None
     decision: Decision | None = None
     is_live: bool = False
     at: int = field(default=-1, compare=False)
@@ -71,8 +71,8 @@ class Part:
     @property
     def line(self) -> str:
         """The call as one line of code."""
-        if self.waiting:
-            return call_line(self.waiting.tool, self.waiting.args)
+        if self.request:
+            return call_line(self.request.tool, self.request.args)
         return call_line(self.call.name, self.call.args) if self.call else ""
 
     @property
@@ -83,7 +83,7 @@ class Part:
     @property
     def asks_for(self) -> str:
         """The open request."""
-        return asks_for(self.waiting) if self.waiting else ""
+        return asks_for(self.request) if self.request else ""
 
     @property
     def arguments(self) -> str:
@@ -94,9 +94,9 @@ class Part:
 DECIDED: Mapping[Choice, str] = {"approve": "approved", "deny": "denied", "answer": "answered"}
 
 
-def asks_for(waiting: Waiting) -> str:
+def asks_for(request: Waiting) -> str:
     """The request to a person, as words after its line."""
-    return "asks for input, which the next message gives" if waiting.takes_message else "waits for a decision"
+    return "asks for input, which the next message gives" if request.takes_message else "waits for a decision"
 
 
 def call_line(name: str, args: JsonObject) -> str:
@@ -108,7 +108,7 @@ def call_line(name: str, args: JsonObject) -> str:
 class Asked:
     """One thing that waits for a person, on the form that decides about it."""
 
-    waiting: Waiting
+    request: Waiting
     line: str
     arguments: Node | None
     text: str
@@ -121,7 +121,7 @@ class Deciding:
 
     turn: int
     mark: str
-    asked: tuple[Asked, ...]
+    requests: tuple[Asked, ...]
 
 
 def deciding(session: StoredSession) -> Deciding | None:
@@ -130,17 +130,17 @@ def deciding(session: StoredSession) -> Deciding | None:
     if last is None or not last.open_requests:
         return None
     markdown = Markdown(trees=Trees(longest=None))  # nobody approves what is not there to be read
-    asked = tuple(
+    requests = tuple(
         Asked(
             each,
             call_line(each.tool, each.args),
             markdown.trees.tree(dict(each.args)) if each.args else None,
             laid_out(each.args) if each.args else "",
-            markdown.prose("" if each.question is None else whole(each.question)),
+            markdown.prose("" if each.question is None else value_text(each.question)),
         )
         for each in last.open_requests
     )
-    return Deciding(session.n_turns, asked_of(last), asked)
+    return Deciding(session.n_turns, asked_of(last), requests)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,20 +200,20 @@ def turn_views(
     )
 
 
-def live_view(running: RunningTurn, agent: str, session: StoredSession) -> TurnView:
+def live_view(turn: RunningTurn, agent: str, session: StoredSession) -> TurnView:
     """A turn that is being played, after the finished ones of its session."""
-    turns = session.turns[: running.turn_index - session.first]
-    before = turns[-1].state_after if turns else session.initial_state or running.state
+    turns = session.turns[: turn.turn_index - session.first]
+    before = turns[-1].state_after if turns else session.initial_state or turn.state
     return TurnView(
-        number=running.turn_index + 1,
-        query=Markdown().prose(running.message),
-        parts=parts_of(running.events, is_live=True),
-        duration_ms=running.elapsed_ms,
+        number=turn.turn_index + 1,
+        query=Markdown().prose(turn.message),
+        parts=parts_of(turn.events, is_live=True),
+        duration_ms=turn.elapsed_ms,
         is_live=True,
-        edits=state_diff(before, running.state),
+        edits=state_diff(before, turn.state),
         agent=agent,
-        asked_by=running.asked_by,
-        media=media_views(running.media),
+        asked_by=turn.asked_by,
+        media=media_views(turn.media),
     )
 
 
@@ -271,7 +271,7 @@ def parts_without_results(
     folding = _Folding(is_live, most, most_said)
     for at, event in enumerate(events):
         folding.add(at, event)
-    return folding.finished()
+    return folding.finish()
 
 
 def with_result(part: Part, most: int) -> Part:
@@ -279,7 +279,7 @@ def with_result(part: Part, most: int) -> Part:
     event = part.unread
     if event is None:
         return part
-    text = without_images(whole(event.result), event.result)
+    text = without_images(value_text(event.result), event.result)
     media = result_media(event.result)
     return replace(part, result=cut(text, most), is_cut=len(text) > most, media=media, unread=None)
 
@@ -320,7 +320,7 @@ class _Folding:
         elif event.kind == "state_delta" and event.changes:
             self.parts.append(Part("state", changes=event.changes))
         elif event.kind == "waiting" and event.waiting:
-            self.parts.append(Part("decision", waiting=event.waiting))
+            self.parts.append(Part("decision", request=event.waiting))
         elif event.kind == "decision" and event.waiting:
             self._decide(event, event.waiting)
         elif event.kind == "log" and event.text.strip():
@@ -328,16 +328,16 @@ class _Folding:
         elif event.kind == "error" and event.error:
             self.parts.append(Part("error", error=event.error))
 
-    def finished(self) -> tuple[Part, ...]:
+    def finish(self) -> tuple[Part, ...]:
         if self.is_live:
             text = "".join(self.pieces)
             live = [Part("message", text, Prose(text), self.author, is_live=True)] if self.pieces else []
             return (*self.parts, *live)
         return tuple(replace(part, status="stopped") if part.status == "running" else part for part in self.parts)
 
-    def _decide(self, event: Event, waiting: Waiting) -> None:
+    def _decide(self, event: Event, request: Waiting) -> None:
         for index, part in enumerate(self.parts):
-            if part.waiting and part.waiting.id == waiting.id and part.decision is None:
+            if part.request and part.request.id == request.id and part.decision is None:
                 self.parts[index] = replace(part, decision=event.decision, author=event.author)
 
     def _message(self, at: int, event: Event) -> Part:
@@ -348,16 +348,16 @@ class _Folding:
 
     def _end_call(self, at: int, event: Event, call: ToolCall) -> None:
         status: CallStatus = "errored" if event.is_error else "finished"
-        waiting = self.open_calls[_key(call)]
-        part = self.parts[waiting[0]] if waiting else Part("call", call=call, begins_at=at)
-        ended = replace(part, status=status, duration_ms=event.duration_ms, at=at, unread=event)
-        if waiting:
-            self.parts[waiting.popleft()] = ended
+        places = self.open_calls[_key(call)]
+        part = self.parts[places[0]] if places else Part("call", call=call, begins_at=at)
+        result_part = replace(part, status=status, duration_ms=event.duration_ms, at=at, unread=event)
+        if places:
+            self.parts[places.popleft()] = result_part
         else:
-            self.parts.append(ended)
+            self.parts.append(result_part)
 
 
-def whole(value: JsonValue) -> str:
+def value_text(value: JsonValue) -> str:
     """A value as a person reads it: text as it is, everything else as JSON."""
     return value if isinstance(value, str) else laid_out(value)
 
@@ -379,16 +379,16 @@ def gist(event: Event) -> str:
 def whole_text(event: Event) -> str:
     """The text or the value of an event, in lines; without either, its one-line summary."""
     if event.kind == "tool_result":
-        return whole(event.result)
+        return value_text(event.result)
     return event.text if event.text else event_text(event)
 
 
-def token_words(used: Usage) -> str:
+def token_words(usage: Usage) -> str:
     """`1,200 tokens in (1,000 cached), 80 out (64 reasoning)`."""
-    cached = f" ({used.tokens_cached:,} cached)" if used.tokens_cached else ""
-    reasoning = f" ({used.tokens_reasoning:,} reasoning)" if used.tokens_reasoning else ""
-    least = "at least " if used.is_least else ""
-    return f"{least}{used.tokens_in:,} tokens in{cached}, {used.tokens_out:,} out{reasoning}"
+    cached = f" ({usage.tokens_cached:,} cached)" if usage.tokens_cached else ""
+    reasoning = f" ({usage.tokens_reasoning:,} reasoning)" if usage.tokens_reasoning else ""
+    least = "at least " if usage.is_least else ""
+    return f"{least}{usage.tokens_in:,} tokens in{cached}, {usage.tokens_out:,} out{reasoning}"
 
 
 def event_text(event: Event) -> str:
@@ -396,13 +396,13 @@ def event_text(event: Event) -> str:
     if event.error:
         text = f"{event.error.kind}: {event.error.message}"
     elif event.usage:
-        used = event.usage
-        who = "" if used.role == "agent" else f"{ROLES[used.role]}, "
-        text = f"{who}{used.model}: {token_words(used)}"
-        text += f", {duration_words(used.duration_ms)}" if used.duration_ms else ""
-        text += ", answered from a recording or a cache" if used.is_replayed else ""
-        text += f", {used.n_attempts} attempts" if used.n_attempts > 1 else ""
-        text += ", cut at the token limit" if used.is_cut else ""
+        usage = event.usage
+        who = "" if usage.role == "agent" else f"{ROLES[usage.role]}, "
+        text = f"{who}{usage.model}: {token_words(usage)}"
+        text += f", {duration_words(usage.duration_ms)}" if usage.duration_ms else ""
+        text += ", answered from a recording or a cache" if usage.is_replayed else ""
+        text += f", {usage.n_attempts} attempts" if usage.n_attempts > 1 else ""
+        text += ", cut at the token limit" if usage.is_cut else ""
     elif event.kind == "tool_call" and event.call:
         text = f"{event.call.name} {json_line(event.call.args)}"
     elif event.kind == "tool_result":

@@ -83,14 +83,14 @@ class Found:
         return sum(len(group.places) for group in self.groups)
 
 
-def find(desk: Desk, typed: str, n_each: int = MAX_EACH) -> Found:
-    """The places that fit `typed`; after `>` only actions. `61:roll_16:3` is a trial. Reads files and the database.
+def find(desk: Desk, query: str, n_each: int = MAX_EACH) -> Found:
+    """The places that fit `query`; after `>` only actions. `61:roll_16:3` is a trial. Reads files and the database.
 
     At most `n_each` places of one kind are found.
 
     Of a workspace that waits for the answer of a person only the pages of Evaldesk are found.
     """
-    text = typed.strip()
+    text = query.strip()
     if text.startswith(">"):
         return Found(text, _filled([Group("Actions", _pages(text[1:].strip(), PAGES[:N_ACTIONS]))]))
     actions, pages = Group("Actions", _pages(text, PAGES[:N_ACTIONS])), Group("Pages", _pages(text, PAGES[N_ACTIONS:]))
@@ -98,7 +98,7 @@ def find(desk: Desk, typed: str, n_each: int = MAX_EACH) -> Found:
         return Found(text, _filled([actions, pages]))
     files = [file for file in desk.evalsets.list() if not file.error]
     searched, unread = _within_bounds(desk, files)
-    said = desk.search.find(text, n_each)
+    hits = desk.search.find(text, n_each)
     groups = [
         actions,
         Group("Trials", list(_trials(desk, text, n_each))),
@@ -109,10 +109,10 @@ def find(desk: Desk, typed: str, n_each: int = MAX_EACH) -> Found:
         Group("Agents", _agents(desk, text, n_each)),
         Group("Kinds of failure", _modes(desk, text, n_each)),
         pages,
-        Group("Notes", [_of_hit(hit) for hit in said.notes]),
-        Group("Said in runs", [_of_hit(hit) for hit in said.texts]),
+        Group("Notes", [_of_hit(hit) for hit in hits.notes]),
+        Group("Said in runs", [_of_hit(hit) for hit in hits.texts]),
     ]
-    return Found(text, _filled(groups), " ".join(filter(None, (unread, said.behind))))
+    return Found(text, _filled(groups), " ".join(filter(None, (unread, hits.behind))))
 
 
 def _filled(groups: Sequence[Group]) -> list[Group]:
@@ -120,50 +120,50 @@ def _filled(groups: Sequence[Group]) -> list[Group]:
 
 
 def _pages(text: str, pages: Sequence[tuple[str, str, str]]) -> list[Place]:
-    return [Place(address, icon, parts) for name, address, icon in pages if (parts := _matched(name, text))]
+    return [Place(address, icon, parts) for name, address, icon in pages if (parts := _match_parts(name, text))]
 
 
 def _agents(desk: Desk, text: str, limit: int) -> list[Place]:
-    found = ((agent, _matched(agent.id, text)) for agent in desk.agents.list())
+    matches = ((agent, _match_parts(agent.id, text)) for agent in desk.agents.list())
     return [
-        Place(f"/agents#agent-{quote(agent.id, safe='')}", "agent", parts, "agent") for agent, parts in found if parts
+        Place(f"/agents#agent-{quote(agent.id, safe='')}", "agent", parts, "agent") for agent, parts in matches if parts
     ][:limit]
 
 
 def _evalsets(files: Sequence[EvalSetFile], text: str, limit: int) -> list[Place]:
-    found = [(file, parts) for file in files if (parts := _matched(file.name, text))]
+    matches = [(file, parts) for file in files if (parts := _match_parts(file.name, text))]
     return [
         Place(f"/evalsets/{file.id}", "set", parts, "being read" if file.is_reading else f"{file.n_cases:,} cases")
-        for file, parts in found[:limit]
+        for file, parts in matches[:limit]
     ]
 
 
 def _chats(desk: Desk, text: str, limit: int) -> list[Place]:
-    found = ((chat, _matched(chat.title, text)) for chat in desk.store.sessions.list(text=text, limit=limit))
+    matches = ((chat, _match_parts(chat.title, text)) for chat in desk.store.sessions.list(text=text, limit=limit))
     return [
-        Place(f"/sessions/{each.id}", "chat", parts or (each.title, "", ""), each.agent_id) for each, parts in found
+        Place(f"/sessions/{each.id}", "chat", parts or (each.title, "", ""), each.agent_id) for each, parts in matches
     ]
 
 
 def _runs(desk: Desk, text: str, limit: int) -> list[Place]:
     summaries = desk.store.runs.list(text=text, limit=limit)
-    if asked := _RUN.fullmatch(text):
+    if match := _RUN.fullmatch(text):
         try:
-            exact = desk.store.runs.summary(int(asked[1]))
+            exact = desk.store.runs.summary(int(match[1]))
         except NotFoundError:
             exact = None
         summaries = [*([exact] if exact else []), *(each for each in summaries if each != exact)]
     names = {run.id: run_title(run) for run in summaries[:limit]}
     return [
-        Place(f"/runs/{run.id}", "run", _matched(names[run.id], text) or (names[run.id], "", ""), run.note)
+        Place(f"/runs/{run.id}", "run", _match_parts(names[run.id], text) or (names[run.id], "", ""), run.note)
         for run in summaries[:limit]
     ]
 
 
 def _modes(desk: Desk, text: str, limit: int) -> list[Place]:
-    used = [mode for mode in desk.store.failures.modes() if mode.merged_into is None and mode.retired_at is None]
-    found = ((mode, _matched(mode.name, text) or _matched(mode.definition, text)) for mode in used)
-    return [Place(f"/failures/{mode.id}", "failed", parts, mode.name) for mode, parts in found if parts][:limit]
+    modes = [mode for mode in desk.store.failures.modes() if mode.merged_into is None and mode.retired_at is None]
+    matches = ((mode, _match_parts(mode.name, text) or _match_parts(mode.definition, text)) for mode in modes)
+    return [Place(f"/failures/{mode.id}", "failed", parts, mode.name) for mode, parts in matches if parts][:limit]
 
 
 def _of_hit(hit: Hit) -> Place:
@@ -178,10 +178,10 @@ def _of_hit(hit: Hit) -> Place:
 
 def _trials(desk: Desk, text: str, limit: int) -> Iterator[Place]:
     """The trials of a run that are asked for as `RUN:CASE:TRIAL`; the first trial where none is named."""
-    asked = _TRIALS.fullmatch(text)
-    if asked is None:
+    match = _TRIALS.fullmatch(text)
+    if match is None:
         return
-    run_id, case_text, trial = int(asked[1]), asked[2], int(asked[3] or 1)
+    run_id, case_text, trial = int(match[1]), match[2], int(match[3] or 1)
     try:
         run = desk.store.runs.summary(run_id)
     except NotFoundError:
@@ -189,7 +189,7 @@ def _trials(desk: Desk, text: str, limit: int) -> Iterator[Place]:
     if not 1 <= trial <= run.n_most:
         return
     for case_index, case_id in desk.store.runs.cases_named(run_id, case_text, limit=limit).items():
-        parts = _matched(case_id, case_text)
+        parts = _match_parts(case_id, case_text)
         if parts and trial <= desk.store.runs.case_row(run_id, case_index).counts.planned:
             yield Place(trial_href(run_id, (case_index, trial - 1)), "run", parts, f"run {run_id}, trial {trial}")
 
@@ -220,8 +220,8 @@ def _cases(desk: Desk, files: Sequence[EvalSetFile], text: str, limit: int) -> I
         numbers: Sequence[int] = range(len(cases))
         if isinstance(cases, LargeCases):
             _, numbers = cases.search(text.casefold(), "", None, 0, limit)
-        found = {number: parts for number in numbers if (parts := _in_case(cases[number], text))}
-        for key, (number, parts) in zip(keys_of(cases, list(found)), found.items(), strict=True):
+        parts_by_number = {number: parts for number in numbers if (parts := _in_case(cases[number], text))}
+        for key, (number, parts) in zip(keys_of(cases, list(parts_by_number)), parts_by_number.items(), strict=True):
             case_id = cases[number].id
             is_id = "".join(parts) == case_id
             note = file.name if is_id else f"{case_id}, {file.name}"
@@ -230,14 +230,14 @@ def _cases(desk: Desk, files: Sequence[EvalSetFile], text: str, limit: int) -> I
 
 def _in_case(case: Case, text: str) -> tuple[str, str, str] | None:
     """The first text of a case that holds `text`, its id before all others."""
-    return next((parts for piece in case_pieces(case) if (parts := _matched(piece, text))), None)
+    return next((parts for piece in case_pieces(case) if (parts := _match_parts(piece, text))), None)
 
 
-def _matched(name: str, text: str) -> tuple[str, str, str] | None:
+def _match_parts(name: str, text: str) -> tuple[str, str, str] | None:
     """`name` before, in and after its first match; None where there is none. A long text is cut around its match."""
-    found = re.search(re.escape(text), name, re.IGNORECASE)
-    if found is None:
+    match = re.search(re.escape(text), name, re.IGNORECASE)
+    if match is None:
         return None
-    start = max(0, found.start() - AROUND)
-    before, after = name[start : found.start()], name[found.end() : found.end() + 6 * AROUND]
-    return ("…" if start else "") + before, found[0], after
+    start = max(0, match.start() - AROUND)
+    before, after = name[start : match.start()], name[match.end() : match.end() + 6 * AROUND]
+    return ("…" if start else "") + before, match[0], after

@@ -71,22 +71,30 @@ class GateFigures:
     @property
     def notes(self) -> tuple[str, ...]:
         """The notes beside the figures."""
-        found = self.forecast
-        worse = f"An agent that is 15 points worse passes in {passes_words(*found.sought)}." if found.sought else ""
-        better = "" if found.better else proposal_sentence(found)
-        return tuple(filter(None, (worse, *notes_of(found), better)))
+        forecast = self.forecast
+        worse = (
+            f"An agent that is 15 points worse passes in {passes_words(*forecast.sought)}." if forecast.sought else ""
+        )
+        better = "" if forecast.better else proposal_sentence(forecast)
+        return tuple(filter(None, (worse, *notes_of(forecast), better)))
 
     @property
     def better(self) -> tuple[BetterGate, ...]:
         """The setting to take instead."""
-        found = self.forecast.better
-        return (BetterGate(gate_words(found.options), proposal_words(found), found.options),) if found else ()
+        proposal = self.forecast.better
+        return (
+            (BetterGate(gate_words(proposal.options), proposal_words(proposal), proposal.options),) if proposal else ()
+        )
 
     @property
     def may_be_searched(self) -> bool:
         """Whether a better gate can be looked for."""
-        found = self.forecast
-        return not found.is_searched and found.proposal is None and found.standing not in ("below the bar", "rarely")
+        forecast = self.forecast
+        return (
+            not forecast.is_searched
+            and forecast.proposal is None
+            and forecast.standing not in ("below the bar", "rarely")
+        )
 
 
 def gate_figures(preview: GatePreview) -> tuple[GateFigures, ...]:
@@ -111,7 +119,7 @@ def _option_words(name: str, value: str) -> str:
 
 
 def _rows(preview: GatePreview, at: int) -> tuple[tuple[str, str, str], ...]:
-    found = [(f"{100 * rate:.0f} %", answers[at]) for rate, answers in preview.assumed]
+    shares = [(f"{100 * rate:.0f} %", answers[at]) for rate, answers in preview.assumed]
     return tuple(
-        (rate, share_words(holds), share_words(neutral) if neutral else "") for rate, (holds, neutral) in found
+        (rate, share_words(holds), share_words(neutral) if neutral else "") for rate, (holds, neutral) in shares
     )

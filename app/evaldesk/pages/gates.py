@@ -88,7 +88,7 @@ class GateRow:
     answers: tuple[GateAnswer, ...]
     flag: GateFlag
     flips: tuple[SameAgent, ...] = ()
-    measured: str = ""
+    measured_rate: str = ""
     figures: GateFigures | None = None
 
     @property
@@ -119,10 +119,10 @@ class GateRow:
     @property
     def notes(self) -> Sequence[str]:
         """Further notes of its figures, and the measured rate."""
-        beside = [note for note in self.figures.notes if note != CLOSE] if self.figures else []
+        lines = [note for note in self.figures.notes if note != CLOSE] if self.figures else []
         if self.figures and self.flag not in ("below-bar", "at-bar"):
-            beside.insert(0, self.figures.alarm)
-        return [*beside, self.measured] if self.measured else beside
+            lines.insert(0, self.figures.alarm)
+        return [*lines, self.measured_rate] if self.measured_rate else lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,22 +141,22 @@ def read_gates(runs: RunStore, show: str = "") -> GatesPage:
 
     A re-score has the trials of another run, so it is no further answer. Of an import no gate was asked here.
     """
-    ended = [run for run in runs.list(limit=N_RUNS) if run.status not in LIVE and _is_judged(run)]
-    stored = StoredRuns(runs)
-    found: dict[tuple[str, str, str], list[tuple[RunSummary, Gates, GateState]]] = defaultdict(list)
-    for run in ended:
-        conclusion = stored.conclusion(run)
+    judged_runs = [run for run in runs.list(limit=N_RUNS) if run.status not in LIVE and _is_judged(run)]
+    stored_runs = StoredRuns(runs)
+    by_gate: dict[tuple[str, str, str], list[tuple[RunSummary, Gates, GateState]]] = defaultdict(list)
+    for run in judged_runs:
+        conclusion = stored_runs.conclusion(run)
         if conclusion.outcome == "interrupted":
             continue
         for options, gates, state in _answers(run, conclusion):
-            found[options, run.config.agent.id, run.config.evalset_id].append((run, gates, state))
-    rows = [_row(stored, key, answers) for key, answers in found.items()]
+            by_gate[options, run.config.agent.id, run.config.evalset_id].append((run, gates, state))
+    rows = [_row(stored_runs, key, answers) for key, answers in by_gate.items()]
     rows.sort(key=lambda row: (list(FLAGS).index(row.flag), -len(row.answers)))
     n_of = Counter(row.flag for row in rows)
     flags = [(flag, FLAGS[flag], n_of[flag], flag == show) for flag in FLAGS if flag and n_of[flag]]
     is_known = any(is_shown for *_, is_shown in flags)
     return GatesPage(
-        n_runs=len(ended),
+        n_runs=len(judged_runs),
         rows=tuple(row for row in rows if not is_known or row.flag == show),
         filters=(("", "All", len(rows), not is_known), *flags),
         n_doubtful=sum(bool(row.flag) for row in rows),
@@ -170,49 +170,49 @@ def _is_judged(run: RunSummary) -> bool:
 
 def _answers(run: RunSummary, conclusion: Conclusion) -> Iterator[tuple[str, Gates, GateState]]:
     """The options of each gate of a run, the gate alone, and its answer; tolerances only where they were asked for."""
-    asked, n = run.config.gates, run.config.n
+    gates, n = run.config.gates, run.config.n
     budget = f" --budget {run.config.budget}" if run.config.budget else ""
     is_errored = run.status == "failed" or has_too_many_errors(conclusion.gates)
     for each in conclusion.gates:
-        alone = _alone(asked, each)
+        alone = _alone(gates, each)
         if alone is None:
             continue
-        flags = " ".join(f"{flag_of(GATES_BY_NAME[name])} {_shown(name, alone)}" for name in asked_of(alone))
+        flags = " ".join(f"{flag_of(GATES_BY_NAME[name])} {_option_text(name, alone)}" for name in asked_of(alone))
         baseline = " --baseline RUN" if alone.compares else ""
         state: GateState = "errored" if is_errored else each.answer
         yield f"--n {n}{budget} {flags or f'({each.name})'}{baseline}", alone, state
 
 
-def _alone(gates: Gates, found: GateOutcome) -> Gates | None:
+def _alone(gates: Gates, outcome: GateOutcome) -> Gates | None:
     """The one gate, with the options that change its answer; None for a tolerance that nobody asked for."""
-    if found.name in (ALL_PASSED, EVERY_CASE):
+    if outcome.name in (ALL_PASSED, EVERY_CASE):
         return Gates(pass_threshold=gates.pass_threshold)
-    flag, _, k = found.name.partition(" ")
+    flag, _, k = outcome.name.partition(" ")
     option = _BY_FLAG[flag]
     value = getattr(gates, option.name)
-    asked: dict[str, Any] = {option.name: tuple(pair for pair in value if pair[0] == int(k)) if k else value}
+    options: dict[str, Any] = {option.name: tuple(pair for pair in value if pair[0] == int(k)) if k else value}
     if flag in OF_A_RATE:
-        asked["undecided"] = gates.undecided
+        options["undecided"] = gates.undecided
     if option.name == "max_regressions":
-        asked |= {"regression_rule": gates.regression_rule, "confirm": gates.confirm}
+        options |= {"regression_rule": gates.regression_rule, "confirm": gates.confirm}
     is_only = not replace(gates, **{option.name: option.default}).asks_for_verdicts
     if gates.stop_when_decided == "likely" and is_only and option.name in DECIDED_LIKELY:
-        asked["stop_when_decided"] = gates.stop_when_decided
-    alone = Gates(**asked)
+        options["stop_when_decided"] = gates.stop_when_decided
+    alone = Gates(**options)
     return alone if asked_of(alone) else None
 
 
-def _shown(name: str, gates: Gates) -> str:
-    return GATES_BY_NAME[name].shown(getattr(gates, name)).removeprefix("$")
+def _option_text(name: str, gates: Gates) -> str:
+    return GATES_BY_NAME[name].value_words(getattr(gates, name)).removeprefix("$")
 
 
 def _row(
-    stored: StoredRuns, key: tuple[str, str, str], found: Sequence[tuple[RunSummary, Gates, GateState]]
+    stored_runs: StoredRuns, key: tuple[str, str, str], run_states: Sequence[tuple[RunSummary, Gates, GateState]]
 ) -> GateRow:
-    """`found` has the newest run first."""
+    """`run_states` has the newest run first."""
     options, agent, _ = key
     same: dict[tuple[str, str], list[GateAnswer]] = defaultdict(list)
-    for run, gates, state in found:
+    for run, gates, state in run_states:
         against = run.config.gates.baseline if gates.compares else ""
         same[run_fingerprint(run.config), against].append(GateAnswer(run.id, state))
     flips = [
@@ -223,34 +223,36 @@ def _row(
     row = GateRow(
         options=options,
         agent=agent,
-        evalset=found[0][0].config.evalset_name,
-        answers=tuple(GateAnswer(run.id, state) for run, _, state in reversed(found)),
-        flag=_flag(Counter(state for *_, state in found), bool(flips)),
+        evalset=run_states[0][0].config.evalset_name,
+        answers=tuple(GateAnswer(run.id, state) for run, _, state in reversed(run_states)),
+        flag=_flag(Counter(state for *_, state in run_states), bool(flips)),
         flips=tuple(flips),
     )
-    (newest, alone, _) = found[0]
-    forecast = _forecast(alone, stored.history(newest), _n_each(stored, newest), newest.config.pass_threshold)
+    (newest, alone, _) = run_states[0]
+    forecast = _forecast(alone, stored_runs.history(newest), _n_each(stored_runs, newest), newest.config.pass_threshold)
     if forecast is None:
         return row
-    pairs = measured_pairs(stored, newest, alone)
-    measured = measured_sentence(pairs, alone, forecast)
+    pairs = measured_pairs(stored_runs, newest, alone)
+    rate_sentence = measured_sentence(pairs, alone, forecast)
     flag = _standing(forecast, row.flag)
-    return replace(row, figures=GateFigures(gate_words(forecast.name), forecast), flag=flag, measured=measured)
+    return replace(
+        row, figures=GateFigures(gate_words(forecast.name), forecast), flag=flag, measured_rate=rate_sentence
+    )
 
 
-def _standing(found: GateForecast, flag: GateFlag) -> GateFlag:
+def _standing(forecast: GateForecast, flag: GateFlag) -> GateFlag:
     """The standing of a gate by its forecast, before its answers."""
-    if found.standing == "below the bar":
+    if forecast.standing == "below the bar":
         return "below-bar"
     if flag == "never-held":
         return flag
-    if found.standing == "at the bar":
+    if forecast.standing == "at the bar":
         return "at-bar"
     if flag == "flips":
         return flag
-    if found.is_vague:
+    if forecast.is_vague:
         return "too-close"
-    return flag or ("often-fails" if found.is_frequent else "")
+    return flag or ("often-fails" if forecast.is_frequent else "")
 
 
 def _flag(counts: Mapping[GateState, int], is_flipping: bool) -> GateFlag:
@@ -262,8 +264,8 @@ def _flag(counts: Mapping[GateState, int], is_flipping: bool) -> GateFlag:
     return "never-failed" if n >= FEWEST and not counts["failed"] else ""
 
 
-def _n_each(stored: StoredRuns, run: RunSummary) -> tuple[int, ...]:
-    return tuple(len(strip) for strip in stored.store.strips(run.id))
+def _n_each(stored_runs: StoredRuns, run: RunSummary) -> tuple[int, ...]:
+    return tuple(len(strip) for strip in stored_runs.store.strips(run.id))
 
 
 @lru_cache(maxsize=512)
@@ -280,5 +282,5 @@ def _forecast(gates: Gates, history: SetHistory, n_each: tuple[int, ...], pass_t
         check_explained(gates, subject, flag_of)
     except UsageError:
         return None
-    found = gate_forecasts(gates, subject, is_searched=False)
-    return found[0] if found else None
+    forecasts = gate_forecasts(gates, subject, is_searched=False)
+    return forecasts[0] if forecasts else None

@@ -92,8 +92,8 @@ def home(desk: Desk, agents: Sequence[FoundAgent]) -> Home:
         *_of_broken(agents, evalsets),
         *(() if first else beginning.values()),
     ]
-    told = ((agent.id, errored_words(desk.stored_runs, agent.id)) for agent in agents)
-    errored = {agent_id: words for agent_id, words in told if not words.startswith("0 ")}
+    sentences = ((agent.id, errored_words(desk.stored_runs, agent.id)) for agent in agents)
+    errored = {agent_id: words for agent_id, words in sentences if not words.startswith("0 ")}
     worst = store.runs.case_rows(runs[0].id, sort="worst", limit=N_CASES) if runs else ()
     cases = matrix_rows(runs[0], worst, (), (), 0) if runs else ()
     kinds = [mode for mode in store.failures.modes() if mode.is_active][:N_KINDS]
@@ -113,20 +113,22 @@ def _first_steps(
     if not (newest or lines or "chat" in beginning):
         return ()
     to_chat, to_run = beginning.get("chat"), beginning.get("run")
-    saved = store.sessions.last_case()
+    last_case = store.sessions.last_case()
     names = {evalset.id: evalset.name for evalset in evalsets}
     return (
         FirstStep(
             "Chat with an agent",
             f"{chatted.agent_id}, {_turns(chatted)}" if chatted else to_chat.title if to_chat else "Type a message",
             to_chat.address if to_chat else f"/sessions/{newest.id}" if newest else "/sessions/new",
-            bool(chatted or saved),
+            bool(chatted or last_case),
         ),
         FirstStep(
             "Save it as a case",
-            " in ".join(filter(None, (saved[1], names.get(saved[0])))) if saved else "Press “Add current session”",
+            " in ".join(filter(None, (last_case[1], names.get(last_case[0]))))
+            if last_case
+            else "Press “Add current session”",
             f"/sessions/{chatted.id}/case" if chatted else "",
-            saved is not None,
+            last_case is not None,
         ),
         FirstStep(
             "Run it 5 times",
@@ -169,11 +171,11 @@ def _of_modes(store: Store) -> list[Step]:
 
 def _of_stopped(runs: Sequence[RunSummary]) -> list[Step]:
     """The newest run that stopped half-way."""
-    stopped = next((run for run in runs if run.status == "stopped" and run.n_todo), None)
-    if stopped is None:
+    stopped_run = next((run for run in runs if run.status == "stopped" and run.n_todo), None)
+    if stopped_run is None:
         return []
-    text = f"{counted_words(stopped.n_done, stopped.n_trials, 'trial')} stored; Resume plays the rest."
-    return [Step(f"Run {stopped.id} is stopped", text, "Open run", f"/runs/{stopped.id}", "pause")]
+    text = f"{counted_words(stopped_run.n_done, stopped_run.n_trials, 'trial')} stored; Resume plays the rest."
+    return [Step(f"Run {stopped_run.id} is stopped", text, "Open run", f"/runs/{stopped_run.id}", "pause")]
 
 
 def _worst_of(store: Store, runs: Sequence[RunSummary]) -> list[Step]:

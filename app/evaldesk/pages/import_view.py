@@ -51,9 +51,9 @@ class ImportView:
 
     source: str
     title: str
-    understood: Sequence[str]
-    kept: Sequence[str]
-    refused: Sequence[str]
+    recognised_parts: Sequence[str]
+    unchanged_parts: Sequence[str]
+    refusals: Sequence[str]
     n_cases: int | None
     cases: Sequence[CaseLine]
     runs: Sequence[RunLine]
@@ -71,19 +71,19 @@ class ImportView:
 
 def import_view(staged: Staged) -> ImportView:
     """The preview of a staged file."""
-    imported = staged.contents
-    evalset = imported.evalset
+    content = staged.contents
+    evalset = content.evalset
     return ImportView(
         source=staged.source,
         title=staged.title,
-        understood=imported.understood[:MAX_SENTENCES],
-        kept=imported.kept[:MAX_SENTENCES],
-        refused=imported.refused[:MAX_SENTENCES],
+        recognised_parts=content.understood[:MAX_SENTENCES],
+        unchanged_parts=content.kept[:MAX_SENTENCES],
+        refusals=content.refused[:MAX_SENTENCES],
         n_cases=len(evalset.cases) if evalset else None,
         cases=[_case_line(case) for case in evalset.cases[:MAX_CASES]] if evalset else [],
-        runs=[_run_line(run) for run in imported.runs],
-        outcomes=imported.outcomes[:MAX_OUTCOMES] if staged.has_choice else (),
-        outcome=imported.outcome,
+        runs=[_run_line(run) for run in content.runs],
+        outcomes=content.outcomes[:MAX_OUTCOMES] if staged.has_choice else (),
+        outcome=content.outcome,
         repeats=repeats_words(evalset.cases) if evalset else "",
     )
 

@@ -55,30 +55,30 @@ class Trees:
 
         None where one is no list and no object, or where a difference would be left out.
         """
-        old, new = read_container(expected, MAX_READ), read_container(actual, MAX_READ)
-        if self.n_left <= 0 or not (_is_container(old) and _is_container(new)):
+        expected_value, actual_value = read_container(expected, MAX_READ), read_container(actual, MAX_READ)
+        if self.n_left <= 0 or not (_is_container(expected_value) and _is_container(actual_value)):
             return None
         self.is_cut = False
-        tree = self._compared("", old, new, 0)
+        tree = self._compare("", expected_value, actual_value, 0)
         return None if self.is_cut else tree
 
-    def _compared(self, key: str, old: JsonValue, new: JsonValue, depth: int) -> Node:
-        if json_equal(old, new):
-            return replace(self._node(key, old, depth), op="=")
+    def _compare(self, key: str, expected: JsonValue, actual: JsonValue, depth: int) -> Node:
+        if json_equal(expected, actual):
+            return replace(self._node(key, expected, depth), op="=")
         self.n_left -= 1
-        pairs = list(_pairs(old, new)) if depth < MAX_DEPTH else []
+        pairs = list(_pairs(expected, actual)) if depth < MAX_DEPTH else []
         if not pairs:
-            return Node(key, cut(json_line(old), MAX_LINE), op="~", other=cut(json_line(new), MAX_LINE))
+            return Node(key, cut(json_line(expected), MAX_LINE), op="~", other=cut(json_line(actual), MAX_LINE))
         if len(pairs) > min(self.n_left, MAX_CHILDREN):
             self.is_cut = True
             return Node(key, "")
         children = [
-            self._compared(name, was[0], now[0], depth + 1)
+            self._compare(name, was[0], now[0], depth + 1)
             if was and now
             else Node(name, cut(json_line((was or now)[0]), MAX_LINE), op="-" if was else "+")
             for name, was, now in pairs
         ]
-        return Node(key, "", tuple(children), 0, _words(new, len(pairs)), "~")
+        return Node(key, "", tuple(children), 0, _words(actual, len(pairs)), "~")
 
     def _node(self, key: str, value: JsonValue, depth: int) -> Node:
         self.n_left -= 1
@@ -94,16 +94,16 @@ class Trees:
         return Node(key, line, tuple(children), n - len(children), _words(value, n))
 
 
-def _pairs(old: JsonValue, new: JsonValue) -> Iterator[tuple[str, list[JsonValue], list[JsonValue]]]:
+def _pairs(expected: JsonValue, actual: JsonValue) -> Iterator[tuple[str, list[JsonValue], list[JsonValue]]]:
     """The items of two objects by key, or of two lists by alignment, each as a list of one or none."""
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        for key in dict.fromkeys([*old, *new]):
-            yield key, [old[key]] if key in old else [], [new[key]] if key in new else []
-    elif isinstance(old, list) and isinstance(new, list):
-        for _, i, i_end, j, j_end in opcodes([*map(json_line, old)], [*map(json_line, new)]):
+    if isinstance(expected, Mapping) and isinstance(actual, Mapping):
+        for key in dict.fromkeys([*expected, *actual]):
+            yield key, [expected[key]] if key in expected else [], [actual[key]] if key in actual else []
+    elif isinstance(expected, list) and isinstance(actual, list):
+        for _, i, i_end, j, j_end in opcodes([*map(json_line, expected)], [*map(json_line, actual)]):
             for was, now in zip_longest(range(i, i_end), range(j, j_end)):
                 name = str(was if now is None else now)
-                yield name, [] if was is None else [old[was]], [] if now is None else [new[now]]
+                yield name, [] if was is None else [expected[was]], [] if now is None else [actual[now]]
 
 
 def read_container(text: str, most: int = 1_000_000) -> JsonValue:

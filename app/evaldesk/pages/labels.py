@@ -36,7 +36,7 @@ BADGES: Mapping[str, str] = {"passed": "passed", "failed": "failed", "unsure": "
 class LabelLine:
     """One label with where it was given; `is_disagreement` where the metrics say otherwise."""
 
-    found: LabelledTrial
+    labelled_trial: LabelledTrial
     href: str
     where: str
     badge: str
@@ -52,7 +52,7 @@ class LabelListing:
     n_found: int
     filters: Sequence[Filter]
     labellers: Sequence[str]
-    wanted: LabelFilter
+    label_filter: LabelFilter
     run_id: int | None
     run_title: str
     alpha: str
@@ -63,29 +63,29 @@ class LabelListing:
     older_href: str
 
 
-def read_labels(desk: Desk, wanted: LabelFilter, before: datetime | None = None) -> LabelListing:
+def read_labels(desk: Desk, label_filter: LabelFilter, before: datetime | None = None) -> LabelListing:
     """A page of labels, newest first, and the agreement over all of a run or of the workspace. Raises NotFoundError."""
-    store, run_id = desk.store, wanted.run_id
+    store, run_id = desk.store, label_filter.run_id
     run = store.runs.summary(run_id) if run_id is not None else None
-    kept = replace(wanted, run_id=played_run_id(store.runs, run.id) if run else None)
-    found = store.labels.list(kept, before=before, limit=PAGE_SIZE + 1)
-    pairs = store.labels.pairs(kept.run_id, run.id if run else None)
-    turns = turn_pairs(store, kept.run_id, run.id if run else None)
+    store_filter = replace(label_filter, run_id=played_run_id(store.runs, run.id) if run else None)
+    labels = store.labels.list(store_filter, before=before, limit=PAGE_SIZE + 1)
+    pairs = store.labels.pairs(store_filter.run_id, run.id if run else None)
+    turns = turn_pairs(store, store_filter.run_id, run.id if run else None)
     return LabelListing(
-        lines=[_line(each) for each in found[:PAGE_SIZE]],
-        n_all=store.labels.count(LabelFilter(run_id=kept.run_id)),
-        n_found=store.labels.count(kept),
-        filters=_filters(store, wanted, kept),
+        lines=[_line(each) for each in labels[:PAGE_SIZE]],
+        n_all=store.labels.count(LabelFilter(run_id=store_filter.run_id)),
+        n_found=store.labels.count(store_filter),
+        filters=_filters(store, label_filter, store_filter),
         labellers=store.labels.labellers(),
-        wanted=wanted,
+        label_filter=label_filter,
         run_id=run_id,
         run_title=run_title(run) if run else "",
         alpha=people_words(pairs),
-        agreements=metric_agreements(pairs, _judged(store, run) if run else {}),
+        agreements=metric_agreements(pairs, _verdict_counts(store, run) if run else {}),
         turn_bound=bound_words(turns),
         turn_alpha=people_words(turns, "turn"),
         turn_agreements=metric_agreements(turns, {}),
-        older_href=_href(wanted, _cursor(found[PAGE_SIZE - 1])) if len(found) > PAGE_SIZE else "",
+        older_href=_href(label_filter, _cursor(labels[PAGE_SIZE - 1])) if len(labels) > PAGE_SIZE else "",
     )
 
 
@@ -97,46 +97,46 @@ def cursor_time(text: str) -> datetime | None:
         return None
 
 
-def _line(found: LabelledTrial) -> LabelLine:
-    turn = found.label.turn
-    verdict, labelled = found.trial_verdict, found.label.verdict
+def _line(labelled_trial: LabelledTrial) -> LabelLine:
+    turn = labelled_trial.label.turn
+    verdict, labelled = labelled_trial.trial_verdict, labelled_trial.label.verdict
     return LabelLine(
-        found=found,
-        href=trial_href(found.run_id, found.key) + ("" if turn is None else f"#turn-{turn + 1}"),
-        where=f"trial {found.key[1] + 1}" + ("" if turn is None else f", turn {turn + 1}"),
+        labelled_trial=labelled_trial,
+        href=trial_href(labelled_trial.run_id, labelled_trial.key) + ("" if turn is None else f"#turn-{turn + 1}"),
+        where=f"trial {labelled_trial.key[1] + 1}" + ("" if turn is None else f", turn {turn + 1}"),
         badge=BADGES.get(labelled or "", ""),
         is_disagreement=turn is None and {verdict, labelled} == {"passed", "failed"},
     )
 
 
-def _judged(store: Store, run: RunSummary) -> dict[str, tuple[int, int]]:
+def _verdict_counts(store: Store, run: RunSummary) -> dict[str, tuple[int, int]]:
     """The numbers of trials that each metric passes and fails; under the empty name, by verdict."""
     rows = [row for row in store.runs.metric_rows(run.id) if row.threshold is not None]
-    judged = {row.metric: (row.n_passed, row.n - row.n_passed) for row in rows}
-    return judged | ({"": (run.counts.passed, run.counts.failed)} if run.counts.scored else {})
+    counts = {row.metric: (row.n_passed, row.n - row.n_passed) for row in rows}
+    return counts | ({"": (run.counts.passed, run.counts.failed)} if run.counts.scored else {})
 
 
-def _filters(store: Store, wanted: LabelFilter, kept: LabelFilter) -> list[Filter]:
-    free = replace(kept, verdict=None, is_disagreement=False)
-    everything = replace(wanted, verdict=None, is_disagreement=False)
-    is_free = wanted.verdict is None and not wanted.is_disagreement
-    found = [Filter("All", store.labels.count(free), "", _href(everything), is_free)]
+def _filters(store: Store, label_filter: LabelFilter, store_filter: LabelFilter) -> list[Filter]:
+    free = replace(store_filter, verdict=None, is_disagreement=False)
+    everything = replace(label_filter, verdict=None, is_disagreement=False)
+    is_free = label_filter.verdict is None and not label_filter.is_disagreement
+    filters = [Filter("All", store.labels.count(free), "", _href(everything), is_free)]
     for verdict in VERDICTS:
         n = store.labels.count(replace(free, verdict=verdict))
-        href, is_current = _href(replace(everything, verdict=verdict)), wanted.verdict == verdict
-        found.append(Filter(verdict, n, BADGES[verdict], href, is_current))
+        href, is_current = _href(replace(everything, verdict=verdict)), label_filter.verdict == verdict
+        filters.append(Filter(verdict, n, BADGES[verdict], href, is_current))
     n = store.labels.count(replace(free, is_disagreement=True))
     href = _href(replace(everything, is_disagreement=True))
-    return [*found, Filter("metrics disagree", n, "errored", href, wanted.is_disagreement)]
+    return [*filters, Filter("metrics disagree", n, "errored", href, label_filter.is_disagreement)]
 
 
-def _cursor(found: LabelledTrial) -> str:
-    return str(round(found.label.labelled_at.timestamp() * 1_000_000))
+def _cursor(labelled_trial: LabelledTrial) -> str:
+    return str(round(labelled_trial.label.labelled_at.timestamp() * 1_000_000))
 
 
-def _href(wanted: LabelFilter, before: str = "") -> str:
-    only = "disagreements" if wanted.is_disagreement else wanted.verdict
-    parts = {"run": wanted.run_id, "labeller": wanted.labeller, "only": only, "before": before}
+def _href(label_filter: LabelFilter, before: str = "") -> str:
+    only = "disagreements" if label_filter.is_disagreement else label_filter.verdict
+    parts = {"run": label_filter.run_id, "labeller": label_filter.labeller, "only": only, "before": before}
     query = urlencode({name: value for name, value in parts.items() if value})
     return "/labels" + (f"?{query}" if query else "")
 
@@ -157,13 +157,17 @@ class MetricAgreement:
     next_labels: str
 
 
-def metric_agreements(pairs: Sequence[LabelPair], judged: Mapping[str, tuple[int, int]]) -> list[MetricAgreement]:
-    """Each metric against the labels, the whole verdict first; `judged` are the trials that it passes and fails."""
+def metric_agreements(
+    pairs: Sequence[LabelPair], counts_by_metric: Mapping[str, tuple[int, int]]
+) -> list[MetricAgreement]:
+    """Each metric against the labels, the verdict first; `counts_by_metric` are the trials that it passes and fails."""
     by_metric: dict[str, list[LabelPair]] = defaultdict(list)
     for pair in pairs:
         if pair.is_passed is not None:
             by_metric[pair.metric].append(pair)
-    return [_agreement(metric, of_metric, judged.get(metric)) for metric, of_metric in sorted(by_metric.items())]
+    return [
+        _agreement(metric, of_metric, counts_by_metric.get(metric)) for metric, of_metric in sorted(by_metric.items())
+    ]
 
 
 def people_words(pairs: Sequence[LabelPair], noun: str = "trial") -> str:
@@ -172,8 +176,10 @@ def people_words(pairs: Sequence[LabelPair], noun: str = "trial") -> str:
     for pair in pairs:
         if not pair.metric:
             units[pair.trial][pair.labeller] = pair.is_good
-    shared = [unit for unit in units.values() if len(unit) > 1]
-    return alpha_sentence(len({who for unit in shared for who in unit}), len(shared), nominal_alpha(shared), noun)
+    units_of_two = [unit for unit in units.values() if len(unit) > 1]
+    return alpha_sentence(
+        len({who for unit in units_of_two for who in unit}), len(units_of_two), nominal_alpha(units_of_two), noun
+    )
 
 
 def turn_pairs(store: Store, labelled_run: int | None, scored_run: int | None = None) -> list[LabelPair]:
@@ -207,21 +213,21 @@ def _pairs(label: TurnLabel, scores: Mapping[tuple[int, ...], Mapping[str, bool]
         yield LabelPair(label.labeller, place, label.is_good, metric, is_passed)
 
 
-def _agreement(metric: str, pairs: Sequence[LabelPair], judged: tuple[int, int] | None) -> MetricAgreement:
+def _agreement(metric: str, pairs: Sequence[LabelPair], counts: tuple[int, int] | None) -> MetricAgreement:
     title = short_title(metric) if metric else "The verdict"
     majority = _by_majority(pairs)
     passed = {pair.trial: pair.is_passed for pair in pairs if pair.is_passed is not None}
-    compared = [(is_passed, majority[trial]) for trial, is_passed in passed.items() if trial in majority]
-    skill = judge_skill(compared)
-    rate = judged[0] / sum(judged) if judged and sum(judged) else None
+    verdict_pairs = [(is_passed, majority[trial]) for trial, is_passed in passed.items() if trial in majority]
+    skill = judge_skill(verdict_pairs)
+    rate = counts[0] / sum(counts) if counts and sum(counts) else None
     corrected = skill.correct(rate) if rate is not None and skill.n_good and skill.n_bad else None
     return MetricAgreement(
         title=title,
         skill=skill_sentence(title, skill),
-        kappa=kappa_words(agreement(compared)),
+        kappa=kappa_words(agreement(verdict_pairs)),
         enough=enough_sentence(skill),
         corrected=corrected_sentence(corrected, title) if corrected else "",
-        next_labels=next_labels_sentence(skill.labels_to_add(HALF_WIDTH, judged), HALF_WIDTH) if judged else "",
+        next_labels=next_labels_sentence(skill.labels_to_add(HALF_WIDTH, counts), HALF_WIDTH) if counts else "",
     )
 
 

@@ -92,14 +92,14 @@ def large_state(state: JsonObject) -> LargeState | None:
 def typed_limit(case: Case) -> int:
     """The bytes of the largest value of `case` that its form holds itself; others stay at the server."""
     sizes = [len(to_json(value)) for value in _values(case)]
-    typed = sum(size for size in sizes if size <= MAX_TYPED)
-    return MAX_TYPED if typed <= MAX_TYPED_IN_ALL else MIN_HELD
+    n_typed_bytes = sum(size for size in sizes if size <= MAX_TYPED)
+    return MAX_TYPED if n_typed_bytes <= MAX_TYPED_IN_ALL else MIN_HELD
 
 
 def held_values(case: Case) -> dict[str, JsonValue]:
     """The values of `case` that a form may name by a digest."""
-    written = ((to_json(value), value) for value in _values(case))
-    return {_digest(data): value for data, value in written if len(data) > MIN_HELD}
+    encoded_values = ((to_json(value), value) for value in _values(case))
+    return {_digest(data): value for data, value in encoded_values if len(data) > MIN_HELD}
 
 
 def held_value(value: JsonValue, limit: int) -> Held | None:
@@ -140,18 +140,18 @@ def text_part(key: str, text: str, start: int) -> ValuePart:
     return ValuePart(key, text[start:end], start, end, len(text), previous, end if end < len(text) else None)
 
 
-def shortened(segments: Sequence[Segment], most: int = 4_000) -> Sequence[Segment]:
+def shorten_segments(segments: Sequence[Segment], most: int = 4_000) -> Sequence[Segment]:
     """The beginning of a long comparison, with the number of characters after it."""
     n_left = sum(len(segment.text) for segment in segments) - most
     if n_left <= 0:
         return segments
-    kept = list[Segment]()
+    head = list[Segment]()
     for segment in segments:
-        kept.append(Segment(segment.kind, segment.text[:most]))
+        head.append(Segment(segment.kind, segment.text[:most]))
         most -= len(segment.text)
         if most <= 0:
             break
-    return [*kept, Segment("same", f"… ({n_left:,} more characters)")]
+    return [*head, Segment("same", f"… ({n_left:,} more characters)")]
 
 
 def _state_key(key: str, data: bytes) -> StateKey:

@@ -37,13 +37,13 @@ def media_views(media: Iterable[Media]) -> tuple[MediaView, ...]:
 
 def result_media(result: JsonValue) -> tuple[MediaView, ...]:
     """The images in a result of a tool, in order."""
-    room, found = MAX_INLINE, []
+    room, views = MAX_INLINE, []
     for item in images_in(result):
         n = 0 if item.is_held else len(item.data)
         view = replace(_view(item), title=_size(item))
-        found.append(view if n <= room else replace(view, address=""))
+        views.append(view if n <= room else replace(view, address=""))
         room -= n if n <= room else 0
-    return tuple(found)
+    return tuple(views)
 
 
 def result_line(result: JsonValue) -> str:
@@ -55,13 +55,13 @@ def without_images(text: str, result: JsonValue) -> str:
     """The result as text, in the place of base64 `42 kB image/png`, or the beginning of the digest of stored bytes."""
     for item in images_in(result):
         if item.is_held:
-            written, words = (
+            texts, words = (
                 (f"{MARK}{item.data}", f"{MARK}{HELD_URL}{item.digest}"),
                 f"{item.mime_type} {HELD}{item.digest[:12]}",
             )
         else:
-            written, words = (item.data, item.data.translate(TO_URL)), f"{_size(item)} {item.mime_type}"
-        for data in written:
+            texts, words = (item.data, item.data.translate(TO_URL)), f"{_size(item)} {item.mime_type}"
+        for data in texts:
             text = text.replace(data, words)
     return text
 
@@ -77,5 +77,5 @@ def _view(item: Media) -> MediaView:
 
 def _inline(item: Media) -> str:
     """The bytes themselves as an address, of an image that is too small to be kept apart."""
-    found = sniffed_type(item.content()) if item.kind == "image" and item.data else ""
-    return f"data:{found};base64,{item.data}" if found.startswith("image/") else ""
+    mime_type = sniffed_type(item.content()) if item.kind == "image" and item.data else ""
+    return f"data:{mime_type};base64,{item.data}" if mime_type.startswith("image/") else ""

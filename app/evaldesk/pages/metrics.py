@@ -31,10 +31,10 @@ JUDGE_OPTIONS = {
 def metric_rows(functions: Mapping[str, str], name: str | None = None) -> list[dict[str, Any]]:
     """The metrics of the table and the functions of `evaldesk.toml`, or the one called `name`. Raises NotFoundError."""
     names = [name] if name else [*METRICS, *(each for each in functions if each not in METRICS)]
-    return [_described(each, functions) for each in names]
+    return [_metric_fields(each, functions) for each in names]
 
 
-def _described(name: str, functions: Mapping[str, str]) -> dict[str, Any]:
+def _metric_fields(name: str, functions: Mapping[str, str]) -> dict[str, Any]:
     """A metric of the table, or a function that `evaldesk.toml` names. Raises NotFoundError."""
     if name not in functions:
         return describe_metric(name)

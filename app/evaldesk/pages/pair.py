@@ -53,12 +53,12 @@ class PairTurn:
     query: TextDiff | None
     calls: Sequence[CallRow]
     n_same: int
-    said: TextDiff | None
+    answer: TextDiff | None
 
     @property
     def differs(self) -> bool:
         """Whether anything in the turn differs."""
-        texts = (text for text in (self.query, self.said) if text)
+        texts = (text for text in (self.query, self.answer) if text)
         return bool(self.only) or any(row.op != "=" for row in self.calls) or any(not text.is_same for text in texts)
 
 
@@ -104,8 +104,8 @@ def other_trial(runs: RunStore, run_id: int, key: TrialKey) -> tuple[int, TrialK
     letters = runs.case_row(run_id, key[0]).verdicts
     order = [*range(key[1] + 1, len(letters)), *range(key[1])]
     differing = (at for at in order if letters[at] not in (letters[key[1]], "."))
-    found = next(differing, order[0] if order else None)
-    return None if found is None else (run_id, (key[0], found))
+    trial_index = next(differing, order[0] if order else None)
+    return None if trial_index is None else (run_id, (key[0], trial_index))
 
 
 def read_pair(runs: RunStore, run_id: int, key: TrialKey, other: str, *, is_all: bool) -> Pair:
@@ -113,29 +113,29 @@ def read_pair(runs: RunStore, run_id: int, key: TrialKey, other: str, *, is_all:
 
     Raises NotFoundError when there is no such trial, or none of them was played.
     """
-    a, left = (run_id, key), runs.trial(run_id, *key)
-    b = _named(other) or other_trial(runs, run_id, key)
+    a, trial_a = (run_id, key), runs.trial(run_id, *key)
+    b = _parse_name(other) or other_trial(runs, run_id, key)
     if b is None:
         raise NotFoundError(f"case {key[0] + 1} of run {run_id} has only one trial: there is none to stand beside it")
-    right = runs.trial(b[0], *b[1])
-    turns, n_left_out = _turns(left, right, is_all=is_all)
+    trial_b = runs.trial(b[0], *b[1])
+    turns, n_left_out = _turns(trial_a, trial_b, is_all=is_all)
     is_long = len(turns) > MANY_TURNS
-    shown = [turn for turn in turns if is_all or turn.differs][:MANY_TURNS] if is_long else turns
+    turns_on_page = [turn for turn in turns if is_all or turn.differs][:MANY_TURNS] if is_long else turns
     return Pair(
-        _side(runs, "A", a, b, left, lambda at: pair_href((run_id, (key[0], at)), b, is_all=is_all)),
-        _side(runs, "B", b, a, right, lambda at: pair_href(a, (b[0], (b[1][0], at)), is_all=is_all)),
-        shown,
+        _side(runs, "A", a, b, trial_a, lambda at: pair_href((run_id, (key[0], at)), b, is_all=is_all)),
+        _side(runs, "B", b, a, trial_b, lambda at: pair_href(a, (b[0], (b[1][0], at)), is_all=is_all)),
+        turns_on_page,
         is_all,
         pair_href(a, b, is_all=not is_all),
         pair_href(b, a, is_all=is_all),
         n_left_out,
-        len(turns) - len(shown),
+        len(turns) - len(turns_on_page),
     )
 
 
-def _named(text: str) -> tuple[int, TrialKey] | None:
-    found = _NAME.fullmatch(text)
-    return (int(found[1]), (int(found[2]), int(found[3]))) if found else None
+def _parse_name(text: str) -> tuple[int, TrialKey] | None:
+    match = _NAME.fullmatch(text)
+    return (int(match[1]), (int(match[2]), int(match[3]))) if match else None
 
 
 def _side(
@@ -144,8 +144,8 @@ def _side(
     """One of the two; the keys to the trials before and after it pass over the other, beside which it stands."""
     run_id, (case_index, at) = place
     letters = runs.case_row(run_id, case_index).verdicts
-    shown = window(at, len(letters), MAX_SQUARES)
-    squares = [Square(number + 1, STATUS_OF[letters[number]], href(number)) for number in shown]
+    indexes = window(at, len(letters), MAX_SQUARES)
+    squares = [Square(number + 1, STATUS_OF[letters[number]], href(number)) for number in indexes]
     own = [number for number in range(len(letters)) if (run_id, (case_index, number)) != other or number == at]
     before, after = [number for number in own if number < at], [number for number in own if number > at]
     return PairSide(
@@ -164,10 +164,10 @@ def _side(
 
 def _turns(a: TrialResult, b: TrialResult, *, is_all: bool) -> tuple[list[PairTurn], int]:
     """The turns of both, and the number of calls for which the page has no room."""
-    left, right = a.transcript.turns, b.transcript.turns
+    turns_a, turns_b = a.transcript.turns, b.transcript.turns
     room, n_left_out, turns = MAX_ROWS, 0, []
-    for at in range(max(len(left), len(right))):
-        turn, n_more = _turn(at, left[at : at + 1], right[at : at + 1], room, is_all=is_all)
+    for at in range(max(len(turns_a), len(turns_b))):
+        turn, n_more = _turn(at, turns_a[at : at + 1], turns_b[at : at + 1], room, is_all=is_all)
         turns.append(turn)
         room -= len(turn.calls)
         n_left_out += n_more
@@ -175,21 +175,28 @@ def _turns(a: TrialResult, b: TrialResult, *, is_all: bool) -> tuple[list[PairTu
 
 
 def _turn(
-    at: int, left: Sequence[TurnRecord], right: Sequence[TurnRecord], room: int, *, is_all: bool
+    at: int, turn_a: Sequence[TurnRecord], turn_b: Sequence[TurnRecord], room: int, *, is_all: bool
 ) -> tuple[PairTurn, int]:
-    a, b = next(iter(left), TurnRecord("")), next(iter(right), TurnRecord(""))
+    a, b = next(iter(turn_a), TurnRecord("")), next(iter(turn_b), TurnRecord(""))
     rows = turn_diff(Expected(a.tool_calls), b).calls
-    chosen = [row for row in rows if is_all or row.op != "="]
-    shown = chosen[: max(0, room)]
-    only = "" if left and right else "A" if left else "B"
-    turn = PairTurn(at + 1, only, _text(a.query, b.query), shown, len(rows) - len(chosen), _text(_said(a), _said(b)))
-    return turn, len(chosen) - len(shown)
+    rows_to_show = [row for row in rows if is_all or row.op != "="]
+    rows_on_page = rows_to_show[: max(0, room)]
+    only = "" if turn_a and turn_b else "A" if turn_a else "B"
+    turn = PairTurn(
+        at + 1,
+        only,
+        _text(a.query, b.query),
+        rows_on_page,
+        len(rows) - len(rows_to_show),
+        _text(_agent_text(a), _agent_text(b)),
+    )
+    return turn, len(rows_to_show) - len(rows_on_page)
 
 
 def _text(a: str, b: str) -> TextDiff | None:
     return diff_text(a[:MAX_TEXT], b[:MAX_TEXT]) if a or b else None
 
 
-def _said(turn: TurnRecord) -> str:
+def _agent_text(turn: TurnRecord) -> str:
     """All messages of the agent in a turn, in order."""
     return "\n\n".join([*(text for _, text in turn.intermediate), turn.answer]).strip()

@@ -68,14 +68,14 @@ def _curve(
     lines: list[list[str]] = [[]]
     marks = []
     for point in points:
-        found = value(point)
-        if found is None:
+        rate = value(point)
+        if rate is None:
             lines.append([])
             continue
-        x, y = place(point.k), _height(found)
+        x, y = place(point.k), _height(rate)
         lines[-1].append(f"{x:g},{y:g}")
         cases = counted(point.n_cases, "case")
-        marks.append(Mark(x, y, f"k {point.k}: {found:.2f}, {meaning}, {cases}"))
+        marks.append(Mark(x, y, f"k {point.k}: {rate:.2f}, {meaning}, {cases}"))
     step = math.ceil(len(marks) / MAX_MARKS) or 1
     return Curve(series, [" ".join(line) for line in lines if len(line) > 1], marks[::step])
 
@@ -92,8 +92,8 @@ def _height(value: float) -> float:
 
 def _ticks(ticks: Sequence[tuple[float, int]]) -> list[tuple[float, int]]:
     """The ticks that fit, always with the last."""
-    kept: list[tuple[float, int]] = []
+    fitting_ticks: list[tuple[float, int]] = []
     for tick in reversed(ticks):
-        if not kept or kept[-1][0] - tick[0] >= TICK_WIDTH:
-            kept.append(tick)
-    return kept[::-1]
+        if not fitting_ticks or fitting_ticks[-1][0] - tick[0] >= TICK_WIDTH:
+            fitting_ticks.append(tick)
+    return fitting_ticks[::-1]

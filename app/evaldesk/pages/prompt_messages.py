@@ -50,19 +50,19 @@ class PromptDrawing:
 
     def messages(self, raw: Any, n_kept: int = 0) -> tuple[PromptMessage, ...]:
         """The messages of a list, or a single one; the first `n_kept` are known from an earlier call."""
-        found = raw if isinstance(raw, Sequence) and not isinstance(raw, str) else [raw]
-        return tuple(self._message(each, is_kept=at < n_kept) for at, each in enumerate(found))
+        items = raw if isinstance(raw, Sequence) and not isinstance(raw, str) else [raw]
+        return tuple(self._message(each, is_kept=at < n_kept) for at, each in enumerate(items))
 
     def tools(self, raw: Any) -> tuple[Piece, ...]:
         """The tools that were offered."""
-        listed = raw if isinstance(raw, Sequence) and not isinstance(raw, str) else [raw] if raw else []
-        flat = [inner for each in listed for inner in _declarations(each)]
+        items = raw if isinstance(raw, Sequence) and not isinstance(raw, str) else [raw] if raw else []
+        flat = [inner for each in items for inner in _declarations(each)]
         return tuple(self._piece("call", _tool_name(each), _tool_value(each)) for each in flat)
 
     def settings(self, raw: Any) -> tuple[Piece, ...]:
         """All that was asked beside messages and tools, a piece for each name."""
-        named = raw.items() if isinstance(raw, Mapping) else ()
-        return tuple(self._piece("other", name, value) for name, value in named)
+        pairs = raw.items() if isinstance(raw, Mapping) else ()
+        return tuple(self._piece("other", name, value) for name, value in pairs)
 
     def _message(self, raw: Any, *, is_kept: bool) -> PromptMessage:
         if not isinstance(raw, Mapping):
@@ -107,12 +107,12 @@ class PromptDrawing:
         elif isinstance(answer, Mapping):
             yield self._piece("result", _text(answer, "name"), answer.get("response"))
         elif kind in ("tool_result", "function_call_output", "tool_call_response"):
-            given = next((part[name] for name in ("content", "output", "response", "result") if name in part), None)
-            yield self._piece("result", _text(part, *_IDS), given)
+            result = next((part[name] for name in ("content", "output", "response", "result") if name in part), None)
+            yield self._piece("result", _text(part, *_IDS), result)
         else:
-            yield from self._said(part, kind)
+            yield from self._text_piece(part, kind)
 
-    def _said(self, part: Mapping[str, Any], kind: Any) -> Iterator[Piece]:
+    def _text_piece(self, part: Mapping[str, Any], kind: Any) -> Iterator[Piece]:
         """A text, a thought, or a part of a kind that is shown as it stands."""
         text = next((part[name] for name in ("text", "thinking", "content") if isinstance(part.get(name), str)), None)
         if isinstance(text, str) and (kind in _TEXTS or kind is None):
@@ -161,10 +161,14 @@ def _function(raw: Any) -> Any:
 
 
 def _tool_name(raw: Any) -> str:
-    named = _function(raw)
-    return _text(named, "name", "server_label", "type") if isinstance(named, Mapping) else ""
+    declaration = _function(raw)
+    return _text(declaration, "name", "server_label", "type") if isinstance(declaration, Mapping) else ""
 
 
 def _tool_value(raw: Any) -> Any:
-    found = _function(raw)
-    return {key: value for key, value in found.items() if key != "name"} if isinstance(found, Mapping) else found
+    declaration = _function(raw)
+    return (
+        {key: value for key, value in declaration.items() if key != "name"}
+        if isinstance(declaration, Mapping)
+        else declaration
+    )

@@ -36,24 +36,24 @@ class Sample:
         """The trials with the verdict."""
         return len(self.order)
 
-    def stratum(self, found: Set[int]) -> Stratum:
+    def stratum(self, trials_with_finding: Set[int]) -> Stratum:
         """The sample with the trials in which something was found."""
         cases = Counter({(n, 0): n_cases for n, n_cases in self.of_size.items()})
-        for case, n_found in Counter(map(self.order.__getitem__, self.keys & found)).items():
+        for case, n_found in Counter(map(self.order.__getitem__, self.keys & trials_with_finding)).items():
             n = self.by_case[case]
             cases[n, 0] -= 1
             cases[n, n_found] += 1
         return Stratum(self.n_all, +cases)
 
 
-def samples(orders: Mapping[str, Mapping[int, int]], read: Set[int]) -> dict[str, Sample]:
+def samples(orders: Mapping[str, Mapping[int, int]], trials_read: Set[int]) -> dict[str, Sample]:
     """The sample of each verdict, by its letter: the trials that were read without a gap."""
-    found = {}
+    by_letter = {}
     for letter, order in orders.items():
-        keys = frozenset(takewhile(read.__contains__, order))
+        keys = frozenset(takewhile(trials_read.__contains__, order))
         by_case = Counter(islice(order.values(), len(keys)))
-        found[letter] = Sample(order, keys, by_case, Counter(by_case.values()))
-    return found
+        by_letter[letter] = Sample(order, keys, by_case, Counter(by_case.values()))
+    return by_letter
 
 
 @lru_cache(maxsize=16)
@@ -79,15 +79,15 @@ class Draw:
         self.cases = store.failures.verdicts(run_id)
         self.strata = drawing_orders(run_id, tuple(strip for _, strip in self.cases), "fepu")
 
-    def next(self, read: Set[int]) -> int | None:
+    def next(self, trials_read: Set[int]) -> int | None:
         """The next trial to read: failed ones, then errored ones, then a tenth of the passed ones."""
         passed = self.strata["p"]
         for numbers in (self.strata["f"], self.strata["e"], islice(passed, -(-len(passed) // 10))):
-            found = next((number for number in numbers if number not in read), None)
-            if found is not None:
-                return found
+            next_number = next((number for number in numbers if number not in trials_read), None)
+            if next_number is not None:
+                return next_number
         return None
 
-    def sampled(self, read: Set[int]) -> Mapping[str, Sample]:
+    def samples(self, trials_read: Set[int]) -> Mapping[str, Sample]:
         """The sample of each stratum."""
-        return samples(self.strata, read)
+        return samples(self.strata, trials_read)

@@ -100,20 +100,20 @@ class Text:
     @property
     def files(self) -> dict[str, list[str]]:
         """The addresses of the hunks on this page, by the file that they change."""
-        found: dict[str, list[str]] = {}
+        hunks_by_file: dict[str, list[str]] = {}
         for line in self.lines:
             if line.op == "f":
-                hunks = found.setdefault(line.text, [])
-            elif line.hunk and found:
+                hunks = hunks_by_file.setdefault(line.text, [])
+            elif line.hunk and hunks_by_file:
                 hunks.append(f"#source-{self.at}-hunk-{line.hunk}")
-        return found
+        return hunks_by_file
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """The facts beside a trial, each part empty where it is unknown; `told` are single values by their title."""
 
-    told: Sequence[tuple[str, Prose]]
+    prose_texts: Sequence[tuple[str, Prose]]
     actions: Sequence[Action]
     checks: Sequence[Check]
     texts: Sequence[Text]
@@ -121,7 +121,7 @@ class Source:
     tests: AskedTests | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.told or self.actions or self.checks or self.texts or self.reports or self.tests)
+        return bool(self.prose_texts or self.actions or self.checks or self.texts or self.reports or self.tests)
 
     @property
     def patch(self) -> Text | None:
@@ -137,8 +137,8 @@ class Source:
         """The addresses of the hunks of a file in the agent's patch; None without a patch, or where it is cut."""
         if self.patch is None or self.patch.is_cut:
             return None
-        found = (hunks for name, hunks in self.patch.files.items() if f"/{path}".endswith(f"/{name}"))
-        return tuple(next(found, ()))
+        hunk_lists = (hunks for name, hunks in self.patch.files.items() if f"/{path}".endswith(f"/{name}"))
+        return tuple(next(hunk_lists, ()))
 
     @property
     def summary(self) -> str:
@@ -146,63 +146,63 @@ class Source:
         n_made = sum(action.op == "=" for action in self.actions)
         actions = [f"{counted_words(n_made, len(self.actions), 'reference action')} made."] if self.actions else []
         tests = [text for text in self.texts if text.words and not text.lines][:1]
-        told = f"{self.tests.sentence}." if self.tests and self.tests.sentence else ""
-        texts = [f"{text.title}: {text.words}." for text in (self.patch, *(() if told else tests)) if text]
-        return " ".join([*actions, *([told] if told else []), *texts])
+        test_words = f"{self.tests.sentence}." if self.tests and self.tests.sentence else ""
+        texts = [f"{text.title}: {text.words}." for text in (self.patch, *(() if test_words else tests)) if text]
+        return " ".join([*actions, *([test_words] if test_words else []), *texts])
 
 
-def source_of(case: Case, result: TrialResult | None, reported: Mapping[str, Any] | None = None) -> Source:
+def source_of(case: Case, result: TrialResult | None, agent_reports: Mapping[str, Any] | None = None) -> Source:
     """All that is known beside a trial; without a result that of its case.
 
-    `reported` are the reports of a trial of many turns, of which the result has the last one only.
+    `agent_reports` are the reports of a trial of many turns, of which the result has the last one only.
     """
-    trees, markdown, told = Trees(n_left=300), Markdown(), (*_scenario(case, result), *_targets(case, result))
-    reports = [(name, trees.tree(value)) for name, value in _reports(result, reported)] if result else []
-    texts = source_texts(case, result, reported)
+    trees, markdown, target_texts = Trees(n_left=300), Markdown(), (*_scenario(case, result), *_targets(case, result))
+    reports = [(name, trees.tree(value)) for name, value in _reports(result, agent_reports)] if result else []
+    texts = source_texts(case, result, agent_reports)
     outputs = [text for _, text in texts if not _PATCH.search(text[:2_000])]
     return Source(
-        told=[(title, markdown.prose(cut(text, MAX_OUTPUT))) for title, text in told],
+        prose_texts=[(title, markdown.prose(cut(text, MAX_OUTPUT))) for title, text in target_texts],
         actions=_actions(case, result),
         checks=_checks(result),
         texts=[_text(at, title, text) for at, (title, text) in enumerate(texts)],
         reports=[(name, tree) for name, tree in reports if tree],
-        tests=asked_tests(_instance(case), _told(result, reported), outputs),
+        tests=asked_tests(_instance(case), _report_values(result, agent_reports), outputs),
     )
 
 
 def source_texts(
-    case: Case, result: TrialResult | None, reported: Mapping[str, Any] | None = None
+    case: Case, result: TrialResult | None, reports: Mapping[str, Any] | None = None
 ) -> list[tuple[str, str]]:
     """The long texts that a source gives, by title: patches first, then output of tests.
 
     Of the state at the end, in which SWE-agent's submission is, and of a reference only patches are.
     """
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     instance = _instance(case)
     state = result.transcript.final_state if result and result.transcript.turns else {}
-    told = (("", _told(result, reported), True), ("", state, False))
-    for owner, values, is_whole in (*told, ("reference", instance, False)):
+    value_groups = (("", _report_values(result, reports), True), ("", state, False))
+    for owner, values, is_whole in (*value_groups, ("reference", instance, False)):
         for name, text in _strings(values):
             is_patch = _PATCH.search(text[:2_000]) is not None
-            if (is_patch or (is_whole and "\n" in text.strip())) and text not in found.values():
-                found[_title(f"{owner} {name}")] = text
-    return sorted(found.items(), key=lambda each: _PATCH.search(each[1][:2_000]) is None)
+            if (is_patch or (is_whole and "\n" in text.strip())) and text not in texts.values():
+                texts[_title(f"{owner} {name}")] = text
+    return sorted(texts.items(), key=lambda each: _PATCH.search(each[1][:2_000]) is None)
 
 
 def _instance(case: Case) -> dict[str, Any]:
     """The benchmark's facts of its instance; Inspect has them as the metadata of a sample."""
-    found = (case.extra.get(key) for key in ("instance", "metadata"))
-    return next((each for each in found if isinstance(each, dict)), {})
+    values = (case.extra.get(key) for key in ("instance", "metadata"))
+    return next((each for each in values if isinstance(each, dict)), {})
 
 
-def _told(result: TrialResult | None, reported: Mapping[str, Any] | None) -> dict[str, Any]:
+def _report_values(result: TrialResult | None, reports: Mapping[str, Any] | None) -> dict[str, Any]:
     """The reported values of a trial, and the test results in the details of its scores."""
     if result is None:
         return {}
     tests = [score.details.get("test_result") for score in result.scores]
     return {
         **next((test for test in tests if isinstance(test, dict)), {}),
-        **(reported_values(result.transcript) if reported is None else reported),
+        **(reported_values(result.transcript) if reports is None else reports),
     }
 
 
@@ -247,20 +247,20 @@ def _targets(case: Case, result: TrialResult | None) -> Iterator[tuple[str, str]
 
 def _actions(case: Case, result: TrialResult | None) -> list[Action]:
     """The reference actions, each beside the call that is equal, or else the first unused one of that tool."""
-    wanted = list(_reference(case))[:MAX_ACTIONS]
-    made = list(_calls(result))
+    reference_calls = list(_reference(case))[:MAX_ACTIONS]
+    agent_calls = list(_calls(result))
     pairs: dict[int, tuple[ToolCall, str]] = {}
     for is_equal in (True, False):
-        for at, action in enumerate(wanted):
+        for at, action in enumerate(reference_calls):
             if at in pairs:
                 continue
-            fit = (each for each in made if each[0].name == action.name)
+            fit = (each for each in agent_calls if each[0].name == action.name)
             fit = (each for each in fit if not is_equal or json_equal(dict(action.args), dict(each[0].args)))
-            if found := next(fit, None):
-                pairs[at] = found
-                made.remove(found)
+            if call_pair := next(fit, None):
+                pairs[at] = call_pair
+                agent_calls.remove(call_pair)
     absent = "-" if result else ""
-    return [_action(action, pairs.get(at), absent) for at, action in enumerate(wanted)]
+    return [_action(action, pairs.get(at), absent) for at, action in enumerate(reference_calls)]
 
 
 def _action(action: ToolCall, pair: tuple[ToolCall, str] | None, absent: str) -> Action:
@@ -277,8 +277,8 @@ def has_reference_actions(case: Case) -> bool:
 
 def _reference(case: Case) -> Iterator[ToolCall]:
     criteria = case.extra.get("evaluation_criteria")
-    found = criteria.get("actions") if isinstance(criteria, dict) else case.extra.get("actions")
-    for row in found if isinstance(found, list) else ():
+    rows = criteria.get("actions") if isinstance(criteria, dict) else case.extra.get("actions")
+    for row in rows if isinstance(rows, list) else ():
         if isinstance(row, dict) and isinstance(name := row.get("name"), str):
             args = row.get("arguments", row.get("kwargs"))
             yield ToolCall(name, args if isinstance(args, dict) else {})
@@ -321,78 +321,87 @@ def _check(name: str, row: Mapping[str, Any]) -> Check:
     return Check(name, str(text)[:500], holds if isinstance(holds, bool) else None)
 
 
-def _reports(result: TrialResult, reported: Mapping[str, Any] | None) -> Iterator[tuple[str, Any]]:
+def _reports(result: TrialResult, values: Mapping[str, Any] | None) -> Iterator[tuple[str, Any]]:
     """The values that a benchmark reports, without its long texts."""
-    for name, value in _told(result, reported).items():
+    for name, value in _report_values(result, values).items():
         if isinstance(value, dict | list) and value and name != "test_result":
-            yield _title(name), _short(value)
+            yield _title(name), _without_long_texts(value)
 
 
-def _short(value: Any) -> Any:
+def _without_long_texts(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _short(item) for key, item in value.items() if not (isinstance(item, str) and "\n" in item)}
+        return {
+            key: _without_long_texts(item)
+            for key, item in value.items()
+            if not (isinstance(item, str) and "\n" in item)
+        }
     return value
 
 
 def _text(at: int, title: str, text: str) -> Text:
     if not _PATCH.search(text[:2_000]):
-        tested = _TESTED.findall(text[-MAX_SEARCHED:])
-        return Text(at, title, (), tested[-1] if tested else "", text[:MAX_OUTPUT], len(text) > MAX_OUTPUT)
+        summaries = _TESTED.findall(text[-MAX_SEARCHED:])
+        return Text(at, title, (), summaries[-1] if summaries else "", text[:MAX_OUTPUT], len(text) > MAX_OUTPUT)
     lines = text.splitlines()
     return Text(at, title, list(patch_lines(lines[:MAX_LINES])), _changed_words(lines), "", len(lines) > MAX_LINES)
 
 
 def _changed_words(lines: Sequence[str]) -> str:
-    added, removed = (sum(line.startswith(mark) and not line.startswith(3 * mark) for line in lines) for mark in "+-")
+    n_added, n_removed = (
+        sum(line.startswith(mark) and not line.startswith(3 * mark) for line in lines) for mark in "+-"
+    )
     n_files = sum(line.startswith("diff --git ") for line in lines) or sum(line.startswith("+++ ") for line in lines)
     where = "" if n_files < 2 else f" in {counted(n_files, 'file')}"
-    return f"{counted(added, 'line')} added, {removed:,} removed{where}"
+    return f"{counted(n_added, 'line')} added, {n_removed:,} removed{where}"
 
 
 def patch_lines(lines: Sequence[str]) -> Iterator[PatchLine]:
     """The lines of a patch, or of one file from its first hunk on, as rows of a table."""
     before = after = hunk = 0
     is_head, is_git = True, False
-    gone: list[PatchLine] = []
-    come: list[PatchLine] = []
+    old_lines: list[PatchLine] = []
+    new_lines: list[PatchLine] = []
     for line in lines:
         text = line[:500]
         if line.startswith("+") and not is_head:
-            come.append(PatchLine("+", text[1:], None, after))
+            new_lines.append(PatchLine("+", text[1:], None, after))
             after += 1
             continue
-        if come or not line.startswith("-"):
-            yield from _changed(gone, come)
-            gone, come = [], []
-        if found := _HUNK.match(line):
-            before, after, is_head, hunk = int(found[1]), int(found[2]), False, hunk + 1
+        if new_lines or not line.startswith("-"):
+            yield from _compare_lines(old_lines, new_lines)
+            old_lines, new_lines = [], []
+        if hunk_match := _HUNK.match(line):
+            before, after, is_head, hunk = int(hunk_match[1]), int(hunk_match[2]), False, hunk + 1
             yield PatchLine("@", text, hunk=hunk)
         elif line.startswith("diff --git ") or is_head:
             is_head, is_git = True, is_git or line.startswith("diff --git ")
             if line.startswith("diff --git " if is_git else "+++ "):
                 yield PatchLine("f", text.rpartition(" b/")[2] if is_git else text.removeprefix("+++ "))
         elif line.startswith("-"):
-            gone.append(PatchLine("-", text[1:], before))
+            old_lines.append(PatchLine("-", text[1:], before))
             before += 1
         else:
             yield PatchLine("", text[1:], before, after)
             before, after = before + 1, after + 1
-    yield from _changed(gone, come)
+    yield from _compare_lines(old_lines, new_lines)
 
 
-def _changed(gone: Sequence[PatchLine], come: Sequence[PatchLine]) -> list[PatchLine]:
+def _compare_lines(old_lines: Sequence[PatchLine], new_lines: Sequence[PatchLine]) -> list[PatchLine]:
     """Lines that were taken away and those after them; as many of both are compared word by word."""
-    if len(gone) != len(come):
-        return [*gone, *come]
-    pairs = [(old, new, diff_text(old.text, new.text)) for old, new in zip(gone, come, strict=True)]
+    if len(old_lines) != len(new_lines):
+        return [*old_lines, *new_lines]
+    pairs = [
+        (old_line, new_line, diff_text(old_line.text, new_line.text))
+        for old_line, new_line in zip(old_lines, new_lines, strict=True)
+    ]
     alike = [any(each.kind == "same" and each.text.strip() for each in diff.expected) for _, _, diff in pairs]
     return [
         *(
-            replace(old, segments=diff.expected) if like else old
-            for like, (old, _, diff) in zip(alike, pairs, strict=True)
+            replace(old_line, segments=diff.expected) if like else old_line
+            for like, (old_line, _, diff) in zip(alike, pairs, strict=True)
         ),
         *(
-            replace(new, segments=diff.actual) if like else new
-            for like, (_, new, diff) in zip(alike, pairs, strict=True)
+            replace(new_line, segments=diff.actual) if like else new_line
+            for like, (_, new_line, diff) in zip(alike, pairs, strict=True)
         ),
     ]

@@ -63,11 +63,11 @@ class Span:
 
 
 def spans_of(
-    transcript: Transcript, prompts: Prompts | None, judged: Sequence[Usage] = (), start_ms: float = 0.0
+    transcript: Transcript, prompts: Prompts | None, judge_usages: Sequence[Usage] = (), start_ms: float = 0.0
 ) -> tuple[Span, ...]:
     """A span for each turn in order, with its inner spans, and one for the judges.
 
-    `judged` are the usages of the judges, with their cost. A start of the player that took `start_ms`
+    `judge_usages` are the usages of the judges, with their cost. A start of the player that took `start_ms`
     is a span before the turns.
     """
     calls: dict[int, list[tuple[int, Prompt]]] = {}
@@ -85,25 +85,27 @@ def spans_of(
         began_ms = spans[-1].end_ms if spans else 0.0
         spans.append(_TurnSpans(index, record, began_ms, calls.get(index, []), failed).span())
     if of_judges:
-        spans.append(_judges_span(of_judges, len(transcript.turns), spans[-1].end_ms if spans else 0.0, failed, judged))
+        spans.append(
+            _judges_span(of_judges, len(transcript.turns), spans[-1].end_ms if spans else 0.0, failed, judge_usages)
+        )
     return tuple(spans)
 
 
 def _judges_span(
-    calls: Sequence[tuple[int, Prompt]], n_turns: int, began_ms: float, failed: set[int], judged: Sequence[Usage]
+    calls: Sequence[tuple[int, Prompt]], n_turns: int, began_ms: float, failed: set[int], judge_usages: Sequence[Usage]
 ) -> Span:
     """The calls of judges, which were asked after the last turn; each is named by its criterion."""
     judges = Span(JUDGES, "turn", "Judges", began_ms, began_ms, n_turns)
-    left: dict[tuple[str, int, int], deque[Usage]] = {}
-    for usage in judged:
-        left.setdefault((usage.model, usage.tokens_in, usage.tokens_out), deque()).append(usage)
+    usages_by_tokens: dict[tuple[str, int, int], deque[Usage]] = {}
+    for usage in judge_usages:
+        usages_by_tokens.setdefault((usage.model, usage.tokens_in, usage.tokens_out), deque()).append(usage)
     for at, call in calls:
         end_ms = began_ms + call.at_ms
         start_ms = max(end_ms - call.duration_ms, began_ms)
         turn = min(call.turn, max(n_turns - 1, 0))
         span = Span(f"{JUDGES}.{at}", "judge", call.criterion or call.model, start_ms, end_ms, turn, prompt=at)
         span.note = "failed" if at in failed else f"turn {turn + 1}" if call.turn < n_turns and n_turns > 1 else ""
-        if same := left.get((call.model, call.tokens_in, call.tokens_out)):
+        if same := usages_by_tokens.get((call.model, call.tokens_in, call.tokens_out)):
             span.usage = same.popleft()
         judges.inside.append(span)
     _sort(judges)
@@ -128,8 +130,8 @@ class _TurnSpans:
         turn = Span(number, "turn", f"Turn {number}", self.began_ms, zero + self.record.duration_ms, self.index)
         turn.event = next((event for _, event in events if event.error), None)
         turn.note = "" if self.record.stop_reason == "answered" else self.record.stop_reason.replace("_", " ")
-        sent = _matched(events, [each for each in self.prompts if each[0] not in self.failed])
-        opened: list[Span] = []
+        prompt_of_event = _match_prompts(events, [each for each in self.prompts if each[0] not in self.failed])
+        open_spans: list[Span] = []
         last_ms, free_ms = zero, self.began_ms
         for at, event in events:
             here, usage = zero + event.at_ms, event.usage
@@ -138,30 +140,30 @@ class _TurnSpans:
                 span.kind, span.name, span.note, span.usage = "user", "user", "simulated", usage
                 span.start_ms = free_ms if (at, event) in asking else here
                 free_ms = span.end_ms = span.start_ms + usage.duration_ms
-                span.prompt = sent.get(at, -1)
+                span.prompt = prompt_of_event.get(at, -1)
                 turn.inside.append(span)
             elif usage and usage.role == "agent":
                 span.name, span.usage, span.note = usage.model, usage, _how(usage)
                 span.start_ms = max(here - usage.duration_ms, zero) if usage.duration_ms else min(last_ms, here)
-                span.prompt = sent.get(at, -1)
-                around = _around(event, opened)
+                span.prompt = prompt_of_event.get(at, -1)
+                around = _around(event, open_spans)
                 if around:
                     around.kind = "agent"
                 (around or turn).inside.append(span)
             elif event.kind == "tool_call" and event.call:
                 span.kind, span.name, span.note, span.end_ms = "tool", event.call.name, "no result", turn.end_ms
-                (_around(event, opened) or turn).inside.append(span)
-                opened.append(span)
+                (_around(event, open_spans) or turn).inside.append(span)
+                open_spans.append(span)
             elif event.kind == "tool_result":
-                _close(event, opened, here)
+                _close(event, open_spans, here)
             elif event.kind == "log" and event.duration_ms and event.author == "evaldesk":
                 span.kind, span.name, span.end_ms = "wait", "waited", here + event.duration_ms
                 span.note = event.text.partition(" until ")[0][:40]
                 turn.inside.append(span)
             last_ms = here
-        known = {*sent.values()}
+        matched_prompts = {*prompt_of_event.values()}
         for at, call in self.prompts:
-            if at not in known:
+            if at not in matched_prompts:
                 note = "failed" if at in self.failed else "not counted"
                 turn.inside.append(_uncounted(number, self.index, at, call, zero, note))
         _sort(turn)
@@ -186,23 +188,25 @@ def _how(usage: Usage) -> str:
     return ", ".join([*notes, f"{usage.n_attempts} attempts"] if usage.n_attempts > 1 else notes)
 
 
-def _matched(events: Sequence[tuple[int, Event]], prompts: Sequence[tuple[int, Prompt]]) -> dict[int, int]:
+def _match_prompts(events: Sequence[tuple[int, Event]], prompts: Sequence[tuple[int, Prompt]]) -> dict[int, int]:
     """The prompt of each call that was counted, by the place of its event: of the same tokens, else in order."""
-    return {at: number for role in get_args(Role) for at, number in _matched_of(role, events, prompts).items()}
+    return {at: number for role in get_args(Role) for at, number in _match_prompts_of(role, events, prompts).items()}
 
 
-def _matched_of(role: Role, events: Sequence[tuple[int, Event]], calls: Sequence[tuple[int, Prompt]]) -> dict[int, int]:
+def _match_prompts_of(
+    role: Role, events: Sequence[tuple[int, Event]], calls: Sequence[tuple[int, Prompt]]
+) -> dict[int, int]:
     prompts = [(number, call) for number, call in calls if call.role == role]
-    left: dict[tuple[int, int], deque[int]] = {}
+    prompts_by_tokens: dict[tuple[int, int], deque[int]] = {}
     for number, call in prompts:
-        left.setdefault((call.tokens_in, call.tokens_out), deque()).append(number)
-    told = [(at, event.usage) for at, event in events if event.usage and event.usage.role == role]
-    found: dict[int, int] = {}
-    for at, usage in told:
-        if same := left.get((usage.tokens_in, usage.tokens_out)):
-            found[at] = same.popleft()
-    others = [number for number, call in prompts if number in left[call.tokens_in, call.tokens_out]]
-    return found | dict(zip((at for at, _ in told if at not in found), others, strict=False))
+        prompts_by_tokens.setdefault((call.tokens_in, call.tokens_out), deque()).append(number)
+    usages = [(at, event.usage) for at, event in events if event.usage and event.usage.role == role]
+    prompt_of_event: dict[int, int] = {}
+    for at, usage in usages:
+        if same := prompts_by_tokens.get((usage.tokens_in, usage.tokens_out)):
+            prompt_of_event[at] = same.popleft()
+    others = [number for number, call in prompts if number in prompts_by_tokens[call.tokens_in, call.tokens_out]]
+    return prompt_of_event | dict(zip((at for at, _ in usages if at not in prompt_of_event), others, strict=False))
 
 
 def _uncounted(number: str, turn: int, at: int, call: Prompt, zero: float, note: str) -> Span:
@@ -212,19 +216,19 @@ def _uncounted(number: str, turn: int, at: int, call: Prompt, zero: float, note:
     return Span(f"{number}.p{at}", "model", call.model, start, end, turn, prompt=at, note=note)
 
 
-def _around(event: Event, opened: Sequence[Span]) -> Span | None:
+def _around(event: Event, open_spans: Sequence[Span]) -> Span | None:
     """The enclosing call: the last of that name without a result."""
     if not event.within:
         return None
-    return next((span for span in reversed(opened) if span.name == event.within), None)
+    return next((span for span in reversed(open_spans) if span.name == event.within), None)
 
 
-def _close(event: Event, opened: list[Span], here: float) -> None:
+def _close(event: Event, open_spans: list[Span], here: float) -> None:
     """End the call that the result is of: of the same id, else of the same name."""
-    span = next((span for span in opened if event.call and _is_result_of(event.call, span)), None)
+    span = next((span for span in open_spans if event.call and _is_result_of(event.call, span)), None)
     if span is None:
         return
-    opened.remove(span)
+    open_spans.remove(span)
     took_ms = event.duration_ms
     span.end_ms = here if took_ms is None else min(here, span.start_ms + took_ms)
     span.result, span.note = event, "raised" if event.is_error else ""

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from evaldesk.model import Case, Event, ToolCall, TrialResult
 from evaldesk.model.conclusion import counted
-from evaldesk.pages.conversation import call_line, whole
+from evaldesk.pages.conversation import call_line, value_text
 from evaldesk.pages.json_tree import cut
 from evaldesk.pages.prose import Markdown, Prose
 from evaldesk.wording.words import ending_sentence
@@ -105,20 +105,20 @@ class Walk:
 
     entries: Sequence[Entry]
     n: int
-    asked: str
+    filter_name: str
     counts: Mapping[str, int]
 
     @property
     def words(self) -> str:
         """The number of shown steps."""
-        n = self.n if self.asked == "all" else sum(entry.step is not None for entry in self.entries)
+        n = self.n if self.filter_name == "all" else sum(entry.step is not None for entry in self.entries)
         return f"{n:,} of {self.n:,}"
 
 
-def walk_of(case: Case, result: TrialResult, hunks: Hunks, asked: str = "decisive") -> Walk | None:
+def walk_of(case: Case, result: TrialResult, hunks: Hunks, filter_name: str = "decisive") -> Walk | None:
     """The walk through a trial that edits files or runs tests in many steps; None for any other.
 
-    `hunks` gives the addresses of the hunks that the patch has of a file, None without a patch. `asked` is decisive,
+    `hunks` gives the addresses of the hunks that the patch has of a file, None without a patch. `filter_name` is
     all, edits or errors; anything else is decisive.
     """
     steps = list(_steps(result))
@@ -129,26 +129,30 @@ def walk_of(case: Case, result: TrialResult, hunks: Hunks, asked: str = "decisiv
         "edits": [at for at, step in enumerate(steps) if step.kind == "edit"],
         "errors": [at for at, step in enumerate(steps) if step.verdict in ("failed", "errored")],
     }
-    counts = {"decisive": 0, **{name: len(found) for name, found in some.items()}}
-    if asked == "all":
-        return Walk([_fold(steps)], len(steps), asked, counts)
-    is_decisive = asked not in some
-    chosen = _chosen(steps, hunks) if is_decisive else {at: list[int]() for at in some[asked]}
-    kept = sorted(chosen)
-    kept = kept if len(kept) <= MAX_SHOWN else [*kept[: MAX_SHOWN // 2], *kept[-MAX_SHOWN // 2 :]]
-    entries, at, markdown, edited = list[Entry](), 0, Markdown(), set[str]()
-    for index in kept:
+    counts = {"decisive": 0, **{name: len(step_indexes) for name, step_indexes in some.items()}}
+    if filter_name == "all":
+        return Walk([_fold(steps)], len(steps), filter_name, counts)
+    is_decisive = filter_name not in some
+    rows_by_step = _decisive_steps(steps, hunks) if is_decisive else {at: list[int]() for at in some[filter_name]}
+    indexes_shown = sorted(rows_by_step)
+    indexes_shown = (
+        indexes_shown
+        if len(indexes_shown) <= MAX_SHOWN
+        else [*indexes_shown[: MAX_SHOWN // 2], *indexes_shown[-MAX_SHOWN // 2 :]]
+    )
+    entries, at, markdown, edited_files = list[Entry](), 0, Markdown(), set[str]()
+    for index in indexes_shown:
         if index > at and is_decisive:
             entries.append(_fold(steps[at:index]))
         step, is_last = steps[index], index == len(steps) - 1
-        entries.append(_entry(case, step, chosen[index], edited, hunks, markdown, is_last=is_last))
+        entries.append(_entry(case, step, rows_by_step[index], edited_files, hunks, markdown, is_last=is_last))
         at = index + 1
     if at < len(steps) and is_decisive:
         entries.append(_fold(steps[at:]))
     if steps[-1].kind not in ("message", "finish") and is_decisive:
         why = result.error.message if result.error else ending_sentence(result)
         entries.append(Entry("Ended without a last message", note=cut(why, MAX_SAID)))
-    return Walk(entries, len(steps), "decisive" if is_decisive else asked, counts)
+    return Walk(entries, len(steps), "decisive" if is_decisive else filter_name, counts)
 
 
 def _steps(result: TrialResult) -> Iterator[Step]:
@@ -157,27 +161,27 @@ def _steps(result: TrialResult) -> Iterator[Step]:
     for turn, record in enumerate(result.transcript.turns, 1):
         number += 1
         yield Step(number, "task", cut(record.query, MAX_LINE), f"#turn-{turn}", record.query)
-        found = list[Step]()
-        said: Step | None = None
+        steps = list[Step]()
+        message: Step | None = None
         calls: dict[str, int] = {}
         for at, event in enumerate(record.events):
             href = f"#turn-{turn}-event-{at}"
             if event.within or event.is_partial:
                 continue
             if event.kind == "agent_message" and event.text.strip():
-                found += [said] if said else []
-                said = Step(0, "message", cut(event.text.strip(), MAX_LINE), href, event.text[:MAX_READ])
-                if found and found[-1].kind == "finish":
-                    found[-1], said = replace(found[-1], words=said.words), None
+                steps += [message] if message else []
+                message = Step(0, "message", cut(event.text.strip(), MAX_LINE), href, event.text[:MAX_READ])
+                if steps and steps[-1].kind == "finish":
+                    steps[-1], message = replace(steps[-1], words=message.words), None
             elif event.kind == "tool_call" and event.call:
-                calls[event.call.id or event.call.name] = len(found)
-                found.append(_call(event.call, href, said.words if said else ""))
-                said = None
+                calls[event.call.id or event.call.name] = len(steps)
+                steps.append(_call(event.call, href, message.words if message else ""))
+                message = None
             elif event.kind == "tool_result" and event.call:
                 index = calls.pop(event.call.id or event.call.name, None)
                 if index is not None:
-                    found[index] = _answered(found[index], event)
-        for step in [*found, *([said] if said else [])]:
+                    steps[index] = _with_output(steps[index], event)
+        for step in [*steps, *([message] if message else [])]:
             number += 1
             yield replace(step, number=number)
 
@@ -229,7 +233,7 @@ def _shell(command: str) -> tuple[Kind, str]:
 
 def _change(texts: dict[str, str]) -> str:
     """The first lines that an edit takes away and adds."""
-    old, new = (
+    old_lines, new_lines = (
         [
             line
             for line in next((texts[key] for key in keys if key in texts), "")[:MAX_READ].splitlines()
@@ -237,36 +241,42 @@ def _change(texts: dict[str, str]) -> str:
         ]
         for keys in (("old_str", "old_string", "search"), ("new_str", "new_string", "replace", "file_text", "content"))
     )
-    gone, come = [line for line in old if line not in new], [line for line in new if line not in old]
-    left = len(gone[3:]) + len(come[3:])
-    lines = [*(f"− {cut(line, MAX_LINE)}" for line in gone[:3]), *(f"+ {cut(line, MAX_LINE)}" for line in come[:3])]
-    return "\n".join([*lines, *([f"… {counted(left, 'more line')}"] if left else [])])
+    removed_lines, added_lines = (
+        [line for line in old_lines if line not in new_lines],
+        [line for line in new_lines if line not in old_lines],
+    )
+    n_more = len(removed_lines[3:]) + len(added_lines[3:])
+    lines = [
+        *(f"− {cut(line, MAX_LINE)}" for line in removed_lines[:3]),
+        *(f"+ {cut(line, MAX_LINE)}" for line in added_lines[:3]),
+    ]
+    return "\n".join([*lines, *([f"… {counted(n_more, 'more line')}"] if n_more else [])])
 
 
-def _answered(step: Step, event: Event) -> Step:
+def _with_output(step: Step, event: Event) -> Step:
     if step.kind != "tests" and not event.is_error and not (step.kind == "edit" and isinstance(event.result, str)):
         return step
-    text = whole(event.result)[-MAX_READ:]
+    text = value_text(event.result)[-MAX_READ:]
     lines = [line for line in text.splitlines() if line.strip() and not _HARNESS.match(line)]
     output = "\n".join(cut(line, MAX_LINE) for line in lines[-3:])
     is_failed = event.is_error or (step.kind == "edit" and _FAILED_EDIT.match(text) is not None)
     if step.kind != "tests":
         return replace(step, output=output, verdict="errored" if is_failed else "")
-    found = ["".join(groups) for groups in _SUMMARY.findall(text)]
-    if not found:
+    summaries = ["".join(groups) for groups in _SUMMARY.findall(text)]
+    if not summaries:
         return replace(step, output=output, verdict="failed" if is_failed else "")
     return replace(
-        step, output=output, verdict="failed" if re.search(r"fail|error", found[-1], re.IGNORECASE) else "passed"
+        step, output=output, verdict="failed" if re.search(r"fail|error", summaries[-1], re.IGNORECASE) else "passed"
     )
 
 
-def _chosen(steps: Sequence[Step], hunks: Hunks) -> dict[int, list[int]]:
+def _decisive_steps(steps: Sequence[Step], hunks: Hunks) -> dict[int, list[int]]:
     """The decisive steps by index; each edit with the earlier edits of the same file in a row."""
-    chosen, errors, row = {0: list[int]()}, set[str](), list[int]()
+    rows_by_step, errors, row = {0: list[int]()}, set[str](), list[int]()
 
     def close() -> None:
         if row:
-            chosen[([at for at in row if not steps[at].verdict] or row)[-1]] = list(row)
+            rows_by_step[([at for at in row if not steps[at].verdict] or row)[-1]] = list(row)
         row.clear()
 
     for at, step in enumerate(steps):
@@ -277,21 +287,21 @@ def _chosen(steps: Sequence[Step], hunks: Hunks) -> dict[int, list[int]]:
         elif step.kind == "tests" or (step.kind in ("command", "call") and step.verdict and step.output not in errors):
             errors.add(step.output)
             close()
-            chosen[at] = []
+            rows_by_step[at] = []
     close()
-    first = min((at for at in chosen if steps[at].kind == "edit"), default=len(steps))
+    first = min((at for at in rows_by_step if steps[at].kind == "edit"), default=len(steps))
     if cause := [at for at in range(1, first + 1) if at < len(steps) and _CAUSE.search(steps[at].words)]:
-        chosen.setdefault(cause[-1], [])
+        rows_by_step.setdefault(cause[-1], [])
     if steps[-1].kind in ("message", "finish"):
-        chosen[len(steps) - 1] = []
-    return chosen
+        rows_by_step[len(steps) - 1] = []
+    return rows_by_step
 
 
 def _entry(
     case: Case,
     step: Step,
     row: Sequence[int],
-    edited: set[str],
+    edited_files: set[str],
     hunks: Hunks,
     markdown: Markdown,
     *,
@@ -305,9 +315,9 @@ def _entry(
     elif step.kind in ("message", "finish"):
         title, code = "Last message" if is_last else "Named a cause", ""
     elif step.kind == "edit":
-        verb = "Edit failed" if step.verdict else "Edited again" if step.file in edited else "Edited"
+        verb = "Edit failed" if step.verdict else "Edited again" if step.file in edited_files else "Edited"
         title, code = f"{verb}: {name}".rstrip(": "), code if step.verdict else step.change
-        edited.add(step.file)
+        edited_files.add(step.file)
         note = f"The last of {len(row)} edits in a row." if len(row) > 1 else ""
     elif step.kind == "tests":
         title = {"passed": "Tests passed", "failed": "Tests failed"}.get(step.verdict, "Ran tests")

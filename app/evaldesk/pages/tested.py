@@ -72,8 +72,8 @@ class Group:
     @property
     def before(self) -> str:
         """Their result before the patch."""
-        told = dict.fromkeys(test.before for test in self.tests if test.before)
-        return ", ".join(f"{sum(test.before == word for test in self.tests):,} {word}" for word in told)
+        results = dict.fromkeys(test.before for test in self.tests if test.before)
+        return ", ".join(f"{sum(test.before == word for test in self.tests):,} {word}" for word in results)
 
     @property
     def verdict(self) -> str:
@@ -90,8 +90,8 @@ class Group:
     @property
     def sentence(self) -> str:
         """`must stay green: 120 of 122 passed, 1 failed, 1 not run`."""
-        left = [f"{n:,} {word or 'not run'}" for word in ("failed", "skipped", "") if (n := self.n(word))]
-        return ", ".join([f"{self.title.lower()}: {self.passed_words} passed", *left])
+        count_words = [f"{n:,} {word or 'not run'}" for word in ("failed", "skipped", "") if (n := self.n(word))]
+        return ", ".join([f"{self.title.lower()}: {self.passed_words} passed", *count_words])
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,8 @@ class AskedTests:
     @property
     def broken(self) -> list[Tested]:
         """The tests that did not pass, in groups with a result; failed ones first."""
-        missed = [test for group in self.groups if group.verdict for test in group.tests if test.after != "passed"]
-        return sorted(missed, key=lambda test: test.after != "failed")
+        tests = [test for group in self.groups if group.verdict for test in group.tests if test.after != "passed"]
+        return sorted(tests, key=lambda test: test.after != "failed")
 
     @property
     def passed(self) -> list[Tested]:
@@ -119,45 +119,47 @@ class AskedTests:
         return f"{words[:1].upper()}{words[1:]}"
 
 
-def asked_tests(instance: Any, told: Mapping[str, Any], outputs: Iterable[str]) -> AskedTests | None:
-    """The tests that the report in `told` lists, else those of `instance` as `outputs` tell them; None without any."""
+def asked_tests(instance: Any, report: Mapping[str, Any], outputs: Iterable[str]) -> AskedTests | None:
+    """The tests that the report in `report` lists, else those of `instance` as `outputs` tell them, or None."""
     texts = [text[-MAX_READ:] for text in outputs]
-    groups = list(_reported(told)) or list(_asked(instance if isinstance(instance, dict) else {}, texts))
+    groups = list(_report_groups(report)) or list(
+        _instance_groups(instance if isinstance(instance, dict) else {}, texts)
+    )
     tests = AskedTests(groups, "")
     return AskedTests(groups, _output(tests.broken[0].name, texts) if tests.broken else "") if groups else None
 
 
-def _reported(report: Mapping[str, Any], depth: int = 0) -> Iterator[Group]:
+def _report_groups(report: Mapping[str, Any], depth: int = 0) -> Iterator[Group]:
     """The groups of the first report in `report` that tells tests, three levels deep."""
     status = report.get("tests_status")
-    found = [*_groups(_of_status(status if isinstance(status, dict) else {})), *_groups(_of_runs(report))]
-    found = found or [Group("Tests", tests) for key in OTHERS if (tests := list(_of_list(report.get(key))))][:1]
+    groups = [*_groups(_of_status(status if isinstance(status, dict) else {})), *_groups(_of_runs(report))]
+    groups = groups or [Group("Tests", tests) for key in OTHERS if (tests := list(_of_list(report.get(key))))][:1]
     for value in report.values():
-        found = found or (list(_reported(value, depth + 1)) if isinstance(value, dict) and depth < 3 else [])
-    yield from found
+        groups = groups or (list(_report_groups(value, depth + 1)) if isinstance(value, dict) and depth < 3 else [])
+    yield from groups
 
 
 def _groups(tests: Iterable[tuple[str, Tested]]) -> Iterator[Group]:
-    listed = list(tests)
-    for asked, (title, _) in ASKED.items():
-        if mine := [test for key, test in listed if key == asked]:
+    pairs = list(tests)
+    for list_name, (title, _) in ASKED.items():
+        if mine := [test for key, test in pairs if key == list_name]:
             yield Group(title, mine)
 
 
 def _of_status(status: Mapping[str, Any]) -> Iterator[tuple[str, Tested]]:
-    for asked, (_, before) in ASKED.items():
-        lists = status.get(asked)
+    for list_name, (_, before) in ASKED.items():
+        lists = status.get(list_name)
         for key, after in (("failure", "failed"), ("success", "passed")):
             for name in _names(lists.get(key) if isinstance(lists, dict) else None):
-                yield asked, Tested(name, before, after)
+                yield list_name, Tested(name, before, after)
 
 
 def _of_runs(report: Mapping[str, Any]) -> Iterator[tuple[str, Tested]]:
-    for key, asked in RUNS.items():
+    for key, list_name in RUNS.items():
         rows = report.get(key)
         for name, runs in rows.items() if isinstance(rows, dict) else ():
             if isinstance(runs, dict):
-                yield asked, Tested(str(name), _word(runs.get("test")), _word(runs.get("fix")))
+                yield list_name, Tested(str(name), _word(runs.get("test")), _word(runs.get("fix")))
 
 
 def _of_list(rows: Any) -> Iterator[Tested]:
@@ -166,50 +168,50 @@ def _of_list(rows: Any) -> Iterator[Tested]:
     for row in rows if isinstance(rows, list) else ():
         if isinstance(row, dict):
             name = next((row[key] for key in ("name", "nodeid", "test", "id") if isinstance(row.get(key), str)), "")
-            told = next((row[key] for key in ("status", "outcome", "result", "passed") if key in row), None)
-            if name and (after := _word(told)):
+            result = next((row[key] for key in ("status", "outcome", "result", "passed") if key in row), None)
+            if name and (after := _word(result)):
                 yield Tested(name, "", after)
 
 
-def _asked(instance: Mapping[str, Any], texts: Sequence[str]) -> Iterator[Group]:
-    wanted = {asked: _names(instance.get(asked)) for asked in ASKED}
-    after = _statuses(texts) if any(wanted.values()) else {}
-    for asked, names in wanted.items():
-        title, before = ASKED[asked]
+def _instance_groups(instance: Mapping[str, Any], texts: Sequence[str]) -> Iterator[Group]:
+    names_by_list = {list_name: _names(instance.get(list_name)) for list_name in ASKED}
+    after = _statuses(texts) if any(names_by_list.values()) else {}
+    for list_name, names in names_by_list.items():
+        title, before = ASKED[list_name]
         if names:
             yield Group(title, [Tested(name, before, after.get(name, "")) for name in names])
 
 
-def _names(listed: Any) -> list[str]:
+def _names(value: Any) -> list[str]:
     """A list of names, also as the JSON text that data sets have in its place."""
-    if isinstance(listed, str):
+    if isinstance(value, str):
         try:
-            listed = json.loads(listed)
+            value = json.loads(value)
         except (ValueError, RecursionError):
             return []
-    return [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
+    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
 
 
 def _statuses(texts: Sequence[str]) -> dict[str, str]:
     """Every test that an output names with its last status there; data sets cut names at their first space."""
-    found: dict[str, str] = {}
+    status_by_name: dict[str, str] = {}
     for line in _LINES:
         for match in (match for text in texts for match in line.finditer(text)):
             name, word = match["name"], _word(match["word"])
-            found[name] = found[name.partition(" ")[0]] = word
-    return found
+            status_by_name[name] = status_by_name[name.partition(" ")[0]] = word
+    return status_by_name
 
 
-def _word(told: Any) -> str:
-    return WORDS.get(str(told).strip().lower(), "") if isinstance(told, str | bool) else ""
+def _word(value: Any) -> str:
+    return WORDS.get(str(value).strip().lower(), "") if isinstance(value, str | bool) else ""
 
 
 def _output(name: str, texts: Sequence[str]) -> str:
     """The output of pytest or unittest for a failed test; empty where it is missing."""
-    short = ".".join(name.split("::")[1:]) or name
+    dotted_name = ".".join(name.split("::")[1:]) or name
     for text in texts:
         for head in _SECTION.finditer(text):
-            if (head[1] or head[2]).strip() in (short, name, short.partition(" ")[0]):
+            if (head[1] or head[2]).strip() in (dotted_name, name, dotted_name.partition(" ")[0]):
                 end = _RULE.search(text, head.end())
                 return text[head.end() : end.start() if end else None].strip("\n")[:MAX_OUTPUT]
     return ""

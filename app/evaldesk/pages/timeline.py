@@ -14,7 +14,7 @@ from evaldesk.model import JsonValue, Prompts, Transcript, TrialResult, Usage
 from evaldesk.model.stored import TrialKey
 from evaldesk.model.transcript import known_sum
 from evaldesk.model.trial_turns import TrialSummary, TrialTurns
-from evaldesk.pages.conversation import whole
+from evaldesk.pages.conversation import value_text
 from evaldesk.pages.json_tree import Node, Trees
 from evaldesk.pages.large_state import ValuePart, text_part
 from evaldesk.pages.prompt_messages import Piece, PromptDrawing, PromptMessage
@@ -173,16 +173,16 @@ class Strip:
 def strip_of(turns: TrialTurns) -> Strip | None:
     """The line; None where no time was recorded. Of a trial in pieces the first turns are drawn, all are counted."""
     if turns.is_long:
-        found, total = turns.summary, turns.summary.total_ms
+        summary, total = turns.summary, turns.summary.total_ms
         records = (each.record for each in turns.read_turns(0, PIECE))
         spans = spans_of(Transcript(tuple(record for record in records if record)), None)
-        return Strip(_marks(spans, total), total, _counts(_kinds_of(found))) if total else None
+        return Strip(_marks(spans, total), total, _counts(_kinds_of(summary))) if total else None
     _, result = turns.read_trial()
     transcript = result.transcript if result else Transcript()
     if turns.is_large:
-        found, total = turns.summary, turns.summary.total_ms
+        summary, total = turns.summary, turns.summary.total_ms
         marks = _marks(spans_of(_beginning(transcript), None), total) if total else []
-        return Strip(marks, total, _counts(_kinds_of(found))) if total else None
+        return Strip(marks, total, _counts(_kinds_of(summary))) if total else None
     spans = spans_of(transcript, None)
     total = _total(spans)
     return Strip(_marks(spans, total), total, _counts(_kinds(spans))) if total else None
@@ -198,34 +198,34 @@ def _beginning(transcript: Transcript) -> Transcript:
 
 
 def read_timeline(
-    runs: RunStore, run_id: int, key: TrialKey, chosen: str = "", part: str = "", judge: tuple[str, str] = ("", "")
+    runs: RunStore, run_id: int, key: TrialKey, span_id: str = "", part: str = "", judge: tuple[str, str] = ("", "")
 ) -> Timeline:
-    """The time line with the span `chosen`, and that part of a call. Raises NotFoundError where no trial was played.
+    """The time line with the span `span_id`, and that part of a call. Raises NotFoundError where no trial was played.
 
     `judge` names a criterion and the number of a turn: the first call of its judges is chosen.
     """
     result, row = runs.trial(run_id, *key), runs.case_row(run_id, key[0])
     summary = runs.summary(run_id)
     prompts = read_prompts(runs, run_id, key, result)
-    judged = [usage for usage in result.usages if usage.role == "judge"]
-    spans = spans_of(result.transcript, prompts, judged, result.start_ms)
-    view = _judge(spans, *judge) if judge[0] else _chosen(spans, prompts, chosen)
+    judge_usages = [usage for usage in result.usages if usage.role == "judge"]
+    spans = spans_of(result.transcript, prompts, judge_usages, result.start_ms)
+    view = _judge(spans, *judge) if judge[0] else _find_span(spans, prompts, span_id)
     title, href = f"{row.case_id}, trial {key[1] + 1}", trial_href(run_id, key)
     trail = (("Runs", "/runs"), (run_title(summary), f"/runs/{run_id}"), (title, href))
     lacks = _LACKS if summary.config.prompts == KEEP else _OFF
-    seen = _view(view, prompts, part, lacks) if view else None
-    line = _timeline(title, trail, href, result.verdict, spans, view, seen)
+    span_view = _view(view, prompts, part, lacks) if view else None
+    line = _timeline(title, trail, href, result.verdict, spans, view, span_view)
     return replace(line, is_least=result.is_least)
 
 
-def read_chat_timeline(desk: Desk, session_id: str, chosen: str = "", part: str = "") -> Timeline:
+def read_chat_timeline(desk: Desk, session_id: str, span_id: str = "", part: str = "") -> Timeline:
     """The time line of a chat, as that of a trial. Raises NotFoundError."""
     session, prompts = desk.sessions.get(session_id), desk.store.sessions.prompts(session_id)
     spans = spans_of(Transcript(tuple(session.turns)), prompts)
-    view = _chosen(spans, prompts, chosen)
+    view = _find_span(spans, prompts, span_id)
     title, href = session.title or "New session", f"/sessions/{session_id}"
-    seen = replace(_view(view, prompts, part, _LACKS), anchor=f"turn-{view.turn + 1}") if view else None
-    return _timeline(title, (("Chat", "/sessions"), (title, href)), href, "", spans, view, seen)
+    span_view = replace(_view(view, prompts, part, _LACKS), anchor=f"turn-{view.turn + 1}") if view else None
+    return _timeline(title, (("Chat", "/sessions"), (title, href)), href, "", spans, view, span_view)
 
 
 def _timeline(
@@ -234,14 +234,14 @@ def _timeline(
     href: str,
     status: str,
     spans: Sequence[Span],
-    chosen: Span | None,
+    chosen_span: Span | None,
     view: SpanView | None,
 ) -> Timeline:
     total = _total(spans)
-    rows = _opened(spans, chosen)
-    at = next((at for at, (span, _, _) in enumerate(rows) if span is chosen), 0)
-    shown = window(at, len(rows), MAX_ROWS)
-    first, rest = shown.start, rows[shown.stop :]
+    rows = _timeline_rows(spans, chosen_span)
+    at = next((at for at, (span, _, _) in enumerate(rows) if span is chosen_span), 0)
+    row_range = window(at, len(rows), MAX_ROWS)
+    first, later_rows = row_range.start, rows[row_range.stop :]
     usages = [usage for span in spans for usage in span.usages]
     return Timeline(
         title=title,
@@ -249,7 +249,7 @@ def _timeline(
         href=href,
         status=status,
         total_ms=total,
-        rows=[_row(span, depth, total, is_open=is_open) for span, depth, is_open in rows[first : shown.stop]],
+        rows=[_row(span, depth, total, is_open=is_open) for span, depth, is_open in rows[first : row_range.stop]],
         ticks=_ticks(total),
         strip=_marks(spans, total),
         counts=_counts(_kinds(spans)),
@@ -258,23 +258,23 @@ def _timeline(
         is_least=any(usage.is_least for usage in usages),
         view=view,
         earlier=Beyond(first, rows[first - 1][0].id) if first else None,
-        later=Beyond(len(rest), rest[0][0].id) if rest else None,
+        later=Beyond(len(later_rows), later_rows[0][0].id) if later_rows else None,
         legend={span.kind: WORDS[span.kind] for _, span in _walk(spans) if span.kind != "turn"},
     )
 
 
 def read_prompts(runs: RunStore, run_id: int, key: TrialKey, result: TrialResult) -> Prompts | None:
     """How the models of a trial were asked; its agent's, where it was only scored again, in the run that played it."""
-    found = runs.prompts(run_id, key, result.attempt)
+    prompts = runs.prompts(run_id, key, result.attempt)
     source = runs.summary(run_id).config.source_run_id
     if source is None:
-        return found
+        return prompts
     try:
-        played = runs.prompts(source, key, runs.trial(source, *key).attempt)
+        source_prompts = runs.prompts(source, key, runs.trial(source, *key).attempt)
     except NotFoundError:
-        return found
-    played = played.without_judges() if played else None
-    return found.after(played) if found else played
+        return prompts
+    source_prompts = source_prompts.without_judges() if source_prompts else None
+    return prompts.after(source_prompts) if prompts else source_prompts
 
 
 def raw_call(runs: RunStore, run_id: int, key: TrialKey, at: int, start: int) -> ValuePart:
@@ -292,13 +292,13 @@ def _raw_call(prompts: Prompts | None, at: int, start: int) -> ValuePart:
     if prompts is None or at >= len(prompts.calls):
         raise NotFoundError(f"no model call {at + 1} was recorded here")
     call = prompts.calls[at]
-    whole: dict[str, JsonValue] = {
+    raw_call: dict[str, JsonValue] = {
         "messages": [*prompts.messages(at)],
         "tools": prompts.part(call.tools),
         "settings": prompts.part(call.settings),
         "answer": prompts.part(call.answer),
     }
-    return text_part(f"model call {at + 1}, {call.model}", laid_out(whole), start)
+    return text_part(f"model call {at + 1}, {call.model}", laid_out(raw_call), start)
 
 
 def _walk(spans: Sequence[Span]) -> list[tuple[int, Span]]:
@@ -309,14 +309,14 @@ def _total(spans: Sequence[Span]) -> float:
     return spans[-1].end_ms if spans else 0.0
 
 
-def _chosen(spans: Sequence[Span], prompts: Prompts | None, chosen: str) -> Span | None:
+def _find_span(spans: Sequence[Span], prompts: Prompts | None, span_id: str) -> Span | None:
     """The span of that address; without one the first call whose prompt is there. Raises NotFoundError."""
-    found = [span for _, span in _walk(spans)]
-    if not chosen:
-        return next((span for span in found if span.prompt >= 0 and span.kind == "model"), None)
-    span = next((span for span in found if span.id == chosen), None)
+    all_spans = [span for _, span in _walk(spans)]
+    if not span_id:
+        return next((span for span in all_spans if span.prompt >= 0 and span.kind == "model"), None)
+    span = next((span for span in all_spans if span.id == span_id), None)
     if span is None:
-        raise NotFoundError(f"the time line has no span {chosen[:40]!r}")
+        raise NotFoundError(f"the time line has no span {span_id[:40]!r}")
     return span
 
 
@@ -327,13 +327,13 @@ def _judge(spans: Sequence[Span], criterion: str, turn: str) -> Span:
     return next(iter(of_turn or calls), None) or Span(JUDGES, "judge", criterion[:200], 0.0, 0.0, 0)
 
 
-def _opened(spans: Sequence[Span], chosen: Span | None) -> list[tuple[Span, int, bool | None]]:
+def _timeline_rows(spans: Sequence[Span], chosen_span: Span | None) -> list[tuple[Span, int, bool | None]]:
     """The spans with rows, their depths, and whether a turn is open; one without spans inside is neither."""
     n_spans = sum(1 + span.n_inside for span in spans)
-    opened = chosen.turn if chosen else 0
+    open_turn = chosen_span.turn if chosen_span else 0
     rows: list[tuple[Span, int, bool | None]] = []
     for turn in spans:
-        is_open = n_spans <= MAX_OPEN or turn.turn == opened
+        is_open = n_spans <= MAX_OPEN or turn.turn == open_turn
         rows.append((turn, 0, is_open if turn.inside else None))
         if is_open:
             rows += [(span, min(depth, MAX_DEPTH), None) for depth, span in turn.walk() if depth]
@@ -342,7 +342,7 @@ def _opened(spans: Sequence[Span], chosen: Span | None) -> list[tuple[Span, int,
 
 def _row(span: Span, depth: int, total: float, *, is_open: bool | None) -> SpanRow:
     usages = span.usages
-    marks = _marks([span], total) if is_open is False else _drawn([span], total)
+    marks = _marks([span], total) if is_open is False else _bars([span], total)
     tokens = sum(usage.tokens_in for usage in usages), sum(usage.tokens_out for usage in usages)
     return SpanRow(span, depth, marks, *tokens, _cost(usages), is_open)
 
@@ -350,10 +350,10 @@ def _row(span: Span, depth: int, total: float, *, is_open: bool | None) -> SpanR
 def _marks(spans: Sequence[Span], total: float) -> list[Mark]:
     """The steps of turns as one line; inner spans of a tool count as the tool."""
     steps = [span for turn in spans for span in (turn.inside or [turn])]
-    return _drawn(steps[:MAX_MARKS], total)
+    return _bars(steps[:MAX_MARKS], total)
 
 
-def _drawn(spans: Sequence[Span], total: float) -> list[Mark]:
+def _bars(spans: Sequence[Span], total: float) -> list[Mark]:
     """A bar for each span with a known time."""
     return [
         Mark(
@@ -380,14 +380,16 @@ def _kinds(spans: Sequence[Span]) -> Counter[SpanKind]:
     return Counter(span.kind for _, span in _walk(spans))
 
 
-def _counts(found: Counter[SpanKind]) -> str:
+def _counts(counts: Counter[SpanKind]) -> str:
     nouns: tuple[tuple[SpanKind, str], ...] = (
         ("model", "model call"),
         ("tool", "tool"),
         ("agent", "sub-agent"),
         ("wait", "wait"),
     )
-    return ", ".join(f"{found[kind]:,} {noun}{'' if found[kind] == 1 else 's'}" for kind, noun in nouns if found[kind])
+    return ", ".join(
+        f"{counts[kind]:,} {noun}{'' if counts[kind] == 1 else 's'}" for kind, noun in nouns if counts[kind]
+    )
 
 
 def _cost(usages: Sequence[Usage]) -> str:
@@ -403,15 +405,15 @@ def _view(span: Span, prompts: Prompts | None, part: str, lacks: str) -> SpanVie
     trees = Trees()
     anchor = f"turn-{span.turn + 1}"
     if span.kind in ("tool", "agent") and span.event and span.event.call:
-        call, given = span.event.call, span.result.result if span.result else None
-        result = trees.tree(given)
-        said = [] if result or given is None else [("Result", whole(given))]
+        call, result_value = span.event.call, span.result.result if span.result else None
+        result = trees.tree(result_value)
+        result_texts = [] if result or result_value is None else [("Result", value_text(result_value))]
         arguments = trees.tree(dict(call.args))
         at = f"{anchor}-event-{span.id.partition('.')[2]}"
-        return SpanView(span, call.name, span.note, anchor=at, arguments=arguments, result=result, texts=said)
+        return SpanView(span, call.name, span.note, anchor=at, arguments=arguments, result=result, texts=result_texts)
     text = span.event.error.message if span.event and span.event.error else span.event.text if span.event else ""
-    said = [("", text)] if text else []
-    return SpanView(span, WORDS.get(span.kind, "wait").capitalize(), span.note, anchor=anchor, texts=said)
+    result_texts = [("", text)] if text else []
+    return SpanView(span, WORDS.get(span.kind, "wait").capitalize(), span.note, anchor=anchor, texts=result_texts)
 
 
 def _call_view(span: Span, prompts: Prompts | None, part: str, lacks: str) -> SpanView:
@@ -422,7 +424,7 @@ def _call_view(span: Span, prompts: Prompts | None, part: str, lacks: str) -> Sp
     part = part if part in PARTS else "prompt"
     messages = prompts.messages(span.prompt)
     tools, settings = prompts.part(call.tools), prompts.part(call.settings)
-    chosen = {"tools": lambda: drawing.tools(tools), "settings": lambda: drawing.settings(settings)}
+    readers = {"tools": lambda: drawing.tools(tools), "settings": lambda: drawing.settings(settings)}
     is_prompt = part == "prompt"
     return SpanView(
         span,
@@ -431,7 +433,7 @@ def _call_view(span: Span, prompts: Prompts | None, part: str, lacks: str) -> Sp
         part,
         messages=drawing.messages(messages, call.n_kept) if is_prompt else (),
         answer=drawing.messages(prompts.part(call.answer)) if is_prompt and call.answer >= 0 else (),
-        pieces=() if is_prompt else chosen[part](),
+        pieces=() if is_prompt else readers[part](),
         n_messages=len(messages),
         n_tools=len(PromptDrawing().tools(tools)),
         has_settings=bool(settings),

@@ -75,7 +75,7 @@ class TrialPage:
     """
 
     summary: RunSummary
-    played: TrialTurns
+    trial_turns: TrialTurns
     case_index: int
     number: int
     status: str
@@ -93,24 +93,24 @@ class TrialPage:
     next_trial: str
     previous_mismatch: str
     next_mismatch: str
-    beside: str
+    pair_href: str
     strip: Strip | None
     walk: Walk | None
 
     @property
     def case(self) -> Case:
         """The case, without its turns."""
-        return self.played.case
+        return self.trial_turns.case
 
     @property
     def result(self) -> TrialResult | None:
         """The result, without its turns and their scores."""
-        return self.played.result
+        return self.trial_turns.result
 
     @property
     def n_turns(self) -> int:
         """The turns of the case or the played ones; the longer list counts."""
-        return self.played.n_turns
+        return self.trial_turns.n_turns
 
     @property
     def turns(self) -> Sequence[TurnPanel]:
@@ -131,7 +131,7 @@ class TrialPage:
     def accounts(self) -> Sequence[Account]:
         """The cost of each part, where more than the agent has any."""
         usages = self.result.usages if self.result else ()
-        found = [
+        cost_accounts = [
             Account(
                 words,
                 sum(each.tokens_in + each.tokens_out for each in mine),
@@ -141,7 +141,7 @@ class TrialPage:
             for role, words in ACCOUNTS.items()
             if (mine := [usage for usage in usages if usage.role == role])
         ]
-        return found if {usage.role for usage in usages} - {"agent"} else ()
+        return cost_accounts if {usage.role for usage in usages} - {"agent"} else ()
 
     @property
     def has_comparison(self) -> bool:
@@ -151,7 +151,7 @@ class TrialPage:
     @property
     def ending(self) -> str:
         """How a simulated conversation ended, the repeated requests, and the recorded or cached answers."""
-        return ending_sentence(self.result, self.played.summary)
+        return ending_sentence(self.result, self.trial_turns.summary)
 
     @property
     def changes_sentence(self) -> str:
@@ -174,13 +174,15 @@ class TrialPage:
         if self.result is None or self.result.error or self.divergence:
             return None
         if self.status == "unscored":
-            found = self.played.summary
-            done = f"{counted(found.n_calls, 'tool call')} in {counted(found.n_turns, 'turn')}."
-            return "No verdict: no metric decided this trial", _joined(self.source.summary, done, self.ending)
-        missed = next((score for score in self.scores if self.status == score.verdict == "failed"), None)
-        if missed:
-            title = f"Failed: {missed.title} is {missed.value} and must be {missed.needs}"
-            return title, _joined(cut(missed.why, MAX_WHY), self.source.summary)
+            summary = self.trial_turns.summary
+            count_words = f"{counted(summary.n_calls, 'tool call')} in {counted(summary.n_turns, 'turn')}."
+            return "No verdict: no metric decided this trial", _join_sentences(
+                self.source.summary, count_words, self.ending
+            )
+        failed_score = next((score for score in self.scores if self.status == score.verdict == "failed"), None)
+        if failed_score:
+            title = f"Failed: {failed_score.title} is {failed_score.value} and must be {failed_score.needs}"
+            return title, _join_sentences(cut(failed_score.why, MAX_WHY), self.source.summary)
         return ("Passed", self.source.summary) if self.status == "passed" and self.source.summary else None
 
     @property
@@ -231,22 +233,22 @@ def read_trial(
     case_index, trial_index = key
     summary, neighbours = runs.summary(run_id), runs.neighbours(run_id, *key)
     row = runs.case_row(run_id, case_index)
-    played, divergence = runs.turns(run_id, *key)
-    result, is_long = played.result, played.is_long
+    turns, divergence = runs.turns(run_id, *key)
+    result, is_long = turns.result, turns.is_long
     letters = ["r" if (case_index, at) in in_flight else letter for at, letter in enumerate(row.verdicts)]
     status = STATUS_OF[letters[trial_index]]
     is_done = row.verdicts[trial_index] != "."
-    source = trial_source(played)
+    source = trial_source(turns)
     broken = [divergence.turn - 1] if divergence else []
-    room = Room(PAGE_ROOM, EVENTS_ROOM) if played.is_large and (room is None or room.left is None) else room
-    wanted = [turn - 1, *broken] if turn else [0, *broken]
-    pieces = pieces_of(played.n_turns, wanted) if is_long else [range(played.n_turns)]
-    is_compared = is_done and (not played.is_large or more == OTHER_TOOLS)
-    is_walked = result is not None and (not played.is_large or more not in ("", OTHER_TOOLS))
-    case, whole = played.read_trial() if not is_long or is_compared or is_walked else (played.case, None)
+    room = Room(PAGE_ROOM, EVENTS_ROOM) if turns.is_large and (room is None or room.characters_left is None) else room
+    turn_indexes = [turn - 1, *broken] if turn else [0, *broken]
+    pieces = pieces_of(turns.n_turns, turn_indexes) if is_long else [range(turns.n_turns)]
+    is_compared = is_done and (not turns.is_large or more == OTHER_TOOLS)
+    is_walked = result is not None and (not turns.is_large or more not in ("", OTHER_TOOLS))
+    case, full_result = turns.read_trial() if not is_long or is_compared or is_walked else (turns.case, None)
     return TrialPage(
         summary=summary,
-        played=played,
+        trial_turns=turns,
         case_index=case_index,
         number=trial_index + 1,
         status=status,
@@ -256,30 +258,32 @@ def read_trial(
             row.counts.passed, row.counts.passed + row.counts.failed, trial_index, len(letters)
         ),
         divergence=divergence,
-        pieces=turn_pieces(played, pieces, MAX_SAID, room, turn - 1, start),
-        conversation=conversation_rows(case, whole.transcript, whole.scores) if whole and not is_long else (),
+        pieces=turn_pieces(turns, pieces, MAX_SAID, room, turn - 1, start),
+        conversation=conversation_rows(case, full_result.transcript, full_result.scores)
+        if full_result and not is_long
+        else (),
         source=source,
-        scores=score_lines(result.scores, played.summary.turn_metrics) if result else [],
-        adk_sentence=_elsewhere(case, whole, summary.config) if is_compared else "",
+        scores=score_lines(result.scores, turns.summary.turn_metrics) if result else [],
+        adk_sentence=_elsewhere(case, full_result, summary.config) if is_compared else "",
         other_tools="" if is_compared or not is_done else _tool_names(summary.config),
         previous_trial=_href(run_id, neighbours.previous_trial),
         next_trial=_href(run_id, neighbours.next_trial),
         previous_mismatch=_href(run_id, neighbours.previous_mismatch),
         next_mismatch=_href(run_id, neighbours.next_mismatch),
-        beside=_beside(runs, run_id, key) if result else "",
-        strip=strip_of(played) if result else None,
-        walk=walk_of(case, whole, source.hunks, more) if whole and is_walked else None,
+        pair_href=_pair_href(runs, run_id, key) if result else "",
+        strip=strip_of(turns) if result else None,
+        walk=walk_of(case, full_result, source.hunks, more) if full_result and is_walked else None,
     )
 
 
-def trial_source(played: TrialTurns) -> Source:
+def trial_source(turns: TrialTurns) -> Source:
     """What is known beside a trial; of one in pieces by its last turn, unless calls are looked for in all."""
-    if not played.is_long or has_reference_actions(played.case):
-        return source_of(*played.read_trial())
-    last = played.read_turns(played.summary.n_turns - 1, played.summary.n_turns) if played.result else ()
+    if not turns.is_long or has_reference_actions(turns.case):
+        return source_of(*turns.read_trial())
+    last = turns.read_turns(turns.summary.n_turns - 1, turns.summary.n_turns) if turns.result else ()
     records = tuple(each.record for each in last if each.record)
-    result = replace(played.result, transcript=Transcript(records)) if played.result else None
-    return source_of(played.case, result, played.summary.reported)
+    result = replace(turns.result, transcript=Transcript(records)) if turns.result else None
+    return source_of(turns.case, result, turns.summary.reported)
 
 
 def _tool_names(config: RunConfig) -> str:
@@ -293,16 +297,16 @@ def read_turn(
 
     Raises NotFoundError where there is none.
     """
-    played = recorded_turns(runs, run_id, key)
-    return played, turn_part(played, turn, first, has_events=has_events)
+    turns = recorded_turns(runs, run_id, key)
+    return turns, turn_part(turns, turn, first, has_events=has_events)
 
 
 def recorded_turns(runs: RunStore, run_id: int, key: TrialKey) -> TrialTurns:
     """The turns of a recorded trial. Raises NotFoundError where there is none."""
-    played, _ = runs.turns(run_id, *key)
-    if played.result is None:
+    turns, _ = runs.turns(run_id, *key)
+    if turns.result is None:
         raise NotFoundError(f"run {run_id}, case {key[0]}, trial {key[1]}: not played yet")
-    return played
+    return turns
 
 
 def read_piece(runs: RunStore, run_id: int, key: TrialKey, first: int, last: int) -> Sequence[TurnPanel | Gap]:
@@ -310,19 +314,19 @@ def read_piece(runs: RunStore, run_id: int, key: TrialKey, first: int, last: int
     return piece_of(recorded_turns(runs, run_id, key), first, last)
 
 
-def piece_of(played: TrialTurns, first: int, last: int) -> Sequence[TurnPanel | Gap]:
+def piece_of(turns: TrialTurns, first: int, last: int) -> Sequence[TurnPanel | Gap]:
     """The same of turns. Raises NotFoundError where there is none."""
-    last = min(last, played.n_turns)
+    last = min(last, turns.n_turns)
     if not 1 <= first <= last:
         raise NotFoundError(f"the trial has no turn {first}")
-    return turn_pieces(played, pieces_of_gap(first, last, played.n_turns), MAX_SAID, Room(PART_ROOM, EVENTS_ROOM))
+    return turn_pieces(turns, pieces_of_gap(first, last, turns.n_turns), MAX_SAID, Room(PART_ROOM, EVENTS_ROOM))
 
 
 def event_part(runs: RunStore, run_id: int, key: TrialKey, place: tuple[int, int], start: int) -> ValuePart:
     """A part of the text of one event of a recorded trial. Raises NotFoundError where there is none."""
     turn, at = place
-    played = recorded_turns(runs, run_id, key)
-    record = turn_at(played, turn).record if turn < played.summary.n_turns else None
+    turns = recorded_turns(runs, run_id, key)
+    record = turn_at(turns, turn).record if turn < turns.summary.n_turns else None
     if record is None or at >= len(record.events):
         raise NotFoundError(f"trial {key[1] + 1} has no event {at + 1} in turn {turn + 1}")
     event = record.events[at]
@@ -343,13 +347,13 @@ def source_part(runs: RunStore, run_id: int, key: TrialKey, at: int, start: int)
     return text_part(*texts[at], start)
 
 
-def _beside(runs: RunStore, run_id: int, key: TrialKey) -> str:
+def _pair_href(runs: RunStore, run_id: int, key: TrialKey) -> str:
     """Where the trial stands beside another one of its case; empty when it is alone."""
     other = other_trial(runs, run_id, key)
     return pair_href((run_id, key), other) if other else ""
 
 
-def _joined(*sentences: str) -> str:
+def _join_sentences(*sentences: str) -> str:
     return " ".join(filter(None, sentences))
 
 
@@ -373,8 +377,8 @@ def _elsewhere(case: Case, result: TrialResult | None, config: RunConfig) -> str
     """The answers of other tools on the trial, where they differ."""
     if result is None:
         return ""
-    found = (difference(tool, case, result, config.criteria) for tool in tools_beside(config))
-    return " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in found if sentence)
+    sentences = (difference(tool, case, result, config.criteria) for tool in tools_beside(config))
+    return " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences if sentence)
 
 
 def _href(run_id: int, key: TrialKey | None) -> str:
@@ -404,15 +408,15 @@ def _other_scorings(runs: RunStore, run_id: int, key: TrialKey) -> Iterator[Othe
     others = [each for each in scorings(runs, runs.summary(run_id)) if not each.is_current]
     for other in others[:MAX_SHOWN]:
         try:
-            played = recorded_turns(runs, other.run_id, key)
+            turns = recorded_turns(runs, other.run_id, key)
         except NotFoundError:
             continue
-        if (result := played.result) is None:
+        if (result := turns.result) is None:
             continue
         yield OtherScoring(
             run_id=other.run_id,
             words="original scores" if other.is_played else "re-scored",
             href=trial_href(other.run_id, key),
             verdict=result.verdict,
-            scores=score_lines(result.scores, played.summary.turn_metrics),
+            scores=score_lines(result.scores, turns.summary.turn_metrics),
         )

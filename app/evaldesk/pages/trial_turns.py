@@ -88,18 +88,18 @@ class EventLine:
 class Room:
     """How many characters of turns, and of their events, a page or a part of it still takes; None is no limit."""
 
-    left: float | None = None
+    characters_left: float | None = None
     events_left: float | None = None
 
     @property
     def is_full(self) -> bool:
         """Whether no turn is drawn any more."""
-        return self.left is not None and self.left <= 0
+        return self.characters_left is not None and self.characters_left <= 0
 
-    def beside(self, n_turns: int) -> Room:
+    def after_lines(self, n_turns: int) -> Room:
         """The room that is left when each of the turns takes its line."""
-        left = None if self.left is None else max(LEAST_ROOM, self.left - 150 * n_turns)
-        return Room(left, self.events_left)
+        n_left = None if self.characters_left is None else max(LEAST_ROOM, self.characters_left - 150 * n_turns)
+        return Room(n_left, self.events_left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +140,13 @@ class TurnPanel:
     parts: Sequence[Part] | None
     calls: Sequence[CallRow]
     call_events: Sequence[int]
-    shown: Shown
+    window: Shown
     scores: Sequence[ScoreLine]
     state: Sequence[StateRow]
     state_words: str
     events: Sequence[EventLine]
     events_shown: Shown
-    asked: Sequence[Part] = ()
+    requests: Sequence[Part] = ()
     unused: Sequence[str] = ()
     faults: Sequence[str] = ()
     is_folded: bool = False
@@ -190,28 +190,32 @@ class Gap:
     last: int
 
 
-def pieces_of(n_turns: int, wanted: Sequence[int] = ()) -> list[range | Gap]:
+def pieces_of(n_turns: int, turn_indexes: Sequence[int] = ()) -> list[range | Gap]:
     """The turns of a page by their indexes, and the gaps between them.
 
-    A trial of up to MANY_TURNS is whole. A longer one has its first piece and each turn of `wanted` that exists, the
-    first of these with the turns after it.
+    A trial of up to MANY_TURNS is whole. A longer one has its first piece and each turn of `turn_indexes` that exists,
+    the first of these with the turns after it.
     """
     if n_turns <= MANY_TURNS:
         return [range(n_turns)]
-    drawn = {*range(PIECE), *(index for index in wanted if 0 <= index < n_turns)}
-    drawn |= {*range(wanted[0], min(wanted[0] + PIECE, n_turns))} if wanted and 0 <= wanted[0] < n_turns else set()
-    found: list[range | Gap] = []
+    indexes_shown = {*range(PIECE), *(index for index in turn_indexes if 0 <= index < n_turns)}
+    indexes_shown |= (
+        {*range(turn_indexes[0], min(turn_indexes[0] + PIECE, n_turns))}
+        if turn_indexes and 0 <= turn_indexes[0] < n_turns
+        else set()
+    )
+    pieces: list[range | Gap] = []
     end = 0
-    for index in sorted(drawn):
+    for index in sorted(indexes_shown):
         if index > end:
-            found.append(Gap(end + 1, index))
-        last = found[-1] if found else None
+            pieces.append(Gap(end + 1, index))
+        last = pieces[-1] if pieces else None
         if isinstance(last, range) and last.stop == index:
-            found[-1] = range(last.start, index + 1)
+            pieces[-1] = range(last.start, index + 1)
         else:
-            found.append(range(index, index + 1))
+            pieces.append(range(index, index + 1))
         end = index + 1
-    return [*found, Gap(end + 1, n_turns)] if end < n_turns else found
+    return [*pieces, Gap(end + 1, n_turns)] if end < n_turns else pieces
 
 
 def pieces_of_gap(first: int, last: int, n_turns: int) -> list[range | Gap]:
@@ -247,22 +251,22 @@ def turn_pieces(
     take is left out; the turn `at` that index is the first to have it, from the piece and the event `start` on.
     """
     n_drawn = sum(len(each) for each in pieces if isinstance(each, range))
-    drawing = _Drawing(turns, most_said, room.beside(n_drawn) if room else Room())
-    played = {
+    drawing = _Drawing(turns, most_said, room.after_lines(n_drawn) if room else Room())
+    turn_by_index = {
         index: turn
         for each in pieces
         if isinstance(each, range)
         for index, turn in zip(each, turns.read_turns(each.start, each.stop), strict=True)
     }
-    first = {at: drawing.panel(at, played[at], *start)} if at in played else {}
-    found: list[TurnPanel | Gap] = []
+    first = {at: drawing.panel(at, turn_by_index[at], *start)} if at in turn_by_index else {}
+    panels: list[TurnPanel | Gap] = []
     for each in pieces:
-        found += (
+        panels += (
             [each]
             if isinstance(each, Gap)
-            else [first[index] if index in first else drawing.panel(index, played[index]) for index in each]
+            else [first[index] if index in first else drawing.panel(index, turn_by_index[index]) for index in each]
         )
-    return tuple(found)
+    return tuple(panels)
 
 
 def drawn_turns(panels: Sequence[TurnPanel | Gap]) -> tuple[TurnPanel, ...]:
@@ -275,9 +279,9 @@ def turn_part(turns: TrialTurns, index: int, first: int = 0, *, has_events: bool
 
     Raises NotFoundError for a turn that is neither in the case nor played.
     """
-    played = turn_at(turns, index)
+    played_turn = turn_at(turns, index)
     drawing = _Drawing(turns, MAX_SAID, Room(PART_ROOM, PART_ROOM if has_events else EVENTS_ROOM))
-    return drawing.panel(index, played, *((0, first) if has_events else (first, 0)))
+    return drawing.panel(index, played_turn, *((0, first) if has_events else (first, 0)))
 
 
 def turn_at(turns: TrialTurns, index: int) -> PlayedTurn:
@@ -288,9 +292,9 @@ def turn_at(turns: TrialTurns, index: int) -> PlayedTurn:
     return turns.read_turns(index, index + 1)[0]
 
 
-def _diff(played: PlayedTurn, rows: tuple[CallRow, ...] | None) -> TurnDiff:
+def _diff(played_turn: PlayedTurn, rows: tuple[CallRow, ...] | None) -> TurnDiff:
     """The turn compared; its calls are `rows` where metrics took all turns as one."""
-    diff = turn_diff(played.turn.expected if played.turn else None, played.record, played.scores)
+    diff = turn_diff(played_turn.turn.expected if played_turn.turn else None, played_turn.record, played_turn.scores)
     return diff if rows is None else replace(diff, calls=rows)
 
 
@@ -316,24 +320,24 @@ class _Drawing:
     def __post_init__(self) -> None:
         self.rows = _rows_of_conversation(self.turns)
 
-    def panel(self, index: int, played: PlayedTurn, first: int = 0, first_event: int = 0) -> TurnPanel:
+    def panel(self, index: int, played_turn: PlayedTurn, first: int = 0, first_event: int = 0) -> TurnPanel:
         """The turn at `index` from a piece and an event on."""
-        turn, record, scores = played.turn, played.record, played.scores
-        diff = _diff(played, self.rows.get(index))
+        turn, record, scores = played_turn.turn, played_turn.record, played_turn.scores
+        diff = _diff(played_turn, self.rows.get(index))
         verdict = turn_verdict(record, scores)
-        expected = turn.expected if turn else Expected()
+        expectations = turn.expected if turn else Expected()
         query = turn.query if turn else record.query if record else ""
         is_folded = self.room.is_full
         final_state = self.turns.case.final_state if index == self.turns.n_turns - 1 else None
         state = state_rows(record.state_before, record.state_after, final_state) if record and not is_folded else ()
-        is_silent = _expects_nothing(expected, diff)
+        is_silent = _expects_nothing(expectations, diff)
         pieces: Sequence[Part | CallRow] = _parts(record, self.most_said) if is_silent else diff.calls
-        drawn, shown = self._taken(pieces, first)
-        parts = [each for each in drawn if isinstance(each, Part)]
-        calls = [each for each in drawn if isinstance(each, CallRow)]
+        pieces_on_page, pieces_shown = self._fit(pieces, first)
+        parts = [each for each in pieces_on_page if isinstance(each, Part)]
+        calls = [each for each in pieces_on_page if isinstance(each, CallRow)]
         events, events_shown = self._events(None if is_folded else record, first_event)
-        has_answer = not is_silent and diff.text is None and not shown.n_left
-        answers = None if is_silent or is_folded or shown.n_left else _answers(diff)
+        has_answer = not is_silent and diff.text is None and not pieces_shown.n_left
+        answers = None if is_silent or is_folded or pieces_shown.n_left else _answers(diff)
         tree = self.markdown.trees.difference(*answers) if answers else None
         is_long = answers is not None and tree is None and sum(map(len, answers)) > MAX_COMPARED
         lines = list(islice(answer_lines(*answers), MAX_LINES)) if answers and is_long else []
@@ -343,18 +347,18 @@ class _Drawing:
             status="" if verdict == "unscored" else verdict,
             answer=self.markdown.prose(cut(diff.answer or "", self.most_said)) if has_answer else Prose(""),
             diff=diff,
-            expected=expected,
+            expected=expectations,
             record=record,
             parts=tuple(rendered_part(each, self.markdown) for each in parts) if is_silent else None,
             calls=calls,
             call_events=_call_events(record),
-            shown=shown,
+            window=pieces_shown,
             scores=[] if is_folded else [_score_line(score) for score in scores],
             state=state,
             state_words=_state_words(state),
             events=events,
             events_shown=events_shown,
-            asked=[] if is_folded or is_silent else _asked(record),
+            requests=[] if is_folded or is_silent else _requests(record),
             unused=[] if is_folded else _noted(record, UNUSED),
             faults=[] if is_folded else _noted(record, INJECTED),
             is_folded=is_folded,
@@ -365,15 +369,15 @@ class _Drawing:
             answer_lines=list(patch_lines(lines)),
         )
 
-    def _taken(self, pieces: Sequence[Part | CallRow], first: int) -> tuple[list[Part | CallRow], Shown]:
+    def _fit(self, pieces: Sequence[Part | CallRow], first: int) -> tuple[list[Part | CallRow], Shown]:
         """As many pieces as there is room for; the first one always, unless there is no room at all."""
         taken: list[Part | CallRow] = []
         for piece in islice(pieces, first, None):
             if self.room.is_full:
                 break
             taken.append(with_result(piece, MAX_TEXT) if isinstance(piece, Part) else piece)
-            if self.room.left is not None:
-                self.room.left -= _size(taken[-1])
+            if self.room.characters_left is not None:
+                self.room.characters_left -= _size(taken[-1])
         return taken, Shown(first, first + len(taken), len(pieces))
 
     def _events(self, record: TurnRecord | None, first: int) -> tuple[list[EventLine], Shown]:
@@ -392,8 +396,8 @@ class _Drawing:
 def _size(piece: Part | CallRow) -> int:
     """About how many characters a piece adds to a page: Markdown and JSON are there twice."""
     if isinstance(piece, Part):
-        shown = sum(len(item.address) for item in piece.media)
-        return 900 + 3 * (len(piece.text) + len(piece.result) + len(piece.line)) + shown
+        n_media = sum(len(item.address) for item in piece.media)
+        return 900 + 3 * (len(piece.text) + len(piece.result) + len(piece.line)) + n_media
     segments = [part for arg in piece.args for part in (*(arg.expected or ()), *(arg.actual or ()))]
     return 700 + sum(40 + len(part.text) for part in segments)
 
@@ -406,8 +410,8 @@ def _answers(diff: TurnDiff) -> tuple[str, str] | None:
 def answer_lines(reference: str, answer: str) -> Iterator[str]:
     """The lines in which an answer differs from its reference; JSON is laid out before."""
     values = [read_container(text) for text in (reference, answer)]
-    old, new = (reference, answer) if None in values else map(laid_out, values)
-    return unified_lines(old, new)
+    old_text, new_text = (reference, answer) if None in values else map(laid_out, values)
+    return unified_lines(old_text, new_text)
 
 
 def answer_diff(turns: TrialTurns, index: int) -> str:
@@ -429,7 +433,7 @@ def _call_events(record: TurnRecord | None) -> list[int]:
     return [at for at, event in enumerate(events) if event.kind == "tool_call" and event.call and not event.within]
 
 
-def _asked(record: TurnRecord | None) -> list[Part]:
+def _requests(record: TurnRecord | None) -> list[Part]:
     events = [event for event in record.events if event.waiting] if record else []
     return list(folded_parts(events[:MAX_ASKED]))
 

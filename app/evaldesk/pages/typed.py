@@ -14,21 +14,21 @@ from evaldesk.reading.strict_json import kind_of, parse_json
 class Problems:
     """The faults of a form: field id -> (the name of the field, one sentence)."""
 
-    found: dict[str, tuple[str, str]] = field(default_factory=dict)
+    faults: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def add(self, name: str, label: str, message: str) -> None:
         """Keep the first problem of each field."""
-        self.found.setdefault(name, (label, message))
+        self.faults.setdefault(name, (label, message))
 
     def get(self, name: str) -> str:
         """The sentence to show at a field; empty when it is right."""
-        return self.found.get(name, ("", ""))[1]
+        return self.faults.get(name, ("", ""))[1]
 
     def __len__(self) -> int:
-        return len(self.found)
+        return len(self.faults)
 
     def __iter__(self) -> Iterator[tuple[str, str, str]]:
-        return ((name, label, message) for name, (label, message) in self.found.items())
+        return ((name, label, message) for name, (label, message) in self.faults.items())
 
 
 def json_value(text: str) -> JsonValue:

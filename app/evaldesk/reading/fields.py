@@ -87,10 +87,10 @@ def write_session(shape: Shape, session: SessionInit | None) -> Any:
     return write_object(shape, values, session.extra)
 
 
-def edited_pairs(old: Sequence[Any], new: Sequence[Any]) -> list[tuple[int | None, int | None]]:
+def edited_pairs(before: Sequence[Any], after: Sequence[Any]) -> list[tuple[int | None, int | None]]:
     """Pairs (old index, new index) in order; None on a side means added or removed. Items are JSON values."""
     matcher = SequenceMatcher(
-        None, [json.dumps(item) for item in old], [json.dumps(item) for item in new], autojunk=False
+        None, [json.dumps(item) for item in before], [json.dumps(item) for item in after], autojunk=False
     )
     pairs: list[tuple[int | None, int | None]] = []
     for _, old_start, old_end, new_start, new_end in matcher.get_opcodes():

@@ -180,13 +180,13 @@ def _key_spellings(shape: Shape, place: Place, raw: Mapping[str, Any]) -> dict[s
 
 def _check_spelling(shape: Shape, place: Place, spelled: Mapping[str, str], unknown: Iterable[str]) -> None:
     """Refuse a key that nearly spells a missing one: kept as unknown it would silently weaken the case."""
-    missing = [field.key for field in shape.fields if field.is_checked and field.key not in spelled]
+    missing_keys = [field.key for field in shape.fields if field.is_checked and field.key not in spelled]
     for key in unknown:
-        nearest = "" if key in shape.order else _nearest(snake_case(key), tuple(missing))
+        nearest = "" if key in shape.order else _nearest(snake_case(key), tuple(missing_keys))
         if nearest:
             raise place.at(key).error(f"unknown key {key!r}; did you mean {nearest!r}?")
 
 
 @lru_cache(1024)
-def _nearest(key: str, missing: tuple[str, ...]) -> str:
-    return next(iter(get_close_matches(key, missing, n=1, cutoff=0.88)), "")
+def _nearest(key: str, missing_keys: tuple[str, ...]) -> str:
+    return next(iter(get_close_matches(key, missing_keys, n=1, cutoff=0.88)), "")

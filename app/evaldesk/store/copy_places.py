@@ -51,7 +51,7 @@ class FilePlace:
         return f"{gethostname()}:{self._path.resolve()}"
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def hold(self) -> Iterator[None]:
         """Hold the workspace of the file: no desk is open on it, and none can be."""
         with hold_workspace(self._path.parent, url=""):
             try:
@@ -121,7 +121,7 @@ class ServerPlace:
         return self.name
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def hold(self) -> Iterator[None]:
         """Hold the lock of copies for as long as a connection lives."""
         engine = PostgresqlServer(self._url).reading_engine()
         try:

@@ -62,7 +62,7 @@ def copy_database(
     """
     if source.identity == target.identity:
         raise UsageError(f"{source.name} is the source and the target; name another target")
-    with source.held(), target.held():
+    with source.hold(), target.hold():
         source.prepare()
         before = source.state()
         with closing(source.open()) as source_database, source_database.reading() as snapshot:
@@ -194,12 +194,12 @@ class _Writer:
         self._new += rows
         self._weigh(rows)
 
-    def change(self, old: Sequence[Values], rows: Sequence[Values]) -> None:
-        """The rows of a key that has `old` ones."""
-        if old == rows:
+    def change(self, stored_rows: Sequence[Values], rows: Sequence[Values]) -> None:
+        """The rows of a key that has `stored_rows` ones."""
+        if stored_rows == rows:
             return
         new_keys = {_key(self._table, row) for row in rows}
-        self._gone += [row for row in old if _key(self._table, row) not in new_keys]
+        self._gone += [row for row in stored_rows if _key(self._table, row) not in new_keys]
         self._changed += rows
         self._weigh(rows)
 

@@ -163,7 +163,7 @@ class Clock:
         start_s = seconds if was is None else laps.get(was)
         if start_s is None:
             return None
-        self._laps[run_id] = {moment: at for moment, at in laps.items() if moment == was} | {now: seconds}
+        self._laps[run_id] = {lap_start: at for lap_start, at in laps.items() if lap_start == was} | {now: seconds}
         return (seconds - start_s) * 1000
 
     def ms_since(self, run_id: int, was: datetime | None) -> float:

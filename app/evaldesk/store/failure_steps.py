@@ -40,7 +40,7 @@ class Step:
         self._before: dict[str, tuple[str, dict[str, Any], dict[str, Any] | None]] = {}
         self._uses: set[int] = set()
 
-    def made(self, table: Table, key: dict[str, Any]) -> None:
+    def note_new_row(self, table: Table, key: dict[str, Any]) -> None:
         """Remember a row that was not there."""
         self._before[json.dumps([table.name, key])] = (table.name, key, None)
 
@@ -51,14 +51,14 @@ class Step:
         _, _, values_before = self._before.setdefault(json.dumps([table.name, key]), (table.name, key, {}))
         if values_before is not None:
             values_before.update(
-                {name: each for name, each in _plain(row._mapping).items() if name not in values_before}
+                {name: each for name, each in _row_as_json(row._mapping).items() if name not in values_before}
             )
         self.connection.execute(update(table).where(*at(table, key)).values(values))
 
     def remove(self, table: Table, key: dict[str, Any]) -> None:
         """Remove a row."""
         row = self.connection.execute(select(table).where(*at(table, key))).one()
-        self._before[json.dumps([table.name, key])] = (table.name, key, _plain(row._mapping))
+        self._before[json.dumps([table.name, key])] = (table.name, key, _row_as_json(row._mapping))
         self.connection.execute(delete(table).where(*at(table, key)))
 
     def use(self, mode_id: int) -> None:
@@ -74,7 +74,7 @@ class Step:
     def add(self, draft: FindingDraft, author: str) -> int:
         """Store a finding of a person. Raises NotFoundError when there is no such trial."""
         finding_id = insert_finding(self.connection, draft, author, "person", "counted", self._now)
-        self.made(FINDING, {"id": finding_id})
+        self.note_new_row(FINDING, {"id": finding_id})
         return finding_id
 
     def mark_read(self, place: Any, reader: str, *, is_clear: bool) -> None:
@@ -83,7 +83,7 @@ class Step:
         row = self.connection.execute(select(READING).where(*at(READING, key))).first()
         if row is None:
             self.connection.execute(insert(READING).values(key | {"is_clear": is_clear, "read_at": self._now}))
-            self.made(READING, key)
+            self.note_new_row(READING, key)
         elif row.is_clear != is_clear:
             self.change(READING, key, {"is_clear": is_clear})
 
@@ -94,7 +94,7 @@ class Step:
         values = {"definition": "", "example_yes": "", "example_no": "", "created_at": self._now} | texts
         values["folded"] = folded_name(texts["name"])
         mode_id: int = self.connection.execute(insert(MODE).values(values).returning(MODE.c.id)).scalar_one()
-        self.made(MODE, {"id": mode_id})
+        self.note_new_row(MODE, {"id": mode_id})
         return mode_id
 
     def named_mode(self, name: str, **others: Any) -> int:
@@ -202,7 +202,7 @@ def _keys(rows: Rows) -> set[str]:
     return {json.dumps([name, key]) for name, key, _ in rows}
 
 
-def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
+def _row_as_json(row: Mapping[Any, Any]) -> dict[str, Any]:
     return {str(name): each.isoformat() if isinstance(each, datetime) else each for name, each in row.items()}
 
 

@@ -94,18 +94,18 @@ class FailureStore(Part):
                 if step.connection.scalar(select(MODE.c.id).where(*in_use(texts["name"], texts["retired_at"]))) is None:
                     step.create_mode(**texts)
                     n_modes += 1
-            for bare, reader, name, retired_at in drafts:
-                if not has_trial(step.connection, place_of(bare)):
+            for finding, reader, name, retired_at in drafts:
+                if not has_trial(step.connection, place_of(finding)):
                     n_elsewhere += 1
                     continue
-                if not bare.note and not name:
-                    read = at(READING, place_of(bare) | {"reader": reader})
-                    if step.connection.execute(select(READING.c.reader).where(*read)).first() is None:
-                        step.mark_read(bare, reader, is_clear=True)
+                if not finding.note and not name:
+                    reading_key = at(READING, place_of(finding) | {"reader": reader})
+                    if step.connection.execute(select(READING.c.reader).where(*reading_key)).first() is None:
+                        step.mark_read(finding, reader, is_clear=True)
                         n_clear += 1
                     continue
                 mode_id = step.named_mode(name, retired_at=retired_at) if name else None
-                draft = replace(bare, mode_id=mode_id)
+                draft = replace(finding, mode_id=mode_id)
                 values = place_of(draft) | asdict(draft.anchor)
                 values |= {"note": draft.note, "mode_id": mode_id, "author": reader}
                 if step.connection.execute(select(FINDING.c.id).where(*at(FINDING, values))).first():
@@ -155,11 +155,11 @@ class FailureStore(Part):
             if row is None:
                 raise NotFoundError("this finding is not there any more")
             step.remove(FINDING, {"id": finding_id})
-            read = place_of(row) | {"reader": row.author}
+            reading_key = place_of(row) | {"reader": row.author}
             others = [*at(FINDING, place_of(row)), FINDING.c.author == row.author, FINDING.c.status == "counted"]
-            is_read = step.connection.execute(select(READING.c.reader).where(*at(READING, read))).first()
+            is_read = step.connection.execute(select(READING.c.reader).where(*at(READING, reading_key))).first()
             if is_read and not step.connection.execute(select(FINDING.c.id).where(*others)).first():
-                step.remove(READING, read)
+                step.remove(READING, reading_key)
             step.close("removed", "finding removed")
 
     def create_mode(self, author: str, **texts: str) -> int:
@@ -169,15 +169,19 @@ class FailureStore(Part):
             step.close("created", f"“{texts['name']}” created")
             return mode_id
 
-    def edit_mode(self, mode_id: int, author: str, *, seen: str = "", **texts: str) -> None:
+    def edit_mode(self, mode_id: int, author: str, *, seen_version: str = "", **texts: str) -> None:
         """Rename a mode, or rewrite its definition.
 
-        `seen` is the `texts_version` that the person changed, and ConflictError is raised where the mode has another by
-        now. Raises UsageError when the name is in use, NotFoundError.
+        `seen_version` is the `texts_version` that the person changed, and ConflictError is raised where the mode has
+        another by now. Raises UsageError when the name is in use, NotFoundError.
         """
         with begun_step(self, author) as step:
             row = mode_row(step.connection, mode_id)
-            if seen and _mode(row).texts_version != seen and any(row._mapping[name] != texts[name] for name in texts):
+            if (
+                seen_version
+                and _mode(row).texts_version != seen_version
+                and any(row._mapping[name] != texts[name] for name in texts)
+            ):
                 raise ConflictError(f"“{row.name}” was edited meanwhile; look at it, then make your change again")
             if "name" in texts:
                 check_name(step.connection, texts["name"], mode_id)
@@ -341,13 +345,13 @@ class FailureStore(Part):
         trials = ReadTrials(sets[True], sets[False], modes)
         with self._database.reading() as connection:
             for reader, is_clear, numbers in connection.execute(_READ, {"run": run_id}):
-                sets[bool(is_clear)][reader] = frozenset(listed(numbers))
+                sets[bool(is_clear)][reader] = frozenset(list_values(numbers))
             of_readers = {reader: trials.of_reader(reader) for reader in (*sets[True], *sets[False])}
             for author, mode_id, numbers in connection.execute(_FOUND, {"run": run_id}):
-                modes[author][mode_id] = of_readers.get(author, frozenset()).intersection(listed(numbers))
+                modes[author][mode_id] = of_readers.get(author, frozenset()).intersection(list_values(numbers))
         return trials
 
-    def judged(self, run_id: int, metric: str) -> Mapping[bool, frozenset[int]]:
+    def judged_trials(self, run_id: int, metric: str) -> Mapping[bool, frozenset[int]]:
         """The trials of a run that a judge of a mode called without it, and with it, as their numbers."""
         s = SCORE.c
         of_run = (s.run_id == run_id, s.metric == metric, s.value.is_not(None))
@@ -355,7 +359,7 @@ class FailureStore(Part):
         numbers_by_call: dict[bool, frozenset[int]] = {True: frozenset(), False: frozenset()}
         with self._database.reading() as connection:
             for value, numbers in connection.execute(rows.group_by(s.value)):
-                numbers_by_call[value >= 1] |= frozenset(listed(numbers))
+                numbers_by_call[value >= 1] |= frozenset(list_values(numbers))
         return numbers_by_call
 
     def _findings(
@@ -393,7 +397,7 @@ def trial_numbers(columns: Any) -> ColumnElement[str]:
     return func.aggregate_strings(cast(number_of(columns), String), ",")
 
 
-def listed(text: str) -> list[int]:
+def list_values(text: str) -> list[int]:
     """The values that such a text lists."""
     numbers: list[int] = json.loads(f"[{text}]")
     return numbers

@@ -37,21 +37,21 @@ class LabelStore(Part):
         verdict: str | None,
         note: str,
         *,
-        seen: Collection[datetime] | None = None,
+        seen_times: Collection[datetime] | None = None,
     ) -> None:
         """Write a label over the labeller's earlier one there; parts that are not given stay.
 
-        `seen` are the times of the labels that the person saw: one of that name which is not among them was written by
-        somebody else meanwhile, and ConflictError is raised where it says something else. Raises NotFoundError when the
-        run never planned that trial.
+        `seen_times` are the times of the labels that the person saw: one of that name which is not among them was
+        written by somebody else meanwhile, and ConflictError is raised where it says something else. Raises
+        NotFoundError when the run never planned that trial.
         """
         place = _place(run_id, key) | {"turn": WHOLE_TRIAL if turn is None else turn, "labeller": labeller}
         with self._database.writing() as connection:
             if not has_trial(connection, place):
                 raise NotFoundError(f"run {run_id} has no trial {key[1]} of case {key[0]}")
-            if seen is not None:
+            if seen_times is not None:
                 # Two people under one name do not overwrite each other unseen: decision 172.
-                _check_seen(connection, place, seen, {"verdict": verdict, "note": note})
+                _check_seen(connection, place, seen_times, {"verdict": verdict, "note": note})
             values = {"verdict": verdict, "note": note, "labelled_at": self._clock()}
             statement = upsert(connection.dialect.name, LABEL).values(place | values)
             new_values = {name: value for name, value in values.items() if value}
@@ -67,13 +67,13 @@ class LabelStore(Part):
         turn: int | None,
         labeller: str,
         *,
-        seen: Collection[datetime] | None = None,
+        seen_times: Collection[datetime] | None = None,
     ) -> None:
-        """Remove a label, if it exists. Raises ConflictError for a label that was written after those `seen`."""
+        """Remove a label, if it exists. Raises ConflictError for a label that was written after those `seen_times`."""
         place = _place(run_id, key) | {"turn": WHOLE_TRIAL if turn is None else turn, "labeller": labeller}
         with self._database.writing() as connection:
-            if seen is not None:
-                _check_seen(connection, place, seen, {})
+            if seen_times is not None:
+                _check_seen(connection, place, seen_times, {})
             with label_totals_carried(connection, [place]):
                 connection.execute(delete(LABEL).where(*at(LABEL, place)))
 

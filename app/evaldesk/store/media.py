@@ -55,7 +55,7 @@ class MediaStore(Part):
         with self._database.reading() as connection:
             return connection.scalar(select(MEDIA.c.data).where(MEDIA.c.digest == digest))
 
-    def whole(self, media: Iterable[Media]) -> tuple[Media, ...]:
+    def with_bytes(self, media: Iterable[Media]) -> tuple[Media, ...]:
         """The media with their bytes again; one whose bytes are gone stays without."""
         with self._database.reading() as connection:
             return tuple(_with_bytes(connection, item) for item in media)
@@ -107,13 +107,13 @@ def put_back(connection: Connection, data: bytes, only: Collection[str] | None =
     rows = connection.execute(select(MEDIA.c.digest, MEDIA.c.data).where(MEDIA.c.digest.in_(digests)))
     texts = {row.digest: media_of("", row.data).data for row in rows}
 
-    def written(match: re.Match[bytes]) -> bytes:
+    def write_image(match: re.Match[bytes]) -> bytes:
         text = texts.get(match[2].decode())
         if text is None:
             return match[0]
         return (text.translate(TO_URL) if match[1] else text).encode()
 
-    return places.sub(written, data)
+    return places.sub(write_image, data)
 
 
 def turns_apart(turns: tuple[TurnRecord, ...]) -> tuple[TurnRecord, ...]:
@@ -150,7 +150,7 @@ def results_whole(
     """The turns with the images of results again; with `most` characters of them, words stand for those before."""
     room = most
 
-    def whole(result: JsonValue, images: list[Media]) -> JsonValue:
+    def restore(result: JsonValue, images: list[Media]) -> JsonValue:
         nonlocal room
         digests = {item.digest for item in images if item.is_held}
         if not digests:
@@ -162,7 +162,7 @@ def results_whole(
         whole_result: JsonValue = json.loads(full_data) if is_whole else without_image_texts(result)
         return whole_result
 
-    whole_turns = [_with_results((turn,), whole)[0] for turn in reversed(turns)]
+    whole_turns = [_with_results((turn,), restore)[0] for turn in reversed(turns)]
     return tuple(reversed(whole_turns))
 
 
@@ -189,7 +189,7 @@ def _with_results(
                 events[at] = replace(event, result=result)
         new_turns.append(
             turn
-            if all(new is old for new, old in zip(events, turn.events, strict=True))
+            if all(new_event is old_event for new_event, old_event in zip(events, turn.events, strict=True))
             else replace(turn, events=tuple(events))
         )
     return tuple(new_turns)

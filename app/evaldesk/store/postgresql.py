@@ -166,7 +166,7 @@ def _revision(url: DatabaseUrl) -> str | None:
 def _stored_revision(connection: Connection, url: DatabaseUrl) -> str | None:
     tables = connection.exec_driver_sql("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
     foreign = f"{url} holds tables of another program; create a database for Evaldesk alone"
-    return revision_of(set(tables.scalars()), lambda asked: connection.exec_driver_sql(asked).scalar(), foreign)
+    return revision_of(set(tables.scalars()), lambda query: connection.exec_driver_sql(query).scalar(), foreign)
 
 
 def _create(connection: Connection, head: str) -> None:
@@ -293,7 +293,7 @@ class WordTables:
                 for statement in _WORD_TABLES:
                     connection.exec_driver_sql(statement)
 
-    def seen(self) -> Mapping[int, Seen]:
+    def indexed_runs(self) -> Mapping[int, Seen]:
         """The runs that are in the index."""
         rows = self._rows("SELECT run_id, mark, up_to FROM search_seen")
         return {run_id: Seen(mark, up_to) for run_id, mark, up_to in rows}

@@ -36,7 +36,7 @@ class PresetStore(Part):
             raise NotFoundError("this preset is not there any more")
         return _preset(row)
 
-    def named(self, agent_id: str, name: str) -> Preset:
+    def find(self, agent_id: str, name: str) -> Preset:
         """The preset of an agent with this name, case ignored. Raises NotFoundError naming the existing ones."""
         at = (PRESET.c.agent_id == agent_id) & (PRESET.c.folded == folded_name(name))
         with self._database.reading() as connection:

@@ -11,7 +11,7 @@ from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model.failures import Asked, FindingDraft, FindingSource, ProposedGroup
 from evaldesk.store.database import Part
 from evaldesk.store.failure_steps import begun_step, folded_name, insert_finding, place_of
-from evaldesk.store.failures import OF_RUN, listed, number_of
+from evaldesk.store.failures import OF_RUN, list_values, number_of
 from evaldesk.store.runs.run_queries import run_row
 from evaldesk.store.tables.columns import at
 from evaldesk.store.tables.failures import FINDING, MODEL_QUESTION
@@ -39,7 +39,7 @@ class ProposalStore(Part):
             run_row(connection, run_id)
             connection.execute(insert(MODEL_QUESTION).values(values | {"asked_at": self._clock()}))
 
-    def asked(self, run_id: int) -> Asked:
+    def model_use(self, run_id: int) -> Asked:
         """The questions about the failures of a run."""
         q = MODEL_QUESTION.c
         sums = (func.count(), func.sum(q.tokens), func.sum(q.cost), func.count(q.cost))
@@ -82,7 +82,7 @@ class ProposalStore(Part):
             return [
                 ProposedGroup(signature, note, mode_id, sorted(zip(numbers[::2], numbers[1::2], strict=True)), source)
                 for signature, note, mode_id, source, text in connection.execute(rows)
-                for numbers in [listed(text)]
+                for numbers in [list_values(text)]
             ]
 
     def quotes(self, finding_ids: Sequence[int]) -> Mapping[int, str]:

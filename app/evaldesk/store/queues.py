@@ -14,7 +14,7 @@ from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model.queues import GivenLabel, LabelStep, Queue, QueueDraft, QueueItem, QueueProgress, QueueStratum
 from evaldesk.model.stored import Label
 from evaldesk.store.database import Part
-from evaldesk.store.failures import listed, trial_numbers
+from evaldesk.store.failures import list_values, trial_numbers
 from evaldesk.store.runs.totals import WHOLE_TRIAL, label_totals_carried
 from evaldesk.store.tables.columns import at, replacing
 from evaldesk.store.tables.failures import FINDING
@@ -148,7 +148,7 @@ class QueueStore(Part):
                 values = {"verdict": verdict, "note": text, "labelled_at": now}
                 with label_totals_carried(connection, [place]):
                     connection.execute(replacing(connection.dialect.name, LABEL), _key(place, reader) | values)
-                before.append([each.place, _plain(row)])
+                before.append([each.place, _label_as_json(row)])
             if before:
                 step = {"queue_id": queue_id, "labeller": reader, "n": len(before), "is_blind": is_blind}
                 step |= {"before": json.dumps(before, ensure_ascii=False), "taken_at": now, "is_undone": False}
@@ -226,13 +226,13 @@ class QueueStore(Part):
         with self._database.reading() as connection:
             return {(row[0], row[1]) for row in connection.execute(rows.having(func.count() > 1))}
 
-    def said(self, run_id: int, reader: str) -> dict[str, frozenset[int]]:
+    def trials_by_verdict(self, run_id: int, reader: str) -> dict[str, frozenset[int]]:
         """The trials that a run played and a reader labelled, as their numbers, by the verdict."""
         c = LABEL.c
         mine = [c.run_id == run_id, c.turn == WHOLE_TRIAL, c.labeller == reader, c.verdict.is_not(None)]
         rows = select(c.verdict, trial_numbers(c)).where(*mine).group_by(c.verdict)
         with self._database.reading() as connection:
-            return {row[0]: frozenset(listed(row[1])) for row in connection.execute(rows)}
+            return {row[0]: frozenset(list_values(row[1])) for row in connection.execute(rows)}
 
     def labelled(self, run_id: int) -> dict[tuple[int, int], dict[str, str]]:
         """The verdicts of people on the trials that a run played, by reader."""
@@ -246,9 +246,9 @@ class QueueStore(Part):
         return verdicts_by_trial
 
 
-def moment_id(moment: datetime) -> int:
+def moment_id(time: datetime) -> int:
     """A moment as a whole number of microseconds, to tell a label from a later one at the same place."""
-    return round(moment.timestamp() * 1_000_000)
+    return round(time.timestamp() * 1_000_000)
 
 
 def _place_of_labels(connection: Connection, queue_id: int, place: int) -> dict[str, int]:
@@ -268,7 +268,7 @@ def _at(place: dict[str, int], reader: str) -> builtins.list[Any]:
     return at(LABEL, _key(place, reader))
 
 
-def _plain(row: Any) -> dict[str, Any] | None:
+def _label_as_json(row: Any) -> dict[str, Any] | None:
     if row is None:
         return None
     return {"verdict": row.verdict, "note": row.note, "labelled_at": row.labelled_at.isoformat()}

@@ -321,20 +321,22 @@ def _put_in_place(path: Path, aside: Path) -> None:
 
 
 def _make_new(path: Path, aside: Path, damaged: DamagedRows) -> None:
-    new = aside / _NEW
-    _remove_parts(new)
+    new_file = aside / _NEW
+    _remove_parts(new_file)
     try:
-        result = _fill(new, damaged)
+        result = _fill(new_file, damaged)
     except (sqlite3.Error, SQLAlchemyError) as error:
         reason = getattr(error, "orig", None) or error
-        raise WorkspaceError(f"{new} cannot be written: {reason}; free some space and run the command again") from error
+        raise WorkspaceError(
+            f"{new_file} cannot be written: {reason}; free some space and run the command again"
+        ) from error
     report = f"{path} was damaged and is kept as {aside / path.name}. {result}"
     replace_file(aside / _REPORT, report.encode(), mode=0o600)
 
 
-def _fill(new: Path, damaged: DamagedRows) -> str:
-    create(new)
-    engine = writing_engine(new, foreign_keys="OFF")
+def _fill(new_file: Path, damaged: DamagedRows) -> str:
+    create(new_file)
+    engine = writing_engine(new_file, foreign_keys="OFF")
     try:
         with engine.begin() as connection:
             result = _Recovery(connection, damaged).fill()
@@ -387,8 +389,8 @@ class _Recovery:
 
     def _insert(self, table: Table) -> None:
         statement = str(insert(table).prefix_with("OR IGNORE").compile(self._connection))
-        waiting = self._damaged.rows(table)
-        while rows := list(islice(waiting, _ROWS_AT_ONCE)):
+        rows_left = self._damaged.rows(table)
+        while rows := list(islice(rows_left, _ROWS_AT_ONCE)):
             self._n_read[table.name] += len(rows)
             if sound_rows := [row for row in rows if _is_sound(table, row)]:
                 self._connection.exec_driver_sql(statement, sound_rows)
@@ -421,8 +423,8 @@ class _Recovery:
         here = (RUN_CASE.c.run_id == CASE_SNAPSHOT.c.run_id) & (RUN_CASE.c.case_index == CASE_SNAPSHOT.c.case_index)
         of_run = (RUN.c.id == CASE_SNAPSHOT.c.run_id) & CASE_SNAPSHOT.c.case_index.between(0, RUN.c.n_cases - 1)
         self._connection.execute(delete(CASE_SNAPSHOT).where(~exists().where(of_run), ~exists().where(here)))
-        bare = select(CASE_SNAPSHOT, RUN.c.n, RUN.c.n_least).join(RUN, RUN.c.id == CASE_SNAPSHOT.c.run_id)
-        for row in self._connection.execute(bare.where(~exists().where(here).correlate(CASE_SNAPSHOT))).all():
+        snapshots = select(CASE_SNAPSHOT, RUN.c.n, RUN.c.n_least).join(RUN, RUN.c.id == CASE_SNAPSHOT.c.run_id)
+        for row in self._connection.execute(snapshots.where(~exists().where(here).correlate(CASE_SNAPSHOT))).all():
             case = unpack(row.codec, row.data, Case)
             own = (TRIAL.c.run_id == row.run_id) & (TRIAL.c.case_index == row.case_index)
             n = row.n if row.n == row.n_least else min(row.n, max(row.n_least, self._count(TRIAL, own)))
@@ -448,24 +450,26 @@ class _Recovery:
             cases = select(RUN_CASE.c.case_index, RUN_CASE.c.case_id).where(RUN_CASE.c.run_id == run.id)
             ids_by_index = {row.case_index: row.case_id for row in self._connection.execute(cases)}
             snapshot_indexes = select(CASE_SNAPSHOT.c.case_index).where(CASE_SNAPSHOT.c.run_id == run.id)
-            missing = set(range(run.n_cases)) - ids_by_index.keys()
-            if run.deleted_at and missing == set(range(len(missing))):
-                missing = set()  # its removal for good had begun
-            for index in sorted(missing | (ids_by_index.keys() - set(self._connection.scalars(snapshot_indexes)))):
+            missing_indexes = set(range(run.n_cases)) - ids_by_index.keys()
+            if run.deleted_at and missing_indexes == set(range(len(missing_indexes))):
+                missing_indexes = set()  # its removal for good had begun
+            for index in sorted(
+                missing_indexes | (ids_by_index.keys() - set(self._connection.scalars(snapshot_indexes)))
+            ):
                 case = Case(ids_by_index.get(index, f"lost_{index}"))
                 row, snapshot = planning.case_rows(index, case, run.n_least)
-                if index in missing:
+                if index in missing_indexes:
                     self._connection.execute(insert(RUN_CASE), [{"run_id": run.id} | row])
                 self._connection.execute(insert(CASE_SNAPSHOT), [{"run_id": run.id} | snapshot])
                 self._stand_ins.add((run.id, index))
-            self._n_missing["run_case"] += len(missing)
+            self._n_missing["run_case"] += len(missing_indexes)
 
     def _rebuild_trials(self) -> None:
         """Make lost rows of trials and scores from the transcripts, which hold the whole result."""
         key = [TRANSCRIPT.c[name] for name in ("run_id", "case_index", "trial_index")]
         here = [TRIAL.c[column.name] == column for column in key]
-        bare = select(*key, func.max(TRANSCRIPT.c.attempt).label("attempt")).group_by(*key)
-        lost_trials = self._connection.execute(bare.where(~exists().where(*here).correlate(TRANSCRIPT))).all()
+        transcripts = select(*key, func.max(TRANSCRIPT.c.attempt).label("attempt")).group_by(*key)
+        lost_trials = self._connection.execute(transcripts.where(~exists().where(*here).correlate(TRANSCRIPT))).all()
         for place in lost_trials:
             result = self._result(place)
             self._connection.execute(insert(TRIAL), [trial_key(result) | outcome(result)])
@@ -508,16 +512,18 @@ class _Recovery:
             ).all()
             planned_trials = {(index, place) for index, n in of_cases for place in range(n)}
             trial_rows = select(TRIAL.c.case_index, TRIAL.c.trial_index).where(TRIAL.c.run_id == run.id)
-            missing = planned_trials - {tuple(row) for row in self._connection.execute(trial_rows)}
-            rows = [planning.trial_row(run.id, *place) for place in sorted(missing)]
+            missing_trials = planned_trials - {tuple(row) for row in self._connection.execute(trial_rows)}
+            rows = [planning.trial_row(run.id, *place) for place in sorted(missing_trials)]
             execute_many(self._connection, insert(TRIAL), rows)
-            to_play = {index for index, _ in missing} - {index for run_id, index in self._stand_ins if run_id == run.id}
+            to_play = {index for index, _ in missing_trials} - {
+                index for run_id, index in self._stand_ins if run_id == run.id
+            }
             if to_play and run.status == "finished" and is_playable(from_json(run.config, RunConfig)):
                 values = {"status": "stopped", "reason": REASON, "stop": None}
                 self._connection.execute(update(RUN).where(RUN.c.id == run.id).values(values))
         for run_id, index in sorted(self._stand_ins):
-            bare = select(TRIAL.c.trial_index, TRIAL.c.attempt).where(TRIAL.c.verdict.is_(None))
-            own = bare.where(TRIAL.c.run_id == run_id, TRIAL.c.case_index == index)
+            unplayed_trials = select(TRIAL.c.trial_index, TRIAL.c.attempt).where(TRIAL.c.verdict.is_(None))
+            own = unplayed_trials.where(TRIAL.c.run_id == run_id, TRIAL.c.case_index == index)
             error = ErrorRecord("lost", "the case was lost with a damaged database")
             results = [
                 TrialResult(run_id, index, trial, "errored", "errored", attempt=attempt, error=error)
@@ -530,8 +536,8 @@ class _Recovery:
         """Give a trial whose transcript is lost one without content, of its verdict and its scores."""
         key = ("run_id", "case_index", "trial_index")
         here = [TRANSCRIPT.c[name] == TRIAL.c[name] for name in (*key, "attempt")]
-        bare = select(TRIAL).where(TRIAL.c.verdict.is_not(None), ~exists().where(*here).correlate(TRIAL))
-        for row in self._connection.execute(bare).all():
+        scored_trials = select(TRIAL).where(TRIAL.c.verdict.is_not(None), ~exists().where(*here).correlate(TRIAL))
+        for row in self._connection.execute(scored_trials).all():
             own = [SCORE.c[name] == row._mapping[name] for name in key]
             values = self._connection.execute(select(SCORE).where(*own)).all()
             result = TrialResult(
@@ -556,8 +562,8 @@ class _Recovery:
             turn_indexes = self._connection.scalars(own).all()
             if len(turn_indexes) == chat.n_turns:
                 continue
-            for index, old in enumerate(turn_indexes):
-                at = (turns.session_id == chat.id) & (turns.turn_index == old)
+            for index, old_index in enumerate(turn_indexes):
+                at = (turns.session_id == chat.id) & (turns.turn_index == old_index)
                 self._connection.execute(update(SESSION_TURN).where(at).values(turn_index=index))
             self._connection.execute(update(SESSION).where(SESSION.c.id == chat.id).values(n_turns=len(turn_indexes)))
 

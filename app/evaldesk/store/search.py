@@ -95,7 +95,7 @@ class WordIndex(Protocol):
 
     refusal: str
 
-    def seen(self) -> Mapping[int, Seen]:
+    def indexed_runs(self) -> Mapping[int, Seen]:
         """The runs that are in the index."""
 
     def put(self, run_id: int, progress: Seen, words: Sequence[tuple[int, Collection[str]]]) -> None:
@@ -154,7 +154,7 @@ class SearchStore(Part):
             return FoundPlaces((), 0)
         with self._database.reading() as connection:
             marks = _marks(connection)
-        progress_by_run = self._index.seen()
+        progress_by_run = self._index.indexed_runs()
         matches = map(Place.of, self._index.numbers(words, progress_by_run.keys() - marks.keys(), limit * 10))
         of_cases = {(place.run_id, place.case_index): place for place in reversed([*matches])}
         places = sorted(of_cases.values(), key=lambda place: -place.number)[:limit]
@@ -193,7 +193,7 @@ class SearchStore(Part):
         yield from self._forget_removed()
         with self._database.reading() as connection:
             marks = _marks(connection)
-        progress_by_run = self._index.seen()
+        progress_by_run = self._index.indexed_runs()
         for run_id in sorted(marks, reverse=True):
             progress = progress_by_run.get(run_id)
             if progress is None or progress.mark != marks[run_id]:
@@ -206,7 +206,7 @@ class SearchStore(Part):
                 pass
 
     def _forget_removed(self) -> Iterator[None]:
-        progress_by_run = self._index.seen()
+        progress_by_run = self._index.indexed_runs()
         if not progress_by_run:
             return
         with self._database.reading() as connection:
@@ -226,7 +226,7 @@ class SearchStore(Part):
         of_case: Callable[[Case], str],
         of_trial: Callable[[TrialResult], str],
     ) -> Iterator[None]:
-        if progress is None or _born(progress.mark) != _born(mark):
+        if progress is None or _stable_part(progress.mark) != _stable_part(mark):
             yield from self._forget(run_id)
             yield from self._put_cases(run_id, of_case)
             progress = None
@@ -239,7 +239,7 @@ class SearchStore(Part):
             if results is None:
                 return  # it was deleted meanwhile
             words = [(Place(run_id, *key), of_trial(result)) for key, result in results.items()]
-            self._index.put(run_id, Seen(_born(mark), up_to), _words_by_number(words))
+            self._index.put(run_id, Seen(_stable_part(mark), up_to), _words_by_number(words))
             yield
         if progress is not None and self._index.count(run_id) < n_cases + n_recorded:
             yield from self._catch_up_with(run_id, mark, None, of_case, of_trial)  # a clock was set back
@@ -272,7 +272,7 @@ def _marks(connection: Connection) -> dict[int, str]:
     return {row[0]: f"{VERSION} {row[1].timestamp()} {'/'.join(map(str, row[2:]))}" for row in rows}
 
 
-def _born(mark: str) -> str:
+def _stable_part(mark: str) -> str:
     """The part of a mark that stays while the run goes on; in a replaced database another run may have its id."""
     return " ".join(mark.split()[:2])
 

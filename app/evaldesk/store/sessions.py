@@ -128,8 +128,8 @@ class SessionStore(Part):
         is_old = SESSION.c.n_turns == BEING_REMOVED
         is_old |= SESSION.c.deleted_at <= until if until else false()
         with self._database.reading() as connection:
-            old = connection.scalars(select(SESSION.c.id).where(is_old)).all()
-        for session_id in old:
+            old_sessions = connection.scalars(select(SESSION.c.id).where(is_old)).all()
+        for session_id in old_sessions:
             is_left = True
             while is_left:
                 with self._database.writing() as connection:
@@ -141,16 +141,16 @@ class SessionStore(Part):
         turn: OpenTurn,
         *,
         title: str = "",
-        left: str = "",
-        kept: TurnRecord | None = None,
-        resumed: TurnRecord | None = None,
+        orphan_owner: str = "",
+        finished_turn: TurnRecord | None = None,
+        open_record: TurnRecord | None = None,
     ) -> None:
         """Store a turn before it is played; `title` is for a session that has none.
 
-        `left` is the owner of an open turn that its process left; it goes, or becomes the finished turn `kept`. The
-        bytes of its media are kept for the session. The last turn, `resumed`, stays until it is over. Raises
-        ConflictError when the session has another open turn, has grown by a turn meanwhile, or that turn is not what it
-        was.
+        `orphan_owner` is the owner of an open turn that its process left; it goes, or becomes the finished turn
+        `finished_turn`. The bytes of its media are kept for the session. The last turn, `open_record`, stays until it
+        is over. Raises ConflictError when the session has another open turn, has grown by a turn meanwhile, or that
+        turn is not what it was.
         """
         row = {"session_id": session_id} | {name: getattr(turn, name) for name in _TURN_COLUMNS}
         row["media"] = to_json([item.held() for item in turn.media]).decode()
@@ -158,16 +158,16 @@ class SessionStore(Part):
         with self._database.writing() as connection:
             session = _row(connection, session_id)
             open_row = _open_turn_row(connection, session_id)
-            if open_row and open_row.owner != left:
+            if open_row and open_row.owner != orphan_owner:
                 raise ConflictError("This session is still answering. Wait for the answer, or stop it.")
             index = open_row.turn_index if open_row else None
-            following = session.n_turns - bool(resumed) if index is None else index + bool(kept)
-            is_other = resumed and _turn(connection, session_id, turn.turn_index) != resumed
+            following = session.n_turns - bool(open_record) if index is None else index + bool(finished_turn)
+            is_other = open_record and _turn(connection, session_id, turn.turn_index) != open_record
             if following != turn.turn_index or is_other:
                 raise ConflictError("This session has another turn by now. Reload the page.")
             _close_turn(connection, session_id)
-            if index is not None and kept:
-                _put_turn(connection, session, kept, index)
+            if index is not None and finished_turn:
+                _put_turn(connection, session, finished_turn, index)
             connection.execute(insert(OPEN_TURN).values(row | {"leased_until": NEW_LEASE}))
             keep(connection, {"session_id": session_id}, fresh, self._clock)
             _change(connection, session_id, {"title": session.title or title, "updated_at": self._clock()})

@@ -292,7 +292,7 @@ class WordFile:
         self._is_read_only = is_read_only(database)
         self.refusal = self._refusal()
 
-    def seen(self) -> Mapping[int, Seen]:
+    def indexed_runs(self) -> Mapping[int, Seen]:
         """The runs that are in the index."""
         with self._open() as connection:
             rows = connection.execute("SELECT run_id, mark, up_to FROM seen").fetchall()

@@ -203,12 +203,12 @@ def move_evalset(connection: Connection, old_id: str, new_id: str, path: Path) -
         connection.execute(update(table).where(table.c.evalset_id == old_id).values(evalset_id=new_id))
 
 
-def _rename_baseline(connection: Connection, run_id: int, old: str, new: str) -> None:
+def _rename_baseline(connection: Connection, run_id: int, old_name: str, new_name: str) -> None:
     """Name the cases of a run's baseline as those of the run, or each of them would be gone and another one new."""
     baseline = run_queries.baseline(connection, run_id)
-    if baseline is None or old == new:
+    if baseline is None or old_name == new_name:
         return
-    names = [new if case.key.evalset == old else case.key.evalset for case in baseline.cases]
+    names = [new_name if case.key.evalset == old_name else case.key.evalset for case in baseline.cases]
     keys = numbered_keys(
         (name, case.key.case_id, case.key.digest) for name, case in zip(names, baseline.cases, strict=True)
     )
@@ -303,7 +303,7 @@ def stored_revision(path: Path) -> str | None:
         if any(kinds.get(name) == "view" for name in METADATA.tables):  # which may never end
             raise WorkspaceError(foreign)
         tables = {name for name, kind in kinds.items() if kind == "table"}
-        return revision_of(tables, lambda asked: str((connection.execute(asked).fetchone() or [""])[0]), foreign)
+        return revision_of(tables, lambda query: str((connection.execute(query).fetchone() or [""])[0]), foreign)
 
 
 def _upgrade(path: Path) -> None:

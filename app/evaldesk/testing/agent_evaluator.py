@@ -71,9 +71,9 @@ class AgentEvaluator:
         """
         __tracebackhide__ = True
         output = _Output(output_file, app_name, eval_set_results_manager, artifact_service)
-        given = eval_dataset_file_path_or_dir if eval_dataset_file_path_or_dir is not None else eval_dataset
+        dataset = eval_dataset_file_path_or_dir if eval_dataset_file_path_or_dir is not None else eval_dataset
         session = _initial_session(initial_session_file)
-        jobs = [(_with_session(path, session, app_name), _criteria_beside(path)) for path in _files(given)]
+        jobs = [(_with_session(path, session, app_name), _criteria_beside(path)) for path in _files(dataset)]
         return _evaluation(agent_module, jobs, num_runs, agent_name, print_detailed_results, output)
 
     @staticmethod
@@ -107,8 +107,8 @@ class AgentEvaluator:
         """The criteria of the `test_config.json` beside the file, or the default ones. Raises UsageError."""
         from evaldesk.desk.criteria.criteria import read_criteria
 
-        found = _criteria_beside(Path(test_file))
-        return read_criteria(found) if isinstance(found, Path) else found
+        criteria = _criteria_beside(Path(test_file))
+        return read_criteria(criteria) if isinstance(criteria, Path) else criteria
 
     @staticmethod
     def migrate_eval_data_to_new_schema(
@@ -192,8 +192,8 @@ async def _run(agent_module: str, evalset: EvalSet, criteria: Any, n: int, agent
     if not evalset.cases:
         raise ValueError(f"eval set {evalset.id} has no cases; add one, or leave the file out")
     ref = module_agent(agent_module, agent_name)
-    given = DEFAULT_CRITERIA if criteria is None else criteria
-    return await evaluate_async(ref, evalset, criteria=given, n=n, timeout_s=TRIAL_TIMEOUT_S, strict=True)
+    criteria_of_run = DEFAULT_CRITERIA if criteria is None else criteria
+    return await evaluate_async(ref, evalset, criteria=criteria_of_run, n=n, timeout_s=TRIAL_TIMEOUT_S, strict=True)
 
 
 def _criteria_beside(path: Path) -> Path | tuple[Criterion, ...]:
@@ -202,10 +202,10 @@ def _criteria_beside(path: Path) -> Path | tuple[Criterion, ...]:
     return find_criteria_file(path) or DEFAULT_CRITERIA
 
 
-def _files(given: str | os.PathLike[str] | None) -> list[Path]:
-    if given is None:
+def _files(path_text: str | os.PathLike[str] | None) -> list[Path]:
+    if path_text is None:
         raise TypeError("evaluate() needs eval_dataset_file_path_or_dir: a file, or a folder of *.test.json files")
-    path = Path(given)
+    path = Path(path_text)
     if path.is_file():
         return [path]
     files = sorted(path.rglob("*.test.json")) if path.is_dir() else []
@@ -230,8 +230,10 @@ def _initial_session(path: str | os.PathLike[str] | None) -> SessionInit | None:
     value = json.loads(bytes_of(Path(path)).decode("utf-8-sig"))
     if not isinstance(value, dict):
         raise ValueError(f"{path}: wanted an object with app_name, user_id and state, got {type(value).__name__}")
-    known = {name: value[name] for name in ("app_name", "user_id", "state") if name in value}
-    return SessionInit(**known, extra={name: item for name, item in value.items() if name not in known})
+    session_fields = {name: value[name] for name in ("app_name", "user_id", "state") if name in value}
+    return SessionInit(
+        **session_fields, extra={name: item for name, item in value.items() if name not in session_fields}
+    )
 
 
 POOLED = "As ADK judges: each metric by its mean over all turns of all runs."
@@ -257,7 +259,7 @@ def conclude(agent_module: str, results: Sequence[RunResult], is_detailed: bool,
     failures = [failure for result in results for case in result if (failure := failure_text(case, result))]
     if failures:
         raise AssertionError("\n\n".join([f"{agent_module} did not pass. {POOLED}", *failures]))
-    for sentence in (sentence for result in results for case in result for sentence in _missing(case, result)):
+    for sentence in (sentence for result in results for case in result for sentence in _unscored_lines(case, result)):
         warnings.warn(in_one_line(sentence), NotJudgedWarning, stacklevel=2)
 
 
@@ -268,8 +270,8 @@ def _save(results: Sequence[RunResult], app_name: str, manager: Any) -> None:
     from evaldesk.desk.evalsets.exporting import adk_results
 
     for result in results:
-        found = EvalSetResult.model_validate_json(adk_results(result, app_name))
-        manager.save_eval_set_result(app_name, found.eval_set_id, found.eval_case_results)
+        evalset_result = EvalSetResult.model_validate_json(adk_results(result, app_name))
+        manager.save_eval_set_result(app_name, evalset_result.eval_set_id, evalset_result.eval_case_results)
 
 
 def failure_text(case: CaseResult, result: RunResult) -> str:
@@ -287,7 +289,7 @@ def failure_text(case: CaseResult, result: RunResult) -> str:
     return f"{head}\n{trial_text(case.case, first)}"
 
 
-def _missing(case: CaseResult, result: RunResult) -> Iterator[str]:
+def _unscored_lines(case: CaseResult, result: RunResult) -> Iterator[str]:
     for each in pooled_scores(case, result.config.criteria):
         if each.n_missing:
             yield (

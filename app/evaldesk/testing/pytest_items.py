@@ -50,7 +50,7 @@ class EvalSetCollecting:
             )
             self._settings = read_settings(config.rootpath, (), environment=os.environ)
             self.agent = self._agent()
-            self._options = RunOptions(**self._asked())
+            self._options = RunOptions(**self._options_of_ini())
             self.n = self._options.value("n")
             self._check_min_scored()
             self.baseline = self._baseline()
@@ -62,68 +62,68 @@ class EvalSetCollecting:
     def _agent(self) -> AgentRef:
         """The agent of the option, or of the ini file, whose paths are resolved from the ini file's own."""
         root = self._config.rootpath
-        named = self._config.getoption("--evaldesk-agent")
-        name = str(named or self._config.getini("evaldesk_agent"))
-        is_folder = not named and name not in self._settings.agents and (root / name).is_dir()
-        python = self.given("python")
+        option_value = self._config.getoption("--evaldesk-agent")
+        name = str(option_value or self._config.getini("evaldesk_agent"))
+        is_folder = not option_value and name not in self._settings.agents and (root / name).is_dir()
+        python = self.option_text("python")
         if python and not self._config.getoption("--evaldesk-python"):
             python = interpreter_path(python, root)
-        place = (python, self.given("image"), self.given("environment"))
+        place = (python, self.option_text("image"), self.option_text("environment"))
         return named_agent(str(root / name) if is_folder else name, str(root), *place)
 
-    def given(self, name: str) -> str:
+    def option_text(self, name: str) -> str:
         """The option, or the value of the ini file."""
-        given = self._config.getoption(f"--evaldesk-{name}")
-        return str(given or self._config.getini(f"evaldesk_{name.replace('-', '_')}"))
+        option_value = self._config.getoption(f"--evaldesk-{name}")
+        return str(option_value or self._config.getini(f"evaldesk_{name.replace('-', '_')}"))
 
-    def _asked(self) -> Asked:
+    def _options_of_ini(self) -> Asked:
         """The options of the table that were given. Raises UsageError."""
-        found = {}
+        options = {}
         for option in offered("pytest"):
             name = option.flags[0].removeprefix("--")
-            found[option.name] = option.read(self.given(name), f"--evaldesk-{name}")
-        return cast("Asked", found)
+            options[option.name] = option.read(self.option_text(name), f"--evaldesk-{name}")
+        return cast("Asked", options)
 
     def _gate(self, name: str) -> Any:
         """The gate of the table that was given; None for none. Raises UsageError."""
         option = GATES_BY_NAME[name]
-        return option.read(self.given(name.replace("_", "-")), _called(option))
+        return option.read(self.option_text(name.replace("_", "-")), _flag(option))
 
     def _baseline(self) -> Baseline | None:
         """The run that each case is compared with: a file beside the command or the ini file, or a run of this folder.
 
         Raises UsageError, NotFoundError.
         """
-        given = self.given("baseline")
-        if not given:
+        baseline_text = self.option_text("baseline")
+        if not baseline_text:
             return None
         is_typed = bool(self._config.getoption("--evaldesk-baseline"))
-        file = (self._config.invocation_params.dir if is_typed else self._config.rootpath) / given
-        if given.isdecimal() and not file.is_file():
+        file = (self._config.invocation_params.dir if is_typed else self._config.rootpath) / baseline_text
+        if baseline_text.isdecimal() and not file.is_file():
             with open_stored_runs(self._settings) as runs:
-                return runs.baseline_of(int(given))
+                return runs.baseline_of(int(baseline_text))
         if not file.is_file():
-            raise UsageError(f"--evaldesk-baseline {given}: neither a file nor the number of a run")
+            raise UsageError(f"--evaldesk-baseline {baseline_text}: neither a file nor the number of a run")
         return read_baseline_file(str(file))
 
     def _compared_gates(self, *, has_least: bool) -> Gates:
         """The gates of a case that the baseline has. Raises UsageError for gates that do not go together."""
-        asked = {
+        gate_values = {
             "min_pass_rate": self.min_pass_rate if has_least else None,
             "max_unscored_rate": self.gates.max_unscored_rate,
             "min_scored": self.gates.min_scored,
             "undecided": self.gates.undecided,
-            "baseline": self.given("baseline"),
+            "baseline": self.option_text("baseline"),
             "regression_rule": self._gate("regression_rule"),
             "confirm": self._gate("confirm"),
             "new_cases": self._gate("new_cases"),
         }
-        if asked["regression_rule"] == "likely":
+        if gate_values["regression_rule"] == "likely":
             raise UsageError(
-                f"{_called(GATES_BY_NAME['regression_rule'])} likely compares all cases of a run at once, and a pytest "
+                f"{_flag(GATES_BY_NAME['regression_rule'])} likely compares all cases of a run at once, and a pytest "
                 "item is one case; say confirm, or run `evaldesk eval --baseline`"
             )
-        return gates_of(asked, n=self.n, called=_called)
+        return gates_of(gate_values, n=self.n, name_of=_flag)
 
     def _check_min_scored(self) -> None:
         """Raise UsageError where a case has fewer trials than must be scored: no case could pass."""
@@ -147,8 +147,8 @@ class EvalSetCollecting:
 
         Raises UsageError, FormatError.
         """
-        named = self.given("config")
-        file = self._config.invocation_params.dir / named if named else find_criteria_file(path)
+        config_path = self.option_text("config")
+        file = self._config.invocation_params.dir / config_path if config_path else find_criteria_file(path)
         if file is None:
             return self._options
         criteria = read_criteria(file)
@@ -252,7 +252,7 @@ class CaseFailedError(AssertionError):
     """A case that did not pass, with its turns."""
 
 
-def _called(option: RunOption) -> str:
+def _flag(option: RunOption) -> str:
     return f"--evaldesk-{option.flags[0].removeprefix('--')}"
 
 
@@ -272,8 +272,8 @@ def _failure(result: CaseResult, conclusion: Conclusion, gates: Gates) -> str:
     words = f"{counts.passed} of {counts.scored} scored trials passed" if counts.scored else "no trial was scored"
     words += "" if gates.min_pass_rate is None else f", {gates.min_pass_rate:.0%} must"
     words += asides_words(counts)
-    told = [gate for gate in conclusion.gates if gate.is_of_evidence or gate.name == "--max-regressions"]
-    reasons = [f"{gate.name}: {gate.sentence}" for gate in told if not gate.is_held]
+    own_gates = [gate for gate in conclusion.gates if gate.is_of_evidence or gate.name == "--max-regressions"]
+    reasons = [f"{gate.name}: {gate.sentence}" for gate in own_gates if not gate.is_held]
     first = next((trial for trial in result if trial.verdict != "passed"), None)
     if first is None:
         return "\n".join([words, *conclusion.reasons])

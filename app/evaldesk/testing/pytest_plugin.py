@@ -70,9 +70,9 @@ def pytest_addoption(parser: Any) -> None:
 
 def _refuse_repeats(arguments: Iterable[str]) -> None:
     """Raise UsageError for an option of ours that the command line gives twice; one in `addopts` is overridden."""
-    given = Counter(argument.partition("=")[0] for argument in arguments)
+    n_by_option = Counter(argument.partition("=")[0] for argument in arguments)
     for name, *_ in all_options():
-        if given[f"--evaldesk-{name}"] > 1:
+        if n_by_option[f"--evaldesk-{name}"] > 1:
             import pytest
 
             raise pytest.UsageError(f"--evaldesk-{name} is given twice; leave one out")
@@ -80,8 +80,8 @@ def _refuse_repeats(arguments: Iterable[str]) -> None:
 
 def pytest_load_initial_conftests(args: Iterable[str]) -> None:
     """Say why an option of `evaldesk eval` is none of pytest, which itself would only not know it."""
-    given = {argument.partition("=")[0] for argument in args if argument.startswith("--evaldesk-")}
-    unknown = given - {f"--evaldesk-{name}" for name, *_ in all_options()}
+    option_names = {argument.partition("=")[0] for argument in args if argument.startswith("--evaldesk-")}
+    unknown = option_names - {f"--evaldesk-{name}" for name, *_ in all_options()}
     if not unknown:
         return
     import pytest

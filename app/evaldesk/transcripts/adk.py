@@ -44,7 +44,7 @@ class AdkEvents:
     """
 
     calls: dict[str, ToolCall] = field(default_factory=dict)
-    waiting: dict[str, Waiting] = field(default_factory=dict)
+    requests: dict[str, Waiting] = field(default_factory=dict)
 
     def read(self, place: Place, raw: Any) -> Iterator[Event]:
         """The contents of an event: usage, text, calls and results, in either case, and an error at its end.
@@ -83,12 +83,12 @@ class AdkEvents:
             if event.kind == "tool_call":
                 self._ask(call)
             else:
-                self.waiting = {key: each for key, each in self.waiting.items() if each.id != (call.id or call.name)}
+                self.requests = {key: each for key, each in self.requests.items() if each.id != (call.id or call.name)}
             original = _dict(spelled(_dict(call.args)).get("original_function_call"))
             return Event("log", author=event.author, text=f"{call.name}: {original.get('name', 'a decision')}")
         if call.id in pending_ids:
             choices = APPROVAL if call.id in unconfirmed else ANSWER
-            self.waiting.setdefault(call.id, Waiting(call.id, call.name, call.args, choices))
+            self.requests.setdefault(call.id, Waiting(call.id, call.name, call.args, choices))
         if event.kind == "tool_result" and call.id in unconfirmed:
             return Event("log", author=event.author, text=f"{call.name} waits for a confirmation")
         return event
@@ -98,13 +98,13 @@ class AdkEvents:
         args = spelled(_dict(call.args))
         original = spelled(_dict(args.get("original_function_call")))
         if not original:
-            self.waiting[call.id or call.name] = Waiting(
+            self.requests[call.id or call.name] = Waiting(
                 call.id or call.name, call.name, call.args, ANSWER, args.get("message")
             )
             return
         hint = _dict(args.get("tool_confirmation")).get("hint")
         name = str(original.get("name") or call.name)
-        self.waiting[str(original.get("id") or call.id)] = Waiting(
+        self.requests[str(original.get("id") or call.id)] = Waiting(
             call.id or call.name, name, _dict(original.get("args")), APPROVAL, hint or None
         )
 
@@ -178,9 +178,9 @@ def kept_state(state: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 def person_results(calls: Mapping[str, ToolCall], decided: Iterable[Decided]) -> Iterator[Event]:
     """The results that a person gave for calls that waited."""
-    for waiting, decision in decided:
-        if waiting.id in calls and decision.decision == "answer":
-            yield Event("tool_result", call=calls[waiting.id], result=decision.answer)
+    for request, decision in decided:
+        if request.id in calls and decision.decision == "answer":
+            yield Event("tool_result", call=calls[request.id], result=decision.answer)
 
 
 def wrap_result(result: JsonValue) -> dict[str, JsonValue]:
@@ -194,11 +194,11 @@ def unwrap_result(response: JsonValue) -> JsonValue:
     return response["result"] if isinstance(response, dict) and is_wrapped else response
 
 
-def function_response(waiting: Waiting, decision: Decision) -> JsonObject:
+def function_response(request: Waiting, decision: Decision) -> JsonObject:
     """The decision as the function response by which a person's client answers google-adk (2.13 cli/cli.py)."""
     if decision.decision == "answer":
-        return {"id": waiting.id, "name": waiting.tool, "response": wrap_result(decision.answer)}
-    return {"id": waiting.id, "name": CONFIRMATION, "response": {"confirmed": decision.decision == "approve"}}
+        return {"id": request.id, "name": request.tool, "response": wrap_result(decision.answer)}
+    return {"id": request.id, "name": CONFIRMATION, "response": {"confirmed": decision.decision == "approve"}}
 
 
 def _keys(value: Any) -> frozenset[str]:

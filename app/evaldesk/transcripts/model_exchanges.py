@@ -85,8 +85,8 @@ def read_exchange(api: Api, path: str, request: Json, answer: bytes) -> Exchange
     objects = _values(answer)
     if not objects:
         raise ValueError("the answer is empty")
-    _, read = _READERS[api]
-    return read(_model(api, path, request, objects), results_in(api, request), objects)
+    _, reader = _READERS[api]
+    return reader(_model(api, path, request, objects), results_in(api, request), objects)
 
 
 def results_in(api: Api, request: Json) -> tuple[Message, ...]:

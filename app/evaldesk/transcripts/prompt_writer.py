@@ -11,7 +11,7 @@ from threading import Lock
 
 from evaldesk.model import JsonValue, Prompt, Prompts, Usage
 from evaldesk.transcripts.model_exchanges import ModelRequest
-from evaldesk.wire import plain, to_json
+from evaldesk.wire import plain_json, to_json
 
 MAX_CALLS = 2_000
 MAX_BYTES = 1024 * 1024
@@ -49,13 +49,13 @@ class PromptWriter:
             values = (*request.messages, request.tools, request.settings or None, raw_answer)
             keys = [_key(value) for value in values]
             pairs = zip(keys, values, strict=True)
-            new = {key: _bound(value) for key, value in pairs if key and key not in self._places}
-            n_bytes = sum(len(to_json(part)) for part in new.values())
+            new_parts = {key: _bound(value) for key, value in pairs if key and key not in self._places}
+            n_bytes = sum(len(to_json(part)) for part in new_parts.values())
             if len(self._calls) >= MAX_CALLS or self._n_bytes + n_bytes > MAX_BYTES:
                 self._n_left_out += 1
                 return
             self._n_bytes += n_bytes
-            for key, part in new.items():
+            for key, part in new_parts.items():
                 self._places[key] = len(self._parts)
                 self._parts.append(part)
             *messages, tools, settings, answer = [self._places[key] if key else -1 for key in keys]
@@ -110,13 +110,13 @@ def _key(value: object) -> bytes:
     try:
         data = to_json(value)
     except Exception:  # an object that a framework left in a message
-        data = to_json(plain(value))
+        data = to_json(plain_json(value))
     return data if len(data) < DIGESTED else blake2b(data, digest_size=20).digest()
 
 
 def _bound(value: object) -> JsonValue:
     """A copy of the value with its long texts cut; where that is still too long, the start of its JSON."""
-    part = _shorten(plain(value))
+    part = _shorten(plain_json(value))
     data = to_json(part)
     return part if len(data) <= MAX_PART else f"{data[:MAX_TEXT].decode('utf-8', 'ignore')}…"
 

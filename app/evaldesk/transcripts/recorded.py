@@ -247,9 +247,9 @@ def told_turns(result: TrialResult) -> tuple[TurnRecord, ...]:
     return (*before, replace(last, events=(*last.events, *usages)))
 
 
-def ended_so(turn: TurnRecord, stop_reason: StopReason, waiting: Iterable[Waiting] = ()) -> TurnRecord:
+def ended_so(turn: TurnRecord, stop_reason: StopReason, requests: Iterable[Waiting] = ()) -> TurnRecord:
     """The turn that ended without an answer, with the requests that wait for a person."""
-    events = (Event("waiting", at_ms=turn.duration_ms, waiting=each) for each in waiting)
+    events = (Event("waiting", at_ms=turn.duration_ms, waiting=each) for each in requests)
     return replace(turn, events=(*turn.events, *events), stop_reason=stop_reason)
 
 
@@ -354,8 +354,8 @@ def iso_ms(text: object) -> float | None:
     if not isinstance(text, str):
         return None
     try:
-        moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000
+        time = datetime.fromisoformat(text)
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000
     except (ValueError, OverflowError):
         return None
 

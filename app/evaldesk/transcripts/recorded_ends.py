@@ -29,7 +29,7 @@ class Ends:
     """
 
     key: str
-    scored: tuple[str, ...] = ()
+    scored_keys: tuple[str, ...] = ()
     errored: tuple[str, ...] = ()
     is_text: bool = False
 

@@ -161,8 +161,8 @@ def _error_note(error: ErrorRecord | None) -> dict[str, Any]:
 
 def _end(turn: TurnRecord) -> dict[str, Any] | None:
     """The reason why the turn has no answer, and its requests to a person; None for an answered or broken turn."""
-    waiting = [{"id": each.id, "tool": each.tool, "args": dict(each.args)} for each in turn.open_requests]
-    return {"stop": turn.stop_reason, "waiting": waiting} if turn.stop_reason in NO_ANSWER else None
+    requests = [{"id": each.id, "tool": each.tool, "args": dict(each.args)} for each in turn.open_requests]
+    return {"stop": turn.stop_reason, "waiting": requests} if turn.stop_reason in NO_ANSWER else None
 
 
 def _with_users_and_ends(turns: tuple[TurnRecord, ...], note: _Note) -> tuple[TurnRecord, ...]:
@@ -177,11 +177,13 @@ def _with_end(turn: TurnRecord, end: Any) -> TurnRecord:
     if not isinstance(end, dict) or end.get("stop") not in [*NO_ANSWER]:
         return turn
     raw_waiting = end["waiting"] if isinstance(end.get("waiting"), list) else []
-    read = [(each, each.get("args")) for each in raw_waiting if isinstance(each, dict)]
-    waiting = [
-        Waiting(str(each.get("id")), str(each.get("tool")), args) for each, args in read if isinstance(args, dict)
+    argument_pairs = [(each, each.get("args")) for each in raw_waiting if isinstance(each, dict)]
+    requests = [
+        Waiting(str(each.get("id")), str(each.get("tool")), args)
+        for each, args in argument_pairs
+        if isinstance(args, dict)
     ]
-    return ended_so(turn, end["stop"], waiting)
+    return ended_so(turn, end["stop"], requests)
 
 
 def _trial(
@@ -213,14 +215,14 @@ def _read_note(raw: Any) -> _Note | None:
     case_id, trial, scores = raw.get("case"), raw.get("trial"), raw.get("scores")
     if not isinstance(case_id, str) or isinstance(trial, bool) or not isinstance(trial, int) or trial < 0:
         return None
-    read = [read_score(score) for score in scores] if isinstance(scores, list) else []
+    score_values = [read_score(score) for score in scores] if isinstance(scores, list) else []
     error = _read_error(raw.get("error"))
     verdict = next((each for each in get_args(Verdict) if each == raw.get("verdict")), None)
     spoke = raw.get("asked_by")
     asked_by = tuple(who if who in get_args(AskedBy) else None for who in spoke) if isinstance(spoke, list) else ()
     ends = raw.get("ends")
     turn_ends = tuple(ends) if isinstance(ends, list) else ()
-    known_scores = tuple(score for score in read if score)
+    known_scores = tuple(score for score in score_values if score)
     return _Note(case_id, trial, known_scores, error, verdict, asked_by, turn_ends, read_plan(raw.get("plan")))
 
 

@@ -88,11 +88,11 @@ class Guard:
         answer = _Answer(send, state)
         refusal = self._refusal(scope)
         if refusal:
-            await answer.plain(*refusal)
+            await answer.send_plain_text(*refusal)
         elif self._brings_token(scope):
             await self._welcome(scope, answer)
         elif not self._is_known(scope):
-            await answer.plain(401, NOT_IN)
+            await answer.send_plain_text(401, NOT_IN)
         else:
             await self.app(scope, receive if _is_upload(scope) else _limit_body(receive), answer.send)
 
@@ -135,7 +135,9 @@ class Guard:
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         tokens = [value for name, value in query if name == "token"]
         if len(tokens) != 1 or not self._is_token(tokens[0]):
-            await answer.plain(401, "This token is not the right one. Open the address that `evaldesk ui` printed.")
+            await answer.send_plain_text(
+                401, "This token is not the right one. Open the address that `evaldesk ui` printed."
+            )
             return
         clean_query = urlencode([(name, value) for name, value in query if name != "token"])
         path = "/" + scope["path"].lstrip("/\\")
@@ -196,7 +198,7 @@ class _Answer:
             message["headers"] = headers + [(name, value) for name, value in extra if name not in names]
         await self._send(message)
 
-    async def plain(self, status: int, text: str) -> None:
+    async def send_plain_text(self, status: int, text: str) -> None:
         headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"hx-reswap", b"none")]
         if status != 413:  # the sender of too large an upload reads why; any other may not go on sending
             headers.append((b"connection", b"close"))

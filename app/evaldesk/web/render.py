@@ -26,7 +26,7 @@ from evaldesk.model import AskedBy
 from evaldesk.model.conclusion import Interval, counted
 from evaldesk.model.json_text import json_line
 from evaldesk.model.transcript import MAX_NUMBER
-from evaldesk.pages.large_state import shortened
+from evaldesk.pages.large_state import shorten_segments
 from evaldesk.pages.media import result_line, result_media
 from evaldesk.wording.json_layout import as_json
 from evaldesk.wording.places import work_words
@@ -183,19 +183,19 @@ def number(name: str) -> str:
 register_url_convertor("number", _NumberConvertor())
 
 
-def ago(moment: datetime | None, now: datetime | None = None) -> str:
-    """How long ago `moment` was, in words; a dash for None."""
-    if moment is None:
+def ago(time: datetime | None, now: datetime | None = None) -> str:
+    """How long ago `time` was, in words; a dash for None."""
+    if time is None:
         return "–"
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    seconds = ((now or datetime.now(UTC)) - moment).total_seconds()
+    time = time if time.tzinfo else time.replace(tzinfo=UTC)
+    seconds = ((now or datetime.now(UTC)) - time).total_seconds()
     if seconds < 60:
         return "just now"
     for unit, size, limit in (("min", 60, 3600), ("h", 3600, 86400), ("day", 86400, 86400 * 30)):
         if seconds < limit:
             count = int(seconds // size)
             return f"{count} {unit}{'s' if unit == 'day' and count > 1 else ''} ago"
-    return day(moment)
+    return day(time)
 
 
 def duration(ms: float | None) -> str:
@@ -234,14 +234,14 @@ def rate_label(rate: float, low: float, high: float) -> str:
     return rate_words(rate, Interval(low, high))
 
 
-def moment(ns: int) -> datetime:
+def file_time(ns: int) -> datetime:
     """When a file was changed, by its nanoseconds."""
     return datetime.fromtimestamp(ns / 1e9, UTC)
 
 
-def day(moment: datetime) -> str:
+def day(time: datetime) -> str:
     """The date of a moment."""
-    return moment.strftime("%-d %b %Y")
+    return time.strftime("%-d %b %Y")
 
 
 def speaker(asked_by: AskedBy | None) -> str:
@@ -257,7 +257,7 @@ FILTERS: Mapping[str, Callable[..., object]] = {
     "count": count,
     "size": size_words,
     "day": day,
-    "moment": moment,
+    "moment": file_time,
     "as_json": as_json,
     "as_line": json_line,
     "result_line": result_line,
@@ -269,5 +269,5 @@ FILTERS: Mapping[str, Callable[..., object]] = {
     "passed_words": passed_words,
     "rate_label": rate_label,
     "share_range": share_range,
-    "shortened": shortened,
+    "shortened": shorten_segments,
 }

@@ -55,19 +55,19 @@ def alpha_sentence(n_labellers: int, n_units: int, alpha: float | None, noun: st
 
 def enough_sentence(skill: JudgeSkill) -> str:
     """The labels that are missing before a metric is reliable; empty with enough labels."""
-    missing = []
+    missing_words = []
     if skill.n < ENOUGH_LABELS:
-        missing.append(counted(ENOUGH_LABELS - skill.n, "more label"))
+        missing_words.append(counted(ENOUGH_LABELS - skill.n, "more label"))
     if skill.n_bad < ENOUGH_FAILURES:
-        missing.append(f"{ENOUGH_FAILURES - skill.n_bad} more of failures")
-    if not missing:
+        missing_words.append(f"{ENOUGH_FAILURES - skill.n_bad} more of failures")
+    if not missing_words:
         return ""
-    return f"Too few labels: add {' and '.join(missing)}"
+    return f"Too few labels: add {' and '.join(missing_words)}"
 
 
-def next_labels_sentence(missing: tuple[int, ...], half_width: float, verb: str = "label") -> str:
+def next_labels_sentence(n_missing: tuple[int, ...], half_width: float, verb: str = "label") -> str:
     """`For ± 10 points, label 42 that it passed and 18 that it failed`; empty where none is missing."""
-    parts = [f"{n:,} that it {verdict}" for n, verdict in zip(missing, ("passed", "failed"), strict=True) if n]
+    parts = [f"{n:,} that it {verdict}" for n, verdict in zip(n_missing, ("passed", "failed"), strict=True) if n]
     return f"For ± {100 * half_width:.0f} points, {verb} {' and '.join(parts)}" if parts else ""
 
 

@@ -149,8 +149,8 @@ def deleted_words(change: RunChange) -> str:
 def states_words(change: RunChange, most: int = 10) -> list[str]:
     """A sentence for each eval set of another name and each state in which cases are not compared, with their names."""
     parts = [
-        f"The cases of eval set {old} were found in {new}, by their content"
-        for old, new in change.evalset_renames.items()
+        f"The cases of eval set {past_name} were found in {current_name}, by their content"
+        for past_name, current_name in change.evalset_renames.items()
     ]
     without_verdict = tuple(
         name for name in change.in_state("lost its verdict") if name not in change.names_of("lost its verdict")

@@ -15,31 +15,33 @@ _AS_GOOD = 0.8
 _HARDLY = 0.25
 
 
-def noise_sentence(split: NoiseSplit | None, share: tuple[float, float, float] | None = None) -> str:
+def noise_sentence(noise_split: NoiseSplit | None, share: tuple[float, float, float] | None = None) -> str:
     """The split of the noise, and whether to add trials or cases; empty where that is unknown.
 
     `share` is the share within cases, its mean and 90 % range: advice is given only where it holds at both ends.
     """
-    if split is None:
+    if noise_split is None:
         return ""
-    if split.within_share is None:
-        n = f"{split.n_trials:.3g}"
-        return f"{split.n_cases:,} cases × {n} without a flip: whether cases or trials differ cannot be told yet."
-    within = round(100 * split.within_share)
+    if noise_split.within_share is None:
+        n = f"{noise_split.n_trials:.3g}"
+        return f"{noise_split.n_cases:,} cases × {n} without a flip: whether cases or trials differ cannot be told yet."
+    within = round(100 * noise_split.within_share)
     sentence = f"{within} % between trials of a case, {100 - within} % between cases."
     if share is None:
-        return f"{sentence} {_advice(split)}"
-    total = split.within_cases + split.between_cases
-    ends = {_advice(replace(split, within_cases=end * total, between_cases=(1 - end) * total)) for end in share[1:]}
+        return f"{sentence} {_advice(noise_split)}"
+    total = noise_split.within_cases + noise_split.between_cases
+    ends = {
+        _advice(replace(noise_split, within_cases=end * total, between_cases=(1 - end) * total)) for end in share[1:]
+    }
     advice = ends.pop() if len(ends) == 1 else "Too few trials to tell whether trials or cases narrow it more."
     return f"{sentence} {advice}"
 
 
-def noise_why(split: NoiseSplit | None) -> str:
+def noise_why(noise_split: NoiseSplit | None) -> str:
     """The basis of the advice of `noise_sentence`; empty without advice."""
-    if split is None or split.within_share is None:
+    if noise_split is None or noise_split.within_share is None:
         return ""
-    by_trials, by_cases = _narrowing(split)
+    by_trials, by_cases = _narrowing(noise_split)
     return (
         f"Twice the trials would narrow the interval by {share_words(by_trials)}, "
         f"twice the cases by about {share_words(by_cases)}."
@@ -108,15 +110,15 @@ def g_pass_words(k: int, share: float) -> str:
     return f"at least {n_needed:,} of {k:,} trials {'passes' if n_needed == 1 else 'pass'}"
 
 
-def _advice(split: NoiseSplit) -> str:
-    by_trials, by_cases = _narrowing(split)
+def _advice(noise_split: NoiseSplit) -> str:
+    by_trials, by_cases = _narrowing(noise_split)
     if by_trials >= _AS_GOOD * by_cases:
         return "Add trials or cases."
     return "Add cases." if by_trials >= _HARDLY * by_cases else "Add cases, not trials."
 
 
-def _narrowing(split: NoiseSplit) -> tuple[float, float]:
+def _narrowing(noise_split: NoiseSplit) -> tuple[float, float]:
     """The narrowing of the interval by twice the trials, and by twice the cases, which is always 29 %."""
-    now = split.error(split.n_cases, split.n_trials)
-    by_trials = 1 - split.error(split.n_cases, 2 * split.n_trials) / now
-    return by_trials, 1 - split.error(2 * split.n_cases, split.n_trials) / now
+    now = noise_split.error(noise_split.n_cases, noise_split.n_trials)
+    by_trials = 1 - noise_split.error(noise_split.n_cases, 2 * noise_split.n_trials) / now
+    return by_trials, 1 - noise_split.error(2 * noise_split.n_cases, noise_split.n_trials) / now

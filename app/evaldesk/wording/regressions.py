@@ -16,7 +16,7 @@ LEAST_ODDS = 1e-6
 def history_sentences(change: RunChange, most: int = 10) -> Iterator[str]:
     """The verdict of the suite and of its cases, and what is missing to see a worse agent; without full stops."""
     if change.rule == "confirm" and (flipped := [case for case in change.played_again if case.kind == "broken"]):
-        case_list = _grouped([(case.name, again_words(change, case)) for case in flipped], most)
+        case_list = _group_names([(case.name, again_words(change, case)) for case in flipped], most)
         yield f"{counted(len(flipped), 'case')} flipped; played again: {case_list}"
     for suite in change.suites:
         name = f"{suite.evalset}: " if len(change.suites) > 1 else ""
@@ -28,13 +28,13 @@ def history_sentences(change: RunChange, most: int = 10) -> Iterator[str]:
         if worse:
             yield named_words([case_words(case) for case in worse], most)
         if flipped := [case for case in change.cases if case.kind == "broken" and case not in worse]:
-            case_list = _grouped([(case.name, flip_words(change, case)) for case in flipped], most)
+            case_list = _group_names([(case.name, flip_words(change, case)) for case in flipped], most)
             yield f"Flipped, not worse by itself: {case_list}"
     if change.missing_trials and not change.max_regressions and not any(suite.is_worse for suite in change.suites):
         yield missing_words(change.missing_trials)
 
 
-def _grouped(ends: Sequence[tuple[str, str]], most: int) -> str:
+def _group_names(ends: Sequence[tuple[str, str]], most: int) -> str:
     """`a, b passed 5 of 5; c failed 4 of 5`: the names of cases that ended alike stand together."""
     by_end: dict[str, list[str]] = {}
     for name, end in ends:
@@ -85,8 +85,8 @@ def again_words(change: RunChange, case: CaseChange) -> str:
     passes, passed, n = change.passes_again(case), letters.count("p"), len(letters)
     if passes is None:
         n_left = n - passed - letters.count("f")
-        left = f"{n_left} without a verdict; resume the run, or retry its errors"
-        return f"passed {passed} of {n}, {left}"
+        missing_words = f"{n_left} without a verdict; resume the run, or retry its errors"
+        return f"passed {passed} of {n}, {missing_words}"
     if passes and not passed:
         return f"failed {n} of {n}, {untold_words(case)}"
     if passes:
@@ -111,15 +111,13 @@ def _before_words(case: CaseChange) -> str:
     return f"{passed:,} of {n_scored:,} before{odds}"
 
 
-def missing_words(missing: MissingTrials) -> str:
+def missing_words(gaps: MissingTrials) -> str:
     """`Too few trials to see 15 points 4 times in 5: 4 more trials a case would do`."""
     points = f"{100 * SOUGHT:.0f} points"
-    if missing.now:
-        return f"Too few trials to see {points} 4 times in 5: {_more_words(missing.now)} a case would do"
-    if missing.before:
-        condition = (
-            f"at least {_more_words(missing.before)} a case {'is' if missing.before == 1 else 'are'} needed before"
-        )
+    if gaps.now:
+        return f"Too few trials to see {points} 4 times in 5: {_more_words(gaps.now)} a case would do"
+    if gaps.before:
+        condition = f"at least {_more_words(gaps.before)} a case {'is' if gaps.before == 1 else 'are'} needed before"
         return f"Too little history to see {points} 4 times in 5: {condition}"
     return f"Too few cases to see {points} 4 times in 5: add cases"
 

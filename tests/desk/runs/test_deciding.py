@@ -516,7 +516,7 @@ def test_the_rule_is_one_of_the_two() -> None:
     from evaldesk.gate_options import flag_of, gates_of
 
     with pytest.raises(UsageError, match="--stop-when-decided must be"):
-        gates_of({"stop_when_decided": "maybe"}, n=1, called=flag_of)
+        gates_of({"stop_when_decided": "maybe"}, n=1, name_of=flag_of)
 
 
 def test_a_look_reads_only_the_cases_that_were_not_seen_yet() -> None:

@@ -60,9 +60,9 @@ def test_a_margin_fails_when_the_whole_interval_lies_beyond(
 
 
 def test_a_margin_alone_allows_any_case_to_regress() -> None:
-    alone = gates_of({"baseline": "3", "margin": 0.05}, n=1, called=flag_of)
-    both = gates_of({"baseline": "3", "margin": 0.05, "max_regressions": 2}, n=1, called=flag_of)
+    alone = gates_of({"baseline": "3", "margin": 0.05}, n=1, name_of=flag_of)
+    both = gates_of({"baseline": "3", "margin": 0.05, "max_regressions": 2}, n=1, name_of=flag_of)
 
     assert (alone.max_regressions, both.max_regressions) == (None, 2)
     with pytest.raises(UsageError, match="--margin needs --baseline"):
-        gates_of({"margin": 0.05}, n=1, called=flag_of)
+        gates_of({"margin": 0.05}, n=1, name_of=flag_of)

@@ -16,8 +16,8 @@ from tests.real_environments import python_with
 
 from evaldesk.agents import Agent, load_agent
 from evaldesk.engine.worker.attempt import Attempt
+from evaldesk.engine.worker.jobs import _kept_paused
 from evaldesk.engine.worker.player import play_trial, play_turn
-from evaldesk.engine.worker.work import _kept_paused
 from evaldesk.errors import AgentError
 from evaldesk.model import (
     AgentRef,
@@ -267,7 +267,7 @@ async def test_without_a_script_the_next_message_is_the_input(server: Server, re
 
     assert (found.stop_reason, found.error) == ("answered", None)
     assert asked_for(server) == [("Roll.", None, None), ("6", "t1", "ctx")]
-    (shown,) = [part for part in folded_parts(found.transcript.turns[0].events) if part.waiting]
+    (shown,) = [part for part in folded_parts(found.transcript.turns[0].events) if part.request]
     assert shown.asks_for == "asks for input, which the next message gives"
 
 
@@ -296,7 +296,7 @@ async def test_an_authorized_task_goes_on_after_an_approval(
     later.paused = stored.paused
 
     turn = await play_turn(
-        agent if is_same else agent_at(server.address), later, "Buy.", attempt=Attempt(), resumed=stored,
+        agent if is_same else agent_at(server.address), later, "Buy.", attempt=Attempt(), open_record=stored,
         decided=((stored.open_requests[0], Decision("approve")),),
     )  # fmt: skip
 

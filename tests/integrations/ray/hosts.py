@@ -12,7 +12,7 @@ from evaldesk.engine import Executor
 from evaldesk.engine.executors import open_executor
 from evaldesk.engine.frames import cancelled
 from evaldesk.integrations.ray.executor import HostLostError
-from evaldesk.integrations.ray.host import Answer, Host, HostFacts, HostSetup, Work, own_versions
+from evaldesk.integrations.ray.host import Answer, Host, HostFacts, HostJob, HostSetup, own_versions
 from evaldesk.model import AgentRef, RunConfig, TrialResult, TrialSpec
 from evaldesk.model.evalset import JsonValue
 from evaldesk.model.run import ExecutorConfig
@@ -51,8 +51,8 @@ class LocalHost:
     def __init__(self, host: Host) -> None:
         self.host = host
 
-    async def exchange(self, works: Sequence[Work]) -> Sequence[Answer]:
-        return from_json(await self.host.exchange(to_json(works)), list[Answer])
+    async def exchange(self, jobs: Sequence[HostJob]) -> Sequence[Answer]:
+        return from_json(await self.host.exchange(to_json(jobs)), list[Answer])
 
     async def facts(self) -> HostFacts:
         return from_json(await self.host.facts(), HostFacts)
@@ -106,12 +106,12 @@ class ScriptedHost:
         self._ended: list[Answer] = []
         self._turn = asyncio.Event()
 
-    async def exchange(self, works: Sequence[Work]) -> Sequence[Answer]:
+    async def exchange(self, jobs: Sequence[HostJob]) -> Sequence[Answer]:
         self._check()
         self.n_calls += 1
         if self._cluster.breaks:
             raise ValueError("not what it should say")
-        self._tasks |= {asyncio.create_task(self._play(work)) for work in works}
+        self._tasks |= {asyncio.create_task(self._play(job)) for job in jobs}
         self._turn.set()
         turn = self._turn = asyncio.Event()
         if self._ended:
@@ -121,8 +121,8 @@ class ScriptedHost:
         ended, self._ended = self._ended, []
         return ended
 
-    async def _play(self, work: Work) -> None:
-        spec = work.trial
+    async def _play(self, job: HostJob) -> None:
+        spec = job.trial
         assert spec is not None
         self.n_asked += 1
         if self._cluster.play:
@@ -136,7 +136,7 @@ class ScriptedHost:
                 result = await held
             finally:
                 self._held.discard(held)
-        self._ended.append(Answer(work.number, result))
+        self._ended.append(Answer(job.number, result))
         self._turn.set()
 
     async def facts(self) -> HostFacts:

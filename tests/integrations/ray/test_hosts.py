@@ -21,16 +21,16 @@ from evaldesk.integrations.ray import cluster as cluster_module
 from evaldesk.integrations.ray import executor as module
 from evaldesk.integrations.ray import host as host_module
 from evaldesk.integrations.ray.cluster import RayCluster, connect_words, lost_words
-from evaldesk.integrations.ray.executor import HostsExecutor, checked
+from evaldesk.integrations.ray.executor import HostsExecutor, check_result
 from evaldesk.integrations.ray.host import (
     Answer,
     Host,
     HostFacts,
     HostSetup,
     environment_of_workers,
-    moved,
+    host_job,
+    move_paths,
     own_versions,
-    work_of,
 )
 from evaldesk.model import AgentRef, Criterion, TrialResult, TrialSpec
 from evaldesk.wire import from_json, to_json
@@ -323,7 +323,7 @@ async def test_a_host_that_is_cancelled_before_its_first_trial_plays_none(trial:
 
     async with asyncio.timeout(HANGS_S):
         await host.cancel()
-        found = from_json(await host.exchange(to_json([work_of(7, trial(AGENT))])), list[Answer])
+        found = from_json(await host.exchange(to_json([host_job(7, trial(AGENT))])), list[Answer])
         assert host._executor is not None
         await host._here(host._executor.close())
 
@@ -437,7 +437,9 @@ HELD = 1000
 
 async def answered(host: Host, n: int, *specs: TrialSpec) -> list[list[Answer]]:
     """The answers to calls, until there were `n` results; the first call brings the trials."""
-    calls = [from_json(await host._exchange(to_json([work_of(spec.case_index, spec) for spec in specs])), list[Answer])]
+    calls = [
+        from_json(await host._exchange(to_json([host_job(spec.case_index, spec) for spec in specs])), list[Answer])
+    ]
     while sum(map(len, calls)) < n:
         calls.append(from_json(await host._exchange(b"[]"), list[Answer]))
     return calls
@@ -451,7 +453,7 @@ def ends_all() -> Host:
 
 
 async def test_a_host_answers_with_those_that_ended_and_waits_for_no_other(trial: Trial, ends_all: Host) -> None:
-    reading = asyncio.create_task(ends_all._read(ends_all._opened()))
+    reading = asyncio.create_task(ends_all._read(ends_all._open_executor()))
     async with asyncio.timeout(HANGS_S):
         calls = await answered(ends_all, 3, *(trial(AGENT, index) for index in (1, 2, HELD, -3)))
     reading.cancel()
@@ -466,7 +468,7 @@ async def test_a_host_answers_with_those_that_ended_and_waits_for_no_other(trial
 
 async def test_a_long_answer_is_given_in_parts(trial: Trial, ends_all: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_module, "MAX_ANSWER", 1_000)
-    reading = asyncio.create_task(ends_all._read(ends_all._opened()))
+    reading = asyncio.create_task(ends_all._read(ends_all._open_executor()))
     async with asyncio.timeout(HANGS_S):
         calls = await answered(ends_all, 40, *(trial(AGENT, index) for index in range(40)))
     reading.cancel()
@@ -476,7 +478,7 @@ async def test_a_long_answer_is_given_in_parts(trial: Trial, ends_all: Host, mon
 
 
 async def test_a_later_call_takes_over_waiting(trial: Trial, ends_all: Host) -> None:
-    spec = to_json([work_of(HELD, trial(AGENT, HELD))])
+    spec = to_json([host_job(HELD, trial(AGENT, HELD))])
     async with asyncio.timeout(HANGS_S):
         earlier = asyncio.create_task(ends_all._exchange(spec))
         await asyncio.sleep(0)
@@ -524,7 +526,7 @@ def test_why_ray_cannot_be_used_names_both_versions(text: str, words: str) -> No
 
 
 def test_an_answer_for_another_trial_is_not_taken(trial: Trial) -> None:
-    result = checked(trial(AGENT, 1), finished(trial(AGENT, 2)))
+    result = check_result(trial(AGENT, 1), finished(trial(AGENT, 2)))
 
     assert result.error is not None
     assert (result.case_index, result.error.kind) == (1, "wrong_trial")
@@ -539,7 +541,7 @@ def test_paths_of_the_driver_become_those_of_the_host(trial: Trial, *, is_gradin
     if not is_grading:
         whole = replace(spec, criteria=(own, other))
 
-    found = moved(whole, "/code", "/tmp/host")
+    found = move_paths(whole, "/code", "/tmp/host")
 
     assert [each.options["root"] for each in found.criteria] == ["/tmp/host/rewards", "/code-of-others"]
     if isinstance(found, TrialSpec):

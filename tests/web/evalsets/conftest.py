@@ -15,7 +15,7 @@ from httpx2 import Response
 from tests.desk_client import DeskClient
 
 from evaldesk.desk.desk import Desk
-from evaldesk.engine import AgentHost
+from evaldesk.engine import ChatPlayers
 from evaldesk.model.evalset import case_key
 from evaldesk.settings import Settings
 from evaldesk.store import Store
@@ -122,7 +122,7 @@ def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pages]:
     settings = Settings(workspace=tmp_path, roots=(tmp_path,), environment={"MODEL_API_KEY": "very-secret-value"})
     settings.state_folder.mkdir()
     store = Store.open(settings.database)
-    desk = Desk(settings, store, cast("AgentHost", None))
+    desk = Desk(settings, store, cast("ChatPlayers", None))
     client = DeskClient(
         create_app(desk, guard_settings(TOKEN, PORT)),
         base_url=f"http://127.0.0.1:{PORT}",

@@ -10,7 +10,7 @@ import pytest
 from tests.media_samples import picture, png, report
 from tests.web.conftest import DICE, STREAM, ScriptedHost
 
-from evaldesk.engine import AgentHost
+from evaldesk.engine import ChatPlayers
 from evaldesk.model import Event, TurnRecord, TurnSpec
 from evaldesk.model.media import media_of
 
@@ -34,7 +34,7 @@ def host(pages: Pages) -> ScriptedHost:
         folder.mkdir()
         folder.joinpath("agent.py").write_text("root_agent = None\n")
     pages.desk.agents._host = seeing
-    pages.desk.host = cast("AgentHost", seeing)
+    pages.desk.host = cast("ChatPlayers", seeing)
     return seeing
 
 

@@ -17,7 +17,7 @@ from tests.desk_client import DeskClient
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.runs import RunDesk
-from evaldesk.engine import AgentHost, InlineExecutor
+from evaldesk.engine import ChatPlayers, InlineExecutor
 from evaldesk.engine.frames import cancelled
 from evaldesk.model import AgentDescription, AgentRef, TrialResult, TrialSpec
 from evaldesk.model.run import ExecutorConfig
@@ -185,7 +185,7 @@ def desks_in(workspace: Path) -> Iterator[Callable[..., RunPages]]:
         }
         found = Settings(workspace=workspace, roots=(folder.parent, sets), **named)
         found.state_folder.mkdir(exist_ok=True)
-        desk = Desk(found, Store.open(found.database), cast("AgentHost", Described()))
+        desk = Desk(found, Store.open(found.database), cast("ChatPlayers", Described()))
         desk.runs = RunDesk(
             found,
             desk.store,

@@ -361,13 +361,13 @@ def test_the_lines_that_are_shown_make_the_one_text_of_the_other(before: list[st
 
     kept = [line for line in lines if line.op not in ("+", "…")]
     for line in lines:
-        assert line.old is None or before[line.old - 1] == line.text
-        assert line.new is None or after[line.new - 1] == line.text
-    removed = {line.old for line in lines if line.op == "-"}
-    added = {line.new for line in lines if line.op == "+"}
+        assert line.old_number is None or before[line.old_number - 1] == line.text
+        assert line.new_number is None or after[line.new_number - 1] == line.text
+    removed = {line.old_number for line in lines if line.op == "-"}
+    added = {line.new_number for line in lines if line.op == "+"}
     same = [text for at, text in enumerate(before, start=1) if at not in removed]
     assert same == [text for at, text in enumerate(after, start=1) if at not in added]
-    assert [line.old for line in kept] == sorted({line.old for line in kept if line.old})
+    assert [line.old_number for line in kept] == sorted({line.old_number for line in kept if line.old_number})
     assert (lines == []) == (before == after)
 
 

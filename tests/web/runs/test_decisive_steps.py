@@ -139,7 +139,7 @@ def test_a_reader_may_ask_for_all_steps_the_edits_or_the_errors() -> None:
     assert titles(walks["errors"]) == ["Tests failed", "Edit failed: a.py", "Error"]
     assert [len(entry.folded) for entry in walks["all"].entries] == [10]
     assert titles(walks["<b>"])[0] == "Task"
-    assert {name: (walk.asked, walk.words) for name, walk in walks.items()} == {
+    assert {name: (walk.filter_name, walk.words) for name, walk in walks.items()} == {
         "edits": ("edits", "3 of 10"),
         "errors": ("errors", "3 of 10"),
         "all": ("all", "10 of 10"),

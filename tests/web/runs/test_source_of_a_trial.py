@@ -119,7 +119,7 @@ def test_a_sample_of_inspect_shows_what_its_scorer_read_and_said(pages: Any) -> 
 
     assert re.search(r"<summary>Answer that match read</summary><p[^>]*>4</p>", page)
     assert re.search(r"<summary>Explanation of match</summary><p[^>]*>compared</p>", page)
-    assert source_of(Case("a", extra={"target": ["4", "four"]}), None).told == [("Target", Prose("4\nfour"))]
+    assert source_of(Case("a", extra={"target": ["4", "four"]}), None).prose_texts == [("Target", Prose("4\nfour"))]
 
 
 def test_a_long_explanation_of_a_scorer_is_markdown_and_a_plain_text_stands_as_it_is() -> None:
@@ -128,13 +128,13 @@ def test_a_long_explanation_of_a_scorer_is_markdown_and_a_plain_text_stands_as_i
     )
     trial = replace(played(), scores=(score,))
 
-    (_, answer), (title, long) = source_of(Case("a"), trial).told
+    (_, answer), (title, long) = source_of(Case("a"), trial).prose_texts
 
     assert (answer.text, answer.html) == ("4 < 5", "")
     assert title == "Explanation of match"
     assert "<strong>Wrong</strong>" in long.html
     assert "<script" not in long.html
-    ((_, cut),) = source_of(Case("a", extra={"target": "*a* " * 50_000}), None).told
+    ((_, cut),) = source_of(Case("a", extra={"target": "*a* " * 50_000}), None).prose_texts
     assert len(cut.text) < 5_000
     assert "more characters" in cut.text
 

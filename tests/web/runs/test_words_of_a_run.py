@@ -164,7 +164,7 @@ def test_a_run_under_way_says_how_much_money_is_left(
         run_of(dataclasses.replace(config_with(**options), gates=asked)), status="running", cost=cost
     )
 
-    rest = progress(run, 1).rest
+    rest = progress(run, 1).detail
 
     assert rest.endswith(said)
     assert ("left." in rest) == bool(said)
@@ -173,4 +173,4 @@ def test_a_run_under_way_says_how_much_money_is_left(
 def test_a_cost_that_is_not_known_leaves_no_number() -> None:
     run = dataclasses.replace(run_of(config_with(budget="5usd")), status="running", n_unpriced=1)
 
-    assert "it is not known how much of the budget of $5 is left" in progress(run, 1).rest
+    assert "it is not known how much of the budget of $5 is left" in progress(run, 1).detail

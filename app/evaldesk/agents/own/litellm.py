@@ -90,7 +90,7 @@ class LlmAgent(ModelCaller):
             tools=tuple(tool.description for tool in self._tools.values()),
             is_demo=is_demo,
             initial_state=self.initial_state,
-            missing=self._missing(),
+            missing=self._missing_variables(),
             is_direct=is_direct(self._address(Session("describe"))),
         )
 
@@ -103,7 +103,7 @@ class LlmAgent(ModelCaller):
         options = self._own_options(session) | session.model_options
         return ModelCall(session.model or self.model, (), api_base=options.base_url)
 
-    def _missing(self) -> tuple[str, ...]:
+    def _missing_variables(self) -> tuple[str, ...]:
         """The missing key variables; an endpoint may need no key."""
         if self.api_key_env:
             return () if os.environ.get(self.api_key_env) else (self.api_key_env,)

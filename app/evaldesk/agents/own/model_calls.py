@@ -52,9 +52,9 @@ def endpoint_client(model: str, options: ModelOptions) -> tuple[Any, str]:
     key = key_of(ModelCall(model or "the model", (), api_key_env=options.api_key_env)) or os.environ.get(
         "OPENAI_API_KEY", "none"
     )
-    provider, _, bare = model.partition("/")
+    provider, _, model_name = model.partition("/")
     client = AsyncOpenAI(base_url=options.base_url, api_key=key, max_retries=PATIENT.n_attempts - 1)
-    return client, bare if bare and provider in KEY_OF else model
+    return client, model_name if model_name and provider in KEY_OF else model
 
 
 async def ask(session: Session, call: ModelCall, on_text: Callable[[str], None] | None = None) -> ModelReply:

@@ -159,8 +159,8 @@ def _target(table: dict[str, Any], workspace: Path) -> AgentRef:
     kind = AGENTS.find(str(table.get("kind", "")))
     if kind and kind.options:
         options = {name: value for name, value in table.items() if name not in {"kind", "target"}}
-        read = cast("Callable[[Mapping[str, Any], Path], str]", import_target(kind.options))
-        options_text = read(options, workspace)
+        read_options = cast("Callable[[Mapping[str, Any], Path], str]", import_target(kind.options))
+        options_text = read_options(options, workspace)
         return replace(_target({"target": table["target"]}, workspace), kind=kind.name, declared=options_text)
     if set(table) != {"target"} or not isinstance(table["target"], str):
         raise UsageError(

@@ -12,15 +12,15 @@ from evaldesk.model import Event
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.transcripts.adk import AdkEvents
 from evaldesk.transcripts.recorded import BAD_NUMBER
-from evaldesk.wire import plain
+from evaldesk.wire import plain_json
 
 NO_MEMORY_NOTE = "the server was not there before: it does not remember the earlier turns"
 
 
 def read_adk_event(reader: AdkEvents, author: str, adk_event: Mapping[str, Any], address: str) -> list[Event]:
     """The events in an event of ADK that `address` sent, with prices. Raises AgentError."""
-    raw = plain({"author": author, **{key: value for key, value in adk_event.items() if value is not None}})
-    if isinstance(raw, dict):  # `plain` makes text of a NaN
+    raw = plain_json({"author": author, **{key: value for key, value in adk_event.items() if value is not None}})
+    if isinstance(raw, dict):  # `plain_json` makes text of a NaN
         raw |= {key: adk_event[key] for key in ("usageMetadata", "usage_metadata") if adk_event.get(key) is not None}
     try:
         events = list(reader.read(Place(Document(raw)), raw))

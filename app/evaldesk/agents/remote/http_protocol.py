@@ -45,9 +45,9 @@ def read_options(ref: AgentRef, kind: type[Any]) -> Any:
 
 def headers_from(variables: dict[str, str], agent_id: str) -> dict[str, str]:
     """The headers with the values of these environment variables. Raises AgentError for an unset variable."""
-    missing = [name for name in variables.values() if name not in os.environ]
-    if missing:
-        raise AgentError(f"{agent_id}: the environment has no {missing[0]}; set it where Evaldesk is started")
+    unset_variables = [name for name in variables.values() if name not in os.environ]
+    if unset_variables:
+        raise AgentError(f"{agent_id}: the environment has no {unset_variables[0]}; set it where Evaldesk is started")
     return {header: os.environ[name] for header, name in variables.items()}
 
 
@@ -146,7 +146,7 @@ async def bounded_lines(response: Any) -> AsyncIterator[bytes]:
     async for data in response.aiter_raw():
         for line in lines.feed(unpack(data)):
             yield line
-    for line in lines.rest():
+    for line in lines.last_lines():
         yield line
 
 

@@ -21,7 +21,7 @@ from evaldesk.model import (
 from evaldesk.model.decisions import ANY, Decided
 from evaldesk.model.media import MEDIA_KINDS, Media
 from evaldesk.model.transcript import FATAL_KINDS
-from evaldesk.wire import plain
+from evaldesk.wire import plain_json
 
 VERSION = 1
 MAX_CODE = 80
@@ -52,7 +52,7 @@ def turn_body(session: Session, message: str, decided: Sequence[Decided] = ()) -
             "id": session.id,
             "app_name": session.app_name,
             "user_id": session.user_id,
-            "state": plain(session.state),
+            "state": plain_json(session.state),
             "turns": turns,
         },
         "model": session.model,
@@ -66,14 +66,14 @@ def decisions_of(decided: Sequence[Decided]) -> list[JsonObject]:
     """The decisions in the protocol's form, each with its question."""
     return [
         {
-            "id": waiting.id,
-            "name": waiting.tool,
-            "args": dict(waiting.args),
+            "id": request.id,
+            "name": request.tool,
+            "args": dict(request.args),
             "decision": decision.decision,
             "answer": decision.answer,
             "reason": decision.reason,
         }
-        for waiting, decision in decided
+        for request, decision in decided
     ]
 
 
@@ -193,7 +193,7 @@ def _tool_result(raw: Mapping[str, Any], author: str) -> Event:
         "tool_result",
         author=author,
         call=_call(raw),
-        result=plain(raw.get("result")),
+        result=plain_json(raw.get("result")),
         is_error=raw.get("is_error") is True,
         duration_ms=raw.get("duration_ms"),
     )
@@ -215,15 +215,15 @@ def _usage(raw: Mapping[str, Any], _: str) -> Event:
     )
 
 
-def _waiting(raw: Mapping[str, Any], author: str) -> Event:
+def _request_event(raw: Mapping[str, Any], author: str) -> Event:
     """The pending decision; without `choices` a person may approve, deny or answer."""
     call = _call(raw)
     raw_choices = raw.get("choices")
     choices = tuple(choice for choice in ANY if choice in raw_choices) if isinstance(raw_choices, list) else ANY
     if not choices:
         raise AgentError(f"choices must be a list of some of {', '.join(ANY)}, got {str(raw_choices)[:80]}")
-    waiting = Waiting(call.id or call.name, call.name, call.args, choices, plain(raw.get("question")))
-    return Event("waiting", author=author, waiting=waiting)
+    request = Waiting(call.id or call.name, call.name, call.args, choices, plain_json(raw.get("question")))
+    return Event("waiting", author=author, waiting=request)
 
 
 def _error(raw: Mapping[str, Any], _: str) -> Event:
@@ -241,7 +241,7 @@ _MAKERS: Mapping[str, tuple[Callable[[Mapping[str, Any], str], Event] | None, st
     "tool_result": (_tool_result, "name args id result is_error duration_ms"),
     "usage": (_usage, "model tokens_in tokens_out tokens_cached tokens_reasoning cost"),
     "error": (_error, "message code"),
-    "waiting": (_waiting, "name args id question choices"),
+    "waiting": (_request_event, "name args id question choices"),
     "state": (None, "state"),
 }
 """The parser of each kind of event, and its keys."""
@@ -260,7 +260,7 @@ def _optional_object(raw: Mapping[str, Any], key: str) -> JsonObject:
 
 
 def _object(raw: Mapping[str, Any], key: str) -> JsonObject:
-    value = plain(raw.get(key))
+    value = plain_json(raw.get(key))
     if not isinstance(value, dict):
         raise AgentError(f"{key} must be an object, got {type(raw.get(key)).__name__}")
     return value

@@ -29,7 +29,7 @@ from evaldesk.errors import FormatError, NoDoubleError, UsageError
 from evaldesk.llm.recording import CURRENT_RECORDER
 from evaldesk.matching.json_equality import json_equal, objects_equal
 from evaldesk.model import Case, JsonObject, JsonValue
-from evaldesk.wire import converted, plain
+from evaldesk.wire import converted, plain_json
 
 KEY = "tool_doubles"
 DOUBLE = "double"  # the mark in a transcript of a call that a double answered
@@ -208,7 +208,7 @@ async def call_with_recording(
     recorder = CURRENT_RECORDER.get()
     if recorder is None or not recorder.recording.tools:
         return await call()
-    key = recorder.key("tool", {"name": name, "args": dict(args), "state": plain(state)})
+    key = recorder.key("tool", {"name": name, "args": dict(args), "state": plain_json(state)})
     entry = recorder.find(key, f"the call of the tool {name}")
     if entry is None:
         outcome = await call()
@@ -216,7 +216,7 @@ async def call_with_recording(
             "result": outcome.result,
             "is_error": outcome.is_error,
             "trace": outcome.trace,
-            "state": plain(state),
+            "state": plain_json(state),
         }
         recorder.keep(key, recording)
         return outcome

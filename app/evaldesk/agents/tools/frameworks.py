@@ -52,9 +52,9 @@ def begin_tool_calls(session: Session, send: SendEvent) -> ToolCalls:
     return calls
 
 
-def waiting_events(waiting: Iterable[Waiting]) -> list[Event]:
-    """The `waiting` events, and the error event that ends the paused turn."""
-    items = list(waiting)
+def waiting_events(requests: Iterable[Waiting]) -> list[Event]:
+    """The `requests` events, and the error event that ends the paused turn."""
+    items = list(requests)
     tool_names = ", ".join(dict.fromkeys(each.tool for each in items)) or "the agent"
     ending = ErrorRecord(AWAITING, f"waiting for a decision of a person: {tool_names}")
     return [*(Event("waiting", waiting=each) for each in items), Event("error", error=ending)]

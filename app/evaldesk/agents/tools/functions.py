@@ -18,7 +18,7 @@ from evaldesk.backports import timeout
 from evaldesk.codec import msgspec
 from evaldesk.errors import UsageError
 from evaldesk.model import JsonObject, JsonValue, ToolDescription
-from evaldesk.wire import learn, plain
+from evaldesk.wire import learn, plain_json
 
 STATE = "state"  # the parameter that receives the session state and that no model sees
 
@@ -74,7 +74,7 @@ class Tool:
         start = time.perf_counter()
         try:
             async with timeout(timeout_s) as time_limit:
-                outcome = Outcome(plain(await self._call(args, state, is_bounded=timeout_s is not None)))
+                outcome = Outcome(plain_json(await self._call(args, state, is_bounded=timeout_s is not None)))
         except ArgumentError as error:
             outcome = Outcome(f"{self.name}: {error}", is_error=True)
         except TimeoutError as error:
@@ -96,11 +96,11 @@ class Tool:
     def _fit_arguments(self, args: JsonObject) -> dict[str, object]:
         properties = self.description.parameters.get("properties", {})
         unknown = [name for name in args if not self.takes_any and name not in typing.cast("JsonObject", properties)]
-        missing = [name for name in self.required if name not in args]
+        missing_names = [name for name in self.required if name not in args]
         if unknown:
             raise ArgumentError(f"there is no parameter {', '.join(unknown)}; wanted {self._signature_text()}")
-        if missing:
-            raise ArgumentError(f"{', '.join(missing)} is missing; wanted {self._signature_text()}")
+        if missing_names:
+            raise ArgumentError(f"{', '.join(missing_names)} is missing; wanted {self._signature_text()}")
         return {name: self._convert(name, value) for name, value in args.items()}
 
     def _convert(self, name: str, value: JsonValue) -> object:
@@ -183,7 +183,7 @@ def _shape(hints: dict[str, Any], name: str, definitions: dict[str, JsonValue]) 
 
 
 def _is_json(value: object) -> bool:
-    return value is None or (isinstance(value, bool | int | float | str | list | dict) and plain(value) == value)
+    return value is None or (isinstance(value, bool | int | float | str | list | dict) and plain_json(value) == value)
 
 
 _SECTION = re.compile(

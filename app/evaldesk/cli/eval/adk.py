@@ -21,8 +21,8 @@ MOST_LISTED = 50
 def eval_adk(request: EvalRequest) -> int:
     """Run every eval set that was named; gives the exit code. Raises UsageError, FormatError."""
     if len(request.words) < 2:
-        missing = "an agent and an eval set" if not request.words else "an eval set"
-        raise UsageError(f"name {missing}, such as: evaldesk eval samples/hello_world hello_world")
+        missing_words = "an agent and an eval set" if not request.words else "an eval set"
+        raise UsageError(f"name {missing_words}, such as: evaldesk eval samples/hello_world hello_world")
     place = (request.python, request.image, request.value("environment"))
     agent = named_agent(request.words[0], request.workspace, *place)
     cases_by_file = _choose_cases(request.words[1:], paths.folder_of_names(agent.folder))

@@ -58,7 +58,7 @@ def evaluate(words: tuple[str, ...], **values: Any) -> None:
     _refuse_others(section)
     play = load_evaluate(section)
     option_values, gates = asked_options(values), asked_gates(values)
-    sys.exit(play(EvalRequest(words=words, asked=option_values, asked_gates=gates, **values)))
+    sys.exit(play(EvalRequest(words=words, run_options=option_values, asked_gates=gates, **values)))
 
 
 _NEEDED = {

@@ -51,7 +51,7 @@ class OptionValue(click.ParamType[Any]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The value. Raises BadParameter."""
         try:
-            result = self.option.read(value) if isinstance(value, str) else self.option.checked(value)
+            result = self.option.read(value) if isinstance(value, str) else self.option.check(value)
         except UsageError as error:
             self.fail(str(error), param, ctx)
         if result is None:

@@ -29,7 +29,7 @@ class EvalRequest:
     """
 
     words: tuple[str, ...]
-    asked: Asked = field(default_factory=Asked)
+    run_options: Asked = field(default_factory=Asked)
     asked_gates: AskedGates = field(default_factory=AskedGates)
     criteria: tuple[tuple[str, object], ...] = ()
     check: bool = False
@@ -72,7 +72,7 @@ class EvalRequest:
             n=self.value("n"),
             compat=self.value("compat"),
             all_must_pass=not (self.module or self.benchmark),
-            called=flag_of,
+            name_of=flag_of,
         )
         return replace(gates, pass_threshold=self.value("pass_threshold"))
 
@@ -110,17 +110,17 @@ class EvalRequest:
     def settings(self) -> Settings:
         """Settings of the workspace, in which the models that were named may be used."""
         settings = open_home(self.workspace)
-        option_models = filter(None, (self.asked.get("model"), self.baseline_model))
+        option_models = filter(None, (self.run_options.get("model"), self.baseline_model))
         n = n_workers(self.value("concurrency"))
         return replace(settings, models=(*settings.models, *option_models), n_workers=n)
 
     def options(self, case_ids: tuple[str, ...] | None = None, criteria: tuple[Criterion, ...] = ()) -> RunOptions:
         """How to run, as the form of a page would say it. Raises UsageError."""
-        return RunOptions(case_ids=case_ids, criteria=criteria or None, gates=self.gates, **self.asked)
+        return RunOptions(case_ids=case_ids, criteria=criteria or None, gates=self.gates, **self.run_options)
 
     def value(self, name: str) -> Any:
         """The value of an option of the table, or its default."""
-        return self.asked.get(name, BY_NAME[name].default)
+        return self.run_options.get(name, BY_NAME[name].default)
 
 
 def _nothing(runs: StoredRuns, run: RunSummary) -> None:

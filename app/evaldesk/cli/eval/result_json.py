@@ -71,7 +71,7 @@ def _baseline_object(change: RunChange) -> dict[str, Any]:
     return {
         "name": change.name,
         "rule": change.rule,
-        "confirm": None if change.rule != "confirm" else GATES_BY_NAME["confirm"].shown(change.confirm),
+        "confirm": None if change.rule != "confirm" else GATES_BY_NAME["confirm"].value_words(change.confirm),
         "sentence": change_sentence(change),
         "n_regressed": len(change.regressions),
         "suites": [asdict(suite) for suite in change.suites],

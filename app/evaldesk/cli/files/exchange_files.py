@@ -28,13 +28,13 @@ def open_home(workspace: str | None) -> Settings:
     return read_settings(home, (home,), environment=os.environ)
 
 
-def show_words(understood: Sequence[str], kept: Sequence[str] = (), refused: Sequence[str] = ()) -> None:
+def show_words(recognised: Sequence[str], unchanged: Sequence[str] = (), refusals: Sequence[str] = ()) -> None:
     """The sentences about the contents of a file: understood, kept, refused."""
-    for sentence in understood:
+    for sentence in recognised:
         show(f"  {visible(sentence)}")
-    for sentence in kept:
+    for sentence in unchanged:
         show(f"  {style('kept: ', dim=True)}{visible(sentence)}")
-    for sentence in refused:
+    for sentence in refusals:
         show(f"  {style('refused: ', fg='yellow')}{visible(sentence)}")
 
 

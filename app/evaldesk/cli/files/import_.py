@@ -62,14 +62,14 @@ def import_(
     shows = [_JsonLines(path) if is_json else _Terminal(path) for path in files]
     try:
         both = zip(files, shows, strict=True)
-        read = [(path, read_path(path, format_name, outcome, show.reading)) for path, show in both]
+        contents = [(path, read_path(path, format_name, outcome, show.reading)) for path, show in both]
     except (KeyboardInterrupt, EvaldeskError) as error:
         for show in shows:
             show.broken_off("cancelled" if isinstance(error, KeyboardInterrupt) else "failed")
         raise
     if as_trials:
-        read, shows = [(files[0], as_one_run(read))], shows[:1]
-    arrivals = [Arrival(imported, path.name, name or proposed_name(path.name)) for path, imported in read]
+        contents, shows = [(files[0], as_one_run(contents))], shows[:1]
+    arrivals = [Arrival(imported, path.name, name or proposed_name(path.name)) for path, imported in contents]
     n_stored = 0
     with open_imports(open_home(workspace)) as imports:
         try:
@@ -78,7 +78,7 @@ def import_(
                     ids = imports.finish(start, show.progress)
                     n_stored += 1
                     imported_file = arrival.contents
-                    show.stored(
+                    show.show_stored(
                         ids, arrival.name, (imported_file.understood, imported_file.kept, imported_file.refused)
                     )
         except (KeyboardInterrupt, EvaldeskError) as error:
@@ -111,7 +111,7 @@ class _Terminal:
         if status == "cancelled":
             show(f"evaldesk: cancelled; nothing of {visible(self._path.name)} is stored", err=True)
 
-    def stored(self, ids: TakenIn, name: str, words: Words) -> None:
+    def show_stored(self, ids: TakenIn, name: str, words: Words) -> None:
         """The eval set and the runs of the file are stored."""
         self._line.clear()
         show(f"{visible(str(self._path))}:")
@@ -140,7 +140,7 @@ class _JsonLines:
         """Nothing of the file is stored."""
         self._say(status)
 
-    def stored(self, ids: TakenIn, name: str, words: Words) -> None:
+    def show_stored(self, ids: TakenIn, name: str, words: Words) -> None:
         """The eval set and the runs of the file are stored."""
         sentences = dict(zip(("understood", "kept", "refused"), words, strict=True))
         self._say("done", evalset=name if ids.evalset_id else None, runs=ids.run_ids, **sentences)

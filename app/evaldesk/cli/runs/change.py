@@ -17,7 +17,7 @@ from evaldesk.cli.files.exchange_files import open_home
 from evaldesk.cli.runs.shared import (
     accept_option,
     accept_run,
-    answered,
+    ask_trust,
     n_workers,
     stored_runs,
     trust_option,
@@ -203,7 +203,7 @@ def _in_background(settings: Settings, name: str, digest: str, *, is_trusted: bo
         offered.append(run)
         return run.id
 
-    trust = answered(settings, is_trusted=is_trusted, needs_runs_only=True)
+    trust = ask_trust(settings, is_trusted=is_trusted, needs_runs_only=True)
     run_id = _with_desk(settings, name, offer, trust)
     hand_over(settings, run_id, run_digest(offered[0].config))
     show(f"Run {run_id} continues in the background. `evaldesk run info {run_id}` shows its progress.")
@@ -233,7 +233,7 @@ def _follow(settings: Settings, name: str, begin: RunCall, *, is_trusted: bool) 
     with stored_runs(str(settings.workspace)) as runs:
         run = runs.find_by_name(name)
     settings = replace(settings, n_workers=n_workers(run.config.concurrency))
-    trust = answered(settings, is_trusted=is_trusted, needs_runs_only=True)
+    trust = ask_trust(settings, is_trusted=is_trusted, needs_runs_only=True)
     return asyncio.run(follow_run(Desk.open(settings, trust), run, begin))
 
 

@@ -119,7 +119,7 @@ def foreign_lines(foreign: ForeignRun) -> list[str]:
     return [in_one_line(line) for line in (foreign.sentence, *differences, "All that it would do:", *parts)]
 
 
-def answered(settings: Settings, *, is_trusted: bool, needs_runs_only: bool = False, asks: bool = True) -> Trust:
+def ask_trust(settings: Settings, *, is_trusted: bool, needs_runs_only: bool = False, asks: bool = True) -> Trust:
     """The trust in the workspace, after the question where there is one to ask and a person at the terminal.
 
     Nobody is asked without `asks`. With `needs_runs_only` the agents of the folder do not matter, only the stored runs.

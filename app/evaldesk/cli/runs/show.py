@@ -94,8 +94,8 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
         ("Eval set", f"{config.evalset_name} {config.evalset_path}".strip()),
         ("Settings", options_line(config)),
         ("Fingerprint", run_fingerprint(config)),
-        ("Tokens", _spent(f"{run.tokens:,}", run.tokens, run.n_uncounted > 0 or not run.tokens)),
-        ("Cost", _spent(cost_words(run.cost), run.cost, run.is_cost_unknown or not run.has_models)),
+        ("Tokens", _amount_words(f"{run.tokens:,}", run.tokens, run.n_uncounted > 0 or not run.tokens)),
+        ("Cost", _amount_words(cost_words(run.cost), run.cost, run.is_cost_unknown or not run.has_models)),
         ("Submitted", f"{run.created_at.isoformat(' ', 'seconds')}{_by(run)}"),
         ("Started", run.started_at.isoformat(" ", "seconds") if run.started_at else "–"),
         ("Completed", run.finished_at.isoformat(" ", "seconds") if run.finished_at else "–"),
@@ -107,7 +107,7 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
     return [*lines, ("Note", run.note)] if run.note else lines
 
 
-def _spent(words: str, amount: float, is_least: bool) -> str:
+def _amount_words(words: str, amount: float, is_least: bool) -> str:
     """The amount; a lower bound, or not known where it is none, where not every trial tells its own."""
     return least_words(words, is_least) if amount or not is_least else "not known"
 

@@ -245,7 +245,7 @@ class SessionDesk:
             row = OpenTurn(turn.turn_index, owner, stored_message, model or "", asked_by, now, media=media_with_bytes)
             title = propose_title(stored_message or with_names("", references))
             self._store.sessions.begin_turn(
-                session_id, row, title=title, left=left_owner, kept=kept_turn, resumed=earlier
+                session_id, row, title=title, orphan_owner=left_owner, finished_turn=kept_turn, open_record=earlier
             )
 
         self._turns[session_id] = turn
@@ -351,7 +351,7 @@ class SessionDesk:
 
     def whole_case(self, case: Case) -> Case:
         """The case with the bytes of its media, which a session holds."""
-        with_bytes = self._store.media.whole
+        with_bytes = self._store.media.with_bytes
         return replace(
             case,
             turns=tuple(replace(turn, media=with_bytes(turn.media)) if turn.media else turn for turn in case.turns),
@@ -361,7 +361,7 @@ class SessionDesk:
         self, media: Sequence[Media], turns: tuple[TurnRecord, ...]
     ) -> tuple[tuple[Media, ...], tuple[TurnRecord, ...]]:
         """The media of a message, and the turns before it, with their bytes for the agent."""
-        with_bytes, turns = self._store.media.whole, self._store.media.results_whole(turns)
+        with_bytes, turns = self._store.media.with_bytes, self._store.media.results_whole(turns)
         return with_bytes(media), tuple(
             replace(turn, media=with_bytes(turn.media)) if turn.media else turn for turn in turns
         )

@@ -226,7 +226,7 @@ class EvalSetDesk:
         """
         existing = self._find_by_name(name)
         if existing and continues and self._is_same(existing, evalset):
-            yield PreparedSet(existing.id, existing.path, existing.version, put=lambda: None, take_back=lambda: None)
+            yield PreparedSet(existing.id, existing.path, existing.version, write=lambda: None, take_back=lambda: None)
             return
         if existing and replaces:
             ready = self._files.prepared_over(existing.id, evalset)
@@ -334,7 +334,7 @@ class EvalSetDesk:
         earlier_ids: set[str] = set()
         while evalset_id and evalset_id not in there and evalset_id not in earlier_ids:
             earlier_ids.add(evalset_id)
-            evalset_id = self._files.moved(evalset_id) or self._store.evalset_lines.moved(evalset_id)
+            evalset_id = self._files.moved_id(evalset_id) or self._store.evalset_lines.moved_id(evalset_id)
         return evalset_id if earlier_ids and evalset_id in there else ""
 
     def _find_by_name(self, name: str) -> EvalSetFile | None:

@@ -198,7 +198,7 @@ class ImportDesk:
         """
         self.recover()
         digests = digests or [digest_of(run) for run in contents.runs]
-        known_run_ids = [None if again else self._store.imports.known(digest) for digest in digests]
+        known_run_ids = [None if again else self._store.imports.find_run(digest) for digest in digests]
         if known_run_ids and None not in known_run_ids:
             raise AlreadyImportedError([run_id for run_id in known_run_ids if run_id is not None])
         runs = [
@@ -269,7 +269,7 @@ class ImportDesk:
         with start.resources:
             if start.id is None:
                 if start.prepared:
-                    start.prepared.put()
+                    start.prepared.write()
                 return start.result
             try:
                 self._store_rows(start.id, start, watch or (lambda _, __: None))
@@ -312,7 +312,7 @@ class ImportDesk:
         else:
             imports.make_ready(import_id, set_path=str(prepared.path), set_version=prepared.version)
             try:
-                imports.publish(import_id, prepared.put)
+                imports.publish(import_id, prepared.write)
             except (Exception, KeyboardInterrupt):
                 if not self._is_shown(import_id):
                     prepared.take_back()

@@ -25,10 +25,10 @@ from evaldesk.desk.runs.plan import (
     with_executor,
 )
 from evaldesk.desk.runs.run_result import CaseResult
-from evaldesk.engine import AgentHost, Executor, LocalExecutor
+from evaldesk.engine import ChatPlayers, Executor, LocalExecutor
+from evaldesk.engine.driver.code_files import version_of
+from evaldesk.engine.driver.worker_process import WorkerProcess
 from evaldesk.engine.executors import check_place, open_executor
-from evaldesk.engine.host.code_files import version_of
-from evaldesk.engine.host.process import WorkerProcess
 from evaldesk.engine.launch import launcher_of
 from evaldesk.errors import EvaldeskError
 from evaldesk.matching.case_version import case_version
@@ -139,7 +139,7 @@ class CasePlayer:
     async def _describe(self) -> AgentDescription:
         """The agent's description of itself; asked once, in the worker that plays it afterwards."""
         if self._description is None:
-            host = AgentHost()
+            host = ChatPlayers()
             try:
                 self._description = await host.describe(self._agent)
                 if self._executor is None:

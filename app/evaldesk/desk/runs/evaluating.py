@@ -29,9 +29,9 @@ from evaldesk.desk.runs.run_result import RunResult
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import StoredRuns, compared_plans
 from evaldesk.desk.trust import Trust
-from evaldesk.engine import AgentHost, Executor, InlineExecutor
+from evaldesk.engine import ChatPlayers, Executor, InlineExecutor
 from evaldesk.engine.launch import placed
-from evaldesk.engine.worker.player import adopt, described, disown
+from evaldesk.engine.worker.player import adopt, describe_agent, disown
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.formats import AdkObject, load_evalset
 from evaldesk.gate_options import GATE_OPTIONS, GATES_BY_NAME, AskedGates, gates_of
@@ -152,7 +152,7 @@ async def evaluate_async(
     if gates:
         n, compat = plan_options.value("n"), plan_options.value("compat")
         plan_options = plan_options.but(
-            gates=gates_of({**gates, "baseline": baseline}, n=n, compat=compat, called=_keyword)
+            gates=gates_of({**gates, "baseline": baseline}, n=n, compat=compat, name_of=_keyword)
         )
     return await _evaluate(agent, evalset, criteria, plan_options, workspace, (python, image), on_progress, baseline)
 
@@ -240,7 +240,7 @@ async def _open_runs(
         settings = replace(settings, models=(*settings.models, model))
     store = await asyncio.to_thread(trust.opened_store if trust else partial(Store.open, settings.database))
     shared_workers = SHARED.get()
-    host = AgentHost() if shared_workers is None else shared_workers.host
+    host = ChatPlayers() if shared_workers is None else shared_workers.host
     runs = RunDesk(settings, store, open_executor=None if who.target is None else _inline, trust=trust)
     runs.shared_workers = shared_workers
     try:
@@ -248,7 +248,7 @@ async def _open_runs(
             await asyncio.to_thread(runs.freeze, criteria, who.ref.root)  # before the import of the agent
             yield runs, store, await host.describe(who.ref), host.unpriced
         else:
-            yield runs, store, described(adopt(who.ref, who.target), who.ref), _unpriced_here
+            yield runs, store, describe_agent(adopt(who.ref, who.target), who.ref), _unpriced_here
     finally:
         await runs.close()
         if shared_workers is None:

@@ -86,7 +86,7 @@ def _table_key(option: RunOption) -> _Key:
 
 def _is_option(option: RunOption, value: Any) -> bool:
     try:
-        return option.checked(value) is not None and not (option.kind == "whole" and isinstance(value, float))
+        return option.check(value) is not None and not (option.kind == "whole" and isinstance(value, float))
     except UsageError:
         return False
 
@@ -236,7 +236,7 @@ def _option_issues(table: Mapping[str, Any]) -> Iterator[str]:
             yield f"evaldesk.{name}: {NotFoundError.among('run option', name, OPTIONS)}"
         else:
             try:
-                OPTIONS[name].checked(value, f"evaldesk.{name}")
+                OPTIONS[name].check(value, f"evaldesk.{name}")
             except UsageError as error:
                 yield str(error)
 

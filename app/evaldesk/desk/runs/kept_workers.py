@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from evaldesk.background_loop import BackgroundLoop
-from evaldesk.engine import AgentHost, Executor, LocalExecutor
-from evaldesk.engine.host.code_files import version_of
-from evaldesk.engine.host.grading_files import GradingFiles
-from evaldesk.engine.host.process import Tasks
+from evaldesk.engine import ChatPlayers, Executor, LocalExecutor
+from evaldesk.engine.driver.code_files import version_of
+from evaldesk.engine.driver.grading_files import GradingFiles
+from evaldesk.engine.driver.worker_process import Tasks
 from evaldesk.engine.launch import Launcher, launcher_of
 from evaldesk.engine.worker.attempt import Pause
 from evaldesk.metrics import is_function
@@ -74,7 +74,7 @@ class SharedWorkers:
     imports functions of the user, or an agent without a folder: changes of such files are not seen.
     """
 
-    host: AgentHost
+    host: ChatPlayers
     n_workers: int = 1
     executors: dict[tuple[AgentRef, int, str, Launcher], tuple[str, LocalExecutor]] = field(default_factory=dict)
     retired: list[LocalExecutor] = field(default_factory=list)
@@ -130,7 +130,7 @@ class _WorkerCache:
             if entry[0] == surroundings:
                 self._idle.remove(entry)
                 return entry[1]
-        return SharedWorkers(AgentHost())
+        return SharedWorkers(ChatPlayers())
 
     async def give_back(self, surroundings: Hashable, workers: SharedWorkers) -> None:
         """Keep the workers for the next evaluation; surplus ones are ended."""

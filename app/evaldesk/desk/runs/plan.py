@@ -18,8 +18,8 @@ from evaldesk.desk.criteria.criteria import ready_criteria
 from evaldesk.desk.evalsets.cases import CaseIds, with_ids
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.other_tools import as_tool_calls
+from evaldesk.engine.driver.code_files import agent_version, functions_version
 from evaldesk.engine.executors import check_place
-from evaldesk.engine.host.code_files import agent_version, functions_version
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.metrics import applies_by_part, check_criteria, missing_reasons, unset_option
 from evaldesk.model import (

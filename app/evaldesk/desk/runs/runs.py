@@ -32,9 +32,15 @@ from evaldesk.desk.runs.set_changes import changes_since
 from evaldesk.desk.runs.stored_runs import StoredRuns, is_held
 from evaldesk.desk.trust import Trust
 from evaldesk.engine import Executor, LocalExecutor, WarmPool
+from evaldesk.engine.driver.code_files import (
+    FunctionsKey,
+    code_change,
+    function_files,
+    functions_key,
+    functions_version,
+)
+from evaldesk.engine.driver.grading_files import GradingFiles, changed_since, clock_words, freeze
 from evaldesk.engine.executors import has_own_driver, open_executor
-from evaldesk.engine.host.code_files import FunctionsKey, code_change, function_files, functions_key, functions_version
-from evaldesk.engine.host.grading_files import GradingFiles, changed_since, clock_words, freeze
 from evaldesk.engine.launch import Launcher, launcher_of
 from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, UsageError, WorkspaceError
 from evaldesk.model import Criterion, RunConfig, RunStatus
@@ -324,7 +330,7 @@ class RunDesk:
 
     async def set_note(self, run_id: int, note: str, seen_note: str | None = None) -> None:
         """Change a person's note on a run. Raises NotFoundError."""
-        await self._write(partial(self._store.runs.set_note, run_id, note, seen=seen_note))
+        await self._write(partial(self._store.runs.set_note, run_id, note, seen_note=seen_note))
 
     def in_flight(self, run_id: int) -> frozenset[TrialKey]:
         """The trials that are being played at this moment by this process."""

@@ -41,7 +41,7 @@ def sandbox_launcher(settings: Settings, config: RunConfig) -> SandboxLauncher:
     recordings = [config.recording.folder] if config.recording.mode != "off" else []
     return SandboxLauncher(
         ProcessLauncher(agent.python),
-        hidden=tuple(hidden_paths),
+        hidden_paths=tuple(hidden_paths),
         visible=(*own, *recordings),
         read_only=(str(PACKAGE), sysconfig.get_path("purelib")),
     )

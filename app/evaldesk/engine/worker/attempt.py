@@ -81,8 +81,8 @@ class Log:
 
     def text(self) -> str:
         """The kept text, with the size of the dropped part."""
-        cut = f"\n… {self._n_cut} characters left out …\n" if self._n_cut else ""
-        return plain_text(self._head + cut + "".join(tuple(self._tail)))
+        gap = f"\n… {self._n_cut} characters left out …\n" if self._n_cut else ""
+        return plain_text(self._head + gap + "".join(tuple(self._tail)))
 
 
 class Tail:
@@ -216,12 +216,12 @@ def active(pauses: Iterable[Pause | None]) -> tuple[Pause, ...]:
 
 def pauses_sentence(pauses: Iterable[Pause]) -> str:
     """`3 trials wait: rate-limited until 12:03:05.`, in local time; empty without any."""
-    found = sorted(pauses, key=lambda pause: pause.until)
-    if not found:
+    ordered_pauses = sorted(pauses, key=lambda pause: pause.until)
+    if not ordered_pauses:
         return ""
-    trials = "1 trial waits" if len(found) == 1 else f"{len(found):,} trials wait"
-    whys = " or ".join(dict.fromkeys(pause.why for pause in found))
-    until = datetime.fromtimestamp(found[-1].until, UTC).astimezone().strftime("%H:%M:%S")
+    trials = "1 trial waits" if len(ordered_pauses) == 1 else f"{len(ordered_pauses):,} trials wait"
+    whys = " or ".join(dict.fromkeys(pause.why for pause in ordered_pauses))
+    until = datetime.fromtimestamp(ordered_pauses[-1].until, UTC).astimezone().strftime("%H:%M:%S")
     return f"{trials}: {whys} until {until}."
 
 
@@ -256,7 +256,7 @@ class Attempt:
     turn: TurnUnderWay | None = None
     log: Log = field(default_factory=Log)
     loading: float = 0.0
-    started: float = 0.0
+    play_start: float = 0.0
     pause: Pause | None = None
     prompts: PromptWriter | None = None
     is_told: bool = True
@@ -269,7 +269,7 @@ class Attempt:
         if phase == "load":
             self.loading = self.clock()
         elif phase == "play":
-            self.started = self.clock()
+            self.play_start = self.clock()
 
     def waits(self, wait: RetryWait) -> None:
         """Keep the reason why a model call waits; called in the thread of the model calls."""
@@ -285,13 +285,13 @@ class Attempt:
     @property
     def duration_ms(self) -> float:
         """Since play began; 0 before."""
-        return round((self.clock() - self.started) * 1000, 3) if self.started else 0.0
+        return round((self.clock() - self.play_start) * 1000, 3) if self.play_start else 0.0
 
     @property
     def start_ms(self) -> float:
         """From the request to the begin of play: the imports of the agent; 0 where nothing was to load."""
-        ended = self.started or self.clock()
-        return round((ended - self.loading) * 1000, 3) if self.loading else 0.0
+        play_time = self.play_start or self.clock()
+        return round((play_time - self.loading) * 1000, 3) if self.loading else 0.0
 
     def transcript(self, error: ErrorRecord | None = None) -> Transcript:
         """The turns that ended, and the one under way as far as it came, which ended by `error`."""
@@ -299,8 +299,15 @@ class Attempt:
         turn = self.turn
         if turn is None:
             return Transcript(turns)
-        seen = turn.record(self.stop or "error")
-        last = broken_turn(seen.query, seen.events, seen.state_before, seen.stop_reason, error, seen.duration_ms)
+        open_record = turn.record(self.stop or "error")
+        last = broken_turn(
+            open_record.query,
+            open_record.events,
+            open_record.state_before,
+            open_record.stop_reason,
+            error,
+            open_record.duration_ms,
+        )
         return Transcript((*turns, last))
 
 
@@ -334,12 +341,12 @@ async def grade(
     except asyncio.CancelledError:
         raise
     except BaseException as error:
-        found = failure(error, "grading_failed")
-        return replace(result, status="errored", scores=(), verdict="errored", error=found)
+        error_record = failure(error, "grading_failed")
+        return replace(result, status="errored", scores=(), verdict="errored", error=error_record)
     verdict = trial_verdict(grading.scores, criteria, result.error)
     usages = (*result.usages, *grading.usages)
-    asked = prompts.prompts() if prompts else None
-    return replace(result, scores=grading.scores, usages=usages, verdict=verdict, prompts=asked)
+    judge_prompts = prompts.prompts() if prompts else None
+    return replace(result, scores=grading.scores, usages=usages, verdict=verdict, prompts=judge_prompts)
 
 
 def _keeping_calls(prompts: PromptWriter, n_turns: int) -> AbstractContextManager[None]:
@@ -385,11 +392,11 @@ def _timeouts(criteria: Sequence[Criterion], limits: Limits | None) -> dict[str,
     """Seconds by metric, for metrics that may have to wait."""
     from evaldesk.metrics import is_function
 
-    asked = limits.judge_timeout_s if limits else None
-    found: dict[str, float] = {}
+    judge_timeout = limits.judge_timeout_s if limits else None
+    seconds_by_metric: dict[str, float] = {}
     for criterion in criteria:
         if is_function(criterion):
-            found[criterion.metric] = asked or GRADE_TIMEOUT_S
+            seconds_by_metric[criterion.metric] = judge_timeout or GRADE_TIMEOUT_S
         elif asks_judges((criterion,)):
-            found[criterion.metric] = asked or JUDGE_TIMEOUT_S
-    return found
+            seconds_by_metric[criterion.metric] = judge_timeout or JUDGE_TIMEOUT_S
+    return seconds_by_metric

@@ -43,7 +43,7 @@ from evaldesk.engine.frames import (
 )
 from evaldesk.engine.worker import player
 from evaldesk.engine.worker.attempt import STDERR, Attempt, active, capture_output, note_forks
-from evaldesk.engine.worker.work import DescribeWork, ForkWork, GradeWork, TrialWork, TurnWork, Work
+from evaldesk.engine.worker.jobs import DescribeJob, ForkJob, GradeJob, Job, TrialJob, TurnJob
 from evaldesk.llm.direct import use_loop
 from evaldesk.process_setup import (
     ImportWatch,
@@ -68,12 +68,12 @@ _numbers = itertools.count(1)
 
 
 class TrialThread:
-    """One thread and its loop. `on_done` of a piece of work is called in the trial thread's thread."""
+    """One thread and its loop. `on_done` of a job is called in the trial thread's thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
-        self._loop.set_task_factory(self._made)
+        self._loop.set_task_factory(self._make_task)
         self._task: asyncio.Task[object] | None = None
         self._is_ended = False
         self._thread = threading.Thread(target=self._run, name=f"trial-{next(_numbers)}", daemon=True)
@@ -104,9 +104,9 @@ class TrialThread:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(GRACE_S)
         self._loop.set_task_factory(None)
-        found = weakref.ref(self._loop)
+        loop_ref = weakref.ref(self._loop)
         del self._loop
-        return found
+        return loop_ref
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -132,10 +132,10 @@ class TrialThread:
     def _end(self, task: asyncio.Task[object]) -> None:
         """Cancel tasks that the work left running, so that they cannot reach into the next."""
         self._task = None
-        for left in list(self._tasks):  # asyncio.all_tasks would look at those of every trial thread
-            left.cancel()
+        for open_task in list(self._tasks):  # asyncio.all_tasks would look at those of every trial thread
+            open_task.cancel()
 
-    def _made(self, loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
+    def _make_task(self, loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
         """A task as the loop would make it, remembered."""
         task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, **options)
         self._tasks.add(task)
@@ -149,16 +149,16 @@ GRACE_S = 1.0
 
 
 @dataclass(slots=True)
-class _Job:
-    """A piece of work in its trial thread; `give_up_at` is set when it was told to stop."""
+class _ActiveJob:
+    """A job in its trial thread; `give_up_at` is set when it was told to stop."""
 
-    work: Work
+    job: Job
     trial_thread: TrialThread
     give_up_at: float | None = None
 
     @property
     def attempt(self) -> Attempt:
-        return self.work.attempt
+        return self.job.attempt
 
 
 class Worker:
@@ -168,7 +168,7 @@ class Worker:
         self.forking: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._channel = channel
         self._loop = asyncio.get_running_loop()
-        self._jobs: dict[int, _Job] = {}
+        self._jobs: dict[int, _ActiveJob] = {}
         self._free: list[TrialThread] = []
         self._watch = ProcessWatch()
         self._is_ticking = False
@@ -184,13 +184,13 @@ class Worker:
     def beat(self) -> None:
         """Tell the parent that this loop is alive, again and again."""
         rearm_guard()
-        self._channel.send(self.moment())
+        self._channel.send(self.snapshot())
         self._loop.call_later(BEAT_S, self.beat)
 
-    def moment(self) -> Beat:
+    def snapshot(self) -> Beat:
         """How the jobs stand at this moment."""
-        left = tuple((key, job.attempt.seconds_left) for key, job in self._jobs.items())
-        return Beat(left, active(job.attempt.pause for job in self._jobs.values()))
+        seconds_left = tuple((key, job.attempt.seconds_left) for key, job in self._jobs.items())
+        return Beat(seconds_left, active(job.attempt.pause for job in self._jobs.values()))
 
     def end_threads(self) -> list[LoopRef]:
         """End the idle trial threads; returns their loops."""
@@ -198,28 +198,28 @@ class Worker:
         return [thread.end() for thread in threads]
 
     def _begin(self, frame: Play | Grade | Talk | Describe | Fork) -> None:
-        work = self._work(frame)
+        job = self._job(frame)
         try:
             if isinstance(frame, Play) and frame.spec.limits.memory_mib:
                 bound_memory(frame.spec.limits.memory_mib)
             trial_thread = self._trial_thread()
         except Exception as error:  # no thread can be started
-            self._channel.send_raw(work.broken(error))
+            self._channel.send_raw(job.broken(error))
             return
-        self._jobs[frame.key] = _Job(work, trial_thread)
-        trial_thread.start(work.run(), partial(self._done_in_thread, frame.key))
+        self._jobs[frame.key] = _ActiveJob(job, trial_thread)
+        trial_thread.start(job.run(), partial(self._done_in_thread, frame.key))
         if not self._is_ticking:
             self._is_ticking = True
             self._loop.call_later(TICK_S, self._tick)
 
-    def _work(self, frame: Play | Grade | Talk | Describe | Fork) -> Work:
+    def _job(self, frame: Play | Grade | Talk | Describe | Fork) -> Job:
         if isinstance(frame, Play):
-            return TrialWork(frame, self._watch)
+            return TrialJob(frame, self._watch)
         if isinstance(frame, Grade):
-            return GradeWork(frame)
+            return GradeJob(frame)
         if isinstance(frame, Talk):
-            return TurnWork(frame, self._channel.send)
-        return ForkWork(frame) if isinstance(frame, Fork) else DescribeWork(frame)
+            return TurnJob(frame, self._channel.send)
+        return ForkJob(frame) if isinstance(frame, Fork) else DescribeJob(frame)
 
     def _trial_thread(self) -> TrialThread:
         while self._free:
@@ -231,40 +231,40 @@ class Worker:
     def _done_in_thread(self, key: int, task: asyncio.Task[object]) -> None:
         error = None if task.cancelled() else task.exception()
         frame = cast("bytes", task.result()) if not task.cancelled() and not error else None
-        self._loop.call_soon_threadsafe(self._done, key, frame, error)
+        self._loop.call_soon_threadsafe(self._finish_job, key, frame, error)
 
-    def _done(self, key: int, frame: bytes | None, error: BaseException | None) -> None:
-        job = self._jobs.pop(key, None)
-        if job is None:
+    def _finish_job(self, key: int, frame: bytes | None, error: BaseException | None) -> None:
+        entry = self._jobs.pop(key, None)
+        if entry is None:
             return  # given up before; the trial thread is not used again
-        self._free.append(job.trial_thread)
-        if isinstance(job.work, ForkWork) and job.work.is_done:
+        self._free.append(entry.trial_thread)
+        if isinstance(entry.job, ForkJob) and entry.job.is_done:
             self.forking.set_result(key)
             return
-        self._answer(job.work, lambda: frame if frame is not None else job.work.broken(error))
+        self._answer(entry.job, lambda: frame if frame is not None else entry.job.broken(error))
 
-    def _answer(self, work: Work, frame: Callable[[], bytes]) -> None:
-        """Send the frame; a failure of encoding or masking it becomes the result of the work."""
+    def _answer(self, job: Job, frame: Callable[[], bytes]) -> None:
+        """Send the frame; a failure of encoding or masking it becomes the result of the job."""
         try:
             self._channel.send_raw(frame())
         except Exception as error:
-            self._channel.send_raw(work.broken(error))
+            self._channel.send_raw(job.broken(error))
 
     def _stop(self, key: int, reason: Literal["timed_out", "cancelled"]) -> None:
-        job = self._jobs.get(key)
-        if job and job.give_up_at is None:
-            job.attempt.stop = reason
-            job.give_up_at = self._loop.time() + GRACE_S
-            job.trial_thread.cancel()
+        entry = self._jobs.get(key)
+        if entry and entry.give_up_at is None:
+            entry.attempt.stop = reason
+            entry.give_up_at = self._loop.time() + GRACE_S
+            entry.trial_thread.cancel()
 
     def _tick(self) -> None:
         now = self._loop.time()
-        for key, job in list(self._jobs.items()):
-            if job.give_up_at is None and job.attempt.seconds_left < 0:
+        for key, entry in list(self._jobs.items()):
+            if entry.give_up_at is None and entry.attempt.seconds_left < 0:
                 self._stop(key, "timed_out")
-            elif job.give_up_at is not None and now > job.give_up_at:
+            elif entry.give_up_at is not None and now > entry.give_up_at:
                 del self._jobs[key]
-                self._answer(job.work, partial(job.work.given_up, job.trial_thread.place()))
+                self._answer(entry.job, partial(entry.job.given_up, entry.trial_thread.place()))
         self._is_ticking = bool(self._jobs)
         if self._is_ticking:
             self._loop.call_later(TICK_S, self._tick)
@@ -284,15 +284,15 @@ async def _serve(pipes: Pipes, purpose: str) -> tuple[int, Worker]:
     key = await worker.forking
     reader.pause_reading()
     await channel.drain()
-    _kept.append((reader, channel))  # a transport that is collected closes its pipe
+    _references.append((reader, channel))  # a transport that is collected closes its pipe
     return key, worker
 
 
-_kept: list[object] = []
+_references: list[object] = []
 
 
 def _prepare(purpose: str) -> None:
-    """Import the packages of the work before the first job: see `process.Purpose`."""
+    """Import the packages of the jobs before the first one: see `worker_process.Purpose`."""
     if purpose not in PLAYERS:
         from evaldesk.metrics import preload
 
@@ -325,11 +325,11 @@ def main() -> None:
             from evaldesk.engine.worker.zygote import Zygote  # most players are never asked
 
             zygote = Zygote(int(control[0]), watch)
-        found = zygote and zygote.serve(pipes, key, worker.end_threads())
-        if not found:
+        fork_pipes = zygote and zygote.serve(pipes, key, worker.end_threads())
+        if not fork_pipes:
             end_with_group()
             return
-        pipes = found
+        pipes = fork_pipes
         guard_process(NO_PARENT)
 
 
@@ -345,7 +345,7 @@ class Channel:
         self._transport = transport
         # Trial threads send while the main loop writes; a frame is never mixed with another.
         self._lock = Lock()
-        self._waiting: list[bytes] = []
+        self._unsent_lines: list[bytes] = []
 
     def send(self, frame: FromWorker) -> None:
         """Send a frame."""
@@ -355,20 +355,20 @@ class Channel:
         """Send a frame that is JSON already, without the secrets of this process."""
         frame = _scrubbed(frame)
         with self._lock:
-            self._waiting.append(frame)
-            is_first = len(self._waiting) == 1
+            self._unsent_lines.append(frame)
+            is_first = len(self._unsent_lines) == 1
         if is_first:
             self._loop.call_soon_threadsafe(self._flush)
 
     async def drain(self) -> None:
         """Wait until all is written."""
-        while self._waiting or self._transport.get_write_buffer_size():
+        while self._unsent_lines or self._transport.get_write_buffer_size():
             await asyncio.sleep(DRAIN_S)
 
     def _flush(self) -> None:
         with self._lock:
-            waiting, self._waiting = self._waiting, []
-        self._transport.write(b"\n".join((*waiting, b"")))
+            lines, self._unsent_lines = self._unsent_lines, []
+        self._transport.write(b"\n".join((*lines, b"")))
 
 
 def _scrubbed(frame: bytes) -> bytes:
@@ -380,9 +380,9 @@ def _scrubbed(frame: bytes) -> bytes:
     now = getattr(os.environ, "_data", os.environ)
     if now != _seen_environment:
         with _environment_lock:
-            seen = dict(now)
+            environment = dict(now)
             _scrub = _scrubber(tuple(known_values(os.environ).items()))
-            _seen_environment = seen
+            _seen_environment = environment
     return _scrub(frame)
 
 
@@ -392,8 +392,8 @@ _seen_environment: dict[Any, Any] | None = None
 
 
 @lru_cache(maxsize=8)
-def _scrubber(known: tuple[tuple[str, str], ...]) -> Callable[[bytes], bytes]:
-    return json_scrubber_of(dict(known))
+def _scrubber(variable_values: tuple[tuple[str, str], ...]) -> Callable[[bytes], bytes]:
+    return json_scrubber_of(dict(variable_values))
 
 
 _scrub = _scrubber(())

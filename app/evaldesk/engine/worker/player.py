@@ -88,11 +88,11 @@ async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None =
 
     script = Script(scripted_decisions(spec.case)) if DECISIONS in spec.case.extra else None
 
-    async def play_message(said: UserReply) -> TurnRecord:
-        session.media = said.media
-        text = plain_text(said.text or "")
+    async def play_message(reply: UserReply) -> TurnRecord:
+        session.media = reply.media
+        text = plain_text(reply.text or "")
         with turn_bound(attempt, spec.limits.turn_timeout_s):
-            return await play_turn(agent, session, text, attempt=attempt, before=said.events, script=script)
+            return await play_turn(agent, session, text, attempt=attempt, before=reply.events, script=script)
 
     recorder = CURRENT_RECORDER.get()
     try:
@@ -102,7 +102,7 @@ async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None =
         close_session_resources(session.memory)
     result = trial_result(spec, attempt, end.error)
     result = replace(result, stop_reason=end.stop) if end.stop else result  # of a user who ended the conversation
-    has_missed = any(isinstance(kept, SessionResource) and kept.has_late_calls for kept in session.memory.values())
+    has_missed = any(isinstance(value, SessionResource) and value.has_late_calls for value in session.memory.values())
     return replace(result, usages=(*result.usages, UNKNOWN)) if has_missed else result
 
 
@@ -121,14 +121,14 @@ def _is_told(agent: Agent, spec: TrialSpec) -> bool:
     The calls of a function in Python are noticed in its process, but not those by gRPC or by processes that it starts:
     where a limit of cost is to hold, its silence is no promise.
     """
-    kind, found = AGENTS.find(spec.agent.kind), None
+    kind, description = AGENTS.find(spec.agent.kind), None
     if spec.needs_cost and kind is None:  # of an object that is imported
-        found = _description(agent)
-        kind = AGENTS.find(found.kind) if found else None
+        description = _description(agent)
+        kind = AGENTS.find(description.kind) if description else None
     if kind is None or (kind.sees_calls(spec.agent) and not (spec.needs_cost and kind.reports_cost)):
         return True
-    found = found or _description(agent)
-    return found is not None and found.tells_cost
+    description = description or _description(agent)
+    return description is not None and description.tells_cost
 
 
 async def play_turn(
@@ -140,21 +140,21 @@ async def play_turn(
     show: Show | None = None,
     before: tuple[Event, ...] = (),
     script: Script | None = None,
-    resumed: TurnRecord | None = None,
+    open_record: TurnRecord | None = None,
     decided: Sequence[Decided] = (),
 ) -> TurnRecord:
     """Play one turn and add it to the session and the attempt; never raises for a failure of the agent.
 
     `before` is the cost of finding the query. The bytes of its media stay in the session, for the turns to come. What
-    waits for a person is decided by the `script`, where it has decisions. `resumed` is a turn that waited, which goes
-    on by what a person `decided`.
+    waits for a person is decided by the `script`, where it has decisions. `open_record` is a turn that waited, which
+    goes on by what a person `decided`.
     """
-    turn = OpenTurn(session, query, attempt.clock, show, resumed, attempt.prompts)
+    turn = OpenTurn(session, query, attempt.clock, show, open_record, attempt.prompts)
     turn.keep(before)
     attempt.turn = turn
     watch_requests()
     wrap_clients()
-    OPEN_SPANS.set(turn.opened_spans)
+    OPEN_SPANS.set(turn.open_spans)
     with turn_context(turn):
         reason = await _stop_reason(_conversed(agent, session, query, turn, script, decided), turn, attempt)
     record = turn.record(reason)
@@ -166,7 +166,7 @@ async def play_turn(
 
 def trial_result(spec: TrialSpec, attempt: Attempt, error: ErrorRecord | None) -> TrialResult:
     """The result of the trial as far as the attempt came; `error` overrides the last turn's own."""
-    transcript = _spoken(attempt.transcript(error), "scripted" if spec.case.scenario is None else "simulated")
+    transcript = _with_speaker(attempt.transcript(error), "scripted" if spec.case.scenario is None else "simulated")
     last = transcript.turns[-1] if transcript.turns else None
     error = error or (last.error if last else None)
     if attempt.stop == "timed_out" and not error:
@@ -197,8 +197,10 @@ def _may_lack(attempt: Attempt, turns: Sequence[TurnRecord]) -> bool:
     """Whether the agent may have called a model and told nothing of it: in the last turn, if that broke off."""
     if attempt.is_told or not turns:
         return False
-    heard = turns[-1:] if turns[-1].error else turns
-    return attempt.stop is not None or not any(usage.role == "agent" for turn in heard for usage in turn.usages)
+    answered_turns = turns[-1:] if turns[-1].error else turns
+    return attempt.stop is not None or not any(
+        usage.role == "agent" for turn in answered_turns for usage in turn.usages
+    )
 
 
 def timed_out(timeout_s: float, trace: str = "") -> ErrorRecord:
@@ -206,7 +208,7 @@ def timed_out(timeout_s: float, trace: str = "") -> ErrorRecord:
     return ErrorRecord("timed_out", f"not finished within {timeout_s:g} s", trace)
 
 
-def _spoken(transcript: Transcript, asked_by: AskedBy) -> Transcript:
+def _with_speaker(transcript: Transcript, asked_by: AskedBy) -> Transcript:
     return Transcript(tuple(replace(turn, asked_by=asked_by) for turn in transcript.turns))
 
 
@@ -217,12 +219,12 @@ async def _stop_reason(conversed: Coroutine[Any, Any, StopReason], turn: OpenTur
         reason = await conversed
         turn.close()
     except BaseException as error:
-        found = failure(_missed() or error)
-        trace = found.trace
+        error_record = failure(_replay_miss() or error)
+        trace = error_record.trace
         with suppress(AgentError):  # a state that is no object any more stays as it was seen last
             turn.close()
         if not attempt.stop:
-            turn.fail(found)
+            turn.fail(error_record)
     if attempt.stop == "timed_out":
         turn.fail(timed_out(attempt.timeout_s, trace))
     return attempt.stop or reason
@@ -234,17 +236,19 @@ async def _conversed(
     """Hear the agent until it answers, or waits for a decision that nobody scripted."""
     index = len(session.turns)
     if decided:
-        turn.decided(decided, "user")
-        reason = await _heard(_going_on(agent, session, query, decided), turn)
+        turn.note_decisions(decided, "user")
+        reason = await _collect_events(_going_on(agent, session, query, decided), turn)
     else:
         session.paused = None
-        reason = await _heard(agent.reply(session, query), turn)
+        reason = await _collect_events(agent.reply(session, query), turn)
     for _ in range(MAX_DECIDED):
-        scripted = script.take_decisions(index, turn.waiting) if script and reason in (AWAITING, "answered") else None
+        scripted = (
+            script.take_decisions(index, turn.open_requests) if script and reason in (AWAITING, "answered") else None
+        )
         if not scripted:
             break
-        turn.decided(scripted, "case")
-        reason = await _heard(_going_on(agent, session, query, scripted), turn)
+        turn.note_decisions(scripted, "case")
+        reason = await _collect_events(_going_on(agent, session, query, scripted), turn)
     for decision in script.unused_decisions(index) if script else ():
         note = f"{UNUSED}{decision_words(decision)}"
         turn.take(Event("log", author="evaldesk", text=note))
@@ -257,45 +261,45 @@ def _going_on(agent: Agent, session: Session, query: str, decided: Sequence[Deci
     raise AgentError(f"this agent waits for a person and cannot go on after a decision: {type(agent).__name__}")
 
 
-async def _heard(reply: AsyncIterator[Event], turn: OpenTurn) -> StopReason:
+async def _collect_events(reply: AsyncIterator[Event], turn: OpenTurn) -> StopReason:
     if not hasattr(reply, "__aiter__"):
         if asyncio.iscoroutine(reply):
             reply.close()
         raise AgentError(f"reply must be an async generator of events, got {type(reply).__name__}")
     reasons: list[StopReason] = []
 
-    def take(found: Event) -> bool:
-        if isinstance(found, Event) and found.error and found.error.kind in UNANSWERED:
-            if not turn.waiting:  # which says more
-                turn.take(replace(found, kind="log", text=found.error.message, error=None))
-            reasons.append(cast("StopReason", found.error.kind))
-        elif turn.take(found).error:
+    def take(event: Event) -> bool:
+        if isinstance(event, Event) and event.error and event.error.kind in UNANSWERED:
+            if not turn.open_requests:  # which says more
+                turn.take(replace(event, kind="log", text=event.error.message, error=None))
+            reasons.append(cast("StopReason", event.error.kind))
+        elif turn.take(event).error:
             reasons.append("error")
         return bool(reasons)
 
     if isinstance(reply, EventStream):
         await reply.consume(take)
     else:
-        await _taken(reply, take)
+        await _take_events(reply, take)
     if reasons:
         return reasons[0]
-    missed = _missed()
-    if missed:
-        raise missed
-    return "answered" if all(each.takes_message for each in turn.waiting) else AWAITING
+    model_error = _replay_miss()
+    if model_error:
+        raise model_error
+    return "answered" if all(each.takes_message for each in turn.open_requests) else AWAITING
 
 
-async def _taken(reply: AsyncIterator[Event], take: Callable[[Event], bool]) -> None:
+async def _take_events(reply: AsyncIterator[Event], take: Callable[[Event], bool]) -> None:
     try:
-        async for found in reply:
-            if take(found):
+        async for event in reply:
+            if take(event):
                 return
     finally:
         if hasattr(reply, "aclose"):
             await reply.aclose()
 
 
-def _missed() -> ModelError | None:
+def _replay_miss() -> ModelError | None:
     """The call that a replay did not answer; an agent may catch it, or raise an error of its own."""
     recorder = CURRENT_RECORDER.get()
     return recorder.replay_error if recorder else None
@@ -343,7 +347,7 @@ def turn_bound(attempt: Attempt, timeout_s: float | None) -> Iterator[None]:
     if timeout_s is None or task is None or timeout_s >= attempt.seconds_left:
         yield
         return
-    whole = attempt.deadline, attempt.timeout_s
+    outer_bound = attempt.deadline, attempt.timeout_s
 
     def stop() -> None:
         attempt.stop = attempt.stop or "timed_out"
@@ -355,9 +359,9 @@ def turn_bound(attempt: Attempt, timeout_s: float | None) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
-        attempt.deadline = whole[0]
+        attempt.deadline = outer_bound[0]
         if not attempt.stop:
-            attempt.timeout_s = whole[1]
+            attempt.timeout_s = outer_bound[1]
 
 
 DEMO_USER = "demo/user"
@@ -401,10 +405,12 @@ async def _next(user: User, session: Session, attempt: Attempt) -> UserReply:
     except BaseException as error:
         if attempt.stop:
             return UserReply()
-        found = failure(error, "user_error")
+        error_record = failure(error, "user_error")
         is_fatal = isinstance(error, ModelError) and error.is_fatal
         record = ErrorRecord(
-            found.kind if is_fatal else "user_error", f"the simulated user: {found.message}", found.trace
+            error_record.kind if is_fatal else "user_error",
+            f"the simulated user: {error_record.message}",
+            error_record.trace,
         )
         return UserReply(stop="user_error", error=record)
 
@@ -418,17 +424,17 @@ def _keep_last(attempt: Attempt, events: tuple[Event, ...]) -> None:
 
 
 def _is_demo(agent: Agent) -> bool:
-    found = _description(agent)
-    return found is not None and found.is_demo
+    description = _description(agent)
+    return description is not None and description.is_demo
 
 
 def _description(agent: Agent) -> AgentDescription | None:
     """The agent's description of itself; an agent without one may still answer."""
     try:
-        found: object = agent.describe()
+        description: object = agent.describe()
     except Exception:
         return None
-    return found if isinstance(found, AgentDescription) else None
+    return description if isinstance(description, AgentDescription) else None
 
 
 # An agent is imported once, also when several trial threads begin with it.
@@ -436,7 +442,7 @@ _lock = Lock()
 # One thread warms the clients of a model; imports go on under their own lock.
 _model_lock = Lock()
 _ready: set[tuple[AgentRef, str | None, str | None]] = set()
-_loaded: dict[AgentRef, Agent | BaseException] = {}
+_agents: dict[AgentRef, Agent | BaseException] = {}
 watch_import: Callable[[AgentRef], AbstractContextManager[object]] = nullcontext
 """Entered while an agent is imported: by the watch of a process that may be forked."""
 
@@ -445,31 +451,31 @@ def load(ref: AgentRef) -> Agent:
     """The agent that `ref` names. Raises the exception of its import, the same again every time."""
     from evaldesk.agents.loading import load_agent
 
-    found = _loaded.get(ref)
-    if found is None:
+    agent = _agents.get(ref)
+    if agent is None:
         with _lock:
-            found = _loaded.get(ref)
-            if found is None:
+            agent = _agents.get(ref)
+            if agent is None:
                 try:
                     with gc_paused(), watch_import(ref):
-                        found = load_agent(ref)
+                        agent = load_agent(ref)
                 except BaseException as error:
-                    found = error
-                _loaded[ref] = found
-    if isinstance(found, BaseException):
-        raise found
-    return found
+                    agent = error
+                _agents[ref] = agent
+    if isinstance(agent, BaseException):
+        raise agent
+    return agent
 
 
-def described(agent: Agent, ref: AgentRef) -> AgentDescription:
+def describe_agent(agent: Agent, ref: AgentRef) -> AgentDescription:
     """The agent's description of itself, and the beside facts of its module and this process. Raises AgentError."""
-    found: object = agent.describe()
-    if not isinstance(found, AgentDescription):
-        raise AgentError(f"describe must return an AgentDescription, got {type(found).__name__}")
+    description: object = agent.describe()
+    if not isinstance(description, AgentDescription):
+        raise AgentError(f"describe must return an AgentDescription, got {type(description).__name__}")
     module = sys.modules.get(ref.target.partition(":")[0])
     offers_user = any(hasattr(module, name) for name in ("user_response_fn", "simulated_users"))
     return replace(
-        found,
+        description,
         variables=set_variables(os.environ),
         offers_user=offers_user,
         interpreter=Interpreter() if AGENTS.is_remote(ref.kind) else this_interpreter(),
@@ -490,43 +496,43 @@ def this_interpreter() -> Interpreter:
 
 
 def _installed() -> dict[str, str]:
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for entry in reversed(sys.path):  # the first entry that has a package wins
         with suppress(OSError):
             for name in os.listdir(entry or "."):
                 stem, _, ending = name.rpartition(".")
                 package, _, version = stem.partition("-")
                 if ending in ("dist-info", "egg-info") and version:
-                    found[package.lower().replace("_", "-")] = version.partition("-py")[0]
-    return found
+                    versions[package.lower().replace("_", "-")] = version.partition("-py")[0]
+    return versions
 
 
-def adopt(ref: AgentRef, found: object) -> Agent:
+def adopt(ref: AgentRef, agent_object: object) -> Agent:
     """Let `ref` name an object that this process has already. Raises AgentError when no adapter knows it."""
     from evaldesk.agents.loading import adapt_object
 
-    agent = adapt_object(found, ref)
-    _loaded[ref] = agent
+    agent = adapt_object(agent_object, ref)
+    _agents[ref] = agent
     return agent
 
 
 def disown(ref: AgentRef) -> None:
     """Forget the object given to `adopt`."""
-    _loaded.pop(ref, None)
-    for known in [known for known in _ready if known[0] == ref]:
-        _ready.discard(known)
+    _agents.pop(ref, None)
+    for entry in [entry for entry in _ready if entry[0] == ref]:
+        _ready.discard(entry)
 
 
 def load_ready(ref: AgentRef, model: str | None = None, options: ModelOptions | None = None) -> Agent:
     """As `load`, with the packages for the calls of the agent's model: that takes seconds no turn should pay."""
     agent = load(ref)
     options = options or ModelOptions()
-    asked = ref, model, options.base_url
-    if asked not in _ready:
+    ready_key = ref, model, options.base_url
+    if ready_key not in _ready:
         with _model_lock:
             _warm(agent, Session("warm", model=model, model_options=options))
             import_first_calls()
-        _ready.add(asked)
+        _ready.add(ready_key)
     return agent
 
 

@@ -14,14 +14,14 @@ from evaldesk.llm.retry_events import HttpCall, TurnListener, body_of
 from evaldesk.model import JsonObject, Usage
 from evaldesk.model.prompts import FAILED
 from evaldesk.model.transcript import UNKNOWN, Role
-from evaldesk.secrets import masked
+from evaldesk.secrets import mask_values
 from evaldesk.transcripts.model_exchanges import Exchange, ModelRequest, read_exchange, read_request
 from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
 
 
 def sent_by_us(call: ModelCall) -> ModelRequest:
     """A call of our own in its parts."""
-    extra = {name: value for name, value in masked(call.extra).items() if value is not None}
+    extra = {name: value for name, value in mask_values(call.extra).items() if value is not None}
     return ModelRequest(tuple(call.messages), list(call.tools) or None, {"model": call.model, **call.settings, **extra})
 
 
@@ -57,23 +57,23 @@ class CallsAside(TurnListener):
 
     def note_failure(self, call: ModelCall | HttpCall, why: str, duration_ms: float) -> None:
         """Keep a call that failed."""
-        model, sent = sent_parts(call)
-        self._keep(Usage(model, duration_ms=duration_ms), sent, {FAILED: why})
+        model, request = sent_parts(call)
+        self._keep(Usage(model, duration_ms=duration_ms), request, {FAILED: why})
 
-    def _keep(self, usage: Usage, sent: ModelRequest, said: object) -> None:
-        self.prompts.add(self.place(), replace(usage, role=self.role), sent, said)
+    def _keep(self, usage: Usage, request: ModelRequest, answer: object) -> None:
+        self.prompts.add(self.place(), replace(usage, role=self.role), request, answer)
 
 
-def untold_of(found: Sequence[Usage], told: Sequence[Usage], n_told: int) -> list[bool]:
+def untold_of(usages: Sequence[Usage], reported_usages: Sequence[Usage], n_told: int) -> list[bool]:
     """The usages of unreported calls: their number by count alone, their choice by tokens."""
-    left = Counter((usage.tokens_in, usage.tokens_out) for usage in told)
-    known: list[bool] = []
-    for usage in found:
+    n_by_tokens = Counter((usage.tokens_in, usage.tokens_out) for usage in reported_usages)
+    is_reported: list[bool] = []
+    for usage in usages:
         tokens = usage.tokens_in, usage.tokens_out
-        known.append(left[tokens] > 0)
-        left[tokens] -= 1
-    news = set(sorted(range(len(found)), key=lambda at: known[at])[: max(len(found) - n_told, 0)])
-    return [at in news for at in range(len(found))]
+        is_reported.append(n_by_tokens[tokens] > 0)
+        n_by_tokens[tokens] -= 1
+    news = set(sorted(range(len(usages)), key=lambda at: is_reported[at])[: max(len(usages) - n_told, 0)])
+    return [at in news for at in range(len(usages))]
 
 
 def read_seen(call: HttpCall, request: JsonObject) -> tuple[Usage, Exchange | None]:
@@ -82,16 +82,16 @@ def read_seen(call: HttpCall, request: JsonObject) -> tuple[Usage, Exchange | No
     try:
         assert api  # noqa: S101 - no other path is told
         exchange = read_exchange(api, call.path, dict(request), call.answer)
-        found = exchange.tokens
-        if found is None:
+        tokens = exchange.tokens
+        if tokens is None:
             return replace(UNKNOWN, model=exchange.model or "unknown", duration_ms=call.duration_ms), exchange
         usage = Usage(
             exchange.model,
-            tokens_in=found.tokens_in,
-            tokens_out=found.tokens_out,
+            tokens_in=tokens.tokens_in,
+            tokens_out=tokens.tokens_out,
             duration_ms=call.duration_ms,
-            tokens_cached=found.cached,
-            tokens_reasoning=found.reasoning,
+            tokens_cached=tokens.cached,
+            tokens_reasoning=tokens.reasoning,
         )
     except (EvaldeskError, ValueError, LookupError, TypeError, AttributeError, RecursionError):  # of any shape
         return replace(UNKNOWN, duration_ms=call.duration_ms), None

@@ -41,7 +41,7 @@ from evaldesk.model.prompts import FAILED
 from evaldesk.model.transcript import UNKNOWN, broken_turn, image_length, waiting_of
 from evaldesk.transcripts.model_exchanges import Exchange, read_request
 from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
-from evaldesk.wire import checked_event, plain, to_json
+from evaldesk.wire import checked_event, plain_json, to_json
 
 MAX_EVENTS = 10_000
 MAX_PARTIAL = 200_000
@@ -63,65 +63,65 @@ class OpenTurn(TurnListener):
         query: str,
         clock: Clock,
         show: Show | None,
-        resumed: TurnRecord | None = None,
+        open_record: TurnRecord | None = None,
         prompts: PromptWriter | None = None,
     ) -> None:
         self._session = session
         self._query = query
         self._clock = clock
         self._show = show
-        self._started = clock()
+        self._start = clock()
         self._index = len(session.turns)
         self._events: list[Event] = []
         self._n_bytes = 0
         self._n_image_bytes = 0
         self._n_partial = 0
-        self._again: deque[RetryWait] = deque()
+        self._retries: deque[RetryWait] = deque()
         self._cached: deque[bool] = deque()
-        self._told: list[Usage] = []
+        self._reported_usages: list[Usage] = []
         self._n_whole = 0
         self._n_asking = 0
         self._n_cut = 0
         self._n_requests = 0
-        self._seen: list[tuple[float, str, HttpCall | None]] = []
+        self._observed_calls: list[tuple[float, str, HttpCall | None]] = []
         self._ways: set[Capture] = set()
         self._spans: TurnSpans | None = None
         self._prompts = prompts
-        self._passed: deque[tuple[float, HttpCall]] = deque()
+        self._gateway_calls: deque[tuple[float, HttpCall]] = deque()
         self._usages: dict[int, Usage] = {}
         self._exchanges: dict[int, Exchange] = {}
         self._ended_ms: float | None = None
         self._state_json = b""
         self._state: dict[str, JsonValue] = {}
         self._n_before = 0
-        if resumed:
-            self._go_on(resumed)
+        if open_record:
+            self._go_on(open_record)
             return
         self._read_state()
         self._state_before = self._state
         self._keep(Event("user_message", author="user", text=query))
 
-    def _go_on(self, resumed: TurnRecord) -> None:
-        self._started -= resumed.duration_ms / 1000
-        self._events.extend(resumed.events)
+    def _go_on(self, open_record: TurnRecord) -> None:
+        self._start -= open_record.duration_ms / 1000
+        self._events.extend(open_record.events)
         self._n_before = len(self._events)
-        self._ways.update(resumed.captures)
-        self._state_before = dict(resumed.state_before)
-        self._state, self._state_json = dict(resumed.state_after), to_json(resumed.state_after)
+        self._ways.update(open_record.captures)
+        self._state_before = dict(open_record.state_before)
+        self._state, self._state_json = dict(open_record.state_after), to_json(open_record.state_after)
         self._note_state()  # a person may have changed it
 
     @property
-    def waiting(self) -> tuple[Waiting, ...]:
+    def open_requests(self) -> tuple[Waiting, ...]:
         """The agent's open requests to a person."""
         return waiting_of(self._events)
 
-    def decided(self, decided: Iterable[Decided], author: str) -> None:
+    def note_decisions(self, decided: Iterable[Decided], author: str) -> None:
         """Record a decision of a person, or of a case."""
-        for waiting, decision in decided:
-            made = replace(decision, tool=waiting.tool)
-            self._keep(Event("decision", at_ms=self._now_ms(), author=author, waiting=waiting, decision=made))
+        for request, decision in decided:
+            named_decision = replace(decision, tool=request.tool)
+            self._keep(Event("decision", at_ms=self._now_ms(), author=author, waiting=request, decision=named_decision))
 
-    def take(self, found: object) -> Event:
+    def take(self, raw_event: object) -> Event:
         """Keep an event that the agent yielded, and its changes of the state.
 
         Raises AgentError where it is no event.
@@ -132,12 +132,12 @@ class OpenTurn(TurnListener):
             raise AgentError(f"more than {MAX_PARTIAL} pieces of text in one turn")
         if self._n_bytes > MAX_TURN_BYTES:
             raise AgentError(f"more than {MAX_TURN_BYTES // 2**20} MiB of events in one turn")
-        event = checked_event(found, self._now_ms())
+        event = checked_event(raw_event, self._now_ms())
         if event.usage:
-            self._told.append(event.usage)
+            self._reported_usages.append(event.usage)
             if self.pace and not self._n_whole:  # our own calls book their tokens themselves
                 self.pace.book_tokens(event.usage.model, event.usage.tokens_in + event.usage.tokens_out)
-            event = replace(event, usage=self._whole(event.usage))
+            event = replace(event, usage=self._complete_usage(event.usage))
         self._keep(event)
         self._note_state()
         return event
@@ -158,8 +158,8 @@ class OpenTurn(TurnListener):
         if self._session.model:
             return OPTION_FIELDS
         options = self._session.model_options
-        found = {name for name in OPTION_FIELDS if getattr(options, name, None) is not None}
-        return frozenset(found | ({MAX_COMPLETION} if MAX_TOKENS in found else set()))
+        chosen_fields = {name for name in OPTION_FIELDS if getattr(options, name, None) is not None}
+        return frozenset(chosen_fields | ({MAX_COMPLETION} if MAX_TOKENS in chosen_fields else set()))
 
     def fault(self, model: str) -> str:
         """The fault of the next request of a model; empty for none. Two calls at once may change their places."""
@@ -167,10 +167,10 @@ class OpenTurn(TurnListener):
         if not shares:
             return ""
         self._n_requests += 1
-        found = draw_fault(shares, f"{self._session.seed} {self._index} {self._n_requests}")
-        if found:
-            self.log_note(f"{INJECTED}{self._n_requests} of this turn, to {model}: {WORDS[found]}")
-        return found
+        fault_name = draw_fault(shares, f"{self._session.seed} {self._index} {self._n_requests}")
+        if fault_name:
+            self.log_note(f"{INJECTED}{self._n_requests} of this turn, to {model}: {WORDS[fault_name]}")
+        return fault_name
 
     def log_note(self, text: str) -> None:
         """Keep a remark on a model call, in any thread."""
@@ -181,7 +181,7 @@ class OpenTurn(TurnListener):
         waits_ms = round(wait.seconds * 1000, 3)
         self._keep(Event("log", self._now_ms(), author="evaldesk", text=wait.sentence(), duration_ms=waits_ms))
         if not is_counted:
-            self._again.append(wait)
+            self._retries.append(wait)
 
     def note_cached_reply(self) -> None:
         """Mark the next usage as replayed."""
@@ -197,15 +197,15 @@ class OpenTurn(TurnListener):
     def note_failure(self, call: ModelCall | HttpCall, why: str, duration_ms: float) -> None:
         """Keep how a call was sent that failed, and why."""
         if self._prompts:
-            model, sent = sent_parts(call)
+            model, request = sent_parts(call)
             usage = Usage(model, duration_ms=duration_ms)
-            self._prompts.add(CallPlace(self._index, self._now_ms()), usage, sent, {FAILED: why})
+            self._prompts.add(CallPlace(self._index, self._now_ms()), usage, request, {FAILED: why})
 
     def note_gateway_call(self, call: HttpCall) -> None:
         """Record a call that the gateway reports in full; its usage follows."""
         self._n_cut += bool(_CUT.search(call.answer))
         if self._prompts:
-            self._passed.append((self._now_ms(), call))
+            self._gateway_calls.append((self._now_ms(), call))
 
     def note_request(self) -> None:
         """Note a request that is sent."""
@@ -221,16 +221,16 @@ class OpenTurn(TurnListener):
         if call.is_replayed:
             self._cached.append(True)
         self._n_cut += bool(_CUT.search(call.answer))
-        self._seen.append((self._now_ms(), self._open_tool(), call))
+        self._observed_calls.append((self._now_ms(), self._open_tool(), call))
 
-    def opened_spans(self) -> TurnSpans:
+    def open_spans(self) -> TurnSpans:
         """The spans of this turn, which are taken from now on."""
         self._spans = self._spans or TurnSpans(self._now_ms, self._session.id)
         return self._spans
 
     def note_missed_call(self) -> None:
         """Note a call whose tokens nobody can tell."""
-        self._seen.append((self._now_ms(), self._open_tool(), None))
+        self._observed_calls.append((self._now_ms(), self._open_tool(), None))
 
     def note_capture(self, way: Capture) -> None:
         """Note a way by which the calls of this turn are known; without any it is the adapter of a framework."""
@@ -256,18 +256,18 @@ class OpenTurn(TurnListener):
         Raises AgentError where the state is no object any more.
         """
         self._ended_ms = self._now_ms()  # the first price takes seconds, which are not the agent's
-        known = {id(event) for event in self._events}
+        event_ids = {id(event) for event in self._events}
         self._events = self._whole_turn()
         if self._spans:
             self._spans.end()
             self._spans = None
-        self._seen.clear()
+        self._observed_calls.clear()
         self._usages.clear()
         self._exchanges.clear()
         self._n_asking = 0
         if self._show:
             for event in self._events:
-                if id(event) not in known:
+                if id(event) not in event_ids:
                     self._show(event)
         self._note_state()
 
@@ -285,13 +285,13 @@ class OpenTurn(TurnListener):
 
     def _whole_turn(self) -> list[Event]:
         """The events so far, with the calls that the agent did not tell: those of its spans, then those seen."""
-        while self._passed:
-            self._kept(*self._passed.popleft())
+        while self._gateway_calls:
+            self._keep_call(*self._gateway_calls.popleft())
         spanned = self._spanned()
-        told = [*self._told, *(event.usage for event in spanned if event.usage)]
+        reported_usages = [*self._reported_usages, *(event.usage for event in spanned if event.usage)]
         wired = self._wired(spanned)
-        untold = self._untold(told, wired.within)
-        untold += [] if told or untold else self._uncounted()
+        untold = self._untold(reported_usages, wired.within)
+        untold += [] if reported_usages or untold else self._uncounted()
         untold += self._lacking()
         self._keep_spanned()
         if spanned:
@@ -305,7 +305,11 @@ class OpenTurn(TurnListener):
 
     def _wired(self, spanned: Sequence[Event]) -> WireEvents:
         """The tool calls in the requests of an agent of own code that neither the agent nor its spans tell."""
-        calls = [(at_ms, call, self._exchange(at_ms, call)) for at_ms, tool, call in self._seen if call and not tool]
+        calls = [
+            (at_ms, call, self._exchange(at_ms, call))
+            for at_ms, tool, call in self._observed_calls
+            if call and not tool
+        ]
         if "told" not in self._ways or not calls:
             return WireEvents()
         own = [event for event in self._events[self._n_before :] if not event.is_partial]
@@ -332,11 +336,11 @@ class OpenTurn(TurnListener):
     def _lacking(self) -> list[Event]:
         """A log event on missing spans, with an unknown usage unless the gateway sees all calls."""
         lacks, is_seen = self._spans.lacks if self._spans else "", "gateway" in self._ways
-        if not lacks or (lacks == NO_SPANS and (self._told or is_seen)):
+        if not lacks or (lacks == NO_SPANS and (self._reported_usages or is_seen)):
             return []
         at_ms = self._now_ms()
-        said = Event("log", at_ms=at_ms, author="evaldesk", text=lacks)
-        return [said] if is_seen else [said, Event("usage", at_ms=at_ms, author="evaldesk", usage=UNKNOWN)]
+        note = Event("log", at_ms=at_ms, author="evaldesk", text=lacks)
+        return [note] if is_seen else [note, Event("usage", at_ms=at_ms, author="evaldesk", usage=UNKNOWN)]
 
     def _spanned(self) -> list[Event]:
         """The events of the spans that the agent did not tell as well; a call of the same name is the same call."""
@@ -344,19 +348,19 @@ class OpenTurn(TurnListener):
         if not events:
             return []
         now = self._now_ms()
-        told = Counter(_said(event) for event in self._events[self._n_before :] if not event.is_partial)
+        n_by_name = Counter(_event_key(event) for event in self._events[self._n_before :] if not event.is_partial)
         usages = [event.usage for event in events if event.usage]
-        news = iter(untold_of(usages, self._told, len(self._told)))
-        found: list[Event] = []
+        news = iter(untold_of(usages, self._reported_usages, len(self._reported_usages)))
+        untold_events: list[Event] = []
         for event in (replace(event, at_ms=min(round(event.at_ms, 3), now)) for event in events):
             if event.usage:
                 if next(news):
-                    found.append(event)
+                    untold_events.append(event)
                 continue
-            told[_said(event)] -= 1
-            if told[_said(event)] < 0:
-                found.append(event)
-        return self._with_wire_tokens(self._with_arguments(found))
+            n_by_name[_event_key(event)] -= 1
+            if n_by_name[_event_key(event)] < 0:
+                untold_events.append(event)
+        return self._with_wire_tokens(self._with_arguments(untold_events))
 
     def _with_arguments(self, events: list[Event]) -> list[Event]:
         """Calls whose spans tell no arguments or no result, with those of the requests in which they were seen."""
@@ -367,64 +371,69 @@ class OpenTurn(TurnListener):
         )
         if is_full:
             return events
-        exchanges = [read_seen(call, body_of(call.request))[1] for *_, call in self._seen if call]
-        seen = [call for exchange in exchanges if exchange for call in exchange.answer.calls]
-        given = {each.call_id: each.result for exchange in exchanges if exchange for each in exchange.results}
-        known: dict[int, ToolCall] = {}
+        exchanges = [read_seen(call, body_of(call.request))[1] for *_, call in self._observed_calls if call]
+        model_calls = [call for exchange in exchanges if exchange for call in exchange.answer.calls]
+        result_by_id = {each.call_id: each.result for exchange in exchanges if exchange for each in exchange.results}
+        call_by_id: dict[int, ToolCall] = {}
         results: dict[int, JsonValue] = {}
         for event in events:
             call = event.call
             if event.kind == "tool_call" and call:
-                match = next((each for each in seen if each.id == call.id and call.id), None)
-                match = match or next((each for each in seen if each.name == call.name), None)
+                match = next((each for each in model_calls if each.id == call.id and call.id), None)
+                match = match or next((each for each in model_calls if each.name == call.name), None)
                 if match:
-                    seen.remove(match)
-                    known[id(call)] = call if call.args else replace(call, args=match.args)
-                    results[id(call)] = given.get(match.id)
-        found = []
+                    model_calls.remove(match)
+                    call_by_id[id(call)] = call if call.args else replace(call, args=match.args)
+                    results[id(call)] = result_by_id.get(match.id)
+        full_events = []
         for event in events:
             is_empty = event.kind == "tool_result" and event.result is None
             result = results.get(id(event.call)) if is_empty else event.result
-            found.append(replace(event, call=known.get(id(event.call), event.call), result=result))
-        return found
+            full_events.append(replace(event, call=call_by_id.get(id(event.call), event.call), result=result))
+        return full_events
 
     def _with_wire_tokens(self, events: list[Event]) -> list[Event]:
         """Usages of spans with the tokens of the requests in which they were seen, which tell cached ones, too.
 
         A request of the same numbers is the same call; of the others the next one of the same model.
         """
-        read = (self._read(at_ms, call) for at_ms, _, call in self._seen if call)
-        wire_usages = [usage for usage in read if not usage.is_least]
-        done: set[int] = set()
+        call_usages = (self._read(at_ms, call) for at_ms, _, call in self._observed_calls if call)
+        wire_usages = [usage for usage in call_usages if not usage.is_least]
+        places_done: set[int] = set()
         for is_same in (_has_same_tokens, _is_of_same_model):
             for place, own in [(place, event.usage) for place, event in enumerate(events)]:
                 match = next((each for each in wire_usages if own and is_same(own, each)), None)
-                if match and place not in done:
-                    done.add(place)
+                if match and place not in places_done:
+                    places_done.add(place)
                     wire_usages.remove(match)
                     events[place] = replace(events[place], usage=match)
-        return [replace(event, usage=self._whole(with_cost(event.usage))) if event.usage else event for event in events]
+        return [
+            replace(event, usage=self._complete_usage(with_cost(event.usage))) if event.usage else event
+            for event in events
+        ]
 
-    def _untold(self, told: Sequence[Usage], tools: Mapping[int, str]) -> list[Event]:
+    def _untold(self, reported_usages: Sequence[Usage], tools: Mapping[int, str]) -> list[Event]:
         """The usages of calls that were seen and that nobody told; `tools` has the tool of inner calls, by their id."""
-        if not (self._seen or self._n_asking):
+        if not (self._observed_calls or self._n_asking):
             return []
-        read = [
+        call_usages = [
             (at_ms, tool or tools.get(id(call), ""), with_cost(self._read(at_ms, call)))
-            for at_ms, tool, call in self._seen
+            for at_ms, tool, call in self._observed_calls
             if call
         ]
-        news = untold_of([usage for *_, usage in read], told, max(len(told) - self._n_whole, 0))
-        missed = [(at_ms, tool, UNKNOWN) for at_ms, tool, call in self._seen if call is None]
-        missed += [(self._now_ms(), self._open_tool(), UNKNOWN)] * self._n_asking
+        news = untold_of(
+            [usage for *_, usage in call_usages], reported_usages, max(len(reported_usages) - self._n_whole, 0)
+        )
+        unread_calls = [(at_ms, tool, UNKNOWN) for at_ms, tool, call in self._observed_calls if call is None]
+        unread_calls += [(self._now_ms(), self._open_tool(), UNKNOWN)] * self._n_asking
         return [
             Event("usage", at_ms=at_ms, author="evaldesk", within=tool, usage=usage)
             for at_ms, tool, usage in (
-                *missed,
+                *unread_calls,
                 *(
-                    (at_ms, tool, self._whole(usage))
-                    for (at_ms, tool, usage), new in zip(read, news, strict=True)
-                    if new
+                    (at_ms, tool, self._complete_usage(usage))
+                    for (at_ms, tool, usage), is_new in zip(call_usages, news, strict=True)
+                    if is_new
                 ),
             )
         ]
@@ -433,17 +442,17 @@ class OpenTurn(TurnListener):
         """The usage of a call that was seen; the first time, the call is kept as it was sent."""
         usage = self._usages.get(id(call))
         if usage is None:
-            usage = self._usages[id(call)] = self._kept(at_ms, call)
+            usage = self._usages[id(call)] = self._keep_call(at_ms, call)
         return usage
 
-    def _kept(self, at_ms: float, call: HttpCall) -> Usage:
+    def _keep_call(self, at_ms: float, call: HttpCall) -> Usage:
         request = body_of(call.request)
         usage, exchange = read_seen(call, request)
         if exchange:
             self._exchanges[id(call)] = exchange
         if self._prompts:
-            said = exchange.raw_answer if exchange else call.answer[:MAX_RAW].decode("utf-8", "replace")
-            self._prompts.add(CallPlace(self._index, at_ms), usage, read_request(request), said)
+            answer = exchange.raw_answer if exchange else call.answer[:MAX_RAW].decode("utf-8", "replace")
+            self._prompts.add(CallPlace(self._index, at_ms), usage, read_request(request), answer)
         return usage
 
     def _keep_spanned(self) -> None:
@@ -451,25 +460,25 @@ class OpenTurn(TurnListener):
         if self._spans is None or self._prompts is None or self._prompts.has_calls_of(self._index):
             return
         now = self._now_ms()
-        for at_ms, usage, sent, said in self._spans.sent_calls():
+        for at_ms, usage, request, answer in self._spans.sent_calls():
             place = CallPlace(self._index, min(max(round(at_ms, 3), 0.0), now))
-            self._prompts.add(place, usage, sent, said)
+            self._prompts.add(place, usage, request, answer)
 
     def _open_tool(self) -> str:
         """The tool that was called and has given nothing yet; empty where there is none."""
-        opened: dict[tuple[str, str | None], str] = {}
+        open_calls: dict[tuple[str, str | None], str] = {}
         for event in self._events:
             if event.call and event.kind == "tool_call":
-                opened[event.call.name, event.call.id] = event.call.name
+                open_calls[event.call.name, event.call.id] = event.call.name
             elif event.call and event.kind == "tool_result":
-                opened.pop((event.call.name, event.call.id), None)
-        return next(reversed(opened.values()), "")
+                open_calls.pop((event.call.name, event.call.id), None)
+        return next(reversed(open_calls.values()), "")
 
-    def _whole(self, usage: Usage) -> Usage:
+    def _complete_usage(self, usage: Usage) -> Usage:
         """The usage with facts that the agent does not know: attempts and caches of clients, a configured price."""
-        n_again = len(self._again)
+        n_again = len(self._retries)
         for _ in range(n_again):
-            self._again.popleft()
+            self._retries.popleft()
         is_cut = usage.is_cut or self._n_cut > 0
         self._n_cut = max(self._n_cut - is_cut, 0)
         usage = replace(usage, n_attempts=usage.n_attempts + n_again, is_cut=is_cut)
@@ -481,7 +490,7 @@ class OpenTurn(TurnListener):
         return usage
 
     def _now_ms(self) -> float:
-        return round((self._clock() - self._started) * 1000, 3)
+        return round((self._clock() - self._start) * 1000, 3)
 
     def _keep(self, event: Event) -> None:
         n_bytes = 0 if event.is_partial else len(to_json(event))
@@ -514,14 +523,14 @@ class OpenTurn(TurnListener):
         try:
             state_json = to_json(state)
         except (TypeError, ValueError, RecursionError):
-            state_json = to_json(plain(state, keeps_images=False))
+            state_json = to_json(plain_json(state, keeps_images=False))
         if state_json == self._state_json:
             return False
-        copied = plain(state, keeps_images=False)
-        if not isinstance(copied, dict):
+        state_copy = plain_json(state, keeps_images=False)
+        if not isinstance(state_copy, dict):
             raise AgentError("session.state cannot be read")
-        is_changed = bool(self._state_json) and bool(changes(self._state, copied))
-        self._state, self._state_json = copied, state_json
+        is_changed = bool(self._state_json) and bool(changes(self._state, state_copy))
+        self._state, self._state_json = state_copy, state_json
         return is_changed
 
 
@@ -545,17 +554,17 @@ def _is_of_same_model(usage: Usage, other: Usage) -> bool:
     return bool(usage.model) and (usage.model in other.model or other.model in usage.model)
 
 
-def _said(event: Event) -> tuple[str, str]:
+def _event_key(event: Event) -> tuple[str, str]:
     """The name of an event that both the agent and its spans may tell."""
     return event.kind, event.call.name if event.call else event.text.strip()
 
 
 def changes(before: JsonObject, after: JsonObject) -> tuple[Change, ...]:
     """The top-level keys that differ, in the order of `after`, removed ones last. True differs from 1."""
-    found = [
+    differences = [
         Change(key, before.get(key), value, was_present=key in before)
         for key, value in after.items()
         if key not in before or to_json(before[key]) != to_json(value)
     ]
-    gone = [Change(key, value, None, is_present=False) for key, value in before.items() if key not in after]
-    return (*found, *gone)
+    removals = [Change(key, value, None, is_present=False) for key, value in before.items() if key not in after]
+    return (*differences, *removals)

@@ -53,10 +53,10 @@ class Zygote:
         `loops` were closed before. Where this process cannot be forked it returns at once and stays a player. None when
         the parent is gone.
         """
-        bound = _bound_to_thread(loops)
-        reason = bound or self._reason(pipes)
+        thread_reason = _bound_to_thread(loops)
+        reason = thread_reason or self._reason(pipes)
         os.set_blocking(pipes[1].fileno(), True)
-        pipes[1].write(to_json(Forks(key, reason, is_tainted=bool(bound))) + b"\n")
+        pipes[1].write(to_json(Forks(key, reason, is_tainted=bool(thread_reason))) + b"\n")
         return pipes if reason else self._fork_when_asked(pipes)
 
     def _reason(self, pipes: Pipes) -> str:
@@ -87,7 +87,7 @@ class Zygote:
             for fd, _ in poll.poll():
                 if fd in self._players:
                     poll.unregister(fd)
-                    self._ended(fd)
+                    self._report_end(fd)
                 elif fd == pipes[0].fileno():
                     if not os.read(fd, MAX_REQUEST):
                         return None
@@ -117,7 +117,7 @@ class Zygote:
             self._say("forked", pid)
         return pid
 
-    def _ended(self, player: int) -> None:
+    def _report_end(self, player: int) -> None:
         """Report the end of a player, and end its orphans, which are children of this process now."""
         os.close(player)
         pid = self._players.pop(player)

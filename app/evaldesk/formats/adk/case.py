@@ -185,13 +185,13 @@ def _write_responses(messages: tuple[tuple[str, str], ...]) -> Any:
 
 
 def _patch_responses(raw: Any, messages: tuple[tuple[str, str], ...]) -> Any:
-    old = _read_responses(Place(Document(None)), raw)
+    file_responses = _read_responses(Place(Document(None)), raw)
     responses = []
-    for before, after in edited_pairs(old, messages):
+    for before, after in edited_pairs(file_responses, messages):
         if after is None:
             continue
         author, text = messages[after]
-        if before is not None and old[before] == messages[after]:
+        if before is not None and file_responses[before] == messages[after]:
             responses.append(raw[before])
         else:
             responses.append([author, patch_message(raw[before][1] or [] if before is not None else [], text)])

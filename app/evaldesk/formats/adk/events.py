@@ -67,12 +67,12 @@ def tool_responses(events: Sequence[dict[str, Any]]) -> list[Any]:
 
 
 def _with_calls(
-    events: list[dict[str, Any]], old: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]
+    events: list[dict[str, Any]], old_parts: Sequence[dict[str, Any]], new_parts: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    pairs = edited_pairs(old, new)
+    pairs = edited_pairs(old_parts, new_parts)
     following = _additions(pairs)
     new_places = {before: after for before, after in pairs if before is not None}
-    removed_ids = {old[before].get("id") for before, after in new_places.items() if after is None} - {None}
+    removed_ids = {old_parts[before].get("id") for before, after in new_places.items() if after is None} - {None}
     new_events: list[dict[str, Any]] = []
     number = 0
     for event in events:
@@ -83,33 +83,35 @@ def _with_calls(
                 parts.extend([] if _answers(part, removed_ids) else [part])
                 continue
             after = new_places[number]
-            parts.extend([] if after is None else [{**part, key: new[after]}])
-            parts.extend({"function_call": new[index]} for index in following.get(number, ()))
+            parts.extend([] if after is None else [{**part, key: new_parts[after]}])
+            parts.extend({"function_call": new_parts[index]} for index in following.get(number, ()))
             number += 1
         new_events.append(_with_parts(event, parts))
-    first = [{"function_call": new[index]} for index in following.get(-1, ())]
+    first = [{"function_call": new_parts[index]} for index in following.get(-1, ())]
     author = events[0]["author"] if events else "agent"
     return [{"author": author, "content": {"parts": first, "role": "model"}}, *new_events] if first else new_events
 
 
-def _with_messages(events: list[dict[str, Any]], old: Messages, new: Messages) -> list[dict[str, Any]]:
-    pairs = edited_pairs(old, new)
+def _with_messages(
+    events: list[dict[str, Any]], old_messages: Messages, new_messages: Messages
+) -> list[dict[str, Any]]:
+    pairs = edited_pairs(old_messages, new_messages)
     following = _additions(pairs)
     new_places = {before: after for before, after in pairs if before is not None}
-    new_events = [_message_event(*new[index]) for index in following.get(-1, ())]
+    new_events = [_message_event(*new_messages[index]) for index in following.get(-1, ())]
     number = 0
     for event in events:
         if not message_text(_parts(event)):
             new_events.append(event)
             continue
         after = new_places[number]
-        text = None if after is None else new[after][1]
-        author = event["author"] if after is None else new[after][0]
-        is_same = after is not None and new[after] == old[number]
+        text = None if after is None else new_messages[after][1]
+        author = event["author"] if after is None else new_messages[after][0]
+        is_same = after is not None and new_messages[after] == old_messages[number]
         new_events.append(
             event if is_same else {**_with_parts(event, patch_message(_parts(event), text)), "author": author}
         )
-        new_events.extend(_message_event(*new[index]) for index in following.get(number, ()))
+        new_events.extend(_message_event(*new_messages[index]) for index in following.get(number, ()))
         number += 1
     return new_events
 

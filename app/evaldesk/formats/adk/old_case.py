@@ -126,9 +126,9 @@ def _write_messages(messages: tuple[tuple[str, str], ...]) -> Any:
 
 
 def _patch_messages(raw: Any, messages: tuple[tuple[str, str], ...]) -> Any:
-    old = [(message["author"], message["text"]) for message in raw or ()]
+    file_messages = [(message["author"], message["text"]) for message in raw or ()]
     new_messages = []
-    for before, after in edited_pairs(old, messages):
+    for before, after in edited_pairs(file_messages, messages):
         if after is not None:
             author, text = messages[after]
             new_messages.append({**(raw[before] if before is not None else {}), "author": author, "text": text})

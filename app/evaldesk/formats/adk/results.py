@@ -326,8 +326,8 @@ def read_invocation(place: Place, raw: Any) -> TurnRecord:
         did.append(Event("agent_message", author=author, text=message_text(answer)))
     seconds = read_optional_number(place.at("duration"), values.get("duration"), "a number of seconds", 0, 1e15)
     record = TurnRecord(query, tuple(did), duration_ms=1000 * (seconds or 0.0), media=media)
-    if reader.waiting:
-        return ended_so(record, AWAITING, reader.waiting.values())
+    if reader.requests:
+        return ended_so(record, AWAITING, reader.requests.values())
     return cut_short(record) if events_key(values.get("intermediate_data") or {}) else record
 
 
@@ -400,10 +400,10 @@ def _counts(usage: Usage) -> dict[str, int]:
     return counts | {name: n for name, n in more.items() if n}
 
 
-def _write_request(waiting: Waiting) -> dict[str, Any]:
+def _write_request(request: Waiting) -> dict[str, Any]:
     """The call by which google-adk asks for a confirmation."""
-    args = {"originalFunctionCall": {"name": waiting.tool, "args": dict(waiting.args)}}
-    part = {"function_call": {"name": CONFIRMATION, "args": args, "id": waiting.id}}
+    args = {"originalFunctionCall": {"name": request.tool, "args": dict(request.args)}}
+    part = {"function_call": {"name": CONFIRMATION, "args": args, "id": request.id}}
     return {"author": "", "content": {"parts": [part], "role": "model"}}
 
 

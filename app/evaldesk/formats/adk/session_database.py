@@ -181,8 +181,10 @@ def _check_table(connection: sqlite3.Connection, table: str, columns: set[str], 
             "`adk migrate session` writes it anew",
             source=source,
         )
-    if missing := ", ".join(sorted(columns - column_names)):
-        raise FormatError(f"this is not a session database of ADK: the table {table} has no {missing}", source=source)
+    if missing_columns := ", ".join(sorted(columns - column_names)):
+        raise FormatError(
+            f"this is not a session database of ADK: the table {table} has no {missing_columns}", source=source
+        )
 
 
 def _sessions(connection: sqlite3.Connection, source: str) -> Iterator[dict[str, Any]]:

@@ -35,7 +35,7 @@ from evaldesk.model.decisions import ANSWER, APPROVAL, Decided
 from evaldesk.model.json_text import json_line
 from evaldesk.model.media import Media, split
 from evaldesk.transcripts.adk import AdkEvents
-from evaldesk.wire import plain, plain_text
+from evaldesk.wire import plain_json, plain_text
 
 KIND = "a2a"
 
@@ -158,7 +158,7 @@ class A2aAgent:
                 "task": conversation.task_id,
                 "seen": sorted(conversation.reported_ids),
             }
-            pause(session, snapshot, lambda: plain(snapshot))
+            pause(session, snapshot, lambda: plain_json(snapshot))
         for event in reader.end_events():
             yield event
 
@@ -507,7 +507,7 @@ def _text(part: Mapping[str, Any]) -> str:
     if isinstance(part.get("text"), str):
         return plain_text(part["text"])
     if "data" in part:
-        return json.dumps(plain(part["data"]), ensure_ascii=False)
+        return json.dumps(plain_json(part["data"]), ensure_ascii=False)
     inner = part.get("file")
     file = inner if isinstance(inner, Mapping) else part
     name = next((file[key] for key in ("name", "filename", "uri", "url") if isinstance(file.get(key), str)), "")

@@ -142,10 +142,10 @@ class AdkAgent:
             yield call_limit_event(session, error)
         finally:
             await conversation.keep(session)
-        if witness.waiting:
+        if witness.requests:
             adk_session = await conversation.find_adk_session(session)
             pause(session, witness.calls, lambda: _snapshot(adk_session.events, witness.calls))
-            for event in waiting_events(witness.waiting.values()):
+            for event in waiting_events(witness.requests.values()):
                 yield event
 
     def _app(self, model: str | None, options: ModelOptions) -> Any:
@@ -404,7 +404,9 @@ def _describe_tree(agent: Any, kind: str, depth: int) -> AgentDescription:
     state: JsonObject = dict.fromkeys(placeholders(instruction), "")
     for other in below:
         state = {**other.initial_state, **state}
-    missing = dict.fromkeys([*_missing(agent), *(name for other in below for name in other.missing)])
+    missing_variables = dict.fromkeys(
+        [*_missing_variables(agent), *(name for other in below for name in other.missing)]
+    )
     return AgentDescription(
         name=str(agent.name),
         kind=kind,
@@ -415,11 +417,11 @@ def _describe_tree(agent: Any, kind: str, depth: int) -> AgentDescription:
         is_demo=model.startswith(DEMO_PREFIX),
         initial_state=state,
         sub_agents=tuple(below),
-        missing=tuple(missing),
+        missing=tuple(missing_variables),
     )
 
 
-def _missing(agent: Any) -> tuple[str, ...]:
+def _missing_variables(agent: Any) -> tuple[str, ...]:
     """The missing key variables of its model; none for a model with a key, an address or a client set in code."""
     model = getattr(agent, "model", None)
     is_named = isinstance(model, str) and (is_litellm(model) or model.startswith("gemini-"))

@@ -11,7 +11,7 @@ from evaldesk.errors import ModelError, NoDoubleError
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
 from evaldesk.llm.retry_events import PLAYED_TURN
 from evaldesk.model import Event
-from evaldesk.wire import plain
+from evaldesk.wire import plain_json
 
 REPLAYED_KEY = "evaldesk_replayed"  # in the metadata of a response that came from the recording
 
@@ -85,14 +85,14 @@ class Answers:
         """Record the tool's result and its changes of the state."""
         recorder, key = CURRENT_RECORDER.get(), self._tool_keys.pop(call_id, None)
         if recorder and key:
-            plain_result = plain(result if isinstance(result, dict) else {"result": result})
-            recorder.keep(key, {"result": plain_result, "state": plain(dict(context.actions.state_delta))})
+            plain_result = plain_json(result if isinstance(result, dict) else {"result": result})
+            recorder.keep(key, {"result": plain_result, "state": plain_json(dict(context.actions.state_delta))})
 
     def _recorded_result(self, tool: Any, args: dict[str, Any], context: Any) -> dict[str, Any] | None:
         recorder = CURRENT_RECORDER.get()
         if recorder is None or not recorder.recording.tools or _is_never_recorded(tool):
             return None
-        content = {"name": tool.name, "args": plain(args), "state": plain(context.state.to_dict())}
+        content = {"name": tool.name, "args": plain_json(args), "state": plain_json(context.state.to_dict())}
         key = recorder.key("adk_tool", content)
         entry = self._find(recorder, key, f"the call of the tool {tool.name}")
         if entry is None:

@@ -25,7 +25,7 @@ class Witness:
     model: str = ""
     models: dict[str, str] = field(default_factory=dict)
     calls: dict[str, ToolCall] = field(default_factory=dict)
-    waiting: dict[str, Waiting] = field(default_factory=dict)
+    requests: dict[str, Waiting] = field(default_factory=dict)
     start_s: dict[str, float] = field(default_factory=dict)
     took_ms: dict[str, float] = field(default_factory=dict)
     _tools: dict[str, str] = field(default_factory=dict)

@@ -27,7 +27,7 @@ from evaldesk.llm.retry_events import note_capture
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session, ToolCall
 from evaldesk.model.decisions import Decided
 from evaldesk.transcripts.adk import AdkEvents, function_response, kept_state, person_results, written_parts
-from evaldesk.wire import plain
+from evaldesk.wire import plain_json
 
 KIND = "adk_server"
 
@@ -100,16 +100,18 @@ class AdkServerAgent(ModelCaller):
                     if line.startswith(b"data:"):
                         for event in self.events_of(line.removeprefix(b"data:"), session, reader):
                             yield event
-        if reader.waiting:
+        if reader.requests:
             calls = {key: [call.name, dict(call.args), call.id] for key, call in reader.calls.items()}
             snapshot = {"session": session.memory[_MEMORY], "calls": calls}
-            pause(session, snapshot, partial(plain, snapshot))
-            for event in waiting_events(reader.waiting.values()):
+            pause(session, snapshot, partial(plain_json, snapshot))
+            for event in waiting_events(reader.requests.values()):
                 yield event
 
     async def _create(self, client: Any, session: Session) -> str:
         path = f"/apps/{quote(self.app, safe='')}/users/{quote(session.user_id, safe='')}/sessions"
-        async with client.stream("POST", f"{self.address}{path}", json={"state": plain(session.state)}) as response:
+        async with client.stream(
+            "POST", f"{self.address}{path}", json={"state": plain_json(session.state)}
+        ) as response:
             if response.status_code != 200:
                 raise AgentError(await refusal_of(response, f"{self.address}{path}"))
             body = await whole_body(response)
@@ -128,7 +130,7 @@ class AdkServerAgent(ModelCaller):
             return
         yield from read_adk_event(reader, self.app, adk_event, f"{self.address}/run_sse")
         if adk_event.get("partial") is not True:
-            delta = plain(_mapping(_mapping(adk_event.get("actions")).get("stateDelta")))
+            delta = plain_json(_mapping(_mapping(adk_event.get("actions")).get("stateDelta")))
             if isinstance(delta, dict):
                 session.state.update(kept_state(delta))
 

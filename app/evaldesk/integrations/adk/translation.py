@@ -11,7 +11,7 @@ from evaldesk.integrations.adk.answers import REPLAYED_KEY
 from evaldesk.model import Event, Usage
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.transcripts.adk import AdkEvents
-from evaldesk.wire import plain
+from evaldesk.wire import plain_json
 
 if TYPE_CHECKING:
     from evaldesk.integrations.adk.plugin import Witness
@@ -32,7 +32,7 @@ def events_of_adk(adk_event: Any, witness: Witness, *, within: str = "", is_stre
 
     `within` is the name of the surrounding tool.
     """
-    for event in AdkEvents(witness.calls, witness.waiting).read(_NOWHERE, _plain_event(adk_event)):
+    for event in AdkEvents(witness.calls, witness.requests).read(_NOWHERE, _plain_event(adk_event)):
         if event.is_partial:
             if is_streaming:
                 yield event
@@ -72,10 +72,12 @@ def _confirmations(adk_event: Any) -> Iterable[str]:
 def _plain_part(part: Any) -> dict[str, Any]:
     if part.function_call:
         call = part.function_call
-        return {"function_call": {"name": call.name or "", "args": plain(dict(call.args or {})), "id": call.id}}
+        return {"function_call": {"name": call.name or "", "args": plain_json(dict(call.args or {})), "id": call.id}}
     if part.function_response:
         response = part.function_response
-        return {"function_response": {"name": response.name, "id": response.id, "response": plain(response.response)}}
+        return {
+            "function_response": {"name": response.name, "id": response.id, "response": plain_json(response.response)}
+        }
     if part.executable_code:
         return {"executable_code": {"code": part.executable_code.code}}
     if part.code_execution_result:

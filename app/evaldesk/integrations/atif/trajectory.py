@@ -265,8 +265,8 @@ class _Writing:
     def _begin(self, source: str, event: Event) -> dict[str, Any]:
         step: dict[str, Any] = {"source": source, "message": ""}
         if self.start_ms is not None:
-            moment = _BEGINNING + timedelta(milliseconds=self.start_ms + event.at_ms)
-            step = {"timestamp": moment.isoformat(timespec="microseconds"), **step}
+            time = _BEGINNING + timedelta(milliseconds=self.start_ms + event.at_ms)
+            step = {"timestamp": time.isoformat(timespec="microseconds"), **step}
         self.steps.append(step)
         return step
 

@@ -106,11 +106,11 @@ def _build_import(lines: _Lines, source: str) -> Imported:
 
 
 def _understood_words(lines: _Lines, name: str) -> tuple[str, ...]:
-    missing = len(lines.questions.keys() - lines.answers.keys())
-    if not missing:
+    n_missing = len(lines.questions.keys() - lines.answers.keys())
+    if not n_missing:
         return ()
-    if missing < len(lines.questions):
-        return (f"{counted(missing, 'case')} of {len(lines.questions)} without expected calls: nothing is asserted.",)
+    if n_missing < len(lines.questions):
+        return (f"{counted(n_missing, 'case')} of {len(lines.questions)} without expected calls: nothing is asserted.",)
     return (
         f"No expected calls: BFCL keeps them in {_ANSWERS}{name}.json. To assert them, put both into one file, such as "
         f"`cat {name}.json {_ANSWERS}{name}.json > both.jsonl`, and import that.",
@@ -205,8 +205,8 @@ def parse_call(text: str, parameters: Mapping[str, Sequence[str]]) -> ToolCall |
         if not isinstance(tree, ast.Call):
             return None
         name = ast.unparse(tree.func)
-        values = [_plain(ast.literal_eval(argument)) for argument in tree.args]
-        keyword_args = [(keyword.arg, _plain(ast.literal_eval(keyword.value))) for keyword in tree.keywords]
+        values = [_literal_as_json(ast.literal_eval(argument)) for argument in tree.args]
+        keyword_args = [(keyword.arg, _literal_as_json(ast.literal_eval(keyword.value))) for keyword in tree.keywords]
     except _DAMAGE:
         return None
     parameter_names = parameters.get(name, ())
@@ -221,17 +221,17 @@ def parse_call(text: str, parameters: Mapping[str, Sequence[str]]) -> ToolCall |
     return ToolCall(name, args)
 
 
-def _plain(value: Any) -> Any:
+def _literal_as_json(value: Any) -> Any:
     """The literal as JSON has it: a tuple is a list.
 
     Raises ValueError for bytes, sets, and other values outside JSON.
     """
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_literal_as_json(item) for item in value]
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
             raise ValueError("a key that is not a string")
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: _literal_as_json(item) for key, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("a number that JSON cannot hold")
     if value is None or isinstance(value, bool | int | float | str):

@@ -45,7 +45,7 @@ from evaldesk.model import (
 from evaldesk.model.chat import chat_messages, user_message
 from evaldesk.model.decisions import Decided
 from evaldesk.transcripts.messages.turns import TurnEvents
-from evaldesk.wire import plain, plain_object, to_json
+from evaldesk.wire import plain_json, plain_object, to_json
 
 _CALL_BLOCKS = ("tool_use", "tool_call", "function_call", "server_tool_call", "invalid_tool_call", "input_json_delta")
 
@@ -92,7 +92,7 @@ class EventSender:
     def take_state(self, graph_state: Any) -> None:
         """Copy the state of the graph after a step, as reduced by the graph."""
         self.graph_state = _fields(graph_state)
-        own = {key: plain(value) for key, value in self.graph_state.items() if key != MESSAGES}
+        own = {key: plain_json(value) for key, value in self.graph_state.items() if key != MESSAGES}
         self._state.update({key: value for key, value in own.items() if not key.startswith("__")})
 
     async def send_piece(self, chunk: Any, about: Any) -> None:
@@ -174,8 +174,10 @@ def _plain_message(message: Any) -> dict[str, JsonValue]:
     calls = [*getattr(message, "tool_calls", ()), *getattr(message, "invalid_tool_calls", ())]
     return {
         "role": message.type,
-        "content": plain(content),
-        "tool_calls": [{"id": call["id"], "name": call["name"] or "", "args": plain(call["args"])} for call in calls],
+        "content": plain_json(content),
+        "tool_calls": [
+            {"id": call["id"], "name": call["name"] or "", "args": plain_json(call["args"])} for call in calls
+        ],
         "tool_call_id": getattr(message, "tool_call_id", None),
         "name": message.name,
         "error": getattr(message, "status", "") == "error",
@@ -312,7 +314,7 @@ class GraphAgent(OnSharedLoop):
         unchanged_objects = {
             key: end_state[key]
             for key, value in input_state.items()
-            if key in end_state and plain(end_state[key]) == value
+            if key in end_state and plain_json(end_state[key]) == value
         }
         return (
             {key: input_state[key] for key in input_state if key not in unchanged_objects}
@@ -350,12 +352,12 @@ class GraphAgent(OnSharedLoop):
                 )
 
 
-def _schema(read: Callable[[], Any]) -> Any:
+def _schema(make_schema: Callable[[], Any]) -> Any:
     """The graph's schema; empty if pydantic cannot build it, as of `typing.TypedDict` on Python 3.11."""
     from pydantic.errors import PydanticUserError
 
     try:
-        return read() or {}
+        return make_schema() or {}
     except PydanticUserError:
         return {}
 

@@ -14,7 +14,7 @@ from typing import Any
 from evaldesk.agents.tools.frameworks import lost_turn_error
 from evaldesk.model import JsonValue, ToolCall, Waiting
 from evaldesk.model.decisions import ANY, APPROVAL, Decided, Decision
-from evaldesk.wire import plain
+from evaldesk.wire import plain_json
 
 INTERRUPT = "__interrupt__"
 BREAKPOINT = "a breakpoint of the graph"
@@ -46,7 +46,7 @@ def waiting_of(
     for number, (interrupt, open_call) in enumerate(zip(interrupts, calls, strict=True)):
         name = getattr(interrupt, "id", None) or str(number)
         call = calls_by_interrupt.get(name, open_call)
-        value = plain(interrupt.value)
+        value = plain_json(interrupt.value)
         actions = _actions(value)
         for place, (action, form) in enumerate(actions):
             args = action.get("args") or action.get("arguments") or {}
@@ -66,11 +66,11 @@ def resumption(decided: Sequence[Decided], edits: dict[str, Any]) -> Any:
     """The input that resumes the graph; `edits` are changes of its state by a person."""
     from langgraph.types import Command
 
-    if [waiting.tool for waiting, _ in decided] == [BREAKPOINT]:
+    if [request.tool for request, _ in decided] == [BREAKPOINT]:
         return Command(update=edits) if edits else None
     values: dict[str, Any] = {}
-    for waiting, decision in decided:
-        name, _, suffix = waiting.id.partition(_ACTION)
+    for request, decision in decided:
+        name, _, suffix = request.id.partition(_ACTION)
         form = suffix.partition(_ACTION)[2]
         if form == "inbox":
             values[name] = [_inbox(decision)]
@@ -130,7 +130,7 @@ async def thread_snapshot(checkpointer: Any, paused_turn: PausedTurn) -> JsonVal
         "thread": paused_turn.thread,
         "seen": paused_turn.message_ids,
         "calls": calls,
-        "state": plain(paused_turn.state),
+        "state": plain_json(paused_turn.state),
     }
     return {**snapshot, "checkpoints": checkpoints}
 

@@ -46,7 +46,7 @@ from evaldesk.model.chat import chat_messages, user_message
 from evaldesk.model.decisions import APPROVAL, Decided
 from evaldesk.transcripts.messages.chat import ITEMS, tool_call
 from evaldesk.transcripts.messages.turns import Message, TurnEvents
-from evaldesk.wire import plain, plain_object
+from evaldesk.wire import plain_json, plain_object
 
 MEMORY = "openai_agents"
 MAX_DEPTH = 8
@@ -131,11 +131,11 @@ class OpenAIAgent(OnSharedLoop):
         if interruptions:
             state = result.to_state()
             pause(session, state, lambda: _state_snapshot(state))
-            for event in waiting_events(_waiting(item) for item in interruptions):
+            for event in waiting_events(_request(item) for item in interruptions):
                 await send(event)
             return
         output, author = result.final_output, result.last_agent.name
-        text = output if isinstance(output, str) else json.dumps(plain(as_json(output)), ensure_ascii=False)
+        text = output if isinstance(output, str) else json.dumps(plain_json(as_json(output)), ensure_ascii=False)
         if result.new_items and result.new_items[-1].type == "tool_call_output_item":  # by `tool_use_behavior`
             await send(Event("agent_message", author=author, text=text))
         elif text is not output:
@@ -161,7 +161,7 @@ class OpenAIAgent(OnSharedLoop):
         return agents_by_name.get(authors[-1], self.sdk_agent) if authors else self.sdk_agent, items
 
 
-def _waiting(item: Any) -> Waiting:
+def _request(item: Any) -> Waiting:
     fields = plain_object(as_json(item.raw_item))
     name = str(item.tool_name or fields.get("name") or "tool")
     call = tool_call(name, fields.get("arguments") or "{}", None)
@@ -184,10 +184,10 @@ def _state_snapshot(state: Any) -> JsonValue:
 async def _decide(state: Any, decided: Sequence[Decided], send: SendEvent) -> None:
     """Approve and reject calls; a rejected call gets its result event here, as the SDK only informs the model."""
     items = {_call_id(item): item for item in state.get_interruptions()}
-    for waiting, decision in decided:
-        item = items.get(waiting.id)
+    for request, decision in decided:
+        item = items.get(request.id)
         if item is None:
-            raise AgentError(f"{waiting.tool} does not wait any more")
+            raise AgentError(f"{request.tool} does not wait any more")
         if decision.decision == "approve":
             state.approve(item)
             continue
@@ -196,7 +196,7 @@ async def _decide(state: Any, decided: Sequence[Decided], send: SendEvent) -> No
             state.reject(item, rejection_message=words)
         except TypeError:  # older versions have words of their own
             state.reject(item)
-        call = ToolCall(waiting.tool, waiting.args, waiting.id)
+        call = ToolCall(request.tool, request.args, request.id)
         await send(Event("tool_result", call=call, result=words, is_error=True))
 
 
@@ -222,11 +222,11 @@ def _describe_tree(agent: Any, kind: str, depth: int, ancestor_ids: set[int]) ->
         model=model,
         tools=tuple(_tool(tool) for tool in agent.tools),
         sub_agents=(*below, *handoffs),
-        missing=_missing(agent, model),
+        missing=_missing_variables(agent, model),
     )
 
 
-def _missing(agent: Any, model: str) -> tuple[str, ...]:
+def _missing_variables(agent: Any, model: str) -> tuple[str, ...]:
     """The missing key variables of its model; none if the code gave the SDK a key, a client, or a model object."""
     from agents.models import _openai_shared
 
@@ -282,7 +282,7 @@ class _EventHooks:
         await self._send(Event("usage", author=agent.name, usage=usage))
         for item in response.output:
             if item.type in ("message", *ITEMS):
-                for event_or_message in parse_message(plain(as_json(item))):
+                for event_or_message in parse_message(plain_json(as_json(item))):
                     await self._report(agent, event_or_message)
 
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
@@ -290,7 +290,7 @@ class _EventHooks:
 
     async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
         call_id = getattr(context, "tool_call_id", "")
-        await self._report_result(agent, call_id, tool.name, plain(as_json(result)))
+        await self._report_result(agent, call_id, tool.name, plain_json(as_json(result)))
 
     async def on_handoff(self, context: Any, from_agent: Any, to_agent: Any) -> None:
         tools, open_calls = {tool.name for tool in from_agent.tools}, reversed(self._turn.open_calls.values())
@@ -349,7 +349,7 @@ def model_of(session: Session, agent: Any) -> dict[str, Any]:
 def _model(name: str, options: ModelOptions, agent: Any) -> dict[str, Any]:
     from agents import OpenAIProvider
 
-    provider, slash, bare = name.partition("/")
+    provider, slash, model_name = name.partition("/")
     if options.base_url:
         if not (name or agent.model is None or isinstance(agent.model, str)):
             raise ModelError("name the model of the endpoint, too: --model NAME", kind="unknown_model", is_fatal=True)
@@ -358,7 +358,7 @@ def _model(name: str, options: ModelOptions, agent: Any) -> dict[str, Any]:
         model_field = {"model": model} if model else {}
         return {"model_provider": OpenAIProvider(openai_client=client, use_responses=False), **model_field}
     if not slash or provider == "openai":
-        return {"model": bare or name}
+        return {"model": model_name or name}
     from agents.extensions.models.litellm_model import LitellmModel
 
     from evaldesk.llm.client import open_litellm

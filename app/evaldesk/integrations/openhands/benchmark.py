@@ -36,7 +36,7 @@ from evaldesk.llm.pacing import FOLDER, folder_of_books
 from evaldesk.llm.retry_events import CURRENT_LISTENER, PLAYED_TURN, RetryWait, note_capture
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session
 from evaldesk.unpacking import MAX_ANSWER
-from evaldesk.wire import converted, from_json, plain, plain_text, to_json
+from evaldesk.wire import converted, from_json, plain_json, plain_text, to_json
 
 KIND = "benchmark"
 
@@ -113,7 +113,7 @@ class BenchmarkAgent(ModelCaller):
             process.close()
             file_names, diff = workspace.changes()
             text = f"{len(file_names)} files changed in the workspace ({isolation(self.ref.commands)})"
-            send(Event("log", author="workspace", text=text, result=plain({"changed": file_names, "diff": diff})))
+            send(Event("log", author="workspace", text=text, result=plain_json({"changed": file_names, "diff": diff})))
 
     def _task(self, session: Session, workspace: Workspace, instance: JsonObject) -> Task:
         trial = CURRENT_TRIAL.get()

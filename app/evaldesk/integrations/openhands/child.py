@@ -32,7 +32,7 @@ from evaldesk.llm.pacing import Pace
 from evaldesk.llm.retry_events import CURRENT_LISTENER, RetryWait, TurnListener, turn_context
 from evaldesk.llm.third_party_clients import wrap_clients
 from evaldesk.model import ModelOptions
-from evaldesk.wire import from_json, plain, plain_object, to_json
+from evaldesk.wire import from_json, plain_json, plain_object, to_json
 
 SETUPS = ("setup", "initialize_runtime")
 TEARDOWNS = ("teardown", "complete_runtime")
@@ -104,7 +104,7 @@ def _run_task(task: Task, report: Callable[..., None], tasks: BinaryIO) -> dict[
     n_hooks = 1 if "openhands" in sys.modules else 2
 
     def log(text: object) -> None:
-        report(log=str(plain(str(text))))
+        report(log=str(plain_json(str(text))))
 
     try:
         metadata = metadata_of(task, workspace, log)

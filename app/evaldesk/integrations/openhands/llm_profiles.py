@@ -96,8 +96,8 @@ def read_profile(path: Path, name: str, environment: Mapping[str, str]) -> LlmPr
 
 def group_name(name: str) -> str:
     """The group of a name: `NAME`, `llm.NAME` and `[llm.NAME]` are equal."""
-    bare = name.strip().removeprefix("[").removesuffix("]").strip()
-    return bare if bare == BASE or bare.startswith(f"{BASE}.") else f"{BASE}.{bare}"
+    group = name.strip().removeprefix("[").removesuffix("]").strip()
+    return group if group == BASE or group.startswith(f"{BASE}.") else f"{BASE}.{group}"
 
 
 def _groups(path: Path) -> dict[str, dict[str, Any]]:
@@ -119,9 +119,9 @@ def _expand_variables(value: Any, environment: Mapping[str, str], place: str) ->
     if not isinstance(value, str):
         return value
 
-    def found(match: re.Match[str]) -> str:
+    def value_of(match: re.Match[str]) -> str:
         if match[1] not in environment:
             raise UsageError(f"{place}: the environment has no {match[1]}")
         return environment[match[1]]
 
-    return _VARIABLE.sub(found, value)
+    return _VARIABLE.sub(value_of, value)

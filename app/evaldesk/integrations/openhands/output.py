@@ -14,7 +14,7 @@ from evaldesk.errors import AgentError, FormatError
 from evaldesk.integrations.openhands.recorded_rows import is_row, row_events
 from evaldesk.model import ErrorRecord, Event, JsonObject
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Place, parse_json
-from evaldesk.wire import plain, to_json
+from evaldesk.wire import plain_json, to_json
 
 
 def output_events(text: str, more: JsonObject, query: str) -> Iterator[Event]:
@@ -79,16 +79,16 @@ def _parse(text: str) -> Any:
 
 
 def _plain_parts(value: object) -> object:
-    """Plain JSON; the size limit of `plain` applies to each event of a history, not to the history."""
+    """Plain JSON; the size limit of `plain_json` applies to each event of a history, not to the history."""
     if not isinstance(value, Mapping):
-        return plain(value)
+        return plain_json(value)
     return {str(key): _plain_items(item) for key, item in value.items()}
 
 
 def _plain_items(value: object) -> object:
     if isinstance(value, Mapping):
         return {
-            str(key): [plain(item) for item in part] if isinstance(part, list | tuple) else plain(part)
+            str(key): [plain_json(item) for item in part] if isinstance(part, list | tuple) else plain_json(part)
             for key, part in value.items()
         }
-    return [plain(item) for item in value] if isinstance(value, list | tuple) else plain(value)
+    return [plain_json(item) for item in value] if isinstance(value, list | tuple) else plain_json(value)

@@ -50,8 +50,8 @@ def response_times(place: Place, raw: Any) -> dict[str, float]:
 
 def read_event(place: Place, event: dict[str, Any], notes: Notes) -> Iterator[Message]:
     """The messages of one event, of the SDK or of the versions before it. Raises FormatError."""
-    read = _sdk_event if isinstance(event.get("kind"), str) else _event
-    return read(place, event, notes)
+    reader = _sdk_event if isinstance(event.get("kind"), str) else _event
+    return reader(place, event, notes)
 
 
 def _events(place: Place, raw: Any) -> Iterator[tuple[Place, dict[str, Any]]]:

@@ -85,10 +85,10 @@ def row_events(place: Place, row: dict[str, Any], text: str, query: str, more: J
 def test_result(row: Mapping[str, Any]) -> dict[str, Any]:
     """The test result of a row; the resolver, and others without one, say the outcome beside it."""
     result = row.get("test_result")
-    usual = {key: row[key] for key in USUAL if key in row}
+    reported = {key: row[key] for key in USUAL if key in row}
     if result is None:
-        return usual
-    return usual | (result if isinstance(result, dict) else {"value": result})
+        return reported
+    return reported | (result if isinstance(result, dict) else {"value": result})
 
 
 def read_usages(place: Place, raw: dict[str, Any]) -> tuple[Usage, ...]:

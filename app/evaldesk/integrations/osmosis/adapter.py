@@ -26,7 +26,7 @@ from evaldesk.errors import AgentError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session, ToolDescription
 from evaldesk.model.chat import chat_messages, user_message
 from evaldesk.model.transcript import report
-from evaldesk.wire import plain, plain_object
+from evaldesk.wire import plain_json, plain_object
 
 DEFAULT_MAX_TURNS = 10
 MAX_TOKENS_TOTAL = 4096  # the argument that the original gives to every evaluation
@@ -89,7 +89,7 @@ class LoopAgent:
         result = await self.loop.run(package.RolloutContext(request=request, tools=tools, llm=client))
         events.catch_up(result.final_messages)
         if result.reward is not None:
-            send(report({"reward": plain(result.reward)}))
+            send(report({"reward": plain_json(result.reward)}))
         if result.status != "COMPLETED":
             reason = result.error_message or "the agent loop ended with an error and no message"
             send(Event("error", error=ErrorRecord("rollout_error", str(reason))))

@@ -27,7 +27,7 @@ from evaldesk.reading.strict_json import Document, Place, decode_text, parse_jso
 from evaldesk.reading.values import read_list, read_mapping
 from evaldesk.reading.zip_members import MAX_RATIO
 from evaldesk.transcripts.recorded import RecordedRun, file_stem
-from evaldesk.wire import MAX_DEPTH, plain
+from evaldesk.wire import MAX_DEPTH, plain_json
 
 Fault = Callable[[str], FormatError]
 """Makes the error of a row."""
@@ -351,7 +351,7 @@ def _to_json_value(value: object, depth: int = 0) -> Any:
         return value.isoformat()
     if isinstance(value, Decimal | timedelta | UUID):
         return str(value)
-    return value if isinstance(value, str) else plain(value)
+    return value if isinstance(value, str) else plain_json(value)
 
 
 def _weight(value: object) -> int:

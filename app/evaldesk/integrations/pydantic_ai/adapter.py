@@ -50,7 +50,7 @@ from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.transcripts.messages.pydantic import read_pydantic_message
 from evaldesk.transcripts.messages.turns import TurnEvents
-from evaldesk.wire import plain, plain_object
+from evaldesk.wire import plain_json, plain_object
 
 MEMORY = "pydantic_ai"
 
@@ -135,10 +135,10 @@ class PydanticAgent(ModelCaller, OnSharedLoop):
         if isinstance(run.result.output, DeferredToolRequests):
             messages = run.result.all_messages()
             pause(session, messages, lambda: _messages_snapshot(messages))
-            for event in waiting_events(_waiting(run.result.output)):
+            for event in waiting_events(_requests(run.result.output)):
                 await send(event)
             return
-        output = plain(_as_json(run.result.output))
+        output = plain_json(_as_json(run.result.output))
         answer = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
         if not _is_last_text(
             output, sender.last_text
@@ -156,7 +156,7 @@ class PydanticAgent(ModelCaller, OnSharedLoop):
         )
 
 
-def _waiting(requests: Any) -> Iterator[Waiting]:
+def _requests(requests: Any) -> Iterator[Waiting]:
     """The pending calls: for an approval, or for an external result."""
     for calls, choices in ((requests.approvals, APPROVAL), (requests.calls, ANSWER)):
         for call in calls:
@@ -168,13 +168,13 @@ def _results(decided: Sequence[Decided]) -> Any:
 
     approvals: dict[str, Any] = {}
     calls: dict[str, Any] = {}
-    for waiting, decision in decided:
+    for request, decision in decided:
         if decision.decision == "answer":
-            calls[waiting.id] = decision.answer
+            calls[request.id] = decision.answer
         elif decision.decision == "approve":
-            approvals[waiting.id] = True
+            approvals[request.id] = True
         else:
-            approvals[waiting.id] = ToolDenied(decision.reason) if decision.reason else ToolDenied()
+            approvals[request.id] = ToolDenied(decision.reason) if decision.reason else ToolDenied()
     return DeferredToolResults(approvals=approvals, calls=calls)
 
 
@@ -256,11 +256,11 @@ def model_of(name: str | None, options: ModelOptions, own_model: Any, *, own: st
 
     An endpoint of the run is called by the Responses API if the prefix of the name, or the agent's own model, is of it.
     """
-    provider, slash, bare = (name or own).partition("/")
+    provider, slash, model_name = (name or own).partition("/")
     if not options.base_url:
         from pydantic_ai.models import infer_model
 
-        model_or_name = (f"{provider}:{bare}" if slash else provider) if name else own_model
+        model_or_name = (f"{provider}:{model_name}" if slash else provider) if name else own_model
         return {"model": infer_model(model_or_name)} if isinstance(model_or_name, str) else {}
     from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
     from pydantic_ai.providers.openai import OpenAIProvider

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from evaldesk.errors import EvaldeskError
 from evaldesk.integrations.ray.code import write_code
 from evaldesk.integrations.ray.executor import HostLostError
-from evaldesk.integrations.ray.host import Answer, Host, HostFacts, HostSetup, Work
+from evaldesk.integrations.ray.host import Answer, Host, HostFacts, HostJob, HostSetup
 from evaldesk.process_setup import NOT_WAITED_FOR
 from evaldesk.wire import from_json, to_json
 
@@ -57,14 +57,14 @@ class RayCluster:
         """A new actor; it waits for a node with room. Raises HostLostError."""
         import ray
 
-        made = ray.remote(Host).options(
+        actor_class = ray.remote(Host).options(
             num_cpus=self.cpus_per_host,
             max_restarts=0,
             max_task_retries=0,
             scheduling_strategy="SPREAD",
             max_concurrency=CALLS_AT_ONCE,
         )
-        return ActorHost(await in_thread(lambda: made.remote(self.setup)))
+        return ActorHost(await in_thread(lambda: actor_class.remote(self.setup)))
 
     async def close(self) -> None:
         """Leave the cluster; actors end with their driver."""
@@ -116,17 +116,17 @@ def _keep_off_the_output() -> None:
 
 async def in_thread(function: Callable[[], T]) -> T:
     """As `asyncio.to_thread`; nobody waits for its thread at the end, since Ray waits minutes for a head node."""
-    found: Future[T] = Future()
-    found.set_running_or_notify_cancel()  # so that a caller who leaves does not cancel it, but waits no more
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # so that a caller who leaves does not cancel it, but waits no more
 
     def work() -> None:
         try:
-            found.set_result(function())
+            future.set_result(function())
         except BaseException as error:
-            found.set_exception(error)
+            future.set_exception(error)
 
     threading.Thread(target=work, name="evaldesk-ray", daemon=True).start()
-    return await asyncio.wrap_future(found)
+    return await asyncio.wrap_future(future)
 
 
 def connect_words(text: str) -> str:
@@ -153,9 +153,9 @@ class ActorHost:
     def __init__(self, actor: Any) -> None:
         self._actor = actor
 
-    async def exchange(self, works: Sequence[Work]) -> Sequence[Answer]:
+    async def exchange(self, jobs: Sequence[HostJob]) -> Sequence[Answer]:
         """Hand over trials, and get ended ones. Raises HostLostError."""
-        return from_json(await _answer(self._actor.exchange.remote(to_json(works))), list[Answer])
+        return from_json(await _answer(self._actor.exchange.remote(to_json(jobs))), list[Answer])
 
     async def facts(self) -> HostFacts:
         """The host as it is now. Raises HostLostError."""

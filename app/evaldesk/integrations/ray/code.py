@@ -28,10 +28,10 @@ def write_code(root: Path, target: Path) -> int:
     total = sum(sizes.values())
     if total > MAX_BYTES:
         largest = sorted(files, key=lambda name: -sizes[name])[:N_NAMED]
-        named = ", ".join(f"{name} ({_mib(sizes[name])})" for name in largest)
+        largest_files = ", ".join(f"{name} ({_mib(sizes[name])})" for name in largest)
         raise UsageError(
             f"the files of {root} have {_mib(total)}, and hosts are sent at most {_mib(MAX_BYTES)}; the largest: "
-            f"{named}. List what the agent does not need in .gitignore",
+            f"{largest_files}. List what the agent does not need in .gitignore",
             field="on",
         )
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
@@ -70,12 +70,12 @@ def _as_git(root: Path) -> list[str] | None:
     with tempfile.TemporaryDirectory(prefix="evaldesk-git-") as empty:
         if git_bytes(Path(empty), "init", "--quiet", "--bare", "--template=", empty) is None:
             return None
-        listed = git_bytes(root, f"--git-dir={empty}", f"--work-tree={root}", *listing)
-    return None if listed is None else _names(listed)
+        listing_bytes = git_bytes(root, f"--git-dir={empty}", f"--work-tree={root}", *listing)
+    return None if listing_bytes is None else _names(listing_bytes)
 
 
-def _names(listed: bytes) -> list[str]:
-    return list(dict.fromkeys(name for name in os.fsdecode(listed).split("\0") if name))
+def _names(listing_bytes: bytes) -> list[str]:
+    return list(dict.fromkeys(name for name in os.fsdecode(listing_bytes).split("\0") if name))
 
 
 def _walked(root: Path) -> Iterator[str]:

@@ -11,12 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from evaldesk.engine.driver.worker_process import Tasks
 from evaldesk.engine.failures import failure
 from evaldesk.engine.frames import GradeSpec, cancelled, played_again, unplayed
-from evaldesk.engine.host.process import Tasks
 from evaldesk.engine.worker.attempt import Pause, active
 from evaldesk.errors import EvaldeskError, UsageError
-from evaldesk.integrations.ray.host import Answer, HostFacts, Work, key_of, own_versions, work_of
+from evaldesk.integrations.ray.host import Answer, HostFacts, HostJob, host_job, key_of, own_versions
 from evaldesk.model import ErrorRecord, TrialResult, TrialSpec
 from evaldesk.model.run import Place, PlaceState
 
@@ -36,7 +36,7 @@ class HostLostError(EvaldeskError):
 class RemoteHost(Protocol):
     """A host that is up. Every method raises HostLostError once it is gone."""
 
-    async def exchange(self, works: Sequence[Work]) -> Sequence[Answer]:
+    async def exchange(self, jobs: Sequence[HostJob]) -> Sequence[Answer]:
         """Hand over trials, and get ended ones: once there are some, or another call takes over waiting."""
 
     async def facts(self) -> HostFacts:
@@ -98,7 +98,7 @@ class _Slot:
     state: PlaceState = "starting"
     note: str = ""
     is_refused: bool = False
-    lost: asyncio.Event = field(default_factory=asyncio.Event)
+    loss: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class HostsExecutor:
@@ -118,7 +118,7 @@ class HostsExecutor:
         self._slots = [_Slot(number, f"host {number}") for number in range(1, n_hosts + 1)]
         self._room = asyncio.Semaphore(concurrency)
         self._results: asyncio.Queue[TrialResult | None] = asyncio.Queue()
-        self._waiting: deque[_Job] = deque()
+        self._queue: deque[_Job] = deque()
         self._jobs: set[_Job] = set()
         self._n_submitted = 0
         self._idle = asyncio.Event()
@@ -172,7 +172,7 @@ class HostsExecutor:
         if self.is_cancelled:
             self._give_back(job, cancelled(spec))
             return
-        self._waiting.append(job)
+        self._queue.append(job)
         self._pump()
 
     async def results(self) -> AsyncIterator[TrialResult]:
@@ -263,14 +263,14 @@ class HostsExecutor:
             except HostLostError as error:
                 self._lose(slot, str(error))
             except Exception as error:  # of our own code, or of another version of it there: it would come again
-                said = failure(error, "engine").message.strip().splitlines()[-1:]
-                self._lose(slot, f"it cannot be used: {''.join(said)}"[:MAX_REASON])
+                last_line = failure(error, "engine").message.strip().splitlines()[-1:]
+                self._lose(slot, f"it cannot be used: {''.join(last_line)}"[:MAX_REASON])
                 self._refuse(slot, f"{slot.name}: {slot.note}")
             n_tries += 1
             await asyncio.sleep(min(LEAST_DELAY_S * 2**n_tries, MOST_DELAY_S))
 
     async def _bring_up(self, slot: _Slot) -> None:
-        slot.lost.clear()
+        slot.loss.clear()
         host = await self._cluster.open_host()
         try:
             facts = await host.facts()
@@ -305,7 +305,7 @@ class HostsExecutor:
         """Ask the host how it is, until it is lost. Raises HostLostError."""
         while slot.up and not self.is_cancelled:
             with suppress(TimeoutError):
-                await asyncio.wait_for(slot.lost.wait(), POLL_S)
+                await asyncio.wait_for(slot.loss.wait(), POLL_S)
             if slot.up is None:
                 return
             slot.facts = await _facts(slot.up.host)
@@ -313,11 +313,11 @@ class HostsExecutor:
     def _lose(self, slot: _Slot, why: str) -> None:
         """End the host, and play its trials again elsewhere."""
         up, slot.up, slot.state, slot.note = slot.up, None, "lost", why
-        slot.lost.set()
+        slot.loss.set()
         if up is None:
             return
         up.host.kill()
-        self._waiting.extendleft(up.unsent)
+        self._queue.extendleft(up.unsent)
         for job in up.jobs.values():
             if job not in up.unsent:
                 self._play_again(job, f"its host {slot.name} was lost: {why}")
@@ -329,11 +329,11 @@ class HostsExecutor:
             self._give_back_waiting()
             return
         hosts = [(slot, slot.up) for slot in self._slots if slot.up]
-        while self._waiting:
+        while self._queue:
             slot, up = min(hosts, key=lambda each: len(each[1].jobs), default=(None, None))
             if slot is None or up is None or len(up.jobs) >= self._share:
                 return
-            job = self._waiting.popleft()
+            job = self._queue.popleft()
             up.jobs[job.number] = job
             up.unsent.append(job)
             self._send_soon(slot, up)
@@ -355,7 +355,7 @@ class HostsExecutor:
 
     async def _exchange(self, slot: _Slot, up: _Up, jobs: Sequence[_Job]) -> None:
         try:
-            answers = await up.host.exchange([work_of(job.number, job.spec) for job in jobs])
+            answers = await up.host.exchange([host_job(job.number, job.spec) for job in jobs])
         except HostLostError as error:
             if slot.up is up:
                 self._lose(slot, str(error))
@@ -377,7 +377,7 @@ class HostsExecutor:
             if answer.result is None:
                 self._give_back(job, unplayed(job.spec, "errored", answer.error))
             else:
-                self._give_back(job, checked(job.spec, replace(answer.result, place=slot.name)))
+                self._give_back(job, check_result(job.spec, replace(answer.result, place=slot.name)))
 
     def _give_back_failed(self, up: _Up, error: ErrorRecord) -> None:
         jobs, up.jobs, up.unsent = up.jobs, {}, []
@@ -402,23 +402,23 @@ class HostsExecutor:
 
     def _wait_again(self, job: _Job) -> None:
         if not job.is_done:
-            self._waiting.append(job)
+            self._queue.append(job)
             self._pump()
 
     def _give_back_waiting(self) -> None:
         """End unsent trials as cancelled, since a stopping host does not report them."""
-        waiting = [*self._waiting]
-        self._waiting.clear()
+        jobs = [*self._queue]
+        self._queue.clear()
         for up in filter(None, (slot.up for slot in self._slots)):
-            waiting += up.unsent
+            jobs += up.unsent
             for job in up.unsent:
                 del up.jobs[job.number]
             up.unsent = []
-        for job in waiting:
+        for job in jobs:
             self._give_back(job, cancelled(job.spec))
 
     def _give_back_all(self) -> None:
-        self._waiting.clear()
+        self._queue.clear()
         for job in [*self._jobs]:
             self._give_back(job, cancelled(job.spec))
 
@@ -435,13 +435,13 @@ class HostsExecutor:
 
 async def _facts(host: RemoteHost) -> HostFacts:
     """The host as it is now. Raises HostLostError, also when it is silent, by waits as above."""
-    asked = asyncio.ensure_future(host.facts())
+    answer = asyncio.ensure_future(host.facts())
     try:
         for _ in range(math.ceil(SILENT_S / POLL_S)):
-            if (await asyncio.wait((asked,), timeout=POLL_S))[0]:
-                return asked.result()
+            if (await asyncio.wait((answer,), timeout=POLL_S))[0]:
+                return answer.result()
     finally:
-        asked.cancel()
+        answer.cancel()
     raise HostLostError(f"it did not answer for {SILENT_S:g} s")
 
 
@@ -453,7 +453,7 @@ def other_versions(facts: HostFacts) -> str:
     return ""
 
 
-def checked(spec: TrialSpec | GradeSpec, result: TrialResult) -> TrialResult:
+def check_result(spec: TrialSpec | GradeSpec, result: TrialResult) -> TrialResult:
     """The result, if it is one of that trial."""
     if (result.run_id, result.case_index, result.trial_index) == key_of(spec):
         return result

@@ -17,10 +17,10 @@ from typing import Any, TypeAlias, TypeVar
 from evaldesk import __version__
 from evaldesk.background_loop import BackgroundLoop
 from evaldesk.codec import msgspec
+from evaldesk.engine.driver.worker_process import Tasks
 from evaldesk.engine.executors import LocalExecutor
 from evaldesk.engine.failures import failure
 from evaldesk.engine.frames import GradeSpec, cancelled
-from evaldesk.engine.host.process import Tasks
 from evaldesk.engine.launch import OWN, ProcessLauncher
 from evaldesk.engine.worker.attempt import Pause
 from evaldesk.model import AgentRef, Criterion, ErrorRecord, TrialResult, TrialSpec
@@ -67,7 +67,7 @@ class HostFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class HostJob:
     """A trial to play, or one to grade, with the number that its answer has."""
 
     number: int
@@ -84,9 +84,9 @@ class Answer:
     error: ErrorRecord | None = None
 
 
-def work_of(number: int, spec: TrialSpec | GradeSpec) -> Work:
+def host_job(number: int, spec: TrialSpec | GradeSpec) -> HostJob:
     """The trial as hosts get it."""
-    return Work(number, grading=spec) if isinstance(spec, GradeSpec) else Work(number, spec)
+    return HostJob(number, grading=spec) if isinstance(spec, GradeSpec) else HostJob(number, spec)
 
 
 def own_versions() -> tuple[str, str]:
@@ -106,16 +106,16 @@ class Host:
         self._home = os.getcwd()
         self._loop = BackgroundLoop("evaldesk-host").loop  # not that of Ray, which cannot wait for processes
         self._numbers: dict[Key, int] = {}
-        self._ended: list[bytes] = []
+        self._result_lines: list[bytes] = []
         self._n_bytes = 0
         self._turn = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._tasks = Tasks()
         self._executor: LocalExecutor | None = None
 
-    async def exchange(self, works: bytes) -> bytes:
-        """Take trials, a list of Work; gives a list of Answer, which is empty when a later call waits instead."""
-        return await self._here(self._exchange(works))
+    async def exchange(self, jobs: bytes) -> bytes:
+        """Take trials, a list of HostJob; gives a list of Answer, which is empty when a later call waits instead."""
+        return await self._here(self._exchange(jobs))
 
     async def facts(self) -> bytes:
         """The HostFacts of this moment."""
@@ -130,25 +130,25 @@ class Host:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     async def _exchange(self, line: bytes) -> bytes:
-        executor = self._opened()
-        for work in from_json(line, list[Work]):
-            self._tasks.begin(self._play(executor, work))
+        executor = self._open_executor()
+        for job in from_json(line, list[HostJob]):
+            self._tasks.begin(self._play(executor, job))
         self._turn.set()
         turn = self._turn = asyncio.Event()
         self._notice()
         await turn.wait()
-        return self._taken()
+        return self._take_results()
 
-    async def _play(self, executor: LocalExecutor, work: Work) -> None:
+    async def _play(self, executor: LocalExecutor, job: HostJob) -> None:
         try:
-            spec = moved(_spec_of(work), self._setup.root, self._home)
-            self._numbers[key_of(spec)] = work.number
+            spec = move_paths(_spec_of(job), self._setup.root, self._home)
+            self._numbers[key_of(spec)] = job.number
             if executor.is_cancelled:
                 self._end(cancelled(spec))
             else:
                 await executor.submit(spec)
         except Exception as error:  # of our own code: without an answer its driver would wait for ever
-            self._say(Answer(work.number, error=failure(error, "engine")))
+            self._say(Answer(job.number, error=failure(error, "engine")))
 
     def _end(self, result: TrialResult) -> None:
         number = self._numbers.pop((result.run_id, result.case_index, result.trial_index), None)
@@ -160,36 +160,36 @@ class Host:
             line = to_json(answer)
         except Exception as error:
             line = to_json(Answer(answer.number, error=failure(error, "engine")))
-        self._ended.append(line)
+        self._result_lines.append(line)
         self._n_bytes += len(line)
         self._notice()
 
     def _notice(self) -> None:
         """Answer the call that waits, now or soon."""
         enough = max(1, min(len(self._numbers) // SHARE_TOGETHER, MAX_TOGETHER))
-        if len(self._ended) >= enough or self._n_bytes >= MAX_ANSWER:
+        if len(self._result_lines) >= enough or self._n_bytes >= MAX_ANSWER:
             self._turn.set()
-        elif self._ended and self._timer is None:
+        elif self._result_lines and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(LINGER_S, self._hurry)
 
     def _hurry(self) -> None:
         self._timer = None
         self._turn.set()
 
-    def _taken(self) -> bytes:
+    def _take_results(self) -> bytes:
         """The ended trials, up to MAX_ANSWER bytes; at least one, if there is one."""
         n = size = 0
-        while n < len(self._ended) and size < MAX_ANSWER:
-            size += len(self._ended[n])
+        while n < len(self._result_lines) and size < MAX_ANSWER:
+            size += len(self._result_lines[n])
             n += 1
-        lines, self._ended = self._ended[:n], self._ended[n:]
+        lines, self._result_lines = self._result_lines[:n], self._result_lines[n:]
         self._n_bytes -= size
-        if self._timer is not None and not self._ended:
+        if self._timer is not None and not self._result_lines:
             self._timer.cancel()
             self._timer = None
         return b"[" + b",".join(lines) + b"]"
 
-    def _opened(self) -> LocalExecutor:
+    def _open_executor(self) -> LocalExecutor:
         if self._executor is None:
             setup = self._setup
             self._executor = LocalExecutor(
@@ -208,17 +208,17 @@ class Host:
 
     async def _facts(self) -> bytes:
         python, evaldesk = own_versions()
-        found = HostFacts(socket.gethostname(), python, evaldesk, self._setup.n_workers)
+        facts = HostFacts(socket.gethostname(), python, evaldesk, self._setup.n_workers)
         if self._executor:
-            found = replace(found, note=self._executor.places[0].note, pauses=self._executor.pauses)
-        return to_json(found)
+            facts = replace(facts, note=self._executor.places[0].note, pauses=self._executor.pauses)
+        return to_json(facts)
 
     async def _cancel(self) -> None:
-        await self._opened().cancel()  # also before the first trial, which may be on its way
+        await self._open_executor().cancel()  # also before the first trial, which may be on its way
 
 
-def _spec_of(work: Work) -> TrialSpec | GradeSpec:
-    spec = work.trial or work.grading
+def _spec_of(job: HostJob) -> TrialSpec | GradeSpec:
+    spec = job.trial or job.grading
     if spec is None:
         raise ValueError("no trial was sent")
     return spec
@@ -235,8 +235,8 @@ def environment_of_workers(own: Mapping[str, str], setup: HostSetup) -> dict[str
     return {name: value for name, value in own.items() if not name.startswith(OF_RAY)} | dict(setup.environment)
 
 
-def moved(spec: TrialSpec | GradeSpec, root: str, home: str) -> TrialSpec | GradeSpec:
-    """The same work, with the paths below `root` below `home`; the interpreter is the host's."""
+def move_paths(spec: TrialSpec | GradeSpec, root: str, home: str) -> TrialSpec | GradeSpec:
+    """The same job, with the paths below `root` below `home`; the interpreter is the host's."""
     criteria = tuple(_moved_criterion(each, root, home) for each in spec.criteria)
     if isinstance(spec, GradeSpec):
         return msgspec.structs.replace(spec, criteria=criteria)

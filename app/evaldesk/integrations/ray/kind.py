@@ -39,24 +39,26 @@ class RayOptions:
 def _options(executor: ExecutorConfig) -> RayOptions:
     """The options of the table. Raises UsageError naming the key at fault."""
     where = f"[executors.{executor.name}]"
-    known = [each.name for each in fields(RayOptions)]
-    unknown = sorted({*executor.options} - {*known})
+    option_names = [each.name for each in fields(RayOptions)]
+    unknown = sorted({*executor.options} - {*option_names})
     if unknown:
-        raise UsageError(f"{where}: unknown key {unknown[0]!r}; known keys: kind, {', '.join(known)}", field="on")
+        raise UsageError(
+            f"{where}: unknown key {unknown[0]!r}; known keys: kind, {', '.join(option_names)}", field="on"
+        )
     try:
-        found: RayOptions = converted(executor.options, RayOptions)
+        options: RayOptions = converted(executor.options, RayOptions)
     except (msgspec.ValidationError, UsageError) as error:
         raise UsageError(f"{where}: {error}", field="on") from error
-    if "://" in found.address:
+    if "://" in options.address:
         raise UsageError(
-            f"{where}: address = {found.address!r}: a connection through Ray Client loses its actors when it breaks; "
+            f"{where}: address = {options.address!r}: a connection through Ray Client loses its actors when it breaks; "
             "name HOST:PORT of the head, or auto, and start the run on a node of the cluster",
             field="on",
         )
-    for key, value in (("hosts", found.hosts), ("workers_per_host", found.workers_per_host)):
+    for key, value in (("hosts", options.hosts), ("workers_per_host", options.workers_per_host)):
         if not 1 <= value <= 10_000:
             raise UsageError(f"{where}: {key} must be 1 to 10000, not {value}", field="on")
-    return found
+    return options
 
 
 def _check(config: RunConfig) -> None:
@@ -76,9 +78,9 @@ def _check(config: RunConfig) -> None:
         raise UsageError(
             f"{about}: {ref.id} ({kind.title}) needs files of this machine that hosts do not get", field="on"
         )
-    missing = [each for each in options.variables if each not in os.environ]
-    if missing:
-        raise UsageError(f"[executors.{name}]: variables: {missing[0]} is not set here", field="on")
+    unset_names = [each for each in options.variables if each not in os.environ]
+    if unset_names:
+        raise UsageError(f"[executors.{name}]: variables: {unset_names[0]} is not set here", field="on")
     for criterion in config.criteria:
         root = criterion.options.get("root")
         if isinstance(root, str) and root and not (ref.root and Path(root).is_relative_to(ref.root)):
@@ -117,14 +119,14 @@ async def _look(config: RunConfig) -> tuple[str, Sequence[Node]]:
 def given_variables(config: RunConfig, options: RayOptions, environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that hosts get: named ones, and the variables of the run file and of the agent's `.env`."""
     names = (*options.variables, *environment.get(OWN_VARIABLES, "").split())
-    named = {name: environment[name] for name in names if name in environment}
-    return {**env_variables(config.agent.folder, environment), **named}
+    variables = {name: environment[name] for name in names if name in environment}
+    return {**env_variables(config.agent.folder, environment), **variables}
 
 
 def _words(executor: ExecutorConfig) -> str:
-    found: Mapping[str, Any] = executor.options
-    hosts = found.get("hosts", 1)
-    return f"Ray ({found.get('address', 'auto')}), {hosts} host{'' if hosts == 1 else 's'}"
+    options: Mapping[str, Any] = executor.options
+    hosts = options.get("hosts", 1)
+    return f"Ray ({options.get('address', 'auto')}), {hosts} host{'' if hosts == 1 else 's'}"
 
 
 RAY = ExecutorKind(_check, _words, _open, has_own_driver=True, look=_look)

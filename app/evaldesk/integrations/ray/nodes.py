@@ -56,15 +56,15 @@ def _look() -> tuple[str, Sequence[Node]]:
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    found = [node for node in ray.nodes() if node["Alive"]]
+    live_nodes = [node for node in ray.nodes() if node["Alive"]]
     ask = ray.remote(num_cpus=0, max_retries=0)(versions)
-    places = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in found]
-    asked = [ask.options(scheduling_strategy=place).remote() for place in places]
-    ray.wait(asked, num_returns=len(asked), timeout=ASK_S)
+    places = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in live_nodes]
+    answers = [ask.options(scheduling_strategy=place).remote() for place in places]
+    ray.wait(answers, num_returns=len(answers), timeout=ASK_S)
     free, all_of_them = (each.get("CPU", 0.0) for each in (ray.available_resources(), ray.cluster_resources()))
-    n_nodes = f"{len(found)} node{'' if len(found) == 1 else 's'}"
+    n_nodes = f"{len(live_nodes)} node{'' if len(live_nodes) == 1 else 's'}"
     return f"{n_nodes}, {free:g} of {all_of_them:g} CPUs free", [
-        described(node, *_answer(reference)) for node, reference in zip(found, asked, strict=True)
+        node_of(node, *_answer(reference)) for node, reference in zip(live_nodes, answers, strict=True)
     ]
 
 
@@ -79,7 +79,7 @@ def _answer(reference: Any) -> tuple[Versions | None, str]:
         return None, lost_words(str(error))
 
 
-def described(node: dict[str, Any], there: Versions | None, trouble: str) -> Node:
+def node_of(node: dict[str, Any], there: Versions | None, trouble: str) -> Node:
     """A node by Ray's account, with its differences from here."""
     resources = node["Resources"]
     n_cpus = resources.get("CPU", 0.0)

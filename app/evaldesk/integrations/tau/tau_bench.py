@@ -168,8 +168,10 @@ def _reason(value: float | None, reward_info: Any, details: dict[str, Any]) -> s
     if details.get("r_actions") == 0:
         return "The database differs from that of the reference actions."
     outputs = details.get("outputs")
-    missing = [word for word, is_present in outputs.items() if not is_present] if isinstance(outputs, dict) else []
-    return f"Not said: {', '.join(missing)}." if missing else "tau-bench gives no reason."
+    missing_texts = (
+        [word for word, is_present in outputs.items() if not is_present] if isinstance(outputs, dict) else []
+    )
+    return f"Not said: {', '.join(missing_texts)}." if missing_texts else "tau-bench gives no reason."
 
 
 def _error(info: dict[str, Any]) -> ErrorRecord | None:

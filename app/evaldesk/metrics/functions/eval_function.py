@@ -34,7 +34,7 @@ from evaldesk.model import (
 )
 from evaldesk.model.chat import chat_messages
 from evaldesk.model.transcript import MAX_NUMBER, is_score
-from evaldesk.wire import converted, plain
+from evaldesk.wire import converted, plain_json
 
 _OPTIONS = (FUNCTION_OPTION, "root", "compat", "low", "high", "description")
 
@@ -80,7 +80,7 @@ class EvalFunction:
         except (Exception, SystemExit) as error:
             message = f"{type(error).__name__}: {error}"
             reason = f"Counted as 0, as Osmosis does: {message}."
-            return [Score(self.name, 0.0, reason=reason, details={"osmosis": plain(message)})]
+            return [Score(self.name, 0.0, reason=reason, details={"osmosis": plain_json(message)})]
 
     async def _scores(self, transcript: Transcript, case: Case) -> list[Score]:
         function = load_function(self.function, self.root)
@@ -286,7 +286,7 @@ def _result(event: Event, call: ToolCall) -> dict[str, JsonValue]:
 def _adk_object(kind: str, value: JsonObject) -> Any:
     """`value` as ADK's class, or as a plain object where ADK is not installed."""
     if not _has_adk():
-        return _plain(value)
+        return _namespace(value)
     module = importlib.import_module(_MODULES[kind])
     return getattr(module, kind).model_validate(dict(value))
 
@@ -298,9 +298,9 @@ def _has_adk() -> bool:
         return False
 
 
-def _plain(value: object) -> Any:
+def _namespace(value: object) -> Any:
     """Objects with the keys as attributes; the arguments and results of calls stay the dicts they are in ADK."""
     if isinstance(value, Mapping):
-        items = {key: item if key in ("args", "response") else _plain(item) for key, item in value.items()}
+        items = {key: item if key in ("args", "response") else _namespace(item) for key, item in value.items()}
         return SimpleNamespace(**{"text": None, "function_call": None} | items if "text" in items else items)
-    return [_plain(item) for item in value] if isinstance(value, list) else value
+    return [_namespace(item) for item in value] if isinstance(value, list) else value

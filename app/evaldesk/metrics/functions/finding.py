@@ -89,8 +89,8 @@ def _check_definition(path: Path, name: str) -> None:
     if not positional_parameters and parameters.vararg:
         return
     n_required = len(positional_parameters) - len(parameters.defaults)
-    required = [each.arg for each in positional_parameters[:n_required]]
-    required += [
+    required_names = [each.arg for each in positional_parameters[:n_required]]
+    required_names += [
         each.arg for each, default in zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True) if default is None
     ]
     names, positional = (
@@ -98,7 +98,7 @@ def _check_definition(path: Path, name: str) -> None:
         [each.arg for each in parameters.posonlyargs],
     )
     try:
-        mode_by_names(names, required_names=required, positional=positional)
+        mode_by_names(names, required_names=required_names, positional=positional)
     except MetricError as error:
         raise UsageError(str(error), field="metric") from error
 

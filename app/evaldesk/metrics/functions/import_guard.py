@@ -58,11 +58,11 @@ class _Guard:
         return state.st_ctime_ns > self.taken_at_ns or any(self._may_be_moved(each) for each in _ways_to(path))
 
     def _may_be_moved(self, path: str) -> bool:
-        known = self.inodes.get(path)
+        known_inode = self.inodes.get(path)
         state = os.lstat(path)
-        if known is not None:
+        if known_inode is not None:
             return (
-                not stat.S_ISDIR(state.st_mode) or state.st_ino != known
+                not stat.S_ISDIR(state.st_mode) or state.st_ino != known_inode
             )  # a link may get the number of a removed folder
         if state.st_ctime_ns <= self.taken_at_ns:
             return False
@@ -81,10 +81,10 @@ class _Guard:
         """
         for place in self.places:
             if path.startswith(place + os.sep):
-                return _digest(content) in self._listed(place).get(os.path.relpath(path, place), ())
+                return _digest(content) in self._digests_of(place).get(os.path.relpath(path, place), ())
         return False
 
-    def _listed(self, place: str) -> Mapping[str, set[str]]:
+    def _digests_of(self, place: str) -> Mapping[str, set[str]]:
         """The digests of the installed files by path, from lists that are as they were."""
         digests: dict[str, set[str]] = {}
         for folder, inode in self.inodes.items():

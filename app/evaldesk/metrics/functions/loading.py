@@ -182,11 +182,11 @@ def mode_of(function: Function) -> Mode:
         parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
     except (TypeError, ValueError) as error:
         raise MetricError(f"the parameters of {function!r:.80} cannot be read: {error}") from error
-    plain = [each for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+    named_parameters = [each for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
     return mode_by_names(
         names,
-        required_names=[each.name for each in plain if each.default is each.empty],
-        positional=[each.name for each in plain if each.kind is each.POSITIONAL_ONLY],
+        required_names=[each.name for each in named_parameters if each.default is each.empty],
+        positional=[each.name for each in named_parameters if each.kind is each.POSITIONAL_ONLY],
     )
 
 

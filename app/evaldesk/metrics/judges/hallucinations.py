@@ -78,22 +78,22 @@ async def _judge_step(panel: Panel, sentences: Sequence[str], context: str) -> J
 
     task = Task(_INSTRUCTION, Sentences, check)
     samples = await panel.ask(task, {"CONTEXT": context, "SENTENCES": numbered(sentences)})
-    read = [_labels(sample.answer, len(sentences)) for sample in samples if sample.answer]
+    labels_by_sample = [_labels(sample.answer, len(sentences)) for sample in samples if sample.answer]
     record = panel.record(task, samples)
-    if not read:
-        return Judgement(None, problems(samples), record | {"samples": sample_rows(samples, _short)})
-    return _judgement(record, samples, sentences, read)
+    if not labels_by_sample:
+        return Judgement(None, problems(samples), record | {"samples": sample_rows(samples, _label_words)})
+    return _judgement(record, samples, sentences, labels_by_sample)
 
 
 def _judgement(
     record: dict[str, JsonValue],
     samples: Sequence[Sample[Sentences]],
     sentences: Sequence[str],
-    read: Sequence[Sequence[Sentence]],
+    labels_by_sample: Sequence[Sequence[Sentence]],
 ) -> Judgement:
     values, rows, bad = [], [], []
     for index, text in enumerate(sentences):
-        labels = [sample[index] for sample in read]
+        labels = [sample[index] for sample in labels_by_sample]
         votes = count(each.label in GOOD for each in labels)
         value = votes.value or 0.0
         label = next(each for each in labels if float(each.label in GOOD) == value)
@@ -104,7 +104,7 @@ def _judgement(
         rows.append(
             row | {"votes": {"good": votes.n_yes, "bad": votes.n_no}, "rationale": label.rationale[:MAX_REPLY_CHARS]}
         )
-    details: dict[str, JsonValue] = record | {"sentences": [*rows], "samples": sample_rows(samples, _short)}
+    details: dict[str, JsonValue] = record | {"sentences": [*rows], "samples": sample_rows(samples, _label_words)}
     n_good = len(sentences) - len(bad)
     verdict = part_of(n_good, len(sentences), "sentence", "is borne out", "are borne out")
     if bad:
@@ -123,5 +123,5 @@ def _labels(answer: Sentences, n: int) -> list[Sentence]:
     return [by_number[number] for number in range(1, n + 1)]
 
 
-def _short(answer: Sentences) -> tuple[str, str]:
+def _label_words(answer: Sentences) -> tuple[str, str]:
     return ", ".join(f"{each.number} {each.label}" for each in answer.sentences), ""

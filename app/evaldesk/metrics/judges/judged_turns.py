@@ -85,10 +85,10 @@ def whole_score(
         return Score(metric, low, reason=NOT_PLAYED)
     mean = mean_of(values)
     details: JsonObject = {"n_turns": len(scores)}
-    missing = next((score for score in scores if score.value is None), None)
-    if missing is not None or mean is None:
-        text = missing.reason if missing else "no verdict"
-        reason = f"Turn {(missing.turn or 0) + 1 if missing else 1} is unscored: {text}"
+    unscored_turn = next((score for score in scores if score.value is None), None)
+    if unscored_turn is not None or mean is None:
+        text = unscored_turn.reason if unscored_turn else "no verdict"
+        reason = f"Turn {(unscored_turn.turn or 0) + 1 if unscored_turn else 1} is unscored: {text}"
         return Score(metric, reason=reason, details={**details, "adk_value": mean})
     if len(scores) == 1:
         return Score(metric, mean, reason=scores[0].reason, details=details)

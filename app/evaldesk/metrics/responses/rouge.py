@@ -67,8 +67,8 @@ def _nltk_in_parts() -> Iterator[None]:
     """
     for name in ("nltk", "nltk.stem"):
         spec = find_spec(name)
-        bare = sys.modules[name] = ModuleType(name)
-        bare.__spec__, bare.__path__ = spec, list(spec.submodule_search_locations or ()) if spec else []
+        module = sys.modules[name] = ModuleType(name)
+        module.__spec__, module.__path__ = spec, list(spec.submodule_search_locations or ()) if spec else []
     try:
         yield
     finally:

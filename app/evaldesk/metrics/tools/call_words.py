@@ -94,14 +94,14 @@ def _change(key: str, expected: ToolCall, actual: ToolCall) -> str:
 
 
 def _without(items: Sequence[JsonValue], others: Sequence[JsonValue]) -> list[JsonValue]:
-    unmatched, missing = list(others), []
+    unmatched, items_without_match = list(others), []
     for item in items:
         at = next((index for index, other in enumerate(unmatched) if json_equal(item, other)), None)
         if at is None:
-            missing.append(item)
+            items_without_match.append(item)
         else:
             unmatched.pop(at)
-    return missing
+    return items_without_match
 
 
 def _value_list(items: Sequence[JsonValue]) -> str:

@@ -53,9 +53,9 @@ class _ToolMatch(ToolOptions):
         turns = [index for index, turn in enumerate(case.turns) if has_calls(turn.expected)]
         if not turns:
             return Score(self.info.name, reason="No turn of this case is asserted.")
-        missing = next((index for index in turns if index >= len(transcript.turns)), None)
-        if missing is not None:
-            return Score(self.info.name, 0.0, reason=NOT_PLAYED.replace("This turn", f"Turn {missing + 1}"))
+        unplayed_turn = next((index for index in turns if index >= len(transcript.turns)), None)
+        if unplayed_turn is not None:
+            return Score(self.info.name, 0.0, reason=NOT_PLAYED.replace("This turn", f"Turn {unplayed_turn + 1}"))
         expected_calls = [call for index in turns for call in case.turns[index].expected.tool_calls or ()]
         actual_calls = [call for index in turns for call in transcript.turns[index].judged_calls]
         value, reason, details = self._compare(expected_calls, actual_calls)

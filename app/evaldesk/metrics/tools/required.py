@@ -31,17 +31,17 @@ class RequiredCalls:
 
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
         """One score for the trial."""
-        required = required_calls(case) or ()
+        calls = required_calls(case) or ()
         if len(transcript.turns) < len(case.turns):
             return [Score(self.info.name, 0.0, reason=f"Turn {len(transcript.turns) + 1} was never played.")]
-        if not required:
+        if not calls:
             return [Score(self.info.name, 1.0, reason="No call is required.")]
         actual_calls = [call for turn in transcript.turns for call in turn.judged_calls]
-        unmade = [each.name for each in required if not any(map(each.is_made_by, actual_calls))]
-        n_made = len(required) - len(unmade)
-        reason = part_of(n_made, len(required), "required call", "is made", "are made")
+        unmade = [each.name for each in calls if not any(map(each.is_made_by, actual_calls))]
+        n_made = len(calls) - len(unmade)
+        reason = part_of(n_made, len(calls), "required call", "is made", "are made")
         names = ", ".join(unmade[:_MOST_NAMED])
         more = f" and {len(unmade) - _MOST_NAMED} more" if unmade[_MOST_NAMED:] else ""
         reason += f"; not made: {names}{more}." if unmade else "."
-        details: JsonObject = {"n_expected": len(required), "n_given": len(actual_calls), "unmade": [*unmade]}
-        return [Score(self.info.name, n_made / len(required), reason=reason, details=details)]
+        details: JsonObject = {"n_expected": len(calls), "n_given": len(actual_calls), "unmade": [*unmade]}
+        return [Score(self.info.name, n_made / len(calls), reason=reason, details=details)]

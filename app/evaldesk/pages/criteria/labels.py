@@ -15,30 +15,30 @@ ANOTHER = "another"
 """The button that asks for one more; its value is the metric."""
 
 
-def labelled(typed: Typed) -> Typed:
+def labelled(form: Typed) -> Typed:
     """The typed form, with each metric under the label that was typed for it.
 
     A label that cannot be, or that another one has, stays where it was typed, to be refused there.
     """
-    renamed = _renamed(typed)
-    return ImmutableMultiDict([_moved(key, value, renamed) for key, value in typed.multi_items()])
+    new_names = _new_names(form)
+    return ImmutableMultiDict([_rename_field(key, value, new_names) for key, value in form.multi_items()])
 
 
-def with_another(typed: Typed) -> Typed:
+def with_another(form: Typed) -> Typed:
     """The form with one more of the metric that the button names, ticked; as it was for any other name."""
-    kind = metric_kind(text_typed(typed, ANOTHER, ""))
+    kind = metric_kind(text_typed(form, ANOTHER, ""))
     if not is_metric(kind):
-        return typed
-    taken = {*ticked_metrics(typed)}
-    name = next(name for number in count(2) if (name := f"{kind}/{number}") not in taken)
-    items = [(key, value) for key, value in typed.multi_items() if key != ANOTHER and not key.startswith(f"{name}.")]
+        return form
+    names_in_use = {*ticked_metrics(form)}
+    name = next(name for number in count(2) if (name := f"{kind}/{number}") not in names_in_use)
+    items = [(key, value) for key, value in form.multi_items() if key != ANOTHER and not key.startswith(f"{name}.")]
     return ImmutableMultiDict([*items, ("metric", name)])
 
 
-def check_labels(typed: Typed) -> None:
+def check_labels(form: Typed) -> None:
     """Raise UsageError naming the field of the first label that cannot be."""
-    for name in ticked_metrics(typed):
-        label = _typed_label(typed, name)
+    for name in ticked_metrics(form):
+        label = _typed_label(form, name)
         if label == metric_label(name):
             continue
         place = f"{name}.{LABEL}"
@@ -47,27 +47,27 @@ def check_labels(typed: Typed) -> None:
         raise UsageError(f"{metric_kind(name)}/{label} is there already; name this one otherwise", field=place)
 
 
-def _renamed(typed: Typed) -> Mapping[str, str]:
+def _new_names(form: Typed) -> Mapping[str, str]:
     """Old name -> new name of the metrics whose label was changed to a valid one."""
-    taken = {*ticked_metrics(typed)}
-    found: dict[str, str] = {}
-    for name in ticked_metrics(typed):
-        new = f"{metric_kind(name)}/{_typed_label(typed, name)}"
-        if metric_label(name) and is_metric(new) and new not in taken:
-            found[name] = new
-            taken.add(new)
-    return found
+    names_in_use = {*ticked_metrics(form)}
+    new_names: dict[str, str] = {}
+    for name in ticked_metrics(form):
+        new_name = f"{metric_kind(name)}/{_typed_label(form, name)}"
+        if metric_label(name) and is_metric(new_name) and new_name not in names_in_use:
+            new_names[name] = new_name
+            names_in_use.add(new_name)
+    return new_names
 
 
-def _typed_label(typed: Typed, name: str) -> str:
+def _typed_label(form: Typed, name: str) -> str:
     label = metric_label(name)
-    return text_typed(typed, f"{name}.{LABEL}", label).strip() if label and is_metric(name) else label
+    return text_typed(form, f"{name}.{LABEL}", label).strip() if label and is_metric(name) else label
 
 
-def _moved(key: str, value: object, renamed: Mapping[str, str]) -> tuple[str, object]:
+def _rename_field(key: str, value: object, new_names: Mapping[str, str]) -> tuple[str, object]:
     if key == "metric":
-        return key, renamed.get(str(value), value)
+        return key, new_names.get(str(value), value)
     name, dot, field = key.partition(".")
-    if name not in renamed:
+    if name not in new_names:
         return key, value
-    return f"{renamed[name]}{dot}{field}", metric_label(renamed[name]) if field == LABEL else value
+    return f"{new_names[name]}{dot}{field}", metric_label(new_names[name]) if field == LABEL else value

@@ -107,7 +107,7 @@ class MetricField:
     is_checked: bool
     options: tuple[OptionField, ...]
     rare: tuple[OptionField, ...]
-    met: str
+    coverage: str
     unjudged: str
     is_unavailable: bool
     label: str | None = None
@@ -152,9 +152,9 @@ class MetricForm:
     The further ones are `listed` once their list was opened; `open` where the page itself opens it.
     """
 
-    chosen: tuple[MetricField, ...] = ()
+    chosen_fields: tuple[MetricField, ...] = ()
     offered: tuple[MetricGroup, ...] = ()
-    listed: str = ""
+    list_state: str = ""
 
     @property
     def n_offered(self) -> int:
@@ -162,47 +162,49 @@ class MetricForm:
         return sum(len(group.metrics) for group in self.offered)
 
 
-def metric_form(typed: Typed, cases: Sequence[Case], offer: Offer | None = None) -> MetricForm:
+def metric_form(form: Typed, cases: Sequence[Case], offer: Offer | None = None) -> MetricForm:
     """Every metric, with the cases of `cases` that it cannot judge; metrics for all cases come first.
 
     A ticked metric that is not offered (any more) stands among the chosen ones, so that it is not lost in silence.
     """
-    fields = _metric_fields(typed, cases, offer or Offer())
-    rest = [each for each in fields if not each.is_shown]
-    groups = ((title, tuple(each for each in rest if each.serves == serves)) for serves, title in SERVES.items())
+    fields = _metric_fields(form, cases, offer or Offer())
+    hidden_fields = [each for each in fields if not each.is_shown]
+    groups = (
+        (title, tuple(each for each in hidden_fields if each.serves == serves)) for serves, title in SERVES.items()
+    )
     return MetricForm(
         tuple(each for each in fields if each.is_shown),
         tuple(MetricGroup(title, metrics) for title, metrics in groups if metrics),
-        text_typed(typed, "list", ""),
+        text_typed(form, "list", ""),
     )
 
 
-def _metric_fields(typed: Typed, cases: Sequence[Case], offer: Offer) -> list[MetricField]:
+def _metric_fields(form: Typed, cases: Sequence[Case], offer: Offer) -> list[MetricField]:
     """All metrics, those with the same need together."""
-    ticked = dict.fromkeys(ticked_metrics(typed, cases))
-    has_strict = is_strict(typed)
-    found: dict[str, list[MetricField]] = {name: [] for name in NEEDS}
-    for name in _shown(ticked):
+    ticked = dict.fromkeys(ticked_metrics(form, cases))
+    has_strict = is_strict(form)
+    by_need: dict[str, list[MetricField]] = {name: [] for name in NEEDS}
+    for name in _metric_names(ticked):
         info = metric_info(name)
-        found[_need(info)].append(_metric_field(typed, info, name in ticked, cases, offer, has_strict))
+        by_need[_need(info)].append(_metric_field(form, info, name in ticked, cases, offer, has_strict))
     for name in dict.fromkeys([*offer.functions, *(name for name in ticked if not is_metric(name))]):
-        found["functions"].append(_function_field(typed, name, name in ticked, offer, len(cases)))
-    return [each for fields in found.values() for each in fields]
+        by_need["functions"].append(_function_field(form, name, name in ticked, offer, len(cases)))
+    return [each for fields in by_need.values() for each in fields]
 
 
-def unjudged_words(missing: Mapping[str, str], n_cases: int, *, is_strict: bool) -> str:
+def unjudged_words(reasons: Mapping[str, str], n_cases: int, *, is_strict: bool) -> str:
     """Which cases a metric will not judge, and why."""
-    if not missing:
+    if not reasons:
         return ""
-    reason = next(iter(missing.values()))
+    reason = next(iter(reasons.values()))
     so = "would be unscored and could not pass" if is_strict else "not applicable"
-    if len(missing) == n_cases:
+    if len(reasons) == n_cases:
         return f"{'Every case would be unscored' if is_strict else 'Not applicable to any case'}. {reason}"
-    named = ", ".join(list(missing)[:MAX_NAMED]) + (" and more" if len(missing) > MAX_NAMED else "")
-    return f"{counted_words(len(missing), n_cases, 'case')} {so}: {named}. {reason}"
+    case_names = ", ".join(list(reasons)[:MAX_NAMED]) + (" and more" if len(reasons) > MAX_NAMED else "")
+    return f"{counted_words(len(reasons), n_cases, 'case')} {so}: {case_names}. {reason}"
 
 
-def _shown(ticked: Iterable[str]) -> Iterator[str]:
+def _metric_names(ticked: Iterable[str]) -> Iterator[str]:
     """Every metric, those with a label behind the metric itself."""
     more = [name for name in ticked if is_metric(name) and name not in METRICS]
     for kind in METRICS:
@@ -224,67 +226,67 @@ def _met_words(n: int, n_all: int, need: str) -> str:
 
 
 def _metric_field(
-    typed: Typed, info: MetricInfo, is_checked: bool, cases: Sequence[Case], offer: Offer, is_strict: bool
+    form: Typed, info: MetricInfo, is_checked: bool, cases: Sequence[Case], offer: Offer, is_strict: bool
 ) -> MetricField:
-    missing = _missing(typed, info.name, is_checked, cases)
-    fields = [(each.kind, _option_field(typed, info, each, offer)) for each in metric_options(info.name)]
+    reasons = _missing_reasons(form, info.name, is_checked, cases)
+    fields = [(each.kind, _option_field(form, info, each, offer)) for each in metric_options(info.name)]
     usual_range = (info.low, info.high) == (0.0, 1.0) or math.isinf(info.high)
     return MetricField(
         name=info.name,
         title=info.title,
         summary=info.summary if usual_range else f"{info.summary} Scores {info.low:g} to {info.high:g}.",
-        threshold=threshold_text(typed, info.name),
+        threshold=threshold_text(form, info.name),
         is_higher_better=info.is_higher_better,
         is_checked=is_checked,
         options=tuple([field for kind, field in fields if kind not in RARE]),
-        rare=(*(field for kind, field in fields if kind in RARE), *_other_field(typed, info.name)),
-        met=_met_words(len(cases) - len(missing), len(cases), info.needs) if info.needs in _MET and cases else "",
-        unjudged=unjudged_words(missing, len(cases), is_strict=is_strict),
-        is_unavailable=bool(cases) and len(missing) == len(cases),
-        label=text_typed(typed, f"{info.name}.{LABEL}", metric_label(info.name)) if metric_label(info.name) else None,
-        was_shown=was_shown(typed, info.name),
-        n_served=len(cases) - len(missing),
+        rare=(*(field for kind, field in fields if kind in RARE), *_other_field(form, info.name)),
+        coverage=_met_words(len(cases) - len(reasons), len(cases), info.needs) if info.needs in _MET and cases else "",
+        unjudged=unjudged_words(reasons, len(cases), is_strict=is_strict),
+        is_unavailable=bool(cases) and len(reasons) == len(cases),
+        label=text_typed(form, f"{info.name}.{LABEL}", metric_label(info.name)) if metric_label(info.name) else None,
+        was_shown=was_shown(form, info.name),
+        n_served=len(cases) - len(reasons),
         n_cases=len(cases),
         lacks=NO_JUDGE if info.has_judge and not offer.judges else "",
     )
 
 
-def _function_field(typed: Typed, name: str, is_checked: bool, offer: Offer, n_cases: int) -> MetricField:
+def _function_field(form: Typed, name: str, is_checked: bool, offer: Offer, n_cases: int) -> MetricField:
     is_known = name in offer.functions
     return MetricField(
         name=name,
         title=name,
         summary="A function named under metrics in evaldesk.toml." if is_known else "No longer among the metrics here.",
-        threshold=threshold_text(typed, name),
+        threshold=threshold_text(form, name),
         is_higher_better=True,
         is_checked=is_checked,
         options=(),
         rare=(),
-        met="",
+        coverage="",
         unjudged="",
         is_unavailable=not is_known,
-        was_shown=was_shown(typed, name),
+        was_shown=was_shown(form, name),
         n_served=n_cases,
         n_cases=n_cases,
     )
 
 
-def _missing(typed: Typed, name: str, is_checked: bool, cases: Sequence[Case]) -> Mapping[str, str]:
+def _missing_reasons(form: Typed, name: str, is_checked: bool, cases: Sequence[Case]) -> Mapping[str, str]:
     """Case id -> the missing assertion for the metric; by its options as far as they can be read."""
     criterion = Criterion(name)
     if is_checked:
         try:
-            criterion = Criterion(name, None, typed_criterion(typed, name).options)
+            criterion = Criterion(name, None, typed_criterion(form, name).options)
             return missing_reasons(criterion, cases)
         except EvaldeskError:
             criterion = Criterion(name)
     return missing_reasons(criterion, cases)
 
 
-def _option_field(typed: Typed, metric: MetricInfo, info: OptionInfo, offer: Offer) -> OptionField:
+def _option_field(form: Typed, metric: MetricInfo, info: OptionInfo, offer: Offer) -> OptionField:
     place = f"{metric.name}.{info.name}"
     text, keys = write_option(info, info.default)
-    if info.kind == "switch" and was_shown(typed, metric.name):
+    if info.kind == "switch" and was_shown(form, metric.name):
         text = ""  # a box that is not ticked sends nothing
     choices = info.choices
     if info.kind == "keys":
@@ -297,9 +299,9 @@ def _option_field(typed: Typed, metric: MetricInfo, info: OptionInfo, offer: Off
         label=info.label,
         explanation=info.explanation,
         shape=_shape(info, bool(choices)),
-        value=text_typed(typed, place, text),
+        value=text_typed(form, place, text),
         choices=choices,
-        keys=text_typed(typed, f"{place}.keys", keys) if info.kind == "keys" else None,
+        keys=text_typed(form, f"{place}.keys", keys) if info.kind == "keys" else None,
         step="1" if info.kind == "whole" else "any",
         low="" if info.low is None else f"{info.low:g}",
         high="" if info.high is None else f"{info.high:g}",
@@ -308,9 +310,9 @@ def _option_field(typed: Typed, metric: MetricInfo, info: OptionInfo, offer: Off
     )
 
 
-def _other_field(typed: Typed, metric: str) -> tuple[OptionField, ...]:
+def _other_field(form: Typed, metric: str) -> tuple[OptionField, ...]:
     """The settings of an earlier run beyond the fields of the form."""
-    text = text_typed(typed, f"{metric}.{OTHER}", "")
+    text = text_typed(form, f"{metric}.{OTHER}", "")
     hint = "Options without a field of their own, as a criteria file has them; a JSON object."
     return (OptionField(f"{metric}.{OTHER}", "Other options", hint, "area", text),) if text else ()
 

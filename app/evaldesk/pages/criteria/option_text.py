@@ -63,7 +63,7 @@ def _number(info: OptionInfo, text: str) -> JsonValue:
     return value
 
 
-def _whole(info: OptionInfo, text: str) -> JsonValue:
+def _integer(info: OptionInfo, text: str) -> JsonValue:
     digits = text.strip()
     if not digits.isascii() or not digits.removeprefix("-").isdecimal() or len(digits) > 9:
         raise UsageError(f"{info.label.lower()}: a whole number, not {digits[:20]!r}")
@@ -82,11 +82,11 @@ def _list(info: OptionInfo, text: str) -> JsonValue:
     return [line.strip() for line in text.split("\n") if line.strip()]
 
 
-def _lines(read: Callable[[str], JsonValue]) -> Callable[[OptionInfo, str], JsonValue]:
-    """A reader of lines `name = value`, each value by `read`."""
+def _lines(parse_value: Callable[[str], JsonValue]) -> Callable[[OptionInfo, str], JsonValue]:
+    """A reader of lines `name = value`, each value by `parse_value`."""
 
     def read_lines(info: OptionInfo, text: str) -> JsonValue:
-        found: dict[str, JsonValue] = {}
+        values: dict[str, JsonValue] = {}
         for number, line in enumerate(text.split("\n"), 1):
             name, separator, value = (part.strip() for part in line.partition("="))
             if not line.strip():
@@ -94,12 +94,12 @@ def _lines(read: Callable[[str], JsonValue]) -> Callable[[OptionInfo, str], Json
             try:
                 if not (name and separator and value):
                     raise UsageError(f"write it as {info.example.splitlines()[0]}")
-                if name in found:
+                if name in values:
                     raise UsageError(f"{name} comes twice")
-                found[name] = read(value)
+                values[name] = parse_value(value)
             except UsageError as error:
                 raise UsageError(f"{info.label.lower()}, line {number}, {line.strip()[:60]!r}: {error}") from error
-        return found
+        return values
 
     return read_lines
 
@@ -145,7 +145,7 @@ def _range(info: OptionInfo) -> str:
 
 _READERS: Mapping[str, Callable[[OptionInfo, str], JsonValue]] = {
     "number": _number,
-    "whole": _whole,
+    "whole": _integer,
     "json": _json,
     "list": _list,
     "modes": _lines(_mode),

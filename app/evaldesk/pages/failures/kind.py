@@ -36,12 +36,12 @@ class FindingPanel:
 
     findings: Sequence[tuple[Finding, str]]
     modes: Sequence[Mode]
-    typed: TypedFinding
+    draft: TypedFinding
     problem: str
 
 
 def read_findings(
-    desk: Desk, run_id: int, key: TrialKey, typed: TypedFinding | None = None, error: EvaldeskError | None = None
+    desk: Desk, run_id: int, key: TrialKey, draft: TypedFinding | None = None, error: EvaldeskError | None = None
 ) -> FindingPanel:
     """The panel of findings on the page of a trial. Raises NotFoundError."""
     modes = desk.store.failures.modes()
@@ -49,7 +49,7 @@ def read_findings(
     return FindingPanel(
         findings=[(each, names.get(each.mode_id or 0, "")) for each in desk.failures.of_trial(run_id, key)],
         modes=[mode for mode in modes if mode.is_active],
-        typed=typed or TypedFinding(desk.person.name()),
+        draft=draft or TypedFinding(desk.person.name()),
         problem=str(error or ""),
     )
 
@@ -75,7 +75,7 @@ class Calibration:
     run: RunSummary
     is_current: bool
     counts: JudgeSkill
-    found: str
+    agreement_words: str
     kappa: str
     share: str
     next_labels: str
@@ -123,9 +123,9 @@ class ModePage:
     judges: Sequence[Calibration]
     agents: Sequence[tuple[str, Sequence[tuple[str, int, int]]]]
     author: str
-    typed: TypedMode
+    draft: TypedMode
     split_name: str
-    chosen: Sequence[str]
+    finding_ids: Sequence[str]
     problem: str
 
     @property
@@ -136,13 +136,13 @@ class ModePage:
         return f"evaldesk mode check {self.runs[0].run.id} --max-mode {shlex.quote(f'{self.mode.name}=0.05')}"
 
     @property
-    def stored(self) -> Sequence[tuple[str, str]]:
+    def stored_texts(self) -> Sequence[tuple[str, str]]:
         """The texts that are stored where others were typed, by their names."""
-        now, typed = _texts(self.mode), self.typed
-        rows = (("Name", now.name, typed.name), ("What counts", now.definition, typed.definition))
+        now, draft = _texts(self.mode), self.draft
+        rows = (("Name", now.name, draft.name), ("What counts", now.definition, draft.definition))
         examples = (
-            ("Example that counts", now.example_yes, typed.example_yes),
-            ("Example that does not", now.example_no, typed.example_no),
+            ("Example that counts", now.example_yes, draft.example_yes),
+            ("Example that does not", now.example_no, draft.example_no),
         )
         return [(name, text) for name, text, other in (*rows, *examples) if text != other]
 
@@ -150,7 +150,7 @@ class ModePage:
 def read_mode(
     desk: Desk,
     mode_id: int,
-    typed: TypedChange | None = None,
+    change: TypedChange | None = None,
     error: EvaldeskError | None = None,
     *,
     before: int | None = None,
@@ -165,9 +165,9 @@ def read_mode(
     mode = modes.get(mode_id)
     if mode is None:
         return None
-    found = store.failures.trials_by_run(mode_id)
+    n_by_run = store.failures.trials_by_run(mode_id)
     newest = [run for run in store.runs.list(limit=N_RUNS) if run.config.source_run_id is None]
-    all_runs = sorted({*found, *store.failures.read_runs()}, reverse=True)
+    all_runs = sorted({*n_by_run, *store.failures.read_runs()}, reverse=True)
     older = [run_id for run_id in all_runs if runs_before is None or run_id < runs_before]
     runs = [_run_row(store, mode, run_id) for run_id in older[:N_ROWS]]
     findings = store.failures.of_mode(mode_id, limit=N_FINDINGS + 1, before=before)
@@ -179,16 +179,16 @@ def read_mode(
         n_findings=store.failures.n_of_mode(mode_id),
         has_older=len(findings) > N_FINDINGS,
         is_newest=before is None,
-        n_trials=sum(found.values()),
+        n_trials=sum(n_by_run.values()),
         others=[each for each in modes.values() if each.is_active and each.id != mode_id],
         merged_into=modes.get(mode.merged_into) if mode.merged_into is not None else None,
         newest_runs=newest,
         judges=calibrations(desk, mode),
         agents=_agents(runs),
-        author=(typed and typed.author.strip()) or desk.person.name(),
-        typed=typed.texts if typed and typed.op == "edit" else _texts(mode),
-        split_name=typed.texts.name if typed and typed.op == "split" else "",
-        chosen=typed.findings if typed else (),
+        author=(change and change.author.strip()) or desk.person.name(),
+        draft=change.texts if change and change.op == "edit" else _texts(mode),
+        split_name=change.texts.name if change and change.op == "split" else "",
+        finding_ids=change.findings if change else (),
         problem=str(error or ""),
     )
 
@@ -199,14 +199,14 @@ def _texts(mode: Mode) -> TypedMode:
 
 def _run_row(store: Store, mode: Mode, run_id: int) -> RunRow:
     reading, draw = store.failures.read_trials(run_id), Draw(store, run_id)
-    read, trials = reading.read, reading.with_mode(mode.id)
+    n_read, trials = reading.read, reading.with_mode(mode.id)
     life = "fixed" if run_id == mode.fixed_in else "reopened" if run_id == mode.reopened_in else ""
     return RunRow(
         store.runs.summary(run_id),
         len(trials),
-        len(read),
+        len(n_read),
         life,
-        kind_row(mode.name, trials, draw.sampled(read), mode=mode),
+        kind_row(mode.name, trials, draw.samples(n_read), mode=mode),
     )
 
 
@@ -228,29 +228,29 @@ def _agents(runs: Sequence[RunRow]) -> list[tuple[str, list[tuple[str, int, int]
 def calibrations(desk: Desk, mode: Mode) -> list[Calibration]:
     """The judges of a mode in the newest runs that have one."""
     runs, modes = desk.store.runs.list(limit=N_SEARCHED), desk.store.failures.modes()
-    judged = [(run, each) for run in runs for each in run.config.criteria if find_judged_mode(each, modes) == mode]
-    return [_calibration(desk.store, mode, run, criterion) for run, criterion in judged[:N_JUDGED]]
+    pairs = [(run, each) for run in runs for each in run.config.criteria if find_judged_mode(each, modes) == mode]
+    return [_calibration(desk.store, mode, run, criterion) for run, criterion in pairs[:N_JUDGED]]
 
 
 def _calibration(store: Store, mode: Mode, run: RunSummary, criterion: Criterion) -> Calibration:
     """A trial that was read counts as without the mode unless a person found it there."""
     reading = store.failures.read_trials(played_run_id(store.runs, run.id))
-    judged = store.failures.judged(run.id, criterion.metric)
-    found, read = reading.with_mode(mode.id), reading.read
-    sides = {True: read - found, False: read & found}
-    counts = Counter({(a, b): len(judged[a] & sides[b]) for a in (True, False) for b in (True, False)})
-    skill, n_judged = judge_skill(counts.elements()), (len(judged[True]), len(judged[False]))
+    trials_by_verdict = store.failures.judged_trials(run.id, criterion.metric)
+    with_mode, trials_read = reading.with_mode(mode.id), reading.read
+    sides = {True: trials_read - with_mode, False: trials_read & with_mode}
+    counts = Counter({(a, b): len(trials_by_verdict[a] & sides[b]) for a in (True, False) for b in (True, False)})
+    skill, n_judged = judge_skill(counts.elements()), (len(trials_by_verdict[True]), len(trials_by_verdict[False]))
     is_known = bool(skill.n_good and skill.n_bad)
     rate = skill.correct(n_judged[0] / sum(n_judged)) if is_known else None
-    missing = skill.labels_to_add(HALF_WIDTH, n_judged)
+    n_labels = skill.labels_to_add(HALF_WIDTH, n_judged)
     return Calibration(
         run=run,
         is_current=is_worded_as(criterion, mode),
         counts=skill,
-        found=found_sentence(skill),
+        agreement_words=found_sentence(skill),
         kappa=kappa_words(agreement(counts)),
         share=corrected_sentence(rate.of_failures if rate else None) if is_known else "",
-        next_labels=next_labels_sentence(missing, HALF_WIDTH, "read"),
+        next_labels=next_labels_sentence(n_labels, HALF_WIDTH, "read"),
     )
 
 
@@ -270,10 +270,10 @@ def read_where(desk: Desk, mode_id: int) -> Where | None:
     A finding without a marked place is at the first difference of its trial.
     """
     store = desk.store
-    found = store.failures.trials_by_run(mode_id)
-    if not found:
+    n_by_run = store.failures.trials_by_run(mode_id)
+    if not n_by_run:
         return None
-    run_id = max(found)
+    run_id = max(n_by_run)
     findings = store.failures.of_mode(mode_id, run_id, N_COUNTED + 1)
     n_all = len(findings) if len(findings) <= N_COUNTED else store.failures.n_of_mode(mode_id, run_id)
     findings = findings[:N_COUNTED]
@@ -289,7 +289,7 @@ def read_where(desk: Desk, mode_id: int) -> Where | None:
         counts["Turn"][turn] += 1
         counts["Tag"].update(cases[each.case_index].tags)
         counts["Case"][cases[each.case_index].id] += 1
-    parts = [(name, _most(counted, name)) for name, counted in counts.items() if counted]
+    parts = [(name, _most(counts_of_places, name)) for name, counts_of_places in counts.items() if counts_of_places]
     return Where(run_id, len(findings), n_all, parts)
 
 
@@ -304,14 +304,14 @@ def _place_of(finding: Finding, result: TrialResult | None, signature: Signature
     return event.call.name if event and event.call else NO_CALL, f"turn {anchor.turn + 1}"
 
 
-def _most(counted: Counter[str], name: str) -> list[tuple[str, int]]:
+def _most(counts: Counter[str], name: str) -> list[tuple[str, int]]:
     """The most frequent places, and the number of findings elsewhere; turns in their order."""
-    shown = sorted(counted.items(), key=lambda each: (-each[1], each[0]))[:N_SHARES]
+    shares = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:N_SHARES]
     if name == "Turn":
-        shown.sort(key=lambda each: (len(each[0]), each[0]))
-    n_others = len(counted) - len(shown)
-    rest = [(f"{n_others:,} other{'s' if n_others > 1 else ''}", counted.total() - sum(n for _, n in shown))]
-    return [*shown, *(rest if n_others else ())]
+        shares.sort(key=lambda each: (len(each[0]), each[0]))
+    n_others = len(counts) - len(shares)
+    others = [(f"{n_others:,} other{'s' if n_others > 1 else ''}", counts.total() - sum(n for _, n in shares))]
+    return [*shares, *(others if n_others else ())]
 
 
 def cited(store: Store, findings: Sequence[Finding]) -> list[CitedFinding]:

@@ -48,20 +48,20 @@ def changes_between(store: Store, before: int, after: int, modes: Mapping[int, M
     if not cases:
         return "The two runs have no case in common.", []
     pairs = [(shares[0][case], shares[1][case]) for case in cases]
-    found = {mode_id for side in shares for trials, _ in side.values() for mode_id in trials}
+    mode_ids = {mode_id for side in shares for trials, _ in side.values() for mode_id in trials}
     differences = {
         str(mode_id): [b[mode_id] / n_b - a[mode_id] / n_a for (a, n_a), (b, n_b) in pairs]
-        for mode_id in sorted(found & set(modes))
+        for mode_id in sorted(mode_ids & set(modes))
     }
     rows = []
     for mode_id, change in mode_changes(differences).items():
         counts = [sum(side[case][0][int(mode_id)] for case in cases) for side in shares]
-        moved = f"less in {change.n_less:,} and more in {change.n_more:,} of {counted(change.n_cases, 'case')}"
+        change_words = f"less in {change.n_less:,} and more in {change.n_more:,} of {counted(change.n_cases, 'case')}"
         if change.n_less and not counts[1]:
-            moved = f"gone in {change.n_less:,} of {counted(change.n_less, 'case')}"
+            change_words = f"gone in {change.n_less:,} of {counted(change.n_less, 'case')}"
         kinds = f" after {len(differences):,} kinds" if len(differences) > 1 else ""
         by = f"{points_words(change.difference)} {'less' if change.difference < 0 else 'more'} over all cases"
-        words = f"{moved}; {by} ({p_words(change.p_holm)}{kinds})"
+        words = f"{change_words}; {by} ({p_words(change.p_holm)}{kinds})"
         rows.append(ChangeRow(modes[int(mode_id)].name, f"/failures/{mode_id}", counts[0], counts[1], words))
     return "", sorted(rows, key=lambda row: row.after - row.before)
 

@@ -110,7 +110,7 @@ class FailureRoom:
     unnamed: KindRow | None
     clear: KindRow | None
     share_of: str
-    seen: Saturation
+    saturation: Saturation
     sentence: str
     why: str
     curve: CurvePoints | None
@@ -120,10 +120,10 @@ class FailureRoom:
     first_proposal: int
     n_proposals: int
     models: Sequence[str]
-    asked: Asked
+    model_use: Asked
     next_proposal: Proposal | None
     next_trial: NextTrial | None
-    typed: TypedFinding
+    draft: TypedFinding
     problem: str
     against: RunSummary | None
     against_problem: str
@@ -140,7 +140,7 @@ def read_failures(
     desk: Desk,
     run_id: int | None,
     before_id: int | None = None,
-    typed: TypedFinding | None = None,
+    draft: TypedFinding | None = None,
     error: EvaldeskError | None = None,
     first: int = 0,
 ) -> FailureRoom | None:
@@ -156,14 +156,14 @@ def read_failures(
         run_id = runs[0].id
     run_id = played_run_id(store.runs, run_id)
     run, draw, reading = store.runs.summary(run_id), Draw(store, run_id), store.failures.read_trials(run_id)
-    read, by_mode, failed = reading.read, reading.by_mode, frozenset(draw.strata["f"])
+    trials_read, by_mode, failed = reading.read, reading.by_mode, frozenset(draw.strata["f"])
     modes = {mode.id: mode for mode in store.failures.modes()}
-    following, sampled = draw.next(read), draw.sampled(read)
+    following, samples = draw.next(trials_read), draw.samples(trials_read)
     times = [len(trials & failed) for trials in by_mode.values()]
-    seen = saturation(times, len(read & failed))
-    n_left, n_since = len(failed - read), _n_since_new(draw.strata["f"], reading)
+    saturation_of_run = saturation(times, len(trials_read & failed))
+    n_left, n_since = len(failed - trials_read), _n_since_new(draw.strata["f"], reading)
     proposed = store.proposals.proposed(run_id)
-    proposals = _proposals(proposed, run_id, modes, lambda trial: trial not in read)
+    proposals = _proposals(proposed, run_id, modes, lambda trial: trial not in trials_read)
     first = first if 0 < first < len(proposals) else 0
     before = store.runs.summary(played_run_id(store.runs, before_id)) if before_id is not None else None
     if before and before.id == run_id:
@@ -175,28 +175,28 @@ def read_failures(
         title=run_title(run),
         runs=runs,
         n_failed=len(draw.strata["f"]),
-        n_read=len(read & failed),
-        n_passed_read=len(read.intersection(draw.strata["p"])),
+        n_read=len(trials_read & failed),
+        n_passed_read=len(trials_read.intersection(draw.strata["p"])),
         n_passed=len(draw.strata["p"]),
         modes=modes.values(),
-        rows=_kind_rows(modes, by_mode, sampled),
-        unnamed=_other_row("no name yet", reading.trials_without_mode, sampled),
-        clear=_other_row("nothing wrong", reading.all_clear & failed, sampled, "0"),
-        share_of=_share_of(sampled, len(read)),
-        seen=seen,
-        sentence=_seen_sentence(seen, n_left, n_since),
-        why=_why(seen, n_since),
-        curve=_curve(times, seen),
+        rows=_kind_rows(modes, by_mode, samples),
+        unnamed=_other_row("no name yet", reading.trials_without_mode, samples),
+        clear=_other_row("nothing wrong", reading.all_clear & failed, samples, "0"),
+        share_of=_share_of(samples, len(trials_read)),
+        saturation=saturation_of_run,
+        sentence=_seen_sentence(saturation_of_run, n_left, n_since),
+        why=_why(saturation_of_run, n_since),
+        curve=_curve(times, saturation_of_run),
         agreements=_agreements(modes, reading),
         proposals=_with_quotes(store, proposals[first : first + N_PROPOSALS]),
         notes=_notes(store, run_id) if any(None in each for each in reading.findings.values()) else [],
         first_proposal=first,
         n_proposals=len(proposals),
         models=desk.model_proposals.models,
-        asked=store.proposals.asked(run_id),
+        model_use=store.proposals.model_use(run_id),
         next_proposal=next(iter(_proposals(proposed, run_id, modes, lambda trial: trial == following)), None),
         next_trial=_next_trial(store, run, following, draw) if following is not None else None,
-        typed=typed or TypedFinding(desk.person.name()),
+        draft=draft or TypedFinding(desk.person.name()),
         problem=str(error or ""),
         against=before,
         against_problem=problem,
@@ -206,11 +206,11 @@ def read_failures(
 
 def _next_trial(store: Store, run: RunSummary, number: int, draw: Draw) -> NextTrial:
     case_index, at = divmod(number, TRIALS)
-    turns, found = store.runs.turns(run.id, case_index, at)
+    turns, divergence = store.runs.turns(run.id, case_index, at)
     n_turns, result = turns.summary.n_turns, turns.result
-    last = min(found.turn if found else n_turns, n_turns)
+    last = min(divergence.turn if divergence else n_turns, n_turns)
     turn = turns.read_turns(last - 1, last)[0].record if last else None
-    why = f"{found.place[:1].upper()}{found.place[1:]}: {found.sentence}." if found else ""
+    why = f"{divergence.place[:1].upper()}{divergence.place[1:]}: {divergence.sentence}." if divergence else ""
     scores = [*(result.scores if result else ()), *(turns.read_turns(last - 1, last)[0].scores if last else ())]
     reasons = (score.reason for score in scores if score.passed is False and score.reason)
     markdown = Markdown()
@@ -225,7 +225,7 @@ def _next_trial(store: Store, run: RunSummary, number: int, draw: Draw) -> NextT
 
 
 def _kind_rows(
-    modes: Mapping[int, Mode], trials: Mapping[int, Set[int]], sampled: Mapping[str, Sample]
+    modes: Mapping[int, Mode], trials: Mapping[int, Set[int]], samples: Mapping[str, Sample]
 ) -> list[KindRow]:
     order = sorted(trials, key=lambda mode_id: (-len(trials[mode_id]), mode_id))
     unseen = [mode.id for mode in modes.values() if mode.is_active and mode.id not in trials]
@@ -234,43 +234,43 @@ def _kind_rows(
         mode = modes.get(mode_id)
         name = mode.name if mode else f"kind {mode_id}"
         key = str(at + 1) if at < N_KEYS and mode and mode.is_active else ""
-        rows.append(kind_row(name, trials.get(mode_id, frozenset()), sampled, key, mode))
+        rows.append(kind_row(name, trials.get(mode_id, frozenset()), samples, key, mode))
     return rows
 
 
-def _other_row(name: str, trials: Set[int], sampled: Mapping[str, Sample], key: str = "") -> KindRow | None:
-    return kind_row(name, trials, sampled, key) if trials else None
+def _other_row(name: str, trials: Set[int], samples: Mapping[str, Sample], key: str = "") -> KindRow | None:
+    return kind_row(name, trials, samples, key) if trials else None
 
 
 def kind_row(
     name: str,
     trials: Set[int],
-    sampled: Mapping[str, Sample],
+    samples: Mapping[str, Sample],
     key: str = "",
     mode: Mode | None = None,
 ) -> KindRow:
-    found = prevalence([each.stratum(trials) for each in sampled.values() if each.keys])
-    interval = found.interval if found else Interval(0.0, 1.0)
+    estimate = prevalence([each.stratum(trials) for each in samples.values() if each.keys])
+    interval = estimate.interval if estimate else Interval(0.0, 1.0)
     return KindRow(
         mode=mode,
         name=name,
         href=f"/failures/{mode.id}" if mode else "",
         key=key,
         n=len(trials),
-        share=found.share if found else 0.0,
+        share=estimate.share if estimate else 0.0,
         interval=interval,
-        share_words=share_words(found.share) if found else "",
-        range_words=interval_words(interval) if found and interval.high > interval.low else "",
+        share_words=share_words(estimate.share) if estimate else "",
+        range_words=interval_words(interval) if estimate and interval.high > interval.low else "",
     )
 
 
-def _share_of(sampled: Mapping[str, Sample], n_read: int) -> str:
+def _share_of(samples: Mapping[str, Sample], n_read: int) -> str:
     """The trials behind the shares, and their number where some were read out of order."""
     words = ("failed", "errored", "passed", "unscored")
-    found = [word for word, sample in zip(words, sampled.values(), strict=True) if sample.keys]
-    n_drawn = sum(len(sample.keys) for sample in sampled.values())
-    drawn = f", by the {n_drawn:,} read in the order of the draw" if 0 < n_drawn < n_read else ""
-    return f"{' and '.join(found) or 'failed'} trials{drawn}"
+    verdict_words = [word for word, sample in zip(words, samples.values(), strict=True) if sample.keys]
+    n_drawn = sum(len(sample.keys) for sample in samples.values())
+    draw_words = f", by the {n_drawn:,} read in the order of the draw" if 0 < n_drawn < n_read else ""
+    return f"{' and '.join(verdict_words) or 'failed'} trials{draw_words}"
 
 
 def _n_since_new(order: Iterable[int], reading: ReadTrials) -> int:
@@ -281,43 +281,44 @@ def _n_since_new(order: Iterable[int], reading: ReadTrials) -> int:
     return len(place) - 1 - max([*unnamed, *(min(each) for each in kinds if each)], default=-1)
 
 
-def _seen_sentence(seen: Saturation, n_left: int, n_since: int) -> str:
+def _seen_sentence(saturation: Saturation, n_left: int, n_since: int) -> str:
     """The seen modes, and an estimate of the unseen ones: few read trials rule out little."""
-    if not seen.n_modes:
+    if not saturation.n_modes:
         return "No kind of failure named yet"
-    named, more = f"{counted(seen.n_modes, 'kind')} of failure", round(seen.unseen)
+    kinds_words, more = f"{counted(saturation.n_modes, 'kind')} of failure", round(saturation.unseen)
     if not n_left:
-        return f"{named} in this run" + (f"; other runs may show about {more} more" if more else "")
-    if seen.coverage < ENOUGH_COVERAGE or seen.expected_new > ENOUGH_COVERAGE:
-        return f"{named}; most kinds are probably not seen yet"
+        return f"{kinds_words} in this run" + (f"; other runs may show about {more} more" if more else "")
+    if saturation.coverage < ENOUGH_COVERAGE or saturation.expected_new > ENOUGH_COVERAGE:
+        return f"{kinds_words}; most kinds are probably not seen yet"
     if more:
-        return f"{named}; about {more} more probably not seen yet"
-    if seen.expected_new:
-        return f"{named}; about 1 failed trial in {round(1 / seen.expected_new):,} would show another"
-    return f"{named}; up to {share_words(failure_bound(n_since))} of failed trials could show another"
+        return f"{kinds_words}; about {more} more probably not seen yet"
+    if saturation.expected_new:
+        return f"{kinds_words}; about 1 failed trial in {round(1 / saturation.expected_new):,} would show another"
+    return f"{kinds_words}; up to {share_words(failure_bound(n_since))} of failed trials could show another"
 
 
-def _why(seen: Saturation, n_since: int) -> str:
-    if not seen.n_modes:
+def _why(saturation: Saturation, n_since: int) -> str:
+    if not saturation.n_modes:
         return ""
-    once = f"{counted(seen.n_once, 'kind')} seen once and {seen.n_twice:,} twice"
-    words = f"Coverage {share_words(seen.coverage)}: the kinds named so far cause about that share of failures. {once}"
-    words += f"; Chao's estimator gives at least {seen.unseen:.1f} kinds not seen yet, a lower bound. "
-    if seen.expected_new:
-        words += f"About {share_words(seen.expected_new)} of failed trials would show a new kind. "
-    bound = f"so at most {share_words(failure_bound(n_since))} of failed trials would show one (95 %)"
-    since = f"None of the last {counted(n_since, 'trial')} read showed a new kind, {bound}."
+    once = f"{counted(saturation.n_once, 'kind')} seen once and {saturation.n_twice:,} twice"
+    coverage = share_words(saturation.coverage)
+    words = f"Coverage {coverage}: the kinds named so far cause about that share of failures. {once}"
+    words += f"; Chao's estimator gives at least {saturation.unseen:.1f} kinds not seen yet, a lower bound. "
+    if saturation.expected_new:
+        words += f"About {share_words(saturation.expected_new)} of failed trials would show a new kind. "
+    bound_words = f"so at most {share_words(failure_bound(n_since))} of failed trials would show one (95 %)"
+    since = f"None of the last {counted(n_since, 'trial')} read showed a new kind, {bound_words}."
     return words + (since if n_since else "The last trial read showed a new kind, or one without a name.")
 
 
-def _curve(times: Sequence[int], seen: Saturation) -> CurvePoints | None:
+def _curve(times: Sequence[int], saturation: Saturation) -> CurvePoints | None:
     """`times` are the failed trials read of each kind."""
-    n = seen.n_read
-    if n < 2 or not seen.n_modes:
+    n = saturation.n_read
+    if n < 2 or not saturation.n_modes:
         return None
     steps = sorted({round(1 + (n - 1) * at / (N_POINTS - 1)) for at in range(N_POINTS)})
     values = [(at, accumulation(times, n, at)) for at in steps]
-    most = seen.n_modes + seen.unseen
+    most = saturation.n_modes + saturation.unseen
     points = [f"{CURVE_WIDTH * at / n:.1f} {CURVE_HEIGHT * (1 - value / most):.1f}" for at, value in values]
     table = [(at, f"{value:.1f}") for at, value in values[:: max(1, len(values) // 6)]]
     return CurvePoints(f"M0 {CURVE_HEIGHT}L{'L'.join(points)}", [*table, (n, f"{values[-1][1]:.1f}")], most)
@@ -325,29 +326,31 @@ def _curve(times: Sequence[int], seen: Saturation) -> CurvePoints | None:
 
 def _notes(store: Store, run_id: int) -> list[tuple[str, list[tuple[Finding, str]]]]:
     """The newest findings without a mode, each with the address of its trial, similar ones under one name."""
-    found = [each for each in store.failures.of_mode(None, run_id, N_NOTES) if each.note]
-    hrefs = [_href(run_id, trial_number((each.case_index, each.trial_index))) for each in found]
-    groups = group_notes([each.note for each in found])
-    return [(name[:MAX_MODE_NAME], [(found[at], hrefs[at]) for at in places]) for name, places in groups]
+    findings = [each for each in store.failures.of_mode(None, run_id, N_NOTES) if each.note]
+    hrefs = [_href(run_id, trial_number((each.case_index, each.trial_index))) for each in findings]
+    groups = group_notes([each.note for each in findings])
+    return [(name[:MAX_MODE_NAME], [(findings[at], hrefs[at]) for at in places]) for name, places in groups]
 
 
 def _proposals(
     groups: Sequence[ProposedGroup], run_id: int, modes: Mapping[int, Mode], is_wanted: Callable[[int], bool]
 ) -> list[Proposal]:
     """The proposals for the wanted trials, the most frequent first."""
-    kept = [(each, [found for found in each.findings if is_wanted(found[1])]) for each in groups]
-    found = sorted(filter(itemgetter(1), kept), key=lambda pair: (-len(pair[1]), pair[0].signature, pair[0].note))
-    named = {mode.id: mode.name for mode in modes.values() if mode.is_active}
+    proposals = [(each, [finding for finding in each.findings if is_wanted(finding[1])]) for each in groups]
+    ordered_proposals = sorted(
+        filter(itemgetter(1), proposals), key=lambda pair: (-len(pair[1]), pair[0].signature, pair[0].note)
+    )
+    mode_names = {mode.id: mode.name for mode in modes.values() if mode.is_active}
     return [
         Proposal(
             each.note,
-            named.get(each.mode_id or 0, ""),
+            mode_names.get(each.mode_id or 0, ""),
             [finding for finding, _ in trials],
             _href(run_id, trials[0][1]),
             each.source == "model",
             [("", _href(run_id, number)) for _, number in trials[:N_QUOTES]] if each.source == "model" else (),
         )
-        for each, trials in found
+        for each, trials in ordered_proposals
     ]
 
 
@@ -355,11 +358,11 @@ def _with_quotes(store: Store, proposals: Sequence[Proposal]) -> list[Proposal]:
     """The proposals of a page; a model's proposals with their quotes."""
     ids = [finding for each in proposals for finding in each.findings[: len(each.quotes)]]
     quotes = store.proposals.quotes(ids) if ids else {}
-    found = []
+    quoted_proposals = []
     for each in proposals:
         pairs = zip(each.findings, each.quotes, strict=False)
-        found.append(replace(each, quotes=[(quotes.get(finding, ""), href) for finding, (_, href) in pairs]))
-    return found
+        quoted_proposals.append(replace(each, quotes=[(quotes.get(finding, ""), href) for finding, (_, href) in pairs]))
+    return quoted_proposals
 
 
 def _href(run_id: int, number: int) -> str:
@@ -381,17 +384,19 @@ def _agreements(modes: Mapping[int, Mode], reading: ReadTrials) -> list[tuple[st
             counts[mode_id][True, True] += n_both
             counts[mode_id][True, False] += len(in_a) - n_both
             counts[mode_id][False, True] += len(in_b) - n_both
-    named = {mode_id: 2 * each[True, True] + each[True, False] + each[False, True] for mode_id, each in counts.items()}
+    n_by_mode = {
+        mode_id: 2 * each[True, True] + each[True, False] + each[False, True] for mode_id, each in counts.items()
+    }
     return [
         (modes[mode_id].name, _agreement_words(counts[mode_id], n_pairs))
-        for mode_id in sorted(named, key=lambda mode_id: (-named[mode_id], mode_id))
-        if named[mode_id]
+        for mode_id in sorted(n_by_mode, key=lambda mode_id: (-n_by_mode[mode_id], mode_id))
+        if n_by_mode[mode_id]
     ]
 
 
 def _agreement_words(counts: Counter[tuple[bool, bool]], n_pairs: int) -> str:
-    found = agreement(counts | {(False, False): n_pairs - counts.total()})
-    return f"agree on {found.n_agreed:,} of {counted(found.n, 'trial')}; {kappa_words(found)}"
+    result = agreement(counts | {(False, False): n_pairs - counts.total()})
+    return f"agree on {result.n_agreed:,} of {counted(result.n, 'trial')}; {kappa_words(result)}"
 
 
 def mode_gate(desk: Desk, run_id: int, name: str, most: float) -> tuple[Answer, str]:
@@ -404,16 +409,18 @@ def mode_gate(desk: Desk, run_id: int, name: str, most: float) -> tuple[Answer, 
     run_id = played_run_id(desk.store.runs, run_id)
     draw, reading = Draw(desk.store, run_id), desk.store.failures.read_trials(run_id)
     trials = reading.with_mode(mode.id)
-    strata = {letter: sample.stratum(trials) for letter, sample in draw.sampled(reading.read).items()}
+    strata = {letter: sample.stratum(trials) for letter, sample in draw.samples(reading.read).items()}
     n_scored = strata["f"].n_all + strata["p"].n_all
-    allowed = f"at most {share_words(most)} allowed"
+    limit_words = f"at most {share_words(most)} allowed"
     if not n_scored or (strata["f"].n_all and not strata["f"].n_read):
         why = "no trial was scored" if not n_scored else "none of the failed trials drawn first was read"
-        return "undecided", f"{mode.name}: {why}; {allowed}"
-    found = prevalence([strata["f"], strata["p"]])
-    weight = 1.0 if strata["p"].n_read or not found else strata["f"].n_all / n_scored
-    share = found.share * weight if found else 0.0
-    could = Interval(found.interval.low * weight, found.interval.high * weight) if found else Interval(0.0, 0.0)
+        return "undecided", f"{mode.name}: {why}; {limit_words}"
+    estimate = prevalence([strata["f"], strata["p"]])
+    weight = 1.0 if strata["p"].n_read or not estimate else strata["f"].n_all / n_scored
+    share = estimate.share * weight if estimate else 0.0
+    could = (
+        Interval(estimate.interval.low * weight, estimate.interval.high * weight) if estimate else Interval(0.0, 0.0)
+    )
     doubt = f"; 95 % CI {interval_words(could)}" if could.high > could.low else ""
-    words = f"{mode.name}: {share_words(share)} of {counted(n_scored, 'scored trial')}{doubt}; {allowed}"
+    words = f"{mode.name}: {share_words(share)} of {counted(n_scored, 'scored trial')}{doubt}; {limit_words}"
     return "held" if share <= most else "failed", words

@@ -68,8 +68,12 @@ class QueuePlace:
 
     def href(self, at: int | None = None, *, is_open: bool | None = None) -> str:
         """The address of a trial of the queue, or of the next unread one."""
-        shown = self.is_open if is_open is None else is_open
-        parts = {"at": at, "reader": self.reader, "blind": None if shown is None else "off" if shown else "on"}
+        is_verdict_open = self.is_open if is_open is None else is_open
+        parts = {
+            "at": at,
+            "reader": self.reader,
+            "blind": None if is_verdict_open is None else "off" if is_verdict_open else "on",
+        }
         query = urlencode({name: value for name, value in parts.items() if value})
         return f"/queues/{self.queue_id}" + (f"?{query}" if query else "")
 
@@ -124,7 +128,7 @@ class TrialToRead:
 
     item: QueueItem
     number: int
-    seen: int
+    label_id: int
     href: str
     events_href: str
     is_hidden: bool
@@ -160,8 +164,8 @@ class QueuePage:
     trial: TrialToRead | None
     result: QueueResult | None
     others: Sequence[QueueProgress]
-    typed: TypedFinding
-    stored: StoredLine | None = None
+    draft: TypedFinding
+    stored_line: StoredLine | None = None
     undone: str = ""
     problem: str = ""
     note: str | None = None
@@ -171,15 +175,15 @@ def read_queue(
     desk: Desk,
     place: QueuePlace,
     *,
-    stored: Collection[int] = (),
+    places_stored: Collection[int] = (),
     problem: str = "",
     note: str | None = None,
-    typed: TypedFinding | None = None,
+    draft: TypedFinding | None = None,
     is_whole: bool = False,
     turn: int = 0,
     undone: str = "",
 ) -> QueuePage:
-    """A queue at a place; `stored` are the trials labelled just now, `undone` names the undone step.
+    """A queue at a place; `places_stored` are the trials labelled just now, `undone` names the undone step.
 
     `turn` is the number of the turn that the address names.
 
@@ -192,8 +196,8 @@ def read_queue(
     item = _current(items, place.at)
     runs = runs_of(desk, queue)
     at = items.index(item) if item else -1
-    whole = {"is_blind": is_blind, "is_whole": is_whole}
-    trial = _trial(desk, queue, item, at + 1, runs, reader, turn, **whole) if item else None
+    view_options = {"is_blind": is_blind, "is_whole": is_whole}
+    trial = _trial(desk, queue, item, at + 1, runs, reader, turn, **view_options) if item else None
     return QueuePage(
         queue=queue,
         place=place,
@@ -210,11 +214,11 @@ def read_queue(
         trial=trial,
         result=queue_result(desk, queue, items, runs, reader) if items and not item else None,
         others=[] if item else [each for each in desk.store.queues.list(reader, N_QUEUES) if each.queue.id != queue.id],
-        stored=_stored(items, stored),
+        stored_line=_stored_line(items, places_stored),
         undone=undone,
         problem=problem,
         note=note,
-        typed=typed or TypedFinding(reader),
+        draft=draft or TypedFinding(reader),
     )
 
 
@@ -270,7 +274,7 @@ def _current(items: Sequence[QueueItem], at: int | None) -> QueueItem | None:
 
 def _squares(items: Sequence[QueueItem], place: QueuePlace, current: QueueItem | None) -> list[QueueSquare]:
     """The trials of the queue; of very many those around the current one."""
-    shown = window(items.index(current) if current else 0, len(items), MAX_SQUARES)
+    indexes = window(items.index(current) if current else 0, len(items), MAX_SQUARES)
     return [
         QueueSquare(
             number=number + 1,
@@ -279,18 +283,18 @@ def _squares(items: Sequence[QueueItem], place: QueuePlace, current: QueueItem |
             href=place.href(each.place),
             is_current=each is current,
         )
-        for number, each in zip(shown, items[shown.start : shown.stop], strict=True)
+        for number, each in zip(indexes, items[indexes.start : indexes.stop], strict=True)
     ]
 
 
-def _stored(items: Sequence[QueueItem], places: Collection[int]) -> StoredLine | None:
-    found = [each for each in items if each.place in places and each.is_read]
-    if not found:
+def _stored_line(items: Sequence[QueueItem], places: Collection[int]) -> StoredLine | None:
+    items_read = [each for each in items if each.place in places and each.is_read]
+    if not items_read:
         return None
-    verdict = found[0].verdict
-    if len(found) > 1:
-        return StoredLine(BADGES[verdict], SAID[verdict], f"{len(found):,} trials", "")
-    return StoredLine(BADGES[verdict], SAID[verdict], trial_name(found[0]), _metrics_words(found[0]))
+    verdict = items_read[0].verdict
+    if len(items_read) > 1:
+        return StoredLine(BADGES[verdict], SAID[verdict], f"{len(items_read):,} trials", "")
+    return StoredLine(BADGES[verdict], SAID[verdict], trial_name(items_read[0]), _metrics_words(items_read[0]))
 
 
 def _metrics_words(item: QueueItem) -> str:
@@ -317,31 +321,31 @@ def _trial(
     store = desk.store
     turns, divergence = store.runs.turns(item.run_id, *item.key)
     result = turns.result
-    hidden = is_blind and not item.is_read
+    is_hidden = is_blind and not item.is_read
     room = Room() if is_whole and not turns.is_large else Room(PAGE_ROOM, EVENTS_ROOM)
-    broken = [divergence.turn - 1] if divergence and not hidden else []
+    broken = [divergence.turn - 1] if divergence and not is_hidden else []
     pieces = pieces_of(turns.n_turns, [turn - 1, *broken] if turn else [0, *broken])
     address = trial_href(item.run_id, item.key)
     modes = [mode for mode in store.failures.modes() if mode.is_active]
     names = {mode.id: mode.name for mode in store.failures.modes()}
     here = store.failures.of_trial(item.labelled_run, item.key)
     mine = [each for each in here if each.author == reader and each.status == "counted"]
-    findings = mine if hidden else [each for each in here if each.status == "counted"]
+    findings = mine if is_hidden else [each for each in here if each.status == "counted"]
     return TrialToRead(
         item=item,
         number=number,
-        seen=moment_id(item.label.labelled_at) if item.label else 0,
+        label_id=moment_id(item.label.labelled_at) if item.label else 0,
         href=address,
-        events_href=f"/queues/{queue.id}/trials/{item.place}" if hidden else address,
-        is_hidden=hidden,
+        events_href=f"/queues/{queue.id}/trials/{item.place}" if is_hidden else address,
+        is_hidden=is_hidden,
         is_read=item.is_read,
         summary=_trial_words(turns),
         result=result,
-        pieces=turn_pieces(_blind(turns) if hidden else turns, pieces, MAX_SAID, room, turn - 1) if result else (),
-        expected=_expected(turns, pieces) if hidden else (),
-        divergence=None if hidden else divergence,
-        scores=score_lines(result.scores, turns.summary.turn_metrics) if result and not hidden else (),
-        accept_href="" if hidden else accept_href(desk, runs[item.run_id], turns, divergence),
+        pieces=turn_pieces(_blind(turns) if is_hidden else turns, pieces, MAX_SAID, room, turn - 1) if result else (),
+        expected=_expectations(turns, pieces) if is_hidden else (),
+        divergence=None if is_hidden else divergence,
+        scores=score_lines(result.scores, turns.summary.turn_metrics) if result and not is_hidden else (),
+        accept_href="" if is_hidden else accept_href(desk, runs[item.run_id], turns, divergence),
         findings=[(each, names.get(each.mode_id or 0, "")) for each in findings],
         chips=_chips(desk, queue, modes, {each.mode_id for each in mine}, reader),
         modes=modes,
@@ -354,26 +358,30 @@ def _trial_words(turns: TrialTurns) -> str:
     return f"{counted(turns.summary.n_turns, 'turn')}, {counted(turns.summary.n_calls, 'call')}"
 
 
-def _expected(turns: TrialTurns, pieces: Sequence[range | Gap]) -> list[Expectation]:
+def _expectations(turns: TrialTurns, pieces: Sequence[range | Gap]) -> list[Expectation]:
     """The expectations of the turns that are drawn, and of the whole conversation."""
-    found, case = [], turns.case
-    drawn = (
+    expectations, case = [], turns.case
+    played_pieces = (
         zip(each, turns.read_turns(each.start, each.stop), strict=True) for each in pieces if isinstance(each, range)
     )
-    for index, turn in ((index, played.turn) for some in drawn for index, played in some if played.turn):
+    for index, turn in (
+        (index, played_turn.turn) for some in played_pieces for index, played_turn in some if played_turn.turn
+    ):
         calls, answer = turn.expected.tool_calls, turn.expected.reference or ""
         if calls is not None or answer:
             lines = None if calls is None else [f"{call.name} {json_line(call.args)}" for call in calls]
-            found.append(Expectation(f"Turn {index + 1}", lines, answer))
+            expectations.append(Expectation(f"Turn {index + 1}", lines, answer))
     state = "" if case.final_state is None else json_line(case.final_state)
-    whole = {"Final state": state, "Required texts": outputs_text(case), "Rubrics": rubrics_text(case)}
-    return found + [Expectation(title, None, cut(text, MAX_SAID)) for title, text in whole.items() if text]
+    texts_by_title = {"Final state": state, "Required texts": outputs_text(case), "Rubrics": rubrics_text(case)}
+    return expectations + [
+        Expectation(title, None, cut(text, MAX_SAID)) for title, text in texts_by_title.items() if text
+    ]
 
 
 def _chips(desk: Desk, queue: Queue, modes: Sequence[Mode], here: Collection[int | None], reader: str) -> list[Chip]:
     """The kinds of failure that are most frequent in the queue, those of this trial among them."""
-    found = desk.store.queues.findings(queue.id, reader)
-    chips = [Chip(mode, len(found.get(mode.id, ())), mode.id in here) for mode in modes]
+    places_by_mode = desk.store.queues.findings(queue.id, reader)
+    chips = [Chip(mode, len(places_by_mode.get(mode.id, ())), mode.id in here) for mode in modes]
     return sorted(chips, key=lambda chip: (not chip.is_here, -chip.n, chip.mode.id))[:N_CHIPS]
 
 
@@ -397,18 +405,20 @@ class QueueTrials:
     lines: Sequence[QueueLine]
 
 
-def queue_trials(desk: Desk, place: QueuePlace, *, stored: Collection[int] = (), problem: str = "") -> QueueTrials:
+def queue_trials(
+    desk: Desk, place: QueuePlace, *, places_stored: Collection[int] = (), problem: str = ""
+) -> QueueTrials:
     """All trials of a queue. Raises NotFoundError."""
-    page = read_queue(desk, place, stored=stored, problem=problem)
+    page = read_queue(desk, place, places_stored=places_stored, problem=problem)
     items = desk.store.queues.items(page.queue.id, page.reader)
     return QueueTrials(page, [_line(page, item) for item in items])
 
 
 def _line(page: QueuePage, item: QueueItem) -> QueueLine:
-    done = item.is_read
-    seen = moment_id(item.label.labelled_at) if item.label else 0
-    metrics = (item.trial_verdict or "") if done or not page.is_blind else ""
-    return QueueLine(item, trial_name(item), page.place.href(item.place), f"{item.place}.{seen}", done, metrics)
+    is_read = item.is_read
+    label_id = moment_id(item.label.labelled_at) if item.label else 0
+    metrics = (item.trial_verdict or "") if is_read or not page.is_blind else ""
+    return QueueLine(item, trial_name(item), page.place.href(item.place), f"{item.place}.{label_id}", is_read, metrics)
 
 
 def places(texts: Iterable[str]) -> list[int]:
@@ -433,7 +443,7 @@ class NewQueuePage:
     """The form for a queue, and the queues there are."""
 
     runs: Sequence[tuple[RunSummary, str]]
-    chosen: Sequence[tuple[RunSummary, str]]
+    chosen_runs: Sequence[tuple[RunSummary, str]]
     kinds: Sequence[KindChoice]
     n: str
     reader: str
@@ -456,18 +466,19 @@ def new_queue_page(
 ) -> NewQueuePage:
     """The form for a queue of these runs, of the newest one without any. Raises NotFoundError."""
     runs = desk.store.runs.list(limit=50)
-    chosen = [desk.store.runs.summary(run_id) for run_id in run_ids] or runs[:1]
+    runs_chosen = [desk.store.runs.summary(run_id) for run_id in run_ids] or runs[:1]
     who = desk.queues.reader(reader)
-    candidates = [desk.queues.candidates(run.id, who) for run in chosen]
+    candidates = [desk.queues.candidates(run.id, who) for run in runs_chosen]
     counts = {
         kind: None if kind == "disputed" else sum(len(each.find(kind)) for each in candidates) for kind in QUEUE_KINDS
     }
-    wanted = {kind for kind in QUEUE_KINDS if kind in kinds} or {"failed"}
+    kinds_ticked = {kind for kind in QUEUE_KINDS if kind in kinds} or {"failed"}
     return NewQueuePage(
-        runs=[(run, run_title(run)) for run in runs if run not in chosen],
-        chosen=[(run, run_title(run)) for run in chosen],
+        runs=[(run, run_title(run)) for run in runs if run not in runs_chosen],
+        chosen_runs=[(run, run_title(run)) for run in runs_chosen],
         kinds=[
-            KindChoice(kind, title, words, counts[kind], kind in wanted) for kind, (title, words) in QUEUE_KINDS.items()
+            KindChoice(kind, title, words, counts[kind], kind in kinds_ticked)
+            for kind, (title, words) in QUEUE_KINDS.items()
         ],
         n=n or "40",
         reader=who,

@@ -66,11 +66,15 @@ def queue_result(
 ) -> QueueResult:
     """The counts of a queue that was read to its end, and the next steps."""
     verdicts = Counter(each.verdict for each in items)
-    said = [f"{verdicts[verdict]:,} {SAID[verdict]}" for verdict in ("failed", "passed", "unsure") if verdicts[verdict]]
+    count_words = [
+        f"{verdicts[verdict]:,} {SAID[verdict]}" for verdict in ("failed", "passed", "unsure") if verdicts[verdict]
+    ]
     agreed = _agreed("the metrics", [(each.verdict, each.trial_verdict) for each in items])
     others = [
-        _agreed(name, [(each.verdict, theirs[each.place]) for each in items if each.place in theirs])
-        for name, theirs in desk.store.queues.verdicts(queue.id).items()
+        _agreed(
+            name, [(each.verdict, verdicts_by_place[each.place]) for each in items if each.place in verdicts_by_place]
+        )
+        for name, verdicts_by_place in desk.store.queues.verdicts(queue.id).items()
         if name != reader
     ]
     steps = desk.store.queues.steps(queue.id, reader)
@@ -89,7 +93,7 @@ def queue_result(
         ("notes", f"{sum(bool(each.label and each.label.note) for each in items):,}"),
     ]
     return QueueResult(
-        sentence=f"All {len(items):,} read: {', '.join(said)}",
+        sentence=f"All {len(items):,} read: {', '.join(count_words)}",
         detail=f"Read by {reader}{minutes}{blind}. {agreed}".strip(),
         shares=[*filter(None, [_share_of_run(desk, run, strips[run.id], reader) for run in runs.values()] + others)],
         figures=figures,
@@ -101,23 +105,23 @@ def queue_result(
 
 def _agreed(who: str, pairs: Iterable[tuple[str | None, str | None]]) -> str:
     """`You agree with sam on 8 of 10; kappa 0.55`; empty where no trial has two verdicts."""
-    found = agreement((a == "passed", b == "passed") for a, b in pairs if a in DECIDED and b in DECIDED)
-    return f"You agree with {who} on {found.n_agreed:,} of {found.n:,}; {kappa_words(found)}." if found.n else ""
+    result = agreement((a == "passed", b == "passed") for a, b in pairs if a in DECIDED and b in DECIDED)
+    return f"You agree with {who} on {result.n_agreed:,} of {result.n:,}; {kappa_words(result)}." if result.n else ""
 
 
 def _share_of_run(desk: Desk, run: RunSummary, strips: Sequence[str], reader: str) -> str:
     """The estimated number of trials of a run that the reader would fail, where every verdict was drawn from."""
-    said = desk.store.queues.said(played_run_id(desk.store.runs, run.id), reader)
+    trials_by_verdict = desk.store.queues.trials_by_verdict(played_run_id(desk.store.runs, run.id), reader)
     orders = drawing_orders(run.id, tuple(strips), VERDICTS)
-    read, failed = frozenset().union(*said.values()), said.get("failed", frozenset())
-    strata = [each.stratum(failed) for each in samples(orders, read).values() if each.n_all]
-    found = prevalence(strata) if strata and all(each.n_read for each in strata) else None
-    if found is None:
+    trials_read, failed = frozenset().union(*trials_by_verdict.values()), trials_by_verdict.get("failed", frozenset())
+    strata = [each.stratum(failed) for each in samples(orders, trials_read).values() if each.n_all]
+    estimate = prevalence(strata) if strata and all(each.n_read for each in strata) else None
+    if estimate is None:
         return ""
-    could_be = f"{share_words(found.share)} ({interval_words(found.interval)})"
+    could_be = f"{share_words(estimate.share)} ({interval_words(estimate.interval)})"
     n_all = sum(each.n_all for each in strata)
-    judged = share_words(run.counts.failed / n_all)
-    return f"Of all {n_all:,} trials of run {run.id} you would fail {could_be}; the metrics failed {judged}."
+    metrics_share = share_words(run.counts.failed / n_all)
+    return f"Of all {n_all:,} trials of run {run.id} you would fail {could_be}; the metrics failed {metrics_share}."
 
 
 def _mode_shares(
@@ -128,15 +132,15 @@ def _mode_shares(
     keys = {each.place: each for each in items}
     failed = {}
     for run_id, of_run in strips.items():
-        read = {trial_number(each.key) for each in items if each.run_id == run_id and each.verdict}
-        failed[run_id] = samples(drawing_orders(run_id, tuple(of_run), VERDICTS), read)["f"]
+        trial_numbers = {trial_number(each.key) for each in items if each.run_id == run_id and each.verdict}
+        failed[run_id] = samples(drawing_orders(run_id, tuple(of_run), VERDICTS), trial_numbers)["f"]
     rows = []
     for mode_id, places in sorted(by_mode.items(), key=lambda pair: -len(pair[1])):
         if mode_id in modes:
             here = {(keys[place].run_id, trial_number(keys[place].key)) for place in places if place in keys}
             strata = [each.stratum({key for run, key in here if run == run_id}) for run_id, each in failed.items()]
-            found = prevalence([each for each in strata if each.n_read])
-            rows.append(ModeShare(modes[mode_id], len(places), interval_words(found.interval) if found else ""))
+            estimate = prevalence([each for each in strata if each.n_read])
+            rows.append(ModeShare(modes[mode_id], len(places), interval_words(estimate.interval) if estimate else ""))
     return rows
 
 
@@ -185,11 +189,11 @@ DECIDED = ("passed", "failed")
 
 def runs_of(desk: Desk, queue: Queue) -> dict[int, RunSummary]:
     """The runs of a queue that are still there."""
-    found = {}
+    runs = {}
     for run_id in queue.run_ids:
         with suppress(NotFoundError):
-            found[run_id] = desk.store.runs.summary(run_id)
-    return found
+            runs[run_id] = desk.store.runs.summary(run_id)
+    return runs
 
 
 def queue_title(queue: Queue, runs: Mapping[int, RunSummary]) -> str:
@@ -207,8 +211,8 @@ def queue_words(queue: Queue) -> str:
     for each in queue.strata:
         n[each.kind] += each.n
         n_all[each.kind] += each.n_all
-    found = [f"{n[kind]:,} of {n_all[kind]:,} {QUEUE_KINDS[kind][0]}" for kind in queue.kinds if n_all[kind]]
-    return f"{', '.join(found)}, drawn at random" if found else ""
+    parts = [f"{n[kind]:,} of {n_all[kind]:,} {QUEUE_KINDS[kind][0]}" for kind in queue.kinds if n_all[kind]]
+    return f"{', '.join(parts)}, drawn at random" if parts else ""
 
 
 def trial_name(item: QueueItem) -> str:

@@ -43,13 +43,13 @@ def append_adk_rows(path: Path, results: Sequence[RunResult]) -> None:
 
 def _rows(evalset_id: str, case: CaseResult) -> Iterator[list[object]]:
     for trial in case:
-        played = trial.transcript.turns
+        records = trial.transcript.turns
         for score in trial.scores:
             if score.turn is None or score.turn >= len(case.case.turns):
                 continue
             turn = case.case.turns[score.turn]
             # A trial that broke off has scores for the turns that were never played, too.
-            record = played[score.turn] if score.turn < len(played) else TurnRecord(turn.query)
+            record = records[score.turn] if score.turn < len(records) else TurnRecord(turn.query)
             head = [evalset_id, case.id, score.metric, score.threshold, score.value, _status(score)]
             answers = [turn.query, turn.expected.reference or "", record.answer]
             yield [*head, *answers, _calls(turn.expected.tool_calls or ()), _calls(record.tool_calls)]

@@ -65,18 +65,18 @@ class Masking:
     """The masked values of one report; `words` names them with their cases."""
 
     environment: Mapping[str, str]
-    found: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
     places: dict[str, list[str]] = field(default_factory=dict)
 
     def text(self, text: str) -> str:
         """The text of a page without secrets, also as HTML writes them."""
-        known = known_values(self.environment)
-        return scrubber_of(known | {str(escape(value)): name for value, name in known.items()}, self.found)(text)
+        secrets = known_values(self.environment)
+        return scrubber_of(secrets | {str(escape(value)): name for value, name in secrets.items()}, self.counts)(text)
 
     @property
     def words(self) -> str:
         """`2 values masked: OPENAI_API_KEY in case a.`; empty where there was none."""
-        return masked_words(self.found, self.places) if self.found else ""
+        return masked_words(self.counts, self.places) if self.counts else ""
 
 
 def read_report(runs: StoredRuns, run_id: int) -> tuple[RunPage, str]:
@@ -101,8 +101,8 @@ def report_trials(runs: StoredRuns, run_id: int, masking: Masking) -> Iterator[R
 
 def compared_trials(runs: StoredRuns, comparison: ComparisonPage, masking: Masking) -> Iterator[ReportTrial]:
     """The trials that the lines of a comparison lead to, without their secrets: changed cases first, run B first."""
-    ordered = sorted(comparison.changes, key=lambda line: line.change.kind not in CHANGED)
-    for line in ordered:
+    lines = sorted(comparison.changes, key=lambda line: line.change.kind not in CHANGED)
+    for line in lines:
         for href, side in ((line.after_href, comparison.b), (line.before_href, comparison.a)):
             if href:
                 case_index, trial_index = _key_of(href)
@@ -129,17 +129,17 @@ def _trials(
     runs: RunStore, run_id: int, config: RunConfig, row: CaseRow, keys: Sequence[TrialKey], masking: Masking
 ) -> Iterator[ReportTrial]:
     for key in keys:
-        before = Counter(masking.found)
-        stored, divergence = runs.turns(run_id, *key)
-        turns = _masked(stored, masking)
+        before = Counter(masking.counts)
+        stored_turns, divergence = runs.turns(run_id, *key)
+        turns = _mask_turns(stored_turns, masking)
         broken = [divergence.turn - 1] if divergence else []
         pieces = turn_pieces(turns, pieces_of(turns.n_turns, [0, *broken]))
         case, result = (turns.case, turns.result) if turns.is_long else turns.read_trial()
         if result is None:
             continue
         if divergence:
-            (divergence,) = without_secrets([divergence], masking.environment, masking.found)
-        for name in masking.found - before:
+            (divergence,) = without_secrets([divergence], masking.environment, masking.counts)
+        for name in masking.counts - before:
             masking.places.setdefault(name, []).append(row.case_id)
         number, source = key[1] + 1, trial_source(turns)
         yield ReportTrial(
@@ -158,11 +158,11 @@ def _trials(
         )
 
 
-def _masked(turns: TrialTurns, masking: Masking) -> TrialTurns:
+def _mask_turns(turns: TrialTurns, masking: Masking) -> TrialTurns:
     """The turns without their secrets; of many turns those that are read."""
 
     def masked(values: Iterable[T]) -> list[T]:
-        return list(without_secrets(values, masking.environment, masking.found))
+        return list(without_secrets(values, masking.environment, masking.counts))
 
     if not turns.is_long:
         case, result = turns.read_trial()

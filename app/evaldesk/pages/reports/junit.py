@@ -32,9 +32,10 @@ def junit_suite(
     """
     broken = {case_name for gate in conclusion.gates if gate.is_failed for case_name in gate.names}
     is_troubled = any(gate.name == "--max-error-rate" and not gate.is_held for gate in conclusion.gates)
-    told = notes or {}
+    notes_by_case = notes or {}
     elements = (
-        _case(name, case, case_name in broken, is_troubled, told.get(case_name, "")) for case, case_name in cases
+        _case(name, case, case_name in broken, is_troubled, notes_by_case.get(case_name, ""))
+        for case, case_name in cases
     )
     return _suite_of(name, elements, started_at)
 
@@ -119,7 +120,7 @@ def _case(suite: str, case: CaseResult, is_broken: bool, is_troubled: bool, note
 
 
 def _add_counts(element: ET.Element, counts: Counts) -> None:
-    found = {
+    count_attributes = {
         "planned": counts.planned,
         "passed": counts.passed,
         "failed": counts.failed,
@@ -128,7 +129,7 @@ def _add_counts(element: ET.Element, counts: Counts) -> None:
         "unplayed": counts.unplayed,
     }
     properties = ET.SubElement(element, "properties")
-    for name, value in found.items():
+    for name, value in count_attributes.items():
         ET.SubElement(properties, "property", name=f"evaldesk_{name}", value=str(value))
 
 

@@ -84,7 +84,7 @@ def _numbers(part: SummaryPart) -> Iterator[str]:
         yield "| k | pass@k | pass^k | cases |"
         yield "|--:|--:|--:|--:|"
         for point in points:
-            at_k, hat_k = (_beside(interval) for interval in (point.at_interval, point.hat_interval))
+            at_k, hat_k = (_interval_words(interval) for interval in (point.at_interval, point.hat_interval))
             yield f"| {point.k} | {point.pass_at_k:.2f}{at_k} | {point.pass_hat_k:.2f}{hat_k} | {point.n_cases} |"
         yield ""
     if run.costs.cost or run.costs.unknown:
@@ -92,7 +92,7 @@ def _numbers(part: SummaryPart) -> Iterator[str]:
         yield ""
 
 
-def _beside(interval: Interval | None) -> str:
+def _interval_words(interval: Interval | None) -> str:
     return f" ({share_range(interval)})" if interval else ""
 
 

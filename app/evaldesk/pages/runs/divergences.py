@@ -52,13 +52,13 @@ def read_divergences(desk: Desk, run_id: int) -> RunDivergences:
     for key, signature in desk.failures.signatures(run_id, keys).items():
         alike[signature.key].append(key)
         words[signature.key] = signature.words
-    ordered = sorted(alike, key=lambda each: (-len(alike[each]), alike[each][0]))
+    divergences = sorted(alike, key=lambda each: (-len(alike[each]), alike[each][0]))
     return RunDivergences(
         summary,
         run_title(summary),
         len(keys),
-        [_place(run_id, words[key], names, alike[key]) for key in ordered[:N_SHOWN]],
-        max(0, len(ordered) - N_SHOWN),
+        [_place(run_id, words[key], names, alike[key]) for key in divergences[:N_SHOWN]],
+        max(0, len(divergences) - N_SHOWN),
     )
 
 

@@ -18,7 +18,7 @@ from evaldesk.model.json_text import json_line
 from evaldesk.model.run import option_value, option_values
 from evaldesk.model.stored import RunSummary, host_of
 from evaldesk.run_options import RUN_OPTIONS, RunOption
-from evaldesk.secrets import masked
+from evaldesk.secrets import mask_values
 from evaldesk.store.runs.run_store import has_evalset, is_imported
 from evaldesk.wire import to_json
 from evaldesk.wording.recorded import plan_sentence
@@ -65,7 +65,7 @@ def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
         Fact("Simulated user", user_sentence(config), is_compared=False),
         Fact("Eval set", config.evalset_name, evalset_href(config), config.evalset_version[:12]),
         Fact("Cases", f"{summary.n_cases:,}"),
-        Fact("Plan", _recorded(summary), is_compared=False),
+        Fact("Plan", _import_words(summary), is_compared=False),
         *_criteria(config),
         Fact("Function files", "", "", config.functions_version),
         *(_option_fact(option, config) for option in RUN_OPTIONS if _has(config, option)),
@@ -80,7 +80,7 @@ def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
     )
 
 
-def _recorded(summary: RunSummary) -> str:
+def _import_words(summary: RunSummary) -> str:
     """The plan and end of an imported run; empty for a run that was played here."""
     plan = summary.config.recorded
     words = plan_sentence(plan, summary.n_done) if plan else ""
@@ -91,8 +91,8 @@ def _gates(config: RunConfig) -> str:
     """The gates that were asked for; empty where every trial must pass, without an exception."""
     if config.gates == Gates():
         return ""
-    asked = asked_of(config.gates).items()
-    words = "; ".join(f"{GATES_BY_NAME[name].words} {GATES_BY_NAME[name].shown(value)}" for name, value in asked)
+    gates = asked_of(config.gates).items()
+    words = "; ".join(f"{GATES_BY_NAME[name].words} {GATES_BY_NAME[name].value_words(value)}" for name, value in gates)
     return words[:1].upper() + words[1:]
 
 
@@ -132,23 +132,23 @@ def run_fingerprint(config: RunConfig) -> str:
 
     Two runs with one fingerprint differ by chance alone: seed, number of trials, trials at once and note are not in it.
     """
-    measured = tuple(option for option in RUN_OPTIONS if option.is_measured)
+    measured_options = tuple(option for option in RUN_OPTIONS if option.is_measured)
     ref = config.agent  # without its folders: the same agent elsewhere is the same
     agent = (ref.id, ref.target, ref.kind, ref.declared, ref.part, config.agent_version, config.agent_model)
     evalset = (config.evalset_id, config.evalset_version)
     played_on = config.interpreter  # without its path; of runs before there was one nothing is known
-    whole: list[object] = [agent, evalset, config.criteria, option_values(config, measured)]
-    whole += [ref.container] if ref.container else []
-    whole += [["commands", ref.commands]] if ref.commands else []
-    whole += [["functions", config.functions_version]] if config.functions_version else []
-    whole += [[played_on.version, played_on.packages, played_on.digest]] if played_on.version else []
-    return hashlib.sha256(to_json(whole)).hexdigest()[:12]
+    parts: list[object] = [agent, evalset, config.criteria, option_values(config, measured_options)]
+    parts += [ref.container] if ref.container else []
+    parts += [["commands", ref.commands]] if ref.commands else []
+    parts += [["functions", config.functions_version]] if config.functions_version else []
+    parts += [[played_on.version, played_on.packages, played_on.digest]] if played_on.version else []
+    return hashlib.sha256(to_json(parts)).hexdigest()[:12]
 
 
 def shown_value(config: RunConfig, option: RunOption) -> Any:
     """The value of an option as it may be shown: a key in the body of the model's calls is masked."""
     value = option_value(config, option)
-    return masked(value) if value and option.kind == "object" else value
+    return mask_values(value) if value and option.kind == "object" else value
 
 
 def shown_values(config: RunConfig, options: Iterable[RunOption] = RUN_OPTIONS) -> dict[str, Any]:
@@ -159,9 +159,9 @@ def shown_values(config: RunConfig, options: Iterable[RunOption] = RUN_OPTIONS) 
 def options_line(config: RunConfig) -> str:
     """`n=5, concurrency=4, temperature=0.2`: the options that are always shown, and the changed ones."""
     values = shown_values(config)
-    shown = [option for option in RUN_OPTIONS if option.name in values and option.name != "note"]
-    shown = [option for option in shown if not _is_usual(option, values[option.name])]
-    return ", ".join(f"{option.name}={_plain(values[option.name])}" for option in shown)
+    options = [option for option in RUN_OPTIONS if option.name in values and option.name != "note"]
+    options = [option for option in options if not _is_usual(option, values[option.name])]
+    return ", ".join(f"{option.name}={_option_text(values[option.name])}" for option in options)
 
 
 def _has(config: RunConfig, option: RunOption) -> bool:
@@ -175,14 +175,14 @@ def _is_of(config: RunConfig, option: RunOption) -> bool:
 
 def _option_fact(option: RunOption, config: RunConfig) -> Fact:
     value = shown_value(config, option)
-    return Fact(option.title, option.shown(value), is_usual=_is_usual(option, value))
+    return Fact(option.title, option.value_words(value), is_usual=_is_usual(option, value))
 
 
 def _is_usual(option: RunOption, value: object) -> bool:
     return value == option.default and not option.is_always_shown
 
 
-def _plain(value: object) -> str:
+def _option_text(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else json_line(value) if isinstance(value, Mapping) else str(value)
 
 
@@ -211,8 +211,10 @@ def _criteria(config: RunConfig) -> list[Fact]:
 
 def _criterion(criterion: Criterion) -> str:
     own = {"function": criterion.metric, "root": criterion.options.get("root")}  # said by the name, and by the agent
-    shown = {name: value for name, value in criterion.options.items() if name not in own or value != own[name]}
-    options = ", ".join(_option(name, value) for name, value in shown.items())
+    changed_options = {
+        name: value for name, value in criterion.options.items() if name not in own or value != own[name]
+    }
+    options = ", ".join(_option(name, value) for name, value in changed_options.items())
     ending = f" ({options})" if options else ""
     if criterion.threshold is None:
         return f"{criterion.metric}, no threshold{ending}"

@@ -81,18 +81,18 @@ def read_listing(
 ) -> RunListing:
     """A page of runs, newest first."""
     runs = desk.store.runs
-    found = runs.list(
+    summaries = runs.list(
         status=status, agent_id=agent, evalset_id=evalset, model=model, text=text, before=before, limit=PAGE_SIZE + 1
     )
-    shown = found[:PAGE_SIZE]
+    page_runs = summaries[:PAGE_SIZE]
     counts = runs.counts_by_status(agent_id=agent, evalset_id=evalset, model=model, text=text)
     query = {"q": text, "agent": agent, "evalset": evalset, "model": model, "status": status}
     n_fitting = counts.get(status, 0) if status else sum(counts.values())
     return RunListing(
-        lines=[run_line(runs, summary, desk.me) for summary in shown],
+        lines=[run_line(runs, summary, desk.me) for summary in page_runs],
         filters=_filters(counts, status, query),
         agents=[(agent_id, agent_id) for agent_id in runs.agents()],
-        evalsets=_evalsets(runs, shown),
+        evalsets=_evalsets(runs, page_runs),
         models=runs.models(),
         agent=agent or "",
         evalset=evalset or "",
@@ -100,9 +100,9 @@ def read_listing(
         status=status or "",
         text=text,
         n_all=sum(runs.counts_by_status().values()),
-        span=f"{'Newest ' if before is None and len(found) > PAGE_SIZE else ''}{len(shown)} of {n_fitting}",
+        span=f"{'Newest ' if before is None and len(summaries) > PAGE_SIZE else ''}{len(page_runs)} of {n_fitting}",
         newest_href=_href(query) if before is not None else "",
-        older_href=_href(query | {"before": str(shown[-1].id)}) if len(found) > PAGE_SIZE else "",
+        older_href=_href(query | {"before": str(page_runs[-1].id)}) if len(summaries) > PAGE_SIZE else "",
     )
 
 
@@ -149,9 +149,9 @@ def _filters(
     ]
 
 
-def _evalsets(runs: RunStore, shown: Sequence[RunSummary]) -> list[tuple[str, str]]:
+def _evalsets(runs: RunStore, summaries: Sequence[RunSummary]) -> list[tuple[str, str]]:
     """Ids with names: the name stands in the newest run of each set."""
-    names = {summary.config.evalset_id: summary.config.evalset_name for summary in shown}
+    names = {summary.config.evalset_id: summary.config.evalset_name for summary in summaries}
     for evalset_id in runs.evalsets():
         if evalset_id not in names:
             newest = runs.list(evalset_id=evalset_id, limit=1)

@@ -210,17 +210,17 @@ async def run_page(runs: RunDesk, run_id: int, query: RunQuery) -> RunPage:
     """The page of a run at this moment, from its stored part and the state of this process. Raises as `read_run`."""
     flying, trouble, pause = runs.in_flight(run_id), runs.trouble(run_id), runs.pause(run_id)
     places = runs.places(run_id)
-    found = await asyncio.to_thread(read_run, runs.run_store, run_id, query, flying, trouble, pause, places=places)
-    may_go_on = found.can_resume or found.can_retry
-    if found.is_live and places is None:  # another process may play it at this moment
-        may_go_on = not await asyncio.to_thread(is_held, runs.run_store, found.summary)
-    foreign = await asyncio.to_thread(runs.foreign, found.summary) if may_go_on else None
+    page = await asyncio.to_thread(read_run, runs.run_store, run_id, query, flying, trouble, pause, places=places)
+    may_go_on = page.can_resume or page.can_retry
+    if page.is_live and places is None:  # another process may play it at this moment
+        may_go_on = not await asyncio.to_thread(is_held, runs.run_store, page.summary)
+    foreign = await asyncio.to_thread(runs.foreign, page.summary) if may_go_on else None
     if foreign is None:
-        return found
-    if found.summary.status == "pending":
+        return page
+    if page.summary.status == "pending":
         waits = "Is played nowhere." if foreign.is_refused else "Waits for your consent."
-        found = replace(found, progress=replace(found.progress, rest=waits))
-    return replace(found, foreign=foreign)
+        page = replace(page, progress=replace(page.progress, detail=waits))
+    return replace(page, foreign=foreign)
 
 
 def read_run(
@@ -240,24 +240,24 @@ def read_run(
     summary, most = runs.summary(run_id), PAGE_SIZE if most is None else most
     is_live = summary.status in LIVE
     # A trial that is over and waits for its commit is in flight, too; more than are played at once is not said.
-    told = summary.places if is_live and places is None else ()
-    n_told = min(sum(each.n_under_way for each in told), summary.n_todo)
+    remote_places = summary.places if is_live and places is None else ()
+    n_told = min(sum(each.n_under_way for each in remote_places), summary.n_todo)
     n_running = min(len(in_flight) or n_told, summary.config.concurrency)
     sort: CaseSort = query.sort or ("file" if is_live else "worst")
-    found = runs.case_rows(run_id, sort=sort, only=query.only, after=query.after, limit=most + 1)
+    rows = runs.case_rows(run_id, sort=sort, only=query.only, after=query.after, limit=most + 1)
     metric_rows = _metric_rows(runs, run_id, (summary.counts, summary.duration_ms, summary.n_duplicates))
     names = [criterion.metric for criterion in summary.config.criteria]
     outcomes = runs.outcome_counts(run_id)
     k = columns_k(summary.n_least)
-    stored = StoredRuns(runs)
+    stored_runs = StoredRuns(runs)
     before = _run_before(runs, summary) if is_live else None
-    found_reliability, point = reliability(outcomes, summary, k, before, stored.equal_counts(summary))
-    conclusion = None if is_live else stored.conclusion(summary, outcomes)
+    found_reliability, point = reliability(outcomes, summary, k, before, stored_runs.equal_counts(summary))
+    conclusion = None if is_live else stored_runs.conclusion(summary, outcomes)
     badge, word = run_badge(summary.status, conclusion)
     can_go_on = not is_live and is_playable(summary.config)
     can_repeat = not is_live and not is_imported(summary.config)
     lines = metric_lines(metric_rows, is_live=is_live)
-    more = query.href(run_id, sort=sort, after=found[most - 1].cursor) if len(found) > most else ""
+    more = query.href(run_id, sort=sort, after=rows[most - 1].cursor) if len(rows) > most else ""
     return RunPage(
         summary=summary,
         title=run_title(summary),
@@ -278,7 +278,7 @@ def read_run(
         reason=reason_note(summary, trouble, conclusion),
         answer=answer(summary, found_reliability),
         errors_sentence=errors_sentence(summary.counts),
-        dash_sentence=_dash_sentence(summary, found[:most], k),
+        dash_sentence=_dash_sentence(summary, rows[:most], k),
         figures=_figures(summary),
         filters=_filters(summary, query, n_running),
         sorts=_sorts(summary, query, sort),
@@ -288,7 +288,7 @@ def read_run(
             Column(short_title(each.metric), needs_words(each.metric, each.threshold))
             for each in summary.config.criteria
         ],
-        rows=matrix_rows(summary, found[:most], in_flight, names, k),
+        rows=matrix_rows(summary, rows[:most], in_flight, names, k),
         total=_total(summary, found_reliability, lines, point) if not query.only else None,
         metrics=lines,
         asserted=asserted_lines(summary.config, summary.n_cases),
@@ -302,8 +302,8 @@ def read_run(
 
 def _places(summary: RunSummary, places: Sequence[Place] | None) -> Sequence[Place]:
     """Where a run that goes on is played; nothing where that is one machine and all is well."""
-    found = summary.places if places is None else places
-    return found if summary.status in LIVE and is_telling(found) else ()
+    places_of_run = summary.places if places is None else places
+    return places_of_run if summary.status in LIVE and is_telling(places_of_run) else ()
 
 
 @lru_cache(maxsize=256)
@@ -315,10 +315,10 @@ def _metric_rows(runs: RunStore, run_id: int, _: object) -> Sequence[MetricRow]:
 def _run_before(runs: RunStore, summary: RunSummary) -> RunSummary | None:
     """The run of the same agent and eval set that ended last before this one."""
     config = summary.config
-    found = runs.list(
+    summaries = runs.list(
         status="finished", agent_id=config.agent.id, evalset_id=config.evalset_id, before=summary.id, limit=1
     )
-    return found[0] if found else None
+    return summaries[0] if summaries else None
 
 
 def _dash_sentence(summary: RunSummary, rows: Sequence[CaseRow], k: int) -> str:
@@ -339,20 +339,20 @@ def _filters(summary: RunSummary, query: RunQuery, n_running: int) -> list[Filte
         ("errored", summary.counts.errored),
         ("unscored", summary.counts.unscored),
     )
-    found = [
+    filters = [
         Filter(name, n, name, query.href(summary.id, only=name, after=None), query.only == name) for name, n in counts
     ]
     if n_running:
-        found.append(Filter("running", n_running, "running"))
+        filters.append(Filter("running", n_running, "running"))
     n_queued = summary.counts.unplayed - n_running
     if n_queued > 0:
-        found.append(Filter("queued" if summary.status in LIVE else "not played", n_queued, "queued"))
-    return found
+        filters.append(Filter("queued" if summary.status in LIVE else "not played", n_queued, "queued"))
+    return filters
 
 
 def _sorts(summary: RunSummary, query: RunQuery, current: CaseSort) -> list[Filter]:
-    shown = [each for each in SORTS if each[0] not in ("slow", "cost") or is_measured(summary)]
-    return [Filter(text, 0, "", query.href(summary.id, sort=name, after=None), name == current) for name, text in shown]
+    sorts = [each for each in SORTS if each[0] not in ("slow", "cost") or is_measured(summary)]
+    return [Filter(text, 0, "", query.href(summary.id, sort=name, after=None), name == current) for name, text in sorts]
 
 
 def _figures(summary: RunSummary) -> list[Figure]:
@@ -372,11 +372,13 @@ def _figures(summary: RunSummary) -> list[Figure]:
     return [each for each in figures if each.value is not None] if is_imported(summary.config) else figures
 
 
-def _total(summary: RunSummary, found: Reliability, lines: Sequence[MetricLine], point: CurvePoint) -> Total:
+def _total(
+    summary: RunSummary, reliability_of_run: Reliability, lines: Sequence[MetricLine], point: CurvePoint
+) -> Total:
     means = {line.name: (line.mean, line.doubt) for line in lines}
     return Total(
         passed=passed_cell(summary.counts),
-        bar=found.bar,
+        bar=reliability_of_run.bar,
         pass_at_k=point.pass_at_k,
         at_doubt=share_range(point.at_interval),
         pass_hat_k=point.pass_hat_k,
@@ -408,8 +410,8 @@ def _errors(runs: RunStore, summary: RunSummary) -> list[ErrorLine]:
 class Progress:
     """The progress of a run; `quarter` changes rarely, for screen readers."""
 
-    done: str
-    rest: str
+    done_words: str
+    detail: str
     clock: str
     quarter: str
 
@@ -426,10 +428,10 @@ class Answer:
 
 def progress(summary: RunSummary, n_running: int, pause: str = "") -> Progress:
     """The progress of the run, and the reasons why its trials wait."""
-    n, done = summary.n_trials, summary.n_done
-    played = (
-        f"{done:,} of {n:,} trials done."
-        if done < n
+    n, n_done = summary.n_trials, summary.n_done
+    done_words = (
+        f"{n_done:,} of {n:,} trials done."
+        if n_done < n
         else f"All {n:,} trials done."
         if n > 1
         else "The one trial is done."
@@ -440,8 +442,8 @@ def progress(summary: RunSummary, n_running: int, pause: str = "") -> Progress:
     elif summary.status in LIVE:
         queued = summary.n_todo - n_running
         parts.append(", ".join(filter(None, [f"{n_running} running", f"{queued:,} queued" if queued > 0 else ""])))
-        left = _seconds_left(summary)
-        parts[-1] += f"; about {_seconds(left)} left." if left is not None else "."
+        seconds_left = _seconds_left(summary)
+        parts[-1] += f"; about {_seconds(seconds_left)} left." if seconds_left is not None else "."
         parts += [money] if (money := _money_left(summary)) else []
         parts += [pause] if pause else []
     elif summary.n_todo:
@@ -449,8 +451,8 @@ def progress(summary: RunSummary, n_running: int, pause: str = "") -> Progress:
     clock = f"{_seconds(summary.active_ms / 1000)} so far." if summary.status in LIVE else ""
     if not clock and summary.active_ms:
         clock = f"It took {_seconds(round(min(summary.active_ms, MAX_NUMBER) / 1000))}."
-    quarter = f"{25 * (4 * done // n)} % of the trials are done" if n else ""
-    return Progress(played, " ".join(parts), clock, quarter)
+    quarter = f"{25 * (4 * n_done // n)} % of the trials are done" if n else ""
+    return Progress(done_words, " ".join(parts), clock, quarter)
 
 
 def _money_left(summary: RunSummary) -> str:
@@ -468,11 +470,13 @@ def _money_left(summary: RunSummary) -> str:
     return f"{cost_words(max(0.0, amount - summary.cost))} of the {word} of ${amount:g} left."
 
 
-def answer(summary: RunSummary, found: Reliability) -> Answer:
+def answer(summary: RunSummary, reliability_of_run: Reliability) -> Answer:
     """The answer of the run, and the scope of its interval."""
     if not summary.counts.scored:
         return Answer(NOTHING_SCORED, "", _why_nothing(summary))
-    return Answer(rate_of_counts(summary.counts), found.doubt, found.detail, found.why)
+    return Answer(
+        rate_of_counts(summary.counts), reliability_of_run.doubt, reliability_of_run.detail, reliability_of_run.why
+    )
 
 
 def reason_note(summary: RunSummary, trouble: str, conclusion: Conclusion | None) -> tuple[str, str, str]:
@@ -491,10 +495,10 @@ def reason_note(summary: RunSummary, trouble: str, conclusion: Conclusion | None
         return "plain", "Decided", f"{summary.reason} {more}"
     if summary.stop:
         can = "could not" if summary.stop.rule == "exact" else "are not likely to"
-        left = f"The trials that are left {can} change the answer; play them for narrower intervals."
+        rest_words = f"The trials that are left {can} change the answer; play them for narrower intervals."
         is_told = conclusion is not None and bool(conclusion.reasons)
         why = f"{stopped_words(summary.stop, summary.n_trials)}." if is_told else summary.reason
-        return "plain", "Decided", f"{why} {left}"
+        return "plain", "Decided", f"{why} {rest_words}"
     if conclusion and summary.reason in conclusion.reasons and is_imported(summary.config):
         return "", "", ""
     return "plain", "Note", summary.reason

@@ -83,15 +83,15 @@ def read_spread(desk: Desk, run_id: int) -> RunSpread:
     runs = desk.store.runs
     summary = runs.summary(run_id)
     outcomes = runs.outcome_counts(run_id)
-    counted = runs.score_counts(run_id)
-    split = split_pass_noise(outcomes)
+    counts_by_metric = runs.score_counts(run_id)
+    pass_noise = split_pass_noise(outcomes)
     return RunSpread(
         summary=summary,
         title=run_title(summary),
         errors=errors_sentence(summary.counts),
-        metrics=[_metric(row, counted.get(row.metric, ())) for row in runs.metric_rows(run_id)],
-        noise=noise_sentence(split, posterior(outcomes).within_share() if split else None),
-        noise_why=noise_why(split),
+        metrics=[_metric(row, counts_by_metric.get(row.metric, ())) for row in runs.metric_rows(run_id)],
+        noise=noise_sentence(pass_noise, posterior(outcomes).within_share() if pass_noise else None),
+        noise_why=noise_why(pass_noise),
         no_failure=_no_failure(summary),
         flakiness=flakiness_sentence(flakiness(outcomes)),
         flaky=_flaky(runs, summary),
@@ -100,10 +100,10 @@ def read_spread(desk: Desk, run_id: int) -> RunSpread:
     )
 
 
-def _metric(row: MetricRow, counted: Sequence[tuple[float, int]]) -> MetricSpread:
+def _metric(row: MetricRow, value_counts: Sequence[tuple[float, int]]) -> MetricSpread:
     low, high = metric_range(row)
     interval = metric_interval(row)
-    bins = histogram(counted, low, high)
+    bins = histogram(value_counts, low, high)
     needs = needs_words(row.metric, row.threshold)
     return MetricSpread(
         title=short_title(row.metric),
@@ -139,12 +139,12 @@ def _no_failure(summary: RunSummary) -> str:
 
 
 def _flaky(runs: RunStore, summary: RunSummary) -> list[FlakyCase]:
-    found = []
+    cases = []
     for row in runs.case_rows(summary.id, sort="flaky", only="flaky", limit=MAX_FLAKY):
         trial = next((at for at, letter in enumerate(row.verdicts) if letter in "fe"), 0)
         words = flaky_words(row.counts.scored, row.counts.passed)
-        found.append(FlakyCase(row.case_id, words, trial_href(summary.id, (row.case_index, trial))))
-    return found
+        cases.append(FlakyCase(row.case_id, words, trial_href(summary.id, (row.case_index, trial))))
+    return cases
 
 
 def _g_pass(outcomes: Sequence[CaseCounts]) -> list[tuple[str, float]]:

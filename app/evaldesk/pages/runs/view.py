@@ -151,15 +151,15 @@ def _matrix_row(
 ) -> MatrixRow:
     n_equal, n_passed = equal_counts_of(summary, row)
     base = f"{summary.id}/cases/{row.case_index}/trials/"
-    shown = row.verdicts[:MAX_SQUARES]
-    letters = ["r" if (row.case_index, index) in in_flight else letter for index, letter in enumerate(shown)]
+    letters_shown = row.verdicts[:MAX_SQUARES]
+    letters = ["r" if (row.case_index, index) in in_flight else letter for index, letter in enumerate(letters_shown)]
     return MatrixRow(
         index=row.case_index,
         case_id=row.case_id,
         href=f"{base}{first_problem(row.verdicts)}",
         squares=tuple(Square(at + 1, STATUS_OF[letter], f"{base}{at}") for at, letter in enumerate(letters)),
-        n_hidden=len(row.verdicts) - len(shown),
-        hidden_href=f"{base}{len(shown)}",
+        n_hidden=len(row.verdicts) - len(letters_shown),
+        hidden_href=f"{base}{len(letters_shown)}",
         passed=passed_cell(row.counts),
         bar=bar(row.counts.passed, row.counts.scored),
         pass_at_k=pass_at_k(n_equal, n_passed, k) if k else None,
@@ -265,7 +265,7 @@ class Reliability:
         return folded_points(self.points)
 
     @property
-    def shown(self) -> Sequence[CurvePoint]:
+    def table_points(self) -> Sequence[CurvePoint]:
         """The points that the table shows at once: k = 1, 2, 3, 5, 10 and the last one."""
         return [point for point in self.points if point not in self.folded]
 
@@ -289,10 +289,10 @@ def reliability(
     is_cut = summary.stop is not None and summary.is_uneven
     rated = rows if is_cut else outcomes
     interval, these = (find(counts, rated, summary.stop) for find in (sure_interval, these_interval))
-    n_scored_cases = sum(times for scored, _, times in rated if scored)
+    n_scored_cases = sum(times for n_scored, _, times in rated if n_scored)
     # Intervals of a run that goes on would be drawn anew at each look, and looking often makes them too narrow.
     points = pass_curve(rows) if is_live else sure_curve(rows)
-    found = Reliability(
+    result = Reliability(
         bar=bar(counts.passed, counts.scored, these, summary.config.gates.min_pass_rate, counts.case_rate),
         doubt=any_stop_words(counts.scored, n_scored_cases, these, interval)
         if is_watched
@@ -306,8 +306,8 @@ def reliability(
         note=" ".join(filter(None, (_note(points, summary), _replay_note(summary)))),
     )
     if not is_live:
-        return found, point_at(rows, k)
-    return found, next((point for point in points if point.k == k), CurvePoint(k, None, None, 0))
+        return result, point_at(rows, k)
+    return result, next((point for point in points if point.k == k), CurvePoint(k, None, None, 0))
 
 
 def coloured(figure: dict[str, Any]) -> dict[str, Any]:
@@ -379,7 +379,7 @@ class MetricLine:
     low: float
     high: float
     needs: str
-    reached: str
+    share_met: str
     n: int
 
 
@@ -398,7 +398,7 @@ def _line(row: MetricRow) -> MetricLine:
         low=row.low,
         high=row.high,
         needs=needs_words(row.metric, row.threshold),
-        reached=f"{row.n_passed:,} of {row.n:,}" if row.threshold is not None else "–",
+        share_met=f"{row.n_passed:,} of {row.n:,}" if row.threshold is not None else "–",
         n=row.n,
     )
 
@@ -424,16 +424,16 @@ class Scoring:
     compare_href: str
 
 
-def scorings(runs: RunStore, shown: RunSummary) -> list[Scoring]:
+def scorings(runs: RunStore, summary: RunSummary) -> list[Scoring]:
     """Every scoring of the trials of a run, the one they were played with first; none while there is only that."""
-    source_id = shown.id if shown.config.source_run_id is None else shown.config.source_run_id
+    source_id = summary.id if summary.config.source_run_id is None else summary.config.source_run_id
     again = runs.scorings(source_id)
     if not again:
         return []
     try:
-        found = [runs.summary(source_id), *again]
+        summaries = [runs.summary(source_id), *again]
     except NotFoundError:
-        found = again
+        summaries = again
     return [
         Scoring(
             run_id=run.id,
@@ -445,10 +445,10 @@ def scorings(runs: RunStore, shown: RunSummary) -> list[Scoring]:
                 for row in runs.metric_rows(run.id)
             },
             is_played=run.config.source_run_id is None,
-            is_current=run.id == shown.id,
-            compare_href=f"/compare?a={min(run.id, shown.id)}&b={max(run.id, shown.id)}",
+            is_current=run.id == summary.id,
+            compare_href=f"/compare?a={min(run.id, summary.id)}&b={max(run.id, summary.id)}",
         )
-        for run in found
+        for run in summaries
     ]
 
 

@@ -346,8 +346,8 @@ class IndexedCases(LargeCases):
 
     def read(self, numbers: Iterable[int]) -> Iterator[Case]:
         """Some cases, in this order."""
-        waiting = iter(numbers)
-        while step := list(islice(waiting, _STEP)):
+        numbers_left = iter(numbers)
+        while step := list(islice(numbers_left, _STEP)):
             rows = self._ask(_PLACES, numbers=_json_list(step))
             by_number = {row[0]: row for row in rows}
             for number in step:

@@ -59,7 +59,7 @@ class PreparedSet:
     id: str
     path: Path
     version: str
-    put: Callable[[], None]
+    write: Callable[[], None]
     take_back: Callable[[], None]
 
 
@@ -142,7 +142,7 @@ class EvalSetFiles:
                 return self.file(file_id).id
         return ""
 
-    def moved(self, file_id: str) -> str:
+    def moved_id(self, file_id: str) -> str:
         """The id of a file that was listed and that another program moved since; empty where that is not certain."""
         with self._lock:
             self._look()
@@ -194,7 +194,7 @@ class EvalSetFiles:
     def create(self, name: str, evalset: EvalSet) -> str:
         """Write a new file in ADK's new form and give its id. Raises UsageError or ConflictError."""
         with self.prepared(name, evalset) as prepared:
-            prepared.put()
+            prepared.write()
             return prepared.id
 
     @contextmanager
@@ -209,11 +209,11 @@ class EvalSetFiles:
             file_id = id_of_new(path, self._roots, self._home)
         with self._new_form(path, evalset) as content, prepared_file(path, content.data) as file:
 
-            def put() -> None:
+            def write() -> None:
                 file.create()
                 self._tell(path, content.facts)
 
-            yield PreparedSet(file_id, path, content.version, put, file.take_back)
+            yield PreparedSet(file_id, path, content.version, write, file.take_back)
 
     @contextmanager
     def prepared_over(self, file_id: str, evalset: EvalSet) -> Iterator[PreparedSet]:
@@ -226,7 +226,7 @@ class EvalSetFiles:
             mode = S_IMODE(path.stat().st_mode)
         trash_entries: list[InTrash] = []
 
-        def put() -> None:
+        def write() -> None:
             with self._lock:
                 trash_entries.append(keep_in_trash(path, self._trash))
                 try:
@@ -238,12 +238,12 @@ class EvalSetFiles:
 
         def take_back() -> None:
             with self._lock:
-                for old in trash_entries:
-                    replace_file(path, bytes_of(old.folder / old.name))
-                    old.discard()
+                for entry in trash_entries:
+                    replace_file(path, bytes_of(entry.folder / entry.name))
+                    entry.discard()
 
         with self._new_form(path, evalset) as content, prepared_file(path, content.data, mode=mode) as file:
-            yield PreparedSet(file_id, path, content.version, put, take_back)
+            yield PreparedSet(file_id, path, content.version, write, take_back)
 
     def holds(self, file_id: str, evalset: EvalSet) -> bool:
         """Whether the file has the text that `create` writes of this eval set. Raises NotFoundError, FormatError.
@@ -369,7 +369,7 @@ class EvalSetFiles:
             return None
         if line.error:
             raise FormatError(line.error)
-        return self._large.opened(file, line.version)
+        return self._large.open_cases(file, line.version)
 
     def _save_large(self, file: FoundFile, cases: IndexedCases, evalset: EvalSet, version: str) -> str:
         if cases.facts.version != version:

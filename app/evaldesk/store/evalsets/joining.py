@@ -38,40 +38,42 @@ def join_evalsets(connection: Connection, home: Path, now: datetime) -> None:
     changes = []
     changed_ids: set[str] = set()
     played_runs: list[tuple[int, str]] = []
-    for run_id, old, config_json in rows:
+    for run_id, stored_id, config_json in rows:
         config = json.loads(config_json)
-        new = _id_by_path(config.get("evalset_path", ""), home) or current_ids.get(old, old)
+        current_id = _id_by_path(config.get("evalset_path", ""), home) or current_ids.get(stored_id, stored_id)
         if config.get("source_run_id") is None:
-            played_runs.append((run_id, new))
-        if new != old:
-            config["evalset_id"] = new
-            changes.append({"of_run": run_id, "evalset_id": new, "config": json.dumps(config, ensure_ascii=False)})
-            new_ids[old] = new
-            changed_ids |= {old, new}
+            played_runs.append((run_id, current_id))
+        if current_id != stored_id:
+            config["evalset_id"] = current_id
+            changes.append(
+                {"of_run": run_id, "evalset_id": current_id, "config": json.dumps(config, ensure_ascii=False)}
+            )
+            new_ids[stored_id] = current_id
+            changed_ids |= {stored_id, current_id}
     execute_many(connection, update(RUN).where(RUN.c.id == bindparam("of_run")), changes)
     execute_many(connection, delete(LAST_RUN).where(LAST_RUN.c.evalset_id == bindparam("of_set")), _sets(changed_ids))
     for run_id, of_set in played_runs:
         if of_set in changed_ids:
             name_last_run_of(connection, run_id, 0, _EVERY_CASE)
     set_ids = connection.scalars(select(SESSION_CASE.c.evalset_id).distinct())
-    for old, new in ({each: current_ids.get(each, each) for each in set_ids} | new_ids).items():
-        if new != old:
-            _move_cases(connection, old, new)
-            note_moved(connection, old, new, now)
+    for stored_id, current_id in ({each: current_ids.get(each, each) for each in set_ids} | new_ids).items():
+        if current_id != stored_id:
+            _move_cases(connection, stored_id, current_id)
+            note_moved(connection, stored_id, current_id, now)
 
 
 def _sets(ids: set[str]) -> list[dict[str, str]]:
     return [{"of_set": each} for each in sorted(ids)]
 
 
-def _move_cases(connection: Connection, old: str, new: str) -> None:
+def _move_cases(connection: Connection, old_id: str, new_id: str) -> None:
     """A case that both ids have was made once."""
     twin = SESSION_CASE.alias()
     same = (twin.c.session_id == SESSION_CASE.c.session_id) & (twin.c.case_id == SESSION_CASE.c.case_id)
-    both = select(twin.c.session_id).where(twin.c.evalset_id == new, same)
-    own = SESSION_CASE.c.evalset_id == old
+    both = select(twin.c.session_id).where(twin.c.evalset_id == new_id, same)
+    own = SESSION_CASE.c.evalset_id == old_id
     connection.execute(delete(SESSION_CASE).where(own, both.exists()))
-    connection.execute(update(SESSION_CASE).where(own).values(evalset_id=new))
+    connection.execute(update(SESSION_CASE).where(own).values(evalset_id=new_id))
 
 
 def _id_by_path(path: str, home: Path) -> str:
@@ -85,9 +87,9 @@ def _id_by_path(path: str, home: Path) -> str:
 def _ids_of_files(home: Path) -> dict[str, str]:
     """The ids that the eval sets of a workspace had for one folder or another, with those they have now."""
     ids: dict[str, set[str]] = {}
-    for new, file in find_files([home, home / SAMPLES_FOLDER], home).items():
+    for current_id, file in find_files([home, home / SAMPLES_FOLDER], home).items():
         stem, _ = stem_and_suffix(file.path)
         parts = file.path.parts
         for n in range(len(parts)):
-            ids.setdefault(evalset_file_id(stem, PurePath(*parts[n:]).as_posix()), set()).add(new)
-    return {old: next(iter(new)) for old, new in ids.items() if len(new) == 1}
+            ids.setdefault(evalset_file_id(stem, PurePath(*parts[n:]).as_posix()), set()).add(current_id)
+    return {past_id: next(iter(current_id)) for past_id, current_id in ids.items() if len(current_id) == 1}

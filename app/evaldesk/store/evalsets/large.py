@@ -71,7 +71,7 @@ class LargeSets:
         with self._building:
             return indexed_facts(file.path, self._folder)
 
-    def opened(self, file: FoundFile, version: str) -> IndexedCases | None:
+    def open_cases(self, file: FoundFile, version: str) -> IndexedCases | None:
         """The cases of that version of a file; None where it has no index, or is not that version any more."""
         index = index_path(self._folder, version)
         with suppress(OSError):

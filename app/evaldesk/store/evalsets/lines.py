@@ -70,7 +70,7 @@ class LineStore(Part):
                     )
         return lines
 
-    def moved(self, evalset_id: str) -> str:
+    def moved_id(self, evalset_id: str) -> str:
         """The id that a desk gave the set when it renamed it, within the time that lines are kept; else empty."""
         with self._database.reading() as connection:
             stamps = select(EVALSET_LINE.c.stamp).where(EVALSET_LINE.c.place == _place_of_id(evalset_id))
@@ -84,8 +84,8 @@ class LineStore(Part):
         ]
         with self._database.writing() as connection:
             connection.execute(replacing(connection.dialect.name, EVALSET_LINE), rows)
-            old = select(EVALSET_LINE.c.place).where(EVALSET_LINE.c.read_at < self._clock() - KEPT)
-            for place in set(connection.execute(old).scalars()) - {*places, *lines}:
+            old_places = select(EVALSET_LINE.c.place).where(EVALSET_LINE.c.read_at < self._clock() - KEPT)
+            for place in set(connection.execute(old_places).scalars()) - {*places, *lines}:
                 connection.execute(delete(EVALSET_LINE).where(EVALSET_LINE.c.place == place))
 
 
@@ -110,12 +110,12 @@ class Lines:
 
     def __init__(
         self,
-        read: Callable[[FoundFile], EvalSetFacts | None],
+        read_facts: Callable[[FoundFile], EvalSetFacts | None],
         store: LineStore | None,
         has_secrets: Callable[[bytes], bool],
         sweep: Callable[[Collection[str]], None],
     ) -> None:
-        self._read = read
+        self._read = read_facts
         self._store = store
         self._has_secrets = has_secrets
         self._sweep = sweep
@@ -132,9 +132,9 @@ class Lines:
         lines: list[EvalSetFile | None] = []
         for file in files:
             if self._of(file) is None:
-                new = self._new(file, room)
-                room -= 0 if new and new.is_reading else file.size
-                lines.append(new)
+                new_line = self._new_line(file, room)
+                room -= 0 if new_line and new_line.is_reading else file.size
+                lines.append(new_line)
             else:
                 lines.append(self.now(file))
         self._forget(files)
@@ -144,11 +144,11 @@ class Lines:
     def of_one(self, file: FoundFile) -> EvalSetFile | None:
         """The line of one file; that of a large new one says that it is being read."""
         line = self._of(file)
-        current_line = self._new(file, AT_ONCE) if line is None else line.at(file)
+        current_line = self._new_line(file, AT_ONCE) if line is None else line.at(file)
         self._follow()
         return current_line
 
-    def _new(self, file: FoundFile, room: int) -> EvalSetFile | None:
+    def _new_line(self, file: FoundFile, room: int) -> EvalSetFile | None:
         if self._store is None or file.size <= room:
             return self._read_now(file).at(file)
         with self._lock:

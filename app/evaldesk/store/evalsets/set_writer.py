@@ -42,8 +42,8 @@ class _Style:
 
     def text(self, case: Case, source: str) -> bytes:
         """The bytes of a case within its list. Raises FormatError."""
-        plain = to_text(write_case(case), {"indent": self.indent}, source)
-        return plain.replace(b"\n", (self.newline + self.indent * 2).encode())
+        case_text = to_text(write_case(case), {"indent": self.indent}, source)
+        return case_text.replace(b"\n", (self.newline + self.indent * 2).encode())
 
 
 class SetWriter:
@@ -108,11 +108,11 @@ class SetWriter:
             document = parse_json(data, source=self._source)
             place = (self._offset, len(data), self._line, self._column)
             item = Item(document.value, document.text, self._source, ("eval_cases",), *place)
-            read = read_case(Place(item), item.value)
-            if exact is not None and read != exact:
+            read_back = read_case(Place(item), item.value)
+            if exact is not None and read_back != exact:
                 raise FormatError(f"ADK's form has other words for what case {exact.id!r} says", source=self._source)
             if self._index:
-                self._index.add(item, read)
+                self._index.add(item, read_back)
         elif self._index:
             self._index.copy(row, self._offset, self._line, self._column)
 

@@ -29,12 +29,12 @@ BY_KEY = {"sqlite_with_rowid": False}
 
 def columns(lines: str, default: Any = None) -> list[sa.Column[Any]]:
     """A column for each name; each line has names and their kind, `time?` where they may be null."""
-    found = []
+    table_columns = []
     for line in filter(str.strip, lines.splitlines()):
         *names, kind = line.split()
         of_kind, is_nullable = KINDS[kind.removesuffix("?")], kind.endswith("?")
-        found += [sa.Column(name, of_kind, nullable=is_nullable, server_default=default) for name in names]
-    return found
+        table_columns += [sa.Column(name, of_kind, nullable=is_nullable, server_default=default) for name in names]
+    return table_columns
 
 
 def create_table(
@@ -44,8 +44,8 @@ def create_table(
     parents = []
     for parent in of:
         own = KEYS.get(parent, f"{parent}_id").split()
-        theirs = [f"{parent}.{column}" for column in (own if parent in KEYS else ["id"])]
-        parents.append(sa.ForeignKeyConstraint(own, theirs, name=f"fk_{name}_{parent}", ondelete="CASCADE"))
+        parent_columns = [f"{parent}.{column}" for column in (own if parent in KEYS else ["id"])]
+        parents.append(sa.ForeignKeyConstraint(own, parent_columns, name=f"fk_{name}_{parent}", ondelete="CASCADE"))
     op.create_table(
         name, *columns(lines), *parents, sa.PrimaryKeyConstraint(*key.split(), name=f"pk_{name}"), **(options or {})
     )

@@ -42,12 +42,12 @@ def history_class(config: RunConfig) -> str:
         return NO_HISTORY
     options = [option for option in RUN_OPTIONS if option.is_measured and option.name not in _OF_COUNTS]
     values = {option.name: option_value(config, option) for option in options}
-    usual = {option.name: option.default for option in options}
+    defaults = {option.name: option.default for option in options}
     ref, played_on = config.agent, config.interpreter
     parts: dict[str, object] = {
         "agent": (ref.target, ref.kind, ref.declared, ref.part, config.agent_version, config.agent_model),
         "criteria": config.criteria,
-        "options": {name: value for name, value in values.items() if value != usual[name]},
+        "options": {name: value for name, value in values.items() if value != defaults[name]},
         "container": ref.container,
         "commands": ref.commands,
         "functions": config.functions_version,

@@ -108,7 +108,7 @@ class ImportEndedError(ConflictError):
 class ImportStore(Part):
     """Where imported trials become runs. Each transaction is bounded by rows and bytes."""
 
-    def known(self, digest: str) -> int | None:
+    def find_run(self, digest: str) -> int | None:
         """The newest run that was imported with this content and is not deleted."""
         with self._database.reading() as connection:
             return _runs_by_digest(connection, [digest]).get(digest)
@@ -194,17 +194,17 @@ class ImportStore(Part):
             values = {"stage": "ready", "set_path": set_path, "set_version": set_version}
             connection.execute(update(IMPORT_RECORD).where(_R.id == import_id).values(values))
 
-    def publish(self, import_id: int, put: Callable[[], None] = lambda: None) -> None:
-        """Show all runs of a ready import in one transaction; `put` puts the eval set in place before its end.
+    def publish(self, import_id: int, put_in_place: Callable[[], None] = lambda: None) -> None:
+        """Show all runs of a ready import in one transaction; `put_in_place` puts the eval set in place before its end.
 
-        Raises ImportEndedError, and the errors of `put`; nothing is shown then.
+        Raises ImportEndedError, and the errors of `put_in_place`; nothing is shown then.
         """
         own = select(IMPORT_RUN.c.run_id).where(IMPORT_RUN.c.import_id == import_id)
         with self._step(import_id, 0) as connection:
             values = {"deleted_at": None, "finished_at": self._clock()}
             connection.execute(update(IMPORT_RECORD).where(_R.id == import_id).values(stage="naming"))
             connection.execute(update(RUN).where(RUN.c.id.in_(own)).values(values))
-            put()
+            put_in_place()
 
     def name_last_runs(self, import_id: int) -> None:
         """Make the runs that are shown the last ones of their cases, and end the import. May be called again."""
@@ -231,9 +231,9 @@ class ImportStore(Part):
 
     def renew(self, import_ids: Collection[int]) -> None:
         """Keep imports that wait, for the process that will store them."""
-        waiting = _R.id.in_(import_ids) & (_R.status == "importing")
+        waiting_imports = _R.id.in_(import_ids) & (_R.status == "importing")
         with self._database.writing() as connection:
-            connection.execute(update(IMPORT_RECORD).where(waiting).values(leased_until=_NEW_LEASE))
+            connection.execute(update(IMPORT_RECORD).where(waiting_imports).values(leased_until=_NEW_LEASE))
 
     def summary(self, import_id: int) -> ImportSummary:
         """An import. Raises NotFoundError."""

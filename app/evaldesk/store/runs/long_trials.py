@@ -57,10 +57,10 @@ class LongTrial:
 
 def packed_case(case: Case) -> tuple[int, bytes]:
     """The codec and the bytes of a case of many turns without media."""
-    bare = bare_case(case)
-    before, mark, after = to_json(bare).partition(b'"turns":[')
+    case_without_turns = bare_case(case)
+    before, mark, after = to_json(case_without_turns).partition(b'"turns":[')
     pieces = [Piece(before + mark), *_pieces("turns", case.turns), Piece(after)]
-    return pack_pieces(pieces, LongCase(bare, len(case.turns)))
+    return pack_pieces(pieces, LongCase(case_without_turns, len(case.turns)))
 
 
 def packed_trial(result: TrialResult, compare: Callable[[TrialResult], Divergence | None] | None) -> tuple[int, bytes]:

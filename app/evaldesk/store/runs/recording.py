@@ -81,7 +81,7 @@ def record(connection: Connection, results: Sequence[Storable], clock: Clock) ->
     A result does not count when its trial has one already, or has been given to a later attempt; its content is kept as
     evidence. One for a trial that does not exist, its run deleted meanwhile, is dropped.
     """
-    counted_results, late = _sort(results, _to_do(connection, (each.result for each in results)))
+    counted_results, late_results = _sort(results, _to_do(connection, (each.result for each in results)))
     rows = [trial_key(each.result) | outcome(each.result) for each in counted_results]
     rules, n_planned = _rules(connection, rows), _n_planned(connection, rows)
     ended_rows = [row for row in rows if row["verdict"] is not None]
@@ -98,16 +98,21 @@ def record(connection: Connection, results: Sequence[Storable], clock: Clock) ->
     with totals.label_totals_carried(connection, totals.labelled(connection, rows)):
         execute_many(connection, _UPDATE_TRIAL, [_at(row, "trial_index") | {"recorded_at": clock()} for row in rows])
     execute_many(connection, SCORE.insert(), values)
-    _keep(connection, TRANSCRIPT, [each.transcript for each in counted_results], [each.transcript for each in late])
-    _keep(connection, TRIAL_PROMPTS, [*_prompts(counted_results)], [*_prompts(late)])
-    for each in (*counted_results, *late):
+    _keep(
+        connection,
+        TRANSCRIPT,
+        [each.transcript for each in counted_results],
+        [each.transcript for each in late_results],
+    )
+    _keep(connection, TRIAL_PROMPTS, [*_prompts(counted_results)], [*_prompts(late_results)])
+    for each in (*counted_results, *late_results):
         media.keep(connection, {"run_id": each.result.run_id}, media.bytes_of(each.media), clock)
     execute_many(connection, _ADD_TO_CASE, [_at(row) | _gain([row]) | _letter(row, rules) for row in planned_rows])
     execute_many(connection, _ADD_CONFIRMING, [_at(row) | _gain([], [row]) for row in confirming])
     add_scores(connection, values)
     totals.carry(connection, before)
     add_errors(connection, [row for row in ended_rows if row["verdict"] == "errored"])
-    n_late = Counter(each.result.run_id for each in late)
+    n_late = Counter(each.result.run_id for each in late_results)
     results_again = (
         each.result for each in counted_results if each.result.losses and each.result.status != "cancelled"
     )
@@ -153,28 +158,28 @@ def _to_do(connection: Connection, results: Iterable[TrialResult]) -> dict[Key, 
 
 
 def _sort(results: Sequence[Storable], trials: dict[Key, tuple[bool, int]]) -> tuple[list[Storable], list[Storable]]:
-    counted_results, late = [], []
+    counted_results, late_results = [], []
     for each in results:
         result = each.result
         if _key(result) not in trials:
             continue
         is_to_do, attempt = trials[_key(result)]
         if not is_to_do or result.attempt < attempt:
-            late.append(each)
+            late_results.append(each)
             continue
         counted_results.append(each)
         trials[_key(result)] = (result.status == "cancelled", result.attempt)
-    return counted_results, late
+    return counted_results, late_results
 
 
 def _prompts(rows: Iterable[Storable]) -> Iterator[Values]:
     return (each.prompts for each in rows if each.prompts)
 
 
-def _keep(connection: Connection, table: Table, counted_rows: Sequence[Values], late: Sequence[Values]) -> None:
+def _keep(connection: Connection, table: Table, counted_rows: Sequence[Values], late_rows: Sequence[Values]) -> None:
     dialect = connection.dialect.name
     execute_many(connection, replacing(dialect, table), counted_rows)
-    execute_many(connection, upsert(dialect, table).on_conflict_do_nothing(), late)
+    execute_many(connection, upsert(dialect, table).on_conflict_do_nothing(), late_rows)
 
 
 def _add_to_run(
@@ -334,10 +339,10 @@ def add_errors(connection: Connection, trials: Sequence[Values]) -> None:
 @cache
 def _add_score(dialect: str) -> Any:
     statement = upsert(dialect, CASE_METRIC)
-    columns, new = CASE_METRIC.c, statement.excluded
-    sums = {name: columns[name] + new[name] for name in SUMS}
-    low = case((new.low < columns.low, new.low), else_=columns.low)
-    high = case((new.high > columns.high, new.high), else_=columns.high)
+    columns, new_row = CASE_METRIC.c, statement.excluded
+    sums = {name: columns[name] + new_row[name] for name in SUMS}
+    low = case((new_row.low < columns.low, new_row.low), else_=columns.low)
+    high = case((new_row.high > columns.high, new_row.high), else_=columns.high)
     fresh = sums | {"low": low, "high": high}
     return statement.on_conflict_do_update(index_elements=list(CASE_METRIC.primary_key), set_=fresh)
 
@@ -377,8 +382,8 @@ def storable_rows(results: Iterable[TrialResult], compare: Compared | None = Non
 
 def unstorable(result: TrialResult, reason: str) -> Storable:
     """The errored result in place of one too large or odd for the database, and its row."""
-    bare = result.without_content(ErrorRecord(KIND, f"the result cannot be stored: {reason}"))
-    return Storable(bare, transcript_row(bare))
+    errored_result = result.without_content(ErrorRecord(KIND, f"the result cannot be stored: {reason}"))
+    return Storable(errored_result, transcript_row(errored_result))
 
 
 def transcript_row(result: TrialResult) -> Values:
@@ -387,8 +392,8 @@ def transcript_row(result: TrialResult) -> Values:
 
 
 def _row(result: TrialResult, turns: tuple[TurnRecord, ...], compare: Compared | None) -> Values:
-    bare = replace(result, prompts=None, transcript=replace(result.transcript, turns=turns))
-    codec, data = _pack(bare, compare)
+    stored_result = replace(result, prompts=None, transcript=replace(result.transcript, turns=turns))
+    codec, data = _pack(stored_result, compare)
     return trial_key(result) | {"attempt": result.attempt, "codec": codec, "data": data}
 
 

@@ -135,10 +135,10 @@ _SUMMARISED = _columns(RunSummary, RUN, "config", "active_ms", "stop_rule", "sto
 _OF_CASE_ROW = _columns(CaseRow, RUN_CASE)
 
 
-def counts_of(row: Row[Any], planned: int, config: RunConfig) -> Counts:
+def counts_of(row: Row[Any], n_planned: int, config: RunConfig) -> Counts:
     """The counts in a row of `run` or `run_case`."""
     verdicts = (row.n_passed, row.n_failed, row.n_errored, row.n_unscored)
-    return Counts(planned, *verdicts, errors_are_failures=config.errors_are_failures)
+    return Counts(n_planned, *verdicts, errors_are_failures=config.errors_are_failures)
 
 
 def baseline(connection: Connection, run_id: int) -> Baseline | None:
@@ -543,12 +543,12 @@ def case_counts(connection: Connection, run_id: int) -> dict[CaseFilter, int]:
     config = from_json(run.config, RunConfig)
     counts: Counter[CaseFilter] = Counter()
     for (passed, failed, errored, unscored), n in _outcome_rows(connection, run):
-        scored = passed + failed + errored * config.errors_are_failures
+        n_scored = passed + failed + errored * config.errors_are_failures
         counts["failed"] += n * (failed > 0)
         counts["errored"] += n * (errored > 0)
         counts["unscored"] += n * (unscored > 0)
-        counts["flaky"] += n * (0 < passed < scored)
-        counts["passed"] += n * (scored > 0 and passed / scored >= config.pass_threshold)
+        counts["flaky"] += n * (0 < passed < n_scored)
+        counts["passed"] += n * (n_scored > 0 and passed / n_scored >= config.pass_threshold)
     return {name: counts[name] for name in get_args(CaseFilter)}
 
 

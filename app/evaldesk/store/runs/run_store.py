@@ -185,24 +185,24 @@ class RunStore(Part):
                 planning.set_stop(connection, run_id, stop)
         return True
 
-    def move_on(self, seen: RunSummary, status: RunStatus, reason: str = "", *, driver: str | None = None) -> bool:
-        """As `set_status`, for a run that has still the status, the driver and the lease it was `seen` with.
+    def move_on(self, seen_run: RunSummary, status: RunStatus, reason: str = "", *, driver: str | None = None) -> bool:
+        """As `set_status`, for a run that has still the status, the driver and the lease of `seen_run`.
 
         False, and nothing is written, when another process was quicker: of several that take up a run one gets it, and
-        a run that ended meanwhile is not asked to stop. A new `driver` gets the lease after the one that was `seen`,
-        and nothing when that was renewed since.
+        a run that ended meanwhile is not asked to stop. A new `driver` gets the lease after the one that was
+        `seen_run`, and nothing when that was renewed since.
         """
         with self._database.writing() as connection:
-            if not is_unchanged_since(connection, seen, is_taken=driver is not None):
+            if not is_unchanged_since(connection, seen_run, is_taken=driver is not None):
                 return False
-            planning.set_status(connection, seen.id, status, reason, driver, self._clock)
+            planning.set_status(connection, seen_run.id, status, reason, driver, self._clock)
             return True
 
-    def set_note(self, run_id: int, note: str, *, seen: str | None = None) -> None:
-        """Change a person's note on a run; ConflictError is raised where it is another than was `seen`."""
+    def set_note(self, run_id: int, note: str, *, seen_note: str | None = None) -> None:
+        """Change a person's note on a run; ConflictError is raised where it differs from `seen_note`."""
         with self._database.writing() as connection:
             now = run_queries.run_row(connection, run_id).note
-            if seen is not None and now not in (seen, note):
+            if seen_note is not None and now not in (seen_note, note):
                 raise ConflictError(f"the note of run {run_id} was changed meanwhile; look at it, then change it again")
             connection.execute(update(RUN).where(RUN.c.id == run_id).values(note=note))
 
@@ -296,15 +296,15 @@ class RunStore(Part):
         with self._database.reading() as connection:
             return {run_id: trash.n_bytes(connection, run_id) for run_id in run_ids}
 
-    def remove_deleted(self, kept: timedelta = timedelta(0), *, until: datetime | None = None) -> None:
-        """Remove for good the runs that were deleted up to `until`, or have been in the trash for `kept`.
+    def remove_deleted(self, retention: timedelta = timedelta(0), *, until: datetime | None = None) -> None:
+        """Remove for good the runs that were deleted up to `until`, or have been in the trash for `retention`.
 
         The remains of earlier removals go, too.
         """
-        is_old = RUN.c.deleted_at <= (until or self._clock() - kept)
+        is_old = RUN.c.deleted_at <= (until or self._clock() - retention)
         with self._database.reading() as connection:
-            old = connection.scalars(trash.in_trash().with_only_columns(RUN.c.id).where(is_old)).all()
-        self._remove(old)
+            old_runs = connection.scalars(trash.in_trash().with_only_columns(RUN.c.id).where(is_old)).all()
+        self._remove(old_runs)
         self.finish_deleting()
 
     def finish_deleting(self) -> None:
@@ -389,14 +389,14 @@ class RunStore(Part):
         return summaries
 
 
-def is_unchanged_since(connection: Connection, seen: RunSummary, *, is_taken: bool = False) -> bool:
-    """Whether the run stands and is driven as it was `seen`; it stays so until the transaction ends.
+def is_unchanged_since(connection: Connection, seen_run: RunSummary, *, is_taken: bool = False) -> bool:
+    """Whether the run stands and is driven as in `seen_run`; it stays so until the transaction ends.
 
     Of one that is to be taken the lease was not renewed, either.
     """
-    same = [RUN.c.id == seen.id, RUN.c.status == seen.status, RUN.c.lease == seen.lease, VISIBLE]
+    same = [RUN.c.id == seen_run.id, RUN.c.status == seen_run.status, RUN.c.lease == seen_run.lease, VISIBLE]
     if is_taken:
-        same.append(RUN.c.leased_until.is_not_distinct_from(seen.leased_until))
+        same.append(RUN.c.leased_until.is_not_distinct_from(seen_run.leased_until))
     return connection.execute(update(RUN).where(*same).values(driver=RUN.c.driver)).rowcount == 1
 
 

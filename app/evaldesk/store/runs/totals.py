@@ -37,13 +37,13 @@ KINDS_KEPT = 4 * MAX_KINDS
 _MOMENTS = tuple((power - by, by) for power in range(1, 5) for by in range(power + 1) if power > 1 or by == 0)
 
 
-def worst_of(outcome: Sequence[ColumnElement[Any]], scored: ColumnElement[Any]) -> ColumnElement[Any]:
+def worst_of(outcome: Sequence[ColumnElement[Any]], n_scored: ColumnElement[Any]) -> ColumnElement[Any]:
     """The place of a case among the worst: its pass rate; unscored cases and those still to do come after all others.
 
-    Nothing but errors is as bad as nothing passed. `scored` is the number of trials that are in the pass rate.
+    Nothing but errors is as bad as nothing passed. `n_scored` is the number of trials that are in the pass rate.
     """
     passed, failed, errored, unscored = outcome
-    share = passed * 1.0 / func.nullif(scored, 0)
+    share = passed * 1.0 / func.nullif(n_scored, 0)
     n_done = passed + failed + errored + unscored
     return func.coalesce(share, case((errored > 0, 0.0), (n_done > 0, 2.0), else_=3.0))
 
@@ -190,16 +190,18 @@ class MetricTotals:
         """The sum over cases of (total - n * mean)**power."""
         first = self.moments[0]
         summed = 0
-        for (of_total, of_n), moment in zip(_MOMENTS, self.moments, strict=True):
+        for (of_total, of_n), power_sum in zip(_MOMENTS, self.moments, strict=True):
             if of_total + of_n == power:
-                summed += comb(power, of_n) * moment * (-first) ** of_n * self.n ** (power - of_n)
+                summed += comb(power, of_n) * power_sum * (-first) ** of_n * self.n ** (power - of_n)
         return _quotient(summed, self.n**power << (self.scale * power))
 
-    def changed(self, out: Sequence[CaseTotals], into: Sequence[CaseTotals]) -> MetricTotals:
+    def with_rows(self, out: Sequence[CaseTotals], into: Sequence[CaseTotals]) -> MetricTotals:
         """The totals with the rows `out` taken out and those of `into` added."""
         scale = max(self.scale, *(_scale(row.total) for row in (*out, *into)))
         square_scale = max(self.square_scale, *(_scale(row.total_squares) for row in (*out, *into)))
-        moments = [moment << (i * (scale - self.scale)) for (i, _), moment in zip(_MOMENTS, self.moments, strict=True)]
+        moments = [
+            power_sum << (i * (scale - self.scale)) for (i, _), power_sum in zip(_MOMENTS, self.moments, strict=True)
+        ]
         squares = self.squares_sum << (square_scale - self.square_scale)
         for sign, rows in ((-1, out), (1, into)):
             for row in rows:
@@ -299,7 +301,7 @@ def _change_metrics(
         own = list(keys)
         out = [before.metrics[key] for key in own if key in before.metrics]
         into = [now.metrics[key] for key in own if key in now.metrics]
-        values = _pack(totals_by_metric.get(metric, MetricTotals()).changed(out, into))
+        values = _pack(totals_by_metric.get(metric, MetricTotals()).with_rows(out, into))
         key = {"run_id": run_id, "metric": metric}
         if metric in totals_by_metric:
             connection.execute(_KEEP_METRIC, values | {"at_run_id": run_id, "at_metric": metric})
@@ -310,8 +312,8 @@ def _change_metrics(
 def _pack(totals: MetricTotals) -> dict[str, Any]:
     sums = [totals.scale, totals.square_scale, totals.squares_sum, *totals.moments]
     kinds = None if totals.kinds is None else json.dumps(_sort_kinds(totals.kinds), separators=(",", ":"))
-    plain = {name: getattr(totals, name) for name in ("n", "n_passed", "n_cases", "low", "high")}
-    return plain | {"sums": " ".join(f"{each:x}" for each in sums), "kinds": kinds}
+    columns = {name: getattr(totals, name) for name in ("n", "n_passed", "n_cases", "low", "high")}
+    return columns | {"sums": " ".join(f"{each:x}" for each in sums), "kinds": kinds}
 
 
 def _unpack(row: Any) -> MetricTotals:

@@ -76,10 +76,10 @@ class Blocks:
     Raises DamagedDatabaseError for bytes that were never packed so, and WorkspaceError for a packed bomb.
     """
 
-    def __init__(self, read: Callable[[int, int], bytes]) -> None:
-        """`read` gives so many bytes of the value from a place on."""
-        self._read = read
-        self._beginning = read(0, BEGINNING)
+    def __init__(self, read_bytes: Callable[[int, int], bytes]) -> None:
+        """`read_bytes` gives so many bytes of the value from a place on."""
+        self._read = read_bytes
+        self._beginning = read_bytes(0, BEGINNING)
         self._n_unpacked = 0
         if len(self._beginning) < _LENGTHS.size:
             raise _damage_error("it is too short")

@@ -96,10 +96,10 @@ def _read_media(block: dict[str, Any]) -> Media | None:
     payload = base64_text(data) if isinstance(data, str) and source.get("type") == "base64" else None
     if not (payload or isinstance(url, str)):
         return None
-    usual = "image/png" if block["type"] == "image" else "application/pdf"
+    default_type = "image/png" if block["type"] == "image" else "application/pdf"
     mime_type = source.get("media_type")
     return Media(
-        mime_type.lower() if isinstance(mime_type, str) else usual,
+        mime_type.lower() if isinstance(mime_type, str) else default_type,
         payload or "",
         "" if payload else str(url),
         text_of(block.get("title")),

@@ -211,8 +211,8 @@ def _read_calls(place: Place, raw: dict[str, Any]) -> tuple[ToolCall, ...]:
     calls = raw.get("tool_calls")
     if calls:
         return read_list(place.at("tool_calls"), calls, read_tool_call)
-    old = raw.get("function_call")
-    return (read_tool_call(place.at("function_call"), old),) if isinstance(old, dict) else ()
+    function_call = raw.get("function_call")
+    return (read_tool_call(place.at("function_call"), function_call),) if isinstance(function_call, dict) else ()
 
 
 def _read_part(place: Place, raw: Any, notes: Notes) -> tuple[str, str | None]:

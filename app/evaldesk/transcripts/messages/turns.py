@@ -55,19 +55,19 @@ def turns_of(
     source `tells_results` of all calls, a turn that ends with a call without one was interrupted.
     """
     turns: list[TurnEvents] = []
-    waiting: list[Event] = []  # the message of a system before any other
+    first_events: list[Event] = []  # the message of a system before any other
     all_messages = list(messages)
     for index, message in enumerate(all_messages):
         if message.speaker == "system" and not turns:
-            waiting.append(Event("log", author="system", text=message.text))
+            first_events.append(Event("log", author="system", text=message.text))
             continue
         is_last_word = bool(turns) and index == len(all_messages) - 1 and message.is_farewell
         if not turns or (message.speaker == "user" and turns[-1].is_answered and not is_last_word):
-            turns.append(TurnEvents(waiting))
-            waiting = []
+            turns.append(TurnEvents(first_events))
+            first_events = []
         turns[-1].add(message, is_last_word=is_last_word)
     if error and not turns:
-        turns.append(TurnEvents(waiting))
+        turns.append(TurnEvents(first_events))
     if error:
         turns[-1].events.append(Event("error", error=error))
     records = tuple(turn.record() for turn in turns)

@@ -120,8 +120,8 @@ Sides = tuple[list[Any], list[Any]]
 
 def sides_of(span: Span) -> Sides | None:
     """The input and the output of a model call as they stand on its span. Raises FormatError for JSON that is cut."""
-    readers = (_current, _adk, _numbered_messages, _plain, _events, _openinference)
-    return next((sides for read in readers if (sides := read(span)) is not None), None)
+    readers = (_current, _adk, _numbered_messages, _prompt_sides, _events, _openinference)
+    return next((sides for reader in readers if (sides := reader(span)) is not None), None)
 
 
 def _current(span: Span) -> Sides | None:
@@ -157,7 +157,7 @@ def _numbered_messages(span: Span) -> Sides | None:
     return (_messages_of_role("user", inputs), _messages_of_role("assistant", outputs)) if inputs or outputs else None
 
 
-def _plain(span: Span) -> Sides | None:
+def _prompt_sides(span: Span) -> Sides | None:
     """`gen_ai.prompt` and `gen_ai.completion`, on the span or on its events, JSON or text."""
     bags = [span.attributes, *(event.attributes for event in span.events)]
     inputs = next((bag["gen_ai.prompt"] for bag in bags if "gen_ai.prompt" in bag), None)

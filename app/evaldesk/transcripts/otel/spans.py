@@ -80,10 +80,10 @@ def spans_in(place: Place, raw: Any) -> Iterator[Span]:
             yield from spans_in(place.at(index), item)
         return
     fields = read_mapping(place, raw)
-    read = _reader(fields)
-    if read is None:
+    reader = _reader(fields)
+    if reader is None:
         raise place.error("this is not a span: expected resourceSpans, batches, data, context, or gen_ai.* attributes")
-    yield from read(place, fields)
+    yield from reader(place, fields)
 
 
 def _reader(raw: dict[str, Any]) -> Callable[[Place, dict[str, Any]], Iterator[Span]] | None:

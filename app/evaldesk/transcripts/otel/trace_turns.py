@@ -147,7 +147,7 @@ class _TurnBuilder:
                 continue
             for message in self._systems(step.call.inputs):
                 self._keep(replace(message, at_ms=step.span.start_ms))
-            inputs, goes_on = self._new(step.call.inputs)
+            inputs, goes_on = self._new_messages(step.call.inputs)
             # Without an agent around it, a later call asks when it continues the conversation, and is a helper's else.
             may_ask = is_first or (visit.top is None and goes_on)
             for message in inputs:
@@ -166,7 +166,7 @@ class _TurnBuilder:
                 self.systems.add(message.text)
                 yield message
 
-    def _new(self, inputs: Sequence[Message]) -> tuple[Sequence[Message], bool]:
+    def _new_messages(self, inputs: Sequence[Message]) -> tuple[Sequence[Message], bool]:
         """The messages since the last reply that we know, and whether there is one."""
         messages = [message for message in inputs if message.speaker != "system"]
         known_indexes = [index for index, message in enumerate(messages) if _print(message) in self.prints]

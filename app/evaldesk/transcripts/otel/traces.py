@@ -189,16 +189,16 @@ class _Tree:
 
     def call(self, span: Span, notes: Notes) -> ModelCall | None:
         """The messages of a model call: its own, or else those of a model call right inside of it."""
-        waiting, span_ids = deque([span]), {span.span_id}
-        while waiting:
-            inner = waiting.popleft()
+        queue, span_ids = deque([span]), {span.span_id}
+        while queue:
+            inner = queue.popleft()
             inner_call = model_call(inner, notes) if kind_of_span(inner) == "model" else None
             if inner_call and (inner_call.inputs or inner_call.outputs):
                 return inner_call
             for child in self._inside.get((inner.trace_id, inner.span_id), ()):
                 if child.span_id not in span_ids and kind_of_span(child) in ("model", ""):
                     span_ids.add(child.span_id)
-                    waiting.append(child)
+                    queue.append(child)
         return None
 
 

@@ -134,14 +134,14 @@ class _Reading:
         args: dict[str, JsonValue] = {}
         for index, arg in enumerate(draft.args):
             place = f"{prefix}-arg-{index}"
-            if not arg.name and not arg.value.strip() and not arg.held:
+            if not arg.name and not arg.value.strip() and not arg.held_value:
                 continue
             if not arg.name:
                 self.problems.add(f"{place}-name", f"{label}, argument {index + 1}", "Name the argument.")
             elif arg.name in args:
                 self.problems.add(f"{place}-name", f"{label}, {arg.name}", f"The argument {arg.name} is named twice.")
-            if arg.held:
-                args[arg.name] = self.value_of(arg.held, f"{place}-value", f"{label}, {arg.name or 'argument'}")
+            if arg.held_value:
+                args[arg.name] = self.value_of(arg.held_value, f"{place}-value", f"{label}, {arg.name or 'argument'}")
                 continue
             try:
                 args[arg.name] = json_value(arg.value)
@@ -160,9 +160,9 @@ class _Reading:
         responses = []
         for index, draft in enumerate(drafts):
             text = draft.text
-            if draft.held and draft.is_kept:
+            if draft.held_value and draft.is_kept:
                 label = f"Turn {number}, intermediate response {index + 1}"
-                large_text = self.held_text(draft.held, f"{prefix}-intermediate-{index}-text", label)
+                large_text = self.held_text(draft.held_value, f"{prefix}-intermediate-{index}-text", label)
                 text = _line_ends(large_text)
                 texts_before.setdefault((draft.author, text), (draft.author, large_text))
             if draft.is_kept and (draft.author or text):

@@ -44,7 +44,7 @@ class ArgDraft:
 
     name: str = ""
     value: str = ""
-    held: Held | None = None
+    held_value: Held | None = None
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class MessageDraft:
     author: str = ""
     text: str = ""
     is_kept: bool = True
-    held: Held | None = None
+    held_value: Held | None = None
 
 
 @dataclass(slots=True)
@@ -212,7 +212,7 @@ def _turn_draft(turn: Turn, origin: int, limit: int, decisions: list[DecisionDra
 
 def _message_draft(author: str, text: str, limit: int) -> MessageDraft:
     large_text = held_value(text, limit)
-    return MessageDraft(author, "" if large_text else text, held=large_text)
+    return MessageDraft(author, "" if large_text else text, held_value=large_text)
 
 
 def _call_draft(call: ToolCall, origin: int, limit: int) -> CallDraft:

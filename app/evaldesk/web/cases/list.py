@@ -91,13 +91,13 @@ def case_list(
     if not indexes and start:
         start = 0
         n_found, indexes = _find(cases, text.casefold().strip(), tag, only, start)
-    read = cases[indexes[0] : indexes[-1] + 1] if _is_row(indexes) else [cases[index] for index in indexes]
-    verdicts = last_verdicts([case.id for case in read])
+    page_cases = cases[indexes[0] : indexes[-1] + 1] if _is_row(indexes) else [cases[index] for index in indexes]
+    verdicts = last_verdicts([case.id for case in page_cases])
     keys = keys_of(cases, indexes)
     return CaseList(
         lines=tuple(
             CaseLine(key, case, *expected_calls(case), verdicts.get(case.id))
-            for key, case in zip(keys, read, strict=True)
+            for key, case in zip(keys, page_cases, strict=True)
         ),
         tags=_common_tags(cases, tag),
         n_all=len(cases),

@@ -49,13 +49,15 @@ def _check_charset(request: Request) -> None:
 
 
 @asynccontextmanager
-async def arrived_files(request: Request, new: Callable[[str], ArrivingFile]) -> AsyncIterator[Sequence[ArrivingFile]]:
-    """The posted files, each written part by part to a file that `new` makes for its name; closed afterwards."""
+async def arrived_files(
+    request: Request, make_file: Callable[[str], ArrivingFile]
+) -> AsyncIterator[Sequence[ArrivingFile]]:
+    """The posted files, each written part by part to a file that `make_file` makes for its name; closed afterwards."""
     _check_charset(request)
     files: list[ArrivingFile] = []
 
     def begin(name: str) -> ArrivingFile:
-        files.append(new(name))
+        files.append(make_file(name))
         return files[-1]
 
     try:

@@ -80,7 +80,7 @@ class GateForm:
 def gate_fields(form_values: Typed) -> dict[str, GateField]:
     """The gates of the table as they were typed."""
     return {
-        option.name: GateField(option, text_typed(form_values, option.name, ""), option.shown(option.default))
+        option.name: GateField(option, text_typed(form_values, option.name, ""), option.value_words(option.default))
         for option in _FORM_GATES
     }
 
@@ -93,7 +93,7 @@ def typed_gates(gates: Gates) -> list[tuple[str, object]]:
             values.pop(name, None)
     options = {option.name: option for option in _FORM_GATES}
     return [
-        (name, options[name].shown(value).removeprefix("$").strip())
+        (name, options[name].value_words(value).removeprefix("$").strip())
         for name, value in values.items()
         if name in options
     ]
@@ -106,7 +106,7 @@ def read_gates(form_values: Typed, *, n: int, compat: str) -> Gates:
     }
     if options[BASELINE]:
         baseline_id(form_values)
-    return gates_of(options, n=n, compat=compat, called=title_of)
+    return gates_of(options, n=n, compat=compat, name_of=title_of)
 
 
 def baseline_id(form_values: Typed) -> int | None:

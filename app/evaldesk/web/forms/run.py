@@ -188,7 +188,7 @@ class RunForm:
     n_all: int
     n_selected: int
     metrics: MetricForm = field(default_factory=MetricForm)
-    beside: str = ""
+    criteria_file: str = ""
     """The name of the criteria file beside the eval set."""
     is_beside: bool = False
     """Whether that file has just filled the form."""
@@ -248,16 +248,16 @@ class RunForm:
 
 def option_fields(form_values: Typed, settings: Settings, like: RunConfig | None) -> dict[str, OptionField]:
     """The options of the table that the form offers, as they were typed, or as the settings have them."""
-    usual = usual_values(settings, like)
+    default_values = usual_values(settings, like)
     fields_by_name = {}
     for option in offered("form"):
-        value = usual[option.name]
+        value = default_values[option.name]
         is_first = option.form == "first"
         start = FORM_DEFAULTS.get(option.name, _typed_text(option, value) if is_first else "")
         text = text_typed(form_values, option.name, start)
         choices_of = _CHOICES.get(option.name)
         names = tuple(dict.fromkeys((*choices_of(settings), *filter(None, (text,))))) if choices_of else ()
-        fields_by_name[option.name] = OptionField(option, text, option.shown(value), names)
+        fields_by_name[option.name] = OptionField(option, text, option.value_words(value), names)
     return fields_by_name
 
 
@@ -268,7 +268,7 @@ def _typed_text(option: RunOption, value: Any) -> str:
     if value is True:
         return "1"
     if option.kind == "shares":
-        return option.shown(value)
+        return option.value_words(value)
     return number_text(value) if option.kind == "number" else str(value)
 
 
@@ -301,7 +301,7 @@ def kept_of(run: RunSummary) -> KeptOptions:
     options = [option for option in RUN_OPTIONS if not has_door(option, "form")]
     values = shown_values(run.config, options)
     other_options = [each for each in options if values.get(each.name, each.default) != each.default]
-    lines = [f"{each.title}: {each.shown(values[each.name])}" for each in other_options]
+    lines = [f"{each.title}: {each.value_words(values[each.name])}" for each in other_options]
     return KeptOptions(run.id, "; ".join(lines))
 
 
@@ -355,16 +355,16 @@ def _which(gap: Unjudged, n_cases: int) -> str:
     return "" if len(gap.case_ids) == n_cases else f" ({', '.join(gap.case_ids[:MAX_NAMED])}{more})"
 
 
-def as_beside(form_values: Typed, beside: Path | None) -> Typed:
+def as_beside(form_values: Typed, criteria_path: Path | None) -> Typed:
     """The form with the criteria of the file beside its eval set, where none were chosen yet.
 
     Raises FormatError, UsageError; also for code and addresses, which no form may name.
     """
-    if beside is None or not is_fresh(form_values):
+    if criteria_path is None or not is_fresh(form_values):
         return form_values
-    criteria = given_criteria(beside)
+    criteria = given_criteria(criteria_path)
     if reaches_out(criteria, None):
-        raise UsageError(f"{beside.name} names a function or an address; `evaldesk eval` takes it")
+        raise UsageError(f"{criteria_path.name} names a function or an address; `evaldesk eval` takes it")
     return ImmutableMultiDict([*form_values.multi_items(), *write_criteria(criteria)])
 
 

@@ -66,7 +66,7 @@ async def save(request: Request) -> Response:
     return await _store(request, form, editor, found_case)
 
 
-async def new(request: Request) -> Response:
+async def show_new_case(request: Request) -> Response:
     """GET …/cases/new: an empty form."""
     file = await run_in_threadpool(desk_of(request).evalsets.file, _set_id(request))
     draft = draft_of(Case(id="", turns=(Turn(query=""),)))
@@ -189,10 +189,10 @@ async def _store(request: Request, form: FormData, editor: Editor, found_case: F
     try:
         if found_case:
             base = None if choice == "overwrite" else editor.version
-            put = partial(sets.cases.save, set_id, found_case.key, case, base, as_new_form=as_new_form)
+            save = partial(sets.cases.save, set_id, found_case.key, case, base, as_new_form=as_new_form)
         else:
-            put = partial(sets.cases.add, set_id, case, as_new_form=as_new_form)
-        saved_case = await run_in_threadpool(put)
+            save = partial(sets.cases.add, set_id, case, as_new_form=as_new_form)
+        saved_case = await run_in_threadpool(save)
     except LossError as error:
         return _render(request, replace(editor, losses=error.losses), 409)
     except CaseChangedError:
@@ -278,7 +278,7 @@ CASE = SET + "/cases/{key}"
 routes = [
     Route(SET + "/trash/cases", trash_many, methods=["POST"]),
     Route(SET + "/trash/cases/{token}/restoration", restore, methods=["POST"]),
-    Route(SET + "/cases/new", new),
+    Route(SET + "/cases/new", show_new_case),
     Route(SET + "/cases/new", create, methods=["POST"]),
     Route(CASE, show),
     Route(CASE, save, methods=["POST"]),

@@ -48,7 +48,7 @@ async def index(request: Request) -> Response:
     return page(request, "evalsets/index.html", block="evalsets", **values)
 
 
-async def new(request: Request) -> Response:
+async def show_new_set(request: Request) -> Response:
     """GET /evalsets/new: the form."""
     return page(request, "evalsets/new.html", name="", description="", problems=Problems())
 
@@ -193,9 +193,9 @@ async def download(request: Request) -> Response:
     """GET /evalsets/{set_id}/file?format=adk: the set as a file."""
     set_id, name = request.path_params["set_id"], request.query_params.get("format", "adk")
     desk = desk_of(request)
-    large = await run_in_threadpool(desk.evalsets.stream_large_set, set_id) if name == "adk" else None
-    if large:
-        return attachment(large[1], plain_name(large[0]), media_type(large[0]))
+    stream = await run_in_threadpool(desk.evalsets.stream_large_set, set_id) if name == "adk" else None
+    if stream:
+        return attachment(stream[1], plain_name(stream[0]), media_type(stream[0]))
     export = await run_in_threadpool(desk.evalsets.export, set_id, name)
     return attachment(export.data, export.file_name, media_type(export.file_name))
 
@@ -218,7 +218,7 @@ def _token(text: str) -> str:
 routes = [
     Route("/evalsets", index),
     Route("/evalsets", create, methods=["POST"]),
-    Route("/evalsets/new", new),
+    Route("/evalsets/new", show_new_set),
     Route("/evalsets/trash/{token}/restoration", restore, methods=["POST"]),
     Route("/evalsets/{set_id}", show),
     Route("/evalsets/{set_id}/cases", show),

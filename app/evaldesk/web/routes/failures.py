@@ -167,8 +167,8 @@ async def _mode(
     new_cases: MadeCases | None = None,
 ) -> Response:
     before, runs, run_id = (number_of(request.query_params.get(name)) for name in ("before", "runs", "run"))
-    read = partial(read_mode, desk_of(request), mode_id, draft, error, before=before, runs_before=runs)
-    view = await asyncio.to_thread(read)
+    read_page = partial(read_mode, desk_of(request), mode_id, draft, error, before=before, runs_before=runs)
+    view = await asyncio.to_thread(read_page)
     if view is None:
         raise NotFoundError(f"there is no kind of failure {mode_id}")
     desk, sets = desk_of(request), await asyncio.to_thread(desk_of(request).evalsets.list)

@@ -29,7 +29,7 @@ MAX_SEARCHED = 5_000
 """Trials of a run that are searched for secrets before its files are offered."""
 
 
-async def new(request: Request) -> Response:
+async def show_new_import(request: Request) -> Response:
     """GET /imports: the form that takes a file, the imports under way, and the uploads that wait."""
     return await _form(request, Problems())
 
@@ -191,11 +191,11 @@ async def _staged_import(request: Request) -> Staged:
 async def _form(request: Request, problems: Problems, *, status: int = 200) -> Response:
     imports = desk_of(request).imports
 
-    def waiting() -> tuple[Sequence[RecordView], Sequence[Upload]]:
+    def read_waiting() -> tuple[Sequence[RecordView], Sequence[Upload]]:
         records = [record_view(each, imports.n_before(each.id)) for each in imports.list(MAX_SHOWN)]
         return records, imports.staging.uploads()
 
-    records, uploads = await run_in_threadpool(waiting)
+    records, uploads = await run_in_threadpool(read_waiting)
     values: dict[str, Any] = {"imports": records, "uploads": uploads, "max_waiting": MAX_WAITING}
     return page(request, "imports/new.html", status=status, problems=problems, titles=file_titles(), **values)
 
@@ -223,7 +223,7 @@ def _address(result: TakenIn) -> str:
 
 
 routes = [
-    Route("/imports", new, methods=["GET"]),
+    Route("/imports", show_new_import, methods=["GET"]),
     Route("/imports", create, methods=["POST"]),
     Route("/imports/records/" + number("record_id"), record, methods=["GET"]),
     Route("/imports/records/" + number("record_id") + "/cancellation", cancel, methods=["POST"]),

@@ -71,7 +71,7 @@ MOST_BASELINES = 20
 GONE = "The one asked for is not here: deleted, renamed, or in a folder that is not served. Choose another."
 
 
-async def new(request: Request) -> Response:
+async def show_new_run(request: Request) -> Response:
     """GET /runs/new: the form; `agent`, `evalset`, `case` and `like` (a run) fill it."""
     form_values: Typed = ImmutableMultiDict(request.query_params.multi_items())
     earlier = await _earlier(request, form_values)
@@ -254,27 +254,27 @@ async def _fill_form(request: Request, form_values: Typed) -> RunForm:
     agents = desk.agents.list()
     files = [file for file in await asyncio.to_thread(desk.evalsets.list) if not file.error]
     requested_id = _form_text(form_values, "evalset")
-    usual, last_agent = (
+    default_id, last_agent = (
         ("", "")
         if requested_id
         else await asyncio.to_thread(_usual_set_and_agent, desk, _form_text(form_values, "agent"), agents)
     )
-    evalset_id = requested_id if requested_id in {file.id for file in files} else usual
+    evalset_id = requested_id if requested_id in {file.id for file in files} else default_id
     evalset_file = next((file for file in files if file.id == evalset_id), None)
     is_reading = evalset_file is not None and evalset_file.is_reading
     evalset = await _read_evalset(request, evalset_id) if evalset_file and not is_reading else None
-    is_new, beside, problems = is_fresh(form_values), None, dict[str, str]()
+    is_new, criteria_path, problems = is_fresh(form_values), None, dict[str, str]()
     try:
-        beside = find_criteria_file(evalset_file.path) if evalset_file else None
-        form_values = await asyncio.to_thread(as_beside, form_values, beside)
+        criteria_path = find_criteria_file(evalset_file.path) if evalset_file else None
+        form_values = await asyncio.to_thread(as_beside, form_values, criteria_path)
     except (FormatError, UsageError) as error:
         problems |= {"metric": f"{error}. These are the default criteria."} if is_new else {}
     is_selection, ticked = chosen_of(form_values, evalset)
     all_cases = evalset.cases if evalset else ()
     cases = await asyncio.to_thread(with_ids, all_cases, ticked) if is_selection else all_cases
     last_agent = last_agent if last_agent in {each.id for each in agents} else ""
-    meant = last_agent or _agent_meant(agents, cases) or (agents[0].id if agents else "")
-    agent = await _agent(request, _form_text(form_values, "agent"), meant)
+    agent_id = last_agent or _agent_meant(agents, cases) or (agents[0].id if agents else "")
+    agent = await _agent(request, _form_text(form_values, "agent"), agent_id)
     unscored, not_applicable = await asyncio.to_thread(judged_lines, form_values, cases)
     earlier = await _earlier_still_there(request, form_values)
     fields = option_fields(form_values, desk.settings, earlier.config if earlier else None)
@@ -316,8 +316,8 @@ async def _fill_form(request: Request, form_values: Typed) -> RunForm:
         n_all=len(all_cases),
         n_selected=len(ticked),
         metrics=MetricForm() if is_small else await asyncio.to_thread(metric_form, form_values, cases, offer),
-        beside=beside.name if beside else "",
-        is_beside=is_new and beside is not None and not problems,
+        criteria_file=criteria_path.name if criteria_path else "",
+        is_beside=is_new and criteria_path is not None and not problems,
         unscored=unscored,
         not_applicable=not_applicable,
         estimate=plan,

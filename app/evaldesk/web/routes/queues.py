@@ -94,10 +94,10 @@ async def _page(
         read_queue,
         desk_of(request),
         place,
-        stored=labelled_places,
+        places_stored=labelled_places,
         problem=problem,
         note=note,
-        typed=draft,
+        draft=draft,
         is_whole=is_whole,
         turn=turn,
         undone=undone,
@@ -196,7 +196,9 @@ async def trials(request: Request) -> Response:
 async def _list(
     request: Request, place: QueuePlace, labelled_places: Collection[int] = (), problem: str = ""
 ) -> Response:
-    view = await asyncio.to_thread(queue_trials, desk_of(request), place, stored=labelled_places, problem=problem)
+    view = await asyncio.to_thread(
+        queue_trials, desk_of(request), place, places_stored=labelled_places, problem=problem
+    )
     return page(request, "queues/trials.html", status=422 if problem else 200, trials=view, queue=view.page)
 
 

@@ -178,8 +178,8 @@ def _store(request: Request, adding: Adding, choice: str, form: FormData) -> tup
         evalset, _, _ = desk.evalsets.read(set_id)
         case = replace(case, id=free_name(case.id, {each.id for each in evalset.cases}))
     case = desk.sessions.whole_case(case)
-    put = desk.evalsets.cases.put if choice == "overwrite" else desk.evalsets.cases.add
-    saved_case = put(set_id, case, as_new_form=text_of(form, "form") == "adk")
+    save_case = desk.evalsets.cases.put if choice == "overwrite" else desk.evalsets.cases.add
+    saved_case = save_case(set_id, case, as_new_form=text_of(form, "form") == "adk")
     if adding.source.session_id:
         desk.sessions.note_case(adding.source.session_id, set_id, case.id)
     return set_id, saved_case
@@ -221,8 +221,8 @@ def _adding(
     if set_id != NEW_SET and not any(each.id == set_id for each in sets):
         problems.add("evalset", "Eval set", GONE)
         set_id = NEW_SET
-    running = desk.sessions.find_running_turn(source.session_id)
-    large = [large_state(state) for state in (recording.initial_state, recording.final_state)]
+    running_turn = desk.sessions.find_running_turn(source.session_id)
+    large_states = [large_state(state) for state in (recording.initial_state, recording.final_state)]
     return Adding(
         source,
         recording,
@@ -232,10 +232,10 @@ def _adding(
         draft,
         case,
         problems,
-        running_message=running.message if running else "",
+        running_message=running_turn.message if running_turn else "",
         secrets=_secrets(case, desk.settings.environment),
-        large_initial=large[0],
-        large_final=large[1],
+        large_initial=large_states[0],
+        large_final=large_states[1],
         is_whole=is_whole,
     )
 

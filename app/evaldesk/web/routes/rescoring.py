@@ -27,7 +27,7 @@ from evaldesk.web.render import desk_of, go, number, page, run_id_of, target_of
 EXPECTATIONS = "expectations"
 
 
-async def new(request: Request) -> Response:
+async def show_new_scoring(request: Request) -> Response:
     """GET /runs/{run_id}/scorings/new: the criteria of the run, to be changed; with a judge of the failure `mode`."""
     desk, mode = desk_of(request), request.query_params.get("mode", "")
     run = await _run(request)
@@ -99,7 +99,7 @@ async def _run(request: Request) -> RunSummary:
 
 SCORINGS = f"/runs/{number('run_id')}/scorings"
 routes = [
-    Route(SCORINGS + "/new", new, methods=["GET"]),
+    Route(SCORINGS + "/new", show_new_scoring, methods=["GET"]),
     Route(SCORINGS + "/new", preview, methods=["POST"]),
     Route(SCORINGS, create, methods=["POST"]),
 ]

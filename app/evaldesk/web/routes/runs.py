@@ -29,7 +29,7 @@ from evaldesk.run_options import BY_NAME
 from evaldesk.web.forms.fields import number_of, read_form, text_of
 from evaldesk.web.live import LiveBlocks, Message, event_stream
 from evaldesk.web.render import desk_of, fragment, go, number, page, refused_status, run_id_of, target_of
-from evaldesk.web.routes.new_run import create, delete_preset, new, preview, save_preset
+from evaldesk.web.routes.new_run import create, delete_preset, preview, save_preset, show_new_run
 
 MAX_TICKED = 200
 """More runs than a page of the list has, and an address names them."""
@@ -160,7 +160,7 @@ async def note(request: Request) -> Response:
     form = await read_form(request)
     text, note_before = text_of(form, "note").strip(), text_of(form, "seen") if "seen" in form else None
     try:
-        BY_NAME["note"].checked(text, "The note")
+        BY_NAME["note"].check(text, "The note")
         await desk_of(request).runs.set_note(run_id_of(request), text, note_before)
     except NotFoundError:
         raise
@@ -263,7 +263,7 @@ routes = [
     Route("/runs", create, methods=["POST"]),
     Route("/runs/deletion", delete_many, methods=["POST"]),
     Route("/runs/restoration", restore_many, methods=["POST"]),
-    Route("/runs/new", new, methods=["GET"]),
+    Route("/runs/new", show_new_run, methods=["GET"]),
     Route("/runs/new", preview, methods=["POST"]),
     Route("/gates", gates, methods=["GET"]),
     Route("/runs/presets", save_preset, methods=["POST"]),

@@ -43,7 +43,7 @@ async def index(request: Request) -> Response:
     return page(request, "sessions/index.html", agents=agents, first=first, **values)
 
 
-async def new(request: Request) -> Response:
+async def show_new_session(request: Request) -> Response:
     """The form of a new session; its state is proposed by the agent."""
     desk = desk_of(request)
     await desk.agents.look_again()
@@ -161,13 +161,13 @@ def session_view(request: Request, session: StoredSession) -> dict[str, Any]:
     """The contents of the blocks of a session's page."""
     desk = desk_of(request)
     agent = agent_of(request, session)
-    running = desk.sessions.find_running_turn(session.id)
+    running_turn = desk.sessions.find_running_turn(session.id)
     rows = timings(session.turns[bool(session.first) :], session.first + bool(session.first))
     sessions = desk.sessions.list(request.query_params.get("older", ""))
-    large = large_state(session.state)
-    elsewhere = None if running else session.open_turn
-    live = live_view(running, agent.name, session) if running else None
-    open_index = running.turn_index if running else elsewhere.turn_index if elsewhere else None
+    large_text = large_state(session.state)
+    elsewhere = None if running_turn else session.open_turn
+    live = live_view(running_turn, agent.name, session) if running_turn else None
+    open_index = running_turn.turn_index if running_turn else elsewhere.turn_index if elsewhere else None
     n_turns = session.n_turns if open_index is None else min(open_index, session.n_turns)
     turns = session.turns[: n_turns - session.first]  # one that goes on after a decision is stored as it waited
     views = turn_views(turns, session.initial_state, agent.name, session.first)
@@ -185,15 +185,15 @@ def session_view(request: Request, session: StoredSession) -> dict[str, Any]:
         "turns": views,
         "n_turns": n_turns,
         "pieces": chat_pieces(desk.sessions, session, views, agent.name, turn_asked(request)),
-        "deciding": None if running else deciding(session),
+        "deciding": None if running_turn else deciding(session),
         "live": open_view(elsewhere, agent.name) if elsewhere else live,
         "is_interrupted": bool(session.turns) and session.turns[-1].stop_reason == "interrupted",
         "takes": agent.takes,
         "accept": "" if "file" in agent.takes else ",".join(f"{kind}/*" for kind in agent.takes),
         "models": desk.agents.models,
         "model": models[-1] if models else "",
-        "state_text": "" if large else laid_out(session.state, width=0),
-        "large": large,
+        "state_text": "" if large_text else laid_out(session.state, width=0),
+        "large": large_text,
         "state_error": "",
         "changes": changes_of(session),
         "n_events": None if session.first else sum(len(turn.events) for turn in session.turns),
@@ -286,7 +286,7 @@ async def simulate(request: Request) -> Response:
 routes = [
     Route("/sessions", index),
     Route("/sessions", create, methods=["POST"]),
-    Route("/sessions/new", new),
+    Route("/sessions/new", show_new_session),
     Route("/sessions/{session_id}", show),
     Route("/sessions/{session_id}/pieces", show_piece),
     Route("/sessions/{session_id}/timeline", show_timeline),

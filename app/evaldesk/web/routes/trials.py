@@ -75,7 +75,7 @@ async def trial_page(
         away="" if evalset else away_sentence(config),
         again_href=f"/runs/new?{urlencode(again)}",
         accept_href=await asyncio.to_thread(
-            accept_href, desk_of(request), trial.summary, trial.played, trial.divergence
+            accept_href, desk_of(request), trial.summary, trial.trial_turns, trial.divergence
         ),
     )
 
@@ -168,11 +168,11 @@ async def show_pair(request: Request) -> Response:
 
 
 async def _long_text(
-    request: Request, read: Callable[..., ValuePart], which: object, name: str, place: str, anchor: str
+    request: Request, read_part: Callable[..., ValuePart], which: object, name: str, place: str, anchor: str
 ) -> Response:
-    """A part of the text that `read` gives; `place` is its address below that of the trial, `anchor` the way back."""
+    """A part of the text that `read_part` gives; `place` is its address below the trial, `anchor` the way back."""
     run_id, key = trial_key(request)
-    part = await asyncio.to_thread(read, desk_of(request).runs.run_store, run_id, key, which, start_of(request))
+    part = await asyncio.to_thread(read_part, desk_of(request).runs.run_store, run_id, key, which, start_of(request))
     address = trial_href(run_id, key)
     trail = (("Runs", "/runs"), (f"Run {run_id}", f"/runs/{run_id}"), (f"Trial {key[1] + 1}", address), (name, ""))
     return page(

@@ -77,7 +77,7 @@ def eval_openhands(request: EvalRequest) -> int:
     options = request.options(tuple(todo), _criteria(request))
     if (
         script_metadata
-        and "timeout_s" not in request.asked
+        and "timeout_s" not in request.run_options
         and request.settings().limits.trial_timeout_s == TRIAL.default
     ):
         options = options.but(timeout_s=TRIAL.high)  # run_evaluation has no limit unless the script gives it one
@@ -98,7 +98,7 @@ def _given_metadata(path: str | None) -> dict[str, Any]:
 def _llm_config(request: EvalRequest) -> dict[str, Any]:
     if request.llm_config:
         return masked_profile(Path(request.config_file), request.llm_config)
-    model, url = request.asked.get("model") or "none", request.asked.get("base_url")
+    model, url = request.run_options.get("model") or "none", request.run_options.get("base_url")
     return {"model": model, "base_url": url, "api_key": None}
 
 

@@ -27,10 +27,10 @@ from evaldesk.model.stored import RunSummary
 from evaldesk.model.transcript import artefact_text, reported_values
 from evaldesk.paths import did_you_mean
 from evaldesk.reading.json_lines import read_lines
-from evaldesk.secrets import known_values, masked, scrubber_of
+from evaldesk.secrets import known_values, mask_values, scrubber_of
 from evaldesk.settings import Settings
 from evaldesk.transcripts.recorded import RecordedRun
-from evaldesk.wire import plain
+from evaldesk.wire import plain_json
 
 AGENT_CLASS = "CodeActAgent"
 MASK = "**********"
@@ -103,7 +103,7 @@ def instance_row(case: Case, result: TrialResult, metadata: dict[str, Any]) -> s
     run = RecordedRun(str(metadata["dataset"]), AGENT_CLASS, (case,), (result,))
     new_row = {**row_of(run, replace(result, case_index=0)), "metadata": metadata, "instance": dict(case.extra)}
     reported_result = reported_values(result.transcript).get("test_result")
-    new_row["test_result"] = plain(reported_result) if isinstance(reported_result, dict) else {}
+    new_row["test_result"] = plain_json(reported_result) if isinstance(reported_result, dict) else {}
     text = artefact_text(result.transcript, FORM)
     if text is None:
         return _line(new_row)
@@ -148,7 +148,7 @@ def masked_profile(config_file: Path, name: str) -> dict[str, Any]:
     values |= {option: getattr(profile, option) for option in OPTIONS}
     values |= profile.extra
     scrub = scrubber_of(known_values({name: value for name, value in values.items() if isinstance(value, str)}))
-    return {**masked(values, scrub=scrub, without="key"), "api_key": MASK if profile.api_key else None}
+    return {**mask_values(values, scrub=scrub, without="key"), "api_key": MASK if profile.api_key else None}
 
 
 def placed_benchmark(

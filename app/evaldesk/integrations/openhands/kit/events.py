@@ -420,7 +420,9 @@ def event_to_dict(event: Event) -> dict[str, Any]:
         row["cause"] = event.cause
     if event.tool_call_metadata is not None:
         row["tool_call_metadata"] = event.tool_call_metadata
-    values = {each.name: _plain(getattr(event, each.name)) for each in fields(event) if each.name not in _BASE_FIELDS}
+    values = {
+        each.name: _json_value(getattr(event, each.name)) for each in fields(event) if each.name not in _BASE_FIELDS
+    }
     if isinstance(event, Action):
         row["action"] = event.action
         if event.timeout is not None:
@@ -478,5 +480,5 @@ def get_pairs_from_events(events: Iterable[Event]) -> list[tuple[Action, Observa
     return pairs + [(NullAction(), event) for cause, event in observations.items() if cause not in actions]
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     return asdict(value) if isinstance(value, CmdOutputMetadata) else value

@@ -39,7 +39,7 @@ def eval_osmosis(request: EvalRequest) -> int:
     options = request.options(case_ids, _criteria(request)).but(pass_threshold=1.0)
     jobs = [Job(agent, evalset, path, options)]
     if request.baseline_model:
-        url = request.baseline_base_url or request.asked.get("base_url")
+        url = request.baseline_base_url or request.run_options.get("base_url")
         second = options.but(model=request.baseline_model, base_url=url)
         jobs.append(Job(agent, evalset, path, second, is_baseline=True))
     return play_and_judge(request, jobs, show_more=_show_summary)
@@ -54,7 +54,7 @@ def _check(request: EvalRequest) -> None:
         raise UsageError(f"{request.words[0]!r}: the agent is named by -m and the data by -d; leave the rest out")
     if request.baseline_base_url and not request.baseline_model:
         raise UsageError("--baseline-base-url requires --baseline-model.")
-    if request.api_key and request.asked.get("api_key_env"):
+    if request.api_key and request.run_options.get("api_key_env"):
         raise UsageError("--api-key and --api-key-env: name one of them, better the second")
     names = request.eval_fns
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -106,7 +106,7 @@ def _with_key(request: EvalRequest) -> EvalRequest:
     if not request.api_key:
         return request
     os.environ[KEY_VARIABLE] = request.api_key
-    return replace(request, api_key=None, asked={**request.asked, "api_key_env": KEY_VARIABLE})
+    return replace(request, api_key=None, run_options={**request.run_options, "api_key_env": KEY_VARIABLE})
 
 
 def _show_summary(runs: StoredRuns, played_runs: Sequence[Played]) -> None:

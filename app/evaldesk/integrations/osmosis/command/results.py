@@ -156,15 +156,17 @@ def folder_results(
 
 def path_part(text: str) -> str:
     """A name of a folder that every system takes; a long one is cut and ends with four digits of its hash."""
-    bare = "".join(letter for letter in unicodedata.normalize("NFD", text) if not unicodedata.combining(letter))
-    part = re.sub(r"[^\w]+", "-", bare.lower()).strip("-") or "unnamed"
+    plain_letters = "".join(
+        letter for letter in unicodedata.normalize("NFD", text) if not unicodedata.combining(letter)
+    )
+    part = re.sub(r"[^\w]+", "-", plain_letters.lower()).strip("-") or "unnamed"
     if len(part) <= LONGEST_PART:
         return part
     return f"{part[:LONGEST_PART]}-{hashlib.sha256(text.encode()).hexdigest()[:4]}"
 
 
 def _config(request: EvalRequest, first: Played) -> dict[str, Any]:
-    option_values = request.asked
+    option_values = request.run_options
     sampling = {name: option_values.get(name) for name in ("temperature", "max_tokens")}
     config = {
         "model": option_values.get("model") or first.run.config.agent_model or "",

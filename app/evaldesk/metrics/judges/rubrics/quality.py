@@ -46,8 +46,11 @@ class RubricMetric(TurnJudgeMetric):
 
     def __post_init__(self) -> None:
         JudgeMetric.__post_init__(self)
-        read = [read_rubric(raw, number) for number, raw in enumerate(self.rubrics, 1)]
-        lines = [raw if isinstance(raw, str) else rubric.line for raw, rubric in zip(self.rubrics, read, strict=True)]
+        parsed_rubrics = [read_rubric(raw, number) for number, raw in enumerate(self.rubrics, 1)]
+        lines = [
+            raw if isinstance(raw, str) else rubric.line
+            for raw, rubric in zip(self.rubrics, parsed_rubrics, strict=True)
+        ]
         object.__setattr__(self, "rubrics", lines)
 
     def missing(self, case: Case) -> str | None:
@@ -102,13 +105,15 @@ def task_for(what: str, rubrics: Sequence[Rubric]) -> Task[Properties]:
 def _judgement(
     record: dict[str, JsonValue], samples: Sequence[Sample[Properties]], rubrics: Sequence[Rubric]
 ) -> Judgement:
-    read = [verdicts_of(sample.answer, rubrics) for sample in samples if sample.answer]
-    votes = by_rubric([{name: verdict for name, (verdict, _) in verdicts.items()} for verdicts in read])
+    verdicts_by_sample = [verdicts_of(sample.answer, rubrics) for sample in samples if sample.answer]
+    votes = by_rubric([{name: verdict for name, (verdict, _) in verdicts.items()} for verdicts in verdicts_by_sample])
     rows: list[JsonValue] = []
     for rubric in rubrics:
         rubric_votes = votes.get(rubric.id)
         value = rubric_votes.value if rubric_votes else None
-        rationale = next((why for sample in read for verdict, why in [sample[rubric.id]] if verdict == value), "")
+        rationale = next(
+            (why for sample in verdicts_by_sample for verdict, why in [sample[rubric.id]] if verdict == value), ""
+        )
         rows.append(
             {
                 "id": rubric.id,
@@ -118,7 +123,7 @@ def _judgement(
                 "rationale": rationale[:MAX_REPLY_CHARS],
             }
         )
-    details = {**record, "rubrics": rows, "samples": sample_rows(samples, lambda answer: (_short(answer), ""))}
+    details = {**record, "rubrics": rows, "samples": sample_rows(samples, lambda answer: (_verdict_words(answer), ""))}
     values = [each.value for each in votes.values()]
     mean = mean_of(values)
     if mean is None:
@@ -127,11 +132,11 @@ def _judgement(
     verdict = part_of(len(rubrics) - len(lacking), len(rubrics), "rubric", "is met", "are met")
     if not lacking:
         return Judgement(mean, f"{verdict}.", details)
-    why = [why for sample in read for verdict_, why in [sample[lacking[0].id]] if not verdict_]
+    why = [why for sample in verdicts_by_sample for verdict_, why in [sample[lacking[0].id]] if not verdict_]
     return Judgement(mean, verdict_words(f"{verdict}; not {lacking[0].id}", why), details)
 
 
-def _short(answer: Properties) -> str:
+def _verdict_words(answer: Properties) -> str:
     return ", ".join(f"{each.id} {each.verdict}" for each in answer.rubrics)
 
 

@@ -88,9 +88,9 @@ def verdicts_of(answer: Properties, rubrics: Sequence[Rubric]) -> dict[str, tupl
         if rubric_id in verdicts and verdicts[rubric_id][0] != verdict:
             raise ReplyError(f"it says both yes and no of rubric {rubric_id!r}")
         verdicts[rubric_id] = (verdict, each.rationale)
-    missing = [rubric.id for rubric in rubrics if rubric.id not in verdicts]
-    if missing:
-        raise ReplyError(f"it leaves out rubric {missing[0]!r}")
+    rubrics_left_out = [rubric.id for rubric in rubrics if rubric.id not in verdicts]
+    if rubrics_left_out:
+        raise ReplyError(f"it leaves out rubric {rubrics_left_out[0]!r}")
     return verdicts
 
 

@@ -52,23 +52,23 @@ def _mark_trials(run_id: int) -> None:
     place = {"run_id": run_id, "case_index": -1, "trial_index": -1}
     while rows := op.get_bind().execute(find, place | {"n": _ROWS}).all():
         place |= {"case_index": rows[-1].case_index, "trial_index": rows[-1].trial_index}
-        found = [
+        updates = [
             {"run_id": run_id, "case_index": row.case_index, "trial_index": row.trial_index}
             for row in rows
             if _is_least(row.codec, row.data)
         ]
-        if found:
-            op.get_bind().execute(mark, found)
+        if updates:
+            op.get_bind().execute(mark, updates)
 
 
 def _is_least(codec: int, data: bytes) -> bool:
     try:
-        found = unpack(codec, data, dict[str, Any])
+        content = unpack(codec, data, dict[str, Any])
     except (WorkspaceError, msgspec.MsgspecError, zstandard.ZstdError):  # nobody can read it any more
         return False
-    usages, turns = found.get("usages", []), found.get("transcript", {}).get("turns", [])
+    usages, turns = content.get("usages", []), content.get("transcript", {}).get("turns", [])
     is_told = any(usage.get("role", "agent") == "agent" for usage in usages) or any(
         turn.get("captures") for turn in turns
     )
-    is_played = turns or found["status"] == "finished"
+    is_played = turns or content["status"] == "finished"
     return bool(is_played and not is_told) or any(usage.get("is_least") for usage in usages)

@@ -17,9 +17,9 @@ def upgrade() -> None:
     add_columns("run", "history_class str", default="")
     create_index("run", "history_class id")
     rows = op.get_bind().execute(sa.text("SELECT id, config FROM run")).all()
-    found = [{"id": run_id, "of_class": _class_of(config)} for run_id, config in rows]
-    if found:
-        op.get_bind().execute(sa.text("UPDATE run SET history_class = :of_class WHERE id = :id"), found)
+    updates = [{"id": run_id, "of_class": _class_of(config)} for run_id, config in rows]
+    if updates:
+        op.get_bind().execute(sa.text("UPDATE run SET history_class = :of_class WHERE id = :id"), updates)
 
 
 def _class_of(config: str) -> str:

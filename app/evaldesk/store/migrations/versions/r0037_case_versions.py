@@ -69,15 +69,17 @@ def _version_baselines(connection: sa.Connection, versions: dict[str, str]) -> N
     """A case of a baseline file that no stored run played has no version: it is compared by its name."""
     for run_id, codec, data in connection.execute(sa.text("SELECT run_id, codec, data FROM run_baseline")).all():
         try:
-            found = unpack(codec, data, Baseline)
+            baseline = unpack(codec, data, Baseline)
         except (WorkspaceError, msgspec.MsgspecError, zstandard.ZstdError):
             continue
         cases = tuple(
-            replace(case, key=replace(case.key, digest=versions.get(case.key.digest, ""))) for case in found.cases
+            replace(case, key=replace(case.key, digest=versions.get(case.key.digest, ""))) for case in baseline.cases
         )
-        packed: dict[str, Any] = dict(zip(("codec", "data"), pack(replace(found, cases=cases)), strict=True))
+        packed_baseline: dict[str, Any] = dict(
+            zip(("codec", "data"), pack(replace(baseline, cases=cases)), strict=True)
+        )
         change = sa.text("UPDATE run_baseline SET codec = :codec, data = :data WHERE run_id = :run_id")
-        connection.execute(change, packed | {"run_id": run_id})
+        connection.execute(change, packed_baseline | {"run_id": run_id})
 
 
 def _home(connection: sa.Connection) -> Path | None:

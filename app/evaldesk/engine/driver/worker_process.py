@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
 from evaldesk.codec import msgspec
+from evaldesk.engine.driver.zygote import UNFORKED, UNSEEN, AheadTransport, Zygote, ZygoteError
 from evaldesk.engine.frames import (
     MAX_FRAME,
     Beat,
@@ -33,7 +34,6 @@ from evaldesk.engine.frames import (
     TurnEnded,
     frame_from_worker,
 )
-from evaldesk.engine.host.zygote import UNFORKED, UNSEEN, AheadTransport, Zygote, ZygoteError
 from evaldesk.engine.launch import OWN, Launch, Launcher
 from evaldesk.engine.worker.attempt import LOAD_TIMEOUT_S, Pause, Tail
 from evaldesk.errors import EvaldeskError, UsageError
@@ -113,10 +113,10 @@ class WorkerProcess:
         self._death = self._loop.create_future()
         self.pauses: tuple[Pause, ...] = ()
         self.max_processes: int | None = None
-        self._asked: dict[int, tuple[type, ...]] = {}
+        self._answer_types: dict[int, tuple[type, ...]] = {}
         self._deadlines: dict[int, float] = {}
         self._last: dict[int, float] = {}
-        self._waiting: list[bytes] = []
+        self._unsent_lines: list[bytes] = []
         self._silent_s = 0.0
         self._reason = ""
         self._is_timeout = False
@@ -186,8 +186,8 @@ class WorkerProcess:
             self._is_up = True
             return
         await self.close()
-        late = f"{self._name} was not ready within {launcher.start_timeout_s:g} s"
-        raise WorkerStartError(self._death.result().message if is_gone else late, self._output.text())
+        timeout_message = f"{self._name} was not ready within {launcher.start_timeout_s:g} s"
+        raise WorkerStartError(self._death.result().message if is_gone else timeout_message, self._output.text())
 
     def _ahead(
         self, environment: Mapping[str, str], purpose: Purpose, launcher: Launcher, *, can_fork: bool
@@ -207,26 +207,26 @@ class WorkerProcess:
 
     async def _spawn(self, launch: Launch, *, can_fork: bool) -> None:
         self._end, self._mark, self._environment = launch.end, launch.mark, launch.environment
-        command, theirs = launch.command, None
+        command, child_socket = launch.command, None
         if can_fork:
-            self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._control, child_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._control.setblocking(False)
-            command = (*command, str(theirs.fileno()))
+            command = (*command, str(child_socket.fileno()))
         try:
             await self._loop.subprocess_exec(
                 lambda: _Pipes(self),
                 *command,
                 env=launch.environment,
                 start_new_session=True,
-                pass_fds=(theirs.fileno(),) if theirs else (),
+                pass_fds=(child_socket.fileno(),) if child_socket else (),
             )
         except BaseException:
             if self._control:
                 self._control.close()
             raise
         finally:
-            if theirs:
-                theirs.close()
+            if child_socket:
+                child_socket.close()
 
     async def make_zygote(self, frame: Fork) -> Zygote | str:
         """Let the worker import an agent and be forked from now on; else why it is not, in words.
@@ -259,11 +259,11 @@ class WorkerProcess:
         """
         line = to_json(frame)
         if timeout_s is not None:
-            self._asked[frame.key] = _ANSWERS[type(frame)]
+            self._answer_types[frame.key] = _ANSWERS[type(frame)]
             self._deadlines[frame.key] = self._loop.time() + timeout_s
             self._last[frame.key] = self._loop.time() + most_s
-        self._waiting.append(line)
-        if len(self._waiting) == 1:
+        self._unsent_lines.append(line)
+        if len(self._unsent_lines) == 1:
             self._loop.call_soon(self._flush)
 
     def kill(self, reason: str, *, is_timeout: bool = False) -> None:
@@ -291,13 +291,13 @@ class WorkerProcess:
         if self._ending:
             await self._ending
 
-    def opened(self, transport: asyncio.SubprocessTransport) -> None:
+    def attach(self, transport: asyncio.SubprocessTransport) -> None:
         """Take hold of the process, which may be gone again before `start` goes on."""
         self._transport = transport
         if self._mark:
             mark_process(self.pid, self._mark)
 
-    def received(self, data: bytes) -> None:
+    def take_data(self, data: bytes) -> None:
         """Read data from the pipe of the frames; text of its interpreter before the worker is ready is output."""
         self._silent_s = 0.0
         try:
@@ -339,25 +339,25 @@ class WorkerProcess:
             now = self._loop.time()
             self.pauses = frame.pauses
             self._deadlines.update(
-                {key: min(now + left, self._last[key]) for key, left in frame.left if key in self._deadlines}
+                {key: min(now + seconds, self._last[key]) for key, seconds in frame.left if key in self._deadlines}
             )
         elif isinstance(frame, Ready):
             if not self._ready.done():
                 self._ready.set_result(None)
-        elif isinstance(frame, self._asked.get(frame.key, ())):  # another is of the agent, and answers nothing
+        elif isinstance(frame, self._answer_types.get(frame.key, ())):  # another is of the agent, and answers nothing
             if not isinstance(frame, Happened):
-                for known in (self._asked, self._deadlines, self._last):
-                    known.pop(frame.key, None)
+                for table in (self._answer_types, self._deadlines, self._last):
+                    table.pop(frame.key, None)
             if not isinstance(frame, Forks):
                 self._on_answer(frame)
             elif self._forks and not self._forks.done():
                 self._forks.set_result(frame)
 
     def _flush(self) -> None:
-        waiting, self._waiting = self._waiting, []
+        lines, self._unsent_lines = self._unsent_lines, []
         stdin = self._transport.get_pipe_transport(0) if self._transport else None
         if stdin is not None and not stdin.is_closing():
-            cast("asyncio.WriteTransport", stdin).write(b"\n".join((*waiting, b"")))
+            cast("asyncio.WriteTransport", stdin).write(b"\n".join((*lines, b"")))
 
     def _tick(self) -> None:
         # Counted in ticks and not by the clock: a parent that slept or was busy must not blame the worker.
@@ -416,8 +416,8 @@ class WorkerProcess:
             return f"{self._name} ended, and nobody saw how"
         if code >= 0:
             lines = "" if self._is_up else self._output.text().strip()
-            said = lines.split("\n")[0 if code in NOT_STARTED else -1][:MAX_REASON]
-            return f"{self._name} ended with exit code {code}" + (f": {said}" if said else "")
+            reason = lines.split("\n")[0 if code in NOT_STARTED else -1][:MAX_REASON]
+            return f"{self._name} ended with exit code {code}" + (f": {reason}" if reason else "")
         with suppress(ValueError):
             return f"{self._name} was ended by {signal.Signals(-code).name}"
         return f"{self._name} was ended by signal {-code}"
@@ -452,11 +452,11 @@ class _Pipes(asyncio.SubprocessProtocol):
         self._worker = worker
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._worker.opened(cast("asyncio.SubprocessTransport", transport))
+        self._worker.attach(cast("asyncio.SubprocessTransport", transport))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 1:
-            self._worker.received(data)
+            self._worker.take_data(data)
         else:
             self._worker.printed(data)
 

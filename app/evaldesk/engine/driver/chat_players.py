@@ -11,10 +11,10 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from evaldesk.engine.driver.code_files import version_of
+from evaldesk.engine.driver.worker_process import Answer, Death, Tasks, WorkerProcess, WorkerStartError
+from evaldesk.engine.driver.zygote import Zygote
 from evaldesk.engine.frames import Describe, Described, Failed, Fork, Happened, Stop, Talk, TurnEnded
-from evaldesk.engine.host.code_files import version_of
-from evaldesk.engine.host.process import Answer, Death, Tasks, WorkerProcess, WorkerStartError
-from evaldesk.engine.host.zygote import Zygote
 from evaldesk.engine.launch import Launcher, launcher_of
 from evaldesk.engine.worker.attempt import LOAD_TIMEOUT_S
 from evaldesk.errors import AgentError, BadNumberError, ConflictError
@@ -39,11 +39,11 @@ class _Turn:
     """A turn under way; `agent` is None until its worker is up."""
 
     key: int
-    agent: HostedAgent | None = None
+    agent: AgentPlayer | None = None
     is_stopped: bool = False
 
 
-class AgentHost:
+class ChatPlayers:
     """Workers by agent; beyond `max_workers` the longest idle ones are closed.
 
     `check` raises for an agent that may not be imported.
@@ -59,8 +59,8 @@ class AgentHost:
         self._check = check
         self._environment = os.environ if environment is None else environment
         self._max_workers = max_workers
-        self._hosted: dict[AgentRef, HostedAgent] = {}
-        self._retired: set[HostedAgent] = set()
+        self._players: dict[AgentRef, AgentPlayer] = {}
+        self._retired: set[AgentPlayer] = set()
         self._locks: dict[AgentRef, asyncio.Lock] = {}
         self._turns: dict[str, _Turn] = {}
         self._descriptions: dict[AgentRef, tuple[str, AgentDescription]] = {}
@@ -70,7 +70,7 @@ class AgentHost:
     @property
     def worker_pids(self) -> list[int]:
         """Process ids of the workers that are kept."""
-        return [agent.pid for agent in self._hosted.values()]
+        return [agent.pid for agent in self._players.values()]
 
     async def describe(self, ref: AgentRef) -> AgentDescription:
         """The agent's description of itself; asked once for each version of its files.
@@ -78,9 +78,9 @@ class AgentHost:
         Raises AgentError with its trace.
         """
         version = await asyncio.to_thread(version_of, ref)
-        known = self._descriptions.get(ref)
-        if known and known[0] == version:
-            return known[1]
+        entry = self._descriptions.get(ref)
+        if entry and entry[0] == version:
+            return entry[1]
         return (await self._describe(Describe(next_key(), ref))).description
 
     async def unpriced(self, ref: AgentRef, models: Sequence[str]) -> tuple[str, ...]:
@@ -98,20 +98,20 @@ class AgentHost:
         Raises WorkerStartError.
         """
         agent = await self._agent(ref)
-        self._hosted.pop(ref, None)
+        self._players.pop(ref, None)
         try:
-            made = await agent.worker.make_zygote(Fork(next_key(), ref, None, ModelOptions()))
-            if isinstance(made, Zygote):
-                made.close()
+            zygote = await agent.worker.make_zygote(Fork(next_key(), ref, None, ModelOptions()))
+            if isinstance(zygote, Zygote):
+                zygote.close()
         finally:
             await agent.close()
 
     def give_away(self, ref: AgentRef, version: str) -> WorkerProcess | None:
         """The agent's worker, from now on the caller's; None where none of that version of its files is idle."""
-        agent = self._hosted.get(ref)
+        agent = self._players.get(ref)
         if agent is None or agent.is_retired or agent.version != version or not agent.is_idle:
             return None
-        del self._hosted[ref]
+        del self._players[ref]
         return agent.worker
 
     async def play_turn(self, spec: TurnSpec) -> AsyncGenerator[Event | TurnRecord | Prompts, None]:
@@ -142,8 +142,8 @@ class AgentHost:
     async def close(self) -> None:
         """End all workers; turns under way end with an error."""
         self._is_closed = True
-        everyone = (*self._hosted.values(), *self._retired)
-        self._hosted.clear()
+        everyone = (*self._players.values(), *self._retired)
+        self._players.clear()
         await asyncio.gather(*(agent.close() for agent in everyone))
         if self._tasks:
             await asyncio.wait(self._tasks)
@@ -214,32 +214,32 @@ class AgentHost:
                 else:
                     return
 
-    async def _agent(self, ref: AgentRef) -> HostedAgent:
+    async def _agent(self, ref: AgentRef) -> AgentPlayer:
         """The agent's worker, started anew when its files changed. Raises WorkerStartError."""
         self._check(ref)
         async with self._locks.setdefault(ref, asyncio.Lock()):
             if self._is_closed:
                 raise WorkerStartError("the desk is closing and starts no worker any more", "")
             version = await asyncio.to_thread(version_of, ref)
-            agent = self._hosted.pop(ref, None)
+            agent = self._players.pop(ref, None)
             if agent and (agent.is_retired or agent.version != version):
                 self._retired.add(agent)
                 agent = None
             if agent is None:
-                agent = HostedAgent(version)
+                agent = AgentPlayer(version)
                 await agent.start(self._environment, launcher_of(ref))
                 if self._is_closed:
                     await agent.close()
                     raise WorkerStartError("the desk was closed while the worker started", "")
-            self._hosted[ref] = agent  # put last: the order is that of use
-            self._tidy(wanted=ref)
+            self._players[ref] = agent  # put last: the order is that of use
+            self._tidy(spared_ref=ref)
             return agent
 
-    def _tidy(self, wanted: AgentRef | None = None) -> None:
-        """Close surplus idle workers, but never that of the `wanted` agent."""
-        idle = [ref for ref, agent in self._hosted.items() if agent.is_idle and ref != wanted]
-        for ref in idle[: max(0, len(self._hosted) - self._max_workers)]:
-            self._retired.add(self._hosted.pop(ref))
+    def _tidy(self, spared_ref: AgentRef | None = None) -> None:
+        """Close surplus idle workers, but never that of the `spared_ref` agent."""
+        idle = [ref for ref, agent in self._players.items() if agent.is_idle and ref != spared_ref]
+        for ref in idle[: max(0, len(self._players) - self._max_workers)]:
+            self._retired.add(self._players.pop(ref))
         for agent in [agent for agent in self._retired if agent.is_idle]:
             self._retired.discard(agent)
             self._tasks.begin(agent.close())
@@ -272,7 +272,7 @@ def next_key() -> int:
     return next(_keys)
 
 
-class HostedAgent:
+class AgentPlayer:
     """One worker for one agent as its files were when it started (`version`)."""
 
     def __init__(self, version: str) -> None:

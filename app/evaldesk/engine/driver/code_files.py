@@ -50,11 +50,11 @@ def version_of(ref: AgentRef) -> str:
 def package_folders(ref: AgentRef) -> list[tuple[str, int]]:
     """The folders of the packages of the agent's own interpreter, and when something was last installed there."""
     places = Path(ref.python).parents[1].glob("lib/python3*/site-packages") if ref.python else ()
-    found = []
+    folders = []
     for place in sorted(places):
         with suppress(OSError):
-            found.append((str(place), place.stat().st_mtime_ns))
-    return found
+            folders.append((str(place), place.stat().st_mtime_ns))
+    return folders
 
 
 def fingerprint(folder: str) -> str:
@@ -97,11 +97,11 @@ def agent_version(ref: AgentRef) -> str:
     if not ref.folder or not Path(ref.folder).is_dir():
         return ""
     own = [entry for entry in agent_files(ref.folder) if not entry.name.startswith(".")]
-    named = [
+    path_pairs = [
         (Path(entry.path).relative_to(ref.folder), entry.path) for entry in own if entry.is_file(follow_symlinks=False)
     ]
-    named += [(Path(os.path.relpath(path, ref.folder)), path) for path in imported_files(ref)]
-    return _version(_contents(named))
+    path_pairs += [(Path(os.path.relpath(path, ref.folder)), path) for path in imported_files(ref)]
+    return _version(_contents(path_pairs))
 
 
 def functions_version(criteria: Sequence[Criterion], sources: Mapping[str, str] | None = None) -> str:
@@ -111,21 +111,21 @@ def functions_version(criteria: Sequence[Criterion], sources: Mapping[str, str] 
     """
     roots = [Path(os.path.abspath(root)) for _, root in _functions(criteria)]
     if sources is None:
-        found = dict(_contents((Path(path), path) for path in function_files(criteria)))
+        contents = dict(_contents((Path(path), path) for path in function_files(criteria)))
     else:
-        found = {Path(path): source.encode("latin-1")[:MAX_BYTES] for path, source in sources.items()}
-    named = {_relative(path, roots): content for path, content in found.items()}
-    return _version(sorted(named.items())) if named else ""
+        contents = {Path(path): source.encode("latin-1")[:MAX_BYTES] for path, source in sources.items()}
+    relative_contents = {_relative(path, roots): content for path, content in contents.items()}
+    return _version(sorted(relative_contents.items())) if relative_contents else ""
 
 
 def function_files(criteria: Sequence[Criterion]) -> list[str]:
     """The files of the user's functions among the criteria, and of their imports from their folders."""
-    found: set[str] = set()
+    paths: set[str] = set()
     for function, root in _functions(criteria):
         places = [Path(os.path.abspath(place)) for place in (root, *_added_folders())]
         own = _files_of(places[0], function.partition(":")[0].split("."), ())
-        found |= _with_imported(map(str, own), places)
-    return sorted(found)
+        paths |= _with_imported(map(str, own), places)
+    return sorted(paths)
 
 
 FunctionsKey: TypeAlias = frozenset[tuple[str, str]]
@@ -152,15 +152,15 @@ def _relative(path: Path, roots: Sequence[Path]) -> Path:
     return next((path.relative_to(root) for root in roots if path.is_relative_to(root)), path)
 
 
-def _contents(named: Iterable[tuple[Path, str]]) -> Iterator[tuple[Path, bytes]]:
-    for name, path in named:
+def _contents(path_pairs: Iterable[tuple[Path, str]]) -> Iterator[tuple[Path, bytes]]:
+    for name, path in path_pairs:
         with suppress(OSError):  # not ours to read, or removed at this moment
             yield name, _content(path)
 
 
-def _version(named: Iterable[tuple[Path, bytes]]) -> str:
+def _version(contents: Iterable[tuple[Path, bytes]]) -> str:
     digest = hashlib.sha256()
-    for name, content in named:
+    for name, content in contents:
         digest.update(f"{name.as_posix()}\0{len(content)}\0".encode("utf-8", "surrogateescape"))
         digest.update(content)
     return digest.hexdigest()[:12]
@@ -168,11 +168,11 @@ def _version(named: Iterable[tuple[Path, bytes]]) -> str:
 
 def code_change(config: RunConfig) -> str:
     """Sentences for changed files of the agent and of eval functions since the start of the run."""
-    seen = [("The files of eval functions", config.functions_version, functions_version(config.criteria))]
+    versions = [("The files of eval functions", config.functions_version, functions_version(config.criteria))]
     if config.source_run_id is None:
-        seen.insert(0, ("The agent's files", config.agent_version, agent_version(config.agent)))
-    changed = [(whose, was, now or "unreadable") for whose, was, now in seen if was and now != was]
-    return " ".join(f"{whose} changed while the run rested: {was} became {now}." for whose, was, now in changed)
+        versions.insert(0, ("The agent's files", config.agent_version, agent_version(config.agent)))
+    differences = [(whose, was, now or "unreadable") for whose, was, now in versions if was and now != was]
+    return " ".join(f"{whose} changed while the run rested: {was} became {now}." for whose, was, now in differences)
 
 
 def _content(path: str) -> bytes:
@@ -193,23 +193,23 @@ def imported_files(ref: AgentRef) -> list[str]:
         return []
     places = [Path(ref.root or ref.folder), *source_folders(Path(ref.folder))]
     own = (entry.path for entry in agent_files(ref.folder) if entry.name.endswith(".py"))
-    found = {path for path in _with_imported(own, places) if not Path(path).is_relative_to(ref.folder)}
-    beside = (entry.path for folder in {os.path.dirname(path) for path in found} for entry in _beside(folder))
-    return sorted({*found, *islice(beside, MAX_FILES)})
+    paths = {path for path in _with_imported(own, places) if not Path(path).is_relative_to(ref.folder)}
+    neighbours = (entry.path for folder in {os.path.dirname(path) for path in paths} for entry in _neighbours(folder))
+    return sorted({*paths, *islice(neighbours, MAX_FILES)})
 
 
 def _with_imported(own: Iterable[str], places: Sequence[Path]) -> set[str]:
     """These files and their imports from `places`, at most about MAX_FILES."""
-    waiting = deque(own)
-    seen = set(waiting)
-    while waiting and len(seen) < MAX_FILES:
-        new = {str(module) for module in _modules(waiting.popleft(), places)} - seen
-        seen |= new
-        waiting.extend(sorted(new))
-    return seen
+    queue = deque(own)
+    paths = set(queue)
+    while queue and len(paths) < MAX_FILES:
+        new_paths = {str(module) for module in _modules(queue.popleft(), places)} - paths
+        paths |= new_paths
+        queue.extend(sorted(new_paths))
+    return paths
 
 
-def _beside(folder: str) -> Iterator[os.DirEntry[str]]:
+def _neighbours(folder: str) -> Iterator[os.DirEntry[str]]:
     with suppress(OSError), os.scandir(folder) as listing:
         for entry in listing:
             is_read = entry.name.endswith(_SUFFIXES[1:]) and not _LOG.fullmatch(entry.name)
@@ -255,10 +255,10 @@ def _imports(path: str, _changed_ns: int, _size: int) -> Imports:
             tree = ast.parse(_content(path))
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return ()
-    found: list[tuple[int, str, tuple[str, ...]]] = []
+    imports: list[tuple[int, str, tuple[str, ...]]] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found += [(0, each.name, ()) for each in node.names]
+            imports += [(0, each.name, ()) for each in node.names]
         elif isinstance(node, ast.ImportFrom):
-            found.append((node.level, node.module or "", tuple(each.name for each in node.names)))
-    return tuple(found)
+            imports.append((node.level, node.module or "", tuple(each.name for each in node.names)))
+    return tuple(imports)

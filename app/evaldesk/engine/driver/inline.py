@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from typing import Literal
 
 from evaldesk.engine.failures import failure
-from evaldesk.engine.frames import GradeSpec, cancelled, graded, sent_to_grader, unplayed
+from evaldesk.engine.frames import GradeSpec, cancelled, grader_result, sent_to_grader, unplayed
 from evaldesk.engine.worker.attempt import Attempt, Pause, active
-from evaldesk.engine.worker.work import run_graded, run_trial
+from evaldesk.engine.worker.jobs import run_grader, run_trial
 from evaldesk.model import TrialResult, TrialSpec
 from evaldesk.model.run import Place
 
@@ -77,7 +77,7 @@ class InlineExecutor:
         if self.is_cancelled:
             return cancelled(spec)
         if isinstance(spec, GradeSpec):
-            return graded(spec, await run_graded(sent_to_grader(spec), Attempt()))
+            return grader_result(spec, await run_grader(sent_to_grader(spec), Attempt()))
         return await self._play(spec)
 
     async def _play(self, spec: TrialSpec) -> TrialResult:

@@ -12,6 +12,17 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
+from evaldesk.engine.driver.grading_files import GradingFiles
+from evaldesk.engine.driver.worker_process import (
+    Answer,
+    Death,
+    Purpose,
+    Tasks,
+    WarmPool,
+    WorkerProcess,
+    WorkerStartError,
+)
+from evaldesk.engine.driver.zygote import Zygote
 from evaldesk.engine.failures import failure
 from evaldesk.engine.frames import (
     Ended,
@@ -21,16 +32,13 @@ from evaldesk.engine.frames import (
     Play,
     Stop,
     cancelled,
-    graded,
-    played,
+    grader_result,
     played_again,
+    player_result,
     player_spec,
     sent_to_grader,
     unplayed,
 )
-from evaldesk.engine.host.grading_files import GradingFiles
-from evaldesk.engine.host.process import Answer, Death, Purpose, Tasks, WarmPool, WorkerProcess, WorkerStartError
-from evaldesk.engine.host.zygote import Zygote
 from evaldesk.engine.launch import OWN, Launcher
 from evaldesk.engine.worker.attempt import LOAD_TIMEOUT_S, Pause, asks_judges, grading_timeout_s
 from evaldesk.model import ErrorRecord, TrialResult, TrialSpec, TrialStatus
@@ -59,7 +67,7 @@ class _Slot:
     moved_at: float = 0.0
 
 
-class WorkerSet:
+class WorkerPool:
     """Up to `n_workers` processes with up to `concurrency` trials at once; `on_result` is called once for each trial.
 
     Another worker starts when each that is up has `n_before_next` trials, and has answered nothing for `patience_s`.
@@ -103,7 +111,7 @@ class WorkerSet:
         self._n_before_next = min(n_before_next, self._n_threads)
         self._patience_s = patience_s
         self._looking: asyncio.TimerHandle | None = None
-        self._waiting: deque[TrialSpec | GradeSpec] = deque()
+        self._queue: deque[TrialSpec | GradeSpec] = deque()
         self._suspects: deque[TrialSpec | GradeSpec] = deque()
         is_warm = warm_pool is not None and warm_pool.has_idle
         if purpose == "player" and launcher.can_fork and not (is_shared and (len(self._slots) == 1 or is_warm)):
@@ -148,7 +156,7 @@ class WorkerSet:
 
     def submit(self, spec: TrialSpec | GradeSpec) -> None:
         """Take a trial; it waits for a worker."""
-        self._waiting.append(spec)
+        self._queue.append(spec)
         if self._is_shared and self._forking == "untried":
             self._forking = "asked"
             asyncio.get_running_loop().call_soon(self._choose)  # when all are there that come at once
@@ -199,7 +207,7 @@ class WorkerSet:
             return
         if self._is_shared and self._forking == "asked":
             return
-        while self._waiting or self._suspects:
+        while self._queue or self._suspects:
             slot = self._best_slot()
             is_needed = slot is None or len(slot.jobs) >= self._n_before_next
             if is_needed and self._are_slow() and self._start_one():
@@ -228,7 +236,7 @@ class WorkerSet:
 
     def _best_slot(self) -> _Slot | None:
         """The slot with the least work that can take the next trial; suspects need an idle one."""
-        n_threads = self._n_threads if self._waiting else 1
+        n_threads = self._n_threads if self._queue else 1
         open_slots = [
             slot
             for slot in self._slots
@@ -238,7 +246,7 @@ class WorkerSet:
 
     def _hand_to(self, slot: _Slot) -> None:
         slot.is_alone = bool(self._suspects) and not slot.jobs
-        spec = (self._suspects if slot.is_alone else self._waiting).popleft()
+        spec = (self._suspects if slot.is_alone else self._queue).popleft()
         key = secrets.randbelow(2**53)  # nobody who did not get the job can name it
         if not slot.jobs:
             slot.moved_at = asyncio.get_running_loop().time()
@@ -263,12 +271,12 @@ class WorkerSet:
     def _choose(self) -> None:
         """Let the first player be forked for the others, unless there is work for one alone."""
         first = next((slot for slot in self._slots if slot.worker), self._slots[0])
-        if self.is_cancelled or len(self._waiting) < 2:
+        if self.is_cancelled or len(self._queue) < 2:
             self._forking = "settled"
             self._pump()
         else:
             first.is_starting = True
-            self._tasks.begin(self._start(first, first.worker or self._new_worker(first), self._waiting[0]))
+            self._tasks.begin(self._start(first, first.worker or self._new_worker(first), self._queue[0]))
 
     def _new_worker(self, slot: _Slot) -> WorkerProcess:
         slot.worker = WorkerProcess(partial(self._on_answer, slot), partial(self._on_death, slot))
@@ -280,7 +288,7 @@ class WorkerSet:
             return False
         n_starting = sum(slot.is_starting for slot in self._slots)
         empty = next((slot for slot in self._slots if not slot.worker), None)
-        n_waiting = math.ceil((len(self._waiting) + len(self._suspects)) / self._n_before_next)
+        n_waiting = math.ceil((len(self._queue) + len(self._suspects)) / self._n_before_next)
         if empty is None or n_starting >= n_waiting:
             return False
         empty.is_tainted = False
@@ -290,7 +298,7 @@ class WorkerSet:
             return False  # those that are up do the work: nothing is won by trying without end
         spec = None
         if self._forking == "untried":
-            self._forking, spec = "asked", (*self._suspects, *self._waiting)[0]
+            self._forking, spec = "asked", (*self._suspects, *self._queue)[0]
         empty.is_starting = True
         self._tasks.begin(self._start(empty, self._new_worker(empty), spec))
         return False
@@ -339,13 +347,13 @@ class WorkerSet:
             purpose: Purpose = self._purpose if self._is_shared else "zygote"
             await worker.start(self._environment, purpose, self._launcher, can_fork=True)
         fork = Fork(secrets.randbelow(2**53), spec.agent, spec.model, spec.model_options)
-        found = await worker.make_zygote(fork)
-        if isinstance(found, str):
-            self.unforked = found
+        zygote = await worker.make_zygote(fork)
+        if isinstance(zygote, str):
+            self.unforked = zygote
             slot.worker = worker if worker.is_up else None
         else:
-            self._zygote, self._zygote_worker, slot.worker = found, worker, None
-            worker.hand_over(lambda _: None, lambda _: found.close())
+            self._zygote, self._zygote_worker, slot.worker = zygote, worker, None
+            worker.hand_over(lambda _: None, lambda _: zygote.close())
 
     def _on_answer(self, slot: _Slot, frame: Answer) -> None:
         spec = slot.jobs.pop(frame.key, None) if isinstance(frame, Ended) else None
@@ -362,10 +370,10 @@ class WorkerSet:
             self._tasks.begin(slot.worker.close())
             slot.worker = None
         if isinstance(spec, GradeSpec):
-            checked = graded(spec, frame.result)
+            result = grader_result(spec, frame.result)
         else:
-            checked = played(spec, frame.result, is_cancelled=self.is_cancelled)
-        self._give_back(spec, _named(checked, frame.changed))
+            result = player_result(spec, frame.result, is_cancelled=self.is_cancelled)
+        self._give_back(spec, _with_changes(result, frame.changed))
         self._pump()
 
     def _play_again(self, slot: _Slot, spec: TrialSpec | GradeSpec) -> None:
@@ -399,10 +407,10 @@ class WorkerSet:
             self._suspects.extend(_again(spec, death.message) for spec in specs)
 
     def _give_back_waiting(self) -> None:
-        waiting = (*self._suspects, *self._waiting)
+        specs = (*self._suspects, *self._queue)
         self._suspects.clear()
-        self._waiting.clear()
-        for spec in waiting:
+        self._queue.clear()
+        for spec in specs:
             is_broken = self._broken and not self.is_cancelled
             self._give_back(spec, unplayed(spec, "errored", self._broken) if is_broken else cancelled(spec))
 
@@ -418,9 +426,9 @@ def _killed(spec: TrialSpec | GradeSpec, death: Death) -> TrialResult:
     return unplayed(spec, status, ErrorRecord(death.kind, death.message, death.output), may_lack=may_lack)
 
 
-def _named(result: TrialResult, changed: Sequence[str]) -> TrialResult:
+def _with_changes(result: TrialResult, change_names: Sequence[str]) -> TrialResult:
     """The trial with its changes to the process, in the player's or grader's words, cut to a bound."""
-    return replace(result, changes="; ".join(filter(None, (result.changes, *changed)))[:MAX_CHANGES])
+    return replace(result, changes="; ".join(filter(None, (result.changes, *change_names)))[:MAX_CHANGES])
 
 
 # A player's own clock is not believed beyond this: decision 228.

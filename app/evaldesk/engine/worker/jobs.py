@@ -1,6 +1,6 @@
-"""Work on trials, on turns of a chat and on the description of an agent, as a worker does it.
+"""The jobs of a worker process: trials, turns of a chat, and the description of an agent.
 
-Each piece is carried out in a trial thread and answered by one encoded frame.
+Each job is carried out in a trial thread and answered by one encoded frame.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from evaldesk.engine.frames import (
     cancelled,
     cut,
     grade_spec,
-    graded,
-    played,
+    grader_result,
+    player_result,
     player_spec,
     sent_to_grader,
     unplayed,
@@ -52,7 +52,15 @@ from evaldesk.engine.worker.attempt import (
     load_functions,
     without_env_secrets,
 )
-from evaldesk.engine.worker.player import described, load, load_ready, play_trial, play_turn, timed_out, trial_result
+from evaldesk.engine.worker.player import (
+    describe_agent,
+    load,
+    load_ready,
+    play_trial,
+    play_turn,
+    timed_out,
+    trial_result,
+)
 from evaldesk.engine.worker.turn import OpenTurn
 from evaldesk.llm import price
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
@@ -74,7 +82,7 @@ from evaldesk.model.transcript import AWAITING, waiting_of
 from evaldesk.process_setup import ProcessWatch
 from evaldesk.secrets import StreamScrubber, known_values, take_variables
 from evaldesk.transcripts.prompt_writer import PromptWriter
-from evaldesk.wire import plain, plain_object, to_json
+from evaldesk.wire import plain_json, plain_object, to_json
 
 
 async def run_trial(spec: TrialSpec, attempt: Attempt) -> TrialResult:
@@ -83,14 +91,14 @@ async def run_trial(spec: TrialSpec, attempt: Attempt) -> TrialResult:
         load_functions(spec.criteria)
     except BaseException as error:
         return unplayed(spec, "errored", failure(error, "metric_import"))
-    found = played(spec, await run_played(player_spec(spec), attempt), is_cancelled=attempt.stop == "cancelled")
-    if found.status != "finished" or attempt.stop:
-        return found
-    asked = grade_spec(spec, found)
-    return graded(asked, await run_graded(sent_to_grader(asked), attempt))
+    result = player_result(spec, await run_player(player_spec(spec), attempt), is_cancelled=attempt.stop == "cancelled")
+    if result.status != "finished" or attempt.stop:
+        return result
+    spec_to_grade = grade_spec(spec, result)
+    return grader_result(spec_to_grade, await run_grader(sent_to_grader(spec_to_grade), attempt))
 
 
-async def run_played(spec: TrialSpec, attempt: Attempt, on_loaded: Callable[[], None] = lambda: None) -> TrialResult:
+async def run_player(spec: TrialSpec, attempt: Attempt, on_loaded: Callable[[], None] = lambda: None) -> TrialResult:
     """Load and play. Each phase has its own deadline, which the holder of the attempt enforces."""
     CURRENT_LOG.set(attempt.log)
     CURRENT_LISTENER.set(attempt.waits)
@@ -103,7 +111,7 @@ async def run_played(spec: TrialSpec, attempt: Attempt, on_loaded: Callable[[], 
     return await play_trial(agent, spec, attempt=attempt)
 
 
-async def run_graded(spec: GradeSpec, attempt: Attempt) -> TrialResult:
+async def run_grader(spec: GradeSpec, attempt: Attempt) -> TrialResult:
     """Grade; the output of a first scoring goes to the log of the trial."""
     CURRENT_LOG.set(attempt.log)
     CURRENT_LISTENER.set(attempt.waits)
@@ -116,7 +124,7 @@ async def run_graded(spec: GradeSpec, attempt: Attempt) -> TrialResult:
         except BaseException as error:
             return unplayed(spec, "errored", failure(error, "metric_import"))
     try:
-        found = await grade(
+        result = await grade(
             spec.result,
             spec.case,
             spec.criteria,
@@ -128,12 +136,12 @@ async def run_graded(spec: GradeSpec, attempt: Attempt) -> TrialResult:
         if attempt.stop != "timed_out":
             raise
         return _not_graded(spec, attempt, "")
-    return replace(found, logs=_joined(found.logs, attempt.log.text())) if spec.is_first else found
+    return replace(result, logs=_join_logs(result.logs, attempt.log.text())) if spec.is_first else result
 
 
-def _joined(played: str, graded: str) -> str:
+def _join_logs(player_log: str, grader_result: str) -> str:
     """The log of both; that of one process goes on where playing ended."""
-    return graded if graded.startswith(played) else played + graded
+    return grader_result if grader_result.startswith(player_log) else player_log + grader_result
 
 
 def _not_graded(spec: GradeSpec, attempt: Attempt, place: str) -> TrialResult:
@@ -157,8 +165,8 @@ def _not_imported(attempt: Attempt, place: str) -> ErrorRecord:
 MAX_RESULT = 16 * 1024 * 1024
 
 
-class Work(Protocol):
-    """One piece of work; `attempt` says how far it is."""
+class Job(Protocol):
+    """One job of a worker process; `attempt` says how far it is."""
 
     attempt: Attempt
 
@@ -172,10 +180,10 @@ class Work(Protocol):
         """The frame that answers when `run` raised, or was cancelled before it began (None)."""
 
 
-_frozen: set[tuple[AgentRef, str]] = set()
+_frozen_imports: set[tuple[AgentRef, str]] = set()
 
 
-class TrialWork:
+class TrialJob:
     """Plays a trial. `watch` is that of the process, which trials share."""
 
     def __init__(self, frame: Play, watch: ProcessWatch) -> None:
@@ -187,19 +195,19 @@ class TrialWork:
 
     async def run(self) -> bytes:
         """Play, encode."""
-        frame = self._ended(await run_played(self._frame.spec, self.attempt, self._loaded))
+        frame = self._end_frame(await run_player(self._frame.spec, self.attempt, self._note_load))
         self._freeze("played")
         return frame
 
     def given_up(self, place: str) -> bytes:
         """The turns played so far."""
-        return self._ended(given_up(self._frame.spec, self.attempt, place), is_tainted=True)
+        return self._end_frame(given_up(self._frame.spec, self.attempt, place), is_tainted=True)
 
     def broken(self, error: BaseException | None) -> bytes:
         """An errored or cancelled trial."""
         return _broken(self._frame, error)
 
-    def _loaded(self) -> None:
+    def _note_load(self) -> None:
         """The agent may change the process while it is imported: all trials start from that."""
         self._began_changed = bool(self._watch.changes())
         self._is_loaded = True
@@ -208,19 +216,19 @@ class TrialWork:
     def _freeze(self, when: str) -> None:
         """Freeze the objects of the import and the first trial for the collector: 250 ms a time for google-adk."""
         key = self._frame.spec.agent, when
-        if key not in _frozen:
-            _frozen.add(key)
+        if key not in _frozen_imports:
+            _frozen_imports.add(key)
             gc.freeze()
 
-    def _ended(self, result: TrialResult, *, is_tainted: bool = False) -> bytes:
-        changed = self._watch.changes() if self._is_loaded else ()
+    def _end_frame(self, result: TrialResult, *, is_tainted: bool = False) -> bytes:
+        change_phrases = self._watch.changes() if self._is_loaded else ()
         # a child of another trial that holds the end of a pipe keeps its reader waiting
         is_held = result.status == "timed_out" and bool(FORKED_IN - {self.attempt.log.number})
-        changed += ("a trial forked it",) if is_held else ()
-        return _ended(self._frame.key, result, is_tainted, changed, self._began_changed or is_held)
+        change_phrases += ("a trial forked it",) if is_held else ()
+        return _result_frame(self._frame.key, result, is_tainted, change_phrases, self._began_changed or is_held)
 
 
-class GradeWork:
+class GradeJob:
     """Grades a trial that was played before."""
 
     def __init__(self, frame: Grade) -> None:
@@ -237,19 +245,21 @@ class GradeWork:
     async def run(self) -> bytes:
         """Grade, encode."""
         spec = self._frame.spec
-        result = await run_graded(spec, self.attempt)
-        return _ended(self._frame.key, replace(result, transcript=Transcript()))
+        result = await run_grader(spec, self.attempt)
+        return _result_frame(self._frame.key, replace(result, transcript=Transcript()))
 
     def given_up(self, place: str) -> bytes:
         """The trial as it was, without scores."""
-        return _ended(self._frame.key, _bare(_not_graded(self._frame.spec, self.attempt, place)), is_tainted=True)
+        return _result_frame(
+            self._frame.key, _without_transcript(_not_graded(self._frame.spec, self.attempt, place)), is_tainted=True
+        )
 
     def broken(self, error: BaseException | None) -> bytes:
         """The trial as it was, without scores."""
         return _broken(self._frame, error)
 
 
-def _bare(result: TrialResult) -> TrialResult:
+def _without_transcript(result: TrialResult) -> TrialResult:
     """The result without its transcript and its prompts, which the driver has."""
     return replace(result, transcript=Transcript(), prompts=None)
 
@@ -257,20 +267,20 @@ def _bare(result: TrialResult) -> TrialResult:
 def _broken(frame: Play | Grade, error: BaseException | None) -> bytes:
     spec = frame.spec
     result = unplayed(spec, "errored", failure(error, "engine")) if error else cancelled(spec)
-    return _ended(frame.key, result if isinstance(frame, Play) else _bare(result))
+    return _result_frame(frame.key, result if isinstance(frame, Play) else _without_transcript(result))
 
 
-def _ended(
+def _result_frame(
     key: int,
     result: TrialResult,
     is_tainted: bool = False,
-    changed: tuple[str, ...] = (),
+    change_phrases: tuple[str, ...] = (),
     began_changed: bool = False,
 ) -> bytes:
     """The frame of a result, cut where it is too big, and values of user metrics made plain."""
 
     def framed(result: TrialResult) -> bytes:
-        return to_json(Ended(key, result, is_tainted, changed, began_changed))
+        return to_json(Ended(key, result, is_tainted, change_phrases, began_changed))
 
     with suppress(Exception):  # a value that cannot be written yet is made plain below
         result = without_env_secrets(result)
@@ -284,8 +294,8 @@ def _ended(
         frame = framed(result)
     most = MAX_RESULT
     if len(frame) > most:
-        kept, n_images = with_images(result.transcript.turns)
-        result, most = replace(result, transcript=Transcript(kept)), MAX_RESULT + n_images
+        turns_with_images, n_images = with_images(result.transcript.turns)
+        result, most = replace(result, transcript=Transcript(turns_with_images)), MAX_RESULT + n_images
         frame = framed(result)
     for limit in (10_000, 500):
         if len(frame) <= most:
@@ -296,11 +306,11 @@ def _ended(
     if len(frame) <= MAX_RESULT:
         return frame
     error = ErrorRecord("too_big", f"the transcript is bigger than {MAX_RESULT // 2**20} MiB even when it is cut")
-    return framed(replace(_bare(result), status="errored", verdict="errored", scores=(), error=error))
+    return framed(replace(_without_transcript(result), status="errored", verdict="errored", scores=(), error=error))
 
 
 def _plain_score(score: Score) -> Score:
-    return replace(score, reason=str(plain(score.reason)), details=plain_object(score.details))
+    return replace(score, reason=str(plain_json(score.reason)), details=plain_object(score.details))
 
 
 MAX_SESSIONS = 200
@@ -311,7 +321,7 @@ Send: TypeAlias = Callable[[FromWorker], None]
 _memories: dict[str, dict[str, object]] = {}
 
 
-class TurnWork:
+class TurnJob:
     """Plays one turn of a chat session; the adapter's memory of the session lives as long as this process."""
 
     def __init__(self, frame: Talk, send: Send) -> None:
@@ -334,29 +344,29 @@ class TurnWork:
             return self._failed(failure(error, "agent_import"))
         self.attempt.begin("play", spec.timeout_s)
         self.attempt.prompts = PromptWriter() if spec.keeps_prompts else None
-        waiting = spec.resumed.open_requests if spec.resumed else ()
+        open_requests = spec.resumed.open_requests if spec.resumed else ()
         record = await play_turn(
             agent,
             session,
             spec.message,
             attempt=self.attempt,
             show=self._show,
-            resumed=spec.resumed,
-            decided=tuple(zip(waiting, spec.decisions, strict=True)),
+            open_record=spec.resumed,
+            decided=tuple(zip(open_requests, spec.decisions, strict=True)),
         )
-        return self._ended(replace(record, paused=_kept_paused(session, record)))
+        return self._end_frame(replace(record, paused=_kept_paused(session, record)))
 
     def given_up(self, place: str) -> bytes:
         """The turn as far as it came."""
         if self.attempt.stop == "cancelled":
             turns = self.attempt.transcript().turns
-            return self._ended(turns[-1], is_tainted=True) if turns else self._failed(None, is_tainted=True)
+            return self._end_frame(turns[-1], is_tainted=True) if turns else self._failed(None, is_tainted=True)
         timeout = timed_out(self.attempt.timeout_s, place)
         turns = self.attempt.transcript(timeout).turns
         if not turns:
             return self._failed(_not_imported(self.attempt, place), is_tainted=True)
         self._show(turns[-1].events[-1])
-        return self._ended(turns[-1], is_tainted=True)
+        return self._end_frame(turns[-1], is_tainted=True)
 
     def broken(self, error: BaseException | None) -> bytes:
         """A turn in which nothing happened but this."""
@@ -391,7 +401,7 @@ class TurnWork:
                 self._partial = event
                 text = self._stream.feed(event.text)
             else:
-                text = self._stream.rest()
+                text = self._stream.flush()
             if text and self._partial:
                 self._tell(replace(self._partial, text=text))
             if not event.is_partial:
@@ -411,9 +421,9 @@ class TurnWork:
         turn = OpenTurn(session, spec.message, self.attempt.clock, self._show, spec.resumed)
         if error:
             turn.fail(error)
-        return self._ended(turn.record("error" if error else "cancelled"), is_tainted=is_tainted)
+        return self._end_frame(turn.record("error" if error else "cancelled"), is_tainted=is_tainted)
 
-    def _ended(self, record: TurnRecord, *, is_tainted: bool = False) -> bytes:
+    def _end_frame(self, record: TurnRecord, *, is_tainted: bool = False) -> bytes:
         printed = self.attempt.log.text()
         if printed:
             event = Event("log", at_ms=record.duration_ms, author="output", text=printed)
@@ -421,8 +431,8 @@ class TurnWork:
             record = replace(record, events=(*record.events, event))
         record = without_env_secrets(record)
         prompts = self.attempt.prompts.prompts() if self.attempt.prompts else None
-        asked = without_env_secrets(prompts) if prompts else None
-        frame = to_json(TurnEnded(self._frame.key, record, is_tainted, asked))
+        masked_prompts = without_env_secrets(prompts) if prompts else None
+        frame = to_json(TurnEnded(self._frame.key, record, is_tainted, masked_prompts))
         if len(frame) > MAX_RESULT + with_images((record,))[1]:
             frame = to_json(TurnEnded(self._frame.key, cut(record, 1_000), is_tainted))
         return frame
@@ -438,11 +448,11 @@ def _kept_paused(session: Session, record: TurnRecord) -> JsonValue:
     """
     if session.paused is None or not (record.stop_reason == AWAITING or waiting_of(record.events)):
         return None
-    found = plain(session.paused)
-    return found if found == session.paused and len(to_json(found)) <= MAX_PAUSED else None
+    paused_state = plain_json(session.paused)
+    return paused_state if paused_state == session.paused and len(to_json(paused_state)) <= MAX_PAUSED else None
 
 
-class ForkWork:
+class ForkJob:
     """Imports an agent with the packages of its turns, for a process that is to be forked. `is_done` says that it has.
 
     An import that fails does so again in each player, where its trial says it.
@@ -473,7 +483,7 @@ class ForkWork:
         return to_json(Forks(self._frame.key, "its import fails"))
 
 
-class DescribeWork:
+class DescribeJob:
     """Imports an agent and asks for its description."""
 
     def __init__(self, frame: Describe) -> None:
@@ -486,7 +496,7 @@ class DescribeWork:
         self.attempt.begin("load", LOAD_TIMEOUT_S)
         try:
             agent = (load_ready if self._frame.warm else load)(self._frame.agent)
-            description = _without_secrets(described(agent, self._frame.agent))
+            description = _without_secrets(describe_agent(agent, self._frame.agent))
             unpriced = tuple(model for model in self._frame.models if price(model, 1, 1) is None)
         except BaseException as error:
             return to_json(Failed(self._frame.key, without_env_secrets(failure(error, "agent_import"))))

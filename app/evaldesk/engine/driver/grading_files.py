@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from importlib.machinery import all_suffixes
 from pathlib import Path
 
+from evaldesk.engine.driver.code_files import MAX_BYTES, function_files
 from evaldesk.engine.frames import SourceCopy
-from evaldesk.engine.host.code_files import MAX_BYTES, function_files
 from evaldesk.errors import UsageError
 from evaldesk.model import Criterion
 from evaldesk.paths import PACKAGE
@@ -48,17 +48,17 @@ class GradingFiles:
 
     def changes(self) -> list[str]:
         """A phrase for each copied file that is not on the disk any more as it was: its name, and when it changed."""
-        found = []
+        phrases = []
         for path, source in self.copy.sources.items():
             try:
                 changed_at = clock_words(os.stat(path).st_ctime_ns)
                 is_same = Path(path).read_bytes() == source.encode("latin-1")
             except OSError:
-                found.append(f"{Path(path).name} (removed)")
+                phrases.append(f"{Path(path).name} (removed)")
                 continue
             if not is_same:
-                found.append(f"{Path(path).name} (at {changed_at})")
-        return found
+                phrases.append(f"{Path(path).name} (at {changed_at})")
+        return phrases
 
     def variables(self) -> Mapping[str, str]:
         """Variables for a grader that starts now: once bytecode has changed it reads none, and compiles all sources.
@@ -70,10 +70,12 @@ class GradingFiles:
     def check_own(self) -> None:
         """Raise UsageError where a file of Evaldesk, or a file that an interpreter runs at its start, has changed."""
         now = _own_digests()
-        changed = sorted({path for path, _ in self.own.items() ^ now.items()}, key=lambda path: (path not in now, path))
-        if changed:
+        changed_paths = sorted(
+            {path for path, _ in self.own.items() ^ now.items()}, key=lambda path: (path not in now, path)
+        )
+        if changed_paths:
             raise UsageError(
-                f"{changed[0]} was changed after the run began, so no further grader is started; "
+                f"{changed_paths[0]} was changed after the run began, so no further grader is started; "
                 "start the run again once it is as it should be"
             )
 
@@ -85,12 +87,12 @@ def clock_words(moment_ns: int) -> str:
 
 def changed_since(paths: Iterable[str], moment_ns: int) -> dict[str, int]:
     """The files that were changed after that moment, and when; no program can set this time."""
-    found = {}
+    change_times = {}
     for path in paths:
         with suppress(OSError):
             if (changed_at := os.stat(path).st_ctime_ns) > moment_ns:
-                found[path] = changed_at
-    return found
+                change_times[path] = changed_at
+    return change_times
 
 
 def freeze(criteria: Sequence[Criterion]) -> GradingFiles:
@@ -125,8 +127,8 @@ _DIGESTS: dict[str, tuple[tuple[int, ...], bytes]] = {}
 def _digest(path: str) -> bytes:
     """The digest of a file, which is read only after a change: no program sets this time."""
     state = _state(os.stat(path))
-    known, digest = _DIGESTS.get(path, ((), b""))
-    if known == state:
+    known_state, digest = _DIGESTS.get(path, ((), b""))
+    if known_state == state:
         return digest
     with open(path, "rb", buffering=0) as file:
         state = _state(os.fstat(file.fileno()))  # before its content, which may be a later one but no earlier one
@@ -153,15 +155,15 @@ def _interpreter_states() -> Iterator[tuple[str, bytes]]:
 
 
 def _bytecode_states() -> dict[str, tuple[int, ...]]:
-    found = {}
+    states = {}
     for top in (str(PACKAGE), *_LIBRARY, *_package_folders()):
         for folder, folders, files in os.walk(top):
             folders[:] = [name for name in folders if name not in NOT_STARTED]
             if os.path.basename(folder) == CACHE:
                 for path in (os.path.join(folder, name) for name in files if _READ_BYTECODE.search(name)):
                     with suppress(OSError):
-                        found[path] = _state(os.stat(path))
-    return found
+                        states[path] = _state(os.stat(path))
+    return states
 
 
 _READ_BYTECODE = re.compile(rf"\.{re.escape(sys.implementation.cache_tag or '')}(?:\.opt-\w+)?\.pyc$")
@@ -182,11 +184,11 @@ def _library_states() -> dict[str, bytes]:
     """The states of modules that a grader imports before it can look at them itself, and of archives in their way."""
     archives = (path for path in sys.path if path.endswith(".zip"))
     modules = (path for folder in (*_LIBRARY, *_package_folders()) for path in _modules(folder, NOT_STARTED))
-    found = {}
-    for path in (*archives, *modules, *_named(_INSTALLED, PACKAGES, is_path_file=False)):
+    states = {}
+    for path in (*archives, *modules, *_find_modules(_INSTALLED, PACKAGES, is_path_file=False)):
         with suppress(OSError):
-            found[path] = repr(_state(os.stat(path))).encode()
-    return found
+            states[path] = repr(_state(os.stat(path))).encode()
+    return states
 
 
 def _package_folders() -> list[str]:
@@ -224,10 +226,12 @@ def _modules(folder: str, left_out: frozenset[str] = frozenset()) -> Iterator[st
 
 def _start_files() -> Iterator[str]:
     """The files that every start of this interpreter runs, and modules that hide one installed or of its library."""
-    added = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    extra_folders = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
     installed = [sysconfig.get_path(name) for name in ("purelib", "platlib")]
-    yield from _named(dict.fromkeys([*installed, site.getusersitepackages(), *added]), STARTED, is_path_file=True)
-    yield from _named(added, sys.stdlib_module_names | _installed_names(installed), is_path_file=False)
+    yield from _find_modules(
+        dict.fromkeys([*installed, site.getusersitepackages(), *extra_folders]), STARTED, is_path_file=True
+    )
+    yield from _find_modules(extra_folders, sys.stdlib_module_names | _installed_names(installed), is_path_file=False)
 
 
 def _installed_names(folders: Iterable[str]) -> frozenset[str]:
@@ -239,14 +243,14 @@ def _installed_names(folders: Iterable[str]) -> frozenset[str]:
     return frozenset(names)
 
 
-def _named(folders: Iterable[str], names: Iterable[str], *, is_path_file: bool) -> Iterator[str]:
+def _find_modules(folders: Iterable[str], names: Iterable[str], *, is_path_file: bool) -> Iterator[str]:
     """The modules and packages of these names in the folders, and the `.pth` files where they are asked for."""
-    wanted = frozenset(names)
+    name_set = frozenset(names)
     for folder in folders:
         with suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
                 stem, dot, ending = entry.name.partition(".")
                 if is_path_file and ending == "pth":
                     yield entry.path
-                elif stem in wanted:
+                elif stem in name_set:
                     yield entry.path if dot else os.path.join(entry.path, "__init__.py")

@@ -41,7 +41,7 @@ class Zygote:
         self._pid = pid
         self._control = control
         self._loop = asyncio.get_running_loop()
-        self._asked: asyncio.Future[int] | None = None
+        self._fork_answer: asyncio.Future[int] | None = None
         self._lock = asyncio.Lock()
         self._forks: dict[int, ForkedTransport] = {}
         self.is_up = True
@@ -53,21 +53,21 @@ class Zygote:
             if not self.is_up:
                 raise ZygoteError("the zygote is gone")
             (frames_in, to_child), (from_child, frames_out), (output, its_output) = (os.pipe() for _ in range(3))
-            theirs, ours = (frames_in, frames_out, its_output), (to_child, from_child, output)
-            self._asked = self._loop.create_future()
+            child_ends, own_ends = (frames_in, frames_out, its_output), (to_child, from_child, output)
+            self._fork_answer = self._loop.create_future()
             try:
-                socket.send_fds(self._control, [mark.encode()], theirs)
-                pid = await asyncio.wait_for(self._asked, FORK_TIMEOUT_S)
+                socket.send_fds(self._control, [mark.encode()], child_ends)
+                pid = await asyncio.wait_for(self._fork_answer, FORK_TIMEOUT_S)
                 transport = self._forks[pid] = ForkedTransport(pid, self._forks, protocol)
             except BaseException as error:
-                for fd in ours:
+                for fd in own_ends:
                     os.close(fd)
                 if isinstance(error, TimeoutError):
                     raise ZygoteError("the zygote does not answer") from error
                 raise
             finally:
-                self._asked = None
-                for fd in theirs:
+                self._fork_answer = None
+                for fd in child_ends:
                     os.close(fd)
             await transport.connect(
                 os.fdopen(to_child, "wb", 0), os.fdopen(from_child, "rb", 0), os.fdopen(output, "rb", 0)
@@ -99,27 +99,29 @@ class Zygote:
             self._act(*json.loads(data))  # what is no message of ours is not acted on
 
     def _act(self, kind: str, *facts: Any) -> None:
-        if kind == "forked" and self._asked:
+        if kind == "forked" and self._fork_answer:
             pid = facts[0] if type(facts[0]) is int else 0
             is_its = pid in children(self._pid) and pid not in self._forks
             self._answer(pid if is_its else ZygoteError("the zygote named a process that is not its own"))
         elif kind == "failed":
             self._answer(ZygoteError(str(facts[0])))
         elif kind == "ended" and (fork := self._forks.get(facts[0])):
-            fork.ended(os.waitstatus_to_exitcode(facts[1]))
+            fork.note_end(os.waitstatus_to_exitcode(facts[1]))
 
-    def _answer(self, found: int | ZygoteError) -> None:
-        if self._asked and not self._asked.done():
-            self._asked.set_exception(found) if isinstance(found, ZygoteError) else self._asked.set_result(found)
+    def _answer(self, answer: int | ZygoteError) -> None:
+        if self._fork_answer and not self._fork_answer.done():
+            self._fork_answer.set_exception(answer) if isinstance(
+                answer, ZygoteError
+            ) else self._fork_answer.set_result(answer)
 
 
 class ForkedTransport(asyncio.SubprocessTransport):
     """A process that is a child of its zygote: its pipes, its end and, where the zygote says it, its exit code."""
 
-    def __init__(self, pid: int, known: dict[int, ForkedTransport], protocol: asyncio.SubprocessProtocol) -> None:
+    def __init__(self, pid: int, transports: dict[int, ForkedTransport], protocol: asyncio.SubprocessProtocol) -> None:
         super().__init__()
         self._pid = pid
-        self._known = known
+        self._transports = transports
         self._protocol = protocol
         self._loop = asyncio.get_running_loop()
         self._returncode: int | None = None
@@ -136,9 +138,9 @@ class ForkedTransport(asyncio.SubprocessTransport):
         try:
             self._process = os.pidfd_open(self._pid)
         except ProcessLookupError:
-            self._gone()
+            self._note_exit()
             return
-        self._loop.add_reader(self._process, self._gone)
+        self._loop.add_reader(self._process, self._note_exit)
 
     def get_pid(self) -> int:
         """The process id, which is that of its group."""
@@ -157,13 +159,13 @@ class ForkedTransport(asyncio.SubprocessTransport):
         for pipe in self._pipes.values():
             pipe.close()
 
-    def ended(self, status: int) -> None:
+    def note_end(self, status: int) -> None:
         """The zygote says how it ended."""
         self._status = status
         if self._process == -1:
             self._end()
 
-    def _gone(self) -> None:
+    def _note_exit(self) -> None:
         """The process is gone; its exit code is on its way, where the zygote is up."""
         if self._process != -1:
             self._loop.remove_reader(self._process)
@@ -177,7 +179,7 @@ class ForkedTransport(asyncio.SubprocessTransport):
     def _end(self) -> None:
         if self._returncode is None:
             self._returncode = self._status
-            self._known.pop(self._pid, None)
+            self._transports.pop(self._pid, None)
             self._protocol.process_exited()
 
 
@@ -204,11 +206,11 @@ class AheadTransport(ForkedTransport):
                 os.waitpid(self._pid, 0)
             raise
 
-    def _gone(self) -> None:
+    def _note_exit(self) -> None:
         with suppress(ChildProcessError):  # somebody else has waited for all children
             _, status = os.waitpid(self._pid, 0)  # it is over already
             self._status = os.waitstatus_to_exitcode(status)
-        super()._gone()
+        super()._note_exit()
 
 
 class _ReadEnd(asyncio.Protocol):
