@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from evaldesk.agents.tools.doubles import CURRENT_DOUBLES, read_doubles
 from evaldesk.integrations.osmosis.kit.tools import execute_tool_calls
 from evaldesk.model import Case
+
+pytestmark = pytest.mark.anyio
 
 
 async def test_an_osmosis_agent_gets_the_doubles_too() -> None:
