@@ -23,7 +23,7 @@ REFUSED = {
     "an address of a package registry": re.compile(r"(pypi|pythonhosted|npmjs|debian)\.(org|com)/", re.I),
     "a path of one machine": re.compile(r"(?<![\w.])/(home|Users|root|work|tmp/bash_jobs)/\w"),
 }
-CIRCLES = ("llm", "model", "store", "integrations.adk", "integrations.openhands")
+CIRCLES = ("llm",)
 """The rooms with a circle of imports; this list only gets shorter."""
 TEMPLATE_REFUSED = {
     "unescaped output": re.compile(r"\|\s*safe\b|autoescape\s+false"),

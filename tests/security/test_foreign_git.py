@@ -14,7 +14,7 @@ from tests.parsed_sources import parsed
 import evaldesk
 from evaldesk.desk.runs.file_places import git_head
 from evaldesk.git import git_text
-from evaldesk.integrations.openhands.metadata import git_commit
+from evaldesk.integrations.openhands.run_facts import git_commit
 from evaldesk.integrations.ray.code import code_files
 
 SOURCE = Path(evaldesk.__file__).parent

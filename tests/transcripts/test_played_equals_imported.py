@@ -16,9 +16,9 @@ from evaldesk.agents.message_events import MessageEvents
 from evaldesk.engine import play_trial
 from evaldesk.formats.adk.results import read_invocation
 from evaldesk.formats.files import read_file, write_file
-from evaldesk.integrations.adk.plugin import Witness
 from evaldesk.integrations.adk.server import AdkServerAgent
 from evaldesk.integrations.adk.translation import events_of_adk
+from evaldesk.integrations.adk.witness import Witness
 from evaldesk.integrations.langgraph.adapter import EventSender
 from evaldesk.model import (
     AgentRef,

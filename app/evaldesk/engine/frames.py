@@ -37,7 +37,8 @@ from evaldesk.model import (
 from evaldesk.model.evalset import user_side
 from evaldesk.model.media import MAX_IMAGES, without_image_texts
 from evaldesk.model.options import Recording
-from evaldesk.model.transcript import UNKNOWN, check_result, image_length
+from evaldesk.model.result_checks import check_result
+from evaldesk.model.transcript import UNKNOWN, image_length
 from evaldesk.reading.strict_json import brackets_in, depth_of
 from evaldesk.wire import to_json
 

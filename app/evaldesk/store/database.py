@@ -14,14 +14,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine, Executable
 
 from evaldesk.errors import WorkspaceError
-
-if TYPE_CHECKING:
-    from evaldesk.store.search import WordIndex
+from evaldesk.store.word_index import WordIndex
 
 N_READERS = 8
 QUEUE_S = 60

@@ -14,12 +14,12 @@ from sqlalchemy.pool import QueuePool
 from evaldesk.errors import UsageError, WorkspaceError
 from evaldesk.settings import DatabaseUrl
 from evaldesk.store.database import N_READERS, QUEUE_S, REVISIONS, FreedSpace, check_whole, revision_of
-from evaldesk.store.search import Seen, numbers_of
+from evaldesk.store.search import numbers_of
 from evaldesk.store.tables import METADATA
+from evaldesk.store.word_index import Seen, WordIndex
 
 if TYPE_CHECKING:
     from evaldesk.store.database import Database
-    from evaldesk.store.search import WordIndex
 
 LOCK_TIMEOUT_S = 30
 STILL_S = 20

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, select
 
@@ -24,6 +24,7 @@ from evaldesk.store.database import Part
 from evaldesk.store.runs import run_queries
 from evaldesk.store.tables.failures import FINDING
 from evaldesk.store.tables.runs import LABEL, RUN, RUN_CASE, TRIAL, VISIBLE
+from evaldesk.store.word_index import Seen, WordIndex
 
 # An index of another version is made again; no migration knows it: decision 140.
 VERSION = 1
@@ -80,38 +81,6 @@ class Place:
 def numbers_of(run_id: int) -> tuple[int, int]:
     """The first number of a run, and the one after its last."""
     return Place(run_id, 0).number, Place(run_id + 1, 0).number
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """How far a run is indexed: its totals then, and the time of the last trial that is in the index."""
-
-    mark: str
-    up_to: datetime | None = None
-
-
-class WordIndex(Protocol):
-    """Words and the numbers of the places that hold them; `refusal` says why there is none."""
-
-    refusal: str
-
-    def indexed_runs(self) -> Mapping[int, Seen]:
-        """The runs that are in the index."""
-
-    def put(self, run_id: int, progress: Seen, words: Sequence[tuple[int, Collection[str]]]) -> None:
-        """Replace the words of some places in one short transaction."""
-
-    def count(self, run_id: int) -> int:
-        """The number of indexed places of a run."""
-
-    def forget(self, run_id: int) -> bool:
-        """Take some places of a run out, and at last the run; True while some are left."""
-
-    def numbers(self, words: Sequence[str], but: Collection[int], limit: int) -> Sequence[int]:
-        """The newest places with all words, the last one perhaps a beginning of a word, in no run of `but`."""
-
-    def size(self) -> int:
-        """The bytes that it takes."""
 
 
 @dataclass(frozen=True, slots=True)

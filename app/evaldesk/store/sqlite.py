@@ -22,13 +22,13 @@ from evaldesk.errors import DamagedDatabaseError, LostDatabaseError, WorkspaceEr
 from evaldesk.paths import is_read_only, make_private_file
 from evaldesk.store.database import N_READERS, QUEUE_S, FreedSpace
 from evaldesk.store.network_disk import network_disk
-from evaldesk.store.search import Seen, numbers_of
+from evaldesk.store.search import numbers_of
 from evaldesk.store.tables import METADATA
 from evaldesk.store.tables.columns import unpack
+from evaldesk.store.word_index import Seen, WordIndex
 
 if TYPE_CHECKING:
     from evaldesk.store.database import Database
-    from evaldesk.store.search import WordIndex
 
 BUSY_TIMEOUT_MS = 5000
 SYNCHRONOUS = "FULL"

@@ -29,7 +29,8 @@ from evaldesk.model import (
     TurnRecord,
     TurnSpec,
 )
-from evaldesk.model.transcript import broken_turn, check_event, check_prompts, check_turn
+from evaldesk.model.result_checks import check_prompts
+from evaldesk.model.transcript import broken_turn, check_event, check_turn
 
 MAX_WORKERS = 4
 

@@ -21,8 +21,9 @@ from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.errors import AgentError
 from evaldesk.integrations.adk.loading import app_of, fail_import_early, part_of, reset_data_of, yaml_agent
 from evaldesk.integrations.adk.models import EFFORT, agents_below, is_litellm, model_name, use_shared_loop, with_model
-from evaldesk.integrations.adk.plugin import Witness, plugin_class
+from evaldesk.integrations.adk.plugin import plugin_class
 from evaldesk.integrations.adk.translation import events_of_adk
+from evaldesk.integrations.adk.witness import Witness
 from evaldesk.llm import missing_keys, model_error
 from evaldesk.model import (
     AgentDescription,

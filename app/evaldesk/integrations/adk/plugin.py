@@ -2,57 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from copy import copy
-from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
 
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolLateError, call_in_time, in_thread_if_sync
-from evaldesk.integrations.adk.answers import Answers
 from evaldesk.integrations.adk.translation import events_of_adk
-from evaldesk.model import Event, ModelOptions, ToolCall, Waiting
+from evaldesk.integrations.adk.witness import Witness
 
 NAME = "evaldesk"
-
-
-@dataclass(slots=True)
-class Witness:
-    """Calls, durations and pending approvals of one invocation. Model calls are keyed by their agent."""
-
-    session_id: str
-    options: ModelOptions
-    model: str = ""
-    models: dict[str, str] = field(default_factory=dict)
-    calls: dict[str, ToolCall] = field(default_factory=dict)
-    requests: dict[str, Waiting] = field(default_factory=dict)
-    start_s: dict[str, float] = field(default_factory=dict)
-    took_ms: dict[str, float] = field(default_factory=dict)
-    _tools: dict[str, str] = field(default_factory=dict)
-    _inner: list[Event] = field(default_factory=list)
-    answers: Answers = field(default_factory=Answers)
-
-    def begin(self, key: str) -> None:
-        """Start the clock of a model call of the agent `key`, or of the tool call with the id `key`."""
-        self.start_s[key] = time.perf_counter()
-
-    def end(self, key: str) -> None:
-        """Stop its clock."""
-        self.took_ms[key] = (time.perf_counter() - self.start_s.get(key, time.perf_counter())) * 1000
-
-    def note_event(self, session_id: str, agent_name: str, adk_event: Any) -> None:
-        """Add an event of a nested runner; events of the main session arrive by its own stream."""
-        if session_id == self.session_id:
-            return
-        tool = self._tools.setdefault(session_id, agent_name)
-        self._inner.extend(events_of_adk(adk_event, self, within=tool))
-
-    def take_inner_events(self) -> tuple[Event, ...]:
-        """Remove and return the events of nested runners, and the notes of doubles and recordings."""
-        events = (*self._inner, *self.answers.notes)
-        self._inner.clear()
-        self.answers.notes.clear()
-        return events
 
 
 @cache
@@ -66,7 +24,7 @@ def plugin_class() -> Any:
             self._witness = witness
 
         async def on_event_callback(self, *, invocation_context: Any, event: Any) -> None:
-            self._witness.note_event(invocation_context.session.id, invocation_context.agent.name, event)
+            _note_inner_event(self._witness, invocation_context, event)
 
         async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> Any:
             witness, options = self._witness, self._witness.options
@@ -97,6 +55,14 @@ def plugin_class() -> Any:
             self._witness.answers.keep_result(tool_context.function_call_id or tool.name, tool_context, result)
 
     return WitnessPlugin
+
+
+def _note_inner_event(witness: Witness, context: Any, adk_event: Any) -> None:
+    """Add an event of a nested runner; events of the main session arrive by its own stream."""
+    if context.session.id == witness.session_id:
+        return
+    tool = witness.tools.setdefault(context.session.id, context.agent.name)
+    witness.inner_events.extend(events_of_adk(adk_event, witness, within=tool))
 
 
 # An agent used as a tool has tools of its own; the limit applies to those.

@@ -5,16 +5,14 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evaldesk.integrations.adk.answers import REPLAYED_KEY
+from evaldesk.integrations.adk.witness import Witness
 from evaldesk.model import Event, Usage
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.transcripts.adk import AdkEvents
 from evaldesk.wire import plain_json
-
-if TYPE_CHECKING:
-    from evaldesk.integrations.adk.plugin import Witness
 
 _NOWHERE = Place(Document(None))
 _COUNTS = (

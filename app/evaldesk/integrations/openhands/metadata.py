@@ -6,26 +6,19 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from evaldesk.agents.agent import parameter_names
 from evaldesk.agents.workspaces import Workspace
 from evaldesk.codec import msgspec
-from evaldesk.git import git_text
 from evaldesk.integrations.openhands.llm_profiles import LlmProfile, read_profile
+from evaldesk.integrations.openhands.run_facts import KEY_VARIABLE, git_commit, start_time
 from evaldesk.model import Container, JsonObject, ModelOptions
 
 DEFAULT_MAX_ITERATIONS = 30
-KEY_VARIABLE = "EVALDESK_INSTANCE_API_KEY"
-"""The variable with an API key that is in no file, for the process of an instance only."""
 RUN, EFFORT = "run", "reasoning_effort"
 """The profile name of the run's own model, and the key of its reasoning effort."""
-COMMAND_IMAGE = "EVALDESK_COMMAND_IMAGE"
-"""The variable with the image for commands, in runs started by a script."""
-SCORE_KEY = "EVALDESK_SCORE_KEY"
-"""The variable with the deciding key of a test result, in runs started by a script."""
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -157,16 +150,6 @@ def metadata_of(task: Task, workspace: Workspace, log: Callable[[str], None]) ->
     if llm is None and llm_overrides:
         llm = LLMConfig.model_validate({**llm_overrides, "api_key": os.environ.get(KEY_VARIABLE)})
     return EvalMetadata(llm_config=llm, **own_fields, **facts)
-
-
-def start_time() -> str:
-    """The current local time without a zone, as in OpenHands."""
-    return datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
-def git_commit(folder: Path) -> str:
-    """The commit of the checkout around `folder`; empty without one."""
-    return git_text(folder, "rev-parse", "HEAD")
 
 
 def arguments_of(function: Callable[..., Any], instance: Instance, metadata: Metadata) -> dict[str, Any]:

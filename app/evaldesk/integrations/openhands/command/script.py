@@ -27,7 +27,7 @@ def run_script(path: Path, arguments: Sequence[str], score_key: str, image: str 
     The commands of its runtimes run in containers of `image`, where one is named. Raises UsageError when there is no
     such file, ScriptError when the script raises, and the errors of Evaldesk.
     """
-    from evaldesk.integrations.openhands.metadata import COMMAND_IMAGE, SCORE_KEY
+    from evaldesk.integrations.openhands.run_facts import COMMAND_IMAGE, SCORE_KEY
 
     if not path.is_file():
         raise UsageError(f"{path} is not a file; name the script of the benchmark, such as run_infer.py")

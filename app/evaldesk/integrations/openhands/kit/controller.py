@@ -35,7 +35,8 @@ from evaldesk.integrations.openhands.kit.runtime import Runtime
 from evaldesk.integrations.openhands.kit.state import AgentState, Metrics, State
 from evaldesk.integrations.openhands.kit.trial import current_trial
 from evaldesk.integrations.openhands.llm_profiles import LlmProfile
-from evaldesk.integrations.openhands.metadata import EFFORT, KEY_VARIABLE, RUN
+from evaldesk.integrations.openhands.metadata import EFFORT, RUN
+from evaldesk.integrations.openhands.run_facts import KEY_VARIABLE
 from evaldesk.llm import PATIENT, ModelCall, ModelReply, RequestedCall, complete
 from evaldesk.llm.call import pace_of
 from evaldesk.model import JsonObject

@@ -22,7 +22,7 @@ from evaldesk.integrations.openhands.kit.config import LLMConfig, OpenHandsConfi
 from evaldesk.integrations.openhands.kit.events import Event, MessageAction, event_to_dict, get_pairs_from_events
 from evaldesk.integrations.openhands.kit.logger import openhands_logger
 from evaldesk.integrations.openhands.kit.state import State
-from evaldesk.integrations.openhands.metadata import COMMAND_IMAGE, KEY_VARIABLE, SCORE_KEY, git_commit, start_time
+from evaldesk.integrations.openhands.run_facts import COMMAND_IMAGE, KEY_VARIABLE, SCORE_KEY, git_commit, start_time
 
 if TYPE_CHECKING:
     import pandas as pd
