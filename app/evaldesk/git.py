@@ -102,7 +102,7 @@ def _variables(values: Sequence[tuple[str, str]]) -> dict[str, str]:
 @cache
 def _version(program: str) -> tuple[int, ...]:
     text = os.fsdecode(_output([program, "--version"], {}) or b"")
-    match = re.search(r"(\d+)\.(\d+)", text)
+    match = re.match(r"git version (\d{1,4})\.(\d{1,4})", text)
     return tuple(map(int, match.groups())) if match else (0,)
 
 

@@ -21,7 +21,8 @@ WORD = r"(?:\b|(?<=\\[bfnrt]))"
 _QUERY = r"(?:[?&;]|\\u0026)"
 # Without possessive repeats, which Python 3.10 lacks: what follows a word tells its end.
 _WORDS_ONLY = (
-    r"^(?:[A-Z]?[a-z]{2,}(?![a-z])|[A-Z]{2,}(?![A-Za-z])|[A-Za-z](?=[_/+=~.-]|$)|\d+[a-z]?(?![A-Za-z0-9])|[_/+=~.-])*$"
+    r"^(?:[A-Z]?[a-z]{2,}(?![a-z])|[A-Z]{2,}(?![A-Za-z])|[A-Za-z](?=[_/+=~.-]|$)|\d+[a-z]?(?![A-Za-z0-9])"
+    r"|[A-Za-z]{1,2}\d{1,2}(?=[_/+=~.-]|$)|[_/+=~.-])*$"
 )
 """A name of code, a placeholder or a number, such as `your-api-key`, `next_token_2` and `4096`."""
 _VALUE = r"[\"'\\]{0,8}\s{0,3}[:=]{1,2}>?\s{0,3}[\"'\\]{0,8}([\w+/=~-]{16,512})(?![\w+/=~(.\[{$-])"
@@ -182,12 +183,81 @@ _OWN = (
     Shape("voyage-key", r"\bpa-[A-Za-z0-9_-]{43}(?![\w-])", ("pa-",), 4.2),
     Shape("wecom-webhook", r"qyapi\.weixin\.qq\.com/cgi-bin/webhook/send\?key=([0-9a-f-]{36})", ("qyapi.weixin",)),
 )
-_PARTS_OF_KEYS = ("api", "auth", "secret", "access", "private", "signing", "encryption", "master")
+# Keys that gitleaks takes only beside the name of their service, or not at all, and addresses that are secrets.
+_OTHER = (
+    Shape("alchemy-address", r"alchemy\.com/v2/([\w-]{32})(?![\w-])", ("alchemy.com",), 3.5),
+    Shape("asana-token", r"(?<![\d/])[12]/1\d{11,18}(?:/\d{12,19})?:[0-9a-f]{32}(?!\w)", ("1/1", "2/1"), 3),
+    Shape("braintree-token", r"access_token\$production\$[a-z0-9]{16}\$[0-9a-f]{32}(?!\w)", ("$production$",), 3),
+    Shape("browserbase-key", r"\bbb_live_[\w-]{24,40}", ("bb_live_",), 3),
+    Shape("crates-token", r"\bcio[A-Za-z0-9]{32}(?!\w)", ("cio",), 4.2),
+    Shape("cursor-key", r"\bkey_[0-9a-f]{64}(?!\w)", ("key_",), 3),
+    Shape("deno-token", r"\bdd[pow]_[A-Za-z0-9]{36}(?!\w)", ("ddp_", "ddo_", "ddw_"), 3.5),
+    Shape(
+        "docker-config",
+        r"auth[\"'\\]{1,4}\s?:\s?[\"'\\]{1,4}([\w+/]{16,400}={0,2})[\"'\\]",
+        ('auth"', "auth\\", "auth'"),
+        3.5,
+        (_WORDS_ONLY,),
+    ),
+    Shape("dropbox-token", r"\bsl\.(?:u\.)?[\w-]{120,2000}", ("sl.",), 4.5),
+    Shape("facebook-token", r"\bEAA[A-Za-z0-9]{90,400}(?!\w)", ("eaa",), 4.5),
+    Shape("healthchecks-address", r"hc-ping\.com/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})", ("hc-ping.com",), 3),
+    Shape("heroku-token", r"\bHRKU-[\w-]{36,64}", ("hrku-",), 3),
+    Shape("infura-address", r"infura\.io/(?:ws/)?v3/([0-9a-f]{32})(?!\w)", ("infura.io",), 3),
+    Shape("lob-key", r"\blive_(?:pub_)?[0-9a-f]{31,35}(?!\w)", ("live_",), 3),
+    Shape("mailchimp-key", r"\b[0-9a-f]{32}-us\d{1,2}(?!\w)", ("-us",), 3),
+    Shape("mailgun-key", r"\bkey-[0-9a-f]{32}(?!\w)", ("key-",), 3),
+    Shape("mapbox-token", r"\bsk\.eyJ[\w-]{20,400}\.[\w-]{20,64}", ("k.eyj",), 3.5),
+    Shape("mattermost-webhook", r"/hooks/([a-z0-9]{26})(?!\w)", ("/hooks/",), 3.5),
+    Shape("mem0-key", r"\bm0-[A-Za-z0-9]{40}(?!\w)", ("m0-",), 4),
+    Shape("modal-token", r"\ba[ks]-[A-Za-z0-9]{22}(?!\w)", ("ak-", "as-"), 3.8, (r"^\D*$",)),
+    Shape(
+        "netrc-password",
+        r"\blogin\s{1,4}[\w@.+-]{1,64}\s{1,4}password\s{1,4}([\w!@#%^&*?+.~$/=-]{8,200})",
+        ("login",),
+        2.8,
+        (_WORDS_ONLY,),
+    ),
+    Shape("notion-token", r"\bntn_[A-Za-z0-9]{40,50}(?!\w)", ("ntn_",), 4),
+    Shape("okta-token", r"\bSSWS\s{1,2}([\w-]{40,44})(?![\w-])", ("ssws",), 3.5),
+    Shape("square-token", r"\bsq0(?:csp|atp|idp)-[\w-]{22,50}", ("sq0",), 3.5),
+    Shape("wandb-login", r"\bwandb\slogin\s(?:--relogin\s)?([0-9a-f]{40})(?!\w)", ("wandb",), 3),
+)
+_SEPARATORS = "=: \"'\\"
+_SHORT_SIGNS = r"\w!@#%^&*?+.~$\-"
+_SHORT_PASSWORDS = (
+    # A digit, a small letter, and a capital or a sign: not a word, a version or a number.
+    *(
+        Shape(
+            "short-password",
+            rf"{name}[\"'\\]{{0,4}}\s?[:=]\s?[\"'\\]{{0,4}}([{_SHORT_SIGNS}]{{8,15}})(?![{_SHORT_SIGNS}(\[{{])",
+            tuple(name + each for each in _SEPARATORS),
+            2.7,
+            (_WORDS_ONLY, r"^\D*$", r"^[^a-z]*$", r"^[^A-Z!@#%^&*?]*$", r"^\$|\.\w*\.|^[A-Za-z_]+\.[A-Za-z_]"),
+            any_case=True,
+        )
+        for name in ("password", "passwort", "passwd", "passphrase", "_pass", "_pw", "pwd", "secret")
+    ),
+    Shape(
+        "command-password",
+        r"\bsshpass\s-p\s?[\"']?([\w!@#%^&*?+.~$/=-]{8,64})",
+        ("sshpass",),
+        2.7,
+        (_WORDS_ONLY, r"^\D*$", r"^[^A-Za-z]*$"),
+    ),
+    Shape(
+        "named-key",
+        r"\b[A-Z][A-Z0-9]{1,20}_KEY_[A-Z0-9_]{1,24}" + _VALUE,
+        ("_key_",),
+        3.5,
+        (_WORDS_ONLY,),
+    ),
+)
+_PARTS_OF_KEYS = ("api", "auth", "secret", "access", "private", "signing", "encryption", "master", "app", "application")
 _NAMES_OF_KEYS = {
     "token": "(?<!page.token)(?<!pagetoken)(?<!next.token)(?<!nexttoken)(?<!sync.token)",
-    **dict.fromkeys(("secret", "password", "passwd", "pwd"), ""),
+    **dict.fromkeys(("secret", "password", "passwd", "pwd", "passphrase", "_pass", "_pw", "_creds"), ""),
 }
-_SEPARATORS = "=: \"'\\"
 _NAMED_KEYS = tuple(
     Shape("named-key", pattern + _VALUE, marks, 3, (_WORDS_ONLY,), any_case=True)
     for pattern, marks in (
@@ -202,7 +272,7 @@ def shapes() -> tuple[Shape, ...]:
     """All shapes: our own, then the rules of gitleaks."""
     rules = json.loads(RULES_FILE.read_text("utf-8"))["rules"]
     file_shapes = (Shape(name, pattern, tuple(marks), bits, tuple(but)) for name, pattern, marks, bits, but in rules)
-    return (*_OWN, *_NAMED_KEYS, *file_shapes)
+    return (*_OWN, *_OTHER, *_NAMED_KEYS, *_SHORT_PASSWORDS, *file_shapes)
 
 
 _RUN, _LONGEST_RUN, _BEFORE, _EDGE = b"a" * 15, 4_096, 64, 256
@@ -231,7 +301,27 @@ def machine_words(data: bytes) -> bytes:
             if places and begin <= places[-1][1]:
                 begin = places.pop()[0]
             places.append((begin, end + 1))
-    return b"\n".join(data[start:end] for start, end in places)
+    names = _places_of_names(data)
+    return b"\n".join(data[start:end] for start, end in (*places, *names))
+
+
+_NAMES_OF_SHORT = (b"pass", b"secret", b"pwd")
+_SHORT_WITHIN = 64 * 1024
+"""Short values are looked for in the beginning of a text: a search for their names takes 2 ms a megabyte."""
+
+
+def _places_of_names(data: bytes) -> Iterator[tuple[int, int]]:
+    """What stands around the name of a password with a value, which may be short."""
+    lower = data[:_SHORT_WITHIN].lower()
+    for name in _NAMES_OF_SHORT:
+        end = 0
+        while (start := lower.find(name, end)) >= 0:
+            end = start + len(name)
+            if _VALUE_BYTES.match(data, end):
+                yield max(0, start - 24), start + 80
+
+
+_VALUE_BYTES = re.compile(rb"[a-z]{0,8}[\"'\\]{0,4}\s?[:=\s][^\n]{0,12}?\d", re.IGNORECASE)
 
 
 _INNER = (b"-", b"_", b"AKIA", b"AIza", b"AZDO", b"JQQJ99")
