@@ -267,7 +267,7 @@ def _forecast(gate: _Gate, subject: Subject, *, is_searched: bool) -> GateForeca
         standing = false_alarm.standing() if false_alarm else "below the bar"
         if false_alarm and below > _AT_THE_BAR:
             standing = "at the bar"
-    if draws.is_too_short and standing in ("rarely", "often"):
+    if _missing_trials(gate, draws) and standing in ("rarely", "often"):
         standing = "not known yet"
     mean_holds, neutral = float(holds.mean()), 0.0
     if mean_holds + failure_range.mean < 1 - chances.ROUNDING and not gate.extra:
@@ -316,7 +316,14 @@ def _trials_to_know(gate: _Gate, fails: Range, draws: Draws) -> int | None:
         return None
     h = cases.n_trials / cases.n_cases
     n = proposals.trials_to_know_history(h, gate.n_build) if gate.is_by_history else fails.trials_to_know(max(1.0, h))
-    return max(n, cases.fewest_trials + missing_history(cases))
+    return max(n, cases.fewest_trials + _missing_trials(gate, draws))
+
+
+def _missing_trials(gate: _Gate, draws: Draws) -> int:
+    """The trials of each case without which nothing is known of the gate, and no other of its kind is proposed."""
+    if draws.cases is None:
+        return 0
+    return max(missing_history(draws.cases), proposals.trials_without_failure(draws.cases) if gate.is_by_history else 0)
 
 
 def _missing_history(draws: Draws) -> int | None:
@@ -325,7 +332,7 @@ def _missing_history(draws: Draws) -> int | None:
     if cases is None:
         return None
     n_missing = proposals.fewest_history_trials(cases.n_cases, cases.trial_variance()) - cases.n_trials // cases.n_cases
-    return n_missing if n_missing > 0 else None
+    return max(0, n_missing, proposals.trials_without_failure(cases)) or None
 
 
 def _on_other_days(gate: _Gate, draws: Draws) -> float | None:
@@ -601,6 +608,8 @@ def _search_setting(is_searched: bool, kind: str, subject: Subject, of: float = 
 
 def _search(kind: str, subject: Subject, of: float) -> proposals.Setting | None:
     draws = subject.draws
+    if kind in ("likely", "confirm") and draws.cases and proposals.trials_without_failure(draws.cases):
+        return None
     if kind == "rate":
         return proposals.proposed_rate(draws)
     if kind == "margin":
