@@ -38,6 +38,7 @@ from evaldesk.statistics.history.proposals import (
     proposed_confirm,
     proposed_likely,
     proposed_rate,
+    trials_without_failure,
 )
 from evaldesk.statistics.intervals import like_these, rate_interval
 
@@ -221,7 +222,10 @@ def proposal_words(truths: list[tuple[float, float]]) -> str:
 def proposed(n: int, passes: Trials) -> dict[str, Setting | None]:
     """The proposal of each kind after a history."""
     draws, _ = forecast(n, passes)
-    return {kind: propose(draws, drop=DROP) for kind, propose in PROPOSALS.items()}
+    is_short = draws.cases is not None and trials_without_failure(draws.cases) > 0
+    return {
+        kind: None if is_short and kind != "rate" else propose(draws, drop=DROP) for kind, propose in PROPOSALS.items()
+    }
 
 
 def true_chances(kind: str, n: int, passes: Trials, rates: Rates, setting: Setting) -> tuple[float, float]:

@@ -407,7 +407,7 @@ def test_more_scored_trials_than_a_case_has_are_refused_before_the_first_trial(p
     )
 
 
-def _baseline(project: pytest.Pytester, trials: dict[str, str]) -> str:
+def _baseline(project: pytest.Pytester, trials: dict[str, str], threshold: float = 1.0) -> str:
     """A file as `evaldesk eval -o FILE.json` writes it, with the verdicts of the trials of each case."""
     cases = [
         {
@@ -416,7 +416,7 @@ def _baseline(project: pytest.Pytester, trials: dict[str, str]) -> str:
             "ordinal": 0,
             "digest": "",
             "trials": letters,
-            "pass_threshold": 1.0,
+            "pass_threshold": threshold,
             "errors_are_failures": False,
             "asserted": {},
         }
@@ -487,3 +487,45 @@ def test_a_likely_drop_is_no_answer_for_one_case(project: pytest.Pytester) -> No
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*a pytest item is one case; say confirm*"])
+
+
+SUITE = [_case(f"case_{at}", "hello", "hello") for at in range(20)]
+TOGETHER = ("--evaldesk-regression-rule=confirm", "--evaldesk-n=2", "--evaldesk-concurrency=1")
+
+
+@pytest.fixture
+def suite(project: pytest.Pytester) -> pytest.Pytester:
+    """A project with twenty cases, each of which passed 19 of 20 trials before."""
+    (project.path / "evalsets/words.evalset.json").write_text(json.dumps({"eval_set_id": "w", "eval_cases": SUITE}))
+    _baseline(project, {case["eval_id"]: "p" * 19 + "f" for case in SUITE}, threshold=0.5)
+    return project
+
+
+def _answering(project: pytest.Pytester, period: int) -> None:
+    """An agent that is wrong each so many times, in no case more often than in others."""
+    (next(project.path.glob("echo_*")) / "agent.py").write_text(
+        "n = 0\n\n\ndef root_agent(message, state):\n    global n\n    n += 1\n"
+        f"    return 'no' if n % {period} == 0 else message\n"
+    )
+
+
+@pytest.mark.parametrize(("period", "answer", "code"), [(20, "held", 0), (3, "failed", 1)])
+def test_an_even_drop_in_all_cases_fails_the_test_run_as_it_fails_a_run(
+    suite: pytest.Pytester, period: int, answer: str, code: int
+) -> None:
+    _answering(suite, period)
+
+    result = _run(suite, "evalsets", "--evaldesk-baseline=main.json", *TOGETHER)
+
+    result.assert_outcomes(passed=20)
+    assert result.ret == code
+    result.stdout.fnmatch_lines(["*evaldesk: all cases together*", f"{answer}: --max-regressions: *"])
+
+
+def test_chosen_cases_are_not_judged_together(suite: pytest.Pytester) -> None:
+    _answering(suite, 3)
+
+    result = _run(suite, "evalsets", "-k", "case_1", "--evaldesk-baseline=main.json", *TOGETHER)
+
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["not judged: 11 of 20 cases were played; `evaldesk eval --baseline` judges them so"])

@@ -172,7 +172,8 @@ UNEVEN = ("p", "ppp", "pffp", "ffffffff", "epp", "u", "..")
 def stored_uneven(store: Store, strips: tuple[str, ...], gate: str, baseline: Baseline) -> RunSummary:
     """A run of one case or two whose trials ended so."""
     words = dict(zip("pfeu", VERDICTS, strict=True))
-    config = RunConfig(AGENT, "set", n=1, budget=str(sum(map(len, strips))), gates=requested(1, ASKED[gate]).gates)
+    gates, budget = requested(1, ASKED[gate]).gates, str(sum(map(len, strips)))
+    config = RunConfig(AGENT, "set", n=1, budget=budget, gates=gates, agent_version=str(next(VERSIONS)))
     cases = [CASE, replace(CASE, id="b")][: len(strips)]
     n_each = [len(strip) for strip in strips]
     run_id = store.runs.create(config, cases, baseline=baseline if is_compared(gate) else None, n_each=n_each)
@@ -683,6 +684,7 @@ def item_failure(result: CaseResult, gates: Gates, change: RunChange | None = No
             gates=gates,
             compared_gates=gates,
             new_cases=gates.new_cases,
+            add=lambda *_: None,
             case_player=SimpleNamespace(play=lambda *_: result),
         ),
     )

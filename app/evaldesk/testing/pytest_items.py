@@ -14,14 +14,14 @@ from evaldesk import load_evalset
 from evaldesk.desk.criteria.criteria import find_criteria_file, read_criteria, read_user
 from evaldesk.desk.named_agents import named_agent
 from evaldesk.desk.runs.baseline import read_baseline_file
-from evaldesk.desk.runs.case_player import CasePlayer
+from evaldesk.desk.runs.case_player import CasePlayer, ComparedCase
 from evaldesk.desk.runs.gates.conclusion import CaseNumbers, RunNumbers, conclude
 from evaldesk.desk.runs.plan import RunOptions, check_deciding, check_ids
 from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.desk.runs.stored_runs import open_stored_runs
 from evaldesk.errors import AgentError, EvaldeskError, UsageError
 from evaldesk.gate_options import GATES_BY_NAME, gates_of
-from evaldesk.model import AgentRef, Case, Conclusion, EvalSet, Gates
+from evaldesk.model import AgentRef, Case, Conclusion, EvalSet, GateOutcome, Gates
 from evaldesk.model.comparison import Baseline, RunChange
 from evaldesk.model.conclusion import counted
 from evaldesk.paths import interpreter_path
@@ -39,6 +39,11 @@ class EvalSetCollecting:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._case_player: CasePlayer | None = None
+        self.n_collected = 0
+        self.n_judged = 0
+        self.compared: list[tuple[ComparedCase, CaseNumbers]] = []
+        self._together: GateOutcome | None = None
+        self._not_together = ""
         try:
             least = self._gate("min_pass_rate")
             self.min_pass_rate = 1.0 if least is None else least
@@ -142,6 +147,12 @@ class EvalSetCollecting:
             self._case_player = CasePlayer(self.agent, self._settings, concurrency=self._options.value("concurrency"))
         return self._case_player
 
+    def add(self, case: Case, options: RunOptions, change: RunChange | None, numbers: CaseNumbers) -> None:
+        """Count a case that was played; one that the baseline accounts for is judged together with the others."""
+        self.n_judged += 1
+        if change is not None:
+            self.compared.append((ComparedCase(case, options, self.n, change), numbers))
+
     def options(self, path: Path) -> RunOptions:
         """How the eval set in `path` is run: by the file of criteria that was named or stands beside it, if any.
 
@@ -162,6 +173,38 @@ class EvalSetCollecting:
         file: EvalSetFile = EvalSetFile.from_parent(parent, path=file_path)
         file.collecting = self
         return file
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Judge all cases together by their history, as a run does; the test run fails where they are worse.
+
+        Only where each of them was played in this process: fewer are another build than the history is of.
+        """
+        if not self.compared_gates.is_by_history or self.compared_gates.max_regressions or not self.n_collected:
+            return
+        if self._config.getoption("numprocesses", None) or hasattr(self._config, "workerinput"):
+            self._not_together = "pytest-xdist plays them in several processes"
+        elif self.n_judged < self.n_collected:
+            self._not_together = f"{self.n_judged} of {counted(self.n_collected, 'case')} were played"
+        elif self.baseline and len(self.compared) > 1:  # one case alone was judged so by its item
+            played = [each for each, _ in self.compared]
+            change = self.case_player.change_together(played, self.baseline, self.compared_gates)
+            numbers = RunNumbers.of_cases([each for _, each in self.compared])
+            gates = conclude(self.compared_gates, numbers, change).gates
+            self._together = next(each for each in gates if each.name == "--max-regressions")
+            if not self._together.is_held and session.exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """The verdict on all cases together, or the reason why there is none."""
+        if self._together is None and not self._not_together:
+            return
+        terminalreporter.section("evaldesk: all cases together")
+        if self._together is None:
+            advice = "`evaldesk eval --baseline` judges them so"
+            terminalreporter.write_line(f"not judged: {self._not_together}; {advice}")
+        else:
+            answer = "open" if self._together.answer == "undecided" else self._together.answer
+            terminalreporter.write_line(f"{answer}: {self._together.name}: {self._together.sentence}")
 
     def pytest_unconfigure(self) -> None:
         """End the workers."""
@@ -186,6 +229,7 @@ class EvalSetFile(pytest.File):
             options = self.collecting.options(self.path)
         except EvaldeskError as error:
             raise self.CollectError(str(error)) from error
+        self.collecting.n_collected += len(evalset.cases)
         for case in evalset.cases:
             yield _item(self, evalset, case, options)
 
@@ -211,9 +255,11 @@ class EvalCaseItem(pytest.Item):
         ]
         gates, change = self.collecting.gates, self._change(result)
         is_alone = change is None or bool(change.unaccounted_cases)
+        numbers = CaseNumbers(self.case.id, result.counts)
         if not is_alone:
             gates = self.collecting.compared_gates
-        conclusion = conclude(gates, RunNumbers.of_cases([CaseNumbers(self.case.id, result.counts)]), change)
+        self.collecting.add(self.case, self.options, None if is_alone else change, numbers)
+        conclusion = conclude(gates, RunNumbers.of_cases([numbers]), change)
         if self.collecting.new_cases == "inform" and is_alone and not conclusion.is_passed and not result.n_errored:
             pytest.skip(f"a case that the baseline does not account for informs only: {conclusion.reason}")
         if conclusion.is_neutral:

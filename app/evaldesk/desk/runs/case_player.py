@@ -6,8 +6,9 @@ import asyncio
 import itertools
 import os
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from evaldesk.desk.other_tools import as_tool_judges
@@ -39,6 +40,16 @@ from evaldesk.model.options import Recording
 from evaldesk.settings import Settings
 from evaldesk.statistics.case_comparison import compare_cases
 from evaldesk.wire import result_scrubber
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedCase:
+    """A case that was played `n` times, with its change against a baseline that accounts for it."""
+
+    case: Case
+    options: RunOptions
+    n: int
+    change: RunChange
 
 
 class CasePlayer:
@@ -85,7 +96,7 @@ class CasePlayer:
         """The change of a case that was played against a baseline; None where the baseline has not got the case.
 
         By the rule "confirm" a case that seems to have regressed is played again here. By the history, the other cases
-        of the baseline count among those that could be worse; together they are judged by a whole run only.
+        of the baseline count among those that could be worse; together they are judged by `change_together`.
         """
         key = CaseKey(evalset, case.id, 0, case_version(case))
         alike = [each for each in baseline.cases if each.key.case_id == case.id]
@@ -120,6 +131,38 @@ class CasePlayer:
             return replace(change, refusal=refusal)
         again = self.play(case, options.but(n=gates.confirm[1], recording="off"), first=ready.n)
         return replace(compare([replace(played_case, confirming=again.letters)]), weaker=change.weaker)
+
+    def change_together(self, played: Sequence[ComparedCase], baseline: Baseline, gates: Gates) -> RunChange:
+        """The change of all cases that were played, as one build of the history that judges it.
+
+        By the rule "confirm" every case is played again here where so few trials passed in all.
+        """
+        before = [side for each in played for case in each.change.cases if (side := case.before)]
+        after = [side for each in played for case in each.change.cases if (side := case.after)]
+        compare = partial(
+            compare_cases,
+            baseline.name,
+            before,
+            rule=gates.regression_rule,
+            confirm=gates.confirm,
+            days=baseline.days,
+            is_replayed=any(each.change.is_replayed for each in played),
+            max_regressions=gates.max_regressions or 0,
+        )
+        change = compare(after)
+        weaker = next((each.change.weaker for each in played if each.change.weaker), ())
+        places = {case.key.place for case in change.unconfirmed_cases}
+        refusals = (without_fresh_trials(self._config(each.case, each.options)) for each in played if places)
+        refusal = next(filter(None, refusals), "")
+        if places and not refusal:
+            fresh = [
+                self.play(each.case, each.options.but(n=gates.confirm[1], recording="off"), first=each.n).letters
+                if side.key.place in places
+                else side.confirming
+                for each, side in zip(played, after, strict=True)
+            ]
+            change = compare([replace(side, confirming=letters) for side, letters in zip(after, fresh, strict=True)])
+        return replace(change, refusal=refusal, weaker=weaker)
 
     def close(self) -> None:
         """End the workers and the thread."""
