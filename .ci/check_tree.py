@@ -1,8 +1,7 @@
 """Faults that no linter looks for: paths of one machine and executable content where data belongs, in a tracked file.
 
-And no circle of imports between modules, but inside the rooms of `CIRCLES`, which had one when the check was made; the
-picture of the floors (`draw_floors`); the decisions, their index, links and paths (`check_book`). The counts of words
-(`check_words`) are printed; free relatives and missing docstrings fail.
+And no circle of imports between modules; the picture of the floors (`draw_floors`); the decisions, their index, links
+and paths (`check_book`). The counts of words (`check_words`) are printed; free relatives and missing docstrings fail.
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ REFUSED = {
     "an address of a package registry": re.compile(r"(pypi|pythonhosted|npmjs|debian)\.(org|com)/", re.I),
     "a path of one machine": re.compile(r"(?<![\w.])/(home|Users|root|work|tmp/bash_jobs)/\w"),
 }
-CIRCLES = ("llm",)
-"""The rooms with a circle of imports; this list only gets shorter."""
 TEMPLATE_REFUSED = {
     "unescaped output": re.compile(r"\|\s*safe\b|autoescape\s+false"),
     "an inline handler or style": re.compile(r"\s(on[a-z]+|style)=", re.I),
@@ -48,21 +45,13 @@ def main() -> int:
 
 
 def _circles(graph: grimp.ImportGraph) -> list[str]:
-    """The first circle of imports outside of the rooms that have one."""
-    imports = {
-        module: {each for each in graph.find_modules_directly_imported_by(module) if not _are_in_a_room(module, each)}
-        for module in graph.modules
-    }
+    """The first circle of imports between modules, those for types included."""
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     try:
         TopologicalSorter(imports).prepare()
     except CycleError as error:
         return [f"a circle of imports: {' <- '.join(error.args[1])}"]
     return []
-
-
-def _are_in_a_room(module: str, other: str) -> bool:
-    rooms = (f"evaldesk.{room}." for room in CIRCLES)
-    return any(f"{module}.".startswith(room) and f"{other}.".startswith(room) for room in rooms)
 
 
 def _findings(name: str) -> list[str]:

@@ -17,8 +17,8 @@ from tests.agents.endpoint import Endpoint, served
 from tests.agents.installed import skip_without
 from tests.bound_processes import bound_python
 
-from evaldesk.llm import third_party_clients
-from evaldesk.llm.third_party_clients import on_import
+from evaldesk.llm import client_wrapping
+from evaldesk.llm.client_wrapping import on_import
 
 PLAYED = """
 import asyncio, json, sys
@@ -119,7 +119,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.syspath_prepend(tmp_path)
     yield "a_late_module"
     sys.modules.pop("a_late_module", None)
-    third_party_clients._actions.pop("a_late_module", None)
+    client_wrapping._actions.pop("a_late_module", None)
 
 
 def test_the_action_runs_after_the_module_and_sees_it_imported(module: str) -> None:
@@ -165,7 +165,7 @@ def test_a_loader_without_settable_attributes_is_unchanged() -> None:
             module.value = 2
 
     spec = ModuleSpec("fixed", Fixed())  # type: ignore[arg-type]
-    third_party_clients._act_after(spec.loader)
+    client_wrapping._act_after(spec.loader)
     module = module_from_spec(spec)
     assert spec.loader is not None
     spec.loader.exec_module(module)

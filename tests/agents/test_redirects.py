@@ -12,7 +12,7 @@ from tests.agents.installed import skip_without
 
 from evaldesk.llm.client import open_litellm
 from evaldesk.llm.failures import failure_of
-from evaldesk.llm.third_party_clients import refuse_redirects
+from evaldesk.llm.redirects import refuse_redirects
 
 pytestmark = [
     pytest.mark.anyio,

@@ -26,7 +26,7 @@ from evaldesk.agents.spans import SDK, watch_providers
 from evaldesk.agents.standins import install_standins
 from evaldesk.agents.traces import error_words, user_place, user_trace
 from evaldesk.errors import AgentError, NotFoundError, UsageError
-from evaldesk.llm.third_party_clients import on_import
+from evaldesk.llm.client_wrapping import on_import
 from evaldesk.model import AgentDescription, AgentRef, Event, Session
 from evaldesk.model.decisions import Decided
 from evaldesk.process_setup import prepare_litellm

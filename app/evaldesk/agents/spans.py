@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from typing import Any
 from weakref import WeakValueDictionary
 
-from evaldesk.llm.third_party_clients import wrap_once
+from evaldesk.llm.client_wrapping import wrap_once
 from evaldesk.model import Event, Usage
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.transcripts.model_exchanges import ModelRequest

@@ -55,7 +55,7 @@ def _setup_litellm() -> Any:
         for kind in (litellm.ModelResponse, litellm.types.utils.Delta):
             kind()  # its schema is built when it is first used, with warnings
     from evaldesk.demo_model.provider import demo_provider, prices
-    from evaldesk.llm.third_party_clients import refuse_redirects
+    from evaldesk.llm.redirects import refuse_redirects
 
     refuse_redirects()
 

@@ -22,6 +22,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from evaldesk.llm.apis import OWN_ADDRESSES, api_of, model_in
+from evaldesk.llm.client_wrapping import AIOHTTP, CLIENT_OF_GOOGLE, HTTPX, on_import, parts_of, wrap_once
 from evaldesk.llm.faults import (
     FAULTS_BEFORE_REQUEST,
     MALFORMED,
@@ -35,6 +36,7 @@ from evaldesk.llm.faults import (
     refusal_body,
 )
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder, is_replaying, not_recorded_error
+from evaldesk.llm.redirects import is_asking_model
 from evaldesk.llm.refusals import MAY_REFUSE, STRICTNESS, dropped_fields_note, without_fields
 from evaldesk.llm.retry_events import (
     PLAYED_TURN,
@@ -44,15 +46,6 @@ from evaldesk.llm.retry_events import (
     current_turns,
     hide_requests,
     hides_requests,
-)
-from evaldesk.llm.third_party_clients import (
-    AIOHTTP,
-    CLIENT_OF_GOOGLE,
-    HTTPX,
-    is_asking_model,
-    on_import,
-    parts_of,
-    wrap_once,
 )
 from evaldesk.model import JsonObject
 

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from evaldesk.backports import UTC
 from evaldesk.llm.call import ModelCall, ModelReply
+from evaldesk.llm.context import context_value
 from evaldesk.llm.failures import ModelFailure
 from evaldesk.llm.pacing import PACED, Pace
 from evaldesk.model import Capture
@@ -172,16 +173,6 @@ def current_listeners() -> tuple[TurnListener | None, OnRetryWait | None]:
 def hides_requests() -> bool:
     """Whether requests in this context belong to a call that reports itself."""
     return _hides_requests.get()
-
-
-@contextmanager
-def context_value(variable: ContextVar[T], value: T) -> Iterator[None]:
-    """Set a context variable inside the context."""
-    token = variable.set(value)
-    try:
-        yield
-    finally:
-        variable.reset(token)
 
 
 def hide_requests() -> AbstractContextManager[None]:

@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 from evaldesk.backports import UTC
 from evaldesk.codec import msgspec
 from evaldesk.engine.failures import failure
+from evaldesk.llm.context import context_value
 from evaldesk.llm.pacing import PACED
-from evaldesk.llm.retry_events import PLAYED_TURN, context_value
+from evaldesk.llm.retry_events import PLAYED_TURN
 from evaldesk.model import (
     Case,
     Criterion,

@@ -34,9 +34,10 @@ from evaldesk.engine.worker.prompts import CallsAside
 from evaldesk.engine.worker.turn import OpenTurn, Show
 from evaldesk.errors import AgentError, EvaldeskError, ModelError, UsageError
 from evaldesk.llm import needs_litellm, set_variables
+from evaldesk.llm.context import context_value
 from evaldesk.llm.http_calls import watch_requests
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder, replay_only
-from evaldesk.llm.retry_events import PLAYED_TURN, context_value, turn_context
+from evaldesk.llm.retry_events import PLAYED_TURN, turn_context
 from evaldesk.llm.third_party_clients import wrap_clients
 from evaldesk.model import (
     AgentDescription,
