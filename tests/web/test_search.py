@@ -148,7 +148,7 @@ def play(chat: Any, answer: str) -> int:
     run_id: int = store.runs.create(RunConfig(AgentRef("dice", "dice:agent"), "calc", n=1), [Case("c1", (Turn("Go"),))])
     turn = TurnRecord("Go", (Event("tool_call", call=ToolCall("read_barometer")), Event("agent_message", text=answer)))
     store.runs.record([TrialResult(run_id, 0, 0, "finished", "passed", transcript=Transcript((turn,)))])
-    chat.desk.search.catch_up(rest=0)
+    chat.desk.search.catch_up(pause_factor=0)
     return run_id
 
 
