@@ -8,6 +8,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from evaldesk.engine.executors import check_isolation
 from evaldesk.errors import UsageError
 from evaldesk.model import AgentRef, Container, RunConfig
 from evaldesk.settings import Settings
+from evaldesk.store import Store
 
 CAN_ENTER = pytest.mark.skipif(bool(sandbox.problem()), reason="no user namespaces on this machine")
 CURIOUS = """
@@ -187,6 +189,16 @@ COPIES = {
     "a report": ("report.html", lambda _: b"<p>hi, it&#39;s a request</p><p>treasure</p>"),
     "deep": ("a/b/c/d/export.md", lambda _: b"| hi, it's a request | treasure |"),
 }
+
+
+def database(_: bytes) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "evaldesk.db")
+        Store.open(path).close()
+        return path.read_bytes()
+
+
+COPIES["a database"] = ("old.db", database)
 
 
 @pytest.mark.parametrize(("name", "write"), COPIES.values(), ids=COPIES)

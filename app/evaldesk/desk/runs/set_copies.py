@@ -56,9 +56,14 @@ class SetCopies:
                 self._marks += filter(None, map(_mark, cases[:: -(-len(cases) // MAX_CASES) or 1]))
 
     def has(self, path: str) -> bool:
-        """Whether a file is a copy: byte for byte, or with a case and what is expected of it, packed or not."""
-        if not self._digests or os.path.splitext(path)[1].lower() in CODE:
+        """Whether a file is a copy: byte for byte, or with a case and what is expected of it, packed or not.
+
+        So is each database of Evaldesk, in which cases are packed.
+        """
+        if os.path.splitext(path)[1].lower() in CODE:
             return False
+        if _is_database(path):
+            return True
         with suppress(OSError):
             size = os.path.getsize(path)
             if 0 < size <= min(MAX_FILE_BYTES, self._n_left) and os.path.isfile(path):
@@ -72,6 +77,17 @@ class SetCopies:
         if len(text) in self._digests and hashlib.sha256(text).digest() in self._digests[len(text)]:
             return True
         return any(mark.query in text and any(answer in text for answer in mark.answers) for mark in self._marks)
+
+
+def _is_database(path: str) -> bool:
+    with suppress(OSError):
+        if os.path.isfile(path):  # no pipe, which would not answer
+            with open(path, "rb") as file:
+                return file.read(len(_SQLITE)) == _SQLITE and b"CREATE TABLE case_snapshot" in file.read(MAX_SCHEMA)
+    return False
+
+
+_SQLITE, MAX_SCHEMA = b"SQLite format 3\0", 4 * 1024 * 1024
 
 
 def _mark(case: Case) -> _Mark | None:
