@@ -17,6 +17,11 @@ MORE = "To find such an agent more often, add cases or play more trials of each.
 """Beside a gate that misses a worse agent, and for which no better setting is looked for."""
 MAY_ERR = "These figures are for a run that plays every trial. At most one likely stop in 20 is wrong."
 """Beside a gate that a likely stop can answer."""
+ROUGH = (
+    "This range is rough: too high where some cases always pass and others often fail, too low after few trials that "
+    "all passed."
+)
+"""Beside a gate that counts flips, whose range contains the truth least often. (docs/ci.md)"""
 NONE_HOLDS = "No gate of this kind is both quiet and sharp here"
 NOT_MEASURED = "Not measured: stored runs contain no fresh trials of this rule."
 DAYS_NEEDED = 5
@@ -181,6 +186,8 @@ def notes_of(forecast: GateForecast) -> Iterator[str]:
     """The notes beside the forecast of a gate, one sentence each."""
     if forecast.against:
         yield f"These figures are {forecast.against}."
+        if forecast.basis.rate is None:
+            yield ROUGH
     if days := days_sentence(forecast):
         yield days
     if forecast.n_played:
