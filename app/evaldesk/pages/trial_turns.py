@@ -371,14 +371,14 @@ class _Drawing:
 
     def _fit(self, pieces: Sequence[Part | CallRow], first: int) -> tuple[list[Part | CallRow], Shown]:
         """As many pieces as there is room for; the first one always, unless there is no room at all."""
-        taken: list[Part | CallRow] = []
+        fitting: list[Part | CallRow] = []
         for piece in islice(pieces, first, None):
             if self.room.is_full:
                 break
-            taken.append(with_result(piece, MAX_TEXT) if isinstance(piece, Part) else piece)
+            fitting.append(with_result(piece, MAX_TEXT) if isinstance(piece, Part) else piece)
             if self.room.characters_left is not None:
-                self.room.characters_left -= _size(taken[-1])
-        return taken, Shown(first, first + len(taken), len(pieces))
+                self.room.characters_left -= _size(fitting[-1])
+        return fitting, Shown(first, first + len(fitting), len(pieces))
 
     def _events(self, record: TurnRecord | None, first: int) -> tuple[list[EventLine], Shown]:
         room, lines = self.room, list[EventLine]()

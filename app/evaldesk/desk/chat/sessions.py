@@ -195,7 +195,7 @@ class SessionDesk:
 
     async def _start(
         self,
-        stored: StoredSession,
+        stored_session: StoredSession,
         message: str,
         model: str | None,
         asked_by: AskedBy,
@@ -208,7 +208,7 @@ class SessionDesk:
 
         A `resumed` turn goes on by these decisions.
         """
-        session = _with_left_turn(stored) if keeps else replace(stored, open_turn=None)
+        session = _with_left_turn(stored_session) if keeps else replace(stored_session, open_turn=None)
         session_id = session.id
         agent = self._agents.get(session.agent_id)
         self._agents.check_trust(agent)
@@ -235,9 +235,9 @@ class SessionDesk:
             resumed=earlier,
             decisions=tuple(decisions),
         )
-        is_left = stored.open_turn is not None and session.open_turn is None
+        is_left = stored_session.open_turn is not None and session.open_turn is None
         kept_turn = session.turns[-1] if keeps and is_left else None
-        left_owner = stored.open_turn.owner if stored.open_turn and is_left else ""
+        left_owner = stored_session.open_turn.owner if stored_session.open_turn and is_left else ""
         stored_message = value_scrubber(self._environment)(message)
 
         def begin(owner: str) -> None:

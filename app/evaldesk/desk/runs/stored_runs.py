@@ -534,21 +534,21 @@ def joined_baseline(parts: Sequence[tuple[RunConfig, Baseline | None, Sequence[s
     names = set_names([config for config, _, _ in parts])
     own: list[PlayedCase] = []
     others: dict[CaseKey, PlayedCase] = {}
-    found: list[Baseline] = []
+    baselines: list[Baseline] = []
     for name, (config, baseline, case_ids) in zip(names, parts, strict=True):
         if baseline is None:
             continue
-        found.append(baseline)
+        baselines.append(baseline)
         ids = set(case_ids)
         for case in baseline.cases:
             if case.key.evalset == config.evalset_name and case.key.case_id in ids:
                 own.append(replace(case, key=replace(case.key, evalset=name)))
             else:
                 others[case.key] = case
-    if not found:
+    if not baselines:
         return None
-    of_part = any(baseline.is_of_part for baseline in found)
-    return replace(found[0], cases=(*own, *others.values()), is_of_part=of_part)
+    of_part = any(baseline.is_of_part for baseline in baselines)
+    return replace(baselines[0], cases=(*own, *others.values()), is_of_part=of_part)
 
 
 def joined_numbers(runs: Sequence[RunNumbers]) -> RunNumbers:

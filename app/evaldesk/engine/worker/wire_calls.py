@@ -58,12 +58,12 @@ def wire_events(calls: Sequence[WireCall], other_events: Iterable[Event]) -> Wir
             if known_names[tool_call.name] < 0:
                 answer_calls.append(tool_call)
         sent_ms = max(call.at_ms - call.http.duration_ms, 0.0)
-        events += _added(turn, results, sent_ms)
-        events += _added(turn, [Message("agent", calls=tuple(answer_calls))], call.at_ms)
+        events += _new_events(turn, results, sent_ms)
+        events += _new_events(turn, [Message("agent", calls=tuple(answer_calls))], call.at_ms)
     return WireEvents(events, within)
 
 
-def _added(turn: TurnEvents, messages: Iterable[Message], at_ms: float) -> Iterator[Event]:
+def _new_events(turn: TurnEvents, messages: Iterable[Message], at_ms: float) -> Iterator[Event]:
     n_before = len(turn.events)
     for message in messages:
         turn.add(message)

@@ -341,8 +341,8 @@ class IndexedCases(LargeCases):
                 row = IndexRow(length, digest, case_id, key, asserted, tuple(more), of_case)
                 yield self._bytes(start, length, digest), row
 
-    def splice(self, start: int, stop: int, new: Sequence[Case]) -> SplicedCases:
-        return SplicedCases([Span(self, range(len(self)))]).splice(start, stop, new)
+    def splice(self, start: int, stop: int, cases: Sequence[Case]) -> SplicedCases:
+        return SplicedCases([Span(self, range(len(self)))]).splice(start, stop, cases)
 
     def read(self, numbers: Iterable[int]) -> Iterator[Case]:
         """Some cases, in this order."""
@@ -426,8 +426,8 @@ class SplicedCases(EditedCases):
     def __iter__(self) -> Iterator[Case]:
         return (case for part in self.parts for case in part)
 
-    def splice(self, start: int, stop: int, new: Sequence[Case]) -> SplicedCases:
-        return SplicedCases([*self._slices_between(0, start), tuple(new), *self._slices_between(stop, len(self))])
+    def splice(self, start: int, stop: int, cases: Sequence[Case]) -> SplicedCases:
+        return SplicedCases([*self._slices_between(0, start), tuple(cases), *self._slices_between(stop, len(self))])
 
     def _slices_between(self, start: int, stop: int) -> Iterator[Sequence[Case]]:
         for part in self.parts:
