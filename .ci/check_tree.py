@@ -1,7 +1,8 @@
 """Faults that no linter looks for: paths of one machine and executable content where data belongs, in a tracked file.
 
 And no circle of imports between modules; the picture of the floors (`draw_floors`); the decisions, their index, links
-and paths (`check_book`). The counts of words (`check_words`) are printed; free relatives and missing docstrings fail.
+and paths (`check_book`). The counts of words (`check_words`) are printed; bare participles as names, free relatives and
+missing docstrings fail.
 """
 
 from __future__ import annotations

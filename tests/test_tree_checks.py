@@ -108,6 +108,18 @@ def test_free_relatives_are_counted_outside_of_code(words: ModuleType, text: str
     assert len(words.free_relatives(text)) == n
 
 
+def test_too_many_bare_participles_are_a_finding(words: ModuleType, tmp_path: Path) -> None:
+    nouns = "".join(f"line_{n} = {n}\n" for n in range(998))
+    (tmp_path / "rows.py").write_text(f'"""The lines of a file."""\nkept = 1\ntold = 2\n{nouns}', "utf-8")
+    assert words.count(tmp_path).findings() == []
+
+    (tmp_path / "more.py").write_text('"""More lines."""\nsaid = 1\nwhole = 2\n', "utf-8")
+    (names,) = words.count(tmp_path).findings()
+
+    assert names.startswith("names: 0.40 % are a bare participle")
+    assert "most in rows.py 2, more.py 2" in names or "most in more.py 2, rows.py 2" in names
+
+
 def test_too_many_free_relatives_and_too_few_docstrings_are_findings(words: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "good.py").write_text('"""The calls of a turn."""\n', "utf-8")
     assert words.count(tmp_path).findings() == []
