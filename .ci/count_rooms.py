@@ -1,6 +1,7 @@
 """Print the number of files and functions that a reader follows. `make check` prints the counts; no count fails it.
 
-- files, lines: of app/, every .py file and all of its lines; lines by room, which is a folder or a file of evaldesk/.
+- files, lines: of app/, every .py file and all of its lines; lines by room, which is a folder or a file of evaldesk/,
+  and by island, which is a folder of integrations/.
 - a trial: functions, and their files, that run while `evaluate()` plans, plays, grades and records one trial of a
   one-line function agent, in all of its processes: driver, players, graders, and those that they are forked of. Eval
   set and criteria are read before, and another trial was played before, so that the driver is warm.
@@ -36,7 +37,7 @@ APP = Path(__file__).resolve().parents[1] / "app"
 READY = re.compile(r"Evaldesk ready at (http://[^/]+/)\?token=(\S+)")
 DEADLINE_S = 600.0
 N_ANSWERS = 60
-N_ROOMS = 25
+N_ROOMS = 40
 
 ENTRANCE = os.path.join("web", "guard.py")
 """The first file of ours that a request comes to."""
@@ -157,7 +158,9 @@ def main() -> int:
     _print("files in app/", [_name(path) for path in files])
     lines: Counter[str] = Counter()
     for path in files:
-        lines[path.relative_to(APP / "evaldesk").parts[0]] += len(path.read_text("utf-8").splitlines())
+        room, *inner = path.relative_to(APP / "evaldesk").parts
+        name = f"{room}/{inner[0]}" if room == "integrations" and inner[1:] else room
+        lines[name] += len(path.read_text("utf-8").splitlines())
     sys.stdout.write(f"{lines.total():7,}  lines of app/, of which\n")
     sys.stdout.writelines(f"{n:7,}    {room}\n" for room, n in lines.most_common(N_ROOMS))
     return 0

@@ -15,7 +15,6 @@ NAMED = re.compile(r"(?:evaldesk|tests)[./]integrations[./](\w+)")
 # They walk over all tools at once: files of other tools, hostile bytes, one conclusion at each door, the executors,
 # and what forked tests import ahead. This list only gets shorter.
 OF_ALL_TOOLS = {
-    "cli/test_doctor_on.py",
     "cli/test_one_conclusion.py",
     "desk/runs/test_executors_by_name.py",
     "documents/test_openhands_guide.py",
