@@ -18,7 +18,7 @@ from evaldesk.store.tables.runs import RUN
 FOLDER = Path(evaldesk.store.__file__).parent
 OF_ONE_ENGINE = {
     *("sqlite.py", "space.py", "recovery.py", "upgrade.py", "store.py", "migrations/env.py"),
-    *("backups.py", "damaged_rows.py"),
+    *("backups.py", "broken_rows.py", "damaged_rows.py"),
     *("postgresql.py", "copy_places.py", "evalsets/case_index.py", "migrations/versions/r0037_case_versions.py"),
 }
 """Of a file: connections, space, backups, repair, upgrade, creation, and the check after a migration. Of a server: all.
