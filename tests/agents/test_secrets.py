@@ -254,6 +254,30 @@ def test_secrets_are_masked_as_pages_and_programs_write_them(form: str) -> None:
     assert "9f8Kq2LmZx" not in said
 
 
+@pytest.mark.parametrize("value", [VALUE, MARKED], ids=["words", "marks"])
+def test_nothing_of_a_secret_is_left_beside_its_mask(value: str) -> None:
+    for written in (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1]):
+        assert scrub(f"<{written}>", {"MY_SECRET": value}) == "<[MY_SECRET]>"
+    for written in (quote(value, safe=""), quote(value), quote_plus(value), value.encode().hex(), html.escape(value)):
+        assert scrub(f"<{written}>", {"MY_SECRET": value}) == "<[MY_SECRET]>"
+
+
+def test_a_stream_is_cut_before_a_secret_and_nowhere_else_within_spaces() -> None:
+    secret = "with some\nwords 12 in it"
+    text = f"a b {secret} c d "
+    start = text.index(secret)
+    for end in range(1, len(text) + 1):
+        stream = StreamScrubber({secret: "MY_SECRET"})
+
+        shown = stream.feed(text[:end])
+
+        whole = text[:end].rpartition(" ")[0] + " " if " " in text[:end] else ""
+        if start < end < start + len(secret) + 1:
+            assert shown == text[:start], end
+        else:
+            assert shown == scrub(whole, {"MY_SECRET": secret}), end
+
+
 STREAMED = {"A_KEY": RANDOM, "B_SECRET": "with some\nwords 12 in it", "DATABASE_URL": f"db://me:{RANDOM}/x@host/y"}
 
 
