@@ -105,7 +105,8 @@ def test_a_gate_by_history_that_is_not_known_yet_says_its_mean() -> None:
     found = forecast(GATES["confirm"], HISTORIES["a few"], 5)
 
     assert re.match(
-        r"90 of 100 passed so far: this gate fails between \d+ and \d+ % of unchanged builds, about \d % on average. "
+        r"90 of 100 passed so far: this gate fails (?:up to|between \d+ and) \d+ % of unchanged builds, "
+        r"about \d % on average. "
         r"About 30 trials a case would tell.",
         forecast_sentence(found),
     )

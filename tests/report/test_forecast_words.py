@@ -35,6 +35,15 @@ def test_a_gate_that_hardly_fails_does_not_fail_between_0_and_0() -> None:
 
 
 @pytest.mark.parametrize(
+    ("low", "words"), [(0.0, "this gate fails up to 12 % of"), (0.02, "this gate fails between 2 and 12 % of")]
+)
+def test_a_range_that_begins_near_0_has_one_end(low: float, words: str) -> None:
+    alarm = Range(0.03, low, 0.12)
+
+    assert words in forecast_sentence(replace(QUIET, fails=alarm, false_alarm=alarm))
+
+
+@pytest.mark.parametrize(
     ("n_runs", "words"),
     [
         (4, "Computed for one day: 5 runs are needed to see whether days differ."),

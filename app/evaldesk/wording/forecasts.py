@@ -76,7 +76,7 @@ def _sentence(forecast: GateForecast) -> str:
             "of builds. Move the bar or the agent."
         )
     if forecast.standing == "not known yet":
-        ends = "under 1 %" if alarm.high < 0.005 else f"between {_ends(alarm)}"
+        ends = "under 1 %" if alarm.high < 0.005 else _ends(alarm)
         mean = f", {about_words(alarm.mean)} on average" if forecast.is_by_history else ""
         so = f"{_so_far(basis)} so far: this gate fails {ends} of unchanged builds{mean}."
         more = f" About {forecast.trials_to_know} trials a case would tell." if forecast.trials_to_know else ""
@@ -99,7 +99,9 @@ def _so_far(basis: Basis) -> str:
 
 
 def _ends(interval: Range) -> str:
-    return f"{100 * interval.low:.0f} and {100 * interval.high:.0f} %"
+    """Both ends, the lower one only where it is not 0."""
+    high = f"{100 * interval.high:.0f} %"
+    return f"up to {high}" if interval.low < 0.005 else f"between {100 * interval.low:.0f} and {high}"
 
 
 def days_sentence(forecast: GateForecast) -> str:
