@@ -44,7 +44,8 @@ def own_imports() -> Iterator[None]:
     yield
     sys.path[:] = path
     for name in sys.modules.keys() - modules:
-        if not is_installed_module(sys.modules[name]):
+        # Other objects are put there by monkeypatch, which takes them out.
+        if isinstance(sys.modules[name], ModuleType) and not is_installed_module(sys.modules[name]):
             del sys.modules[name]
 
 
