@@ -95,7 +95,7 @@ ASKED: dict[str, Asked] = {
     "failures.n_of_mode": lambda store, run: store.failures.n_of_mode(1, run),
     "proposals.quotes": lambda store, run: store.proposals.quotes(range(1, 100)),
     "proposals.keep_question": lambda store, run: store.proposals.keep_question(run, "m", 1, 1, None),
-    "proposals.asked": lambda store, run: store.proposals.model_use(run).n,
+    "proposals.model_use": lambda store, run: store.proposals.model_use(run).n,
     "proposals.asked_of_model": lambda store, run: store.proposals.asked_of_model(run),
     "failures.list": lambda store, run: store.failures.list(run),
     "failures.trials_by_run": lambda store, run: store.failures.trials_by_run(1),
@@ -103,7 +103,9 @@ ASKED: dict[str, Asked] = {
     "failures.read_runs": lambda store, run: store.failures.read_runs(),
     "failures.readings": lambda store, run: store.failures.readings(run),
     "failures.read_trials": lambda store, run: store.failures.read_trials(run).read,
-    "failures.judged": lambda store, run: any(store.failures.judged_trials(run, "tool_trajectory_avg_score").values()),
+    "failures.judged_trials": lambda store, run: any(
+        store.failures.judged_trials(run, "tool_trajectory_avg_score").values()
+    ),
     "proposals.proposed": lambda store, run: store.proposals.proposed(run),
     "failures.last_step": lambda store, run: store.failures.last_step(
         "me", datetime(2000, 1, 1, tzinfo=UTC), {(run, 0, 0)}
