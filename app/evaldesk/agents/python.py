@@ -96,7 +96,7 @@ class PythonAgent:
         self, function: Callable[..., Any], session: Session, message: str, decided: Sequence[Decided]
     ) -> AsyncIterator[Event]:
         TOOL_LIMIT.set(session.limits.tool_timeout_s)
-        note_capture("told")
+        note_capture("told" if getattr(self.code, "tells_calls", False) is True else "answers")
         if INSTRUMENTS or "opentelemetry" in sys.modules:
             collect_spans()
         decisions = decisions_of(decided) if decided else []
@@ -105,6 +105,9 @@ class PythonAgent:
             answer = function(**arguments)
         if inspect.isawaitable(answer):
             answer = await answer
+        # A generator tells what it does; of a text alone nobody knows which tools were called.
+        if not isinstance(answer, str | None):
+            note_capture("told")
         pieces: list[str] = []
         async with aclosing(_items(answer)) as items:
             async for item in items:

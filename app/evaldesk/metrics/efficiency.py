@@ -23,8 +23,10 @@ from evaldesk.model.conclusion import counted
 NO_CALL = "The agent reports no model call."
 
 
-def _info(name: str, title: str, summary: str) -> MetricInfo:
-    return MetricInfo(name, title, summary, high=math.inf, is_higher_better=False, default_threshold=None)
+def _info(name: str, title: str, summary: str, *, reads_calls: bool = False) -> MetricInfo:
+    return MetricInfo(
+        name, title, summary, high=math.inf, is_higher_better=False, default_threshold=None, reads_calls=reads_calls
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,10 @@ class RepeatedCallCount:
     )
 
     info: ClassVar[MetricInfo] = _info(
-        "repeated_call_count", "Repeated calls", "Tool calls that were made before with the same arguments."
+        "repeated_call_count",
+        "Repeated calls",
+        "Tool calls that were made before with the same arguments.",
+        reads_calls=True,
     )
 
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
@@ -101,7 +106,9 @@ class RepeatedCallCount:
 class ToolCallCount:
     """Tool calls of each turn, and their mean."""
 
-    info: ClassVar[MetricInfo] = _info("tool_call_count_v1", "Tool calls", "Tool calls per turn, as in ADK.")
+    info: ClassVar[MetricInfo] = _info(
+        "tool_call_count_v1", "Tool calls", "Tool calls per turn, as in ADK.", reads_calls=True
+    )
 
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
         """The number of calls in each turn that was played, and their mean."""

@@ -30,6 +30,7 @@ class MetricInfo:
 
     `needs` is the assertion that a case must have; otherwise the metric is not applicable. `has_judge` means that a
     model judges, and costs. `required` are options without a usable default: a run without them is refused.
+    `reads_calls`: it judges the tool calls also of a case that expects none.
     """
 
     name: str
@@ -42,6 +43,12 @@ class MetricInfo:
     default_threshold: float | None = 1.0
     has_judge: bool = False
     required: tuple[str, ...] = ()
+    reads_calls: bool = False
+
+    @property
+    def judges_calls(self) -> bool:
+        """Whether it says nothing true of an agent whose tool calls cannot be seen."""
+        return self.reads_calls or self.needs == "tool_calls"
 
     def passes(self, value: float, threshold: float | None) -> bool | None:
         """Whether `value` reaches the threshold, which is inclusive; None without a threshold."""

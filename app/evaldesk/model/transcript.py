@@ -43,8 +43,11 @@ StopReason: TypeAlias = Literal[
 ]
 Role: TypeAlias = Literal["agent", "user", "judge"]
 AskedBy: TypeAlias = Literal["person", "simulated", "scripted"]
-Capture: TypeAlias = Literal["adapter", "told", "spans", "gateway"]
-"""Who says what an agent did: the hooks of its framework, the agent itself, its spans, or what was seen on the way."""
+Capture: TypeAlias = Literal["adapter", "told", "spans", "gateway", "answers"]
+"""Who says what an agent did: the hooks of its framework, the agent itself, its spans, or its model requests.
+
+`answers`: only its answers are seen; a tool call of its would not be.
+"""
 
 FATAL_KINDS: frozenset[str] = frozenset(
     {"agent_import", "metric_import", "authentication", "permission", "quota", "unknown_model", "no_model"}
@@ -357,6 +360,11 @@ class Transcript:
         """The ways by which calls and tokens became known, in a fixed order; empty where that was not noted."""
         ways = {way for turn in self.turns for way in turn.captures}
         return tuple(way for way in get_args(Capture) if way in ways)
+
+    @property
+    def shows_calls(self) -> bool:
+        """Whether a tool call of the agent would be seen; True for a transcript of a file."""
+        return not self.turns or any("answers" not in turn.captures for turn in self.turns)
 
     @property
     def media(self) -> tuple[Media, ...]:

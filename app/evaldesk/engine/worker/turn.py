@@ -85,6 +85,7 @@ class OpenTurn(TurnListener):
         self._n_requests = 0
         self._observed_calls: list[tuple[float, str, HttpCall | None]] = []
         self._ways: set[Capture] = set()
+        self._shows_calls = False
         self._spans: TurnSpans | None = None
         self._prompts = prompts
         self._gateway_calls: deque[tuple[float, HttpCall]] = deque()
@@ -106,6 +107,7 @@ class OpenTurn(TurnListener):
         self._events.extend(open_record.events)
         self._n_before = len(self._events)
         self._ways.update(open_record.captures)
+        self._shows_calls = "answers" not in open_record.captures
         self._state_before = dict(open_record.state_before)
         self._state, self._state_json = dict(open_record.state_after), to_json(open_record.state_after)
         self._note_state()  # a person may have changed it
@@ -280,7 +282,9 @@ class OpenTurn(TurnListener):
         return replace(record, captures=self._captures(), media=media)
 
     def _captures(self) -> tuple[Capture, ...]:
-        ways = self._ways if self._ways - _BESIDE else self._ways | {"adapter"}
+        ways = set(self._ways if self._ways - _BESIDE else self._ways | {"adapter"})
+        if self._shows_calls or ways & {"adapter", "told", "spans"}:
+            ways.discard("answers")
         return tuple(way for way in get_args(Capture) if way in ways)
 
     def _whole_turn(self) -> list[Event]:
@@ -310,10 +314,13 @@ class OpenTurn(TurnListener):
             for at_ms, tool, call in self._observed_calls
             if call and not tool
         ]
-        if "told" not in self._ways or not calls:
+        if not self._ways & {"told", "answers"} or not calls:
             return WireEvents()
         own = [event for event in self._events[self._n_before :] if not event.is_partial]
-        return wire_events([WireCall(at_ms, call, each) for at_ms, call, each in calls if each], [*own, *spanned])
+        wired = wire_events([WireCall(at_ms, call, each) for at_ms, call, each in calls if each], [*own, *spanned])
+        offers_tools = any(read_request(body_of(call.request)).tools for _, call, _ in calls)
+        self._shows_calls = self._shows_calls or offers_tools or bool(wired.events)
+        return wired
 
     def _exchange(self, at_ms: float, call: HttpCall) -> Exchange | None:
         self._read(at_ms, call)

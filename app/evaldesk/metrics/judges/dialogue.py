@@ -103,6 +103,7 @@ class TrajectoryQuality(_DialogueGrade):
         "How well a judge finds the agent's steps through the whole dialogue, 0 to 1.",
         default_threshold=0.7,
         has_judge=True,
+        reads_calls=True,
     )
     task: ClassVar[Task[Rating]] = TRAJECTORY
 
@@ -117,5 +118,6 @@ class ToolUseQuality(_DialogueGrade):
         "How well a judge finds the use of tools in the whole dialogue, 0 to 1.",
         default_threshold=0.7,
         has_judge=True,
+        reads_calls=True,
     )
     task: ClassVar[Task[Rating]] = TOOL_USE

@@ -22,7 +22,10 @@ class RequiredCalls:
     """
 
     info: ClassVar[MetricInfo] = MetricInfo(
-        "required_calls", "Required calls", "Share of the required calls that the agent makes in the conversation."
+        "required_calls",
+        "Required calls",
+        "Share of the required calls that the agent makes in the conversation.",
+        reads_calls=True,
     )
 
     def missing(self, case: Case) -> str | None:

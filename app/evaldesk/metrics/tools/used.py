@@ -34,6 +34,7 @@ class ToolUsed:
         "Tool used",
         "Whether one named tool was used, used so many times, or not used.",
         required=("tool",),
+        reads_calls=True,
     )
 
     def __post_init__(self) -> None:

@@ -177,6 +177,7 @@ class RubricToolUse(RubricMetric):
         "Tool use rubrics",
         "Share of rubrics that a judge finds met by the tool calls, as in ADK.",
         has_judge=True,
+        reads_calls=True,
     )
     kind: ClassVar[str] = "TOOL_USE_QUALITY"
     what: ClassVar[str] = "the agent's use of tools for QUESTION, in TOOL CALLS,"

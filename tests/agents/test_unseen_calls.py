@@ -1,0 +1,91 @@
+"""What cannot be seen of an agent is not judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.agents.endpoint import Endpoint
+from tests.agents.installed import skip_without
+from tests.agents.test_wire_calls import HEAD
+
+from evaldesk.agents import load_agent
+from evaldesk.engine import play_trial
+from evaldesk.metrics.scoring import UNSEEN_CALLS, score_trial
+from evaldesk.model import AgentRef, Case, Criterion, Expected, Limits, Score, ToolCall, TrialSpec, Turn
+
+pytestmark = pytest.mark.anyio
+
+TEXT = "def root_agent(message):\n    return 'It comes.'\n"
+ASYNC = "async def root_agent(message):\n    return 'It comes.'\n"
+DECLARED = TEXT + "\nroot_agent.tells_calls = True\n"
+GENERATOR = "def root_agent(message):\n    yield 'It comes.'\n"
+EVENT = "from evaldesk import Event\n\ndef root_agent(message):\n    return Event('agent_message', text='It comes.')\n"
+NO_TOOLS = HEAD + "\ndef root_agent(message):\n    return ask([{'role': 'user', 'content': message}]).content\n"
+TOOLS = (
+    HEAD
+    + """
+TOOL = {"type": "function", "function": {"name": "get_order", "parameters": {"type": "object", "properties": {}}}}
+
+def root_agent(message):
+    return ask([{"role": "user", "content": message}], tools=[TOOL]).content
+"""
+)
+SHOWN = {"declared": DECLARED, "a generator": GENERATOR, "an event": EVENT, "tools that the model could call": TOOLS}
+HIDDEN = {"a text": TEXT, "a text, later": ASYNC, "a model without tools": NO_TOOLS}
+EXPECTED = Expected(tool_calls=(ToolCall("get_order", {}),))
+CASES = {"a call": Case("c", (Turn("hi", EXPECTED),)), "no call": Case("c", (Turn("hi", Expected(tool_calls=())),))}
+CRITERIA = (
+    Criterion("tool_trajectory_avg_score", 1.0),
+    Criterion("tool_in_order", 1.0),
+    Criterion("tool_used", 1.0, {"tool": "get_order", "at_least": 0, "at_most": 0}),
+    Criterion("tool_call_count_v1", 0.0),
+)
+
+
+async def scores_of(ref: AgentRef, case: Case) -> list[Score]:
+    """The scores of the trial, without those of turns."""
+    result = await play_trial(load_agent(ref), TrialSpec(1, 0, 0, case, ref, limits=Limits(60)))
+    assert (result.error, [turn.answer for turn in result.transcript.turns]) == (None, ["It comes."])
+    return [score for score in score_trial(result.transcript, case, CRITERIA) if score.turn is None]
+
+
+async def scores_of_source(source: str, case: Case, endpoint: Endpoint, folder: Path) -> list[Score]:
+    if "openai" in source:
+        skip_without("openai")
+    endpoint.says("It comes.")
+    (folder / "agent.py").write_text(source.replace("{address}", endpoint.address))
+    return await scores_of(AgentRef("a", "agent:root_agent", str(folder)), case)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("source", HIDDEN.values(), ids=HIDDEN)
+async def test_metrics_of_calls_are_unscored_where_calls_cannot_be_seen(
+    source: str, case: Case, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    scores = await scores_of_source(source, case, endpoint, tmp_path)
+
+    assert [(score.value, score.passed, score.is_applicable) for score in scores] == [(None, None, True)] * len(
+        CRITERIA
+    )
+    assert {score.reason for score in scores} == {UNSEEN_CALLS}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("source", SHOWN.values(), ids=SHOWN)
+async def test_metrics_of_calls_are_judged_where_a_call_would_be_seen(
+    source: str, case: Case, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    scores = await scores_of_source(source, case, endpoint, tmp_path)
+
+    is_right = case is CASES["no call"]
+    assert [score.passed for score in scores] == [is_right, is_right, True, True]
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+async def test_metrics_of_calls_are_unscored_for_a_chat_endpoint(case: Case, endpoint: Endpoint) -> None:
+    endpoint.says("It comes.")
+
+    scores = await scores_of(AgentRef("c", endpoint.address, kind="http_chat"), case)
+
+    assert {(score.passed, score.reason) for score in scores} == {(None, UNSEEN_CALLS)}
