@@ -105,7 +105,7 @@ async def test_spans_become_model_calls_tokens_tool_calls_and_results(loaded: An
     turn = await played(loaded(PLAIN), Session("s"), "Roll.")
 
     assert story(turn) == STORY
-    assert turn.captures == ("spans",)
+    assert turn.captures == ("told", "spans")
     assert turn.tool_calls[0].args == {"sides": 6}
     assert [event.at_ms for event in turn.events] == sorted(event.at_ms for event in turn.events)
 
@@ -186,7 +186,7 @@ def root_agent(message):
     turn = await played(loaded(source), Session("s"), "Roll.")
 
     assert len(endpoint.asked) == 2 == len(turn.usages)
-    assert turn.captures == ("spans", "gateway")
+    assert turn.captures == ("told", "spans", "gateway")
 
 
 async def test_tokens_inside_a_tool_count_and_its_calls_belong_to_the_tool(loaded: Any, played: Any) -> None:
@@ -309,7 +309,7 @@ def root_agent(message):
         ("usage", 10),
         ("agent_message", "A four."),
     ]
-    assert turn.captures == ("spans",)
+    assert turn.captures == ("told", "spans")
 
 
 async def test_the_price_lookup_is_not_the_agents_time(
@@ -330,7 +330,7 @@ async def test_the_price_lookup_is_not_the_agents_time(
 async def test_an_agent_without_opentelemetry_has_no_span_capture(loaded: Any, played: Any) -> None:
     turn = await played(loaded("def root_agent(message):\n    return message\n"), Session("s"), "hi")
 
-    assert (turn.captures, story(turn)) == (("answers",), [("agent_message", "hi")])
+    assert (turn.captures, story(turn)) == (("told",), [("agent_message", "hi")])
 
 
 # Written by the packages themselves, against an endpoint that answered with a call and then with words.

@@ -17,10 +17,32 @@ from evaldesk.model import AgentRef, Case, Criterion, Expected, Limits, Score, T
 pytestmark = pytest.mark.anyio
 
 TEXT = "def root_agent(message):\n    return 'It comes.'\n"
-ASYNC = "async def root_agent(message):\n    return 'It comes.'\n"
-DECLARED = TEXT + "\nroot_agent.tells_calls = True\n"
-GENERATOR = "def root_agent(message):\n    yield 'It comes.'\n"
-EVENT = "from evaldesk import Event\n\ndef root_agent(message):\n    return Event('agent_message', text='It comes.')\n"
+PROCESS = """
+import subprocess, sys
+
+def root_agent(message):
+    return subprocess.run([sys.executable, "-Sc", "print('It comes.', end='')"], capture_output=True, text=True).stdout
+"""
+CONNECTION = """
+import asyncio
+
+async def root_agent(message):
+    address = "{address}".partition("//")[2].partition("/")[0]
+    host, _, port = address.partition(":")
+    _, writer = await asyncio.open_connection(host, int(port))
+    writer.close()
+    return "It comes."
+"""
+DECLARED = PROCESS + "\nroot_agent.tells_calls = True\n"
+GENERATOR = PROCESS.replace("return", "yield")
+EVENT = """
+import subprocess, sys
+from evaldesk import Event
+
+def root_agent(message):
+    subprocess.run([sys.executable, "-Sc", ""])
+    return Event("agent_message", text="It comes.")
+"""
 NO_TOOLS = HEAD + "\ndef root_agent(message):\n    return ask([{'role': 'user', 'content': message}]).content\n"
 TOOLS = (
     HEAD
@@ -31,8 +53,14 @@ def root_agent(message):
     return ask([{"role": "user", "content": message}], tools=[TOOL]).content
 """
 )
-SHOWN = {"declared": DECLARED, "a generator": GENERATOR, "an event": EVENT, "tools that the model could call": TOOLS}
-HIDDEN = {"a text": TEXT, "a text, later": ASYNC, "a model without tools": NO_TOOLS}
+SHOWN = {
+    "a text without any call": TEXT,
+    "declared": DECLARED,
+    "a generator": GENERATOR,
+    "an event": EVENT,
+    "tools that the model could call": TOOLS,
+}
+HIDDEN = {"a process": PROCESS, "a connection": CONNECTION, "a model without tools": NO_TOOLS}
 EXPECTED = Expected(tool_calls=(ToolCall("get_order", {}),))
 CASES = {"a call": Case("c", (Turn("hi", EXPECTED),)), "no call": Case("c", (Turn("hi", Expected(tool_calls=())),))}
 CRITERIA = (

@@ -132,7 +132,7 @@ async def test_a_call_whose_result_is_never_sent_back_is_a_call(endpoint: Endpoi
     turn = await turn_of(DIRECT)
 
     assert story(turn) == [("get_order", {"order": "A7"}), "I called get_order."]
-    assert turn.captures == ("gateway",)
+    assert turn.captures == ("told", "gateway")
 
 
 @pytest.mark.parametrize(

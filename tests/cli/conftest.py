@@ -35,7 +35,7 @@ def root_agent(message, state):
     return "no" if message == "flaky" and seen[message] % 2 == 0 else message
 
 
-root_agent.tells_cost = root_agent.tells_calls = True
+root_agent.tells_cost = True
 '''
 
 

@@ -66,6 +66,8 @@ AGENT = '''
         if message == "hang":
             time.sleep(600)
         return message
+
+    agent.tells_calls = True
 '''
 
 

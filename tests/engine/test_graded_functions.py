@@ -17,7 +17,7 @@ from evaldesk.engine.frames import player_result as played_by
 from evaldesk.engine.worker.attempt import Attempt, grading_timeout_s
 from evaldesk.engine.worker.jobs import GradeJob, run_trial
 from evaldesk.engine.worker.player import adopt, disown
-from evaldesk.metrics.functions import loading
+from evaldesk.metrics.functions import import_guard, loading
 from evaldesk.model import AgentRef, Case, Criterion, Expected, Limits, Prompt, Prompts, TrialResult, TrialSpec, Turn
 from evaldesk.model.transcript import Role
 
@@ -137,6 +137,7 @@ async def test_a_trial_beside_the_one_with_the_copy_is_scored_by_the_copy(
 ) -> None:
     """Both come to a new grader together, and any of them may import first."""
     monkeypatch.setattr(loading, "_copy", loading._copy)  # that of this process is put back
+    monkeypatch.setattr(import_guard, "_guard", None)
     now, before = (f"def reward(solution_str, ground_truth, extra_info):\n    return {value}\n" for value in (1.0, 0.0))
     (tmp_path / "told_rewards.py").write_text(now)
     function = {"function": "told_rewards:reward", "root": str(tmp_path)}

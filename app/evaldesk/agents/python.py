@@ -15,7 +15,8 @@ from evaldesk.agents.remote.protocol import decisions_of, read_events
 from evaldesk.agents.spans import INSTRUMENTS, collect_spans
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
 from evaldesk.errors import AgentError
-from evaldesk.llm.retry_events import note_capture
+from evaldesk.llm.outside_calls import watch_outside_calls
+from evaldesk.llm.retry_events import note_capture, note_text_answer
 from evaldesk.model import AgentDescription, AgentRef, Event, EventKind, JsonObject, Session
 from evaldesk.model.decisions import Decided
 from evaldesk.model.media import MEDIA_KINDS
@@ -96,7 +97,8 @@ class PythonAgent:
         self, function: Callable[..., Any], session: Session, message: str, decided: Sequence[Decided]
     ) -> AsyncIterator[Event]:
         TOOL_LIMIT.set(session.limits.tool_timeout_s)
-        note_capture("told" if getattr(self.code, "tells_calls", False) is True else "answers")
+        note_capture("told")
+        watch_outside_calls()
         if INSTRUMENTS or "opentelemetry" in sys.modules:
             collect_spans()
         decisions = decisions_of(decided) if decided else []
@@ -106,8 +108,8 @@ class PythonAgent:
         if inspect.isawaitable(answer):
             answer = await answer
         # A generator tells what it does; of a text alone nobody knows which tools were called.
-        if not isinstance(answer, str | None):
-            note_capture("told")
+        if isinstance(answer, str | None) and getattr(self.code, "tells_calls", False) is not True:
+            note_text_answer()
         pieces: list[str] = []
         async with aclosing(_items(answer)) as items:
             async for item in items:

@@ -123,6 +123,12 @@ class TurnListener:
     def note_capture(self, way: Capture) -> None:
         """Note the source of the turn's calls."""
 
+    def note_text_answer(self) -> None:
+        """Note that the agent gave a text and told nothing else."""
+
+    def note_outside_call(self) -> None:
+        """Note that the agent opened a connection or started a process."""
+
 
 # Told of every wait of the trial that is current, as it begins.
 CURRENT_LISTENER: ContextVar[OnRetryWait | None] = ContextVar("current_listener", default=None)
@@ -197,6 +203,13 @@ def note_capture(way: Capture) -> None:
     turn = PLAYED_TURN.get()
     if turn:
         turn.note_capture(way)
+
+
+def note_text_answer() -> None:
+    """Note that the agent gave a text and told nothing else in the current turn."""
+    turn = PLAYED_TURN.get()
+    if turn:
+        turn.note_text_answer()
 
 
 def mute_listeners() -> AbstractContextManager[None]:

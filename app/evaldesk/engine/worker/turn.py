@@ -85,7 +85,7 @@ class OpenTurn(TurnListener):
         self._n_requests = 0
         self._observed_calls: list[tuple[float, str, HttpCall | None]] = []
         self._ways: set[Capture] = set()
-        self._shows_calls = False
+        self._shows_calls = self._is_text_answer = self._has_outside_calls = False
         self._spans: TurnSpans | None = None
         self._prompts = prompts
         self._gateway_calls: deque[tuple[float, HttpCall]] = deque()
@@ -107,7 +107,6 @@ class OpenTurn(TurnListener):
         self._events.extend(open_record.events)
         self._n_before = len(self._events)
         self._ways.update(open_record.captures)
-        self._shows_calls = "answers" not in open_record.captures
         self._state_before = dict(open_record.state_before)
         self._state, self._state_json = dict(open_record.state_after), to_json(open_record.state_after)
         self._note_state()  # a person may have changed it
@@ -223,6 +222,7 @@ class OpenTurn(TurnListener):
         if call.is_replayed:
             self._cached.append(True)
         self._n_cut += bool(_CUT.search(call.answer))
+        self._has_outside_calls = True
         self._observed_calls.append((self._now_ms(), self._open_tool(), call))
 
     def open_spans(self) -> TurnSpans:
@@ -232,11 +232,20 @@ class OpenTurn(TurnListener):
 
     def note_missed_call(self) -> None:
         """Note a call whose tokens nobody can tell."""
+        self._has_outside_calls = True
         self._observed_calls.append((self._now_ms(), self._open_tool(), None))
 
     def note_capture(self, way: Capture) -> None:
         """Note a way by which the calls of this turn are known; without any it is the adapter of a framework."""
         self._ways.add(way)
+
+    def note_text_answer(self) -> None:
+        """Note that the agent gave a text and told nothing else."""
+        self._is_text_answer = True
+
+    def note_outside_call(self) -> None:
+        """Note that the agent opened a connection or started a process."""
+        self._has_outside_calls = True
 
     def keep(self, events: Iterable[Event]) -> None:
         """Keep events that are not the agent's: the origin of the message of this turn."""
@@ -282,9 +291,9 @@ class OpenTurn(TurnListener):
         return replace(record, captures=self._captures(), media=media)
 
     def _captures(self) -> tuple[Capture, ...]:
-        ways = set(self._ways if self._ways - _BESIDE else self._ways | {"adapter"})
-        if self._shows_calls or ways & {"adapter", "told", "spans"}:
-            ways.discard("answers")
+        ways = self._ways if self._ways - _BESIDE else self._ways | {"adapter"}
+        if self._is_text_answer and self._has_outside_calls and not (self._shows_calls or "spans" in ways):
+            ways = ways - {"told"} | {"answers"}
         return tuple(way for way in get_args(Capture) if way in ways)
 
     def _whole_turn(self) -> list[Event]:
@@ -314,7 +323,7 @@ class OpenTurn(TurnListener):
             for at_ms, tool, call in self._observed_calls
             if call and not tool
         ]
-        if not self._ways & {"told", "answers"} or not calls:
+        if "told" not in self._ways or not calls:
             return WireEvents()
         own = [event for event in self._events[self._n_before :] if not event.is_partial]
         wired = wire_events([WireCall(at_ms, call, each) for at_ms, call, each in calls if each], [*own, *spanned])
