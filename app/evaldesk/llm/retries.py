@@ -23,7 +23,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """The retry policy. Waits double from `first_wait_s`; a Retry-After above `longest_wait_s` ends the retries."""
+    """The retry policy. Waits double from `first_wait_s`; a Retry-After above `longest_wait_s` ends the retries.
+
+    The jitter shortens a backoff to half of it at most, and lengthens a Retry-After by a tenth at most.
+    """
 
     n_attempts: int = 5
     first_wait_s: float = 0.5

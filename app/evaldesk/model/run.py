@@ -402,7 +402,8 @@ class RunConfig:
     `n` is the number of trials of each case; with a `budget`, of trials or US dollars for all of them, the fewest of
     each, and `allocate` says where the others go: `allocated_from` are the earlier runs that it took to know, newest
     first. `pass_threshold` is the share of scored trials that must pass for a case to count as passed.
-    `evalset_version` is the content hash of the file at the start, `functions_version` that of the user's functions
+    `agent_version` is the content hash of the agent's files, empty without a folder, `evalset_version` that of the
+    set's file at the start, `functions_version` that of the user's functions
     among the criteria. `source_run_id` names the run whose stored trials are scored again; None where trials are
     played. With `strict` a metric without anything to judge in a case is unscored there, else it is not applicable;
     `n_asserted` is then the number of cases that it applies to, by metric, for those metrics that do not apply to all,
