@@ -18,7 +18,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine, Executable
 
-from evaldesk.errors import WorkspaceError
+from evaldesk.errors import NotFoundError, WorkspaceError
 from evaldesk.store.word_index import WordIndex
 
 N_READERS = 8
@@ -212,6 +212,12 @@ class Database:
             try:
                 with connection.begin():
                     yield connection
+            except NotFoundError:  # it has read its row, and found none
+                raise
+            except BaseException:
+                # Rows that are left, which the frames of the error hold, would keep this state for later transactions.
+                connection.invalidate()
+                raise
             finally:
                 if self._is_closed:  # meanwhile: the pool to which it would go is gone
                     connection.invalidate()
