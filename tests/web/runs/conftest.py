@@ -230,6 +230,13 @@ def desk_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunPage
 
 
 @pytest.fixture
-def shared_pages(desk_of_module: RunPages, own_imports: None) -> RunPages:
-    """The desk of all tests of a file that change nothing, or nothing but a run of their own."""
-    return desk_of_module
+def shared_pages(desk_of_module: RunPages, own_imports: None) -> Iterator[RunPages]:
+    """The desk of all tests of a file that change nothing, or nothing but a run of their own.
+
+    A run that goes on would import its agent in the next test.
+    """
+    yield desk_of_module
+    for run in desk_of_module.desk.store.runs.list():
+        if run.status in ("pending", "running", "stopping"):
+            desk_of_module.post(f"/runs/{run.id}/stop")
+            desk_of_module.client.within(_has_ended, desk_of_module.desk, run.id)
