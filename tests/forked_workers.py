@@ -17,9 +17,11 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from multiprocessing.connection import Connection, Pipe, wait
+from types import SimpleNamespace
 from typing import NoReturn, cast
 
 import pytest
+from _pytest._io import TerminalWriter
 
 _PR_SET_PDEATHSIG = 1
 _TURN = struct.Struct("i")
@@ -204,5 +206,7 @@ class _Fork:
         captured = config.pluginmanager.getplugin("capturemanager")
         captured.stop_global_capturing()
         captured.start_global_capturing()
+        # pytest-timeout writes where each thread stands to it, which is then part of the report of the test
+        config.pluginmanager.register(SimpleNamespace(_tw=TerminalWriter(sys.stderr)), "terminalreporter")
         temporary = config._tmp_path_factory  # type: ignore[attr-defined]
         temporary._basetemp = temporary.mktemp("worker")

@@ -115,3 +115,12 @@ def test_a_process_that_a_test_left_holds_nobody(project: pytest.Pytester) -> No
         os.kill(int((project.path / "left").read_text()), signal.SIGKILL)
 
     found.assert_outcomes(passed=1)
+
+
+def test_a_test_that_waits_for_ever_fails_with_where_it_stands(project: pytest.Pytester) -> None:
+    project.makepyfile(test_a="import time\ndef test_waits(): time.sleep(3600)\ndef test_after(): pass")
+
+    found = project.runpytest_subprocess("-p", "no:xdist", "-o", "timeout=1", timeout=PATIENCE_S)
+
+    found.assert_outcomes(passed=1, failed=1)
+    found.stdout.fnmatch_lines(["*time.sleep(3600)*", "*Timeout (>1.0s) from pytest-timeout*"])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -75,18 +73,7 @@ NO_OUTPUT = ("folder", "loop", LONG)
 NO_FOLDER = ("pipe", "missing", "loop", LONG)
 
 
-@pytest.fixture(autouse=True)
-def _no_wait() -> Iterator[None]:
-    """What waits for a writer, or serves pages, is ended."""
-
-    def end(*_: object) -> None:
-        raise AssertionError("this waits")
-
-    earlier = signal.signal(signal.SIGALRM, end)
-    signal.alarm(100)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, earlier)
+pytestmark = pytest.mark.timeout(100)  # what waits for a writer, or serves pages, is ended
 
 
 @pytest.fixture

@@ -159,6 +159,14 @@ async def _has_ended(desk: Desk, run_id: int) -> None:
         pass
 
 
+async def _end_played(desk: Desk) -> None:
+    """End the runs that this desk plays; those that a test stored as running have no player, and no end."""
+    for run_id, playing in list(desk.runs._playing.items()):
+        await desk.runs.stop(run_id, cancel=True)
+        if playing.task:
+            await asyncio.wait({playing.task})
+
+
 async def _has_gone_on(desk: Desk) -> None:
     """Wait until the desk has looked for runs that a dead one left: a test's own run is none, and has no player."""
     while desk._polling is None:
@@ -236,7 +244,4 @@ def shared_pages(desk_of_module: RunPages, own_imports: None) -> Iterator[RunPag
     A run that goes on would import its agent in the next test.
     """
     yield desk_of_module
-    for run in desk_of_module.desk.store.runs.list():
-        if run.status in ("pending", "running", "stopping"):
-            desk_of_module.post(f"/runs/{run.id}/stop")
-            desk_of_module.client.within(_has_ended, desk_of_module.desk, run.id)
+    desk_of_module.client.within(_end_played, desk_of_module.desk)
