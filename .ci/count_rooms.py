@@ -13,7 +13,7 @@
   in that file. Neither of the two is the `__init__` of the package.
 
 What runs while a module is imported (its own lines, class bodies, decorators) is not counted: it is no part of what is
-followed. Comprehensions, generator expressions and lambdas are read as a part of the function around them, and counted apart.
+followed. Comprehensions, generator expressions and lambdas belong to the function around them and are counted apart.
 Functions are printed beside the target of the house (decision 185). `--list` prints the names behind the counts.
 """
 
