@@ -158,8 +158,8 @@ def main() -> int:
         followed = _followed(Path(folder))
     for (what, target), functions in zip(FOLLOWED.items(), followed, strict=True):
         names = [function for function in functions if not IN_A_FUNCTION.search(function)]
-        inner = len(functions) - len(names)
-        _print(f"functions run by {what} (target {target}), and {inner} comprehensions and lambdas", names)
+        n_inner = len(functions) - len(names)
+        _print(f"functions run by {what} (target {target}), and {n_inner} comprehensions and lambdas", names)
         _print(f"files passed by {what}", sorted({function.partition(":")[0] for function in functions}))
     _print("modules with one importer, in their folder", _single_importers(files))
     _print("files in app/", [_name(path) for path in files])

@@ -28,9 +28,9 @@ _TURN = struct.Struct("i")
 N_FILES_OF_MANY = 100
 """Above it nearly the whole suite is played."""
 Files = Sequence[Sequence[pytest.Item]]
-Place = tuple[int, int]
+ItemPosition = tuple[int, int]
 """That of a test: the number of its file, and its own within the file."""
-Said = tuple[Place, Mapping[str, object] | None]
+Said = tuple[ItemPosition, Mapping[str, object] | None]
 """Which test is under way, and a report of it."""
 
 
@@ -94,7 +94,7 @@ class _Worker:
 
     def __init__(self, session: pytest.Session, files: Files, turns: _Turns) -> None:
         self._session, self._files, self._turns = session, files, turns
-        self._under_way: Place | None = None
+        self._under_way: ItemPosition | None = None
         self.said = self._begin(None)
 
     def tell_next(self) -> None:
@@ -116,7 +116,7 @@ class _Worker:
             os.kill(self._pid, signal.SIGINT)
             os.waitpid(self._pid, 0)
 
-    def _begin(self, at: Place | None) -> Connection:
+    def _begin(self, at: ItemPosition | None) -> Connection:
         said, says = Pipe(duplex=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # the threads of NumPy have nothing to do yet
@@ -155,9 +155,9 @@ class _Fork:
 
     def __init__(self, session: pytest.Session, files: Files, says: Connection) -> None:
         self._session, self._files, self._says = session, files, says
-        self._under_way: Place | None = None
+        self._under_way: ItemPosition | None = None
 
-    def play(self, at: Place | None, turns: _Turns) -> NoReturn:
+    def play(self, at: ItemPosition | None, turns: _Turns) -> NoReturn:
         """Play the rest of a file from the test `at`, then files while there are any; then end."""
         code = 1
         try:

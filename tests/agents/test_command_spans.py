@@ -24,7 +24,7 @@ from evaldesk.agents.spans import TurnSpans
 from evaldesk.engine import play_trial
 from evaldesk.errors import FormatError
 from evaldesk.model import AgentRef, Case, Limits, TrialResult, TrialSpec, Turn
-from evaldesk.reading.strict_json import Document, Place
+from evaldesk.reading.strict_json import Document, JsonPosition
 from evaldesk.transcripts.otel.protobuf import read_otlp
 from evaldesk.transcripts.otel.spans import Span, spans_in
 
@@ -112,7 +112,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def spans_of(spans: list[dict[str, Any]]) -> list[Span]:
     document = Document(request_of(spans), source="spans")
-    return [*spans_in(Place(document), document.value)]
+    return [*spans_in(JsonPosition(document), document.value)]
 
 
 @pytest.fixture

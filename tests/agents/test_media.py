@@ -15,7 +15,7 @@ from tests.media_samples import picture, report, sound
 from evaldesk.agents import AGENTS
 from evaldesk.model import AgentDescription, Session
 from evaldesk.model.media import Media
-from evaldesk.reading.strict_json import Document, Place
+from evaldesk.reading.strict_json import Document, JsonPosition
 from evaldesk.transcripts.adk import AdkEvents
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what the packages warn of is not ours
@@ -201,6 +201,6 @@ def test_an_image_of_an_adk_agent_is_read() -> None:
     part: Any = {"inlineData": {"mimeType": "image/png", "data": picture().data}}
     raw: Any = {"author": "painter", "content": {"parts": [part]}}
 
-    (event,) = AdkEvents().read(Place(Document(raw)), raw)
+    (event,) = AdkEvents().read(JsonPosition(Document(raw)), raw)
 
     assert (event.text, [item.content() for item in event.media]) == ("", [picture().content()])

@@ -40,7 +40,7 @@ root_agent.tells_cost = True
 
 
 @dataclass(frozen=True)
-class Place:
+class CommandFolder:
     """A folder with an agent in which commands are run."""
 
     folder: Path
@@ -102,7 +102,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch, own_imports: None) -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_process: None) -> Iterator[Place]:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_process: None) -> Iterator[CommandFolder]:
     """A folder with an agent whose module no other test has, as the current one."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / f"echo_{abs(hash(tmp_path)):x}"
@@ -110,4 +110,4 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_process: None) -> 
     (folder / "agent.py").write_text(SOURCE)
     (tmp_path / "test_config.json").write_text(json.dumps({"criteria": {"response_match_score": 0.8}}))
     with ExitStack() as opened:
-        yield Place(tmp_path, opened)
+        yield CommandFolder(tmp_path, opened)

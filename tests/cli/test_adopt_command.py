@@ -13,7 +13,7 @@ from evaldesk.desk import adopting
 from evaldesk.errors import UsageError
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 TEST_MODULE = """\
 import pytest
@@ -52,7 +52,7 @@ def _write(folder: Path, **files: str) -> None:
 
 
 @pytest.fixture
-def project(place: Place) -> Path:
+def project(place: CommandFolder) -> Path:
     """Parts of all three tools in one folder."""
     sample = Path(__file__).parents[1] / "formats/exchange_samples"
     folder = place.folder / "project"
@@ -117,7 +117,7 @@ def _texts(folder: Path) -> dict[str, str]:
     ],
 )
 def test_a_project_is_shown_its_results_are_imported_and_nothing_is_written(
-    place: Place, project: Path, tool: str, parts: list[str], diff: list[str], words: str
+    place: CommandFolder, project: Path, tool: str, parts: list[str], diff: list[str], words: str
 ) -> None:
     before = _texts(project)
 
@@ -136,7 +136,7 @@ def test_a_project_is_shown_its_results_are_imported_and_nothing_is_written(
     assert "already imported as run" in again.output
 
 
-def test_changes_are_written_when_asked_and_a_second_time_nothing_changes(place: Place, project: Path) -> None:
+def test_changes_are_written_when_asked_and_a_second_time_nothing_changes(place: CommandFolder, project: Path) -> None:
     done = place.run("adopt", "adk", project, "--write")
 
     assert "Changed:" in done.output
@@ -148,7 +148,7 @@ def test_changes_are_written_when_asked_and_a_second_time_nothing_changes(place:
     assert "Nothing changes in tests, CI and dependencies." in place.run("adopt", "adk", project).output
 
 
-def test_a_result_that_cannot_be_read_is_named_and_the_others_are_imported(place: Place, project: Path) -> None:
+def test_a_result_that_cannot_be_read_is_named_and_the_others_are_imported(place: CommandFolder, project: Path) -> None:
     said = place.run("adopt", "osmosis", project).output
 
     assert "broken.json" in said
@@ -156,7 +156,7 @@ def test_a_result_that_cannot_be_read_is_named_and_the_others_are_imported(place
     assert "  results.json: run 1\n" in said
 
 
-def test_caches_of_osmosis_in_a_project_are_imported(place: Place, project: Path) -> None:
+def test_caches_of_osmosis_in_a_project_are_imported(place: CommandFolder, project: Path) -> None:
     run = {"row_index": 0, "run_index": 0, "success": True, "reward": 1.0, "duration_ms": 1, "tokens": 1}
     cache = {"version": 1, "task_id": "0a", "status": "completed", "config": {"model": "m", "n_runs": 1}, "runs": [run]}
     _write(project, **{".osmosis/cache/eval/m/data/1_0a.json": json.dumps(cache)})
@@ -186,7 +186,7 @@ def test_a_file_that_changed_meanwhile_is_not_overwritten(project: Path) -> None
     assert (project / ".github/workflows/evals.yml").read_text() == WORKFLOW
 
 
-def test_wrong_folders_are_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_folders_are_refused(place: CommandFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "is not a folder" in str(place.run("adopt", "adk", "nowhere").exception)
     monkeypatch.setattr(adopting, "MAX_FILES", 1)
 
@@ -194,7 +194,7 @@ def test_wrong_folders_are_refused(place: Place, monkeypatch: pytest.MonkeyPatch
         adopting.survey(place.folder, "adk")
 
 
-def test_links_lead_nowhere(place: Place, project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_links_lead_nowhere(place: CommandFolder, project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     outside = tmp_path_factory.mktemp("outside")
     _write(outside, **{"test_other.py": TEST_MODULE})
     (project / "linked").symlink_to(outside)
@@ -289,7 +289,7 @@ def test_a_locked_file_stays_as_it_is(tmp_path: Path) -> None:
     assert _adopted(tmp_path, "adk", **{"requirements.txt": locked}) == {"requirements.txt": locked}
 
 
-def test_dependencies_are_shown_first(place: Place, project: Path) -> None:
+def test_dependencies_are_shown_first(place: CommandFolder, project: Path) -> None:
     _write(project, **{"requirements.txt": "google-adk[eval]\n"})
 
     done = place.run("adopt", "adk", project)

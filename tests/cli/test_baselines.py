@@ -18,7 +18,7 @@ from evaldesk.statistics.case_comparison import compare_cases
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 
 SAYS = {"one": "one", "two": "two"}
@@ -31,7 +31,7 @@ def states(path: Path) -> dict[str, str]:
 
 
 def test_two_eval_sets_may_share_case_ids_and_a_regression_in_either_is_found(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alpha, beta = place.evalset("alpha", {"one": "one"}), place.evalset("beta", {"two": "two"})
     place.eval(alpha, beta, "-o", "base.json")
@@ -48,7 +48,7 @@ def test_two_eval_sets_may_share_case_ids_and_a_regression_in_either_is_found(
 
 @pytest.mark.parametrize("asked", [("two/same", "one/same"), ("two/same",), ("one/same", "two/same")])
 def test_a_case_of_one_of_two_files_of_the_same_name_is_found_by_its_content_in_any_order(
-    place: Place, monkeypatch: pytest.MonkeyPatch, asked: tuple[str, ...]
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch, asked: tuple[str, ...]
 ) -> None:
     for folder in ("one", "two"):
         (place.folder / folder).mkdir()
@@ -67,7 +67,7 @@ def test_a_case_of_one_of_two_files_of_the_same_name_is_found_by_its_content_in_
 
 
 def test_an_edited_case_of_one_of_two_files_of_the_same_name_is_of_that_file_in_any_order(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for folder in ("one", "two"):
         (place.folder / folder).mkdir()
@@ -84,7 +84,7 @@ def test_an_edited_case_of_one_of_two_files_of_the_same_name_is_of_that_file_in_
     assert [conclusion_of(place, 3 + n)[0] for n in range(2)] == ["failed", "undecided"]  # the second compares nothing
 
 
-def test_the_run_of_one_of_two_files_of_the_same_name_is_compared_with_that_file(place: Place) -> None:
+def test_the_run_of_one_of_two_files_of_the_same_name_is_compared_with_that_file(place: CommandFolder) -> None:
     for folder in ("one", "two"):
         (place.folder / folder).mkdir()
     first, second = (place.evalset(name, {name: name}) for name in ("one/same", "two/same"))
@@ -103,7 +103,7 @@ def test_the_run_of_one_of_two_files_of_the_same_name_is_compared_with_that_file
 
 @pytest.mark.parametrize("rest", [(), ("--stop-when-decided", "exact", "--n", 3)])
 def test_the_cases_of_an_eval_set_with_another_name_are_found_by_their_content(
-    place: Place, monkeypatch: pytest.MonkeyPatch, rest: tuple[object, ...]
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch, rest: tuple[object, ...]
 ) -> None:
     place.eval(place.evalset("old", {"one": "one", "two": "two", "three": "three"}), "-o", "base.json")
     now = place.evalset("new", {"one": "one", "two": "two", "three": "edited"})
@@ -123,7 +123,7 @@ def test_the_cases_of_an_eval_set_with_another_name_are_found_by_their_content(
     assert conclusion_of(place, 2)[0] == "failed"
 
 
-def test_another_eval_set_is_not_taken_for_one_with_another_name(place: Place) -> None:
+def test_another_eval_set_is_not_taken_for_one_with_another_name(place: CommandFolder) -> None:
     place.eval(place.evalset("old", SAYS), place.evalset("kept", {"one": "one"}), "-o", "base.json")
 
     place.eval(place.evalset("new", {"one": "else", "four": "four"}), "--baseline", "base.json", "-o", "now.json")
@@ -133,7 +133,7 @@ def test_another_eval_set_is_not_taken_for_one_with_another_name(place: Place) -
     assert states(place.folder / "kept.json")["kept:case_1"] == "same"
 
 
-def test_what_was_edited_is_said_and_not_compared(place: Place) -> None:
+def test_what_was_edited_is_said_and_not_compared(place: CommandFolder) -> None:
     path = place.evalset("first", SAYS)
     place.eval(path)
     place.evalset("first", {"one": "one", "two": "another answer"})
@@ -145,7 +145,7 @@ def test_what_was_edited_is_said_and_not_compared(place: Place) -> None:
     assert states(place.folder / "now.json") == {"first:case_1": "same", "first:case_2": "edited since"}
 
 
-def test_a_case_that_lost_its_reference_is_named_and_a_lost_verdict_is_a_regression(place: Place) -> None:
+def test_a_case_that_lost_its_reference_is_named_and_a_lost_verdict_is_a_regression(place: CommandFolder) -> None:
     path = place.evalset("first", SAYS)
     place.eval(path)
     told = json.loads(path.read_text())
@@ -162,7 +162,7 @@ def test_a_case_that_lost_its_reference_is_named_and_a_lost_verdict_is_a_regress
 
 
 def test_a_case_that_passed_and_has_no_verdict_now_is_a_regression(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = place.evalset("first", SAYS)
     place.eval(path)
@@ -175,7 +175,7 @@ def test_a_case_that_passed_and_has_no_verdict_now_is_a_regression(
     assert result.exit_code == 1
 
 
-def test_cases_that_are_gone_and_new_are_named(place: Place) -> None:
+def test_cases_that_are_gone_and_new_are_named(place: CommandFolder) -> None:
     path = place.evalset("first", SAYS)
     place.eval(path)
     told = json.loads(path.read_text())
@@ -191,7 +191,7 @@ def test_cases_that_are_gone_and_new_are_named(place: Place) -> None:
     assert sorted(states(place.folder / "now.json").values()) == ["gone", "new", "same"]
 
 
-def test_a_case_with_another_id_is_found_by_its_content(place: Place) -> None:
+def test_a_case_with_another_id_is_found_by_its_content(place: CommandFolder) -> None:
     path = place.evalset("first", SAYS)
     place.eval(path)
     told = json.loads(path.read_text())
@@ -204,7 +204,7 @@ def test_a_case_with_another_id_is_found_by_its_content(place: Place) -> None:
     assert states(place.folder / "now.json") == {"first:case_1": "same", "first:renamed": "same"}
 
 
-def test_a_baseline_of_another_eval_set_holds_nothing_back_and_does_not_hold(place: Place) -> None:
+def test_a_baseline_of_another_eval_set_holds_nothing_back_and_does_not_hold(place: CommandFolder) -> None:
     place.eval(place.evalset("first", SAYS))
 
     result = place.eval(place.evalset("second", {"three": "three", "four": "four"}), "--baseline", 1)
@@ -213,7 +213,7 @@ def test_a_baseline_of_another_eval_set_holds_nothing_back_and_does_not_hold(pla
     assert result.exit_code == 3
 
 
-def test_a_baseline_of_the_first_version_is_still_read(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_baseline_of_the_first_version_is_still_read(place: CommandFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     path = place.evalset("first", SAYS)
     case = {"n_failed": 0, "n_errored": 0, "n_unscored": 0}
     passed, failed = {"is_passed": True, "n_passed": 3, "pass_rate": 1.0}, {"is_passed": False, "n_passed": 0}
@@ -239,7 +239,7 @@ def test_a_baseline_of_the_first_version_is_still_read(place: Place, monkeypatch
         ("{", "this is not JSON"),
     ],
 )
-def test_a_file_that_is_no_baseline_is_refused_before_the_start(place: Place, text: str, said: str) -> None:
+def test_a_file_that_is_no_baseline_is_refused_before_the_start(place: CommandFolder, text: str, said: str) -> None:
     (place.folder / "odd.json").write_text(text)
 
     result = place.eval(place.evalset("first", SAYS), "--baseline", "odd.json")
@@ -250,14 +250,14 @@ def test_a_file_that_is_no_baseline_is_refused_before_the_start(place: Place, te
         assert store.runs.list() == []
 
 
-def conclusion_of(place: Place, run_id: int) -> tuple[str, list[dict[str, Any]]]:
+def conclusion_of(place: CommandFolder, run_id: int) -> tuple[str, list[dict[str, Any]]]:
     """What `run info` concludes of a run, and its gates."""
     told: dict[str, Any] = json.loads(place.run("run", "info", run_id, "--json").output)["data"]["results"]
     return told["outcome"], told["gates"]
 
 
 def test_the_baseline_is_frozen_with_the_run_so_that_every_page_has_the_answer_of_the_command(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = place.evalset("first", SAYS)
     place.eval(path, "-o", "base.json")
@@ -272,7 +272,9 @@ def test_the_baseline_is_frozen_with_the_run_so_that_every_page_has_the_answer_o
         assert conclusion_of(place, run_id) == (outcome, told["gates"]) == (told["outcome"], told["gates"])
 
 
-def test_each_run_of_a_command_is_compared_with_its_own_eval_set(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_run_of_a_command_is_compared_with_its_own_eval_set(
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     alpha, beta = place.evalset("alpha", {"one": "one"}), place.evalset("beta", {"two": "two"})
     (place.folder / "again").mkdir()
     again = place.evalset("again/alpha", {"three": "three"})
@@ -286,7 +288,7 @@ def test_each_run_of_a_command_is_compared_with_its_own_eval_set(place: Place, m
     assert "gone" not in conclusion_of(place, 4)[1][0]["sentence"]
 
 
-def test_a_run_that_is_scored_again_keeps_its_baseline(place: Place) -> None:
+def test_a_run_that_is_scored_again_keeps_its_baseline(place: CommandFolder) -> None:
     path = place.evalset("first", SAYS)
     place.eval(path)
     place.eval(path, "--baseline", 1)
@@ -367,7 +369,7 @@ def test_the_likely_rule_advises_more_trials_only_to_those_who_have_too_few(
     assert ("Too" in conclusion.gates[0].sentence) == bool(words)
 
 
-def test_the_rule_holds_in_all_that_the_command_writes(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rule_holds_in_all_that_the_command_writes(place: CommandFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     path = place.evalset("first", SAYS)
     place.eval(path, "--n", 6, "-o", "base.json")
     likely = ("--n", 6, "--baseline", "base.json", "--regression-rule", "likely")
@@ -398,7 +400,7 @@ def test_the_rule_holds_in_all_that_the_command_writes(place: Place, monkeypatch
     ids=" ".join,
 )
 def test_a_gate_of_the_command_is_stored_with_the_run(
-    place: Place, asked: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    place: CommandFolder, asked: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ECHO_WRONG", "one")
 

@@ -18,18 +18,18 @@ from evaldesk.pages.runs.view import RunQuery
 from evaldesk.web.forms.run import like_run, read_options
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 ANSWERS = {"one": "one", "flaky": "flaky", "three": "no", "four": "four"}
 """The first and the last case always pass, the second every other time, the third never."""
 
 
-def sizes(place: Place, run_id: int) -> list[int]:
+def sizes(place: CommandFolder, run_id: int) -> list[int]:
     with place.store() as store:
         return [len(strip) for strip in store.runs.strips(run_id)]
 
 
-def test_a_budget_without_an_earlier_run_is_spread_evenly(place: Place) -> None:
+def test_a_budget_without_an_earlier_run_is_spread_evenly(place: CommandFolder) -> None:
     path = place.evalset("set", ANSWERS)
 
     place.eval(path, "--budget", "10", "--allocate", "uncertain", "--min-pass-rate", "0")
@@ -39,7 +39,7 @@ def test_a_budget_without_an_earlier_run_is_spread_evenly(place: Place) -> None:
     assert "10 trials for 4 cases, 2 to 3 each: spread evenly, since no earlier run of this agent, model" in info
 
 
-def test_a_budget_goes_where_earlier_runs_were_uncertain(place: Place) -> None:
+def test_a_budget_goes_where_earlier_runs_were_uncertain(place: CommandFolder) -> None:
     path = place.evalset("set", ANSWERS)
     place.eval(path, "--n", "6", "--min-pass-rate", "0")
 
@@ -55,7 +55,7 @@ def test_a_budget_goes_where_earlier_runs_were_uncertain(place: Place) -> None:
     assert "in runs 2, 1." in place.run("run", "info", "3").output
 
 
-def test_an_edited_case_and_another_model_are_not_known(place: Place) -> None:
+def test_an_edited_case_and_another_model_are_not_known(place: CommandFolder) -> None:
     place.eval(place.evalset("set", ANSWERS), "--n", "9", "--min-pass-rate", "0")
     path = place.evalset("set", {**ANSWERS, "flaky": "flaky or not"})
 
@@ -66,7 +66,7 @@ def test_an_edited_case_and_another_model_are_not_known(place: Place) -> None:
     assert max(one, *others) - min(one, *others) <= 1
 
 
-def test_every_writer_shows_the_run_of_a_budget_alike(place: Place) -> None:
+def test_every_writer_shows_the_run_of_a_budget_alike(place: CommandFolder) -> None:
     path = place.evalset("set", ANSWERS)
     place.eval(path, "--n", "6", "--min-pass-rate", "0")
     gates = ["--min-pass-rate", "0.6", "--pass-at", "2=0.5"]
@@ -114,7 +114,7 @@ def test_every_writer_shows_the_run_of_a_budget_alike(place: Place) -> None:
     assert not planned or sum(int(each or 0) for each in planned) == 30
 
 
-def test_pass_at_k_is_over_as_many_trials_of_each_case(place: Place) -> None:
+def test_pass_at_k_is_over_as_many_trials_of_each_case(place: CommandFolder) -> None:
     path = place.evalset("set", ANSWERS)
     place.eval(path, "--n", "6", "--min-pass-rate", "0")
     place.eval(path, "--budget", "30", "--allocate", "uncertain", "--n", "2", "--min-pass-rate", "0", "-o", "out.json")
@@ -135,7 +135,7 @@ def test_pass_at_k_is_over_as_many_trials_of_each_case(place: Place) -> None:
 
 
 def test_a_run_of_a_budget_is_run_again_resumed_retried_and_scored_again_with_the_same_trials(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = place.evalset("set", ANSWERS)
     monkeypatch.setenv("ECHO_RAISE", "four")
@@ -168,7 +168,9 @@ def test_a_run_of_a_budget_is_run_again_resumed_retried_and_scored_again_with_th
         (["--budget", "20", "--pass-hat", "3=0.5"], "--pass-hat 3 asks for 3 trials of each case; say --n 3 or more"),
     ],
 )
-def test_a_budget_that_cannot_be_spread_is_refused_before_the_start(place: Place, words: list[str], said: str) -> None:
+def test_a_budget_that_cannot_be_spread_is_refused_before_the_start(
+    place: CommandFolder, words: list[str], said: str
+) -> None:
     result = place.eval(place.evalset("set", ANSWERS), *words)
 
     assert isinstance(result.exception, UsageError)
@@ -176,14 +178,14 @@ def test_a_budget_that_cannot_be_spread_is_refused_before_the_start(place: Place
 
 
 @pytest.mark.parametrize("text", ["0", "-3", "usd", "5eur", "1.5", "nan", "infusd", "0usd", "9" * 40, "5 usd usd", "٣"])
-def test_a_text_that_is_no_budget_is_refused(place: Place, text: str) -> None:
+def test_a_text_that_is_no_budget_is_refused(place: CommandFolder, text: str) -> None:
     result = place.eval(place.evalset("set", ANSWERS), f"--budget={text}")
 
     assert result.exit_code == 2
     assert "a number of trials such as 200, 1 to 1e+06, or US dollars such as 5usd" in result.output
 
 
-def test_a_budget_is_of_one_run(place: Place) -> None:
+def test_a_budget_is_of_one_run(place: CommandFolder) -> None:
     first, second = place.evalset("first", ANSWERS), place.evalset("second", ANSWERS)
 
     result = place.eval(first, second, "--budget", "20")
@@ -192,7 +194,7 @@ def test_a_budget_is_of_one_run(place: Place) -> None:
     assert "--budget 20 is of one run, and these are 2" in str(result.exception)
 
 
-def test_a_check_says_how_a_budget_would_be_spread(place: Place) -> None:
+def test_a_check_says_how_a_budget_would_be_spread(place: CommandFolder) -> None:
     path = place.evalset("set", ANSWERS)
 
     result = place.eval(path, "--budget", "10", "--check")
@@ -201,7 +203,7 @@ def test_a_check_says_how_a_budget_would_be_spread(place: Place) -> None:
     assert "10 trials for 4 cases, 2 to 3 each: spread evenly." in result.output
 
 
-def test_a_budget_of_python_is_a_number_or_a_text(place: Place) -> None:
+def test_a_budget_of_python_is_a_number_or_a_text(place: CommandFolder) -> None:
     path = place.evalset("set", ANSWERS)
 
     by_number = evaluate(place.agent, path, criteria={"response_match_score": 0.8}, budget=6)

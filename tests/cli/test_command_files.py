@@ -12,20 +12,20 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 FILES = ("-o", "now.json", "-o", "now.jsonl", "--junit", "now.xml", "--summary", "now.md")
 
 
 @pytest.fixture
-def sets(place: Place) -> list[Path]:
+def sets(place: CommandFolder) -> list[Path]:
     """Three eval sets; the second has a case with the name of one of the first."""
     return [
         place.evalset(name, {"one": "one", word: word}) for name, word in (("a", "two"), ("b", "three"), ("c", "x"))
     ]
 
 
-def written(place: Place) -> dict[str, Any]:
+def written(place: CommandFolder) -> dict[str, Any]:
     """The contents of the files, without times and numbers of attempts."""
     value = json.loads((place.folder / "now.json").read_text())
     return {
@@ -40,12 +40,12 @@ def written(place: Place) -> dict[str, Any]:
     }
 
 
-def remove_files(place: Place) -> None:
+def remove_files(place: CommandFolder) -> None:
     for name in ("now.json", "now.jsonl", "now.xml", "now.md"):
         (place.folder / name).unlink(missing_ok=True)
 
 
-def break_off(place: Place, run_id: int, *, n_gone: int = 0) -> None:
+def break_off(place: CommandFolder, run_id: int, *, n_gone: int = 0) -> None:
     """Undo the last trial of a run, as after kill -9, and the runs after it."""
     with closing(sqlite3.connect(place.folder / ".evaldesk/evaldesk.db")) as database, database:
         later = [run_id + at for at in range(1, n_gone + 1)]
@@ -60,7 +60,7 @@ def break_off(place: Place, run_id: int, *, n_gone: int = 0) -> None:
 
 @pytest.mark.parametrize("asked", [(), ("--min-pass-rate", 0.9), ("--baseline", "base.json", "--max-regressions", 0)])
 def test_the_last_run_of_a_command_is_resumed_and_the_files_have_all_runs(
-    asked: tuple[object, ...], place: Place, sets: list[Path], monkeypatch: pytest.MonkeyPatch
+    asked: tuple[object, ...], place: CommandFolder, sets: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.eval(*sets, "-o", "base.json")
     monkeypatch.setenv("ECHO_WRONG", "three")  # a case of the second set fails
@@ -79,7 +79,7 @@ def test_the_last_run_of_a_command_is_resumed_and_the_files_have_all_runs(
 
 
 def test_an_earlier_run_that_is_retried_leaves_no_run_out(
-    place: Place, sets: list[Path], monkeypatch: pytest.MonkeyPatch
+    place: CommandFolder, sets: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ECHO_RAISE", "two")
     assert place.eval(*sets, *FILES).exit_code == 3
@@ -91,7 +91,7 @@ def test_an_earlier_run_that_is_retried_leaves_no_run_out(
     assert (after["outcome"], after["runs"], after["rows"]) == ("passed", [1, 2, 3], 6)
 
 
-def test_runs_that_were_not_begun_leave_the_command_undecided(place: Place, sets: list[Path]) -> None:
+def test_runs_that_were_not_begun_leave_the_command_undecided(place: CommandFolder, sets: list[Path]) -> None:
     place.eval(*sets, *FILES)
     remove_files(place)
     break_off(place, 2, n_gone=1)
@@ -103,7 +103,7 @@ def test_runs_that_were_not_begun_leave_the_command_undecided(place: Place, sets
     assert after["reasons"] == ["1 of 3 runs of the command was not begun; play the command again"]
 
 
-def test_a_run_whose_neighbour_is_gone_writes_no_file(place: Place, sets: list[Path]) -> None:
+def test_a_run_whose_neighbour_is_gone_writes_no_file(place: CommandFolder, sets: list[Path]) -> None:
     place.eval(*sets, *FILES)
     remove_files(place)
     place.run("run", "rm", 1, "--yes")

@@ -20,7 +20,7 @@ from evaldesk.statistics.case_comparison import compare_cases
 
 if TYPE_CHECKING:
     from click.testing import Result
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 SCRIPTED = '''
 from pathlib import Path
@@ -44,12 +44,12 @@ root_agent.tells_cost = True
 CONFIRM = ("--baseline", "base.json", "--regression-rule", "confirm")
 
 
-def script(place: Place, answers: str) -> None:
+def script(place: CommandFolder, answers: str) -> None:
     (place.agent / "answers.txt").write_text(answers)
 
 
 @pytest.fixture
-def suspicious(place: Place) -> Place:
+def suspicious(place: CommandFolder) -> CommandFolder:
     """A place with an agent that answers as its script says, and the baseline of a run in which both cases passed."""
     (place.agent / "agent.py").write_text(SCRIPTED)
     script(place, "")
@@ -57,17 +57,17 @@ def suspicious(place: Place) -> Place:
     return place
 
 
-def play(place: Place, answers: str, *more: object, confirm: str = "3/5") -> Result:
+def play(place: CommandFolder, answers: str, *more: object, confirm: str = "3/5") -> Result:
     script(place, answers)
     rule = (*CONFIRM, "--confirm", confirm)
     return place.eval(place.folder / "first.evalset.json", *rule, "-o", "now.json", *more)
 
 
-def told(place: Place) -> Any:
+def told(place: CommandFolder) -> Any:
     return json.loads((place.folder / "now.json").read_text())
 
 
-def test_a_flip_that_fresh_trials_do_not_confirm_is_no_regression(suspicious: Place) -> None:
+def test_a_flip_that_fresh_trials_do_not_confirm_is_no_regression(suspicious: CommandFolder) -> None:
     result = play(suspicious, "wrong right wrong right wrong right")
 
     assert result.exit_code == 0, result.output
@@ -77,7 +77,7 @@ def test_a_flip_that_fresh_trials_do_not_confirm_is_no_regression(suspicious: Pl
     )
 
 
-def test_a_flip_that_fresh_trials_confirm_fails_the_gate(suspicious: Place) -> None:
+def test_a_flip_that_fresh_trials_confirm_fails_the_gate(suspicious: CommandFolder) -> None:
     result = play(suspicious, "wrong right wrong wrong wrong right", "--junit", "now.xml", "--summary", "now.md")
 
     assert result.exit_code == 1
@@ -89,7 +89,7 @@ def test_a_flip_that_fresh_trials_confirm_fails_the_gate(suspicious: Place) -> N
     assert r"case\_1 passed 2 of 5" in (suspicious.folder / "now.md").read_text()
 
 
-def test_every_door_names_the_confirmed_case_and_calls_the_other_flipped(suspicious: Place) -> None:
+def test_every_door_names_the_confirmed_case_and_calls_the_other_flipped(suspicious: CommandFolder) -> None:
     """Two cases fail at first: one fails again when played again, the other passes 4 of 5."""
     path = suspicious.evalset("first", {"scripted": "scripted", "scripted two": "scripted two"})
     script(suspicious, "")
@@ -113,14 +113,14 @@ def test_every_door_names_the_confirmed_case_and_calls_the_other_flipped(suspici
     assert any("case_2" in line and "flipped%2C passed 4 of 5 when played again" in line for line in warnings)
 
 
-def test_how_many_of_how_many_can_be_asked_for(suspicious: Place) -> None:
+def test_how_many_of_how_many_can_be_asked_for(suspicious: CommandFolder) -> None:
     result = play(suspicious, "wrong right wrong", confirm="2/2")
 
     assert result.exit_code == 1
     assert "Played again, 2 of 2 must pass: case_1 passed 1 of 2" in result.output
 
 
-def test_without_a_suspect_nothing_is_played_again(suspicious: Place) -> None:
+def test_without_a_suspect_nothing_is_played_again(suspicious: CommandFolder) -> None:
     result = play(suspicious, "right")
 
     assert result.exit_code == 0
@@ -128,7 +128,7 @@ def test_without_a_suspect_nothing_is_played_again(suspicious: Place) -> None:
     assert told(suspicious)["counts"]["n_planned"] == 2
 
 
-def test_fresh_trials_are_in_no_count_of_the_run_and_can_be_opened(suspicious: Place) -> None:
+def test_fresh_trials_are_in_no_count_of_the_run_and_can_be_opened(suspicious: CommandFolder) -> None:
     play(suspicious, "wrong right right right right right")
 
     with suspicious.store() as store:
@@ -143,7 +143,7 @@ def test_fresh_trials_are_in_no_count_of_the_run_and_can_be_opened(suspicious: P
         assert runs.conclusion(run).outcome == "passed"
 
 
-def test_errors_of_fresh_trials_leave_the_gate_undecided_until_they_are_tried_again(suspicious: Place) -> None:
+def test_errors_of_fresh_trials_leave_the_gate_undecided_until_they_are_tried_again(suspicious: CommandFolder) -> None:
     result = play(suspicious, "wrong right right error error wrong")
 
     assert result.exit_code == 3, result.output
@@ -160,7 +160,7 @@ def test_errors_of_fresh_trials_leave_the_gate_undecided_until_they_are_tried_ag
 
 
 @pytest.mark.parametrize("is_planned", [True, False], ids=["between fresh trials", "before they were planned"])
-def test_a_killed_run_plays_its_fresh_trials_when_it_is_resumed(suspicious: Place, *, is_planned: bool) -> None:
+def test_a_killed_run_plays_its_fresh_trials_when_it_is_resumed(suspicious: CommandFolder, *, is_planned: bool) -> None:
     play(suspicious, "wrong wrong wrong wrong wrong wrong")
     undone = "UPDATE trial SET verdict = NULL, status = 'planned' WHERE run_id = 2 AND trial_index >= 1"
     gone = "DELETE FROM trial WHERE run_id = 2 AND trial_index >= 1"
@@ -214,14 +214,16 @@ def test_a_case_that_lost_its_verdict_regressed_and_is_not_played_again() -> Non
     assert not change.played_again
 
 
-def test_fresh_trials_need_the_rule_that_plays_them(suspicious: Place) -> None:
+def test_fresh_trials_need_the_rule_that_plays_them(suspicious: CommandFolder) -> None:
     result = suspicious.eval(suspicious.folder / "first.evalset.json", "--baseline", "base.json", "--confirm", "3/5")
 
     assert "--confirm needs --regression-rule confirm" in f"{result.output} {result.exception}"
 
 
 @pytest.mark.parametrize(("rule", "is_warned"), [("any", True), ("confirm", False)])
-def test_a_gate_that_often_fails_by_chance_says_what_to_add(place: Place, *, rule: str, is_warned: bool) -> None:
+def test_a_gate_that_often_fails_by_chance_says_what_to_add(
+    place: CommandFolder, *, rule: str, is_warned: bool
+) -> None:
     path = place.evalset("first", {"flaky": "flaky", "two": "two"})
     place.eval(path, "--n", 4, "--pass-threshold", 0.5)
 
@@ -232,7 +234,7 @@ def test_a_gate_that_often_fails_by_chance_says_what_to_add(place: Place, *, rul
     assert bool(advice) == is_warned, result.output
 
 
-def test_a_fixed_bar_is_forecast_and_warned_of(place: Place) -> None:
+def test_a_fixed_bar_is_forecast_and_warned_of(place: CommandFolder) -> None:
     path = place.evalset("first", {"flaky": "flaky", "two": "two"})
     place.eval(path, "--n", 4, "--pass-threshold", 0.5)
     rule = ("--baseline", 1, "--regression-rule", "confirm", "--confirm", "3/5")
@@ -243,7 +245,7 @@ def test_a_fixed_bar_is_forecast_and_warned_of(place: Place) -> None:
     assert "of unchanged builds" in result.output
 
 
-def test_a_baseline_without_a_flaky_case_gives_no_warning(place: Place) -> None:
+def test_a_baseline_without_a_flaky_case_gives_no_warning(place: CommandFolder) -> None:
     path = place.evalset("first", {"two": "two"})
     place.eval(path, "--n", 4)
 

@@ -10,18 +10,18 @@ import pytest
 from evaldesk.errors import EvaldeskError
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 GOOD = {"one": "one", "two": "two"}
 
 
-def _refusal(place: Place, *arguments: object) -> str:
+def _refusal(place: CommandFolder, *arguments: object) -> str:
     result = place.run("eval", *arguments)
     assert isinstance(result.exception, EvaldeskError), result.output
     return str(result.exception)
 
 
-def test_all_cases_of_all_files_are_run(place: Place) -> None:
+def test_all_cases_of_all_files_are_run(place: CommandFolder) -> None:
     first, second = place.evalset("first", GOOD), place.evalset("second", {"three": "three"})
 
     result = place.eval(first, second, "--n", 2)
@@ -33,7 +33,7 @@ def test_all_cases_of_all_files_are_run(place: Place) -> None:
         assert [run.config.evalset_path for run in store.runs.list()] == [str(second), str(first)]
 
 
-def test_selectors_choose_cases_and_are_joined(place: Place) -> None:
+def test_selectors_choose_cases_and_are_joined(place: CommandFolder) -> None:
     path = place.evalset("first", GOOD | {"three": "three"})
 
     result = place.eval(f"{path}:case_3", f"{path}: case_1 ,")
@@ -41,14 +41,14 @@ def test_selectors_choose_cases_and_are_joined(place: Place) -> None:
     assert [line for line in result.output.splitlines() if "case_" in line] == ["✓  case_1", "✓  case_3"]
 
 
-def test_an_eval_set_beside_the_agent_is_named_by_its_id(place: Place) -> None:
+def test_an_eval_set_beside_the_agent_is_named_by_its_id(place: CommandFolder) -> None:
     path = place.evalset("mine", GOOD)
     path.rename(place.agent / path.name)
 
     assert "✓  case_2" in place.eval("mine:case_2").output
 
 
-def test_a_selector_that_matches_nothing_lists_the_names(place: Place) -> None:
+def test_a_selector_that_matches_nothing_lists_the_names(place: CommandFolder) -> None:
     path = place.evalset("first", GOOD)
 
     said = _refusal(place, place.agent, f"{path}:case_3,nothing")
@@ -59,7 +59,7 @@ def test_a_selector_that_matches_nothing_lists_the_names(place: Place) -> None:
 
 
 @pytest.mark.parametrize("spelled", ["--config_file_path", "--config-file-path"])
-def test_options_take_dashes_and_underscores(place: Place, spelled: str) -> None:
+def test_options_take_dashes_and_underscores(place: CommandFolder, spelled: str) -> None:
     path = place.evalset("first", {"one": "two"})
 
     result = place.run(
@@ -85,7 +85,7 @@ def test_options_take_dashes_and_underscores(place: Place, spelled: str) -> None
         (("samples/hello_world", "hello_world", "--pass-hat", "5=1"), "asks for 5 trials of each case; say --n 5"),
     ],
 )
-def test_what_is_missing_is_said(place: Place, arguments: tuple[str, ...], said: str) -> None:
+def test_what_is_missing_is_said(place: CommandFolder, arguments: tuple[str, ...], said: str) -> None:
     assert said in _refusal(place, *arguments)
 
 
@@ -98,7 +98,7 @@ def test_what_is_missing_is_said(place: Place, arguments: tuple[str, ...], said:
         pytest.param({"raise": "x", "x": "y"}, 1, id="an error does not hide a failure"),
     ],
 )
-def test_without_a_gate_every_trial_must_pass(place: Place, answers: dict[str, str], code: int) -> None:
+def test_without_a_gate_every_trial_must_pass(place: CommandFolder, answers: dict[str, str], code: int) -> None:
     assert place.eval(place.evalset("first", answers)).exit_code == code
 
 
@@ -117,7 +117,7 @@ MIXED = {"one": "one", "flaky": "flaky", "raise": "x"}  # 2 of 2, 1 of 2 and 2 e
         ("--max-cost 0.5", 1, "✓ held   --max-cost: the run cost $0, within $0.5"),
     ],
 )
-def test_each_gate_is_printed_with_its_number(place: Place, gates: str, code: int, said: str) -> None:
+def test_each_gate_is_printed_with_its_number(place: CommandFolder, gates: str, code: int, said: str) -> None:
     path = place.evalset("first", MIXED)
 
     result = place.eval(path, "--n", 2, *gates.split(), "--max-error-rate", "0.5")
@@ -127,13 +127,13 @@ def test_each_gate_is_printed_with_its_number(place: Place, gates: str, code: in
     assert result.exit_code == code, result.output
 
 
-def test_where_too_few_trials_were_scored_a_gate_of_several_does_not_hold(place: Place) -> None:
+def test_where_too_few_trials_were_scored_a_gate_of_several_does_not_hold(place: CommandFolder) -> None:
     result = place.eval(place.evalset("first", {"raise": "x"}), "--n", 2, "--pass-at", "2=0.1")
 
     assert "? open   --pass-at 2: pass@2 is undefined: no case has 2 scored trials" in result.output
 
 
-def test_more_errors_than_tolerated_have_their_own_code(place: Place) -> None:
+def test_more_errors_than_tolerated_have_their_own_code(place: CommandFolder) -> None:
     path = place.evalset("first", MIXED)
 
     result = place.eval(path, "--n", 2, "--max-error-rate", "0.2", "--min-pass-rate", "0.1")
@@ -142,14 +142,14 @@ def test_more_errors_than_tolerated_have_their_own_code(place: Place) -> None:
     assert result.exit_code == 3
 
 
-def test_errors_count_as_failures_when_asked(place: Place) -> None:
+def test_errors_count_as_failures_when_asked(place: CommandFolder) -> None:
     result = place.eval(place.evalset("first", MIXED), "--n", 2, "--count-errors-as-failures")
 
     assert "3 of 6 passed" in result.output
 
 
 def test_regressions_are_counted_against_a_run_and_against_a_file(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, saved = place.evalset("first", GOOD | {"three": "three"}), place.folder / "base.json"
     place.eval(path, "-o", saved)
@@ -181,7 +181,7 @@ def test_regressions_are_counted_against_a_run_and_against_a_file(
     ],
 )
 def test_what_cannot_be_judged_or_written_is_refused_before_anything_is_played(
-    place: Place, options: list[str], said: str
+    place: CommandFolder, options: list[str], said: str
 ) -> None:
     message = _refusal(place, place.agent, place.evalset("first", GOOD), *options)
 
@@ -192,14 +192,14 @@ def test_what_cannot_be_judged_or_written_is_refused_before_anything_is_played(
             assert store.runs.list() == []
 
 
-def test_a_pair_of_a_gate_is_checked(place: Place) -> None:
+def test_a_pair_of_a_gate_is_checked(place: CommandFolder) -> None:
     path = place.evalset("first", GOOD)
 
     assert "K=R, such as 5=0.9" in place.eval(path, "--pass-at", "5").output
     assert "between 0 and 1" in place.eval(path, "--pass-hat", "5=9").output
 
 
-def test_json_is_one_object_on_standard_output(place: Place) -> None:
+def test_json_is_one_object_on_standard_output(place: CommandFolder) -> None:
     result = place.eval(place.evalset("first", MIXED), "--n", 2, "--json", "--annotations", "--max-error-rate", "1")
 
     found: dict[str, Any] = json.loads(result.stdout)
@@ -211,14 +211,14 @@ def test_json_is_one_object_on_standard_output(place: Place) -> None:
     assert "::error title=Gate" in result.stderr
 
 
-def test_quiet_says_the_answer_alone(place: Place) -> None:
+def test_quiet_says_the_answer_alone(place: CommandFolder) -> None:
     lines = place.eval(place.evalset("first", GOOD), "-q").output.splitlines()
 
     assert lines[0] == "2 of 2 passed; too few trials for a rate"
     assert len(lines) == 2
 
 
-def test_an_agent_that_does_not_load_is_said_in_one_line(place: Place) -> None:
+def test_an_agent_that_does_not_load_is_said_in_one_line(place: CommandFolder) -> None:
     (place.agent / "agent.py").write_text("import no_such_module_here\nroot_agent = 1\n")
 
     result = place.eval(place.evalset("first", GOOD))
@@ -229,7 +229,7 @@ def test_an_agent_that_does_not_load_is_said_in_one_line(place: Place) -> None:
     assert line.endswith("No module named 'no_such_module_here'; add --debug for the trace")
 
 
-def test_options_of_the_model_reach_the_run(place: Place) -> None:
+def test_options_of_the_model_reach_the_run(place: CommandFolder) -> None:
     options = "--model a/b --base-url http://127.0.0.1:1/v1 --temperature 0.5 --max-tokens 9 --max-turns 3 --seed 5"
 
     place.eval(place.evalset("first", GOOD), *options.split(), "--note", "tuned", "--timeout", 7, "--concurrency", 2)
@@ -262,7 +262,7 @@ def test_options_of_the_model_reach_the_run(place: Place) -> None:
     ids=["every trial", "half of the trials", "more than half", "another gate"],
 )
 def test_the_pass_threshold_of_a_case_decides_where_no_gate_asks_for_verdicts(
-    place: Place, threshold: tuple[object, ...], code: int, sentence: str
+    place: CommandFolder, threshold: tuple[object, ...], code: int, sentence: str
 ) -> None:
     result = place.eval(place.evalset("first", {"one": "one", "flaky": "flaky"}), "--n", 2, *threshold)
 

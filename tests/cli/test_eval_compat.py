@@ -17,7 +17,7 @@ from evaldesk.run_options import OWN
 from evaldesk.settings import read_settings
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 CODE = """
 async def loop(message, session):
@@ -38,19 +38,19 @@ def process_instance(instance, metadata, reset_logger=True):
 
 
 @pytest.fixture
-def code(place: Place) -> str:
+def code(place: CommandFolder) -> str:
     name = f"compat_{place.agent.name}"
     (place.folder / f"{name}.py").write_text(CODE)
     return name
 
 
-def _verdicts(place: Place, run_id: int) -> list[str]:
+def _verdicts(place: CommandFolder, run_id: int) -> list[str]:
     with place.store() as store:
         run = store.runs.summary(run_id)
         return [store.runs.trial(run_id, at, 0).verdict for at in range(run.n_cases)]
 
 
-def test_adk_fails_what_broke_off_or_was_not_evaluated_with_code_1(place: Place) -> None:
+def test_adk_fails_what_broke_off_or_was_not_evaluated_with_code_1(place: CommandFolder) -> None:
     path = place.evalset("first", {"one": "one", "two": None, "raise": "x"})
     asked = ("eval", place.agent, path, "--criterion", "response_match_score=0.8")
 
@@ -69,7 +69,7 @@ def test_adk_fails_what_broke_off_or_was_not_evaluated_with_code_1(place: Place)
     assert "here, " not in theirs.output
 
 
-def test_a_case_of_pytest_is_judged_as_the_tool_that_is_named(place: Place) -> None:
+def test_a_case_of_pytest_is_judged_as_the_tool_that_is_named(place: CommandFolder) -> None:
     settings = read_settings(place.folder, (), environment={})
     cases = load_evalset(place.evalset("first", {"one": "one", "two": None, "raise": "x"})).cases
     player = CasePlayer(agent_ref(str(place.agent)), settings, concurrency=1)
@@ -86,7 +86,7 @@ def test_a_case_of_pytest_is_judged_as_the_tool_that_is_named(place: Place) -> N
     assert verdicts == {OWN: ["passed", "unscored", "errored"], "adk": ["passed", "failed", "failed"]}
 
 
-def test_criteria_that_adk_does_not_know_are_said_once(place: Place) -> None:
+def test_criteria_that_adk_does_not_know_are_said_once(place: CommandFolder) -> None:
     path = place.evalset("first", {"one": "one", "two": "two", "raise": "x"})
 
     result = place.run("eval", place.agent, path, "--criterion", "response_exact=0")
@@ -95,7 +95,7 @@ def test_criteria_that_adk_does_not_know_are_said_once(place: Place) -> None:
     assert "`adk eval` scores none of these cases: it does not decide by response_exact.\n" in result.output
 
 
-def test_a_mean_with_the_empty_answer_of_adk_is_said(place: Place) -> None:
+def test_a_mean_with_the_empty_answer_of_adk_is_said(place: CommandFolder) -> None:
     path = place.evalset("first", {"one": "one"})
     found = json.loads(path.read_text())
     found["eval_cases"][0]["conversation"].append({"user_content": {"parts": [{"text": "two"}]}})
@@ -107,7 +107,7 @@ def test_a_mean_with_the_empty_answer_of_adk_is_said(place: Place) -> None:
     assert "other scores" not in place.run("eval", place.agent, place.evalset("all", {"one": "one"})).output
 
 
-def test_osmosis_counts_what_raises_as_0_and_ends_with_0(place: Place, code: str) -> None:
+def test_osmosis_counts_what_raises_as_0_and_ends_with_0(place: CommandFolder, code: str) -> None:
     data = place.folder / "data.jsonl"
     rows = [{"system_prompt": "s", "user_prompt": asked, "ground_truth": "7"} for asked in ("7", "8", "9", "raise")]
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -128,12 +128,12 @@ def test_osmosis_counts_what_raises_as_0_and_ends_with_0(place: Place, code: str
     assert found["rows"][3]["runs"][0]["success"] is False
 
 
-def _scores(place: Place, name: str) -> list[dict[str, float]]:
+def _scores(place: CommandFolder, name: str) -> list[dict[str, float]]:
     found = json.loads((place.folder / f"{name}.json").read_text())
     return [row["runs"][0]["scores"] for row in found["rows"]]
 
 
-def test_openhands_counts_what_was_not_solved_and_ends_with_0(place: Place, code: str) -> None:
+def test_openhands_counts_what_was_not_solved_and_ends_with_0(place: CommandFolder, code: str) -> None:
     ids = ("solves", "fails", "silent", "breaks")
     data = place.folder / "instances.jsonl"
     data.write_text("".join(json.dumps({"instance_id": name, "question": name}) + "\n" for name in ids))
@@ -150,7 +150,7 @@ def test_openhands_counts_what_was_not_solved_and_ends_with_0(place: Place, code
     assert "by OpenHands: " not in theirs.output
 
 
-def test_json_has_every_other_verdict(place: Place) -> None:
+def test_json_has_every_other_verdict(place: CommandFolder) -> None:
     path: Path = place.evalset("first", {"one": "one", "two": None})
 
     found = json.loads(place.run("eval", place.agent, path, "--json").stdout)
@@ -160,7 +160,7 @@ def test_json_has_every_other_verdict(place: Place) -> None:
     assert found["runs"][0]["options"]["compat"] == "evaldesk"
 
 
-def test_trials_to_which_a_criterion_does_not_apply_are_counted(place: Place) -> None:
+def test_trials_to_which_a_criterion_does_not_apply_are_counted(place: CommandFolder) -> None:
     path = place.evalset("first", {"one": "one", "two": None, "three": "three"})
     asked = ("eval", place.agent, path, "--n", 2, "--json", "--criterion", "response_match_score=0.8")
 

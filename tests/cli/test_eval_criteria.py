@@ -11,15 +11,15 @@ from evaldesk.pages.runs.page import read_run
 from evaldesk.pages.runs.view import RunQuery
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 
-def _criteria(place: Place) -> dict[str, float | None]:
+def _criteria(place: CommandFolder) -> dict[str, float | None]:
     with place.store() as store:
         return {each.metric: each.threshold for each in store.runs.list()[0].config.criteria}
 
 
-def test_the_config_beside_one_eval_set_is_taken(place: Place) -> None:
+def test_the_config_beside_one_eval_set_is_taken(place: CommandFolder) -> None:
     path = place.evalset("first", {"one": "one"})
     config = path.parent / "test_config.json"
     config.write_text(
@@ -34,7 +34,7 @@ def test_the_config_beside_one_eval_set_is_taken(place: Place) -> None:
         assert store.runs.list()[0].config.user.model == "demo/user"
 
 
-def test_the_config_beside_is_not_taken_where_another_is_named_or_several_are_run(place: Place) -> None:
+def test_the_config_beside_is_not_taken_where_another_is_named_or_several_are_run(place: CommandFolder) -> None:
     paths = [place.evalset(name, {"one": "one"}) for name in ("first", "second")]
     (paths[0].parent / "test_config.json").write_text('{"criteria": {"response_exact": 0.5}}')
     named = paths[0].parent / "other.json"
@@ -48,7 +48,7 @@ def test_the_config_beside_is_not_taken_where_another_is_named_or_several_are_ru
     assert _criteria(place) == {"response_contains": 1.0}
 
 
-def test_a_wrong_config_is_refused_before_anything_is_played(place: Place) -> None:
+def test_a_wrong_config_is_refused_before_anything_is_played(place: CommandFolder) -> None:
     path = place.evalset("first", {"one": "one"})
     config = path.parent / "test_config.json"
     refusals: list[tuple[dict[str, Any], str]] = [
@@ -68,7 +68,7 @@ def test_a_wrong_config_is_refused_before_anything_is_played(place: Place) -> No
         assert store.runs.list() == []
 
 
-def test_each_case_of_which_adk_says_something_else_is_named_in_both_directions(place: Place) -> None:
+def test_each_case_of_which_adk_says_something_else_is_named_in_both_directions(place: CommandFolder) -> None:
     path = place.evalset("first", {"one": "one", "two": None, "three": "other"})
     (place.folder / "test_config.json").unlink()
 
@@ -82,7 +82,7 @@ def test_each_case_of_which_adk_says_something_else_is_named_in_both_directions(
     assert "case_3: " not in lenient.replace("case_3\n", "")
 
 
-def test_cases_of_which_adk_says_something_else_stand_under_the_name_of_their_eval_set(place: Place) -> None:
+def test_cases_of_which_adk_says_something_else_stand_under_the_name_of_their_eval_set(place: CommandFolder) -> None:
     first, second = place.evalset("first", {"one": "one", "raise": "two"}), place.evalset("second", {"raise": "one"})
     (place.folder / "test_config.json").unlink()
 
@@ -92,7 +92,7 @@ def test_cases_of_which_adk_says_something_else_stand_under_the_name_of_their_ev
     assert [line.partition(":")[0] for line in said][-4:] == ["first", "case_2", "second", "case_1"]
 
 
-def test_eval_says_once_where_a_metric_has_nothing_to_judge(place: Place) -> None:
+def test_eval_says_once_where_a_metric_has_nothing_to_judge(place: CommandFolder) -> None:
     path = place.evalset("first", {"one": "one", "two": "two"})
     (place.folder / "test_config.json").unlink()
 
@@ -106,7 +106,7 @@ def test_eval_says_once_where_a_metric_has_nothing_to_judge(place: Place) -> Non
     assert "Tool trajectory: asserted in 0 of 2 cases" in place.run("run", "info", "1").output
 
 
-def test_every_door_says_in_how_many_cases_a_metric_asserts_something(place: Place) -> None:
+def test_every_door_says_in_how_many_cases_a_metric_asserts_something(place: CommandFolder) -> None:
     path = place.evalset("first", {"one": "one", "two": "two", "three": "three"})
     (path.parent / "test_config.json").unlink(missing_ok=True)
     value = json.loads(path.read_text())
@@ -133,7 +133,7 @@ def test_every_door_says_in_how_many_cases_a_metric_asserts_something(place: Pla
     assert list(page.asserted) == [said]
 
 
-def test_run_info_and_the_results_name_the_same_means(place: Place) -> None:
+def test_run_info_and_the_results_name_the_same_means(place: CommandFolder) -> None:
     path = place.evalset("first", {"one": "one", "two": "other", "three": None})
     (path.parent / "test_config.json").unlink(missing_ok=True)
     results = path.parent / "results.json"

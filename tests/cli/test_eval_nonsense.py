@@ -15,7 +15,7 @@ from evaldesk.cli import EXIT_USAGE, _in_words, cli
 from evaldesk.cli.broken_pipe import EXIT_READER_LEFT
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 WRONG_FILES = {
     "empty.json": b"",
@@ -28,7 +28,7 @@ WRONG_FILES = {
 
 @pytest.mark.parametrize("name", [*WRONG_FILES, "folder", "missing.json"])
 @pytest.mark.parametrize("option", ["", "--config-file-path", "--baseline"])
-def test_a_file_that_is_none_is_one_line(place: Place, name: str, option: str) -> None:
+def test_a_file_that_is_none_is_one_line(place: CommandFolder, name: str, option: str) -> None:
     (place.folder / "folder").mkdir()
     if name in WRONG_FILES:
         (place.folder / name).write_bytes(WRONG_FILES[name])
@@ -45,7 +45,7 @@ def test_a_file_that_is_none_is_one_line(place: Place, name: str, option: str) -
     assert not any(word in said for word in ("Traceback", "Error(", "Errno"))
 
 
-def test_a_link_to_nowhere_is_not_proposed_in_its_own_place(place: Place) -> None:
+def test_a_link_to_nowhere_is_not_proposed_in_its_own_place(place: CommandFolder) -> None:
     (place.folder / "gone.evalset.json").symlink_to("nowhere")
 
     result = place.run("eval", place.agent, "gone.evalset.json")
@@ -56,7 +56,7 @@ def test_a_link_to_nowhere_is_not_proposed_in_its_own_place(place: Place) -> Non
 
 
 def test_a_folder_that_is_closed_to_the_user_is_named_and_no_fault_of_ours(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stat = Path.stat
 
@@ -96,7 +96,7 @@ def test_a_folder_that_is_closed_to_the_user_is_named_and_no_fault_of_ours(
     ],
     ids=" ".join,
 )
-def test_a_number_that_cannot_be_is_wrong_usage(place: Place, options: tuple[str, ...]) -> None:
+def test_a_number_that_cannot_be_is_wrong_usage(place: CommandFolder, options: tuple[str, ...]) -> None:
     result = place.eval(place.evalset("right", {"one": "one"}), *options)
 
     assert result.exit_code == EXIT_USAGE
@@ -104,7 +104,9 @@ def test_a_number_that_cannot_be_is_wrong_usage(place: Place, options: tuple[str
     assert not (place.folder / ".evaldesk").exists()
 
 
-def test_a_reader_who_leaves_changes_neither_files_nor_verdict(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_who_leaves_changes_neither_files_nor_verdict(
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = place.evalset("right", {"one": "one", "two": "other"})
 
     def gone(*_: object, **__: object) -> None:
@@ -119,7 +121,7 @@ def test_a_reader_who_leaves_changes_neither_files_nor_verdict(place: Place, mon
     assert (place.folder / "junit.xml").exists()
 
 
-def test_a_listing_that_nobody_reads_ends_quietly(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listing_that_nobody_reads_ends_quietly(place: CommandFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(*_: object, **__: object) -> None:
         raise BrokenPipeError
 
@@ -130,7 +132,7 @@ def test_a_listing_that_nobody_reads_ends_quietly(place: Place, monkeypatch: pyt
     assert (result.exit_code, result.output) == (EXIT_READER_LEFT, "")
 
 
-def test_no_color_means_no_colour(place: Place) -> None:
+def test_no_color_means_no_colour(place: CommandFolder) -> None:
     path = place.evalset("right", {"one": "one", "two": "other"})
     arguments = ["eval", str(place.agent), str(path), "--criterion", "response_exact=1", "--min-pass-rate", "1"]
 
@@ -152,7 +154,7 @@ def test_no_color_means_no_colour(place: Place) -> None:
     ids=["no model", "no key", "no key and an option"],
 )
 def test_a_model_without_a_name_or_a_key_is_refused_before_anything_is_stored(
-    place: Place, model: str, options: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
+    place: CommandFolder, model: str, options: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     (place.agent / "agent.py").write_text(
@@ -169,7 +171,7 @@ def test_a_model_without_a_name_or_a_key_is_refused_before_anything_is_stored(
 
 
 def test_an_agent_without_its_key_is_played_at_an_address_of_its_own(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     (place.agent / "agent.py").write_text(

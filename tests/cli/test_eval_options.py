@@ -12,12 +12,12 @@ from evaldesk.cli.eval.options import SECTIONS
 from evaldesk.errors import UsageError
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
     from evaldesk.model import RunConfig
 
 
-def _config(place: Place, *options: object) -> RunConfig:
+def _config(place: CommandFolder, *options: object) -> RunConfig:
     result = place.run("eval", place.agent, place.evalset("words", {"one": "one"}), *options)
     assert result.exit_code == 0, result.output
     with place.store() as store:
@@ -50,19 +50,19 @@ def _config(place: Place, *options: object) -> RunConfig:
     ],
     ids=lambda given: given[0] if isinstance(given, tuple) else "",
 )
-def test_an_option_reaches_the_run(place: Place, options: tuple[str, ...], where: str, value: object) -> None:
+def test_an_option_reaches_the_run(place: CommandFolder, options: tuple[str, ...], where: str, value: object) -> None:
     config = _config(place, *options)
 
     assert attrgetter(where)(config) == value
 
 
-def test_criteria_are_named_one_by_one(place: Place) -> None:
+def test_criteria_are_named_one_by_one(place: CommandFolder) -> None:
     config = _config(place, "--criterion", "response_match_score=0.5", "--criterion", "turn_count=3")
 
     assert {each.metric: each.threshold for each in config.criteria} == {"response_match_score": 0.5, "turn_count": 3}
 
 
-def test_a_criterion_may_have_options_and_a_label(place: Place) -> None:
+def test_a_criterion_may_have_options_and_a_label(place: CommandFolder) -> None:
     told = 'tool_used/search={"threshold": 1, "tool": "search", "at_least": 0}'
 
     config = _config(place, "--criterion", told, "--criterion", "response_exact/loose=0.5")
@@ -81,7 +81,9 @@ def test_a_criterion_may_have_options_and_a_label(place: Place) -> None:
         (('tool_used={"tool": "a", "tool": "b"}',), 'the key "tool" is there twice'),
     ],
 )
-def test_a_criterion_that_cannot_be_read_is_wrong_usage(place: Place, given: tuple[str, ...], said: str) -> None:
+def test_a_criterion_that_cannot_be_read_is_wrong_usage(
+    place: CommandFolder, given: tuple[str, ...], said: str
+) -> None:
     options = [part for each in given for part in ("--criterion", each)]
 
     result = place.run("eval", place.agent, place.evalset("words", {"one": "one"}), *options)
@@ -98,7 +100,7 @@ def test_a_criterion_that_cannot_be_read_is_wrong_usage(place: Place, given: tup
         (("--criterion", "turn_count=2", "--config-file-path", "test_config.json"), "by one of them"),
     ],
 )
-def test_what_cannot_be_is_refused(place: Place, options: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_is_refused(place: CommandFolder, options: tuple[str, ...], said: str) -> None:
     result = place.run("eval", place.agent, place.evalset("words", {"one": "one"}), *options)
 
     assert isinstance(result.exception, UsageError)
@@ -116,14 +118,16 @@ def test_what_cannot_be_is_refused(place: Place, options: tuple[str, ...], said:
     ],
     ids=lambda each: each[0] if isinstance(each, tuple) else "",
 )
-def test_a_value_out_of_range_is_refused_with_its_flag(place: Place, options: tuple[str, ...], said: str) -> None:
+def test_a_value_out_of_range_is_refused_with_its_flag(
+    place: CommandFolder, options: tuple[str, ...], said: str
+) -> None:
     result = place.run("eval", place.agent, place.evalset("words", {"one": "one"}), *options)
 
     assert result.exit_code == 2 or isinstance(result.exception, UsageError)
     assert said in " ".join(f"{result.output} {result.exception}".split())
 
 
-def test_a_check_says_what_would_be_run_and_runs_nothing(place: Place) -> None:
+def test_a_check_says_what_would_be_run_and_runs_nothing(place: CommandFolder) -> None:
     path = place.evalset("words", {"one": "one", "two": "two"})
     (place.folder / "test_config.json").unlink()
 
@@ -138,7 +142,7 @@ def test_a_check_says_what_would_be_run_and_runs_nothing(place: Place) -> None:
         assert store.runs.list() == []
 
 
-def test_the_help_has_a_section_for_every_option(place: Place) -> None:
+def test_the_help_has_a_section_for_every_option(place: CommandFolder) -> None:
     said = place.run("eval", "--help").output
 
     assert [title for title in dict.fromkeys(SECTIONS.values()) if f"\n{title}:\n" not in said] == []

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 AGENT = '''
 def root_agent(message, state):
@@ -88,7 +88,7 @@ def _begun(pipe: Path) -> str:
 
 
 @pytest.fixture
-def gate(place: Place) -> tuple[Path, Path]:
+def gate(place: CommandFolder) -> tuple[Path, Path]:
     """Two pipes: the agent writes into the first when a turn begins, and answers with what comes out of the second."""
     pipes = place.folder / "begun", place.folder / "may_end"
     for pipe in pipes:
@@ -97,7 +97,7 @@ def gate(place: Place) -> tuple[Path, Path]:
 
 
 @pytest.fixture
-def terminal(place: Place, gate: tuple[Path, Path]) -> Iterator[Terminal]:
+def terminal(place: CommandFolder, gate: tuple[Path, Path]) -> Iterator[Terminal]:
     (place.agent / "agent.py").write_text(AGENT)
     path = place.evalset("first", {"one": "yes", "two": "yes", "three": "yes"})
     value = json.loads(path.read_text())
@@ -111,7 +111,9 @@ def terminal(place: Place, gate: tuple[Path, Path]) -> Iterator[Terminal]:
 
 
 @pytest.mark.server
-def test_ctrl_c_once_finishes_what_is_in_flight(place: Place, gate: tuple[Path, Path], terminal: Terminal) -> None:
+def test_ctrl_c_once_finishes_what_is_in_flight(
+    place: CommandFolder, gate: tuple[Path, Path], terminal: Terminal
+) -> None:
     begun, may_end = gate
     assert _begun(begun) == "one"
     may_end.write_text("yes")
@@ -130,7 +132,7 @@ def test_ctrl_c_once_finishes_what_is_in_flight(place: Place, gate: tuple[Path, 
 
 
 @pytest.mark.server
-def test_ctrl_c_twice_stops_at_once(place: Place, gate: tuple[Path, Path], terminal: Terminal) -> None:
+def test_ctrl_c_twice_stops_at_once(place: CommandFolder, gate: tuple[Path, Path], terminal: Terminal) -> None:
     assert _begun(gate[0]) == "one"
 
     terminal.press(CTRL_C)

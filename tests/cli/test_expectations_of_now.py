@@ -20,7 +20,7 @@ from evaldesk.store.evalsets.case_index import build_index
 from evaldesk.store.runs.run_store import RunStore
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 PLAYED = (Case("a", (Turn("hi", Expected(reference="hello")),)), Case("b", (Turn("bye"),)))
 EXPECTING = replace(PLAYED[0], turns=(Turn("hi", Expected(reference="hi")),))
@@ -94,7 +94,7 @@ def test_a_large_set_with_many_edited_cases_says_how_many() -> None:
     assert (found.choice, found.n_differing) == ("1 to 3 cases differ", 3)
 
 
-def test_the_shell_scores_by_the_expectations_of_the_run_or_of_now(place: Place) -> None:
+def test_the_shell_scores_by_the_expectations_of_the_run_or_of_now(place: CommandFolder) -> None:
     (place.folder / "evalsets").mkdir()
     path = place.evalset("evalsets/greet", {"hi": "nothing of it", "yes": "yes"})
     place.eval(path)
@@ -111,7 +111,7 @@ def test_the_shell_scores_by_the_expectations_of_the_run_or_of_now(place: Place)
     assert [(run.config.source_run_id, run.counts.passed) for run in runs.list()] == [(1, 2), (1, 1), (None, 1)]
 
 
-def test_a_set_that_is_not_here_says_what_to_do(place: Place) -> None:
+def test_a_set_that_is_not_here_says_what_to_do(place: CommandFolder) -> None:
     (place.folder / "evalsets").mkdir()
     path = place.evalset("evalsets/greet", {"hi": "hi"})
     place.eval(path)

@@ -22,7 +22,7 @@ from evaldesk.settings import Settings
 from evaldesk.store import hold_workspace
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 TOML = """\
 [experiment]
@@ -36,12 +36,12 @@ required = []
 """
 
 
-def _settings(place: Place) -> Settings:
+def _settings(place: CommandFolder) -> Settings:
     return Settings(place.folder, (place.folder,), environment=dict(os.environ))
 
 
 @pytest.fixture
-def toml(place: Place) -> Path:
+def toml(place: CommandFolder) -> Path:
     """A run file whose agent reports no reward: its trials are unscored, which is enough here."""
     rollout, data = place.folder / "rollouts/calc", place.folder / "data"
     path = place.folder / "configs/eval/sums.toml"
@@ -55,7 +55,7 @@ def toml(place: Place) -> Path:
 
 @pytest.mark.anyio
 async def test_the_desk_that_is_open_plays_a_submitted_run(
-    place: Place, toml: Path, monkeypatch: pytest.MonkeyPatch
+    place: CommandFolder, toml: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runs_module, "POLL_S", 0.02)
     monkeypatch.setattr("evaldesk.desk.runs.handover.WAIT_S", 300.0)
@@ -93,7 +93,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, 
 
 
 def test_where_no_desk_is_open_a_process_of_its_own_plays_it(
-    place: Place, toml: Path, started: list[tuple[list[str], dict[str, Any]]]
+    place: CommandFolder, toml: Path, started: list[tuple[list[str], dict[str, Any]]]
 ) -> None:
     said = place.run("run", "submit", toml, "--yes").output
 
@@ -107,7 +107,7 @@ def test_where_no_desk_is_open_a_process_of_its_own_plays_it(
 
 
 def test_a_stopped_run_is_offered_before_anybody_waits_for_it(
-    place: Place, started: list[tuple[list[str], dict[str, Any]]]
+    place: CommandFolder, started: list[tuple[list[str], dict[str, Any]]]
 ) -> None:
     place.eval(place.evalset("first", {"one": "one"}))
     with place.store() as store:
@@ -125,7 +125,7 @@ def test_a_stopped_run_is_offered_before_anybody_waits_for_it(
 
 
 def test_variables_of_the_run_reach_its_process_even_beside_a_desk(
-    place: Place, toml: Path, started: list[tuple[list[str], dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+    place: CommandFolder, toml: Path, started: list[tuple[list[str], dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LEVEL_OF_SUMS", "low")
     toml.write_text(TOML.format(env='[env]\nLEVEL_OF_SUMS = "high"'))
@@ -135,7 +135,7 @@ def test_variables_of_the_run_reach_its_process_even_beside_a_desk(
     assert started[0][1]["env"]["LEVEL_OF_SUMS"] == "high"
 
 
-def test_a_desk_that_died_is_no_desk(place: Place, started: list[tuple[list[str], dict[str, Any]]]) -> None:
+def test_a_desk_that_died_is_no_desk(place: CommandFolder, started: list[tuple[list[str], dict[str, Any]]]) -> None:
     place.eval(place.evalset("first", {"one": "one"}))
     lock = place.folder / ".evaldesk/desk.lock"
     lock.write_text(f"{os.getpid()} http://127.0.0.1:1/\n")  # its number may have gone to another process
@@ -145,7 +145,7 @@ def test_a_desk_that_died_is_no_desk(place: Place, started: list[tuple[list[str]
     assert len(started) == 1
 
 
-def test_open_says_the_address_of_the_page_with_its_token(place: Place) -> None:
+def test_open_says_the_address_of_the_page_with_its_token(place: CommandFolder) -> None:
     place.eval(place.evalset("first", {"one": "one"}), "--note", "nightly")
     state = place.folder / ".evaldesk"
     with hold_workspace(state, url="http://127.0.0.1:8420/"):
@@ -157,7 +157,9 @@ def test_open_says_the_address_of_the_page_with_its_token(place: Place) -> None:
     assert said == "http://127.0.0.1:8420/runs/1?token=abc\n"
 
 
-def test_a_second_start_prints_the_address_of_the_open_desk(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_start_prints_the_address_of_the_open_desk(
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("evaldesk.web.server.serve", lambda *_, **__: pytest.fail("a second desk was started"))
     state = place.folder / ".evaldesk"
     with hold_workspace(state, url="http://127.0.0.1:8421/"):
@@ -170,7 +172,7 @@ def test_a_second_start_prints_the_address_of_the_open_desk(place: Place, monkey
     assert "with the options of its own start" in started.stderr
 
 
-def test_a_second_start_shows_no_token_of_another_user(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_start_shows_no_token_of_another_user(place: CommandFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     state = place.folder / ".evaldesk"
     with hold_workspace(state, url="http://127.0.0.1:8421/"):
         (state / "desk.url").write_text("http://127.0.0.1:8421/?token=abc\n")
@@ -182,7 +184,7 @@ def test_a_second_start_shows_no_token_of_another_user(place: Place, monkeypatch
     assert "abc" not in started.output
 
 
-def test_a_desk_that_is_opening_is_named_by_its_process(place: Place) -> None:
+def test_a_desk_that_is_opening_is_named_by_its_process(place: CommandFolder) -> None:
     state = place.folder / ".evaldesk"
     with hold_workspace(state, url=""):
         (state / "desk.url").write_text("http://127.0.0.1:8421/?token=of-a-desk-that-was-killed\n")
@@ -199,7 +201,7 @@ def test_a_desk_that_is_opening_is_named_by_its_process(place: Place) -> None:
     ids=["default", "given", "the default given", "any"],
 )
 def test_only_a_port_that_was_not_given_moves_on(
-    place: Place, monkeypatch: pytest.MonkeyPatch, options: list[str], ports: tuple[int, ...]
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch, options: list[str], ports: tuple[int, ...]
 ) -> None:
     served: list[Any] = []
     monkeypatch.setattr("evaldesk.web.server.serve", lambda settings, address, **_: served.append(address))
@@ -209,7 +211,7 @@ def test_only_a_port_that_was_not_given_moves_on(
     assert served[0].ports == ports
 
 
-def test_open_follows_no_address_that_another_user_wrote(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_follows_no_address_that_another_user_wrote(place: CommandFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     place.eval(place.evalset("first", {"one": "one"}))
     state = place.folder / ".evaldesk"
     with hold_workspace(state, url="http://127.0.0.1:8420/"):
@@ -222,7 +224,7 @@ def test_open_follows_no_address_that_another_user_wrote(place: Place, monkeypat
     assert "9/" not in said.output
 
 
-def test_open_begins_the_desk_where_none_is_open(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_begins_the_desk_where_none_is_open(place: CommandFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     place.eval(place.evalset("first", {"one": "one"}))
     served: list[Any] = []
     monkeypatch.setattr("evaldesk.web.server.serve", lambda settings, address, **options: served.append(address))

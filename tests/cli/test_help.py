@@ -23,7 +23,7 @@ from evaldesk.registry import import_target
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
     from tests.forked_commands import ForkedCommands
 
 HEAVY = ("sqlalchemy", "rich", "pandas", "litellm", "starlette", "evaldesk.desk", "evaldesk.store", "evaldesk.cli.ui")
@@ -136,7 +136,7 @@ def test_every_command_with_a_workspace_takes_that_of_the_environment() -> None:
     assert {each.envvar for each in found} == {"EVALDESK_WORKSPACE"}
 
 
-def test_an_option_that_may_be_repeated_is_taken_each_time(place: Place) -> None:
+def test_an_option_that_may_be_repeated_is_taken_each_time(place: CommandFolder) -> None:
     path = place.evalset("words", {"one": "one"})
     criteria = ("--criterion", "response_match_score=0.5", "--criterion", "turn_count=3")
 
@@ -185,7 +185,7 @@ def test_a_folder_called_like_a_command_of_osmosis_is_an_agent(monkeypatch: pyte
     assert respelled(["eval", "list", "x.json"]) == ["eval", "list", "x.json"]
 
 
-def test_no_color_leaves_no_escape(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_color_leaves_no_escape(place: CommandFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     place.eval(place.evalset("first", {"one": "one"}))
     arguments = ["run", "list"]
 

@@ -14,13 +14,13 @@ import pytest
 from evaldesk.store.runs import imports
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 N = 60
 
 
 @pytest.fixture
-def results(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
+def results(place: CommandFolder, monkeypatch: pytest.MonkeyPatch) -> CommandFolder:
     """A place with a file of a run of N cases, `rows.jsonl`, whose import has many transactions."""
     monkeypatch.setattr(imports, "MAX_ROWS", 20)
     rows = [
@@ -30,7 +30,7 @@ def results(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     return place
 
 
-def test_json_says_the_progress_and_the_result(results: Place) -> None:
+def test_json_says_the_progress_and_the_result(results: CommandFolder) -> None:
     said = results.run("import", "rows.jsonl", "--json")
 
     lines = [json.loads(line) for line in said.stdout.splitlines()]
@@ -42,7 +42,7 @@ def test_json_says_the_progress_and_the_result(results: Place) -> None:
     assert lines[-1]["understood"][0] == f"A run of openhands: {N} trials of {N} cases; {N} passed."
 
 
-def test_json_says_that_an_import_failed(results: Place) -> None:
+def test_json_says_that_an_import_failed(results: CommandFolder) -> None:
     results.run("import", "rows.jsonl")
 
     said = results.run("import", "rows.jsonl", "--json")
@@ -51,7 +51,7 @@ def test_json_says_that_an_import_failed(results: Place) -> None:
     assert said.exit_code != 0
 
 
-def test_a_log_shows_the_result_alone(results: Place) -> None:
+def test_a_log_shows_the_result_alone(results: CommandFolder) -> None:
     said = results.run("import", "rows.jsonl")
 
     assert said.stderr == ""
@@ -81,7 +81,7 @@ main()
 """
 
 
-def play(place: Place, interrupt_at: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+def play(place: CommandFolder, interrupt_at: int, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own, which gets Ctrl-C after so many transactions, on a terminal."""
     command = [sys.executable, "-c", SHOWN, str(interrupt_at), *arguments]
     environment = os.environ | {"LC_ALL": "C.UTF-8"}
@@ -91,7 +91,7 @@ def play(place: Place, interrupt_at: int, *arguments: str) -> subprocess.Complet
 
 
 @pytest.mark.server
-def test_a_terminal_shows_a_line_that_changes(results: Place) -> None:
+def test_a_terminal_shows_a_line_that_changes(results: CommandFolder) -> None:
     said = play(results, 10_000)
 
     assert said.returncode == 0, said.stderr
@@ -102,7 +102,7 @@ def test_a_terminal_shows_a_line_that_changes(results: Place) -> None:
 
 @pytest.mark.server
 @pytest.mark.parametrize("at", [0, 6])
-def test_ctrl_c_cancels_and_nothing_is_stored(results: Place, at: int) -> None:
+def test_ctrl_c_cancels_and_nothing_is_stored(results: CommandFolder, at: int) -> None:
     said = play(results, at)
 
     assert said.returncode == 128 + signal.SIGINT

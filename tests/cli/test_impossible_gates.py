@@ -9,12 +9,12 @@ import pytest
 from evaldesk.errors import UsageError
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 SAYS = {"one": "one", "two": "two"}
 
 
-def n_runs(place: Place) -> int:
+def n_runs(place: CommandFolder) -> int:
     with place.store() as store:
         return len(store.runs.list())
 
@@ -39,7 +39,9 @@ def n_runs(place: Place) -> int:
     ids=["scored", "regressions", "likely"],
 )
 @pytest.mark.parametrize("check", [[], ["--check"]], ids=["played", "checked"])
-def test_a_gate_with_only_one_answer_is_refused(place: Place, asked: list[str], said: str, check: list[str]) -> None:
+def test_a_gate_with_only_one_answer_is_refused(
+    place: CommandFolder, asked: list[str], said: str, check: list[str]
+) -> None:
     path = place.evalset("first", SAYS)
     place.eval(path)
 
@@ -59,7 +61,7 @@ def test_a_gate_with_only_one_answer_is_refused(place: Place, asked: list[str], 
     ],
     ids=" ".join,
 )
-def test_a_gate_with_two_answers_is_played(place: Place, asked: list[str]) -> None:
+def test_a_gate_with_two_answers_is_played(place: CommandFolder, asked: list[str]) -> None:
     path = place.evalset("first", SAYS)
     place.eval(path)
 
@@ -69,7 +71,7 @@ def test_a_gate_with_two_answers_is_played(place: Place, asked: list[str]) -> No
     assert n_runs(place) == 2
 
 
-def test_the_trials_of_all_eval_sets_of_a_command_count_together(place: Place) -> None:
+def test_the_trials_of_all_eval_sets_of_a_command_count_together(place: CommandFolder) -> None:
     alpha, beta = place.evalset("alpha", SAYS), place.evalset("beta", SAYS)
 
     result = place.eval(alpha, beta, "--min-scored", "4")
@@ -77,7 +79,7 @@ def test_the_trials_of_all_eval_sets_of_a_command_count_together(place: Place) -
     assert result.exit_code == 0, result.output
 
 
-def test_the_likely_rule_is_played_where_the_baseline_has_trials_enough(place: Place) -> None:
+def test_the_likely_rule_is_played_where_the_baseline_has_trials_enough(place: CommandFolder) -> None:
     path = place.evalset("first", SAYS)
     place.eval(path, "--n", 4)
 
@@ -88,7 +90,7 @@ def test_the_likely_rule_is_played_where_the_baseline_has_trials_enough(place: P
 
 
 def test_a_baseline_in_which_nothing_passed_is_not_called_too_small(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = place.evalset("first", SAYS)
     monkeypatch.setenv("ECHO_WRONG", "one,two")

@@ -13,7 +13,7 @@ from evaldesk.desk.runs.stored_runs import StoredRuns
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 SAYS = {"one": "one", "two": "two", "three": "three", "flaky": "flaky"}
 HALF = ("--n", 4, "--pass-threshold", 0.5)
@@ -21,7 +21,7 @@ HALF = ("--n", 4, "--pass-threshold", 0.5)
 
 
 @pytest.fixture
-def played(place: Place) -> Path:
+def played(place: CommandFolder) -> Path:
     """The eval set after three runs of the agent; the last is in base.json."""
     path = place.evalset("first", SAYS)
     for _ in range(3):
@@ -29,7 +29,7 @@ def played(place: Place) -> Path:
     return path
 
 
-def gate_of(place: Place, path: Path, baseline: object, *more: object) -> dict[str, Any]:
+def gate_of(place: CommandFolder, path: Path, baseline: object, *more: object) -> dict[str, Any]:
     """The answer of the gate on regressions, and the exit code."""
     rule = ("--regression-rule", "confirm", "--baseline", baseline, "-o", "now.json")
     result = place.eval(path, *HALF, *rule, *more)
@@ -41,7 +41,9 @@ def gate_of(place: Place, path: Path, baseline: object, *more: object) -> dict[s
     return {**gate, "code": result.exit_code, "sentence": gate["sentence"].replace("base.json", "run 3")}
 
 
-def test_a_baseline_file_holds_the_passes_and_trials_of_each_case_over_all_runs(place: Place, played: Path) -> None:
+def test_a_baseline_file_holds_the_passes_and_trials_of_each_case_over_all_runs(
+    place: CommandFolder, played: Path
+) -> None:
     (run,) = json.loads((place.folder / "base.json").read_text())["runs"]
 
     assert [case["history"] for case in run["cases"]] == [[12, 12], [12, 12], [12, 12], [12, 6]]
@@ -50,7 +52,7 @@ def test_a_baseline_file_holds_the_passes_and_trials_of_each_case_over_all_runs(
 
 @pytest.mark.parametrize(("wrong", "code"), [("", 0), ("one", 1)], ids=["unchanged", "worse"])
 def test_a_file_without_a_database_judges_as_the_run_with_one(
-    wrong: str, code: int, place: Place, played: Path, monkeypatch: pytest.MonkeyPatch
+    wrong: str, code: int, place: CommandFolder, played: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ECHO_WRONG", wrong)
 
@@ -68,7 +70,7 @@ def test_a_file_without_a_database_judges_as_the_run_with_one(
     assert "regressed by more than chance" in (place.folder / "now.xml").read_text()
 
 
-def test_a_file_of_an_older_version_has_the_trials_of_its_run_only(place: Place, played: Path) -> None:
+def test_a_file_of_an_older_version_has_the_trials_of_its_run_only(place: CommandFolder, played: Path) -> None:
     value = json.loads((place.folder / "base.json").read_text())
     for run in value["runs"]:
         del run["history_days"]
@@ -83,7 +85,9 @@ def test_a_file_of_an_older_version_has_the_trials_of_its_run_only(place: Place,
     assert [case.past for case in new.cases] == [(12, 12), (12, 12), (12, 12), (12, 6)]
 
 
-def test_the_history_is_that_of_the_beginning_without_the_trials_that_it_judges(place: Place, played: Path) -> None:
+def test_the_history_is_that_of_the_beginning_without_the_trials_that_it_judges(
+    place: CommandFolder, played: Path
+) -> None:
     before = gate_of(place, played, 3)
     with place.store() as store:
         runs = StoredRuns(store.runs)
@@ -105,7 +109,7 @@ def test_the_history_is_that_of_the_beginning_without_the_trials_that_it_judges(
     [[1], [2, 3], ["a", 1], {"scored": 3}, None, [3.5, 1], [5000, 4000], [True, True]],
     ids=["one number", "more passed", "text", "object", "null", "a fraction", "more than are written", "yes"],
 )
-def test_a_history_that_cannot_be_is_refused(history: object, place: Place, played: Path) -> None:
+def test_a_history_that_cannot_be_is_refused(history: object, place: CommandFolder, played: Path) -> None:
     value = json.loads((place.folder / "base.json").read_text())
     value["runs"][0]["cases"][0]["history"] = history
     (place.folder / "bad.json").write_text(json.dumps(value))
@@ -117,7 +121,7 @@ def test_a_history_that_cannot_be_is_refused(history: object, place: Place, play
 
 
 def test_how_many_fresh_trials_are_played_can_be_asked_for(
-    place: Place, played: Path, monkeypatch: pytest.MonkeyPatch
+    place: CommandFolder, played: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ECHO_WRONG", "one")
 

@@ -19,7 +19,7 @@ from evaldesk.errors import LostDatabaseError
 from evaldesk.store import Store
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 LOSING = {
     "deleted": "path.unlink()",
@@ -29,7 +29,7 @@ LOSING = {
 
 
 @pytest.mark.parametrize("how", LOSING)
-def test_a_run_whose_database_is_gone_ends_with_an_error(place: Place, how: str) -> None:
+def test_a_run_whose_database_is_gone_ends_with_an_error(place: CommandFolder, how: str) -> None:
     (place.agent / "agent.py").write_text(
         "import os, pathlib\n\n\ndef root_agent(message, state):\n"
         "    path = pathlib.Path('.evaldesk/evaldesk.db')\n"

@@ -23,7 +23,7 @@ from evaldesk.wire import to_json
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 CORES = {name: f"{RANDOM[:-4]}{number:04d}" for number, name in enumerate(SECRET_VARIABLES)}
 ENVIRONMENT = {name: text.replace(RANDOM, CORES[name]) for name, text in SECRET_VARIABLES.items()}
@@ -48,7 +48,7 @@ TOKEN = "a-token-of-enough-letters"
 
 
 @pytest.fixture
-def telling(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
+def telling(place: CommandFolder, monkeypatch: pytest.MonkeyPatch) -> CommandFolder:
     """A place whose agent tells every secret; one case was typed with a secret in it."""
     for name, text in ENVIRONMENT.items():
         monkeypatch.setenv(name, text)
@@ -58,7 +58,7 @@ def telling(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 
 @pytest.fixture
-def ways(telling: Place) -> Mapping[str, str]:
+def ways(telling: CommandFolder) -> Mapping[str, str]:
     """What leaves, by the way it takes."""
     files = ("results.json", "rows.jsonl", "rows.csv")
     outputs = [word for name in files for word in ("-o", name)]
@@ -73,7 +73,7 @@ def ways(telling: Place) -> Mapping[str, str]:
     return found | _pages(telling)
 
 
-def _pages(place: Place) -> dict[str, str]:
+def _pages(place: CommandFolder) -> dict[str, str]:
     settings = read_settings(place.folder, (place.folder,), environment=ENVIRONMENT)
     desk = Desk.open(settings)
     headers = {"Authorization": f"Bearer {TOKEN}"}
@@ -93,7 +93,7 @@ def _coded(value: str) -> tuple[str, str]:
     return b64encode(value.encode()).decode().rstrip("="), quote(value, safe="")
 
 
-def test_no_secret_variable_leaves_by_any_way(ways: Mapping[str, str], telling: Place) -> None:
+def test_no_secret_variable_leaves_by_any_way(ways: Mapping[str, str], telling: CommandFolder) -> None:
     typed = {"page /runs/1/cases/1/trials/0"}  # shows the case as a person typed it
 
     leaks = [
@@ -112,7 +112,7 @@ def test_no_secret_variable_leaves_by_any_way(ways: Mapping[str, str], telling: 
     json.loads(ways["results.json"])
 
 
-def test_an_export_lists_what_it_masked(telling: Place, ways: Mapping[str, str]) -> None:
+def test_an_export_lists_what_it_masked(telling: CommandFolder, ways: Mapping[str, str]) -> None:
     said = telling.run("export", "first", "-o", "out.json")
     of_run = telling.run("export", 1, "-o", "run.json").stderr.strip().removeprefix("evaldesk: ")
 
@@ -126,7 +126,7 @@ def test_an_export_lists_what_it_masked(telling: Place, ways: Mapping[str, str])
     assert f"{of_run} Each file has the name in brackets" in ways["page /runs/1/exports"]
 
 
-def test_an_export_without_secrets_lists_nothing_and_is_unchanged(place: Place) -> None:
+def test_an_export_without_secrets_lists_nothing_and_is_unchanged(place: CommandFolder) -> None:
     place.evalset("plain", {"one": "a test of a password, Password=test"})
 
     said = place.run("export", "plain")
@@ -136,7 +136,7 @@ def test_an_export_without_secrets_lists_nothing_and_is_unchanged(place: Place) 
 
 
 @pytest.mark.parametrize("target", ["out.jsonl", "out.parquet", "out.csv", "out.evalset.json"])
-def test_a_converted_file_holds_no_secret_and_says_so(target: str, telling: Place) -> None:
+def test_a_converted_file_holds_no_secret_and_says_so(target: str, telling: CommandFolder) -> None:
     pytest.importorskip("pyarrow")
 
     said = telling.run("convert", "first.evalset.json", target)
@@ -155,7 +155,7 @@ def _rows(path: Path) -> Any:
     return pd.read_parquet(path).to_dict("records")
 
 
-def test_a_packed_export_of_an_eval_set_holds_no_secret(telling: Place) -> None:
+def test_a_packed_export_of_an_eval_set_holds_no_secret(telling: CommandFolder) -> None:
     pytest.importorskip("pyarrow")
 
     said = telling.run("export", "first", "--format", "osmosis-parquet", "-o", "out.parquet")
@@ -164,7 +164,7 @@ def test_a_packed_export_of_an_eval_set_holds_no_secret(telling: Place) -> None:
     assert "[OPENAI_API_KEY]" in str(_rows(telling.folder / "out.parquet"))
 
 
-def test_packed_outputs_of_a_run_hold_no_secret(telling: Place) -> None:
+def test_packed_outputs_of_a_run_hold_no_secret(telling: CommandFolder) -> None:
     pytest.importorskip("pyarrow")
     path = telling.evalset("asked", {"one": "one"})
     path.write_text(path.read_text().replace("case_1", ENVIRONMENT["OPENAI_API_KEY"]))  # as a person typed it

@@ -14,7 +14,7 @@ from evaldesk.errors import UsageError
 from evaldesk.model import AgentRef
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 DEAR = """
 from evaldesk.model import Event, Usage
@@ -43,7 +43,7 @@ JUDGED = {"threshold": 0.5, "judge_model": "nobody/judge", "rubrics": ["Is kind.
 
 
 @pytest.fixture
-def dear(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
+def dear(place: CommandFolder, monkeypatch: pytest.MonkeyPatch) -> CommandFolder:
     async def unpriced(self: ChatPlayers, ref: AgentRef, models: Sequence[str]) -> tuple[str, ...]:
         return tuple(model for model in models if not model.startswith("demo/"))
 
@@ -53,12 +53,12 @@ def dear(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 
 @pytest.fixture
-def unpriced(dear: Place) -> Place:
+def unpriced(dear: CommandFolder) -> CommandFolder:
     (dear.agent / "agent.py").write_text(UNPRICED)
     return dear
 
 
-def test_a_run_that_costs_too_much_begins_no_more_trials(dear: Place) -> None:
+def test_a_run_that_costs_too_much_begins_no_more_trials(dear: CommandFolder) -> None:
     path = dear.evalset("words", {"one": "one", "two": "two", "three": "three"})
 
     result = dear.eval(path, "--n", 4, "--concurrency", 2, "--max-cost", 0.3, "--min-pass-rate", 0.5)
@@ -74,7 +74,7 @@ def test_a_run_that_costs_too_much_begins_no_more_trials(dear: Place) -> None:
     assert (summary.status, summary.n_done, summary.n_todo) == ("stopped", 5, 7)
 
 
-def test_a_run_within_its_cost_is_played_to_the_end(dear: Place) -> None:
+def test_a_run_within_its_cost_is_played_to_the_end(dear: CommandFolder) -> None:
     path = dear.evalset("words", {"one": "one", "two": "two", "three": "three"})
 
     result = dear.eval(path, "--max-cost", 0.3)
@@ -83,7 +83,7 @@ def test_a_run_within_its_cost_is_played_to_the_end(dear: Place) -> None:
     assert "✓ held   --max-cost: the run cost $0.30, within $0.3" in result.stdout
 
 
-def test_the_eval_sets_of_a_command_share_one_limit(dear: Place) -> None:
+def test_the_eval_sets_of_a_command_share_one_limit(dear: CommandFolder) -> None:
     paths = [dear.evalset(name, {"one": "one", "two": "two"}) for name in ("first", "second", "third")]
 
     result = dear.eval(*paths, "--max-cost", 0.25, "--concurrency", 1, "--json")
@@ -104,7 +104,9 @@ def test_the_eval_sets_of_a_command_share_one_limit(dear: Place) -> None:
     ],
     ids=["its own model", "check", "another model"],
 )
-def test_a_model_without_a_price_is_refused_before_the_start(unpriced: Place, more: tuple[str, ...], said: str) -> None:
+def test_a_model_without_a_price_is_refused_before_the_start(
+    unpriced: CommandFolder, more: tuple[str, ...], said: str
+) -> None:
     result = unpriced.eval(unpriced.evalset("words", {"one": "one"}), "--max-cost", 1, *more)
 
     assert isinstance(result.exception, UsageError)
@@ -113,7 +115,7 @@ def test_a_model_without_a_price_is_refused_before_the_start(unpriced: Place, mo
         assert not store.runs.list()
 
 
-def test_a_simulated_user_and_a_judge_without_a_price_are_refused(dear: Place) -> None:
+def test_a_simulated_user_and_a_judge_without_a_price_are_refused(dear: CommandFolder) -> None:
     path = dear.folder / "scenario.evalset.json"
     scenario = {"eval_id": "a", "conversation_scenario": {"starting_prompt": "Hi", "conversation_plan": "Ask."}}
     path.write_text(json.dumps({"eval_set_id": "scenario", "eval_cases": [scenario]}))
@@ -130,7 +132,7 @@ def test_a_simulated_user_and_a_judge_without_a_price_are_refused(dear: Place) -
 
 
 @pytest.mark.parametrize("said", ["[model]\nprice_in = 1\nprice_out = 2\n", 'recording = "replay"\n'])
-def test_a_price_that_is_said_or_a_recording_needs_no_other(unpriced: Place, said: str) -> None:
+def test_a_price_that_is_said_or_a_recording_needs_no_other(unpriced: CommandFolder, said: str) -> None:
     (unpriced.folder / "evaldesk.toml").write_text(said)
 
     result = unpriced.eval(unpriced.evalset("words", {"one": "one"}), "--max-cost", 1, "--check")
@@ -138,7 +140,7 @@ def test_a_price_that_is_said_or_a_recording_needs_no_other(unpriced: Place, sai
     assert result.exit_code == 0, result.output
 
 
-def test_a_recording_that_may_lack_an_answer_needs_a_price(unpriced: Place) -> None:
+def test_a_recording_that_may_lack_an_answer_needs_a_price(unpriced: CommandFolder) -> None:
     (unpriced.folder / "evaldesk.toml").write_text('recording = "auto"\n')
 
     result = unpriced.eval(unpriced.evalset("words", {"one": "one"}), "--max-cost", 1, "--check")
@@ -171,14 +173,16 @@ for line in sys.stdin:
 
 
 @pytest.fixture
-def command(dear: Place) -> str:
+def command(dear: CommandFolder) -> str:
     """The spec of the command."""
     (dear.folder / "command.py").write_text(COMMAND)
     return f"command:{sys.executable} -S command.py"
 
 
 @pytest.mark.parametrize("kind", ["python", "command"])
-def test_an_agent_that_reports_its_cost_is_played_within_the_limit(kind: str, dear: Place, command: str) -> None:
+def test_an_agent_that_reports_its_cost_is_played_within_the_limit(
+    kind: str, dear: CommandFolder, command: str
+) -> None:
     (dear.agent / "agent.py").write_text(REPORTING)
     path = dear.evalset("words", {"one": "one", "two": "two"})
     agent = dear.agent if kind == "python" else command
@@ -193,7 +197,7 @@ def test_an_agent_that_reports_its_cost_is_played_within_the_limit(kind: str, de
     assert "1 trial was not started" in beyond.output
 
 
-def test_a_run_stops_as_soon_as_a_finished_trial_does_not_tell_its_cost(dear: Place, command: str) -> None:
+def test_a_run_stops_as_soon_as_a_finished_trial_does_not_tell_its_cost(dear: CommandFolder, command: str) -> None:
     path = dear.evalset("words", {"one": "one", "silent": "silent", "two": "two", "three": "three"})
     given = ("--config-file-path", dear.folder / "test_config.json", "--concurrency", 1)
 
@@ -212,7 +216,7 @@ def test_a_run_stops_as_soon_as_a_finished_trial_does_not_tell_its_cost(dear: Pl
         assert store.runs.summary(1).status == "finished"
 
 
-def test_a_silent_trial_of_a_function_does_not_tell_its_cost(dear: Place) -> None:
+def test_a_silent_trial_of_a_function_does_not_tell_its_cost(dear: CommandFolder) -> None:
     """Its calls by gRPC, and those of processes that it starts, are not noticed."""
     path = dear.evalset("words", {"one": "one", "silent": "silent", "two": "two"})
     (dear.agent / "agent.py").write_text(REPORTING)
@@ -226,7 +230,7 @@ def test_a_silent_trial_of_a_function_does_not_tell_its_cost(dear: Place) -> Non
     assert json.loads(unlimited.stdout)["runs"][0]["cost"] == 0.2
 
 
-def test_a_silent_trial_costs_nothing_where_the_function_promises_to_tell(dear: Place) -> None:
+def test_a_silent_trial_costs_nothing_where_the_function_promises_to_tell(dear: CommandFolder) -> None:
     (dear.agent / "agent.py").write_text(f"{REPORTING}\nroot_agent.tells_cost = True\n")
 
     result = dear.eval(dear.evalset("words", {"one": "one", "silent": "silent", "two": "two"}), "--max-cost", 1)
@@ -235,14 +239,14 @@ def test_a_silent_trial_costs_nothing_where_the_function_promises_to_tell(dear: 
     assert "✓ held   --max-cost: the run cost $0.20, within $1" in result.stdout
 
 
-def test_a_cost_that_is_not_known_does_not_hold(dear: Place) -> None:
+def test_a_cost_that_is_not_known_does_not_hold(dear: CommandFolder) -> None:
     result = dear.eval(dear.evalset("words", {"unpriced": "unpriced"}), "--max-cost", 1)
 
     assert result.exit_code == 3
     assert "the cost of 1 trial is not known" in result.stdout
 
 
-def test_prices_do_not_make_the_cost_of_calls_that_are_not_seen_known(dear: Place, command: str) -> None:
+def test_prices_do_not_make_the_cost_of_calls_that_are_not_seen_known(dear: CommandFolder, command: str) -> None:
     (dear.folder / "evaldesk.toml").write_text("[model]\nprice_in = 1\nprice_out = 2\n")
     path = dear.evalset("words", {"silent": "silent"})
     given = ("eval", command, path, "--config-file-path", dear.folder / "test_config.json")

@@ -10,7 +10,7 @@ from evaldesk.llm.recording import _content
 from evaldesk.model import JsonObject
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 AGENT = "from evaldesk import LlmAgent\n\nroot_agent = LlmAgent(name='talk', model='demo/dice')\n"
 KEY, TOKEN = "zq81-MySecretPass77", "Bearer hunter22-of-mine"
@@ -20,7 +20,7 @@ EXTRA: JsonObject = {
 }
 
 
-def test_no_file_and_no_text_of_a_run_shows_a_key_of_the_extra_body(place: Place) -> None:
+def test_no_file_and_no_text_of_a_run_shows_a_key_of_the_extra_body(place: CommandFolder) -> None:
     agent = place.folder / "talk"
     agent.mkdir()
     (agent / "agent.py").write_text(AGENT)

@@ -12,7 +12,7 @@ from tests.cli.test_help import COMMANDS
 from evaldesk.cli import EXIT_USAGE, _in_words
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 RUBRIC = "rubric -d talks.jsonl -r polite --model demo/judge"
 BENCHMARK = "eval --benchmark bench:run -d rows.jsonl"
@@ -77,7 +77,7 @@ pytestmark = pytest.mark.timeout(100)  # what waits for a writer, or serves page
 
 
 @pytest.fixture
-def filled(place: Place) -> Place:
+def filled(place: CommandFolder) -> CommandFolder:
     """The place with all that the commands name beside the one that is wrong."""
     folder = place.folder
     os.mkfifo(folder / "pipe")
@@ -107,7 +107,7 @@ def test_each_that_names_a_file_or_a_folder_is_tried() -> None:
 
 
 @pytest.mark.parametrize("name", READ, ids=" ".join)
-def test_a_file_that_is_none_is_said_in_one_line(filled: Place, name: tuple[str, str]) -> None:
+def test_a_file_that_is_none_is_said_in_one_line(filled: CommandFolder, name: tuple[str, str]) -> None:
     if name[0].startswith("mode"):
         filled.eval("one.evalset.json")
     for wrong in NO_FILE:
@@ -115,21 +115,21 @@ def test_a_file_that_is_none_is_said_in_one_line(filled: Place, name: tuple[str,
 
 
 @pytest.mark.parametrize("name", WRITTEN, ids=" ".join)
-def test_a_file_that_cannot_be_written_is_said_in_one_line(filled: Place, name: tuple[str, str]) -> None:
+def test_a_file_that_cannot_be_written_is_said_in_one_line(filled: CommandFolder, name: tuple[str, str]) -> None:
     filled.eval("one.evalset.json")
     for wrong in NO_OUTPUT:
         _is_refused(filled, WRITTEN[name], wrong)
 
 
 @pytest.mark.parametrize("name", FOLDERS, ids=" ".join)
-def test_a_folder_that_is_none_is_said_in_one_line(filled: Place, name: tuple[str, str]) -> None:
+def test_a_folder_that_is_none_is_said_in_one_line(filled: CommandFolder, name: tuple[str, str]) -> None:
     for wrong in NO_FOLDER:
         if (name[1], wrong) != ("eval_output_dir", "missing"):  # it is made
             _is_refused(filled, FOLDERS[name], wrong)
 
 
 @pytest.mark.parametrize("path", WORKSPACES, ids=" ".join)
-def test_a_workspace_that_is_none_is_said_in_one_line(filled: Place, path: tuple[str, ...]) -> None:
+def test_a_workspace_that_is_none_is_said_in_one_line(filled: CommandFolder, path: tuple[str, ...]) -> None:
     words = {
         "eval": "eval AGENT SET",
         "adopt": "adopt adk .",
@@ -158,7 +158,7 @@ def test_a_workspace_that_is_none_is_said_in_one_line(filled: Place, path: tuple
         _is_refused(filled, f"{words.get(name, name)} --workspace @", wrong)
 
 
-def _is_refused(place: Place, line: str, wrong: str) -> None:
+def _is_refused(place: CommandFolder, line: str, wrong: str) -> None:
     """The command ends with one line that names the path."""
     given = {"AGENT": str(place.agent), "SET": "one.evalset.json", "@": wrong, "@@": f"@{wrong}"}
 

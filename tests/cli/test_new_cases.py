@@ -21,7 +21,7 @@ from evaldesk.web.report import run_report
 
 if TYPE_CHECKING:
     from click.testing import Result
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 pytest_plugins = ["pytester"]
 
@@ -66,7 +66,7 @@ def of_gate(gate: str) -> list[Any]:
     return [pytest.param(row, gate, marks=() if is_quick[row] else pytest.mark.long) for row in rows]
 
 
-def write(place: Place, *cases: dict[str, Any]) -> Path:
+def write(place: CommandFolder, *cases: dict[str, Any]) -> Path:
     """The eval set with these cases, and beside it the criteria of all runs."""
     path = place.folder / "talk.evalset.json"
     path.write_text(json.dumps({"eval_set_id": "talk", "eval_cases": list(cases)}))
@@ -85,7 +85,7 @@ def case(name: str, query: str, answer: str, rubric: str = "") -> dict[str, Any]
     return found
 
 
-def prepared(place: Place, row: Row, monkeypatch: pytest.MonkeyPatch) -> Path:
+def prepared(place: CommandFolder, row: Row, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Plays the baseline, and writes the eval set of now; the case fails where the row says so."""
     steady, judged = case("steady", "one", "one"), case("judged", QUERY, QUERY)
     before = {
@@ -126,7 +126,7 @@ def markdown_answer(file: Path) -> str:
 
 @pytest.mark.parametrize(("row", "gate"), [row for gate in GATES for row in of_gate(gate)], ids=str)
 def test_every_door_gives_the_answer_of_the_table(
-    place: Place, row: Row, gate: str, monkeypatch: pytest.MonkeyPatch
+    place: CommandFolder, row: Row, gate: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = prepared(place, row, monkeypatch)
 
@@ -145,7 +145,7 @@ def test_every_door_gives_the_answer_of_the_table(
         assert "that base.json does not account for" in found.output
 
 
-def test_cases_that_were_not_chosen_are_not_called_gone(place: Place) -> None:
+def test_cases_that_were_not_chosen_are_not_called_gone(place: CommandFolder) -> None:
     path = place.evalset("first", {"one": "one", "two": "two", "three": "three"})
     place.eval(path, "-o", "base.json")
 
@@ -158,7 +158,9 @@ def test_cases_that_were_not_chosen_are_not_called_gone(place: Place) -> None:
         assert "gone" not in text
 
 
-def assert_same_answer_everywhere(place: Place, wanted: str, words: str = "", *, has_baseline: bool = True) -> None:
+def assert_same_answer_everywhere(
+    place: CommandFolder, wanted: str, words: str = "", *, has_baseline: bool = True
+) -> None:
     """The files of the newest run, its page, its line, its report and `run info` have one answer and the same gates.
 
     `words` are in a gate of each.
@@ -209,7 +211,7 @@ def assert_same_lines(
 @pytest.mark.long
 @pytest.mark.parametrize("row", [row for row in ROWS if row.baseline in ("same", "new", "edited", "deleted")], ids=str)
 def test_python_and_pytest_give_the_answer_of_the_table(
-    place: Place, row: Row, monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester
+    place: CommandFolder, row: Row, monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester
 ) -> None:
     path = prepared(place, row, monkeypatch)
     config = place.folder / "test_config.json"
@@ -251,7 +253,7 @@ def test_python_and_pytest_give_the_answer_of_the_table(
     ids=["a threshold that sank", "a criterion that is gone"],
 )
 def test_criteria_that_sank_with_the_agent_are_no_baseline(
-    place: Place, gate: str, criteria: dict[str, float], words: str, monkeypatch: pytest.MonkeyPatch
+    place: CommandFolder, gate: str, criteria: dict[str, float], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = case("steady", "one", "one")
     calls["conversation"][0]["intermediate_data"] = {"tool_uses": [], "intermediate_responses": []}
@@ -272,7 +274,7 @@ def test_criteria_that_sank_with_the_agent_are_no_baseline(
     assert_same_answer_everywhere(place, "undecided", words)
 
 
-def test_criteria_that_ask_for_more_are_compared(place: Place) -> None:
+def test_criteria_that_ask_for_more_are_compared(place: CommandFolder) -> None:
     path = write(place, case("steady", "one", "one"))
     place.eval(path, "-o", "base.json")
     more = {"response_match_score": 0.9, "tool_trajectory_avg_score": 1.0}
@@ -283,7 +285,9 @@ def test_criteria_that_ask_for_more_are_compared(place: Place) -> None:
     assert found.exit_code == 0, found.output
 
 
-def test_a_run_that_stops_when_decided_waits_for_its_new_cases(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_stops_when_decided_waits_for_its_new_cases(
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place.eval(write(place, case("steady", "one", "one")), "-o", "base.json")
     path = write(place, case("steady", "one", "one"), case("late", QUERY, QUERY))
     flags = ("--baseline", "base.json", "--stop-when-decided", "exact", "--n", "20", "--concurrency", "1")

@@ -28,7 +28,7 @@ from evaldesk.store.sqlite import writing_engine
 from evaldesk.wire import from_json, to_json
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 CHECKOUT = Path(__file__).parents[2]
 DESKS = {
@@ -42,7 +42,7 @@ SHELLS = ("eval", "eval of a link", "eval from another folder", "evaluate")
 
 
 @pytest.fixture
-def project(place: Place) -> Place:
+def project(place: CommandFolder) -> CommandFolder:
     """A workspace with an agent and two eval sets of one name."""
     (place.folder / "agents").mkdir()
     shutil.move(place.agent, place.folder / "agents/echo")
@@ -52,14 +52,14 @@ def project(place: Place) -> Place:
     return place
 
 
-def opened(project: Place, folders: tuple[str, ...]) -> Desk:
+def opened(project: CommandFolder, folders: tuple[str, ...]) -> Desk:
     settings = open_settings(tuple(str(project.folder / each) for each in folders), workspace=str(project.folder))
     trust = Trust(settings)
     trust.give()
     return Desk.open(settings, trust)
 
 
-def play_in_shell(project: Place, shell: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def play_in_shell(project: CommandFolder, shell: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     agent: Path | str = project.folder / "agents/echo"
     if shell == "evaluate":
         evaluate(
@@ -91,14 +91,14 @@ def play_in_browser(desk: Desk, path: Path) -> None:
     asyncio.run(play())
 
 
-def ids_of_runs(project: Place) -> set[str]:
+def ids_of_runs(project: CommandFolder) -> set[str]:
     with closing(sqlite3.connect(project.folder / ".evaldesk/evaldesk.db")) as connection:
         return {row[0] for row in connection.execute("SELECT evalset_id FROM run")}
 
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_what_the_shell_played_is_known_to_a_desk_of_any_folder(
-    project: Place, shell: str, monkeypatch: pytest.MonkeyPatch
+    project: CommandFolder, shell: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     played = 0
     for path in SETS.values():
@@ -124,7 +124,7 @@ def test_what_the_shell_played_is_known_to_a_desk_of_any_folder(
 @pytest.mark.parametrize("folders", DESKS.values(), ids=DESKS)
 @pytest.mark.parametrize("path", SETS.values(), ids=SETS)
 def test_what_a_desk_played_is_known_to_the_shell(
-    project: Place, folders: tuple[str, ...], path: str, monkeypatch: pytest.MonkeyPatch
+    project: CommandFolder, folders: tuple[str, ...], path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk = opened(project, folders)
     play_in_browser(desk, project.folder / path)
@@ -154,7 +154,9 @@ def test_the_documentation_names_sets_in_several_ways() -> None:
 
 @pytest.mark.parametrize("is_browser_first", [False, True], ids=["shell, then browser", "browser, then shell"])
 @pytest.mark.parametrize("name", documented_sets())
-def test_each_documented_command_meets_the_desk_in_one_set(place: Place, name: str, *, is_browser_first: bool) -> None:
+def test_each_documented_command_meets_the_desk_in_one_set(
+    place: CommandFolder, name: str, *, is_browser_first: bool
+) -> None:
     """The set is played as the command names it, and on a desk, in either order."""
     is_sample = "hello_world" in name
     if "/" in name:
@@ -195,7 +197,7 @@ def test_each_documented_command_meets_the_desk_in_one_set(place: Place, name: s
 @pytest.mark.parametrize("is_edited", [False, True], ids=["renamed", "renamed and edited"])
 @pytest.mark.parametrize("looks", ["desk", "shell"])
 def test_runs_follow_a_file_that_another_program_renamed(
-    project: Place, looks: str, monkeypatch: pytest.MonkeyPatch, *, is_edited: bool
+    project: CommandFolder, looks: str, monkeypatch: pytest.MonkeyPatch, *, is_edited: bool
 ) -> None:
     old, new = project.folder / SETS["in evalsets"], project.folder / "evalsets/hello.evalset.json"
     (project.folder / SETS["beside the agent"]).unlink()
@@ -220,7 +222,7 @@ def test_runs_follow_a_file_that_another_program_renamed(
 
 @pytest.mark.parametrize("kept", ["evalsets/greet", "evalsets/other"], ids=["a copy", "two copies"])
 def test_runs_stay_with_a_file_where_another_may_be_meant(
-    project: Place, kept: str, monkeypatch: pytest.MonkeyPatch
+    project: CommandFolder, kept: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = project.folder / SETS["in evalsets"]
     (project.folder / SETS["beside the agent"]).unlink()
@@ -237,7 +239,7 @@ def test_runs_stay_with_a_file_where_another_may_be_meant(
     assert ids_of_runs(project) == {before}
 
 
-def test_the_samples_of_a_demo_and_of_the_shell_are_one_set(place: Place) -> None:
+def test_the_samples_of_a_demo_and_of_the_shell_are_one_set(place: CommandFolder) -> None:
     result = place.run("eval", "samples/hello_world", "hello_world", "--n", "1")
     desk = Desk.open(open_settings((), workspace=str(place.folder), is_demo=True))
 
@@ -247,7 +249,7 @@ def test_the_samples_of_a_demo_and_of_the_shell_are_one_set(place: Place) -> Non
     assert ids_of_runs(place) == {file.id}, (result.output, result.exception)
 
 
-def test_a_migration_joins_what_was_split(project: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_migration_joins_what_was_split(project: CommandFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     path = SETS["in evalsets"]
     for name in (*SETS.values(), path):
         play_in_shell(project, "eval", name, monkeypatch)

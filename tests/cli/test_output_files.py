@@ -18,12 +18,12 @@ from evaldesk.pages.reports.junit import junit_suite, junit_xml
 from evaldesk.pages.reports.markdown import case_annotation
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 ANSWERS = {"one": "one", "x | y": "`<b>@you</b>`", "raise": "x"}
 
 
-def test_junit_keeps_errors_apart_from_failures(place: Place) -> None:
+def test_junit_keeps_errors_apart_from_failures(place: CommandFolder) -> None:
     place.eval(place.evalset("first", ANSWERS), "--junit", "out/results.xml")
 
     root = ET.parse(place.folder / "out/results.xml").getroot()  # noqa: S314 - our own file
@@ -51,7 +51,7 @@ def test_junit_keeps_errors_apart_from_failures(place: Place) -> None:
     assert "ValueError: raise was asked for" in (error.get("message") or "")
 
 
-def test_the_results_say_why_pass_at_k_is_not_defined_or_over_fewer_cases(place: Place) -> None:
+def test_the_results_say_why_pass_at_k_is_not_defined_or_over_fewer_cases(place: CommandFolder) -> None:
     answers = {"one": "one", "two": "two", "raise": "raise"}
 
     place.eval(place.evalset("first", answers), "--n", 3, "--pass-at", "2=0.5", "-o", "out.json")
@@ -67,7 +67,9 @@ def test_the_results_say_why_pass_at_k_is_not_defined_or_over_fewer_cases(place:
     }
 
 
-def test_a_file_that_cannot_be_written_is_said_after_the_verdict(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_written_is_said_after_the_verdict(
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     FaultyDisk(1, ENOSPC, lasts=True).insert(monkeypatch)
     result = place.eval(place.evalset("first", {"one": "one"}), "--junit", "results.xml")
 
@@ -77,7 +79,7 @@ def test_a_file_that_cannot_be_written_is_said_after_the_verdict(place: Place, m
 
 
 def test_the_summary_names_regressions_first_and_escapes_what_files_say(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = place.evalset("first", {"one": "one", "x | y": "x | y"})
     place.eval(path)
@@ -95,7 +97,7 @@ def test_the_summary_names_regressions_first_and_escapes_what_files_say(
     assert "<b>" not in text
 
 
-def test_the_summary_of_a_step_is_appended(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_summary_of_a_step_is_appended(place: CommandFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     step = place.folder / "step.md"
     step.write_text("before\n")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(step))
@@ -105,7 +107,7 @@ def test_the_summary_of_a_step_is_appended(place: Place, monkeypatch: pytest.Mon
     assert step.read_text().startswith("before\n<!-- evaldesk -->\n## ✅ Evaluation passed")
 
 
-def test_tables_of_trials_and_scores(place: Place) -> None:
+def test_tables_of_trials_and_scores(place: CommandFolder) -> None:
     path = place.evalset("first", {"one": "=1+1", "raise": "x"})
 
     place.eval(path, "--n", 2, "-o", "a.csv", "-o", "a.scores.csv", "-o", "a.jsonl", "-o", "a.scores.json")
@@ -127,13 +129,13 @@ def test_tables_of_trials_and_scores(place: Place) -> None:
     assert json.loads((place.folder / "a.scores.json").read_text())["runs"][0]["n_errored"] == 2
 
 
-def test_a_table_holds_no_formula(place: Place) -> None:
+def test_a_table_holds_no_formula(place: CommandFolder) -> None:
     place.eval(place.evalset("first", {"=1+1": "x"}), "-o", "a.csv")
 
     assert next(csv.DictReader((place.folder / "a.csv").read_text().splitlines()))["answer"] == "'=1+1"
 
 
-def test_parquet_holds_the_trials(place: Place) -> None:
+def test_parquet_holds_the_trials(place: CommandFolder) -> None:
     pytest.importorskip("pyarrow")
     import pandas as pd
 
@@ -143,7 +145,7 @@ def test_parquet_holds_the_trials(place: Place) -> None:
     assert list(pd.read_parquet(place.folder / "a.scores.parquet").value) == [1.0, 1.0]
 
 
-def test_annotations_mark_the_file(place: Place) -> None:
+def test_annotations_mark_the_file(place: CommandFolder) -> None:
     result = place.eval(place.evalset("first", ANSWERS), "--annotations")
 
     marks = [line for line in result.stdout.splitlines() if line.startswith("::")]
@@ -152,7 +154,7 @@ def test_annotations_mark_the_file(place: Place) -> None:
     assert marks[3].startswith("::warning file=first.evalset.json,title=case_3%3A nothing was scored::trial 1 errored")
 
 
-def test_only_cases_that_a_failed_gate_names_are_errors_of_a_failed_run(place: Place) -> None:
+def test_only_cases_that_a_failed_gate_names_are_errors_of_a_failed_run(place: CommandFolder) -> None:
     path = place.evalset("first", {"one": "one", "two": "wrong"})
 
     result = place.eval(path, "--annotations", "--min-pass-rate", 0.9, "--min-scored", 1)

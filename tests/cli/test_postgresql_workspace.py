@@ -22,7 +22,7 @@ from evaldesk.store import Store
 from evaldesk.store.store import HEAD, EngineFacts
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 pytestmark = pytest.mark.server
 
@@ -35,7 +35,7 @@ def url(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Data
     return found
 
 
-def test_a_run_is_played_and_listed_from_the_server(url: DatabaseUrl, place: Place) -> None:
+def test_a_run_is_played_and_listed_from_the_server(url: DatabaseUrl, place: CommandFolder) -> None:
     place.eval(place.evalset("first", {"one": "one", "two": "other"}), "--note", "shared")
 
     listed = place.run("run", "list").output
@@ -49,7 +49,7 @@ def test_a_run_is_played_and_listed_from_the_server(url: DatabaseUrl, place: Pla
     assert not list(place.folder.rglob("evaldesk.db*"))
 
 
-def test_two_workspaces_share_what_is_in_the_database(url: DatabaseUrl, place: Place, tmp_path: Path) -> None:
+def test_two_workspaces_share_what_is_in_the_database(url: DatabaseUrl, place: CommandFolder, tmp_path: Path) -> None:
     place.eval(place.evalset("first", {"one": "one"}), "--note", "from here")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -60,7 +60,7 @@ def test_two_workspaces_share_what_is_in_the_database(url: DatabaseUrl, place: P
 
 
 def test_the_doctor_names_the_database_without_its_password(
-    url: DatabaseUrl, place: Place, monkeypatch: pytest.MonkeyPatch
+    url: DatabaseUrl, place: CommandFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EVALDESK_STORE", str(url).replace("evaldesk@", "evaldesk:hidden-word@"))
 
@@ -73,7 +73,7 @@ def test_the_doctor_names_the_database_without_its_password(
 
 @pytest.mark.parametrize(("ahead_s", "words"), [(90.0, "90 s ahead of"), (-90.0, "90 s behind")])
 def test_the_doctor_tells_a_clock_that_differs(
-    url: DatabaseUrl, place: Place, monkeypatch: pytest.MonkeyPatch, ahead_s: float, words: str
+    url: DatabaseUrl, place: CommandFolder, monkeypatch: pytest.MonkeyPatch, ahead_s: float, words: str
 ) -> None:
     monkeypatch.setenv("EVALDESK_STORE", str(url))
     monkeypatch.setattr(Store, "engine", lambda _: EngineFacts("PostgreSQL 15.13", HEAD, ahead_s))
@@ -94,7 +94,7 @@ def test_the_clock_of_the_database_is_compared_with_that_of_the_machine(
 
 
 def test_a_database_that_is_not_there_is_a_sentence(
-    url: DatabaseUrl, place: Place, monkeypatch: pytest.MonkeyPatch
+    url: DatabaseUrl, place: CommandFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EVALDESK_STORE", str(replace(url, database="nowhere")))
 
@@ -107,7 +107,7 @@ def test_a_database_that_is_not_there_is_a_sentence(
 
 
 def test_without_tables_nothing_is_made_by_a_question(
-    url: DatabaseUrl, place: Place, monkeypatch: pytest.MonkeyPatch
+    url: DatabaseUrl, place: CommandFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("evaldesk.store.postgresql.has_tables", lambda _: False)
 

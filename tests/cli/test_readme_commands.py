@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from evaldesk.cli import cli
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 README = (CHECKOUT / "README.md").read_text("utf-8")
@@ -96,7 +96,7 @@ def test_help_shows_only_commands_that_there_are() -> None:
 
 
 @pytest.mark.parametrize("arguments", OTHERS, ids=" ".join)
-def test_the_other_commands_work_on_a_run(place: Place, arguments: list[str]) -> None:
+def test_the_other_commands_work_on_a_run(place: CommandFolder, arguments: list[str]) -> None:
     place.eval(place.evalset("first", {"one": "one"}))
 
     done = place.run(*arguments)

@@ -19,7 +19,7 @@ from evaldesk.model import AgentRef, Case, RunConfig, TrialResult, Turn
 from evaldesk.store import Store
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 MIXED = {"one": "one", "two": "other", "raise": "x"}
 
@@ -30,13 +30,13 @@ def _refusal(result: Result) -> str:
 
 
 @pytest.fixture
-def played(place: Place) -> Place:
+def played(place: CommandFolder) -> CommandFolder:
     """A place with one run: a trial passed, one failed, one errored."""
     place.eval(place.evalset("first", MIXED), "--note", "nightly\nof the main branch", "--seed", 7)
     return place
 
 
-def test_runs_are_listed_newest_first(played: Place) -> None:
+def test_runs_are_listed_newest_first(played: CommandFolder) -> None:
     played.eval(played.folder / "first.evalset.json:case_1")
 
     lines = played.run("run", "list").output.splitlines()
@@ -59,7 +59,7 @@ def test_runs_are_listed_newest_first(played: Place) -> None:
     assert "nightly  finished  failed      1 of 2  1        3 of 3" in lines[2]
 
 
-def test_a_listing_is_cut_and_says_so(played: Place) -> None:
+def test_a_listing_is_cut_and_says_so(played: CommandFolder) -> None:
     played.eval(played.folder / "first.evalset.json:case_1")
 
     assert "1 of 2; --all lists every one." in played.run("run", "list", "--limit", 1).output
@@ -67,7 +67,7 @@ def test_a_listing_is_cut_and_says_so(played: Place) -> None:
     assert played.run("run", "list", "--status", "running").output.startswith("No matching runs")
 
 
-def test_a_listing_as_json(played: Place) -> None:
+def test_a_listing_as_json(played: CommandFolder) -> None:
     found = json.loads(played.run("run", "list", "--json").output)
 
     assert (found["total_count"], found["has_more"]) == (1, False)
@@ -78,7 +78,9 @@ def test_a_listing_as_json(played: Place) -> None:
 
 
 @pytest.mark.parametrize("name", ["1", "nightly", "ni"])
-def test_a_run_is_told_in_full_by_number_by_name_and_by_the_beginning_of_its_name(played: Place, name: str) -> None:
+def test_a_run_is_told_in_full_by_number_by_name_and_by_the_beginning_of_its_name(
+    played: CommandFolder, name: str
+) -> None:
     said = played.run("run", "info", name).output
 
     assert "Result                1 of 2 passed; too few trials for a rate" in said
@@ -87,7 +89,7 @@ def test_a_run_is_told_in_full_by_number_by_name_and_by_the_beginning_of_its_nam
     assert "`evaldesk run retry 1` plays the one errored trial again." in said
 
 
-def test_one_rate_has_one_interval_in_run_info(played: Place) -> None:
+def test_one_rate_has_one_interval_in_run_info(played: CommandFolder) -> None:
     """The pass rate, pass@1 and the mean of a score that is 0 or 1 are one number."""
     path = played.evalset("many", {f"say {number}": "no" if number == 3 else f"say {number}" for number in range(12)})
     played.eval(path)
@@ -99,13 +101,13 @@ def test_one_rate_has_one_interval_in_run_info(played: Place) -> None:
     assert "Exact" not in said
 
 
-def test_a_run_as_json(played: Place) -> None:
+def test_a_run_as_json(played: CommandFolder) -> None:
     found = json.loads(played.run("run", "info", "1", "--json").output)["data"]
 
     assert (found["results"]["n_scored"], found["results"]["pass_at_k"]) == (2, {"1": 0.5})
 
 
-def test_a_run_says_how_the_calls_of_its_agent_became_known(played: Place) -> None:
+def test_a_run_says_how_the_calls_of_its_agent_became_known(played: CommandFolder) -> None:
     told = json.loads(played.run("run", "info", "1", "--json").output)["data"]["results"]
     again = json.loads(played.eval(played.folder / "first.evalset.json:case_1", "--json").stdout)
 
@@ -116,12 +118,12 @@ def test_a_run_says_how_the_calls_of_its_agent_became_known(played: Place) -> No
     assert "Capture               told\n" in played.run("run", "info", "1").output
 
 
-def test_an_unknown_run_is_answered_with_the_nearest(played: Place) -> None:
+def test_an_unknown_run_is_answered_with_the_nearest(played: CommandFolder) -> None:
     assert "did you mean 'nightly'?" in _refusal(played.run("run", "info", "nigthly"))
     assert "no run 99" in _refusal(played.run("run", "logs", "99"))
 
 
-def test_the_beginning_of_several_names_is_answered_with_all_of_them(played: Place) -> None:
+def test_the_beginning_of_several_names_is_answered_with_all_of_them(played: CommandFolder) -> None:
     played.eval(played.folder / "first.evalset.json:case_1", "--note", "nights")
     played.eval(played.folder / "first.evalset.json:case_1", "--note", "night")
 
@@ -132,7 +134,7 @@ def test_the_beginning_of_several_names_is_answered_with_all_of_them(played: Pla
     assert "no run named ''" in _refusal(played.run("run", "info", ""))
 
 
-def test_logs_show_what_broke(played: Place) -> None:
+def test_logs_show_what_broke(played: CommandFolder) -> None:
     said = played.run("run", "logs", "1").output
 
     assert "case_3, trial 1 errored" in said
@@ -141,7 +143,7 @@ def test_logs_show_what_broke(played: Place) -> None:
     assert (entry["case_id"], entry["trial"]) == ("case_3", 1)
 
 
-def test_logs_name_a_trial_that_changed_its_process(played: Place) -> None:
+def test_logs_name_a_trial_that_changed_its_process(played: CommandFolder) -> None:
     with played.store() as store:
         again = store.runs.create(store.runs.summary(1).config, store.runs.cases(1))
         store.runs.record([TrialResult(again, 0, 0, "finished", "passed", logs="hello\n", changes="the umask")])
@@ -155,7 +157,7 @@ def test_logs_name_a_trial_that_changed_its_process(played: Place) -> None:
     ]
 
 
-def test_errors_are_played_again_into_the_same_run(played: Place) -> None:
+def test_errors_are_played_again_into_the_same_run(played: CommandFolder) -> None:
     source = (played.agent / "agent.py").read_text()
     (played.agent / "agent.py").write_text(source)
 
@@ -167,7 +169,7 @@ def test_errors_are_played_again_into_the_same_run(played: Place) -> None:
         assert store.runs.summary(1).n_trials == 3
 
 
-def test_runs_are_found_by_model_data_set_rollout_and_text(place: Place) -> None:
+def test_runs_are_found_by_model_data_set_rollout_and_text(place: CommandFolder) -> None:
     with Store.open(place.folder / ".evaldesk/evaldesk.db") as store:
         for agent, evalset, model in (("calc", "sums", "openai/small"), ("trip", "tours", "openai/large")):
             config = RunConfig(AgentRef(agent, f"{agent}:loop"), evalset, model=model)
@@ -187,7 +189,7 @@ def test_runs_are_found_by_model_data_set_rollout_and_text(place: Place) -> None
     assert "No matching runs." in place.run("run", "list", "--model", "other").output
 
 
-def test_a_stopped_run_is_resumed_in_the_foreground(place: Place) -> None:
+def test_a_stopped_run_is_resumed_in_the_foreground(place: CommandFolder) -> None:
     place.eval(place.evalset("first", {"one": "one"}))
     with place.store() as store:
         summary = store.runs.summary(1)
@@ -200,7 +202,7 @@ def test_a_stopped_run_is_resumed_in_the_foreground(place: Place) -> None:
     assert "has no trial left to play" in _refusal(place.run("run", "resume", run_id))
 
 
-def test_stopping_a_run_of_another_process_asks_that_process(place: Place) -> None:
+def test_stopping_a_run_of_another_process_asks_that_process(place: CommandFolder) -> None:
     place.eval(place.evalset("first", {"one": "one"}))
     with place.store() as store:
         config = RunConfig(AgentRef("a", "a:a"), "first")
@@ -215,7 +217,7 @@ def test_stopping_a_run_of_another_process_asks_that_process(place: Place) -> No
     assert "is finished already" in _refusal(place.run("run", "stop", "1"))
 
 
-def test_a_running_run_whose_process_was_killed_says_how_it_goes_on(place: Place) -> None:
+def test_a_running_run_whose_process_was_killed_says_how_it_goes_on(place: CommandFolder) -> None:
     place.eval(place.evalset("first", {"one": "one"}))
     with place.store() as store:
         run_ids = [
@@ -238,7 +240,7 @@ def test_a_running_run_whose_process_was_killed_says_how_it_goes_on(place: Place
     assert "run resume" not in here
 
 
-def test_a_run_is_scored_again_as_a_new_one(played: Place) -> None:
+def test_a_run_is_scored_again_as_a_new_one(played: CommandFolder) -> None:
     config = played.folder / "strict.json"
     config.write_text(json.dumps({"criteria": {"response_exact": 1.0}}))
 
@@ -254,7 +256,7 @@ def test_a_run_is_scored_again_as_a_new_one(played: Place) -> None:
     assert same in played.run("run", "rescore", "1", "--config_file_path", config).output
 
 
-def test_a_run_is_given_out_as_a_file(played: Place) -> None:
+def test_a_run_is_given_out_as_a_file(played: CommandFolder) -> None:
     played.run("run", "export", "nightly", "-o", "run.csv")
 
     lines = (played.folder / "run.csv").read_text().splitlines()
@@ -263,7 +265,7 @@ def test_a_run_is_given_out_as_a_file(played: Place) -> None:
     assert json.loads(played.run("run", "export", "1", "--format", "osmosis-results").output)["summary"]
 
 
-def test_runs_are_deleted_when_somebody_says_so(played: Place) -> None:
+def test_runs_are_deleted_when_somebody_says_so(played: CommandFolder) -> None:
     assert "rm moves 3 trials to the trash; without a terminal add --yes" in _refusal(played.run("run", "rm", "1"))
 
     deleted = "Run 1 is in the trash; evaldesk trash restore run-1 brings it back.\n"
@@ -272,7 +274,7 @@ def test_runs_are_deleted_when_somebody_says_so(played: Place) -> None:
     assert played.run("run", "list").output.startswith("No runs yet")
 
 
-def test_a_folder_without_runs_says_what_to_do(tmp_path: Path, place: Place) -> None:
+def test_a_folder_without_runs_says_what_to_do(tmp_path: Path, place: CommandFolder) -> None:
     said = _refusal(place.run("run", "list", "--workspace", tmp_path))
 
     assert "does not exist; start a desk or a run in this workspace first" in said
@@ -293,7 +295,7 @@ def root_agent(message, state):
 
 
 @pytest.mark.long
-def test_two_drivers_and_a_reader_share_a_run_without_doubling_it(place: Place) -> None:
+def test_two_drivers_and_a_reader_share_a_run_without_doubling_it(place: CommandFolder) -> None:
     queries = {f"query {number}": f"query {number}" for number in range(6)}
     place.eval(f"{place.evalset('first', queries)}:case_1")
     (place.agent / "agent.py").write_text(DRIVEN)

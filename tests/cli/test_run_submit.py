@@ -22,7 +22,7 @@ from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.model import Gates, TrialResult, Verdict
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 GOOD = """\
 [experiment]
@@ -294,12 +294,12 @@ def handed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-def _submit(place: Place, path: Path, *arguments: object) -> Result:
+def _submit(place: CommandFolder, path: Path, *arguments: object) -> Result:
     return place.run("run", "submit", path, *arguments)
 
 
 def test_a_submitted_run_waits_with_all_that_the_file_says(
-    place: Place, handed: list[Any], monkeypatch: pytest.MonkeyPatch
+    place: CommandFolder, handed: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LEVEL_OF_SUMS", "before")  # so that the value of the file is taken back after the test
     monkeypatch.delenv("LEVEL_OF_SUMS")
@@ -325,7 +325,7 @@ def test_a_submitted_run_waits_with_all_that_the_file_says(
     assert [(each.metric, each.threshold) for each in config.criteria] == [("reported_value", 0.5)]
 
 
-def test_a_submitted_run_is_played_on_the_interpreter_that_is_named(place: Place, handed: list[Any]) -> None:
+def test_a_submitted_run_is_played_on_the_interpreter_that_is_named(place: CommandFolder, handed: list[Any]) -> None:
     path = _write_project(place.folder)
     python = make_environment(place.folder / "own")
 
@@ -350,7 +350,7 @@ def test_a_submitted_run_is_played_on_the_interpreter_that_is_named(place: Place
     ],
 )
 def test_an_omitted_limit_is_said_and_kept(
-    place: Place, handed: list[Any], option: str | None, n_cases: int, words: str
+    place: CommandFolder, handed: list[Any], option: str | None, n_cases: int, words: str
 ) -> None:
     result = _submit(place, _write_project(place.folder), "--yes", *([option] if option else []))
 
@@ -362,7 +362,7 @@ def test_an_omitted_limit_is_said_and_kept(
     assert words in run.note
 
 
-def test_a_submission_as_json_asks_nothing(place: Place, handed: list[Any]) -> None:
+def test_a_submission_as_json_asks_nothing(place: CommandFolder, handed: list[Any]) -> None:
     result = _submit(place, _write_project(place.folder), "--json")
 
     found = json.loads(result.output)
@@ -371,7 +371,7 @@ def test_a_submission_as_json_asks_nothing(place: Place, handed: list[Any]) -> N
 
 
 @pytest.mark.usefixtures("handed")
-def test_nothing_is_submitted_where_nobody_can_be_asked(place: Place) -> None:
+def test_nothing_is_submitted_where_nobody_can_be_asked(place: CommandFolder) -> None:
     result = _submit(place, _write_project(place.folder))
 
     assert isinstance(result.exception, EvaldeskError)
@@ -379,7 +379,7 @@ def test_nothing_is_submitted_where_nobody_can_be_asked(place: Place) -> None:
     assert not (place.folder / ".evaldesk/evaldesk.db").exists()
 
 
-def test_gates_are_stored_with_the_run_and_judge_it(place: Place, handed: list[Any]) -> None:
+def test_gates_are_stored_with_the_run_and_judge_it(place: CommandFolder, handed: list[Any]) -> None:
     path = _write_project(place.folder)
 
     result = _submit(place, path, "--yes", "--n", "2", "--min-pass-rate", "0.9", "--pass-at", "2=1", "--min-scored", 40)
@@ -401,7 +401,7 @@ def test_gates_are_stored_with_the_run_and_judge_it(place: Place, handed: list[A
 
 
 @pytest.fixture
-def unstable(place: Place, handed: list[Any]) -> Path:
+def unstable(place: CommandFolder, handed: list[Any]) -> Path:
     """The run file of run 1, in which every second case passed one of its two trials, and the others both."""
     path = _write_project(place.folder)
     _submit(place, path, "--yes", "--n", "2", "--pass-at", "2=0.5")
@@ -419,7 +419,7 @@ def unstable(place: Place, handed: list[Any]) -> Path:
     return path
 
 
-def test_a_submitted_run_is_compared_with_its_baseline(place: Place, unstable: Path, handed: list[Any]) -> None:
+def test_a_submitted_run_is_compared_with_its_baseline(place: CommandFolder, unstable: Path, handed: list[Any]) -> None:
     result = _submit(place, unstable, "--yes", "--n", "5", "--baseline", "1", "--regression-rule", "confirm")
 
     assert result.exit_code == 0, repr(result.exception)
@@ -431,7 +431,7 @@ def test_a_submitted_run_is_compared_with_its_baseline(place: Place, unstable: P
     assert (change.name, change.rule, len(change.cases)) == ("run 1", "confirm", 20)
 
 
-def test_a_submitted_gate_that_often_fails_by_chance_is_warned_of(place: Place, unstable: Path) -> None:
+def test_a_submitted_gate_that_often_fails_by_chance_is_warned_of(place: CommandFolder, unstable: Path) -> None:
     result = _submit(place, unstable, "--yes", "--baseline", "1", "--max-regressions", "0")
 
     assert result.exit_code == 0, repr(result.exception)
@@ -439,7 +439,7 @@ def test_a_submitted_gate_that_often_fails_by_chance_is_warned_of(place: Place, 
 
 
 def test_regressions_of_every_case_are_no_gate_of_a_submitted_run(
-    place: Place, unstable: Path, handed: list[Any]
+    place: CommandFolder, unstable: Path, handed: list[Any]
 ) -> None:
     result = _submit(place, unstable, "--yes", "--baseline", "1", "--max-regressions", "20")
 
@@ -458,7 +458,7 @@ def test_regressions_of_every_case_are_no_gate_of_a_submitted_run(
     ],
 )
 def test_a_gate_that_cannot_be_judged_is_refused_before_the_run_is_stored(
-    place: Place, handed: list[Any], given: list[str], said: str
+    place: CommandFolder, handed: list[Any], given: list[str], said: str
 ) -> None:
     result = _submit(place, _write_project(place.folder), "--yes", *given)
 
@@ -470,7 +470,7 @@ def test_a_gate_that_cannot_be_judged_is_refused_before_the_run_is_stored(
     assert not is_stored
 
 
-def test_osmosis_spelling_is_understood(place: Place, handed: list[Any]) -> None:
+def test_osmosis_spelling_is_understood(place: CommandFolder, handed: list[Any]) -> None:
     result = place.run("eval", "submit", _write_project(place.folder), "--yes")
 
     assert "Evaluation run submitted" in result.output, repr(result.exception)
@@ -491,7 +491,12 @@ def test_osmosis_spelling_is_understood(place: Place, handed: list[Any]) -> None
     ids=["no key", "no model"],
 )
 def test_what_no_trial_could_do_without_is_refused_before_anything_is_stored(
-    place: Place, handed: list[Any], source: str, changes: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
+    place: CommandFolder,
+    handed: list[Any],
+    source: str,
+    changes: dict[str, str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     _write_project(place.folder, source)
@@ -508,7 +513,7 @@ def test_what_no_trial_could_do_without_is_refused_before_anything_is_stored(
 
 @pytest.mark.parametrize("method", ["run", "grade"])
 def test_a_method_that_does_not_take_the_context_is_refused_before_anything_is_stored(
-    place: Place, handed: list[Any], method: str
+    place: CommandFolder, handed: list[Any], method: str
 ) -> None:
     path = _write_project(place.folder, WORKFLOW.replace(f"def {method}(self, ctx)", f"def {method}(self)"))
 

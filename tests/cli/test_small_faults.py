@@ -20,7 +20,7 @@ from evaldesk.errors import FormatError, UsageError, WorkspaceError
 from evaldesk.reading.strict_json import parse_json
 from evaldesk.store import Store
 
-Place = Any
+CommandFolder = Any
 
 TURN = {
     "user_content": {"role": "user", "parts": [{"text": "one"}]},
@@ -93,7 +93,7 @@ def test_evaluate_refuses_what_cannot_be_meant(folder: Path, evalset: Any, optio
     assert said in str(refused.value)
 
 
-def test_an_eval_set_of_the_agents_folder_is_answered_with_its_near_name(place: Place) -> None:
+def test_an_eval_set_of_the_agents_folder_is_answered_with_its_near_name(place: CommandFolder) -> None:
     result = place.run("eval", "samples/hello_world", "helo_world")
 
     assert "did you mean hello_world?" in str(result.exception)
@@ -108,7 +108,7 @@ def test_the_colon_of_a_drive_separates_no_case(text: str) -> None:
     assert said.startswith(text.removesuffix(":roll_16") + " is not a file; it is a path of Windows")
 
 
-def test_a_path_of_windows_is_no_module_of_an_agent(place: Place) -> None:
+def test_a_path_of_windows_is_no_module_of_an_agent(place: CommandFolder) -> None:
     for arguments in ((r"C:\agents\mine", "hello_world"), ("samples/hello_world", r"C:\evals\set.json")):
         result = place.run("eval", *arguments)
 
@@ -142,7 +142,7 @@ def test_no_other_fault_is_called_a_trailing_comma(text: str) -> None:
     assert "trailing comma" not in str(refused.value)
 
 
-def test_a_trailing_comma_in_lines_of_json_is_at_the_line_of_the_file(place: Place) -> None:
+def test_a_trailing_comma_in_lines_of_json_is_at_the_line_of_the_file(place: CommandFolder) -> None:
     (place.folder / "rows.jsonl").write_text(
         '{"system_prompt": "", "user_prompt": "a", "ground_truth": "a"}\n{"user_prompt": "b",}\n', "utf-8"
     )
@@ -153,7 +153,7 @@ def test_a_trailing_comma_in_lines_of_json_is_at_the_line_of_the_file(place: Pla
     assert "trailing comma at line 2" in said
 
 
-def test_validate_reads_the_settings_of_a_workspace(place: Place) -> None:
+def test_validate_reads_the_settings_of_a_workspace(place: CommandFolder) -> None:
     path = place.folder / "evaldesk.toml"
     path.write_text('models = ["demo/dice"]\n', "utf-8")
     found = place.run("validate", "evaldesk.toml")
@@ -166,7 +166,7 @@ def test_validate_reads_the_settings_of_a_workspace(place: Place) -> None:
     assert "unknown key 'modles'" in refused.stderr
 
 
-def test_validate_reads_run_files_and_says_which_toml_it_reads(place: Place) -> None:
+def test_validate_reads_run_files_and_says_which_toml_it_reads(place: CommandFolder) -> None:
     (place.folder / "good.toml").write_text(f"{RUN_FILE}[secrets]\nrequired = []\n", "utf-8")
     (place.folder / "bad.toml").write_text("[experiment]\nrollout = 3\n", "utf-8")
     (place.folder / "other.toml").write_text("[tool.ruff]\n", "utf-8")
@@ -196,14 +196,14 @@ FOREIGN = [
 @pytest.mark.parametrize(
     ("form", "option"), FOREIGN, ids=[f"{option.opts[0]} {form or 'as adk eval'}" for form, option in FOREIGN]
 )
-def test_an_option_of_another_tool_is_refused_by_name(place: Place, form: str, option: click.Option) -> None:
+def test_an_option_of_another_tool_is_refused_by_name(place: CommandFolder, form: str, option: click.Option) -> None:
     refused = place.run("eval", *FORMS[form], option.opts[0], "3")
 
     assert f"{option.opts[0]} needs " in str(refused.exception)
     assert isinstance(refused.exception, UsageError)
 
 
-def test_criteria_are_named_in_one_way(place: Place) -> None:
+def test_criteria_are_named_in_one_way(place: CommandFolder) -> None:
     command = ["eval", "-m", "agent:a", "-d", place.evalset("one", {"hello": "hello"})]
 
     refused = place.run(*command, "--eval-fn", "rewards:good", "--criterion", "response_match_score=1")

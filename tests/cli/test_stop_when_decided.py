@@ -11,7 +11,7 @@ import pytest
 from evaldesk.errors import UsageError
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 RIGHT = {"one": "one", "two": "two", "three": "three"}
 WRONG = {"one": "no", "two": "no", "three": "three"}
@@ -19,7 +19,7 @@ WRONG = {"one": "no", "two": "no", "three": "three"}
 
 @pytest.mark.parametrize(("answers", "code"), [(RIGHT, 0), (WRONG, 1)], ids=["passes", "fails"])
 def test_a_stopped_run_ends_as_the_whole_one_after_fewer_trials(
-    place: Place, answers: dict[str, str], code: int
+    place: CommandFolder, answers: dict[str, str], code: int
 ) -> None:
     path, gates = place.evalset("set", answers), ["--n", "20", "--min-pass-rate", "0.5", "--concurrency", "1"]
     whole = place.eval(path, *gates, "-o", "whole.json")
@@ -53,7 +53,7 @@ def test_a_stopped_run_ends_as_the_whole_one_after_fewer_trials(
     assert "resume" not in stopped.output.lower()
 
 
-def test_several_runs_of_a_command_are_never_stopped_by_one_of_them(place: Place) -> None:
+def test_several_runs_of_a_command_are_never_stopped_by_one_of_them(place: CommandFolder) -> None:
     first, second = place.evalset("first", RIGHT), place.evalset("second", RIGHT)
 
     result = place.eval(first, second, "--stop-when-decided", "exact")
@@ -62,7 +62,7 @@ def test_several_runs_of_a_command_are_never_stopped_by_one_of_them(place: Place
     assert "--stop-when-decided is about one run, and these are 2" in str(result.exception)
 
 
-def test_a_decided_run_is_resumed_and_then_plays_every_trial(place: Place) -> None:
+def test_a_decided_run_is_resumed_and_then_plays_every_trial(place: CommandFolder) -> None:
     place.eval(place.evalset("set", WRONG), "--n", "20", "--stop-when-decided", "exact", "--concurrency", "1")
     hint = place.run("run", "info", "1").output
     place.run("run", "resume", "1")

@@ -14,7 +14,7 @@ from evaldesk.cli import _in_words
 from evaldesk.errors import EvaldeskError, UsageError
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 WRONG = "def wrong(answer):\n    return 1.0\n"
 SAID = "Cannot detect eval function mode: first parameter is 'answer'"
@@ -22,7 +22,7 @@ CONFIG = {"criteria": {"mine": 0.5}, "custom_metrics": {"mine": {"code_config": 
 
 
 @pytest.fixture
-def evalset(place: Place, monkeypatch: pytest.MonkeyPatch) -> Path:
+def evalset(place: CommandFolder, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An eval set beside a criteria file that names the function."""
     monkeypatch.chdir(place.folder)
     for folder in (place.folder, place.agent):
@@ -33,7 +33,7 @@ def evalset(place: Place, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("door", ["file", "criterion", "eval-fn"])
-def test_on_the_command_line(place: Place, evalset: Path, door: str) -> None:
+def test_on_the_command_line(place: CommandFolder, evalset: Path, door: str) -> None:
     (evalset.parent / "elsewhere.json").write_text((evalset.parent / "test_config.json").read_text())
     (evalset.parent / "test_config.json").unlink()  # it would be taken for a criteria file that nobody named
     command: dict[str, tuple[object, ...]] = {
@@ -50,7 +50,7 @@ def test_on_the_command_line(place: Place, evalset: Path, door: str) -> None:
     assert not place.store().runs.counts_by_status()
 
 
-def test_in_python(place: Place, evalset: Path) -> None:
+def test_in_python(place: CommandFolder, evalset: Path) -> None:
     played: list[Any] = []
 
     with pytest.raises(UsageError) as refused:
@@ -63,7 +63,7 @@ def test_in_python(place: Place, evalset: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_in_the_evaluator_of_adk(place: Place, evalset: Path) -> None:
+async def test_in_the_evaluator_of_adk(place: CommandFolder, evalset: Path) -> None:
     with pytest.raises(UsageError) as refused:
         await AgentEvaluator.evaluate(str(place.agent), str(evalset))
 

@@ -32,7 +32,7 @@ FAULTS = [
 
 
 @dataclass
-class Place:
+class EvalSetFolder:
     """A workspace; `token` is that of a set in the trash."""
 
     folder: Path
@@ -64,17 +64,17 @@ def take_in(desk: EvalSetDesk, name: str, evalset: EvalSet, *, replaces: bool = 
 class Action:
     """What a person does in a workspace that has the set `calc`, or has it in the trash; the sets before and after."""
 
-    act: Callable[[Place], object]
+    act: Callable[[EvalSetFolder], object]
     before: dict[str, EvalSet]
     after: dict[str, EvalSet]
 
 
-def _save(place: Place) -> None:
+def _save(place: EvalSetFolder) -> None:
     found = place.desk.cases.find(place.id(), case_key("c0"))
     place.desk.cases.save(place.id(), case_key("c0"), CHANGED, found.version)
 
 
-def _rename(place: Place) -> None:
+def _rename(place: EvalSetFolder) -> None:
     if place.id("calc"):
         place.desk.change(place.id("calc"), "dice", "old")
 
@@ -100,10 +100,10 @@ def stack() -> Iterator[ExitStack]:
         yield opened
 
 
-def _placed(folder: Path, name: str, store: Store) -> Place:
+def _placed(folder: Path, name: str, store: Store) -> EvalSetFolder:
     settings = Settings(workspace=folder, roots=(folder,))
     settings.state_folder.mkdir(parents=True)
-    place = Place(folder, EvalSetDesk(settings, store))
+    place = EvalSetFolder(folder, EvalSetDesk(settings, store))
     if name != "import":
         evalset_id = take_in(place.desk, "calc", OLD)
         place.token = place.desk.trash(evalset_id) if name == "restore" else ""

@@ -58,7 +58,7 @@ BOTH = Imported("promptfoo", SET, RUNS)
 
 
 @dataclass
-class Place:
+class ImportFolder:
     """A workspace with a database, and the desks on it."""
 
     folder: Path
@@ -117,14 +117,14 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def new_place(tmp_path: Path, migrated: Path) -> Iterator[Callable[[], Place]]:
-    places: list[Place] = []
+def new_place(tmp_path: Path, migrated: Path) -> Iterator[Callable[[], ImportFolder]]:
+    places: list[ImportFolder] = []
 
-    def made() -> Place:
+    def made() -> ImportFolder:
         folder = tmp_path / str(len(places))
         (folder / ".evaldesk").mkdir(parents=True)
         copyfile(migrated, folder / ".evaldesk" / "evaldesk.db")
-        places.append(Place(folder, Store.open(folder / ".evaldesk" / "evaldesk.db")))
+        places.append(ImportFolder(folder, Store.open(folder / ".evaldesk" / "evaldesk.db")))
         return places[-1]
 
     yield made
@@ -133,7 +133,7 @@ def new_place(tmp_path: Path, migrated: Path) -> Iterator[Callable[[], Place]]:
 
 
 @pytest.fixture
-def place(new_place: Callable[[], Place]) -> Place:
+def place(new_place: Callable[[], ImportFolder]) -> ImportFolder:
     return new_place()
 
 
@@ -181,7 +181,7 @@ def kill() -> None:
 @pytest.mark.usefixtures("small_steps")
 @pytest.mark.parametrize("is_after", [False, True], ids=["in", "after"])
 def test_an_import_that_is_killed_at_any_transaction_is_there_whole_or_not_at_all(
-    new_place: Callable[[], Place], *, is_after: bool
+    new_place: Callable[[], ImportFolder], *, is_after: bool
 ) -> None:
     seen = []
 
@@ -218,7 +218,7 @@ def test_an_import_that_is_killed_at_any_transaction_is_there_whole_or_not_at_al
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_a_retry_removes_the_rows_of_a_killed_import(place: Place) -> None:
+def test_a_retry_removes_the_rows_of_a_killed_import(place: ImportFolder) -> None:
     with Steps(8, kill, is_after=True).inserted(), suppress(Killed):
         place.take_in()
 
@@ -231,7 +231,7 @@ def test_a_retry_removes_the_rows_of_a_killed_import(place: Place) -> None:
 
 
 @pytest.mark.parametrize("n_deleted", [0, 1], ids=["no run before", "a deleted run before"])
-def test_the_number_of_a_run_that_was_shown_is_given_to_no_other(place: Place, n_deleted: int) -> None:
+def test_the_number_of_a_run_that_was_shown_is_given_to_no_other(place: ImportFolder, n_deleted: int) -> None:
     for _ in range(n_deleted):
         run_id = place.store.runs.create(RunConfig(AgentRef("a", ""), "set"), CASES[:1])
         place.store.runs.delete(run_id)
@@ -244,7 +244,7 @@ def test_the_number_of_a_run_that_was_shown_is_given_to_no_other(place: Place, n
 
 
 def test_an_import_is_whole_or_not_there_when_it_is_killed_at_any_call_of_the_disk(
-    new_place: Callable[[], Place],
+    new_place: Callable[[], ImportFolder],
 ) -> None:
     for at in count(1):
         place = new_place()
@@ -263,7 +263,7 @@ def test_an_import_is_whole_or_not_there_when_it_is_killed_at_any_call_of_the_di
     assert at > 5
 
 
-def test_a_disk_that_fails_at_any_call_leaves_nothing(new_place: Callable[[], Place]) -> None:
+def test_a_disk_that_fails_at_any_call_leaves_nothing(new_place: Callable[[], ImportFolder]) -> None:
     for at in count(1):
         place = new_place()
         disk = FaultyDisk(at, 28, lasts=True)
@@ -283,7 +283,7 @@ def test_a_disk_that_fails_at_any_call_leaves_nothing(new_place: Callable[[], Pl
 IMPORT_AND_DIE = """
 import os, signal, sys
 from pathlib import Path
-from tests.desk.test_import_steps import Place, Steps
+from tests.desk.test_import_steps import ImportFolder, Steps
 from evaldesk.store import Store, database
 from evaldesk.store.runs import imports
 
@@ -292,14 +292,14 @@ database.STEP_S = 1e6
 steps = Steps(int(sys.argv[2]), lambda: os.kill(os.getpid(), signal.SIGKILL), is_after=sys.argv[3] == "after")
 folder = Path(sys.argv[1])
 with steps.inserted():
-    Place(folder, Store.open(folder / ".evaldesk" / "evaldesk.db")).take_in()
+    ImportFolder(folder, Store.open(folder / ".evaldesk" / "evaldesk.db")).take_in()
 """
 
 
 @pytest.mark.usefixtures("small_steps")
 @pytest.mark.parametrize(("from_end", "when", "found"), [(8, "in", NOTHING), (3, "in", WHOLE), (3, "after", WHOLE)])
 def test_a_process_that_is_killed_leaves_an_import_that_the_next_one_ends(
-    new_place: Callable[[], Place], from_end: int, when: str, found: object
+    new_place: Callable[[], ImportFolder], from_end: int, when: str, found: object
 ) -> None:
     steps = Steps(0, kill)
     with steps.inserted():
@@ -315,7 +315,7 @@ def test_a_process_that_is_killed_leaves_an_import_that_the_next_one_ends(
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_an_import_that_is_cancelled_at_any_transaction_leaves_nothing(new_place: Callable[[], Place]) -> None:
+def test_an_import_that_is_cancelled_at_any_transaction_leaves_nothing(new_place: Callable[[], ImportFolder]) -> None:
     n_cancelled = 0
 
     for at in count(2):
@@ -348,7 +348,7 @@ def test_an_import_that_is_cancelled_at_any_transaction_leaves_nothing(new_place
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_ctrl_c_at_any_transaction_leaves_nothing_or_all(new_place: Callable[[], Place]) -> None:
+def test_ctrl_c_at_any_transaction_leaves_nothing_or_all(new_place: Callable[[], ImportFolder]) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
@@ -378,7 +378,7 @@ def test_ctrl_c_at_any_transaction_leaves_nothing_or_all(new_place: Callable[[],
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_nothing_is_seen_of_an_import_until_all_is_there(place: Place) -> None:
+def test_nothing_is_seen_of_an_import_until_all_is_there(place: ImportFolder) -> None:
     seen = []
 
     place.take_in(watch=lambda n_done, n_total: seen.append((n_done, n_total, place.shown())))
@@ -390,7 +390,7 @@ def test_nothing_is_seen_of_an_import_until_all_is_there(place: Place) -> None:
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_deleted_runs_go_and_the_runs_of_a_living_import_stay(place: Place) -> None:
+def test_deleted_runs_go_and_the_runs_of_a_living_import_stay(place: ImportFolder) -> None:
     (other,) = place.take_in(Imported("promptfoo", runs=(replace(RUNS[0], name="other"),)))
     n_seen = 0
 
@@ -409,7 +409,7 @@ def test_deleted_runs_go_and_the_runs_of_a_living_import_stay(place: Place) -> N
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_of_two_imports_of_the_same_content_at_once_one_is_refused(place: Place) -> None:
+def test_of_two_imports_of_the_same_content_at_once_one_is_refused(place: ImportFolder) -> None:
     refused: list[ConflictError] = []
 
     def again() -> None:
@@ -428,7 +428,7 @@ def test_of_two_imports_of_the_same_content_at_once_one_is_refused(place: Place)
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_of_many_imports_of_the_same_content_at_once_one_is_stored(place: Place) -> None:
+def test_of_many_imports_of_the_same_content_at_once_one_is_stored(place: ImportFolder) -> None:
     outcomes: list[object] = []
 
     def take_in() -> None:
@@ -470,7 +470,7 @@ MANY = tuple(Case(f"c{index}", (Turn(f"say {index}"),)) for index in range(N_MAN
 LARGE = Imported("promptfoo", runs=(RecordedRun("many", "agent", MANY, trials(2, MANY), (CRITERION,)),))
 
 
-def test_no_transaction_of_an_import_or_of_its_removal_writes_many_rows(place: Place) -> None:
+def test_no_transaction_of_an_import_or_of_its_removal_writes_many_rows(place: ImportFolder) -> None:
     rows = counted_rows(place.store)
 
     def cancel(n_done: int, n_total: int) -> None:
@@ -513,7 +513,9 @@ def generated(n: int) -> Imported:
     return Imported("promptfoo", runs=(run,))
 
 
-def test_the_memory_of_storing_does_not_grow_with_the_cases(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_storing_does_not_grow_with_the_cases(
+    place: ImportFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(imports, "MAX_ROWS", 100)
     monkeypatch.setattr(database, "STEP_S", 1e6)  # steps of one size, however long they take
     peaks = {}
@@ -535,7 +537,7 @@ def test_the_memory_of_storing_does_not_grow_with_the_cases(place: Place, monkey
     assert {run.n_passed for run in place.store.runs.list()} == {150, 2_000, 6_000}
 
 
-def test_no_transaction_writes_many_bytes(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_transaction_writes_many_bytes(place: ImportFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(imports, "MAX_BYTES", 20_000)
     cases = tuple(replace(case, extra={"noise": os.urandom(5_000).hex()}) for case in CASES)
     sizes: list[int] = []
@@ -555,7 +557,7 @@ def test_no_transaction_writes_many_bytes(place: Place, monkeypatch: pytest.Monk
     assert max(sizes) <= 20_000
 
 
-def test_a_run_is_recorded_between_the_transactions_of_an_import(place: Place) -> None:
+def test_a_run_is_recorded_between_the_transactions_of_an_import(place: ImportFolder) -> None:
     config = RunConfig(AgentRef("hello", "agent:root_agent"), "calc", n=1)
     mine = place.store.runs.create(config, MANY[:40])
     stored: list[int] = []
@@ -575,7 +577,7 @@ def test_a_run_is_recorded_between_the_transactions_of_an_import(place: Place) -
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_imports_in_the_background_wait_in_line_and_none_is_lost(place: Place) -> None:
+def test_imports_in_the_background_wait_in_line_and_none_is_lost(place: ImportFolder) -> None:
     desk = place.desk()
     contents = [
         Imported("promptfoo", replace(SET, id=f"set_{n}"), (replace(RUNS[0], name=f"run {n}"),)) for n in range(6)
@@ -593,7 +595,7 @@ def test_imports_in_the_background_wait_in_line_and_none_is_lost(place: Place) -
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_a_desk_that_is_closed_ends_its_imports_and_the_next_start_removes_them(place: Place) -> None:
+def test_a_desk_that_is_closed_ends_its_imports_and_the_next_start_removes_them(place: ImportFolder) -> None:
     desk = place.desk()
     started = [desk.begin(Imported("promptfoo", None, (run,)), source=run.name, name="") for run in RUNS]
     for each in started:

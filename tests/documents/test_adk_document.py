@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
-from tests.cli.conftest import Place
+from tests.cli.conftest import CommandFolder
 from tests.documents.conftest import Snippets
 from tests.documents.statements import commands_of
 
@@ -83,7 +83,7 @@ def test_the_test_file_of_the_document_is_read_without_its_fault(snippets: Snipp
 
 
 @pytest.fixture
-def folder(place: Place, snippets: Snippets) -> Place:
+def folder(place: CommandFolder, snippets: Snippets) -> CommandFolder:
     """The agent and the eval set of the document, in the folders that its commands name."""
     agent = place.folder / "samples_for_testing/hello_world"
     agent.mkdir(parents=True)
@@ -98,7 +98,7 @@ def _words(command: str) -> list[str]:
     return shlex.split(command)[1:]
 
 
-def test_the_eval_set_of_the_document_is_played(folder: Place, snippets: Snippets) -> None:
+def test_the_eval_set_of_the_document_is_played(folder: CommandFolder, snippets: Snippets) -> None:
     first, second = _evalset("\n".join(snippets(DOCUMENT)["evalset"]), "x.evalset.json").cases
 
     done = folder.run(*_words(commands_of("\n".join(snippets(DOCUMENT)["eval_example"]), "adk")[0]))
@@ -124,7 +124,7 @@ def test_the_default_criteria_are_those_of_the_document(document: Callable[[str]
     )
 
 
-def test_the_commands_of_the_document_are_carried_out(folder: Place, document: Callable[[str], str]) -> None:
+def test_the_commands_of_the_document_are_carried_out(folder: CommandFolder, document: Callable[[str], str]) -> None:
     general, example = _commands(document)
     agent, evalset = _words(example)[1:]
     chosen = "roll_17_sided_dice_twice"
@@ -153,7 +153,7 @@ def _commands(document: Callable[[str], str]) -> list[str]:
     return [each for each in commands_of(document(DOCUMENT), "adk") if each != "adk eval" and " eval " in each]
 
 
-def test_the_web_command_of_the_document_finds_the_agent(folder: Place, snippets: Snippets) -> None:
+def test_the_web_command_of_the_document_finds_the_agent(folder: CommandFolder, snippets: Snippets) -> None:
     (line,) = snippets(DOCUMENT)["web"]
     words = shlex.split(line)[3:]
     command = cli.get_command(click.Context(cli), "ui")
@@ -166,7 +166,7 @@ def test_the_web_command_of_the_document_finds_the_agent(folder: Place, snippets
     assert [agent.id for agent in find_agents([Path(word) for word in words])] == ["hello_world"]
 
 
-def test_the_session_file_of_the_document_is_valid(place: Place, snippets: Snippets) -> None:
+def test_the_session_file_of_the_document_is_valid(place: CommandFolder, snippets: Snippets) -> None:
     (place.folder / "initial.session.json").write_text("\n".join(snippets(DOCUMENT)["session"]))
 
     done = place.run("validate", "initial.session.json")

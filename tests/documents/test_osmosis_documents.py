@@ -12,7 +12,7 @@ from typing import Any, get_args
 import click
 import pytest
 from tests.agents.endpoint import Endpoint, served
-from tests.cli.conftest import Place
+from tests.cli.conftest import CommandFolder
 from tests.cli.test_run_submit import WORKFLOW
 from tests.documents.conftest import Snippets
 from tests.documents.statements import commands_of
@@ -74,7 +74,7 @@ ANTHROPIC = json.dumps(
 
 
 @pytest.fixture
-def project(place: Place, snippets: Snippets, monkeypatch: pytest.MonkeyPatch) -> Place:
+def project(place: CommandFolder, snippets: Snippets, monkeypatch: pytest.MonkeyPatch) -> CommandFolder:
     """The example project of the guide, with the functions that the guide prints; the names of its modules are new."""
     functions = "\n".join("\n".join(snippets(GUIDE)[name]) + "\n\n" for name in ("exact_match", "conversation_quality"))
     (place.folder / f"{_own('server', place)}.py").write_text(SERVER)
@@ -84,7 +84,7 @@ def project(place: Place, snippets: Snippets, monkeypatch: pytest.MonkeyPatch) -
     return place
 
 
-def _own(module: str, place: Place) -> str:
+def _own(module: str, place: CommandFolder) -> str:
     """A name that no test had before: modules stay imported in this process."""
     return f"{module}_{place.agent.name}"
 
@@ -95,7 +95,7 @@ def endpoint() -> Iterator[Endpoint]:
         yield found
 
 
-def _arguments(command: str, place: Place, address: str) -> list[str]:
+def _arguments(command: str, place: CommandFolder, address: str) -> list[str]:
     """The words of a printed command after its program, with a model and an address that are there."""
     command = command.replace("<your-model>", "small").replace("http://localhost:8000/v1", address)
     for module in ("server", "rewards"):
@@ -109,7 +109,7 @@ def _evals(text: str) -> list[str]:
 
 
 def test_every_command_of_the_guide_is_played(
-    project: Place, endpoint: Endpoint, document: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+    project: CommandFolder, endpoint: Endpoint, document: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, key in re.findall(r'^export (\w+)="(.*)"$', document(GUIDE), re.MULTILINE):
         monkeypatch.setenv(name, key)
@@ -134,7 +134,7 @@ def test_every_command_of_the_guide_is_played(
     assert {asked["model"] for asked in endpoint.asked} >= {"small"}
 
 
-def test_both_functions_of_the_guide_score(project: Place, endpoint: Endpoint) -> None:
+def test_both_functions_of_the_guide_score(project: CommandFolder, endpoint: Endpoint) -> None:
     rewards = _own("rewards", project)
     for _ in TRUTHS:
         endpoint.says("4 ")
@@ -160,7 +160,7 @@ def test_both_functions_of_the_guide_score(project: Place, endpoint: Endpoint) -
 
 
 def test_the_results_have_the_keys_and_types_of_the_guide(
-    project: Place, endpoint: Endpoint, document: Callable[[str], str], snippets: Snippets
+    project: CommandFolder, endpoint: Endpoint, document: Callable[[str], str], snippets: Snippets
 ) -> None:
     (command,) = (each for each in _evals(document(GUIDE)) if " -o " in each)
     for number in range(10):
@@ -184,7 +184,9 @@ def _shape(value: Any) -> Any:
     return "number" if isinstance(value, int | float) and not isinstance(value, bool) else type(value).__name__
 
 
-def test_the_numbers_are_those_of_osmosis(project: Place, endpoint: Endpoint, document: Callable[[str], str]) -> None:
+def test_the_numbers_are_those_of_osmosis(
+    project: CommandFolder, endpoint: Endpoint, document: Callable[[str], str]
+) -> None:
     """Row 1 passes in 2 of 5 runs, row 2 in none: pass@k is 1 - C(n-c, k) / C(n, k), averaged over rows."""
     (command,) = (each for each in _evals(document(GUIDE)) if " -o " in each)
     for said in ("4", "9", "4", "9", "9", "9", "9", "9", "9", "9"):
@@ -235,7 +237,7 @@ def test_every_address_of_the_guide_is_an_endpoint(document: Callable[[str], str
 
 
 @pytest.fixture
-def workspace(place: Place, snippets: Snippets, monkeypatch: pytest.MonkeyPatch) -> Place:
+def workspace(place: CommandFolder, snippets: Snippets, monkeypatch: pytest.MonkeyPatch) -> CommandFolder:
     """A project with the rollout, the data set and the run file of the document; no process is started."""
     rollout, data, configs = (place.folder / name for name in ("rollouts/my-rollout", "data", "configs/eval"))
     for folder in (rollout, data, configs):
@@ -254,7 +256,7 @@ def _words(command: str) -> list[str]:
     return respelled(shlex.split(command)[1:])
 
 
-def test_the_run_file_of_the_guide_is_submitted(workspace: Place, document: Callable[[str], str]) -> None:
+def test_the_run_file_of_the_guide_is_submitted(workspace: CommandFolder, document: Callable[[str], str]) -> None:
     submits = [each for each in commands_of(document(PLATFORM), "osmosis") if " submit " in each]
     assert len(submits) == 2
 
@@ -271,7 +273,7 @@ def test_the_run_file_of_the_guide_is_submitted(workspace: Place, document: Call
     )
 
 
-def test_the_run_file_of_the_guide_has_the_documented_defaults(workspace: Place, snippets: Snippets) -> None:
+def test_the_run_file_of_the_guide_has_the_documented_defaults(workspace: CommandFolder, snippets: Snippets) -> None:
     lines = snippets(PLATFORM)["toml"]
     said = tomllib.loads("\n".join(re.sub(r"^# (\w+ = )", r"\1", line) for line in lines[6:]))["evaluation"]
     path = workspace.folder / "configs/eval/my-rollout.toml"
@@ -302,7 +304,7 @@ def test_a_run_has_the_documented_statuses(snippets: Snippets) -> None:
     assert set(statuses) - set(named) == {"stopping"}
 
 
-def test_the_commands_of_the_platform_are_carried_out(workspace: Place, document: Callable[[str], str]) -> None:
+def test_the_commands_of_the_platform_are_carried_out(workspace: CommandFolder, document: Callable[[str], str]) -> None:
     commands = commands_of(document(PLATFORM), "osmosis")
     submit = next(each for each in commands if each.endswith("--yes"))
     workspace.run(*_words(submit), "--name", "my-eval-run")
@@ -324,7 +326,7 @@ def test_the_commands_of_the_platform_are_carried_out(workspace: Place, document
 
 
 def test_a_check_of_each_command_asks_no_model(
-    project: Place, endpoint: Endpoint, document: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+    project: CommandFolder, endpoint: Endpoint, document: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "key")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "key")

@@ -10,14 +10,14 @@ from evaldesk.errors import FormatError
 from evaldesk.formats.large_runs import TrialRowsOnDisk
 from evaldesk.model import Case, Criterion, EarlierResult, ErrorRecord, ToolCall, TurnRecord
 from evaldesk.reading.notes import Notes
-from evaldesk.reading.strict_json import Document, Place
+from evaldesk.reading.strict_json import Document, JsonPosition
 from evaldesk.transcripts.messages.chat import NO_TEXT, read_chat
 from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.recorded import TrialRows, free_name, recorded_score, recorded_trial
 
 
 def _turns(*raw: dict[str, Any]) -> tuple[TurnRecord, ...]:
-    return turns_of(read_chat(Place(Document(list(raw))), list(raw), Notes()))
+    return turns_of(read_chat(JsonPosition(Document(list(raw))), list(raw), Notes()))
 
 
 def _call(name: str, arguments: str, call_id: str | None = None) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def test_parts_that_are_no_text_are_named_and_counted() -> None:
     parts = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {}}, {"type": "image_url"}]
     raw: list[Any] = [{"role": "user", "content": parts}]
 
-    (message,) = read_chat(Place(Document(raw)), raw, notes)
+    (message,) = read_chat(JsonPosition(Document(raw)), raw, notes)
 
     assert message.text == "look"
     assert notes.sentences == (f"Left out: {NO_TEXT}, 2 times, first at [0].content[1].",)
@@ -133,7 +133,7 @@ def test_parts_that_are_no_text_are_named_and_counted() -> None:
 )
 def test_a_message_that_says_nothing_we_know_is_refused_with_its_place(raw: list[Any], said: str) -> None:
     with pytest.raises(FormatError) as caught:
-        read_chat(Place(Document(raw)), raw, Notes())
+        read_chat(JsonPosition(Document(raw)), raw, Notes())
 
     assert said in str(caught.value)
 
@@ -224,7 +224,7 @@ def test_the_last_result_of_a_trial_counts_and_the_others_are_beside_it(kind: ty
 def test_very_many_kinds_of_things_left_out_are_summed_up() -> None:
     notes = Notes()
     for number in range(60):
-        notes.unknown_keys(Place(Document(None)), {f"$x{number}": 1}, ())
+        notes.unknown_keys(JsonPosition(Document(None)), {f"$x{number}": 1}, ())
 
     assert (len(notes.sentences), notes.sentences[-1]) == (51, "Left out: 10 more kinds of things.")
     assert notes.sentences[0] == "Left out: key '$x0', a name that Evaldesk keeps for itself."

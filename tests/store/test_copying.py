@@ -37,7 +37,7 @@ from evaldesk.store.tables import METADATA, NUMBERED
 from evaldesk.store.tables.columns import UtcTime
 from evaldesk.store.tables.runs import RUN, TRANSCRIPT
 
-Place = Path | DatabaseUrl
+StoreAddress = Path | DatabaseUrl
 N = 7
 """Rows of each table."""
 
@@ -75,7 +75,7 @@ def _file(folder: Path) -> Path:
     return folder / ".evaldesk" / "evaldesk.db"
 
 
-def _fill(place: Place) -> None:
+def _fill(place: StoreAddress) -> None:
     """Put N rows into each table, one of them with ids that are given up again."""
     with Store.open(place) as store, store._database.writing() as connection:
         for table in METADATA.sorted_tables:
@@ -107,7 +107,7 @@ def _value(column: Column[Any], index: int) -> Any:
     return f"{TEXTS[index % len(TEXTS)]}{index}"
 
 
-def _rows(place: Place) -> dict[str, list[tuple[Any, ...]]]:
+def _rows(place: StoreAddress) -> dict[str, list[tuple[Any, ...]]]:
     """Every row of every table, in an order that no engine decides."""
     with Store.open(place) as store, store._database.reading() as connection:
         return {
@@ -116,7 +116,7 @@ def _rows(place: Place) -> dict[str, list[tuple[Any, ...]]]:
         }
 
 
-def _copy(source: Place, target: Place) -> Sequence[copying.TableCopy]:
+def _copy(source: StoreAddress, target: StoreAddress) -> Sequence[copying.TableCopy]:
     return copy_store(source, target, lambda *_: None)
 
 
@@ -159,7 +159,7 @@ def test_a_copy_that_is_killed_at_any_step_is_finished_by_the_same_command(
     gap: int,
 ) -> None:
     (tmp_path / "to").mkdir()
-    places: tuple[Place, Place] = (_file(folder), server)
+    places: tuple[StoreAddress, StoreAddress] = (_file(folder), server)
     words = (str(folder), str(server))
     if way == "from a server":
         _copy(*places)
@@ -184,7 +184,7 @@ def _until_nobody_is_connected(postgresql: DatabaseUrl) -> None:
             continue
 
 
-def _is_there(place: Place) -> bool:
+def _is_there(place: StoreAddress) -> bool:
     """Whether the database can be opened: a copy that is not finished says so."""
     if isinstance(place, Path) and not (place.is_file() and place.stat().st_size):
         return False
@@ -216,7 +216,7 @@ def test_rows_go_over_in_transactions_of_few(
 
 
 @pytest.fixture(params=["SQLite", pytest.param("PostgreSQL", marks=pytest.mark.server)])
-def target(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> StoreAddress:
     """A place for a copy."""
     if request.param == "PostgreSQL":
         url: DatabaseUrl = request.getfixturevalue("server")
@@ -226,13 +226,13 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 
 @pytest.mark.server
-def test_a_copy_that_is_whole_may_be_made_again(folder: Path, target: Place) -> None:
+def test_a_copy_that_is_whole_may_be_made_again(folder: Path, target: StoreAddress) -> None:
     first = _copy(_file(folder), target)
 
     assert _copy(_file(folder), target) == first
 
 
-def test_what_was_changed_since_a_copy_broke_off_is_changed_in_it(folder: Path, target: Place) -> None:
+def test_what_was_changed_since_a_copy_broke_off_is_changed_in_it(folder: Path, target: StoreAddress) -> None:
     with pytest.raises(RuntimeError):
         copy_store(_file(folder), target, _raised_at("checking"))
     with Store.open(_file(folder)) as store, store._database.writing() as connection:
@@ -257,7 +257,7 @@ def _raised_at(wanted: str) -> copying.Watch:
     return watch
 
 
-def test_a_write_into_the_source_meanwhile_keeps_the_copy_closed(folder: Path, target: Place) -> None:
+def test_a_write_into_the_source_meanwhile_keeps_the_copy_closed(folder: Path, target: StoreAddress) -> None:
     with Store.open(_file(folder)) as store:
         with pytest.raises(ConflictError, match="was written while it was copied"):
             copy_store(_file(folder), target, lambda *_: store.runs.set_note(1, "meanwhile"))
@@ -279,7 +279,7 @@ def test_a_write_into_a_server_meanwhile_keeps_the_copy_closed(
     assert not _is_there(_file(tmp_path / "back"))
 
 
-def test_a_target_with_other_rows_is_refused_and_stays(folder: Path, target: Place) -> None:
+def test_a_target_with_other_rows_is_refused_and_stays(folder: Path, target: StoreAddress) -> None:
     with Store.open(target) as store:
         plan_run(store)
     before = _rows(target)
@@ -290,7 +290,7 @@ def test_a_target_with_other_rows_is_refused_and_stays(folder: Path, target: Pla
     assert _rows(target) == before
 
 
-def test_a_target_that_differs_in_one_value_is_refused_and_stays(folder: Path, target: Place) -> None:
+def test_a_target_that_differs_in_one_value_is_refused_and_stays(folder: Path, target: StoreAddress) -> None:
     _copy(_file(folder), target)
     with Store.open(target) as store:
         store.runs.set_note(1, "of the target")
@@ -302,7 +302,7 @@ def test_a_target_that_differs_in_one_value_is_refused_and_stays(folder: Path, t
     assert _rows(target) == before
 
 
-def test_an_unfinished_copy_of_another_source_is_refused(folder: Path, target: Place, tmp_path: Path) -> None:
+def test_an_unfinished_copy_of_another_source_is_refused(folder: Path, target: StoreAddress, tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         copy_store(_file(folder), target, _raised_at("copying"))
     Store.open(_file(tmp_path / "other")).close()
@@ -311,7 +311,7 @@ def test_an_unfinished_copy_of_another_source_is_refused(folder: Path, target: P
         _copy(_file(tmp_path / "other"), target)
 
 
-def test_an_empty_target_with_tables_is_taken(folder: Path, target: Place) -> None:
+def test_an_empty_target_with_tables_is_taken(folder: Path, target: StoreAddress) -> None:
     Store.open(target).close()
 
     _copy(_file(folder), target)
@@ -333,7 +333,7 @@ def test_nobody_copies_while_a_desk_is_open_on_the_file(folder: Path, server: Da
         _copy(_file(folder), server)
 
 
-def test_a_run_that_is_played_is_waited_for(folder: Path, target: Place) -> None:
+def test_a_run_that_is_played_is_waited_for(folder: Path, target: StoreAddress) -> None:
     from evaldesk.desk.process_owner import current_owner
 
     with Store.open(_file(folder)) as store:

@@ -13,7 +13,7 @@ import pytest
 from evaldesk.model import AgentRef, Case, Event, RunConfig, Transcript, TrialResult, Turn, TurnRecord
 from evaldesk.model.failures import FindingDraft
 from evaldesk.store import Store, sqlite
-from evaldesk.store.search import MAX_WORDS, Place, SearchStore, words_of
+from evaldesk.store.search import MAX_WORDS, SearchPosition, SearchStore, words_of
 
 HOSTILE = (
     '"',
@@ -67,7 +67,7 @@ def said(end: Callable[..., TrialResult], run_id: int, trial: int, text: str, **
     return end(run_id, 0, trial, transcript=Transcript((turn,)), **fields)
 
 
-def found(store: Store, typed: str) -> list[Place]:
+def found(store: Store, typed: str) -> list[SearchPosition]:
     return list(store.search.find(typed).places)
 
 
@@ -90,7 +90,7 @@ def test_a_trial_is_found_by_all_its_words_in_any_order_and_the_beginning_of_the
     run_id = played("Zürich says roll_die", "Eleven degrees", "我在北京")
     index(store)
 
-    assert found(store, typed) == [Place(run_id, 0, trial)]
+    assert found(store, typed) == [SearchPosition(run_id, 0, trial)]
     assert found(store, f"{typed} absent") == []
 
 
@@ -98,7 +98,7 @@ def test_a_case_is_found_by_its_text_as_it_was_run(store: Store, played: Callabl
     run_id = played("no", query="Is it raining?")
     index(store)
 
-    assert found(store, "raining") == [Place(run_id, 0)]
+    assert found(store, "raining") == [SearchPosition(run_id, 0)]
 
 
 def test_newer_runs_come_first_and_a_case_of_a_run_once(store: Store, played: Callable[..., int]) -> None:
@@ -118,7 +118,7 @@ def test_what_is_recorded_later_is_found_after_the_next_step_and_until_then_said
         store.runs.record([said(end, run_id, trial, text)])
         assert store.search.find(text).n_behind == 1
         index(store)
-        assert found(store, text) == [Place(run_id, 0, trial)]
+        assert found(store, text) == [SearchPosition(run_id, 0, trial)]
 
 
 def test_a_trial_that_a_set_back_clock_recorded_earlier_is_found(
@@ -131,7 +131,7 @@ def test_a_trial_that_a_set_back_clock_recorded_earlier_is_found(
     store.runs.record([said(end, run_id, 1, "second")])
     index(store)
 
-    assert found(store, "second") == [Place(run_id, 0, 1)]
+    assert found(store, "second") == [SearchPosition(run_id, 0, 1)]
 
 
 def test_a_trial_that_is_played_again_is_found_by_what_it_says_now(
@@ -145,7 +145,7 @@ def test_a_trial_that_is_played_again_is_found_by_what_it_says_now(
     store.runs.record([said(end, run_id, 0, "mended", attempt=2)])
     index(store)
 
-    assert found(store, "mended") == [Place(run_id, 0, 0)]
+    assert found(store, "mended") == [SearchPosition(run_id, 0, 0)]
     assert found(store, "broken") == []
 
 

@@ -18,7 +18,7 @@ from evaldesk.settings import DatabaseUrl
 from evaldesk.store import Store
 
 Plan = Callable[..., int]
-Place = Path | DatabaseUrl
+StoreAddress = Path | DatabaseUrl
 End = Callable[..., TrialResult]
 
 # Says the number of each trial once it is durable; argv: database, run, batch size.
@@ -45,7 +45,7 @@ store.close()
 
 
 @pytest.mark.long
-def test_two_processes_record_at_once_and_lose_nothing(store: Store, plan: Plan, place: Place) -> None:
+def test_two_processes_record_at_once_and_lose_nothing(store: Store, plan: Plan, place: StoreAddress) -> None:
     runs = [plan(n_cases=100, n=3) for _ in range(2)]
     with _recorder(place, runs[0], 1) as first, _recorder(place, runs[1], 7) as second:
         errors = _let_go(first, second)
@@ -56,7 +56,7 @@ def test_two_processes_record_at_once_and_lose_nothing(store: Store, plan: Plan,
 
 
 @pytest.mark.long
-def test_two_processes_that_play_the_same_trials_count_each_once(store: Store, plan: Plan, place: Place) -> None:
+def test_two_processes_that_play_the_same_trials_count_each_once(store: Store, plan: Plan, place: StoreAddress) -> None:
     run = plan(n_cases=60, n=2)
     with _recorder(place, run, 5) as first, _recorder(place, run, 5) as second:
         errors = _let_go(first, second)
@@ -81,7 +81,7 @@ def test_threads_of_a_process_may_all_write(store: Store, plan: Plan, end: End) 
 
 
 @pytest.mark.server
-def test_a_killed_process_loses_no_trial_it_acknowledged(store: Store, plan: Plan, place: Place) -> None:
+def test_a_killed_process_loses_no_trial_it_acknowledged(store: Store, plan: Plan, place: StoreAddress) -> None:
     run = plan(n_cases=400, n=2)
     n_lines = random.Random(0).randrange(2, 60)
     with _recorder(place, run, 3) as process:
@@ -113,7 +113,7 @@ def _let_go(*processes: subprocess.Popen[str]) -> list[str]:
 
 
 @contextmanager
-def _recorder(place: Place, run: int, size: int) -> Iterator[subprocess.Popen[str]]:
+def _recorder(place: StoreAddress, run: int, size: int) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", RECORDER, str(place), str(run), str(size)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:

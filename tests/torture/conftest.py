@@ -30,7 +30,7 @@ IS_LIVE = 'http-equiv="refresh"'
 
 
 @dataclass
-class Place:
+class ServedFolder:
     """A workspace with one agent and one eval set, and a mark that every process started for it carries."""
 
     folder: Path
@@ -203,11 +203,11 @@ class Server:
 
 
 @pytest.fixture
-def place(tmp_path: Path, commands: ForkedCommands) -> Iterator[Place]:
+def place(tmp_path: Path, commands: ForkedCommands) -> Iterator[ServedFolder]:
     """An empty workspace; everything that was started for it is ended after the test."""
     if not Path("/proc/self/environ").exists():
         pytest.skip("processes are told by their environment in /proc, which only Linux has")
-    place = Place(tmp_path, uuid.uuid4().hex, commands)
+    place = ServedFolder(tmp_path, uuid.uuid4().hex, commands)
     place.workspace.mkdir()
     yield place
     for pid in place.processes():
@@ -219,7 +219,7 @@ def place(tmp_path: Path, commands: ForkedCommands) -> Iterator[Place]:
 
 
 @pytest.fixture
-def brief(place: Place) -> Place:
+def brief(place: ServedFolder) -> ServedFolder:
     """The place with an agent that takes up to 20 ms if not held; each tenth answer is wrong and each tenth raises."""
     place.write_agent(BRIEF_AGENT)
     return place

@@ -11,7 +11,7 @@ import pytest
 from evaldesk.store import Store
 
 if TYPE_CHECKING:
-    from tests.torture.conftest import Place, Server
+    from tests.torture.conftest import ServedFolder, Server
 
 pytestmark = pytest.mark.server
 
@@ -46,7 +46,7 @@ root_agent.__doc__ = "Says " + KEY
 """
 
 
-def test_a_key_that_an_agent_tells_everybody_is_nowhere(place: Place) -> None:
+def test_a_key_that_an_agent_tells_everybody_is_nowhere(place: ServedFolder) -> None:
     place.write_agent(TELLING_AGENT, "telling")
     place.write_cases(["say", "raise", "exit"])
     server = place.start(CANARY_API_KEY=CANARY)
@@ -91,7 +91,7 @@ def talk(server: Server) -> str:
     return address
 
 
-def stored_values(place: Place) -> dict[str, str]:
+def stored_values(place: ServedFolder) -> dict[str, str]:
     """Every value in the database, unpacked, and the bytes of its files."""
     found = {path.name: path.read_bytes().decode("latin-1") for path in (place.workspace / ".evaldesk").iterdir()}
     with closing(sqlite3.connect(place.database)) as connection:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.torture.conftest import Place, Server
+    from tests.torture.conftest import ServedFolder, Server
 
 pytestmark = pytest.mark.server
 
@@ -30,7 +30,7 @@ SAID = re.compile(r"said-\d+-of-\w+ ")
 
 
 @pytest.mark.torture
-def test_no_kill_loses_a_message_or_what_the_page_had_shown(place: Place, kill: Callable[[int], None]) -> None:
+def test_no_kill_loses_a_message_or_what_the_page_had_shown(place: ServedFolder, kill: Callable[[int], None]) -> None:
     chance = random.Random(5)
     place.write_agent(TALKER, "talker")
     for number in range(N_KILLS):

@@ -13,7 +13,7 @@ import pytest
 from evaldesk.store import Store
 
 if TYPE_CHECKING:
-    from tests.torture.conftest import Place
+    from tests.torture.conftest import ServedFolder
 
 pytestmark = pytest.mark.server
 
@@ -34,7 +34,7 @@ Failed: every trial must pass: 4 of 8 trials passed (2 errored)
 """
 
 
-def test_every_case_is_shown_with_what_went_wrong_first(brief: Place) -> None:
+def test_every_case_is_shown_with_what_went_wrong_first(brief: ServedFolder) -> None:
     path = brief.write_cases(QUERIES)
 
     ended = brief.run("eval", "brief", str(path), "--n", "2")
@@ -50,7 +50,7 @@ def test_every_case_is_shown_with_what_went_wrong_first(brief: Place) -> None:
         pytest.param(":case_3", 3, id="one errored"),
     ],
 )
-def test_the_exit_code_tells_the_verdict_of_the_chosen_cases(brief: Place, chosen: str, code: int) -> None:
+def test_the_exit_code_tells_the_verdict_of_the_chosen_cases(brief: ServedFolder, chosen: str, code: int) -> None:
     path = brief.write_cases(QUERIES)
 
     ended = brief.run("eval", "brief", f"{path}{chosen}")
@@ -73,7 +73,7 @@ def test_the_exit_code_tells_the_verdict_of_the_chosen_cases(brief: Place, chose
         pytest.param(["brief", "{set}", "--n", "0"], "--n", id="option"),
     ],
 )
-def test_wrong_usage_is_one_sentence_and_plays_nothing(brief: Place, arguments: list[str], said: str) -> None:
+def test_wrong_usage_is_one_sentence_and_plays_nothing(brief: ServedFolder, arguments: list[str], said: str) -> None:
     path = brief.write_cases(QUERIES)
 
     ended = brief.run("eval", *(argument.replace("{set}", str(path)) for argument in arguments))
@@ -84,7 +84,7 @@ def test_wrong_usage_is_one_sentence_and_plays_nothing(brief: Place, arguments: 
     assert brief.played == []
 
 
-def test_an_agent_that_cannot_be_imported_shows_the_trace_of_its_own_code_when_asked(brief: Place) -> None:
+def test_an_agent_that_cannot_be_imported_shows_the_trace_of_its_own_code_when_asked(brief: ServedFolder) -> None:
     path = brief.write_cases(QUERIES)
     brief.write_agent("import pdf_tables\n\nroot_agent = pdf_tables.agent\n", "broken")
 
@@ -97,7 +97,7 @@ def test_an_agent_that_cannot_be_imported_shows_the_trace_of_its_own_code_when_a
 
 
 def test_a_desk_on_the_same_workspace_shows_the_run_while_it_goes_on_and_after(
-    brief: Place, wait_until: Callable[..., None]
+    brief: ServedFolder, wait_until: Callable[..., None]
 ) -> None:
     path = brief.write_cases([f"case {i}" for i in range(100)])
     brief.hold()
@@ -117,7 +117,7 @@ def test_a_desk_on_the_same_workspace_shows_the_run_while_it_goes_on_and_after(
 
 
 def test_an_interrupted_run_keeps_what_is_finished_and_is_resumed_in_the_desk(
-    brief: Place, wait_until: Callable[..., None]
+    brief: ServedFolder, wait_until: Callable[..., None]
 ) -> None:
     path = brief.write_cases([f"case {i}" for i in range(100)])
     brief.hold()
@@ -148,7 +148,7 @@ def test_an_interrupted_run_keeps_what_is_finished_and_is_resumed_in_the_desk(
 
 @pytest.mark.torture
 def test_a_killed_run_of_the_command_line_goes_on_when_a_desk_starts(
-    brief: Place, wait_until: Callable[..., None]
+    brief: ServedFolder, wait_until: Callable[..., None]
 ) -> None:
     path = brief.write_cases([f"case {i}" for i in range(100)])
     brief.hold()
@@ -164,7 +164,7 @@ def test_a_killed_run_of_the_command_line_goes_on_when_a_desk_starts(
     assert "All 500 trials done" in page
 
 
-def started(place: Place, *arguments: str) -> subprocess.Popen[str]:
+def started(place: ServedFolder, *arguments: str) -> subprocess.Popen[str]:
     """`evaldesk ARGUMENTS` in the workspace, going on; while the place holds, no trial of the last five cases ends."""
     return subprocess.Popen(
         [sys.executable, "-m", "evaldesk", *arguments],

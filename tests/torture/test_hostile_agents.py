@@ -13,7 +13,7 @@ import pytest
 from evaldesk.store import Store
 
 if TYPE_CHECKING:
-    from tests.torture.conftest import Place
+    from tests.torture.conftest import ServedFolder
 
     from evaldesk.model import TrialResult
 
@@ -82,7 +82,9 @@ HOSTILE = [
 N_HEALTHY = 60
 
 
-def test_hostile_agents_hurt_neither_the_pages_nor_another_trial(place: Place, wait_until: Callable[..., None]) -> None:
+def test_hostile_agents_hurt_neither_the_pages_nor_another_trial(
+    place: ServedFolder, wait_until: Callable[..., None]
+) -> None:
     place.write_agent(HOSTILE_AGENT)
     queries = [f"healthy {i}" for i in range(N_HEALTHY)]
     for index, (kind, *_) in enumerate(HOSTILE):
@@ -116,6 +118,6 @@ def test_hostile_agents_hurt_neither_the_pages_nor_another_trial(place: Place, w
     place.until_alone()
 
 
-def results(place: Place, run_id: int, queries: list[str]) -> dict[str, TrialResult]:
+def results(place: ServedFolder, run_id: int, queries: list[str]) -> dict[str, TrialResult]:
     with Store.open(place.database, must_exist=True) as store:
         return {query: store.runs.trial(run_id, index, 0) for index, query in enumerate(queries)}

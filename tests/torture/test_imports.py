@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.torture.conftest import Place
+    from tests.torture.conftest import ServedFolder
 
 HEAVY = frozenset({"litellm", "rouge_score", "nltk", "pandas", "plotly", "scipy", "alembic", "numpy", "openai"})
 
@@ -42,7 +42,7 @@ sys.stdout.write(json.dumps({"pages": seen, "modules": modules}))
 
 
 @pytest.mark.server
-def test_no_page_makes_the_server_import_what_belongs_to_workers(brief: Place) -> None:
+def test_no_page_makes_the_server_import_what_belongs_to_workers(brief: ServedFolder) -> None:
     brief.write_cases([f"case {i}" for i in range(8)])
     server = brief.start()
     server.say_when_done(server.start_run(n="2"))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from tests.torture.conftest import Place
+    from tests.torture.conftest import ServedFolder
 
 pytestmark = pytest.mark.server
 
@@ -34,7 +34,7 @@ Rows = list[sqlite3.Row]
 
 
 def test_a_server_killed_in_a_run_and_in_its_resume_loses_and_doubles_nothing(
-    brief: Place, kill: Kill, wait_until: Until
+    brief: ServedFolder, kill: Kill, wait_until: Until
 ) -> None:
     brief.write_cases([f"case {i}" for i in range(100)])
     brief.hold()
@@ -57,7 +57,7 @@ def test_a_server_killed_in_a_run_and_in_its_resume_loses_and_doubles_nothing(
     check_verdicts(brief, n_kills=0)
 
 
-def test_a_killed_worker_costs_at_most_its_own_trial(brief: Place, kill: Kill, wait_until: Until) -> None:
+def test_a_killed_worker_costs_at_most_its_own_trial(brief: ServedFolder, kill: Kill, wait_until: Until) -> None:
     brief.write_cases([f"case {i}" for i in range(100)])
     brief.hold()
     server = brief.start(HELD_FROM="95")
@@ -77,7 +77,7 @@ def test_a_killed_worker_costs_at_most_its_own_trial(brief: Place, kill: Kill, w
 @pytest.mark.parametrize("seed", range(N_ROUNDS))
 @pytest.mark.parametrize("target", ["server", "server and workers"])
 def test_kills_at_random_moments_lose_and_double_none_of_a_thousand_trials(
-    brief: Place, kill: Kill, target: str, seed: int
+    brief: ServedFolder, kill: Kill, target: str, seed: int
 ) -> None:
     chance = random.Random(f"{target} {seed}")
     brief.write_cases([f"case {i}" for i in range(200)])
@@ -108,7 +108,7 @@ def test_kills_at_random_moments_lose_and_double_none_of_a_thousand_trials(
 
 @pytest.mark.torture
 @pytest.mark.parametrize("seed", range(N_ROUNDS))
-def test_workers_killed_at_random_moments_cost_at_most_a_trial_each(brief: Place, kill: Kill, seed: int) -> None:
+def test_workers_killed_at_random_moments_cost_at_most_a_trial_each(brief: ServedFolder, kill: Kill, seed: int) -> None:
     chance = random.Random(seed)
     brief.write_cases([f"case {i}" for i in range(200)])
     server = brief.start(SLOWNESS_S="0.2")
@@ -129,7 +129,7 @@ def test_workers_killed_at_random_moments_cost_at_most_a_trial_each(brief: Place
     assert n_again <= n_kills * CONCURRENCY
 
 
-def watch(place: Place, chance: random.Random) -> dict[tuple[int, int], tuple[Any, ...]]:
+def watch(place: ServedFolder, chance: random.Random) -> dict[tuple[int, int], tuple[Any, ...]]:
     """Look at the database up to a random moment of the start or of the run; gives what it said last."""
     seen = recorded(place)
     is_at_start = chance.random() < 0.3
@@ -148,14 +148,14 @@ def n_done(page: str) -> int:
     return int(found[1])
 
 
-def recorded(place: Place) -> dict[tuple[int, int], tuple[Any, ...]]:
+def recorded(place: ServedFolder) -> dict[tuple[int, int], tuple[Any, ...]]:
     """Every trial with a verdict, as another process sees it: what is here was told to somebody."""
     with reading(place.database) as ask:
         rows = ask("SELECT case_index, trial_index, attempt, verdict, recorded_at FROM trial WHERE verdict IS NOT NULL")
     return {(row[0], row[1]): tuple(row)[2:] for row in rows}
 
 
-def check_run(place: Place, n: int) -> None:
+def check_run(place: ServedFolder, n: int) -> None:
     """One result for each trial, and every total equal to what counting the trials again gives."""
     with reading(place.database) as ask:
         assert [row[0] for row in ask("PRAGMA integrity_check")] == ["ok"]
@@ -200,7 +200,7 @@ def check_metrics(scores: Rows, metrics: Rows) -> None:
         assert (row["total"], row["low"], row["high"]) == (pytest.approx(sum(own)), min(own), max(own))
 
 
-def check_verdicts(place: Place, *, n_kills: int) -> None:
+def check_verdicts(place: ServedFolder, *, n_kills: int) -> None:
     """Each trial has the verdict that its agent earns; a killed worker takes at most one with it."""
     with reading(place.database) as ask:
         rows = ask("SELECT case_id, verdict, error_kind FROM trial JOIN run_case USING (run_id, case_index)")

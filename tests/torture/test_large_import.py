@@ -17,14 +17,14 @@ MAX_GROWTH_KIB = 64 * 1024
 IMPORT = """
 import json, resource, sys
 from pathlib import Path
-from tests.desk.test_import_steps import Place, counted_rows, generated
+from tests.desk.test_import_steps import ImportFolder, counted_rows, generated
 from evaldesk.model import AgentRef, Case, RunConfig, TrialResult, Turn
 from evaldesk.store import Store
 
 folder = Path(sys.argv[1])
 (folder / ".evaldesk").mkdir()
 store = Store.open(folder / ".evaldesk" / "evaldesk.db")
-place = Place(folder, store)
+place = ImportFolder(folder, store)
 rows = counted_rows(store)
 place.take_in(generated(2_000))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

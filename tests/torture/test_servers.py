@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.torture.conftest import Place
+    from tests.torture.conftest import ServedFolder
 
 pytestmark = pytest.mark.server
 
@@ -28,7 +28,7 @@ main()
 
 
 def test_a_second_start_prints_the_address_of_the_first_which_can_be_followed_once_it_is_killed(
-    brief: Place, kill: Callable[[int], None]
+    brief: ServedFolder, kill: Callable[[int], None]
 ) -> None:
     first = brief.start()
 
@@ -42,7 +42,7 @@ def test_a_second_start_prints_the_address_of_the_first_which_can_be_followed_on
     assert third.get("/").status_code == 200
 
 
-def test_a_port_that_is_taken_is_said_so(brief: Place) -> None:
+def test_a_port_that_is_taken_is_said_so(brief: ServedFolder) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
 
@@ -67,7 +67,7 @@ def test_a_port_that_is_taken_is_said_so(brief: Place) -> None:
     ],
 )
 def test_what_must_not_be_served_is_refused_before_anything_listens(
-    brief: Place, options: list[str], words: list[str]
+    brief: ServedFolder, options: list[str], words: list[str]
 ) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -85,7 +85,7 @@ def test_what_must_not_be_served_is_refused_before_anything_listens(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 def test_a_server_told_to_stop_waits_for_no_trial_and_its_run_goes_on_at_the_next_start(
-    brief: Place, wait_until: Until, number: int
+    brief: ServedFolder, wait_until: Until, number: int
 ) -> None:
     brief.write_cases([f"case {i}" for i in range(40)])
     brief.hold()
@@ -102,7 +102,7 @@ def test_a_server_told_to_stop_waits_for_no_trial_and_its_run_goes_on_at_the_nex
     assert "All 40 trials done" in brief.start().say_when_done(run_id)
 
 
-def test_a_server_told_twice_to_stop_does_not_wait(place: Place, wait_until: Until) -> None:
+def test_a_server_told_twice_to_stop_does_not_wait(place: ServedFolder, wait_until: Until) -> None:
     place.write_agent("import time\n\n\ndef root_agent(message):\n    time.sleep(600)\n")
     place.write_cases(["case 1"])
     server = place.start(program=("-c", PATIENT))
@@ -118,7 +118,7 @@ def test_a_server_told_twice_to_stop_does_not_wait(place: Place, wait_until: Unt
     place.until_alone()
 
 
-def test_a_server_on_its_way_out_ends_when_it_is_told_again(place: Place) -> None:
+def test_a_server_on_its_way_out_ends_when_it_is_told_again(place: ServedFolder) -> None:
     server = place.start(program=("-c", LEAVING))
     assert server.process.stdout is not None
 

@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 if TYPE_CHECKING:
-    from tests.torture.conftest import Place
+    from tests.torture.conftest import ServedFolder
 
 pytestmark = pytest.mark.torture
 
@@ -50,7 +50,7 @@ main()
 """
 
 
-def test_two_hundred_tabs_and_slow_readers_slow_no_run_and_fill_no_memory(brief: Place) -> None:
+def test_two_hundred_tabs_and_slow_readers_slow_no_run_and_fill_no_memory(brief: ServedFolder) -> None:
     brief.write_cases([f"case {i}" for i in range(300)])
     server = brief.start(SLOWNESS_S="0.2")
     server.get("/runs/new")
@@ -118,7 +118,7 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
-def test_a_clock_that_jumps_by_days_loses_doubles_and_mistimes_nothing(brief: Place) -> None:
+def test_a_clock_that_jumps_by_days_loses_doubles_and_mistimes_nothing(brief: ServedFolder) -> None:
     brief.write_cases([f"case {i}" for i in range(100)])
     began = time.monotonic()
     server = brief.start(program=("-c", JUMPING), EVALDESK_TRUST="1")

@@ -34,7 +34,7 @@ from evaldesk.model import (
 )
 from evaldesk.model.transcript import artefact_text, reported_values
 from evaldesk.reading.notes import Notes
-from evaldesk.reading.strict_json import Document, Place
+from evaldesk.reading.strict_json import Document, JsonPosition
 from evaldesk.transcripts.adk import AdkEvents
 from evaldesk.transcripts.messages.chat import read_chat
 from evaldesk.transcripts.messages.turns import turns_of
@@ -187,7 +187,7 @@ CHAT: list[dict[str, Any]] = [
 
 
 def test_messages_that_an_agent_leaves_equal_the_imported_ones() -> None:
-    imported = turns_of(read_chat(Place(Document(None)), CHAT, Notes()))
+    imported = turns_of(read_chat(JsonPosition(Document(None)), CHAT, Notes()))
     [case] = read_file(json.dumps(CHAT).encode(), "chat.json").evalset.cases  # type: ignore[union-attr] # it has one
     played = []
     for index, message in enumerate(CHAT):
@@ -332,7 +332,7 @@ def adk_of_results() -> TurnRecord:
         "final_response": ADK[-1]["content"],
         "intermediate_data": {"invocation_events": [{k: e[k] for k in e if k != "invocationId"} for e in ADK[1:]]},
     }
-    return read_invocation(Place(Document(raw)), raw)
+    return read_invocation(JsonPosition(Document(raw)), raw)
 
 
 @pytest.mark.parametrize("door", [adk_of_server, adk_of_objects, adk_of_results])
@@ -375,7 +375,7 @@ async def test_messages_of_langchain_equal_the_imported_ones() -> None:
     await EventSender(send, {}, model="m").send_updates({"node": {"messages": said}})
 
     raw = messages.utils.convert_to_openai_messages([messages.HumanMessage("Roll."), *said])
-    [imported] = turns_of(read_chat(Place(Document(None)), json.loads(json.dumps(raw)), Notes()))
+    [imported] = turns_of(read_chat(JsonPosition(Document(None)), json.loads(json.dumps(raw)), Notes()))
     assert [replace(event, author="") for event in events] == [
         replace(event, author="") for event in imported.events[1:]
     ]

@@ -10,7 +10,7 @@ from evaldesk.agents.event_pump import SendEvent
 from evaldesk.errors import FormatError
 from evaldesk.model import Event, JsonValue
 from evaldesk.reading.notes import Notes
-from evaldesk.reading.strict_json import Document, Place
+from evaldesk.reading.strict_json import Document, JsonPosition
 from evaldesk.transcripts.messages.chat import read_messages
 from evaldesk.transcripts.messages.turns import Message, TurnEvents
 from evaldesk.wire import plain_json
@@ -73,7 +73,7 @@ class MessageEvents:
 def parse_message(raw: JsonValue) -> tuple[Message | Event, ...]:
     """The messages in `raw`; for an unreadable message a log event, because its work is done already."""
     try:
-        return read_messages(Place(Document(raw)), raw, Notes())
+        return read_messages(JsonPosition(Document(raw)), raw, Notes())
     except FormatError as error:
         return (unreadable_note(error),)
 

@@ -21,7 +21,7 @@ from evaldesk.errors import AgentError, FormatError
 from evaldesk.llm.retry_events import note_capture
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, Transcript, TurnRecord
 from evaldesk.reading.notes import Notes
-from evaldesk.reading.strict_json import Document, Place
+from evaldesk.reading.strict_json import Document, JsonPosition
 from evaldesk.transcripts.messages.anthropic import has_blocks, read_anthropic
 from evaldesk.transcripts.messages.chat import read_chat
 from evaldesk.transcripts.messages.pydantic import is_pydantic, read_pydantic
@@ -145,7 +145,7 @@ def _trials(content: Any) -> Iterator[Trial]:
 
 def _transcript_of(content: list[Any] | dict[str, Any]) -> Transcript:
     """The turns of the messages, equal to an import of them. Raises FormatError."""
-    place = Place(Document(content))
+    place = JsonPosition(Document(content))
     at, messages = (place, content) if isinstance(content, list) else (place.at("messages"), content["messages"])
     read_messages = read_pydantic if is_pydantic(messages) else read_anthropic if has_blocks(content) else read_chat
     return Transcript(turns_of(read_messages(at, messages, Notes())))

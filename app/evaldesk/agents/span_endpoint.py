@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from evaldesk.agents.local_server import LocalHandler, LocalServer, no_proxy_variables
 from evaldesk.agents.spans import TurnSpans
 from evaldesk.errors import FormatError
-from evaldesk.reading.strict_json import Document, Place, parse_json
+from evaldesk.reading.strict_json import Document, JsonPosition, parse_json
 from evaldesk.transcripts.otel.protobuf import read_otlp
 from evaldesk.transcripts.otel.spans import spans_in
 from evaldesk.unpacking import Unpacker
@@ -106,7 +106,7 @@ class SpanEndpoint:
             document = parse_json(data, source="spans", max_bytes=MAX_BODY)
         else:
             document = Document(read_otlp(data), source="spans")
-        spans = spans_in(Place(document), document.value)
+        spans = spans_in(JsonPosition(document), document.value)
         with self._lock:
             self._last_span_s = time.monotonic()
             for span in spans:

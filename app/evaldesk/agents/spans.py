@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary
 
 from evaldesk.llm.client_wrapping import wrap_once
 from evaldesk.model import Event, Usage
-from evaldesk.reading.strict_json import Document, Place
+from evaldesk.reading.strict_json import Document, JsonPosition
 from evaldesk.transcripts.model_exchanges import ModelRequest
 from evaldesk.transcripts.otel.spans import Span, SpanEvent
 from evaldesk.transcripts.otel.trace_turns import events_of_turn, sent_calls
@@ -220,7 +220,7 @@ def _read(span: Any) -> Span:
     """The SDK's span in the form of our span files."""
     end_time, status = span.end_time or span.start_time, span.status
     return Span(
-        Place(Document(None, source="a span"), ()),
+        JsonPosition(Document(None, source="a span"), ()),
         name=str(span.name),
         trace_id=f"{span.context.trace_id:032x}",
         span_id=f"{span.context.span_id:016x}",

@@ -11,7 +11,7 @@ import click
 
 from evaldesk.cli.files.exchange_files import open_home, visible
 from evaldesk.cli.runs.shared import workspace_option
-from evaldesk.desk.adopting import TOOLS, Adoption, Part, Tool, survey, write
+from evaldesk.desk.adopting import TOOLS, Adoption, ProjectFile, Tool, survey, write
 from evaldesk.errors import EvaldeskError
 from evaldesk.wording.other_tools import DIFFERENCES
 from evaldesk.wording.printable import printable
@@ -62,7 +62,7 @@ def _show_parts(adoption: Adoption) -> None:
             show(f"  and {n - MAX_SHOWN:,} more")
 
 
-def _import_history(folder: Path, parts: list[Part], settings: Settings) -> None:
+def _import_history(folder: Path, parts: list[ProjectFile], settings: Settings) -> None:
     """Import each result as runs; a result that cannot be read, or was imported before, is named."""
     if not parts:
         return

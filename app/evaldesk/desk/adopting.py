@@ -116,7 +116,7 @@ _IS_LOCKED = "--hash="
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ProjectFile:
     """A file of the project, by its path in it, and its kind in words."""
 
     path: str
@@ -144,7 +144,7 @@ class Change:
 class Adoption:
     """The agents, eval sets and settings found in a project."""
 
-    parts: Sequence[Part]
+    parts: Sequence[ProjectFile]
     changes: Sequence[Change]
 
 
@@ -155,13 +155,13 @@ def survey(folder: Path, tool: Tool) -> Adoption:
     """
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder; name that of the project")
-    parts: list[Part] = []
+    parts: list[ProjectFile] = []
     texts: list[tuple[str, str, str]] = []
     for name in sorted(_files(folder)):
         text = _text_of(folder / name)
         kind = next((kind for kind in _KINDS[tool] if _is_of(kind, folder / name, name, text)), None)
         if kind:
-            parts.append(Part(name, kind.title, kind.is_history))
+            parts.append(ProjectFile(name, kind.title, kind.is_history))
         rules = [*(_IMPORTS[tool] if name.endswith(".py") else ()), *(_COMMANDS[tool] if _CI.search(name) else ())]
         after = text
         for pattern, replacement in rules:

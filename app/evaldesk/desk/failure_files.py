@@ -28,7 +28,7 @@ from evaldesk.errors import FormatError, NotFoundError, UsageError
 from evaldesk.model.conclusion import counted
 from evaldesk.model.failures import FORMS, TRIALS, Anchor, Finding, FindingDraft, Mode
 from evaldesk.reading.json_lines import read_lines
-from evaldesk.reading.strict_json import Document, Place, parse_json
+from evaldesk.reading.strict_json import Document, JsonPosition, parse_json
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, read_text
 from evaldesk.secrets import known_values, scrubber_of
 from evaldesk.wire import to_json
@@ -224,7 +224,7 @@ def import_modes(desk: Desk, data: bytes, source: str, author: str) -> TakenIn:
 
 def _read_whole(data: bytes, source: str) -> tuple[list[dict[str, Any]], list[Row]]:
     document = parse_json(data, source=source)
-    content = read_mapping(Place(document), document.value)
+    content = read_mapping(JsonPosition(document), document.value)
     if content.get("evaldesk_failures") != VERSION:
         raise document.error(f'expected a file of `evaldesk mode export` with "evaldesk_failures": {VERSION}')
     modes = [_mode(*each) for each in _rows(document, content, "modes")]
@@ -235,30 +235,34 @@ def _read_whole(data: bytes, source: str) -> tuple[list[dict[str, Any]], list[Ro
 
 def _read_rows(data: bytes, source: str) -> tuple[list[dict[str, Any]], list[Row]]:
     """A finding in each line; the kinds that they name have no other texts."""
-    rows = [_finding(Place(line), read_mapping(Place(line), line.value)) for line in read_lines(data, source)]
+    rows = [
+        _finding(JsonPosition(line), read_mapping(JsonPosition(line), line.value)) for line in read_lines(data, source)
+    ]
     mode_names = dict.fromkeys((name, retired_at) for *_, name, retired_at in rows if name)
     empty = dict.fromkeys(_TEXTS, "") | dict.fromkeys(_RUNS)
     return [{"name": name, "retired_at": retired_at} | empty for name, retired_at in mode_names], rows
 
 
-def _rows(document: Document, content: dict[str, Any], key: str) -> Sequence[tuple[Place, dict[str, Any]]]:
-    return read_list(Place(document, (key,)), content.get(key, ABSENT), lambda *row: (row[0], read_mapping(*row)))
+def _rows(document: Document, content: dict[str, Any], key: str) -> Sequence[tuple[JsonPosition, dict[str, Any]]]:
+    return read_list(
+        JsonPosition(document, (key,)), content.get(key, ABSENT), lambda *row: (row[0], read_mapping(*row))
+    )
 
 
-def _mode(place: Place, raw: dict[str, Any]) -> dict[str, Any]:
+def _mode(place: JsonPosition, raw: dict[str, Any]) -> dict[str, Any]:
     name, *texts = (read_text(place.at(key), raw.get(key, "")) for key in ("name", *_TEXTS))
     runs = {key: _optional_number(place, raw, key) for key in _RUNS}
     return _check_texts(place, TypedMode(name, *texts)) | runs | {"retired_at": _time(place, raw, "retired_at")}
 
 
-def _check_texts(place: Place, form: TypedMode) -> dict[str, str]:
+def _check_texts(place: JsonPosition, form: TypedMode) -> dict[str, str]:
     try:
         return checked_texts(form)
     except UsageError as error:
         raise place.error(str(error)) from None
 
 
-def _finding(place: Place, raw: dict[str, Any], *, is_clear: bool = False) -> Row:
+def _finding(place: JsonPosition, raw: dict[str, Any], *, is_clear: bool = False) -> Row:
     if is_clear:
         raw = {key: raw[key] for key in ("run", "case", "trial_index", "author") if key in raw}
     case_id, mode, note, author, quote = (
@@ -285,7 +289,7 @@ def _retirement_time(mode: Mode | None) -> str | None:
     return mode.retired_at.isoformat() if mode and mode.retired_at else None
 
 
-def _time(place: Place, raw: dict[str, Any], key: str) -> datetime | None:
+def _time(place: JsonPosition, raw: dict[str, Any], key: str) -> datetime | None:
     if (text := read_optional_text(place.at(key), raw.get(key))) is None:
         return None
     try:
@@ -294,11 +298,11 @@ def _time(place: Place, raw: dict[str, Any], key: str) -> datetime | None:
         raise place.at(key).error('expected a moment such as "2026-11-26T10:00:00+00:00"') from None
 
 
-def _optional_number(place: Place, raw: dict[str, Any], key: str) -> int | None:
+def _optional_number(place: JsonPosition, raw: dict[str, Any], key: str) -> int | None:
     return None if raw.get(key) is None else _number(place.at(key), raw[key])
 
 
-def _number(place: Place, raw: Any) -> int:
+def _number(place: JsonPosition, raw: Any) -> int:
     if not isinstance(raw, int) or isinstance(raw, bool) or not 0 <= raw < 10**15:
         raise place.error("expected a whole number, at least 0")
     return raw

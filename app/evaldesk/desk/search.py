@@ -17,7 +17,7 @@ from evaldesk.model.evalset import case_pieces
 from evaldesk.secrets import scrubber
 from evaldesk.settings import Settings
 from evaldesk.store import Store
-from evaldesk.store.search import Place, words_of
+from evaldesk.store.search import SearchPosition, words_of
 
 log = logging.getLogger("evaldesk.desk")
 
@@ -36,7 +36,7 @@ class Hit:
     `author` wrote it, where it is the note of a person.
     """
 
-    place: Place
+    place: SearchPosition
     case_id: str
     text: tuple[str, str, str]
     author: str = ""
@@ -101,7 +101,7 @@ class SearchDesk:
         """The searched text of a trial, without secrets."""
         return self._scrubbed("\n".join(trial_pieces(result)))
 
-    def _hit(self, place: Place, query: str) -> Hit | None:
+    def _hit(self, place: SearchPosition, query: str) -> Hit | None:
         try:
             case = self._store.runs.case(place.run_id, place.case_index)
             if place.trial_index is None:
@@ -112,7 +112,7 @@ class SearchDesk:
             return None
         return Hit(place, case.id, snippet([self._scrubbed(piece) for piece in pieces], query))
 
-    def _note_hit(self, place: Place, text: str, author: str, query: str) -> Hit | None:
+    def _note_hit(self, place: SearchPosition, text: str, author: str, query: str) -> Hit | None:
         try:
             case_id = self._store.runs.case(place.run_id, place.case_index).id
         except NotFoundError:

@@ -21,7 +21,7 @@ from evaldesk.matching import (
 from evaldesk.model import Case, Expected, JsonObject, JsonValue, Score, ToolCall, Transcript, TurnRecord
 from evaldesk.model.json_text import json_line
 
-Part: TypeAlias = Literal["answer", "argument", "call", "calls", "state"]
+ChangeTarget: TypeAlias = Literal["answer", "argument", "call", "calls", "state"]
 """The target of a change: an answer, an argument, an added or removed call, all calls of a turn, a state key."""
 Way: TypeAlias = Literal["as_well", "within", "replace", "ignore"]
 """The way to accept: as an alternative, within a tolerance, as a replacement, or by ignoring the value."""
@@ -39,7 +39,7 @@ class AcceptableChange:
     """
 
     key: str
-    part: Part
+    part: ChangeTarget
     place: str
     expected: str | None
     actual: str | None

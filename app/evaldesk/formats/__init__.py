@@ -13,7 +13,7 @@ from evaldesk.model import Case, EvalSet, JsonValue
 from evaldesk.reading.regular_file import read_regular_file
 from evaldesk.reading.shape import format_in, shown_extra
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import Document, Place, parse_json
+from evaldesk.reading.strict_json import Document, JsonPosition, parse_json
 
 __all__ = [
     "EVALSET_FORMS",
@@ -102,4 +102,4 @@ def _read_case(document: Document) -> Case:
     value = document.value
     is_old = isinstance(value, dict) and "data" in value and not {"eval_id", "evalId"} & set(value)
     reader = adk_old_case.read_case if is_old else adk_case.read_case
-    return reader(Place(document), value)
+    return reader(JsonPosition(document), value)

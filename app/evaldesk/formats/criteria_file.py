@@ -26,11 +26,11 @@ from evaldesk.reading.fields import unless_none
 from evaldesk.reading.json_text import style_of, to_text
 from evaldesk.reading.regular_file import read_regular_file
 from evaldesk.reading.shape import FORM, Field, Shape, form_of, read_object, write_object
-from evaldesk.reading.strict_json import MAX_BYTES, Document, Place, parse_json
+from evaldesk.reading.strict_json import MAX_BYTES, Document, JsonPosition, parse_json
 from evaldesk.reading.values import ABSENT, read_mapping, read_optional_mapping, read_text, snake_case, wrong_value
 
 
-def read_custom_metrics(place: Place, raw: Any) -> dict[str, JsonObject]:
+def read_custom_metrics(place: JsonPosition, raw: Any) -> dict[str, JsonObject]:
     """The options of each named metric: `function`, and `low`, `high`, `description` where they are declared."""
     if raw is None or raw is ABSENT:
         return {}
@@ -42,7 +42,7 @@ def write_custom_metrics(custom: dict[str, JsonObject]) -> Any:
     return {name: _write_one(name, options) for name, options in custom.items()} if custom else ABSENT
 
 
-def _read_one(place: Place, raw: Any) -> JsonObject:
+def _read_one(place: JsonPosition, raw: Any) -> JsonObject:
     fields = _fields(place, raw)
     at, code = fields.get("code_config", (place.at("code_config"), ABSENT))
     config = _fields(at, code)
@@ -59,7 +59,7 @@ def _read_one(place: Place, raw: Any) -> JsonObject:
     return {**options, **_range(info_at, metric_info)}
 
 
-def _range(place: Place, metric_info: dict[str, tuple[Place, Any]]) -> JsonObject:
+def _range(place: JsonPosition, metric_info: dict[str, tuple[JsonPosition, Any]]) -> JsonObject:
     info_at, info = metric_info.get("metric_value_info", (place, None))
     values = _fields(info_at, info) if info is not None else {}
     at, interval = values.get("interval", (info_at, None))
@@ -74,7 +74,7 @@ def _range(place: Place, metric_info: dict[str, tuple[Place, Any]]) -> JsonObjec
     return limits
 
 
-def _target(place: Place, name: str) -> str:
+def _target(place: JsonPosition, name: str) -> str:
     """`my_agent.metrics.mine` as `my_agent.metrics:mine`."""
     if ":" in name:
         return name
@@ -95,7 +95,7 @@ def _write_one(name: str, options: JsonObject) -> dict[str, Any]:
     return entry
 
 
-def _fields(place: Place, raw: Any) -> dict[str, tuple[Place, Any]]:
+def _fields(place: JsonPosition, raw: Any) -> dict[str, tuple[JsonPosition, Any]]:
     """The values of an object by their names in snake_case, each with its place."""
     return {snake_case(key): (place.at(key), value) for key, value in read_mapping(place, raw).items()}
 
@@ -169,7 +169,7 @@ def criteria_of_document(document: Document) -> CriteriaFile:
 
     Raises FormatError with the JSON path, and the line where there is a text.
     """
-    place = Place(document)
+    place = JsonPosition(document)
     if isinstance(document.value, dict) and "eval_cases" in {snake_case(key) for key in document.value}:
         raise place.error('this is an eval set, not a criteria file, which is {"criteria": {"tool_exact": 1.0}}')
     values, extra = read_object(_FILE, place, read_mapping(place, document.value))
@@ -191,14 +191,14 @@ def write_criteria_file(file: CriteriaFile, source: str = "criteria") -> bytes:
     return to_text(write_object(_FILE, values, file.extra), form_of(file.extra).get("style", {}), source)
 
 
-def _read_criteria(place: Place, raw: Any) -> tuple[Criterion, ...]:
+def _read_criteria(place: JsonPosition, raw: Any) -> tuple[Criterion, ...]:
     if raw is ABSENT:
         return ()
     raw_criteria = read_mapping(place, raw)
     return tuple(read_criterion(place.at(metric), metric, value) for metric, value in raw_criteria.items())
 
 
-def read_criterion(place: Place, metric: str, raw: Any) -> Criterion:
+def read_criterion(place: JsonPosition, metric: str, raw: Any) -> Criterion:
     """A criterion of `criteria`: a threshold, or an object with a threshold and options. Raises FormatError."""
     if not isinstance(raw, dict):
         return _with_function(Criterion(metric, _threshold(place, raw)))
@@ -225,7 +225,7 @@ def _with_function(criterion: Criterion) -> Criterion:
     return replace(criterion, options={"function": criterion.metric, **criterion.options})
 
 
-def _threshold(place: Place, raw: Any) -> float:
+def _threshold(place: JsonPosition, raw: Any) -> float:
     """A number, also written as text or as true, as ADK takes them."""
     value = math.nan
     if isinstance(raw, bool | int | float | str):
@@ -262,7 +262,7 @@ def _write_criterion(criterion: Criterion) -> Any:
 
 def _patch_criteria(raw: Any, criteria: tuple[Criterion, ...]) -> Any:
     """The criteria as they stood in the file, with changed ones rewritten."""
-    nowhere = Place(Document(None))
+    nowhere = JsonPosition(Document(None))
     entries = {}
     for each in criteria:
         file_value = raw.get(each.metric, ABSENT)

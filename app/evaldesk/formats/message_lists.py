@@ -14,7 +14,7 @@ from evaldesk.reading.fields import read_documents
 from evaldesk.reading.json_lines import write_lines
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import Place
+from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.reading.values import read_mapping
 from evaldesk.transcripts.conversation_case import case_of, check_conversation, write_openai
 from evaldesk.transcripts.messages.anthropic import has_blocks, read_anthropic, write_anthropic
@@ -29,7 +29,7 @@ _NAMES = ("id", "case_id", "conversation_id")
 _BESIDE = {"messages", "system", *_NAMES}
 # Keys of other tools' files that hold messages, too.
 _OTHERS = {"instance_id", "trajectory", "traj", "simulations", "evaluation_criteria", "test_result", "eval", "samples"}
-_Read = Callable[[Place, Any, Notes], tuple[Message, ...]]
+_Read = Callable[[JsonPosition, Any, Notes], tuple[Message, ...]]
 
 
 class _Messages:
@@ -123,16 +123,16 @@ def _build_import(name: str, data: bytes, source: str, read_messages: _Read) -> 
     return Imported(name, EvalSet(own_name, cases=tuple(cases.values())), refused=notes.sentences)
 
 
-def _conversations(data: bytes, source: str) -> Iterator[tuple[Place, Any]]:
+def _conversations(data: bytes, source: str) -> Iterator[tuple[JsonPosition, Any]]:
     for document in read_documents(data, source):
-        place, value = Place(document), document.value
+        place, value = JsonPosition(document), document.value
         if isinstance(value, list) and value and isinstance(value[0], dict) and "messages" in value[0]:
             yield from ((place.at(index), item) for index, item in enumerate(value))
         else:
             yield place, value
 
 
-def _case(place: Place, raw: Any, default: str, read_messages: _Read, notes: Notes) -> Case:
+def _case(place: JsonPosition, raw: Any, default: str, read_messages: _Read, notes: Notes) -> Case:
     """The case of one conversation; the keys beside its messages stay with it."""
     fields = {"messages": raw} if isinstance(raw, list) else read_mapping(place, raw)
     at = place if isinstance(raw, list) else place.at("messages")

@@ -11,7 +11,7 @@ from math import inf
 from typing import Literal, TypeAlias, get_args
 
 from evaldesk.model.conclusion import CONFIRM, Interval, RegressionRule, is_by_history
-from evaldesk.model.evalset import CaseKey, Place
+from evaldesk.model.evalset import CaseKey, CasePosition
 from evaldesk.model.history import ONE_DAY, CaseHistory, RunDays
 
 CaseState: TypeAlias = Literal["same", "edited since", "lost its reference", "lost its verdict", "gone", "new"]
@@ -175,7 +175,7 @@ class PlayedCase:
         return letters[:m] if is_known else None
 
 
-def match_cases(before: Iterable[PlayedCase], keys: Iterable[CaseKey]) -> dict[Place, PlayedCase]:
+def match_cases(before: Iterable[PlayedCase], keys: Iterable[CaseKey]) -> dict[CasePosition, PlayedCase]:
     """Earlier cases by the places of the later cases that they are; the one rule of which cases are comparable.
 
     Those with the same id and content come first, those of the same id in order then, and last a case that got another
@@ -204,11 +204,11 @@ def match_cases(before: Iterable[PlayedCase], keys: Iterable[CaseKey]) -> dict[P
 
 
 def _with_other_ids(
-    new_keys: Sequence[CaseKey], orphans: Sequence[tuple[Place, PlayedCase]]
-) -> list[tuple[CaseKey, Place]]:
+    new_keys: Sequence[CaseKey], orphans: Sequence[tuple[CasePosition, PlayedCase]]
+) -> list[tuple[CaseKey, CasePosition]]:
     """The new keys with the places of the lost cases of their set that alone have the same content."""
     keys_by_content: dict[tuple[str, str], list[CaseKey]] = {}
-    places_by_content: dict[tuple[str, str], list[Place]] = {}
+    places_by_content: dict[tuple[str, str], list[CasePosition]] = {}
     for key in new_keys:
         keys_by_content.setdefault((key.evalset, key.digest), []).append(key)
     for place, case in orphans:

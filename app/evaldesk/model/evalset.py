@@ -314,7 +314,7 @@ def plain_number(value: object) -> object:
 
 
 MOST_NAMED = 5
-Place: TypeAlias = tuple[str, str, int]
+CasePosition: TypeAlias = tuple[str, str, int]
 """Eval set, case id and ordinal: the place of a case, independent of its content."""
 
 
@@ -331,7 +331,7 @@ class CaseKey:
     digest: str = ""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> CasePosition:
         """The key without the content."""
         return self.evalset, self.case_id, self.ordinal
 
@@ -350,7 +350,7 @@ def numbered_keys(cases: Iterable[tuple[str, str, str]]) -> list[CaseKey]:
     return keys
 
 
-def case_names(places: Collection[Place]) -> dict[Place, str]:
+def case_names(places: Collection[CasePosition]) -> dict[CasePosition, str]:
     """An unambiguous name for each case: `greeting`, or `alpha:greeting` and `alpha:greeting (2)` where need be."""
     alike = Counter(case_id for _, case_id, _ in places)
     in_set = Counter((evalset, case_id) for evalset, case_id, _ in places)

@@ -16,7 +16,7 @@ from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.metrics import is_higher_better, is_share
 from evaldesk.model import Case
 from evaldesk.model.comparison import KINDS, CaseChange, Comparison, Kind, PlayedCase, RunChange, Sample
-from evaldesk.model.evalset import Place, assertions, numbered_keys
+from evaldesk.model.evalset import CasePosition, assertions, numbered_keys
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseRow, RunSummary
 from evaldesk.pages.pair import pair_href
@@ -108,7 +108,7 @@ class ComparisonPage:
     differences: Sequence[Difference]
     config: ConfigDifference
     filters: Sequence[Filter]
-    changes: Sequence[CaseLine]
+    changes: Sequence[ComparedCase]
     n_fitting: int
     more_href: str
     swap_href: str
@@ -212,7 +212,7 @@ def _differences(runs: RunStore, a: RunSummary, b: RunSummary, before: Outcomes,
     return [each for each in differences if each]
 
 
-def _placed(cases: Outcomes, samples: Mapping[int, Sample]) -> dict[Place, Sample]:
+def _placed(cases: Outcomes, samples: Mapping[int, Sample]) -> dict[CasePosition, Sample]:
     return {place: samples[row.case_index] for place, row in cases.items() if row.case_index in samples}
 
 
@@ -246,7 +246,7 @@ def _unit(metric: str) -> Unit | None:
     return None if is_share(metric) else SCORES
 
 
-def _only(cases: Outcomes, places: Container[Place]) -> Outcomes:
+def _only(cases: Outcomes, places: Container[CasePosition]) -> Outcomes:
     """These cases alone: edited cases are compared in no table."""
     return {place: case for place, case in cases.items() if place in places}
 
@@ -268,11 +268,11 @@ def _href(a_id: int, b_id: int, show: str = "", start: int = 0) -> str:
 
 
 CHANGED: tuple[Kind, ...] = ("broken", "lost its verdict", "less stable", "fixed", "more stable")
-Outcomes: TypeAlias = Mapping[Place, CaseRow]
+Outcomes: TypeAlias = Mapping[CasePosition, CaseRow]
 
 
 @dataclass(frozen=True, slots=True)
-class CaseLine:
+class ComparedCase:
     """One case in both runs, or in one of them; `before` and `after` are its counts in words.
 
     `beside` is the address of a trial of each side by side, empty where one run does not have the case.
@@ -286,7 +286,7 @@ class CaseLine:
     pair_href: str = ""
 
 
-def by_place(cases: Sequence[CaseRow]) -> dict[Place, CaseRow]:
+def by_place(cases: Sequence[CaseRow]) -> dict[CasePosition, CaseRow]:
     """The cases of a run by id and ordinal. The eval set is left out: both runs were chosen by hand."""
     keys = numbered_keys(("", case.case_id, case.digest) for case in cases)
     return {key.place: case for key, case in zip(keys, cases, strict=True)}
@@ -310,11 +310,11 @@ def played_cases(run: RunSummary, cases: Sequence[CaseRow], snapshots: Sequence[
     ]
 
 
-def case_line(a: RunSummary, b: RunSummary, change: CaseChange, before: Outcomes, after: Outcomes) -> CaseLine:
+def case_line(a: RunSummary, b: RunSummary, change: CaseChange, before: Outcomes, after: Outcomes) -> ComparedCase:
     """A line of the table; a link leads to the first trial that did not pass."""
     place_a = before[change.before.key.place] if change.before else None
     place_b = after[change.after.key.place] if change.after else None
-    return CaseLine(
+    return ComparedCase(
         change,
         before=_passed(change.before),
         after=_passed(change.after),

@@ -39,7 +39,7 @@ CallStatus: TypeAlias = Literal["running", "finished", "errored", "stopped"]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TurnPart:
     """One thing in a turn, in the order in which it began. Which fields are set depends on `kind`.
 
     `prose` is the text of a message; while it is being written it stands as it is. `at` is the index of the event that
@@ -149,7 +149,7 @@ class TurnView:
 
     number: int
     query: Prose
-    parts: tuple[Part, ...]
+    parts: tuple[TurnPart, ...]
     duration_ms: float
     stop_reason: str = ""
     is_live: bool = False
@@ -246,7 +246,7 @@ def parts_of(
     is_live: bool = False,
     most: int = MAX_SHOWN,
     most_said: int | None = None,
-) -> tuple[Part, ...]:
+) -> tuple[TurnPart, ...]:
     """Events as parts, rendered by `markdown`: see `folded_parts`."""
     markdown = markdown or Markdown()
     folded = folded_parts(events, is_live=is_live, most=most, most_said=most_said)
@@ -255,7 +255,7 @@ def parts_of(
 
 def folded_parts(
     events: Iterable[Event], *, is_live: bool = False, most: int = MAX_SHOWN, most_said: int | None = None
-) -> tuple[Part, ...]:
+) -> tuple[TurnPart, ...]:
     """Events as parts: a result joins its call, pieces of an answer join each other until the whole comes.
 
     Results and printed text are cut at `most` characters, messages at `most_said`. Nothing is rendered yet.
@@ -266,7 +266,7 @@ def folded_parts(
 
 def parts_without_results(
     events: Iterable[Event], *, is_live: bool = False, most: int = MAX_SHOWN, most_said: int | None = None
-) -> tuple[Part, ...]:
+) -> tuple[TurnPart, ...]:
     """The same before results are text, for pages that draw some of thousands."""
     folding = _Folding(is_live, most, most_said)
     for at, event in enumerate(events):
@@ -274,7 +274,7 @@ def parts_without_results(
     return folding.finish()
 
 
-def with_result(part: Part, most: int) -> Part:
+def with_result(part: TurnPart, most: int) -> TurnPart:
     """The part with its result as text, cut at `most` characters."""
     event = part.unread
     if event is None:
@@ -284,7 +284,7 @@ def with_result(part: Part, most: int) -> Part:
     return replace(part, result=cut(text, most), is_cut=len(text) > most, media=media, unread=None)
 
 
-def rendered_part(part: Part, markdown: Markdown) -> Part:
+def rendered_part(part: TurnPart, markdown: Markdown) -> TurnPart:
     """The part with its message as Markdown, its arguments and its result as trees. A text being written stays text."""
     if part.kind == "message" and not part.is_live:
         return replace(part, prose=markdown.prose(part.text))
@@ -300,7 +300,7 @@ class _Folding:
     is_live: bool
     most: int
     most_said: int | None
-    parts: list[Part] = field(default_factory=list)
+    parts: list[TurnPart] = field(default_factory=list)
     open_calls: defaultdict[tuple[str, str], deque[int]] = field(default_factory=lambda: defaultdict(deque))
     pieces: list[str] = field(default_factory=list)
     author: str = ""
@@ -314,24 +314,24 @@ class _Folding:
             self.parts.append(self._message(at, event))
         elif event.kind == "tool_call" and event.call:
             self.open_calls[_key(event.call)].append(len(self.parts))
-            self.parts.append(Part("call", call=event.call, status="running", begins_at=at))
+            self.parts.append(TurnPart("call", call=event.call, status="running", begins_at=at))
         elif event.kind == "tool_result" and event.call:
             self._end_call(at, event, event.call)
         elif event.kind == "state_delta" and event.changes:
-            self.parts.append(Part("state", changes=event.changes))
+            self.parts.append(TurnPart("state", changes=event.changes))
         elif event.kind == "waiting" and event.waiting:
-            self.parts.append(Part("decision", request=event.waiting))
+            self.parts.append(TurnPart("decision", request=event.waiting))
         elif event.kind == "decision" and event.waiting:
             self._decide(event, event.waiting)
         elif event.kind == "log" and event.text.strip():
-            self.parts.append(Part("log", cut(event.text.rstrip(), self.most)))
+            self.parts.append(TurnPart("log", cut(event.text.rstrip(), self.most)))
         elif event.kind == "error" and event.error:
-            self.parts.append(Part("error", error=event.error))
+            self.parts.append(TurnPart("error", error=event.error))
 
-    def finish(self) -> tuple[Part, ...]:
+    def finish(self) -> tuple[TurnPart, ...]:
         if self.is_live:
             text = "".join(self.pieces)
-            live = [Part("message", text, Prose(text), self.author, is_live=True)] if self.pieces else []
+            live = [TurnPart("message", text, Prose(text), self.author, is_live=True)] if self.pieces else []
             return (*self.parts, *live)
         return tuple(replace(part, status="stopped") if part.status == "running" else part for part in self.parts)
 
@@ -340,16 +340,16 @@ class _Folding:
             if part.request and part.request.id == request.id and part.decision is None:
                 self.parts[index] = replace(part, decision=event.decision, author=event.author)
 
-    def _message(self, at: int, event: Event) -> Part:
+    def _message(self, at: int, event: Event) -> TurnPart:
         text = cut(event.text, self.most_said)
         is_cut = text != event.text
         media = media_views(event.media)
-        return Part("message", text, Prose(text), event.author, at=at, begins_at=at, is_cut=is_cut, media=media)
+        return TurnPart("message", text, Prose(text), event.author, at=at, begins_at=at, is_cut=is_cut, media=media)
 
     def _end_call(self, at: int, event: Event, call: ToolCall) -> None:
         status: CallStatus = "errored" if event.is_error else "finished"
         places = self.open_calls[_key(call)]
-        part = self.parts[places[0]] if places else Part("call", call=call, begins_at=at)
+        part = self.parts[places[0]] if places else TurnPart("call", call=call, begins_at=at)
         result_part = replace(part, status=status, duration_ms=event.duration_ms, at=at, unread=event)
         if places:
             self.parts[places.popleft()] = result_part

@@ -52,7 +52,7 @@ N_ACTIONS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Destination:
     """One place: its address, and its name in three parts with the typed text in the middle."""
 
     address: str
@@ -66,7 +66,7 @@ class Group:
     """Places of one kind."""
 
     title: str
-    places: Sequence[Place]
+    places: Sequence[Destination]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,33 +119,38 @@ def _filled(groups: Sequence[Group]) -> list[Group]:
     return [group for group in groups if group.places]
 
 
-def _pages(text: str, pages: Sequence[tuple[str, str, str]]) -> list[Place]:
-    return [Place(address, icon, parts) for name, address, icon in pages if (parts := _match_parts(name, text))]
+def _pages(text: str, pages: Sequence[tuple[str, str, str]]) -> list[Destination]:
+    return [Destination(address, icon, parts) for name, address, icon in pages if (parts := _match_parts(name, text))]
 
 
-def _agents(desk: Desk, text: str, limit: int) -> list[Place]:
+def _agents(desk: Desk, text: str, limit: int) -> list[Destination]:
     matches = ((agent, _match_parts(agent.id, text)) for agent in desk.agents.list())
     return [
-        Place(f"/agents#agent-{quote(agent.id, safe='')}", "agent", parts, "agent") for agent, parts in matches if parts
+        Destination(f"/agents#agent-{quote(agent.id, safe='')}", "agent", parts, "agent")
+        for agent, parts in matches
+        if parts
     ][:limit]
 
 
-def _evalsets(files: Sequence[EvalSetFile], text: str, limit: int) -> list[Place]:
+def _evalsets(files: Sequence[EvalSetFile], text: str, limit: int) -> list[Destination]:
     matches = [(file, parts) for file in files if (parts := _match_parts(file.name, text))]
     return [
-        Place(f"/evalsets/{file.id}", "set", parts, "being read" if file.is_reading else f"{file.n_cases:,} cases")
+        Destination(
+            f"/evalsets/{file.id}", "set", parts, "being read" if file.is_reading else f"{file.n_cases:,} cases"
+        )
         for file, parts in matches[:limit]
     ]
 
 
-def _chats(desk: Desk, text: str, limit: int) -> list[Place]:
+def _chats(desk: Desk, text: str, limit: int) -> list[Destination]:
     matches = ((chat, _match_parts(chat.title, text)) for chat in desk.store.sessions.list(text=text, limit=limit))
     return [
-        Place(f"/sessions/{each.id}", "chat", parts or (each.title, "", ""), each.agent_id) for each, parts in matches
+        Destination(f"/sessions/{each.id}", "chat", parts or (each.title, "", ""), each.agent_id)
+        for each, parts in matches
     ]
 
 
-def _runs(desk: Desk, text: str, limit: int) -> list[Place]:
+def _runs(desk: Desk, text: str, limit: int) -> list[Destination]:
     summaries = desk.store.runs.list(text=text, limit=limit)
     if match := _RUN.fullmatch(text):
         try:
@@ -155,28 +160,28 @@ def _runs(desk: Desk, text: str, limit: int) -> list[Place]:
         summaries = [*([exact] if exact else []), *(each for each in summaries if each != exact)]
     names = {run.id: run_title(run) for run in summaries[:limit]}
     return [
-        Place(f"/runs/{run.id}", "run", _match_parts(names[run.id], text) or (names[run.id], "", ""), run.note)
+        Destination(f"/runs/{run.id}", "run", _match_parts(names[run.id], text) or (names[run.id], "", ""), run.note)
         for run in summaries[:limit]
     ]
 
 
-def _modes(desk: Desk, text: str, limit: int) -> list[Place]:
+def _modes(desk: Desk, text: str, limit: int) -> list[Destination]:
     modes = [mode for mode in desk.store.failures.modes() if mode.merged_into is None and mode.retired_at is None]
     matches = ((mode, _match_parts(mode.name, text) or _match_parts(mode.definition, text)) for mode in modes)
-    return [Place(f"/failures/{mode.id}", "failed", parts, mode.name) for mode, parts in matches if parts][:limit]
+    return [Destination(f"/failures/{mode.id}", "failed", parts, mode.name) for mode, parts in matches if parts][:limit]
 
 
-def _of_hit(hit: Hit) -> Place:
+def _of_hit(hit: Hit) -> Destination:
     place = hit.place
     address = trial_href(place.run_id, (place.case_index, place.trial_index or 0))
     if place.trial_index is None:
-        return Place(address, "set", hit.text, f"{hit.case_id}, run {place.run_id}")
+        return Destination(address, "set", hit.text, f"{hit.case_id}, run {place.run_id}")
     where = f"{hit.case_id}, run {place.run_id}, trial {place.trial_index + 1}"
     note = f"{hit.author}, {where}" if hit.author else where
-    return Place(address, "label" if hit.author else "run", hit.text, note)
+    return Destination(address, "label" if hit.author else "run", hit.text, note)
 
 
-def _trials(desk: Desk, text: str, limit: int) -> Iterator[Place]:
+def _trials(desk: Desk, text: str, limit: int) -> Iterator[Destination]:
     """The trials of a run that are asked for as `RUN:CASE:TRIAL`; the first trial where none is named."""
     match = _TRIALS.fullmatch(text)
     if match is None:
@@ -191,7 +196,7 @@ def _trials(desk: Desk, text: str, limit: int) -> Iterator[Place]:
     for case_index, case_id in desk.store.runs.cases_named(run_id, case_text, limit=limit).items():
         parts = _match_parts(case_id, case_text)
         if parts and trial <= desk.store.runs.case_row(run_id, case_index).counts.planned:
-            yield Place(trial_href(run_id, (case_index, trial - 1)), "run", parts, f"run {run_id}, trial {trial}")
+            yield Destination(trial_href(run_id, (case_index, trial - 1)), "run", parts, f"run {run_id}, trial {trial}")
 
 
 def _within_bounds(desk: Desk, files: Sequence[EvalSetFile]) -> tuple[list[EvalSetFile], str]:
@@ -211,7 +216,7 @@ def _within_bounds(desk: Desk, files: Sequence[EvalSetFile]) -> tuple[list[EvalS
     return searched, f"The cases of {sets} are not searched here; the page of an eval set searches its cases."
 
 
-def _cases(desk: Desk, files: Sequence[EvalSetFile], text: str, limit: int) -> Iterator[Place]:
+def _cases(desk: Desk, files: Sequence[EvalSetFile], text: str, limit: int) -> Iterator[Destination]:
     for file in files:
         try:
             cases = desk.evalsets.evalset(file.id).cases
@@ -225,7 +230,7 @@ def _cases(desk: Desk, files: Sequence[EvalSetFile], text: str, limit: int) -> I
             case_id = cases[number].id
             is_id = "".join(parts) == case_id
             note = file.name if is_id else f"{case_id}, {file.name}"
-            yield Place(f"/evalsets/{file.id}/cases/{key}", "set", parts, note)
+            yield Destination(f"/evalsets/{file.id}/cases/{key}", "set", parts, note)
 
 
 def _in_case(case: Case, text: str) -> tuple[str, str, str] | None:

@@ -20,7 +20,7 @@ MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class CaseLine:
+class ImportedCase:
     """One case: its id, its first message, and its assertions."""
 
     id: str
@@ -55,7 +55,7 @@ class ImportView:
     unchanged_parts: Sequence[str]
     refusals: Sequence[str]
     n_cases: int | None
-    cases: Sequence[CaseLine]
+    cases: Sequence[ImportedCase]
     runs: Sequence[RunLine]
     outcomes: Sequence[str] = ()
     outcome: str = ""
@@ -88,16 +88,16 @@ def import_view(staged: Staged) -> ImportView:
     )
 
 
-def _case_line(case: Case) -> CaseLine:
+def _case_line(case: Case) -> ImportedCase:
     if case.scenario is not None:
-        return CaseLine(case.id, "scenario", _cut(_scenario_text(case.scenario)), "")
+        return ImportedCase(case.id, "scenario", _cut(_scenario_text(case.scenario)), "")
     calls = [turn.expected.tool_calls for turn in case.turns if turn.expected.tool_calls is not None]
     n_references = sum(turn.expected.reference is not None for turn in case.turns)
     asserts = [counted(sum(map(len, calls)), "call")] if calls else []
     asserts += [counted(n_references, "answer")] if n_references else []
     asserts += ["final state"] if case.final_state is not None else []
     query = case.turns[0].query if case.turns else ""
-    return CaseLine(case.id, counted(len(case.turns), "turn"), _cut(query), ", ".join(asserts) or "nothing")
+    return ImportedCase(case.id, counted(len(case.turns), "turn"), _cut(query), ", ".join(asserts) or "nothing")
 
 
 def _run_line(run: RecordedRun) -> RunLine:

@@ -20,7 +20,7 @@ from evaldesk.store import RunStore
 MAX_ROWS = 400
 MAX_TEXT = 20_000
 MAX_SQUARES = 50
-Place: TypeAlias = tuple[int, TrialKey]
+TrialPosition: TypeAlias = tuple[int, TrialKey]
 _NAME = re.compile(r"([0-9]{1,15})\.([0-9]{1,15})\.([0-9]{1,15})")
 
 
@@ -139,7 +139,12 @@ def _parse_name(text: str) -> tuple[int, TrialKey] | None:
 
 
 def _side(
-    runs: RunStore, letter: str, place: Place, other: Place, result: TrialResult, href: Callable[[int], str]
+    runs: RunStore,
+    letter: str,
+    place: TrialPosition,
+    other: TrialPosition,
+    result: TrialResult,
+    href: Callable[[int], str],
 ) -> PairSide:
     """One of the two; the keys to the trials before and after it pass over the other, beside which it stands."""
     run_id, (case_index, at) = place

@@ -19,7 +19,7 @@ from evaldesk.model.decisions import UNUSED
 from evaldesk.model.media import Media
 from evaldesk.model.trial_turns import MANY_TURNS, PlayedTurn, TrialTurns
 from evaldesk.pages.conversation import (
-    Part,
+    TurnPart,
     event_text,
     folded_parts,
     parts_without_results,
@@ -137,7 +137,7 @@ class TurnPanel:
     diff: TurnDiff
     expected: Expected
     record: TurnRecord | None
-    parts: Sequence[Part] | None
+    parts: Sequence[TurnPart] | None
     calls: Sequence[CallRow]
     call_events: Sequence[int]
     window: Shown
@@ -146,7 +146,7 @@ class TurnPanel:
     state_words: str
     events: Sequence[EventLine]
     events_shown: Shown
-    requests: Sequence[Part] = ()
+    requests: Sequence[TurnPart] = ()
     unused: Sequence[str] = ()
     faults: Sequence[str] = ()
     is_folded: bool = False
@@ -331,9 +331,9 @@ class _Drawing:
         final_state = self.turns.case.final_state if index == self.turns.n_turns - 1 else None
         state = state_rows(record.state_before, record.state_after, final_state) if record and not is_folded else ()
         is_silent = _expects_nothing(expectations, diff)
-        pieces: Sequence[Part | CallRow] = _parts(record, self.most_said) if is_silent else diff.calls
+        pieces: Sequence[TurnPart | CallRow] = _parts(record, self.most_said) if is_silent else diff.calls
         pieces_on_page, pieces_shown = self._fit(pieces, first)
-        parts = [each for each in pieces_on_page if isinstance(each, Part)]
+        parts = [each for each in pieces_on_page if isinstance(each, TurnPart)]
         calls = [each for each in pieces_on_page if isinstance(each, CallRow)]
         events, events_shown = self._events(None if is_folded else record, first_event)
         has_answer = not is_silent and diff.text is None and not pieces_shown.n_left
@@ -369,13 +369,13 @@ class _Drawing:
             answer_lines=list(patch_lines(lines)),
         )
 
-    def _fit(self, pieces: Sequence[Part | CallRow], first: int) -> tuple[list[Part | CallRow], Shown]:
+    def _fit(self, pieces: Sequence[TurnPart | CallRow], first: int) -> tuple[list[TurnPart | CallRow], Shown]:
         """As many pieces as there is room for; the first one always, unless there is no room at all."""
-        fitting: list[Part | CallRow] = []
+        fitting: list[TurnPart | CallRow] = []
         for piece in islice(pieces, first, None):
             if self.room.is_full:
                 break
-            fitting.append(with_result(piece, MAX_TEXT) if isinstance(piece, Part) else piece)
+            fitting.append(with_result(piece, MAX_TEXT) if isinstance(piece, TurnPart) else piece)
             if self.room.characters_left is not None:
                 self.room.characters_left -= _size(fitting[-1])
         return fitting, Shown(first, first + len(fitting), len(pieces))
@@ -393,9 +393,9 @@ class _Drawing:
         return lines, Shown(first, first + len(lines), len(events))
 
 
-def _size(piece: Part | CallRow) -> int:
+def _size(piece: TurnPart | CallRow) -> int:
     """About how many characters a piece adds to a page: Markdown and JSON are there twice."""
-    if isinstance(piece, Part):
+    if isinstance(piece, TurnPart):
         n_media = sum(len(item.address) for item in piece.media)
         return 900 + 3 * (len(piece.text) + len(piece.result) + len(piece.line)) + n_media
     segments = [part for arg in piece.args for part in (*(arg.expected or ()), *(arg.actual or ()))]
@@ -433,7 +433,7 @@ def _call_events(record: TurnRecord | None) -> list[int]:
     return [at for at, event in enumerate(events) if event.kind == "tool_call" and event.call and not event.within]
 
 
-def _requests(record: TurnRecord | None) -> list[Part]:
+def _requests(record: TurnRecord | None) -> list[TurnPart]:
     events = [event for event in record.events if event.waiting] if record else []
     return list(folded_parts(events[:MAX_ASKED]))
 
@@ -452,7 +452,7 @@ def _expects_nothing(expected: Expected, diff: TurnDiff) -> bool:
     return not (is_compared or expected.intermediate or expected.reference is not None)
 
 
-def _parts(record: TurnRecord | None, most_said: int | None) -> tuple[Part, ...]:
+def _parts(record: TurnRecord | None, most_said: int | None) -> tuple[TurnPart, ...]:
     """The turn as the chat shows it, without its error and its logs: both stand below it on the page.
 
     Logs of imported trials are not always printed by the agent: many are system prompts.

@@ -13,16 +13,16 @@ from evaldesk.model import JsonObject, SessionInit, ToolCall
 from evaldesk.reading.json_lines import read_lines
 from evaldesk.reading.shape import Field, Shape, read_object, write_object
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, parse_json
+from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, JsonPosition, parse_json
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_mapping
 
 
-def read_rubrics(place: Place, raw: Any) -> tuple[JsonObject, ...]:
+def read_rubrics(place: JsonPosition, raw: Any) -> tuple[JsonObject, ...]:
     """Rubrics as they stand; none for null and absent."""
     return () if raw is None or raw is ABSENT else read_list(place, raw, read_mapping)
 
 
-def read_tags(place: Place, raw: Any) -> tuple[str, ...]:
+def read_tags(place: JsonPosition, raw: Any) -> tuple[str, ...]:
     """Tags; a key of that name that is no list of strings belongs to another tool and gives none."""
     is_ours = isinstance(raw, list) and all(isinstance(tag, str) for tag in raw)
     return tuple(raw) if is_ours else ()
@@ -48,7 +48,7 @@ TAGS = Field("tags", read_tags, unless_empty, lambda raw, tags: unless_empty(tag
 FINAL_STATE = Field("final_session_state", read_optional_mapping, unless_none)
 
 
-def read_call(shape: Shape, place: Place, raw: Any) -> ToolCall:
+def read_call(shape: Shape, place: JsonPosition, raw: Any) -> ToolCall:
     """A tool call; `shape` has the fields `name`, `args`, `id` under the keys of the format, in that order."""
     values, extra = read_object(shape, place, read_mapping(place, raw))
     name, args, call_id = (values[field.key] for field in shape.fields)
@@ -61,7 +61,7 @@ def write_call(shape: Shape, call: ToolCall) -> dict[str, Any]:
     return write_object(shape, values, call.extra)
 
 
-def read_calls(shape: Shape, place: Place, raw: Any) -> tuple[ToolCall, ...] | None:
+def read_calls(shape: Shape, place: JsonPosition, raw: Any) -> tuple[ToolCall, ...] | None:
     """The expected calls; None, which asserts nothing, for null and absent."""
     return None if raw is None or raw is ABSENT else read_list(place, raw, partial(read_call, shape))
 
@@ -71,7 +71,7 @@ def write_calls(shape: Shape, calls: tuple[ToolCall, ...] | None) -> Any:
     return ABSENT if calls is None else [write_call(shape, call) for call in calls]
 
 
-def read_session(shape: Shape, place: Place, raw: Any) -> SessionInit | None:
+def read_session(shape: Shape, place: JsonPosition, raw: Any) -> SessionInit | None:
     """The session a case starts from; None for null and absent."""
     if raw is None or raw is ABSENT:
         return None
@@ -98,13 +98,13 @@ def edited_pairs(before: Sequence[Any], after: Sequence[Any]) -> list[tuple[int 
     return pairs
 
 
-def read_values(data: bytes, source: str) -> Iterator[tuple[Place, Any]]:
+def read_values(data: bytes, source: str) -> Iterator[tuple[JsonPosition, Any]]:
     """Each value of a file with its place: those of its list or its lines, or the one alone. Raises FormatError."""
     for document in read_documents(data, source):
         items = document.value if isinstance(document.value, list) else None
-        yield from ((Place(document, (at,)), item) for at, item in enumerate(items or ()))
+        yield from ((JsonPosition(document, (at,)), item) for at, item in enumerate(items or ()))
         if items is None:
-            yield Place(document), document.value
+            yield JsonPosition(document), document.value
 
 
 def read_documents(data: bytes, source: str) -> Iterator[Document]:

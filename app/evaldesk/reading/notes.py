@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evaldesk.reading.json_places import path_text
-from evaldesk.reading.strict_json import Place
+from evaldesk.reading.strict_json import JsonPosition
 
 _MAX_SENTENCES = 50
 
@@ -19,7 +19,7 @@ class Notes:
     counts: dict[str, int] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
 
-    def refuse(self, what: str, place: Place) -> None:
+    def refuse(self, what: str, place: JsonPosition) -> None:
         """Note that `what`, such as "a part of a message that is not text", was left out at `place`."""
         self.counts[what] = self.counts.get(what, 0) + 1
         where = path_text(place.document.within + place.path)
@@ -29,7 +29,7 @@ class Notes:
         """How often `what` was left out so far."""
         return self.counts.get(what, 0)
 
-    def unknown_keys(self, place: Place, raw: Mapping[str, Any], known_keys: Collection[str]) -> dict[str, Any]:
+    def unknown_keys(self, place: JsonPosition, raw: Mapping[str, Any], known_keys: Collection[str]) -> dict[str, Any]:
         """The keys of an object that are not `known`, to be kept as they are; names like `$form` are our own."""
         for key in raw:
             if key.startswith("$"):

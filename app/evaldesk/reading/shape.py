@@ -20,12 +20,12 @@ from typing import Any, Final
 
 from evaldesk.errors import FormatError
 from evaldesk.model import JsonObject
-from evaldesk.reading.strict_json import Document, Place
+from evaldesk.reading.strict_json import Document, JsonPosition
 from evaldesk.reading.values import ABSENT, snake_case
 
 # The layout of a file that the model cannot hold, to write it back: decision 032.
 FORM: Final = "$form"
-_NOWHERE = Place(Document(None))
+_NOWHERE = JsonPosition(Document(None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Field:
     """
 
     key: str
-    read: Callable[[Place, Any], Any]
+    read: Callable[[JsonPosition, Any], Any]
     write: Callable[[Any], Any]
     patch: Callable[[Any, Any], Any] | None = None
     keeps_form: bool = False
@@ -88,7 +88,7 @@ def format_in(extra: JsonObject) -> str:
     return str(form_of(extra).get("format", "adk"))
 
 
-def read_object(shape: Shape, place: Place, raw: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def read_object(shape: Shape, place: JsonPosition, raw: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Values by field key, and the `extra` of the object. Raises FormatError."""
     spelled = _key_spellings(shape, place, raw)
     unknown = {key: value for key, value in raw.items() if key not in spelled.values() and key != FORM}
@@ -166,7 +166,7 @@ def _in_order(shape: Shape, output: Mapping[str, Any], unknown: Mapping[str, Any
     return {**first, **present}
 
 
-def _key_spellings(shape: Shape, place: Place, raw: Mapping[str, Any]) -> dict[str, str]:
+def _key_spellings(shape: Shape, place: JsonPosition, raw: Mapping[str, Any]) -> dict[str, str]:
     spelled: dict[str, str] = {}
     for key in raw:
         field = shape.field(key)
@@ -178,7 +178,7 @@ def _key_spellings(shape: Shape, place: Place, raw: Mapping[str, Any]) -> dict[s
     return spelled
 
 
-def _check_spelling(shape: Shape, place: Place, spelled: Mapping[str, str], unknown: Iterable[str]) -> None:
+def _check_spelling(shape: Shape, place: JsonPosition, spelled: Mapping[str, str], unknown: Iterable[str]) -> None:
     """Refuse a key that nearly spells a missing one: kept as unknown it would silently weaken the case."""
     missing_keys = [field.key for field in shape.fields if field.is_checked and field.key not in spelled]
     for key in unknown:

@@ -61,15 +61,15 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class JsonPosition:
     """A value's place in a document while it is being read."""
 
     document: Document
     path: JsonPath = ()
 
-    def at(self, *steps: str | int) -> Place:
+    def at(self, *steps: str | int) -> JsonPosition:
         """The place `steps` further in."""
-        return Place(self.document, self.path + steps)
+        return JsonPosition(self.document, self.path + steps)
 
     def error(self, message: str) -> FormatError:
         """The error that says `message` of this place."""

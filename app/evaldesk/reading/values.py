@@ -8,7 +8,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
-from evaldesk.reading.strict_json import Place, kind_of
+from evaldesk.reading.strict_json import JsonPosition, kind_of
 
 T = TypeVar("T")
 
@@ -25,19 +25,19 @@ class Absent(Enum):
 ABSENT: Final = Absent.ABSENT
 
 
-def wrong_value(place: Place, raw: Any, what: str) -> Exception:
+def wrong_value(place: JsonPosition, raw: Any, what: str) -> Exception:
     """The error that names the found and the expected value."""
     return place.error(f"expected {what}, " + ("but it is missing" if raw is ABSENT else f"got {kind_of(raw)}"))
 
 
-def read_text(place: Place, raw: Any) -> str:
+def read_text(place: JsonPosition, raw: Any) -> str:
     """A string that must be there."""
     if not isinstance(raw, str):
         raise wrong_value(place, raw, "a string")
     return raw
 
 
-def read_optional_text(place: Place, raw: Any) -> str | None:
+def read_optional_text(place: JsonPosition, raw: Any) -> str | None:
     """A string, or None for null and absent."""
     return None if raw is None or raw is ABSENT else read_text(place, raw)
 
@@ -47,21 +47,21 @@ def text_of(raw: Any) -> str:
     return raw if isinstance(raw, str) else ""
 
 
-def read_key(place: Place, raw: Any) -> str:
+def read_key(place: JsonPosition, raw: Any) -> str:
     """A name that must be there, as text also where it is a whole number."""
     if isinstance(raw, bool) or not isinstance(raw, int | str):
         raise wrong_value(place, raw, "a number or a string")
     return str(raw)
 
 
-def read_integer(place: Place, raw: Any) -> int:
+def read_integer(place: JsonPosition, raw: Any) -> int:
     """A whole number that must be there."""
     if isinstance(raw, bool) or not isinstance(raw, int):
         raise wrong_value(place, raw, "a whole number")
     return raw
 
 
-def read_optional_count(place: Place, raw: Any) -> int | None:
+def read_optional_count(place: JsonPosition, raw: Any) -> int | None:
     """A count, at most a million, or None for null."""
     if raw is None:
         return None
@@ -71,7 +71,7 @@ def read_optional_count(place: Place, raw: Any) -> int | None:
 
 
 def read_optional_number(
-    place: Place, raw: Any, what: str = "a number", least: float = -1e100, most: float = 1e100
+    place: JsonPosition, raw: Any, what: str = "a number", least: float = -1e100, most: float = 1e100
 ) -> float | None:
     """A number within the bounds, or None for null."""
     if raw is None:
@@ -81,19 +81,19 @@ def read_optional_number(
     return float(raw)
 
 
-def read_mapping(place: Place, raw: Any) -> dict[str, Any]:
+def read_mapping(place: JsonPosition, raw: Any) -> dict[str, Any]:
     """An object that must be there."""
     if not isinstance(raw, dict):
         raise wrong_value(place, raw, "an object")
     return raw
 
 
-def read_optional_mapping(place: Place, raw: Any) -> dict[str, Any] | None:
+def read_optional_mapping(place: JsonPosition, raw: Any) -> dict[str, Any] | None:
     """An object, or None for null and absent."""
     return None if raw is None or raw is ABSENT else read_mapping(place, raw)
 
 
-def read_list(place: Place, raw: Any, read_item: Callable[[Place, Any], T]) -> tuple[T, ...]:
+def read_list(place: JsonPosition, raw: Any, read_item: Callable[[JsonPosition, Any], T]) -> tuple[T, ...]:
     """A list that must be there, its items read one by one."""
     if not isinstance(raw, list):
         raise wrong_value(place, raw, "a list")

@@ -32,7 +32,7 @@ COPIERS = 7_305_801_401_226_811_234
 """The key of the lock of a process that copies into a database of a server."""
 
 
-def place_of(database: Path | DatabaseUrl) -> Place:
+def place_of(database: Path | DatabaseUrl) -> StoreLocation:
     """The file, or the server, as a place to copy from or into; both are asked the same."""
     return ServerPlace(database) if isinstance(database, DatabaseUrl) else FilePlace(database)
 
@@ -172,7 +172,7 @@ class ServerPlace:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = %s", (HEAD,))
 
 
-Place: TypeAlias = FilePlace | ServerPlace
+StoreLocation: TypeAlias = FilePlace | ServerPlace
 N_LOOKS = 20
 LOOK_S = 0.1
 """A process that was killed holds its lock until the server has noticed."""

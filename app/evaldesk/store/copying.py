@@ -19,7 +19,7 @@ from sqlalchemy import Column, Connection, Integer, Table, bindparam, delete, fu
 from sqlalchemy.exc import DBAPIError
 
 from evaldesk.errors import ConflictError, UsageError, WorkspaceError
-from evaldesk.store.copy_places import Place
+from evaldesk.store.copy_places import StoreLocation
 from evaldesk.store.database import COPYING, Database, execute_many
 from evaldesk.store.tables import METADATA
 from evaldesk.store.tables.columns import replacing
@@ -53,7 +53,7 @@ class TableCopy:
 
 
 def copy_database(
-    source: Place, target: Place, watch: Watch, check_still: Callable[[Database], None]
+    source: StoreLocation, target: StoreLocation, watch: Watch, check_still: Callable[[Database], None]
 ) -> list[TableCopy]:
     """Copy all rows and give the equal counts and digests at the end; continues an interrupted copy.
 
@@ -79,7 +79,7 @@ def copy_database(
 
 
 def _refuse_differences(
-    source_tables: Sequence[TableCopy], target_tables: Sequence[TableCopy], target: Place, *, is_fresh: bool
+    source_tables: Sequence[TableCopy], target_tables: Sequence[TableCopy], target: StoreLocation, *, is_fresh: bool
 ) -> None:
     other = [(one, two) for one, two in zip(source_tables, target_tables, strict=True) if one != two]
     if not other:
@@ -91,7 +91,9 @@ def _refuse_differences(
     raise ConflictError(f"{target.name} is not like its source: {rows}, or others; copy again")
 
 
-def _finish(source: Place, source_database: Database, before: object, target: Place, target_database: Database) -> None:
+def _finish(
+    source: StoreLocation, source_database: Database, before: object, target: StoreLocation, target_database: Database
+) -> None:
     """Open the copy to all, unless the source was written meanwhile; nobody writes into it during this moment."""
     with _still(source_database):
         if source.state() != before:

@@ -296,7 +296,7 @@ class StepSize:
         self.n = min(max(fits, self._most // SMALLEST_SHARE, 1), growth_limit, self._most)
 
 
-class Part:
+class StorePart:
     """A store of some tables of a workspace."""
 
     def __init__(self, database: Database, clock: Clock, starter: Starter = NOBODY) -> None:
@@ -305,21 +305,21 @@ class Part:
         self._starter = starter
 
 
-def reading(query: Callable[Concatenate[Connection, P], T]) -> Callable[Concatenate[Part, P], T]:
+def reading(query: Callable[Concatenate[Connection, P], T]) -> Callable[Concatenate[StorePart, P], T]:
     """The method of a store that asks `query` in a reading transaction of its own."""
     return _in_transaction(query, Database.reading)
 
 
-def writing(change: Callable[Concatenate[Connection, P], T]) -> Callable[Concatenate[Part, P], T]:
+def writing(change: Callable[Concatenate[Connection, P], T]) -> Callable[Concatenate[StorePart, P], T]:
     """The method of a store that makes a `change` in a writing transaction of its own."""
     return _in_transaction(change, Database.writing)
 
 
 def _in_transaction(
     work: Callable[Concatenate[Connection, P], T], begin: Callable[[Database], AbstractContextManager[Connection]]
-) -> Callable[Concatenate[Part, P], T]:
+) -> Callable[Concatenate[StorePart, P], T]:
     @wraps(work)
-    def method(store: Part, /, *args: P.args, **options: P.kwargs) -> T:
+    def method(store: StorePart, /, *args: P.args, **options: P.kwargs) -> T:
         with begin(store._database) as connection:
             return work(connection, *args, **options)
 

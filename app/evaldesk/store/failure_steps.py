@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Table, delete, insert, select, update
 
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model.failures import FindingDraft, FindingSource, FindingStatus, UndoneStep
-from evaldesk.store.database import Part
+from evaldesk.store.database import StorePart
 from evaldesk.store.tables.columns import at
 from evaldesk.store.tables.failures import CODEBOOK_STEP, FINDING, MODE, PROPOSED_MERGE, READING
 from evaldesk.store.tables.runs import RUN, TRIAL, VISIBLE
@@ -26,7 +26,7 @@ Rows = Sequence[tuple[str, dict[str, Any], dict[str, Any] | None]]
 
 
 @contextmanager
-def begun_step(store: Part, author: str) -> Iterator[Step]:
+def begun_step(store: StorePart, author: str) -> Iterator[Step]:
     """A step of a person, in one transaction; it is stored when it is closed."""
     with store._database.writing() as connection:
         yield Step(connection, author, store._clock())

@@ -33,7 +33,7 @@ from evaldesk.model.failures import (
     UndoneStep,
 )
 from evaldesk.model.stored import TrialKey
-from evaldesk.store.database import Part, reading
+from evaldesk.store.database import StorePart, reading
 from evaldesk.store.failure_steps import (
     Step,
     active_mode,
@@ -56,7 +56,7 @@ from evaldesk.store.tables.runs import RUN, RUN_CASE, SCORE, VISIBLE
 OF_RUN = (RUN.c.id == FINDING.c.run_id) & VISIBLE
 
 
-class FailureStore(Part):
+class FailureStore(StorePart):
     """The failures that people found in the trials of a workspace. Findings go with the run that played the trial."""
 
     def add(self, draft: FindingDraft, author: str, new_mode: str = "") -> int:

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, func, select
 
 from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model.stored import Label, LabelFilter, LabelledTrial, LabelPair, TrialKey, TurnLabel
-from evaldesk.store.database import Part
+from evaldesk.store.database import StorePart
 from evaldesk.store.failure_steps import has_trial
 from evaldesk.store.runs.totals import DECIDED, IS_DISAGREEMENT, OF_TRIAL, WHOLE_TRIAL, label_totals_carried
 from evaldesk.store.tables.columns import at, upsert
@@ -25,7 +25,7 @@ _SHOWN = LABEL.join(RUN, _OF_RUN, isouter=True)
 for labels from every run, case or trial."""
 
 
-class LabelStore(Part):
+class LabelStore(StorePart):
     """Labels of the trials of a workspace. A trial's labels belong to the run that played it, and go with it."""
 
     def put(

@@ -29,7 +29,7 @@ from evaldesk.model.media import (
     media_of,
     without_image_texts,
 )
-from evaldesk.store.database import Part
+from evaldesk.store.database import StorePart
 from evaldesk.store.tables.columns import upsert
 from evaldesk.store.tables.media import MEDIA, RUN_MEDIA, SESSION_MEDIA
 from evaldesk.wire import to_json
@@ -47,7 +47,7 @@ _PLACES = re.compile(rb"sha256(-url)?:([0-9a-f]{64})")
 _IN_RESULTS = re.compile(MARK.encode() + _PLACES.pattern)
 
 
-class MediaStore(Part):
+class MediaStore(StorePart):
     """The bytes of the media of a workspace."""
 
     def content(self, digest: str) -> bytes | None:

@@ -10,7 +10,7 @@ from sqlalchemy import delete, func, insert, select, update
 
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model.stored import Preset
-from evaldesk.store.database import Part
+from evaldesk.store.database import StorePart
 from evaldesk.store.failure_steps import folded_name
 from evaldesk.store.tables.presets import PRESET
 
@@ -19,7 +19,7 @@ MAX_PRESETS = 50
 
 
 # A preset is the text of a form, so that every check is made again: decision 192.
-class PresetStore(Part):
+class PresetStore(StorePart):
     """The presets of a workspace. An agent that is gone leaves its presets: it may come back."""
 
     def names(self, agent_id: str) -> list[tuple[int, str]]:

@@ -9,7 +9,7 @@ from sqlalchemy import String, cast, func, insert, select
 
 from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model.failures import Asked, FindingDraft, FindingSource, ProposedGroup
-from evaldesk.store.database import Part
+from evaldesk.store.database import StorePart
 from evaldesk.store.failure_steps import begun_step, folded_name, insert_finding, place_of
 from evaldesk.store.failures import OF_RUN, list_values, number_of
 from evaldesk.store.runs.run_queries import run_row
@@ -18,7 +18,7 @@ from evaldesk.store.tables.failures import FINDING, MODEL_QUESTION
 from evaldesk.store.tables.runs import RUN, VISIBLE
 
 
-class ProposalStore(Part):
+class ProposalStore(StorePart):
     """Proposed findings and merges. None counts before a person decides."""
 
     def propose(self, drafts: Sequence[FindingDraft], source: FindingSource) -> int:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, and_, delete, func, insert, select, update
 from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model.queues import GivenLabel, LabelStep, Queue, QueueDraft, QueueItem, QueueProgress, QueueStratum
 from evaldesk.model.stored import Label
-from evaldesk.store.database import Part
+from evaldesk.store.database import StorePart
 from evaldesk.store.failures import list_values, trial_numbers
 from evaldesk.store.runs.totals import WHOLE_TRIAL, label_totals_carried
 from evaldesk.store.tables.columns import at, replacing
@@ -35,7 +35,7 @@ _SAME_PLACE = and_(
 _KEPT = ("verdict", "note", "labelled_at")
 
 
-class QueueStore(Part):
+class QueueStore(StorePart):
     """The review queues of a workspace. A trial leaves its queues with its run."""
 
     def create(

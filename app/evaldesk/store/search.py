@@ -20,7 +20,7 @@ from sqlalchemy import ColumnElement, Connection, Select, select
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, TrialResult
 from evaldesk.model.stored import TrialKey
-from evaldesk.store.database import Part
+from evaldesk.store.database import StorePart
 from evaldesk.store.runs import run_queries
 from evaldesk.store.tables.failures import FINDING
 from evaldesk.store.tables.runs import LABEL, RUN, RUN_CASE, TRIAL, VISIBLE
@@ -52,7 +52,7 @@ def words_of(text: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SearchPosition:
     """A trial of a run, or a case of it where `trial_index` is None. Its `number` orders places, newer runs last."""
 
     run_id: int
@@ -72,7 +72,7 @@ class Place:
         return self.run_id >> 24 == self.case_index >> _CASE_BITS == trial >> _TRIAL_BITS == 0
 
     @classmethod
-    def of(cls, number: int) -> Place:
+    def of(cls, number: int) -> SearchPosition:
         """The place with that number."""
         above, trial = number >> _TRIAL_BITS, number & (1 << _TRIAL_BITS) - 1
         return cls(above >> _CASE_BITS, above & (1 << _CASE_BITS) - 1, trial - 1 if trial else None)
@@ -80,14 +80,14 @@ class Place:
 
 def numbers_of(run_id: int) -> tuple[int, int]:
     """The first number of a run, and the one after its last."""
-    return Place(run_id, 0).number, Place(run_id + 1, 0).number
+    return SearchPosition(run_id, 0).number, SearchPosition(run_id + 1, 0).number
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
     """A person's note on a trial, of a label or of a finding."""
 
-    place: Place
+    place: SearchPosition
     text: str
     author: str
 
@@ -96,11 +96,11 @@ class Note:
 class FoundPlaces:
     """The newest places that hold all words. The texts of `n_behind` runs are not all searched yet."""
 
-    places: Sequence[Place]
+    places: Sequence[SearchPosition]
     n_behind: int
 
 
-class SearchStore(Part):
+class SearchStore(StorePart):
     """Full text search over the trials of a workspace."""
 
     @cached_property
@@ -124,7 +124,7 @@ class SearchStore(Part):
         with self._database.reading() as connection:
             marks = _marks(connection)
         progress_by_run = self._index.indexed_runs()
-        matches = map(Place.of, self._index.numbers(words, progress_by_run.keys() - marks.keys(), limit * 10))
+        matches = map(SearchPosition.of, self._index.numbers(words, progress_by_run.keys() - marks.keys(), limit * 10))
         of_cases = {(place.run_id, place.case_index): place for place in reversed([*matches])}
         places = sorted(of_cases.values(), key=lambda place: -place.number)[:limit]
         return FoundPlaces(
@@ -150,7 +150,7 @@ class SearchStore(Part):
                 ),
             ]
         newest = sorted(rows, key=lambda row: row[-1], reverse=True)[:limit]
-        return [Note(Place(*row[:3]), row.text, row.author) for row in newest]
+        return [Note(SearchPosition(*row[:3]), row.text, row.author) for row in newest]
 
     def catch_up(self, of_case: Callable[[Case], str], of_trial: Callable[[TrialResult], str]) -> Iterator[None]:
         """Bring the index up to date with the runs, a short step after each `next`; newest runs first.
@@ -207,7 +207,7 @@ class SearchStore(Part):
             results = self._trials(run_id, [key for key, _ in some])
             if results is None:
                 return  # it was deleted meanwhile
-            words = [(Place(run_id, *key), of_trial(result)) for key, result in results.items()]
+            words = [(SearchPosition(run_id, *key), of_trial(result)) for key, result in results.items()]
             self._index.put(run_id, Seen(_stable_part(mark), up_to), _words_by_number(words))
             yield
         if progress is not None and self._index.count(run_id) < n_cases + n_recorded:
@@ -221,7 +221,7 @@ class SearchStore(Part):
         with suppress(NotFoundError), self._database.reading() as connection:
             cases = run_queries.snapshots(connection, run_id)
         for some in _batches([*enumerate(cases)]):
-            words = [(Place(run_id, index), of_case(case)) for index, case in some]
+            words = [(SearchPosition(run_id, index), of_case(case)) for index, case in some]
             self._index.put(run_id, _NEVER, _words_by_number(words))
             yield
 
@@ -262,7 +262,7 @@ def _batches(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
     return (rows[start : start + MOST_AT_ONCE] for start in range(0, len(rows), MOST_AT_ONCE))
 
 
-def _words_by_number(texts: Sequence[tuple[Place, str]]) -> list[tuple[int, Collection[str]]]:
+def _words_by_number(texts: Sequence[tuple[SearchPosition, str]]) -> list[tuple[int, Collection[str]]]:
     return [
         (place.number, sorted(set(words_of(text[:MAX_LETTERS])))[:MAX_WORDS])
         for place, text in texts

@@ -15,7 +15,7 @@ from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model import Event, JsonObject, Prompts, TurnRecord
 from evaldesk.model.media import Media
 from evaldesk.model.stored import AddedCase, OpenTurn, SessionSummary, StoredSession
-from evaldesk.store.database import Part
+from evaldesk.store.database import StorePart
 from evaldesk.store.media import bytes_of, drop_some, fitting, keep, result_images, turns_apart
 from evaldesk.store.runs.planning import NEW_LEASE
 from evaldesk.store.runs.recording import Values
@@ -33,7 +33,7 @@ from evaldesk.store.tables.sessions import (
 from evaldesk.wire import from_json, to_json
 
 
-class SessionStore(Part):
+class SessionStore(StorePart):
     """Chat sessions. Methods that name one raise NotFoundError when there is none, or it was deleted."""
 
     def create(self, agent_id: str, title: str = "", initial_state: JsonObject | None = None) -> StoredSession:

@@ -13,7 +13,7 @@ from evaldesk.errors import BadNumberError
 from evaldesk.model import ErrorRecord, Event, JsonObject, JsonValue, ToolCall, Usage, Waiting
 from evaldesk.model.decisions import ANSWER, APPROVAL, Decided, Decision
 from evaldesk.model.media import HELD, Media, base64_text, join_parts, split
-from evaldesk.reading.strict_json import Place
+from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.reading.values import (
     ABSENT,
     read_list,
@@ -46,7 +46,7 @@ class AdkEvents:
     calls: dict[str, ToolCall] = field(default_factory=dict)
     requests: dict[str, Waiting] = field(default_factory=dict)
 
-    def read(self, place: Place, raw: Any) -> Iterator[Event]:
+    def read(self, place: JsonPosition, raw: Any) -> Iterator[Event]:
         """The contents of an event: usage, text, calls and results, in either case, and an error at its end.
 
         A piece of a streamed answer is a partial message and nothing else. The price of a usage is not known here.
@@ -108,7 +108,7 @@ class AdkEvents:
             call.id or call.name, name, _dict(original.get("args")), APPROVAL, hint or None
         )
 
-    def call(self, place: Place, raw: Any) -> ToolCall:
+    def call(self, place: JsonPosition, raw: Any) -> ToolCall:
         """A function call, which a later result may answer. Raises FormatError."""
         raw = read_mapping(place, raw)
         args: JsonObject = read_optional_mapping(place.at("args"), raw.get("args")) or {}
@@ -117,7 +117,7 @@ class AdkEvents:
         self.calls[call.id or call.name] = call
         return call
 
-    def result(self, place: Place, raw: Any, author: str = "") -> Event:
+    def result(self, place: JsonPosition, raw: Any, author: str = "") -> Event:
         """A function response; a value that ADK wrapped into an object is taken out again. Raises FormatError."""
         raw = read_mapping(place, raw)
         name = read_optional_text(place.at("name"), raw.get("name")) or ""
@@ -127,7 +127,7 @@ class AdkEvents:
         is_error = response is not None and response.get("error") not in (None, "", False)
         return Event("tool_result", author=author, call=call, result=unwrap_result(response), is_error=is_error)
 
-    def _part(self, place: Place, part: dict[str, Any], author: str) -> Iterator[Event]:
+    def _part(self, place: JsonPosition, part: dict[str, Any], author: str) -> Iterator[Event]:
         for key, value in part.items():
             name = snake_case(key)
             if value is None:
@@ -144,7 +144,7 @@ class AdkEvents:
                 )
                 yield Event("log", author=author, text=f"{title}:\n{text}")
 
-    def _usage(self, place: Place, event: dict[str, Any], author: str) -> Iterator[Event]:
+    def _usage(self, place: JsonPosition, event: dict[str, Any], author: str) -> Iterator[Event]:
         raw = read_optional_mapping(place.at("usage_metadata"), event.get("usage_metadata"))
         if raw is None:
             return
@@ -215,7 +215,7 @@ def spelled(raw: dict[str, Any]) -> dict[str, Any]:
     return {snake_case(key): value for key, value in raw.items()}
 
 
-def read_parts(place: Place, raw: Any) -> list[dict[str, Any]]:
+def read_parts(place: JsonPosition, raw: Any) -> list[dict[str, Any]]:
     """The parts of a content, each text checked. Null and absent parts are none."""
     raw = read_mapping(place, raw)
     parts = raw.get("parts")
@@ -280,7 +280,7 @@ def message_text(parts: Sequence[dict[str, Any]]) -> str:
     return parts_text([part for part in parts if not part.get("thought")]) or ""
 
 
-def _read_part(place: Place, raw: Any) -> dict[str, Any]:
+def _read_part(place: JsonPosition, raw: Any) -> dict[str, Any]:
     part = read_mapping(place, raw)
     text = part.get("text")
     if text is not None and not isinstance(text, str):

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from evaldesk.llm.apis import Api, model_in
 from evaldesk.model import ToolCall
 from evaldesk.reading.notes import Notes
-from evaldesk.reading.strict_json import Document, Place
+from evaldesk.reading.strict_json import Document, JsonPosition
 from evaldesk.transcripts.messages.anthropic import read_anthropic
 from evaldesk.transcripts.messages.chat import read_chat_message
 from evaldesk.transcripts.messages.turns import Message
@@ -124,13 +124,13 @@ def _tail(messages: Any, own: str) -> list[Json]:
 def _chat_results(request: Json) -> Iterator[Message]:
     for raw in _tail(request.get("messages"), "assistant"):
         if raw.get("role") in ("tool", "function"):
-            yield read_chat_message(Place(Document(raw)), raw, Notes())
+            yield read_chat_message(JsonPosition(Document(raw)), raw, Notes())
 
 
 def _read_chat(model: str, results: tuple[Message, ...], objects: Sequence[Json]) -> Exchange:
     usage = next((value["usage"] for value in reversed(objects) if isinstance(value.get("usage"), dict)), None)
     message = _chat_message(objects)
-    answer = read_chat_message(Place(Document(message)), message, Notes())
+    answer = read_chat_message(JsonPosition(Document(message)), message, Notes())
     return Exchange(model, results, answer, _tokens_of_openai(usage, "prompt", "completion"), message)
 
 
@@ -156,7 +156,7 @@ def _response_results(request: Json) -> Iterator[Message]:
     items = request.get("input")
     for raw in items if isinstance(items, list) else ():
         if isinstance(raw, dict) and raw.get("type") == "function_call_output":
-            yield read_chat_message(Place(Document(raw)), raw, Notes())
+            yield read_chat_message(JsonPosition(Document(raw)), raw, Notes())
 
 
 def _read_response(model: str, results: tuple[Message, ...], objects: Sequence[Json]) -> Exchange:
@@ -166,7 +166,7 @@ def _read_response(model: str, results: tuple[Message, ...], objects: Sequence[J
     calls: list[ToolCall] = []
     for item in response.get("output") or ():
         if item.get("type") == "function_call":
-            calls += read_chat_message(Place(Document(item)), item, Notes()).calls
+            calls += read_chat_message(JsonPosition(Document(item)), item, Notes()).calls
     tokens = _tokens_of_openai(usage, "input", "output")
     return Exchange(model, results, Message("agent", calls=tuple(calls)), tokens, response.get("output"))
 
@@ -180,7 +180,7 @@ def _tokens_of_openai(usage: Any, input_name: str, output_name: str) -> Tokens |
 
 def _anthropic_results(request: Json) -> Iterator[Message]:
     for raw in _tail(request.get("messages"), "assistant"):
-        messages = read_anthropic(Place(Document([raw])), [raw], Notes())
+        messages = read_anthropic(JsonPosition(Document([raw])), [raw], Notes())
         yield from (message for message in messages if message.speaker == "tool")
 
 
@@ -213,7 +213,7 @@ def _read_anthropic(model: str, results: tuple[Message, ...], objects: Sequence[
     raw_answer = {"role": "assistant", "content": [block for _, block in sorted(blocks.items())]}
     own = [block for _, block in sorted(blocks.items()) if block.get("type") == "tool_use"]
     message: Any = {"role": "assistant", "content": own}
-    [answer] = read_anthropic(Place(Document([message])), [message], Notes())
+    [answer] = read_anthropic(JsonPosition(Document([message])), [message], Notes())
     cached, cache_writes = _number(usage, "cache_read_input_tokens"), _number(usage, "cache_creation_input_tokens")
     tokens_in = _number(usage, "input_tokens") + cached + cache_writes
     tokens = Tokens(tokens_in, _number(usage, "output_tokens"), cached, cache_writes) if usage else None

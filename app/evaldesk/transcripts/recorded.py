@@ -35,7 +35,7 @@ from evaldesk.model import (
 from evaldesk.model.evalset import Cases
 from evaldesk.model.transcript import Role, call_key, checked_amount, checked_count, is_score
 from evaldesk.reading.notes import Notes
-from evaldesk.reading.strict_json import Place
+from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.wire import to_json
 
 T = TypeVar("T")
@@ -415,7 +415,7 @@ def known_cost(value: object) -> float | None:
     return None if value is None else float(checked_amount("usage.cost", value))
 
 
-def known_time(place: Place, value: object, notes: Notes) -> float | None:
+def known_time(place: JsonPosition, value: object, notes: Notes) -> float | None:
     """A duration as a file states it; None, with a note, for a value that is no number of at least 0."""
     if value is None:
         return None

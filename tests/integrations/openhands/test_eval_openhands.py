@@ -14,7 +14,7 @@ from evaldesk.formats.files import read_file
 from evaldesk.integrations.openhands.command.output import MASK, _kept_rows, masked_profile
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 BENCH = '''
 from pathlib import Path
@@ -48,7 +48,7 @@ IDS = ["even", "odd", "breaks"]
 
 
 @pytest.fixture
-def bench(place: Place) -> Place:
+def bench(place: CommandFolder) -> CommandFolder:
     """A place with a benchmark, three instances and a profile of a model."""
     (place.folder / f"bench_{place.agent.name}.py").write_text(BENCH)
     rows = [{"instance_id": name, "question": f"{name}?", "number": n} for n, name in enumerate(IDS)]
@@ -57,13 +57,13 @@ def bench(place: Place) -> Place:
     return place
 
 
-def _eval(place: Place, *arguments: object) -> Result:
+def _eval(place: CommandFolder, *arguments: object) -> Result:
     named = () if "--benchmark" in arguments else ("--benchmark", f"bench_{place.agent.name}:process_instance")
     options = ("-l", "eval_gpt", "--config-file", "config.toml", "-i", 7, "--eval-num-workers", 1)
     return place.run("eval", *named, "-d", "instances.jsonl", *options, *arguments)
 
 
-def _folder(place: Place, root: str = "evaluation/evaluation_outputs/outputs", name: str = "") -> Path:
+def _folder(place: CommandFolder, root: str = "evaluation/evaluation_outputs/outputs", name: str = "") -> Path:
     return place.folder / root / "instances/CodeActAgent" / (name or "gpt-4o_beta-1_maxiter_7")
 
 
@@ -71,12 +71,12 @@ def _rows(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "output.jsonl").read_text().splitlines()]
 
 
-def _calls(place: Place) -> list[str]:
+def _calls(place: CommandFolder) -> list[str]:
     path = place.folder / "calls.txt"
     return [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def test_output_and_metadata_are_where_and_what_openhands_writes(bench: Place) -> None:
+def test_output_and_metadata_are_where_and_what_openhands_writes(bench: CommandFolder) -> None:
     result = _eval(bench)
 
     assert result.exit_code == 3, result.output + repr(result.exception)
@@ -100,7 +100,7 @@ def test_output_and_metadata_are_where_and_what_openhands_writes(bench: Place) -
     assert "sk-a-secret" not in (folder / "output.jsonl").read_text() + (folder / "metadata.json").read_text()
 
 
-def test_what_is_written_is_read_back_as_a_run(bench: Place) -> None:
+def test_what_is_written_is_read_back_as_a_run(bench: CommandFolder) -> None:
     _eval(bench)
 
     imported = read_file((_folder(bench) / "output.jsonl").read_bytes(), "output.jsonl")
@@ -109,7 +109,7 @@ def test_what_is_written_is_read_back_as_a_run(bench: Place) -> None:
     assert [trial.verdict for trial in imported.runs[0].results] == ["passed", "failed", "errored"]
 
 
-def test_going_on_runs_errored_rows_again_and_nothing_else(bench: Place) -> None:
+def test_going_on_runs_errored_rows_again_and_nothing_else(bench: CommandFolder) -> None:
     _eval(bench)
     (bench.folder / "repaired").touch()
 
@@ -125,7 +125,7 @@ def test_going_on_runs_errored_rows_again_and_nothing_else(bench: Place) -> None
     assert said in _eval(bench).output
 
 
-def test_a_torn_last_line_is_repaired(bench: Place) -> None:
+def test_a_torn_last_line_is_repaired(bench: CommandFolder) -> None:
     _eval(bench, "--eval-ids", "even")
     path = _folder(bench) / "output.jsonl"
     path.write_text(path.read_text() + '{"instance_id": "odd", "test_re')
@@ -154,27 +154,27 @@ def test_a_broken_line_inside_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_instances_are_chosen_by_id_or_drawn_as_openhands_draws(
-    bench: Place, options: list[str], ids: list[str]
+    bench: CommandFolder, options: list[str], ids: list[str]
 ) -> None:
     _eval(bench, *options)
 
     assert sorted(_calls(bench)) == sorted(ids)
 
 
-def test_the_folder_is_named_by_note_and_root(bench: Place) -> None:
+def test_the_folder_is_named_by_note_and_root(bench: CommandFolder) -> None:
     _eval(bench, "--eval-note", "v2", "--eval-output-dir", "out", "--eval-ids", "even")
 
     assert len(_rows(_folder(bench, "out", "gpt-4o_beta-1_maxiter_7_N_v2"))) == 1
 
 
-def test_a_function_that_is_not_there_leaves_no_output(bench: Place) -> None:
+def test_a_function_that_is_not_there_leaves_no_output(bench: CommandFolder) -> None:
     result = _eval(bench, "--benchmark", f"bench_{bench.agent.name}:process_instanc")
 
     assert (result.exit_code, result.stdout) == (3, "")
     assert "did you mean 'process_instance'?" in result.stderr
 
 
-def test_several_trials_have_a_folder_each(bench: Place) -> None:
+def test_several_trials_have_a_folder_each(bench: CommandFolder) -> None:
     said = _eval(bench, "--n", 2, "--eval-ids", "even,odd").output
 
     assert "_maxiter_7-run_1/output.jsonl, and 1 more for the other trials" in said
@@ -182,7 +182,7 @@ def test_several_trials_have_a_folder_each(bench: Place) -> None:
         assert len(_rows(_folder(bench, name=f"gpt-4o_beta-1_maxiter_7-run_{run}"))) == 2
 
 
-def test_another_key_of_the_result_may_decide(bench: Place) -> None:
+def test_another_key_of_the_result_may_decide(bench: CommandFolder) -> None:
     result = _eval(bench, "--score-key", "answer", "--eval-ids", "even,odd")
 
     assert "1 of 2 passed" in result.output
@@ -199,7 +199,7 @@ def test_another_key_of_the_result_may_decide(bench: Place) -> None:
         (("--benchmark", "a:b", "-d", "config.toml"), "config.toml:1"),
     ],
 )
-def test_what_cannot_be_is_refused(bench: Place, arguments: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_is_refused(bench: CommandFolder, arguments: tuple[str, ...], said: str) -> None:
     result = bench.run("eval", *arguments)
 
     assert isinstance(result.exception, EvaldeskError), result.output
@@ -228,7 +228,7 @@ def process_instance(instance, metadata):
 '''
 
 
-def test_rows_are_written_to_the_byte_and_imported_as_the_original(bench: Place) -> None:
+def test_rows_are_written_to_the_byte_and_imported_as_the_original(bench: CommandFolder) -> None:
     rows = [json.loads(line) for line in SAMPLE.read_bytes().splitlines()]
     rows = [{**row, "instance_id": f"repo-{n}"} for n, row in enumerate(rows)]
     del rows[1]["evaldesk"]
@@ -264,7 +264,7 @@ def process_instance(instance, metadata):
 """
 
 
-def test_a_retry_has_the_details_of_the_script(bench: Place) -> None:
+def test_a_retry_has_the_details_of_the_script(bench: CommandFolder) -> None:
     (bench.folder / f"details_{bench.agent.name}.py").write_text(DETAILS)
     given = {
         "details": {"mode": "quick"},
@@ -297,7 +297,7 @@ def test_a_retry_has_the_details_of_the_script(bench: Place) -> None:
     ids=["none", "of-the-script", "of-the-workspace"],
 )
 def test_an_instance_of_a_script_has_the_time_that_openhands_gives_it(
-    bench: Place, words: tuple[str, ...], limit: str, seconds: float
+    bench: CommandFolder, words: tuple[str, ...], limit: str, seconds: float
 ) -> None:
     """`run_evaluation(timeout_seconds=None)` limits nothing; a script runs as `--eval-metadata`."""
     (bench.folder / f"details_{bench.agent.name}.py").write_text(DETAILS)
@@ -317,7 +317,7 @@ def test_an_instance_of_a_script_has_the_time_that_openhands_gives_it(
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "[1]", "{"], ids=["deep", "a list", "cut off"])
-def test_metadata_that_are_none_are_refused_by_name(bench: Place, text: str) -> None:
+def test_metadata_that_are_none_are_refused_by_name(bench: CommandFolder, text: str) -> None:
     (bench.folder / "metadata.json").write_text(text)
     (bench.folder / "rows.jsonl").write_text('{"instance_id": "one"}\n')
 

@@ -51,7 +51,7 @@ from evaldesk.integrations.openhands.recorded_rows import read_usages
 from evaldesk.integrations.openhands.standins import EVALUATION, OPENHANDS
 from evaldesk.llm import ModelCall, ModelReply
 from evaldesk.model import ModelOptions, Usage
-from evaldesk.reading.strict_json import Document, Place
+from evaldesk.reading.strict_json import Document, JsonPosition
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_the_model_call_has_the_run_options_and_cached_tokens(
         trial._current.clear()
 
     assert [(call.reasoning_effort, call.extra) for call in asked] == [("low", {"top_k": 3}), ("high", {})]
-    assert [usage.tokens_cached for usage in read_usages(Place(Document(metrics)), metrics)] == [4]
+    assert [usage.tokens_cached for usage in read_usages(JsonPosition(Document(metrics)), metrics)] == [4]
 
 
 def test_a_finished_run_may_be_awaited_or_read_again() -> None:

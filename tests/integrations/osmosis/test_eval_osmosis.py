@@ -15,7 +15,7 @@ from evaldesk.errors import EvaldeskError
 from evaldesk.model import AgentRef
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 LOOP = '''
 n_asked = 0
@@ -53,7 +53,7 @@ ROWS = [
 
 
 @pytest.fixture
-def rows(place: Place) -> Path:
+def rows(place: CommandFolder) -> Path:
     """A data set of four rows beside an agent loop and three functions."""
     (place.folder / f"{_module(place)}.py").write_text(LOOP)
     (place.folder / f"{_rewards(place)}.py").write_text(REWARDS)
@@ -62,21 +62,21 @@ def rows(place: Place) -> Path:
     return path
 
 
-def _module(place: Place) -> str:
+def _module(place: CommandFolder) -> str:
     return f"server_{place.agent.name}"
 
 
-def _rewards(place: Place) -> str:
+def _rewards(place: CommandFolder) -> str:
     return f"rewards_{place.agent.name}"
 
 
-def _eval(place: Place, data: Path, *arguments: object, functions: tuple[str, ...] = ("exact",)) -> Any:
+def _eval(place: CommandFolder, data: Path, *arguments: object, functions: tuple[str, ...] = ("exact",)) -> Any:
     named = [option for name in functions for option in ("--eval-fn", f"{_rewards(place)}:{name}")]
     batch = () if "--batch-size" in arguments else ("--batch-size", 1)
     return place.run("eval", "-m", f"{_module(place)}:agent_loop", "-d", data, *named, *batch, *arguments)
 
 
-def test_results_are_in_the_documented_schema_and_ours_under_one_key(place: Place, rows: Path) -> None:
+def test_results_are_in_the_documented_schema_and_ours_under_one_key(place: CommandFolder, rows: Path) -> None:
     result = _eval(
         place, rows, "--n", 4, "-o", "out/results.json", "--max-error-rate", 1, functions=("exact", "weighted")
     )
@@ -106,7 +106,7 @@ def test_results_are_in_the_documented_schema_and_ours_under_one_key(place: Plac
     assert f"{exact}: mean 0.625, std 0.484" in result.output
 
 
-def test_a_resumed_run_writes_the_files_of_its_command_in_the_form_of_osmosis(place: Place, rows: Path) -> None:
+def test_a_resumed_run_writes_the_files_of_its_command_in_the_form_of_osmosis(place: CommandFolder, rows: Path) -> None:
     names = ("now.json", "out/", "now.csv", "now.xml", "now.md")
     files = [each for name in names[:3] for each in ("-o", name)]
     _eval(place, rows, "--offset", 1, *files, "--junit", "now.xml", "--summary", "now.md", "--max-error-rate", 1)
@@ -132,7 +132,7 @@ def test_a_resumed_run_writes_the_files_of_its_command_in_the_form_of_osmosis(pl
     assert "now.json; `evaldesk export 1" in without.stderr
 
 
-def test_run_info_and_results_json_give_one_mean_one_name(place: Place, rows: Path) -> None:
+def test_run_info_and_results_json_give_one_mean_one_name(place: CommandFolder, rows: Path) -> None:
     exact = f"{_rewards(place)}:exact"
     _eval(place, rows, "--n", 4, "-o", "results.json", "--max-error-rate", 1)
     found = json.loads((place.folder / "results.json").read_text())
@@ -147,11 +147,11 @@ def test_run_info_and_results_json_give_one_mean_one_name(place: Place, rows: Pa
     assert "of 12 of 16 trials scored; mean_unscored_as_0 0.625" in said
 
 
-def test_errors_end_with_their_own_code_although_nothing_was_asked(place: Place, rows: Path) -> None:
+def test_errors_end_with_their_own_code_although_nothing_was_asked(place: CommandFolder, rows: Path) -> None:
     assert _eval(place, rows).exit_code == 3
 
 
-def test_offset_and_limit_choose_rows_which_keep_their_numbers(place: Place, rows: Path) -> None:
+def test_offset_and_limit_choose_rows_which_keep_their_numbers(place: CommandFolder, rows: Path) -> None:
     result = _eval(place, rows, "--offset", 1, "--limit", 1, "-o", "results.json")
 
     found = json.loads((place.folder / "results.json").read_text())
@@ -162,14 +162,14 @@ def test_offset_and_limit_choose_rows_which_keep_their_numbers(place: Place, row
 
 
 @pytest.mark.parametrize(("threshold", "n_passed"), [("0.25", 3), ("0.5", 2), ("1", 1)])
-def test_the_threshold_is_one_of_scores(place: Place, rows: Path, threshold: str, n_passed: int) -> None:
+def test_the_threshold_is_one_of_scores(place: CommandFolder, rows: Path, threshold: str, n_passed: int) -> None:
     _eval(place, rows, "--pass-threshold", threshold, functions=("weighted",))
 
     with place.store() as store:
         assert store.runs.summary(1).n_passed == n_passed
 
 
-def test_a_function_that_raises_is_an_error_unless_asked_to_do_as_osmosis(place: Place, rows: Path) -> None:
+def test_a_function_that_raises_is_an_error_unless_asked_to_do_as_osmosis(place: CommandFolder, rows: Path) -> None:
     ours = _eval(place, rows, "--limit", 1, "-o", "ours.json", functions=("raising",))
     theirs = _eval(place, rows, "--limit", 1, "--compat", "osmosis", functions=("raising",))
 
@@ -193,7 +193,7 @@ async def agent_loop(message, session):
 
 @pytest.mark.parametrize(("compat", "mean", "is_said"), [((), 0.0, True), (("--compat", "osmosis"), 1.0, False)])
 def test_an_answer_that_osmosis_takes_from_before_a_limit_is_said(
-    place: Place, rows: Path, compat: tuple[str, ...], mean: float, is_said: bool
+    place: CommandFolder, rows: Path, compat: tuple[str, ...], mean: float, is_said: bool
 ) -> None:
     (place.folder / f"{_module(place)}.py").write_text(CUT)
 
@@ -204,7 +204,7 @@ def test_an_answer_that_osmosis_takes_from_before_a_limit_is_said(
     assert ("1 trial reached a limit of the agent: no answer here" in result.output) is is_said
 
 
-def test_a_rollout_that_takes_too_long_is_no_success(place: Place, rows: Path) -> None:
+def test_a_rollout_that_takes_too_long_is_no_success(place: CommandFolder, rows: Path) -> None:
     slow = "import asyncio\n\n\nasync def agent_loop(message, session):\n    await asyncio.sleep(60)\n"
     (place.folder / f"{_module(place)}.py").write_text(slow)
 
@@ -216,7 +216,7 @@ def test_a_rollout_that_takes_too_long_is_no_success(place: Place, rows: Path) -
     assert result.exit_code == 3
 
 
-def test_a_second_model_is_compared_row_by_row(place: Place, rows: Path) -> None:
+def test_a_second_model_is_compared_row_by_row(place: CommandFolder, rows: Path) -> None:
     options = ["--model", "big/model", "--baseline-model", "small/model", "--max-error-rate", "1", "-o", "results.json"]
 
     result = _eval(place, rows, *options)
@@ -230,7 +230,7 @@ def test_a_second_model_is_compared_row_by_row(place: Place, rows: Path) -> None
     assert (comparison["n_cases"], comparison["n_better"], comparison["n_worse"]) == (3, 2, 0)
 
 
-def test_gates_judge_the_first_model_alone(place: Place, rows: Path) -> None:
+def test_gates_judge_the_first_model_alone(place: CommandFolder, rows: Path) -> None:
     options = ["--model", "big/model", "--baseline-model", "small/model", "--offset", "3", "--min-pass-rate", "1"]
 
     result = _eval(place, rows, *options)
@@ -240,7 +240,7 @@ def test_gates_judge_the_first_model_alone(place: Place, rows: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["data.json", "data.csv", "data.parquet"])
-def test_every_kind_of_file_is_read(place: Place, rows: Path, name: str) -> None:
+def test_every_kind_of_file_is_read(place: CommandFolder, rows: Path, name: str) -> None:
     if name.endswith("parquet"):
         pytest.importorskip("pyarrow")
     converted = place.run("convert", rows, name, "--to", f"osmosis-{name.rpartition('.')[2]}")
@@ -271,7 +271,7 @@ def test_every_kind_of_file_is_read(place: Place, rows: Path, name: str) -> None
     ],
 )
 @pytest.mark.usefixtures("rows")
-def test_what_does_not_fit_together_is_refused(place: Place, arguments: tuple[str, ...], said: str) -> None:
+def test_what_does_not_fit_together_is_refused(place: CommandFolder, arguments: tuple[str, ...], said: str) -> None:
     result = place.run("eval", *arguments)
 
     assert isinstance(result.exception, EvaldeskError), result.output
@@ -279,7 +279,7 @@ def test_what_does_not_fit_together_is_refused(place: Place, arguments: tuple[st
 
 
 def test_a_key_that_was_typed_reaches_the_workers_and_nothing_else(
-    place: Place, rows: Path, monkeypatch: pytest.MonkeyPatch
+    place: CommandFolder, rows: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EVALDESK_API_KEY", "before")
 

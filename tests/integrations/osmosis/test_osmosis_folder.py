@@ -13,7 +13,7 @@ from evaldesk.integrations.osmosis.command.results import path_part
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.cli.conftest import Place
+    from tests.cli.conftest import CommandFolder
 
 REWARDS = "def exact(solution_str, ground_truth, extra_info=None):\n    return float(solution_str == ground_truth)\n"
 ROWS = [("one", "one"), ("flaky", "flaky"), ("two", "other"), ("raise", "x")]
@@ -55,7 +55,7 @@ RUN_KEYS: dict[str, Any] = {
 
 
 @pytest.fixture
-def rewards(place: Place) -> str:
+def rewards(place: CommandFolder) -> str:
     name = f"rewards_{place.agent.name}"
     (place.folder / f"{name}.py").write_text(REWARDS)
     lines = (json.dumps({"system_prompt": "s", "user_prompt": q, "ground_truth": t}) for q, t in ROWS)
@@ -63,7 +63,7 @@ def rewards(place: Place) -> str:
     return f"{name}:exact"
 
 
-def _eval(place: Place, rewards: str, *options: object) -> Any:
+def _eval(place: CommandFolder, rewards: str, *options: object) -> Any:
     module = f"{place.agent.name}.agent:root_agent"
     return place.run("eval", "-m", module, "-d", "rows.jsonl", "--eval-fn", rewards, "--batch-size", 1, *options)
 
@@ -73,7 +73,7 @@ def _only(folder: Path) -> Path:
     return found
 
 
-def test_a_folder_holds_a_file_for_each_model_and_data_set(place: Place, rewards: str) -> None:
+def test_a_folder_holds_a_file_for_each_model_and_data_set(place: CommandFolder, rewards: str) -> None:
     result = _eval(place, rewards, "--n", 4, "--model", "Gemini/flash 2.0", "--max-error-rate", 1, "-o", "out")
 
     path = _only(place.folder / "out")
@@ -97,7 +97,7 @@ def _has_keys(found: dict[str, Any], keys: dict[str, Any]) -> None:
     assert [name for name, kind in keys.items() if not isinstance(found[name], kind)] == []
 
 
-def test_the_numbers_are_those_of_osmosis(place: Place, rewards: str) -> None:
+def test_the_numbers_are_those_of_osmosis(place: CommandFolder, rewards: str) -> None:
     _eval(place, rewards, "--n", 4, "--max-error-rate", 1, "-o", "out")
 
     summary = json.loads(_only(place.folder / "out").read_text())["summary"]
@@ -115,7 +115,7 @@ def test_the_numbers_are_those_of_osmosis(place: Place, rewards: str) -> None:
     assert summary["total_runs"] == 16
 
 
-def test_a_second_model_is_told_apart_and_the_summary_is_of_the_first(place: Place, rewards: str) -> None:
+def test_a_second_model_is_told_apart_and_the_summary_is_of_the_first(place: CommandFolder, rewards: str) -> None:
     _eval(place, rewards, "--limit", 1, "--model", "a/b", "--baseline-model", "c/d", "-o", "out/")
 
     found = json.loads(_only(place.folder / "out").read_text())

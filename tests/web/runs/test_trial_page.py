@@ -23,7 +23,7 @@ from evaldesk.model import (
 )
 from evaldesk.model.run import Place
 from evaldesk.model.trial_turns import turns_in_memory
-from evaldesk.pages.conversation import Part
+from evaldesk.pages.conversation import TurnPart
 from evaldesk.pages.trial_turns import MAX_TEXT, turn_panels
 
 
@@ -89,7 +89,7 @@ def test_the_expected_column_is_there_for_each_turn_that_asserts_something() -> 
 
     shown = {panel.query.text: panel.parts for panel in panels}
     assert {words for words, parts in shown.items() if parts is None} == expectations.keys() - {"nothing"}
-    assert shown["nothing"] == (Part("call", call=call, result="4"),)
+    assert shown["nothing"] == (TurnPart("call", call=call, result="4"),)
 
 
 def test_a_turn_beyond_the_case_is_a_conversation_cut_where_events_are() -> None:

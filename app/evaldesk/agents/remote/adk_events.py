@@ -9,7 +9,7 @@ from typing import Any
 from evaldesk.errors import AgentError, FormatError
 from evaldesk.llm import with_cost
 from evaldesk.model import Event
-from evaldesk.reading.strict_json import Document, Place
+from evaldesk.reading.strict_json import Document, JsonPosition
 from evaldesk.transcripts.adk import AdkEvents
 from evaldesk.transcripts.recorded import BAD_NUMBER
 from evaldesk.wire import plain_json
@@ -23,7 +23,7 @@ def read_adk_event(reader: AdkEvents, author: str, adk_event: Mapping[str, Any],
     if isinstance(raw, dict):  # `plain_json` makes text of a NaN
         raw |= {key: adk_event[key] for key in ("usageMetadata", "usage_metadata") if adk_event.get(key) is not None}
     try:
-        events = list(reader.read(Place(Document(raw)), raw))
+        events = list(reader.read(JsonPosition(Document(raw)), raw))
     except FormatError as error:
         raise AgentError(f"{address} sent an event that cannot be read: {error}") from error
     number_error = next((event.error for event in events if event.error and event.error.kind == BAD_NUMBER), None)

@@ -29,7 +29,7 @@ from evaldesk.formats.adk.session_database import (
 from evaldesk.model import Case, Expected, SessionInit, ToolCall, Turn
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.regular_file import check_regular
-from evaldesk.reading.strict_json import Document, Place
+from evaldesk.reading.strict_json import Document, JsonPosition
 from evaldesk.settings import Settings
 from evaldesk.store.evalsets.found import folders_of
 
@@ -195,7 +195,7 @@ def _is_sqlite(path: Path) -> bool:
 
 def _session(session_id: str, place: str, name: SessionName, raw: dict[str, Any]) -> AdkSession:
     """Raises FormatError for a session without a turn."""
-    here = Place(Document(raw, source=f"{Path(place).name}!session {name[2]}"))
+    here = JsonPosition(Document(raw, source=f"{Path(place).name}!session {name[2]}"))
     case = case_of(here, raw, name[2], Notes())
     if case is None:
         raise FormatError("no event has content: the session contains no turn", source=here.document.source)

@@ -36,7 +36,7 @@ from evaldesk.reading.fields import (
 )
 from evaldesk.reading.scenario import no_plan_words, plan_of, unknown_keys
 from evaldesk.reading.shape import FORM, Field, Shape, form_of, read_object, write_object
-from evaldesk.reading.strict_json import Document, Place
+from evaldesk.reading.strict_json import Document, JsonPosition
 from evaldesk.reading.values import (
     ABSENT,
     read_list,
@@ -62,7 +62,7 @@ _TURN_ORDER = (
 )
 
 
-def read_case(place: Place, raw: Any) -> Case:
+def read_case(place: JsonPosition, raw: Any) -> Case:
     """One EvalCase. Raises FormatError."""
     raw = read_mapping(place, raw)
     values, extra = read_object(_CASE, place, raw)
@@ -105,7 +105,7 @@ def write_case(case: Case) -> dict[str, Any]:
     return write_object(_CASE, values, case.extra)
 
 
-def _read_turn(place: Place, raw: Any) -> Turn:
+def _read_turn(place: JsonPosition, raw: Any) -> Turn:
     values, extra = read_object(_TURN, place, read_mapping(place, raw))
     did = values["intermediate_data"]
     expected = Expected(did.tool_calls, did.intermediate, values["final_response"], did.extra)
@@ -123,7 +123,7 @@ def _write_turn(turn: Turn) -> dict[str, Any]:
     return write_object(_TURN, values, turn.extra)
 
 
-def _read_intermediate(place: Place, raw: Any) -> Expected:
+def _read_intermediate(place: JsonPosition, raw: Any) -> Expected:
     """Absent and null assert nothing. `{}` is ADK's rest of an empty list of calls: no tool may be called."""
     if raw is None or raw is ABSENT:
         return Expected()
@@ -150,7 +150,7 @@ def _write_intermediate(expected: Expected) -> Any:
 def _write_events(raw: dict[str, Any], expected: Expected) -> Any:
     """The events, edited; a list of events always asserts its calls, so "not asserted" takes the other shape."""
     key = events_key(raw) or ""
-    place = Place(Document(None))
+    place = JsonPosition(Document(None))
     if expected.tool_calls is not None:
         events = patch_events(place, raw[key], expected.tool_calls, expected.intermediate, _read_call, _write_call)
         return {**raw, key: events}
@@ -159,7 +159,7 @@ def _write_events(raw: dict[str, Any], expected: Expected) -> Any:
     return _write_intermediate(Expected(None, expected.intermediate, extra=extra))
 
 
-def _read_call(place: Place, raw: Any) -> ToolCall:
+def _read_call(place: JsonPosition, raw: Any) -> ToolCall:
     return read_call(_CALL, place, raw)
 
 
@@ -167,11 +167,11 @@ def _write_call(call: ToolCall) -> dict[str, Any]:
     return write_call(_CALL, call)
 
 
-def _read_responses(place: Place, raw: Any) -> tuple[tuple[str, str], ...]:
+def _read_responses(place: JsonPosition, raw: Any) -> tuple[tuple[str, str], ...]:
     return () if raw is None or raw is ABSENT else read_list(place, raw, _read_response)
 
 
-def _read_response(place: Place, raw: Any) -> tuple[str, str]:
+def _read_response(place: JsonPosition, raw: Any) -> tuple[str, str]:
     if not isinstance(raw, list) or len(raw) != 2:
         raise wrong_value(place, raw, "a list of an author and a list of parts")
     parts = () if raw[1] is None else read_list(place.at(1), raw[1], read_mapping)
@@ -185,7 +185,7 @@ def _write_responses(messages: tuple[tuple[str, str], ...]) -> Any:
 
 
 def _patch_responses(raw: Any, messages: tuple[tuple[str, str], ...]) -> Any:
-    file_responses = _read_responses(Place(Document(None)), raw)
+    file_responses = _read_responses(JsonPosition(Document(None)), raw)
     responses = []
     for before, after in edited_pairs(file_responses, messages):
         if after is None:
@@ -198,7 +198,7 @@ def _patch_responses(raw: Any, messages: tuple[tuple[str, str], ...]) -> Any:
     return responses
 
 
-def _read_args(place: Place, raw: Any) -> dict[str, Any]:
+def _read_args(place: JsonPosition, raw: Any) -> dict[str, Any]:
     return read_optional_mapping(place, raw) or {}
 
 
@@ -234,7 +234,7 @@ _CAMEL_CASE = {
 """The second spelling that ADK reads of each key of a scenario."""
 
 
-def _read_scenario(place: Place, raw: Any) -> dict[str, Any] | None:
+def _read_scenario(place: JsonPosition, raw: Any) -> dict[str, Any] | None:
     """The scenario with its keys as ADK writes them; a key in both spellings is refused."""
     scenario = read_optional_mapping(place, raw)
     if scenario is None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from evaldesk.model.media import Media, join_parts
-from evaldesk.reading.strict_json import Document, Place
+from evaldesk.reading.strict_json import Document, JsonPosition
 from evaldesk.reading.values import ABSENT, wrong_value
 from evaldesk.transcripts.adk import message_parts, parts_text, read_parts, written_parts
 
@@ -14,12 +14,12 @@ Query: TypeAlias = tuple[str, tuple[Media, ...]]
 """The message of a user: its text and its media."""
 
 
-def read_content(place: Place, raw: Any) -> str | None:
+def read_content(place: JsonPosition, raw: Any) -> str | None:
     """The text of a content; None when it holds no text, is null or absent."""
     return None if raw is None or raw is ABSENT else parts_text(read_parts(place, raw))
 
 
-def read_query(place: Place, raw: Any) -> Query:
+def read_query(place: JsonPosition, raw: Any) -> Query:
     """The user's message; the content must be there, and may hold no text (a picture, say)."""
     if raw is ABSENT or raw is None:
         raise wrong_value(place, raw, "the user's message, an object with parts")
@@ -55,7 +55,7 @@ def patch_query(raw: Any, query: Query) -> Any:
     return {**raw, "parts": [*write_query(query)["parts"], *others]}
 
 
-_NOWHERE = Place(Document(None))
+_NOWHERE = JsonPosition(Document(None))
 
 
 def patch_parts(parts: Sequence[dict[str, Any]], text: str | None) -> list[dict[str, Any]]:

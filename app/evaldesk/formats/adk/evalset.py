@@ -11,7 +11,7 @@ from evaldesk.model import Case, EvalSet
 from evaldesk.reading.fields import as_is, unless_none
 from evaldesk.reading.json_stream import CHUNK, Item, NotStreamedError, StreamedList
 from evaldesk.reading.shape import Field, Shape, read_object, write_object
-from evaldesk.reading.strict_json import Document, Place
+from evaldesk.reading.strict_json import Document, JsonPosition
 from evaldesk.reading.values import read_list, read_mapping, read_optional_text, read_text, snake_case
 
 
@@ -33,7 +33,7 @@ class Adk(AdkForm):
     @staticmethod
     def from_json(document: Document) -> EvalSet:
         """The eval set of an ADK file. Raises FormatError."""
-        values, extra = read_object(_SET, Place(document), _respell(document))
+        values, extra = read_object(_SET, JsonPosition(document), _respell(document))
         return EvalSet(values["eval_set_id"], values["name"], values["description"], values["eval_cases"], extra)
 
     @staticmethod
@@ -66,7 +66,7 @@ class AdkStream:
 
     def __iter__(self) -> Iterator[tuple[Item, Case]]:
         for item in self._list:
-            yield item, read_case(Place(item), item.value)
+            yield item, read_case(JsonPosition(item), item.value)
         if not Adk.is_form_of(self._list.shell.value):
             raise NotStreamedError
         self.evalset = Adk.evalset_in(self._list.shell)
@@ -84,12 +84,12 @@ class AdkStream:
 
 def _respell(document: Document) -> dict[str, Any]:
     """The set with its own keys in snake_case, the only spelling in which ADK reads them at this level."""
-    raw = read_mapping(Place(document), document.value)
+    raw = read_mapping(JsonPosition(document), document.value)
     respelled = {snake_case(key) if _SET.field(key) else key: value for key, value in raw.items()}
     return respelled if len(respelled) == len(raw) else raw
 
 
-def _read_cases(place: Place, raw: Any) -> tuple[Case, ...]:
+def _read_cases(place: JsonPosition, raw: Any) -> tuple[Case, ...]:
     return read_list(place, raw, read_case)
 
 

@@ -12,11 +12,11 @@ from typing import Any
 from evaldesk.formats.adk.content import patch_message
 from evaldesk.model import ToolCall
 from evaldesk.reading.fields import edited_pairs
-from evaldesk.reading.strict_json import Place
+from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.reading.values import read_list, read_mapping, read_text, snake_case
 from evaldesk.transcripts.adk import message_text, read_parts
 
-ReadCall = Callable[[Place, Any], ToolCall]
+ReadCall = Callable[[JsonPosition, Any], ToolCall]
 WriteCall = Callable[[ToolCall], dict[str, Any]]
 Messages = tuple[tuple[str, str], ...]
 
@@ -26,7 +26,7 @@ def events_key(raw: dict[str, Any]) -> str | None:
     return next((key for key in raw if snake_case(key) == "invocation_events"), None)
 
 
-def read_events(place: Place, raw: Any, read_call: ReadCall) -> tuple[tuple[ToolCall, ...], Messages]:
+def read_events(place: JsonPosition, raw: Any, read_call: ReadCall) -> tuple[tuple[ToolCall, ...], Messages]:
     """The tool calls and the messages of the events. Raises FormatError."""
     calls: list[ToolCall] = []
     messages: list[tuple[str, str]] = []
@@ -44,7 +44,7 @@ def read_events(place: Place, raw: Any, read_call: ReadCall) -> tuple[tuple[Tool
 
 
 def patch_events(
-    place: Place,
+    place: JsonPosition,
     raw: Sequence[dict[str, Any]],
     calls: Sequence[ToolCall],
     messages: Messages,

@@ -15,7 +15,7 @@ from evaldesk.formats.adk.old_case import OLD, case_losses, read_case, read_turn
 from evaldesk.model import Case, EvalSet, JsonValue
 from evaldesk.model.evalset import EVALSET_ENDING
 from evaldesk.reading.shape import FORM, shown_extra
-from evaldesk.reading.strict_json import Document, Place
+from evaldesk.reading.strict_json import Document, JsonPosition
 from evaldesk.reading.values import read_list
 
 FLAT = "adk-flat"
@@ -42,7 +42,7 @@ class OldList(AdkForm):
     @staticmethod
     def from_json(document: Document) -> EvalSet:
         """The cases of an old list; the set is called after the file. Raises FormatError."""
-        cases = read_list(Place(document), document.value, read_case)
+        cases = read_list(JsonPosition(document), document.value, read_case)
         return EvalSet(stem(document.source), cases=cases, extra={FORM: {"format": OLD}})
 
     @staticmethod
@@ -72,7 +72,7 @@ class FlatList(AdkForm):
     @staticmethod
     def from_json(document: Document) -> EvalSet:
         """One case, called after the file, with the turns of the list. Raises FormatError."""
-        turns = read_list(Place(document), document.value, read_turn)
+        turns = read_list(JsonPosition(document), document.value, read_turn)
         name = stem(document.source)
         case = Case(name, turns, extra={FORM: {"format": OLD}})
         return EvalSet(name, cases=(case,), extra={FORM: {"format": FLAT}})

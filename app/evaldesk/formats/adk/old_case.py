@@ -20,7 +20,7 @@ from evaldesk.reading.fields import (
     write_session,
 )
 from evaldesk.reading.shape import FORM, Field, Shape, form_of, read_object, shown_extra, write_object
-from evaldesk.reading.strict_json import Place
+from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.reading.values import (
     ABSENT,
     read_list,
@@ -33,7 +33,7 @@ from evaldesk.reading.values import (
 OLD = "adk-old"
 
 
-def read_case(place: Place, raw: Any) -> Case:
+def read_case(place: JsonPosition, raw: Any) -> Case:
     """One case of an old list. Raises FormatError."""
     values, extra = read_object(_CASE, place, read_mapping(place, raw))
     return Case(
@@ -87,7 +87,7 @@ def _has_more_than_text(content: Any) -> bool:
     return any(keys - {"text"} for keys in filled) or len(filled) > 1
 
 
-def read_turn(place: Place, raw: Any) -> Turn:
+def read_turn(place: JsonPosition, raw: Any) -> Turn:
     """One turn of an old list. Raises FormatError."""
     values, extra = read_object(_TURN, place, read_mapping(place, raw))
     messages = values["expected_intermediate_agent_responses"]
@@ -107,16 +107,16 @@ def write_turn(turn: Turn) -> dict[str, Any]:
     return write_object(_TURN, values, turn.extra)
 
 
-def _read_args(place: Place, raw: Any) -> dict[str, Any]:
+def _read_args(place: JsonPosition, raw: Any) -> dict[str, Any]:
     # ADK requires the key; some recorders write null for a call without arguments.
     return {} if raw is None else read_mapping(place, raw)
 
 
-def _read_messages(place: Place, raw: Any) -> tuple[tuple[str, str], ...]:
+def _read_messages(place: JsonPosition, raw: Any) -> tuple[tuple[str, str], ...]:
     return () if raw is None or raw is ABSENT else read_list(place, raw, _read_message)
 
 
-def _read_message(place: Place, raw: Any) -> tuple[str, str]:
+def _read_message(place: JsonPosition, raw: Any) -> tuple[str, str]:
     message = read_mapping(place, raw)
     return tuple(read_text(place.at(key), message.get(key, ABSENT)) for key in ("author", "text"))  # type: ignore[return-value]
 
@@ -135,12 +135,12 @@ def _patch_messages(raw: Any, messages: tuple[tuple[str, str], ...]) -> Any:
     return new_messages
 
 
-def _read_initial(place: Place, raw: Any) -> SessionInit | None:
+def _read_initial(place: JsonPosition, raw: Any) -> SessionInit | None:
     # ADK takes an empty object for no session at all.
     return None if raw == {} else read_session(_SESSION, place, raw)
 
 
-def _optional(place: Place, raw: Any) -> str:
+def _optional(place: JsonPosition, raw: Any) -> str:
     return read_optional_text(place, raw) or ""
 
 

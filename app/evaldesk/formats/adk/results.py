@@ -32,7 +32,7 @@ from evaldesk.model.transcript import AWAITING, last_stop
 from evaldesk.reading.json_stream import StreamedList
 from evaldesk.reading.json_text import text_parts
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, kind_of, parse_json
+from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, JsonPosition, kind_of, parse_json
 from evaldesk.reading.values import (
     ABSENT,
     read_list,
@@ -79,7 +79,7 @@ class AdkResults(WritesRuns):
             document = parse_json(
                 document.value.encode("utf-8", "surrogatepass"), source=f"{source} (inside the string)"
             )
-        return _read(Place(document))
+        return _read(JsonPosition(document))
 
     @staticmethod
     def read_large(file: BinaryIO, *, source: str, outcome: str) -> Imported:
@@ -87,8 +87,8 @@ class AdkResults(WritesRuns):
         results = StreamedList(file, source, lambda key: snake_case(key) == "eval_case_results", max_item=MAX_ROW)
         collector = _Results(TrialRowsOnDisk())
         for item in results:
-            collector.add(Place(item), _snake_case_object(Place(item), item.value))
-        place = Place(results.shell)
+            collector.add(JsonPosition(item), _snake_case_object(JsonPosition(item), item.value))
+        place = JsonPosition(results.shell)
         return collector.build_import(place, _snake_case_object(place, results.shell.value))
 
     @staticmethod
@@ -108,7 +108,7 @@ class AdkResults(WritesRuns):
         return text_parts(document, run.name)
 
 
-def _read(place: Place) -> Imported:
+def _read(place: JsonPosition) -> Imported:
     raw = _snake_case_object(place, place.document.value)
     results_at = place.at("eval_case_results")
     items = read_list(results_at, raw.get("eval_case_results", ABSENT), _snake_case_object)
@@ -127,7 +127,7 @@ class _Results:
         self._agent = ""
         self._n = 0
 
-    def add(self, place: Place, item: dict[str, Any]) -> None:
+    def add(self, place: JsonPosition, item: dict[str, Any]) -> None:
         """The next result."""
         case_id = read_text(place.at("eval_id"), item.get("eval_id", ABSENT))
         case, result, app = _read_result(place, case_id, item)
@@ -141,7 +141,7 @@ class _Results:
         self._agent = self._agent or app
         self._n += 1
 
-    def build_import(self, place: Place, raw: dict[str, Any]) -> Imported:
+    def build_import(self, place: JsonPosition, raw: dict[str, Any]) -> Imported:
         """All of them, after the object that held them."""
         set_id = read_optional_text(place.at("eval_set_id"), raw.get("eval_set_id")) or ""
         if not self._n:
@@ -155,7 +155,7 @@ class _Results:
         return Imported("adk-results", runs=(run,), understood=notes)
 
 
-def _read_result(place: Place, case_id: str, raw: dict[str, Any]) -> tuple[Case, TrialResult, str]:
+def _read_result(place: JsonPosition, case_id: str, raw: dict[str, Any]) -> tuple[Case, TrialResult, str]:
     turns_at = place.at("eval_metric_result_per_invocation")
     pairs = read_list(turns_at, raw.get("eval_metric_result_per_invocation") or [], _snake_case_object)
     records = []
@@ -188,11 +188,11 @@ def _read_result(place: Place, case_id: str, raw: dict[str, Any]) -> tuple[Case,
         duration_ms=sum((record.duration_ms for record in records), 0.0),
     )
     raw_case: Any = {"eval_id": case_id, "conversation": expected}
-    case = read_case(Place(Document(raw_case, source=place.document.source)), raw_case)
+    case = read_case(JsonPosition(Document(raw_case, source=place.document.source)), raw_case)
     return case, result, app
 
 
-def _expected_invocation(place: Place, pair: dict[str, Any], actual: Any) -> Any:
+def _expected_invocation(place: JsonPosition, pair: dict[str, Any], actual: Any) -> Any:
     """The expectation; of a case without expectations the user's message."""
     if pair.get("expected_invocation") is not None:
         return read_mapping(place.at("expected_invocation"), pair["expected_invocation"])
@@ -246,7 +246,7 @@ def _app_of(raw: dict[str, Any], set_id: str) -> str:
     return result_id.partition(f"_{set_id}_")[0] if isinstance(result_id, str) and set_id else ""
 
 
-def _snake_case_object(place: Place, raw: Any) -> dict[str, Any]:
+def _snake_case_object(place: JsonPosition, raw: Any) -> dict[str, Any]:
     return spelled(read_mapping(place, raw))
 
 
@@ -260,11 +260,11 @@ _VERDICTS: dict[int, Verdict] = {
 }
 
 
-def _read_scores(place: Place, raw: Any, turn: int | None = None) -> tuple[Score, ...]:
+def _read_scores(place: JsonPosition, raw: Any, turn: int | None = None) -> tuple[Score, ...]:
     return read_list(place, raw or [], lambda here, item: _read_score(here, item, turn))
 
 
-def _read_score(place: Place, raw: Any, turn: int | None) -> Score:
+def _read_score(place: JsonPosition, raw: Any, turn: int | None) -> Score:
     values = _snake_case_object(place, raw)
     status = _status(place.at("eval_status"), values.get("eval_status"))
     value = read_optional_number(place.at("score"), values.get("score"))
@@ -305,14 +305,14 @@ def _rationales(details: Any) -> str:
     return "\n".join(text for text in rationales if isinstance(text, str) and text)
 
 
-def _status(place: Place, raw: Any) -> int:
+def _status(place: JsonPosition, raw: Any) -> int:
     number = _NAMES.get(raw) if isinstance(raw, str) else raw
     if isinstance(number, bool) or not isinstance(number, int) or number not in _VERDICTS:
         raise place.error(f"expected a status of 1 to 4, got {kind_of(raw)}")
     return number
 
 
-def read_invocation(place: Place, raw: Any) -> TurnRecord:
+def read_invocation(place: JsonPosition, raw: Any) -> TurnRecord:
     """The turn of an invocation. Raises FormatError."""
     values = spelled(read_mapping(place, raw))
     query, media = read_query(place.at("user_content"), values.get("user_content", ABSENT))
@@ -348,7 +348,7 @@ def write_invocation(record: TurnRecord) -> dict[str, Any]:
     return invocation
 
 
-def _read_intermediate(place: Place, raw: Any, reader: AdkEvents) -> list[Event]:
+def _read_intermediate(place: JsonPosition, raw: Any, reader: AdkEvents) -> list[Event]:
     if raw is None:
         return []
     raw = read_mapping(place, raw)
@@ -366,7 +366,7 @@ def _read_intermediate(place: Place, raw: Any, reader: AdkEvents) -> list[Event]
     return intermediate
 
 
-def _read_message(place: Place, raw: Any) -> Event:
+def _read_message(place: JsonPosition, raw: Any) -> Event:
     if not isinstance(raw, list) or len(raw) != 2:
         raise place.error("expected a list of an author and a list of parts")
     parts = read_parts(place, {"parts": raw[1]})
@@ -411,5 +411,5 @@ def _name_and_id(call: ToolCall) -> dict[str, Any]:
     return {"name": call.name} | ({} if call.id is None else {"id": call.id})
 
 
-def _parts(place: Place, raw: Any) -> list[dict[str, Any]]:
+def _parts(place: JsonPosition, raw: Any) -> list[dict[str, Any]]:
     return [] if raw is None else read_parts(place, raw)

@@ -13,7 +13,7 @@ from evaldesk.model import Case, EvalSet
 from evaldesk.reading.json_text import to_text
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import Place, parse_json
+from evaldesk.reading.strict_json import JsonPosition, parse_json
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_text, snake_case
 from evaldesk.transcripts.recorded import RecordedRun
 
@@ -40,13 +40,13 @@ class AdkScenarios:
     def read(data: bytes, *, source: str) -> Imported:
         """An eval set with one case for each scenario. Raises FormatError."""
         document = parse_json(data, source=source)
-        raw = read_mapping(Place(document), document.value)
+        raw = read_mapping(JsonPosition(document), document.value)
         notes, extra = Notes(), dict[str, Any]()
         if "scenarios" in raw:
-            cases = read_list(Place(document).at("scenarios"), raw["scenarios"], _read_case)
-            extra = notes.unknown_keys(Place(document), raw, ("scenarios",))
+            cases = read_list(JsonPosition(document).at("scenarios"), raw["scenarios"], _read_case)
+            extra = notes.unknown_keys(JsonPosition(document), raw, ("scenarios",))
         else:
-            cases = (_read_case(Place(document), raw),)
+            cases = (_read_case(JsonPosition(document), raw),)
         evalset = EvalSet(stem(source).removesuffix(".scenarios"), cases=cases, extra=extra)
         return Imported("adk-scenarios", evalset, refused=notes.sentences)
 
@@ -61,7 +61,7 @@ class AdkScenarios:
         return to_text({**what.extra, "scenarios": [case.scenario for case in what.cases]}, {}, what.id)
 
 
-def _read_case(place: Place, raw: Any) -> Case:
+def _read_case(place: JsonPosition, raw: Any) -> Case:
     scenario = read_mapping(place, raw)
     spelled = {snake_case(key): key for key in scenario}
     for key in _REQUIRED_KEYS:

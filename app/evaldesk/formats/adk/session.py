@@ -15,7 +15,7 @@ from evaldesk.formats.exchange import Imported, ReadOnly
 from evaldesk.model import Case, EvalSet, JsonObject
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, parse_json
+from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, JsonPosition, parse_json
 from evaldesk.reading.values import read_list, read_mapping, read_optional_mapping, read_optional_text, snake_case
 from evaldesk.transcripts.adk import kept_state, parts_text, read_parts, spelled
 
@@ -46,7 +46,7 @@ class AdkSession(ReadOnly):
     def read(data: bytes, *, source: str) -> Imported:
         """An eval set with the session as its one case. Raises FormatError."""
         document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
-        place = Place(document)
+        place = JsonPosition(document)
         raw = spelled(read_mapping(place, document.value))
         notes = Notes()
         events = read_list(place.at("events"), raw.get("events"), read_mapping)
@@ -59,7 +59,7 @@ class AdkSession(ReadOnly):
         return Imported("adk-session", EvalSet(name, cases=(case,)), refused=notes.sentences)
 
 
-def case_of(place: Place, raw: dict[str, Any], name: str, notes: Notes) -> Case | None:
+def case_of(place: JsonPosition, raw: dict[str, Any], name: str, notes: Notes) -> Case | None:
     """The case of a session with keys in snake_case; None when no event says anything. Raises FormatError."""
     events = read_list(place.at("events"), raw.get("events"), read_mapping)
     conversation = invocations_of(place.at("events"), events, notes)
@@ -69,10 +69,10 @@ def case_of(place: Place, raw: dict[str, Any], name: str, notes: Notes) -> Case 
     other_keys = {key: value for key, value in raw.items() if key not in _SESSION_KEYS}
     if other_keys:
         case["recorded_session"] = other_keys
-    return read_case(Place(Document(case, source=place.document.source)), case)
+    return read_case(JsonPosition(Document(case, source=place.document.source)), case)
 
 
-def _start_words(place: Place, raw: dict[str, Any]) -> tuple[str, ...]:
+def _start_words(place: JsonPosition, raw: dict[str, Any]) -> tuple[str, ...]:
     """Sentences on a session without events, the `initial.session.json` from which tests start."""
     state = read_optional_mapping(place.at("state"), raw.get("state")) or {}
     app, user = (read_optional_text(place.at(key), raw.get(key)) or "" for key in ("app_name", "user_id"))
@@ -83,7 +83,7 @@ def _start_words(place: Place, raw: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _session(place: Place, raw: dict[str, Any], events: tuple[dict[str, Any], ...]) -> dict[str, Any]:
+def _session(place: JsonPosition, raw: dict[str, Any], events: tuple[dict[str, Any], ...]) -> dict[str, Any]:
     """The initial session and the final state: keys that no event changed were there from the start."""
     state: JsonObject = read_optional_mapping(place.at("state"), raw.get("state")) or {}
     changes = state_changes(place.at("events"), events)
@@ -102,9 +102,9 @@ PIECES = "a piece of a streamed answer, which the whole answer repeats"
 _EVENT_KEYS = ("author", "content", "grounding_metadata", "usage_metadata", "model_version")
 
 
-def invocations_of(place: Place, events: Sequence[dict[str, Any]], notes: Notes) -> list[dict[str, Any]]:
+def invocations_of(place: JsonPosition, events: Sequence[dict[str, Any]], notes: Notes) -> list[dict[str, Any]]:
     """The turns of a session as ADK's invocations, in the order in which they began. Raises FormatError."""
-    groups: dict[str, list[tuple[Place, dict[str, Any]]]] = {}
+    groups: dict[str, list[tuple[JsonPosition, dict[str, Any]]]] = {}
     key = ""
     for index, raw in enumerate(events):
         here = place.at(index)
@@ -117,7 +117,7 @@ def invocations_of(place: Place, events: Sequence[dict[str, Any]], notes: Notes)
     return [invocation for invocation in invocations if invocation]
 
 
-def state_changes(place: Place, events: Iterable[dict[str, Any]]) -> dict[str, Any]:
+def state_changes(place: JsonPosition, events: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """The keys of the state that events set, with the last value of each."""
     changes: dict[str, Any] = {}
     for index, event in enumerate(events):
@@ -128,7 +128,7 @@ def state_changes(place: Place, events: Iterable[dict[str, Any]]) -> dict[str, A
     return kept_state(changes)
 
 
-def _invocation(name: str, group: Sequence[tuple[Place, dict[str, Any]]], notes: Notes) -> dict[str, Any] | None:
+def _invocation(name: str, group: Sequence[tuple[JsonPosition, dict[str, Any]]], notes: Notes) -> dict[str, Any] | None:
     events = [(here, event, _parts(here, event)) for here, event in group]
     user_contents = [
         event["content"] for here, event, _ in events if _author(here, event) == "user" and event.get("content")
@@ -153,7 +153,7 @@ def _invocation(name: str, group: Sequence[tuple[Place, dict[str, Any]]], notes:
     return invocation
 
 
-def _final(did: Sequence[tuple[Place, dict[str, Any], list[dict[str, Any]]]]) -> int | None:
+def _final(did: Sequence[tuple[JsonPosition, dict[str, Any], list[dict[str, Any]]]]) -> int | None:
     """The place of the last event that ends a turn."""
     return next((at for at in reversed(range(len(did))) if _is_final(did[at][1], did[at][2])), None)
 
@@ -171,7 +171,7 @@ def _has(parts: Sequence[dict[str, Any]], kind: str) -> bool:
     return any(snake_case(key) == kind and part[key] is not None for part in parts for key in part)
 
 
-def _parts(here: Place, event: dict[str, Any]) -> list[dict[str, Any]]:
+def _parts(here: JsonPosition, event: dict[str, Any]) -> list[dict[str, Any]]:
     """The parts that say anything."""
     content = event.get("content")
     parts = [] if content is None else read_parts(here.at("content"), content)
@@ -181,5 +181,5 @@ def _parts(here: Place, event: dict[str, Any]) -> list[dict[str, Any]]:
     return [] if is_silent else parts
 
 
-def _author(here: Place, event: dict[str, Any]) -> str:
+def _author(here: JsonPosition, event: dict[str, Any]) -> str:
     return (read_optional_text(here.at("author"), event.get("author")) or "").lower()

@@ -19,7 +19,7 @@ from evaldesk.formats.adk.session import case_of
 from evaldesk.formats.exchange import Imported, ReadOnly
 from evaldesk.model import Case, EvalSet
 from evaldesk.reading.notes import Notes
-from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, parse_json
+from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, JsonPosition, parse_json
 from evaldesk.reading.values import read_mapping
 from evaldesk.transcripts.adk import message_text, read_parts
 from evaldesk.transcripts.recorded import file_stem, free_name
@@ -79,7 +79,7 @@ class AdkSessionDatabase(ReadOnly):
         try:
             with _open_database(data, source) as connection:
                 for session in _sessions(connection, source):
-                    place = Place(Document(session, source=f"{source}!session {session['id']}"))
+                    place = JsonPosition(Document(session, source=f"{source}!session {session['id']}"))
                     if session["id"].startswith(OF_EVALUATIONS):
                         notes.refuse("a session of an evaluation", place)
                     elif (case := case_of(place, session, session["id"], notes)) is not None:
@@ -227,7 +227,7 @@ def _first_message(connection: sqlite3.Connection, name: SessionName, source: st
         return ""
     try:
         event = _object(row[0], source, f"session {name[2]}, event 1")
-        content = Place(Document(event, source=source)).at("content")
+        content = JsonPosition(Document(event, source=source)).at("content")
         return message_text(read_parts(content, event.get("content") or {}))
     except FormatError:  # the session itself says what is wrong, when it is opened
         return ""
@@ -257,4 +257,4 @@ def _shared_state(connection: sqlite3.Connection, of: str, key: tuple[str, ...],
 def _object(value: Any, source: str, part: str) -> dict[str, Any]:
     data = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
     document = parse_json(data, source=f"{source}!{part}", max_bytes=MAX_RECORDED_BYTES)
-    return read_mapping(Place(document), document.value)
+    return read_mapping(JsonPosition(document), document.value)

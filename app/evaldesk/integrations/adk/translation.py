@@ -10,11 +10,11 @@ from typing import Any
 from evaldesk.integrations.adk.answers import REPLAYED_KEY
 from evaldesk.integrations.adk.witness import Witness
 from evaldesk.model import Event, Usage
-from evaldesk.reading.strict_json import Document, Place
+from evaldesk.reading.strict_json import Document, JsonPosition
 from evaldesk.transcripts.adk import AdkEvents
 from evaldesk.wire import plain_json
 
-_NOWHERE = Place(Document(None))
+_NOWHERE = JsonPosition(Document(None))
 _COUNTS = (
     "prompt_token_count",
     "tool_use_prompt_token_count",

@@ -22,7 +22,7 @@ from evaldesk.reading.json_text import to_text
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.shape import shown_extra
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import Place
+from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.reading.values import (
     ABSENT,
     read_list,
@@ -91,7 +91,7 @@ class _Trajectory:
     is_cut: bool
 
 
-def _read(place: Place, raw: Any, notes: Notes) -> _Trajectory:
+def _read(place: JsonPosition, raw: Any, notes: Notes) -> _Trajectory:
     n_lost = -notes.count(NO_TEXT)
     trajectory = read_mapping(place, raw)
     agent = read_mapping(place.at("agent"), trajectory.get("agent", ABSENT))
@@ -127,7 +127,7 @@ def _read(place: Place, raw: Any, notes: Notes) -> _Trajectory:
     )
 
 
-def _read_step(place: Place, raw: Any, model: str | None, notes: Notes) -> tuple[Message, ...]:
+def _read_step(place: JsonPosition, raw: Any, model: str | None, notes: Notes) -> tuple[Message, ...]:
     """The messages of a step: the texts, and the results of the tools."""
     step = read_mapping(place, raw)
     source = read_text(place.at("source"), step.get("source", ABSENT))
@@ -153,14 +153,14 @@ def _read_step(place: Place, raw: Any, model: str | None, notes: Notes) -> tuple
     return (reply, *results)
 
 
-def _read_call(place: Place, raw: Any) -> ToolCall:
+def _read_call(place: JsonPosition, raw: Any) -> ToolCall:
     call = read_mapping(place, raw)
     args, extra = read_arguments(place.at("arguments"), call.get("arguments"))
     call_id = read_optional_text(place.at("tool_call_id"), call.get("tool_call_id"))
     return ToolCall(read_text(place.at("function_name"), call.get("function_name", ABSENT)), args, call_id, extra)
 
 
-def _results(place: Place, raw: Any, notes: Notes) -> Iterator[Message]:
+def _results(place: JsonPosition, raw: Any, notes: Notes) -> Iterator[Message]:
     observation = read_optional_mapping(place, raw) or {}
     for index, item in enumerate(read_list(place.at("results"), observation.get("results") or [], read_mapping)):
         at = place.at("results", index)

@@ -21,7 +21,7 @@ from evaldesk.process_setup import parsing
 from evaldesk.reading.json_lines import read_lines
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import Place
+from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_mapping, read_text
 from evaldesk.transcripts.recorded import file_stem
 
@@ -59,15 +59,15 @@ class Bfcl(ReadOnly):
 class _Lines:
     """The lines of the file by their kind."""
 
-    questions: dict[str, tuple[Place, dict[str, Any]]] = field(default_factory=dict)
-    answers: dict[str, tuple[Place, dict[str, Any]]] = field(default_factory=dict)
+    questions: dict[str, tuple[JsonPosition, dict[str, Any]]] = field(default_factory=dict)
+    answers: dict[str, tuple[JsonPosition, dict[str, Any]]] = field(default_factory=dict)
     functions: list[dict[str, Any]] = field(default_factory=list)
 
 
 def _sort_lines(data: bytes, source: str) -> _Lines:
     lines = _Lines()
     for line in read_lines(data, source):
-        place = Place(line)
+        place = JsonPosition(line)
         row = read_mapping(place, line.value)
         if "parameters" in row and "name" in row:
             lines.functions.append(row)
@@ -138,7 +138,11 @@ class _Reading:
     n_unnamed: int = 0
 
     def case(
-        self, key: str, place: Place, row: dict[str, Any], answers: Mapping[str, tuple[Place, dict[str, Any]]]
+        self,
+        key: str,
+        place: JsonPosition,
+        row: dict[str, Any],
+        answers: Mapping[str, tuple[JsonPosition, dict[str, Any]]],
     ) -> Case:
         question = read_list(place.at("question"), row["question"], _read_messages)
         expected = self._expected_calls(*answers[key], len(question)) if key in answers else [None] * len(question)
@@ -152,18 +156,18 @@ class _Reading:
             extra["question"] = row["question"]
         return Case(key, tuple(turns), initial_session=SessionInit(state=state) if state else None, extra=extra)
 
-    def _expected_calls(self, place: Place, row: dict[str, Any], n_turns: int) -> list[tuple[ToolCall, ...]]:
+    def _expected_calls(self, place: JsonPosition, row: dict[str, Any], n_turns: int) -> list[tuple[ToolCall, ...]]:
         at = place.at("ground_truth")
         turns = read_list(at, row["ground_truth"], self._read_calls)
         if len(turns) != n_turns:
             raise at.error(f"calls for {len(turns)} turns, but the question has {n_turns}")
         return list(turns)
 
-    def _read_calls(self, place: Place, raw: Any) -> tuple[ToolCall, ...]:
+    def _read_calls(self, place: JsonPosition, raw: Any) -> tuple[ToolCall, ...]:
         calls = read_list(place, raw, self._read_call)
         return tuple(call for call in calls if call)
 
-    def _read_call(self, place: Place, raw: Any) -> ToolCall | None:
+    def _read_call(self, place: JsonPosition, raw: Any) -> ToolCall | None:
         call = parse_call(read_text(place, raw), self.parameters)
         if call is None:
             self.notes.refuse(_UNREAD, place)
@@ -172,11 +176,11 @@ class _Reading:
         return call
 
 
-def _read_messages(place: Place, raw: Any) -> tuple[tuple[str, str], ...]:
+def _read_messages(place: JsonPosition, raw: Any) -> tuple[tuple[str, str], ...]:
     return read_list(place, raw, _read_message)
 
 
-def _read_message(place: Place, raw: Any) -> tuple[str, str]:
+def _read_message(place: JsonPosition, raw: Any) -> tuple[str, str]:
     message = read_mapping(place, raw)
     role, content = (read_text(place.at(key), message.get(key, ABSENT)) for key in ("role", "content"))
     return role, content

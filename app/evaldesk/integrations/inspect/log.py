@@ -30,7 +30,7 @@ from evaldesk.model.run import EarlierResult, RecordedStatus
 from evaldesk.model.transcript import BOUNDS
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, parse_json
+from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, JsonPosition, parse_json
 from evaldesk.reading.values import (
     ABSENT,
     read_integer,
@@ -105,26 +105,26 @@ def _header(members: ZipMembers) -> Document:
     return _parse_member(members, name)
 
 
-def _zipped_samples(members: ZipMembers) -> Iterator[tuple[Place, Any]]:
+def _zipped_samples(members: ZipMembers) -> Iterator[tuple[JsonPosition, Any]]:
     """The samples one by one, so that only one is unpacked at a time."""
     for name in members:
         if name.startswith("samples/") and name.endswith(".json"):
             document = _parse_member(members, name)
-            yield Place(document), document.value
+            yield JsonPosition(document), document.value
 
 
 def _parse_member(members: ZipMembers, name: str) -> Document:
     return parse_json(members.read(name), source=f"{members.source}!{name}", max_bytes=MAX_RECORDED_BYTES)
 
 
-def _list_samples(document: Document) -> Iterator[tuple[Place, Any]]:
-    raw = read_mapping(Place(document), document.value).get("samples")
-    place = Place(document).at("samples")
+def _list_samples(document: Document) -> Iterator[tuple[JsonPosition, Any]]:
+    raw = read_mapping(JsonPosition(document), document.value).get("samples")
+    place = JsonPosition(document).at("samples")
     yield from () if raw is None else read_list(place, raw, lambda at, sample: (at, sample))
 
 
-def _build_import(header: Document, raw: Iterator[tuple[Place, Any]], stem: str) -> Imported:
-    place, notes = Place(header), Notes()
+def _build_import(header: Document, raw: Iterator[tuple[JsonPosition, Any]], stem: str) -> Imported:
+    place, notes = JsonPosition(header), Notes()
     log = read_mapping(place, header.value)
     spec = read_mapping(place.at("eval"), log.get("eval", ABSENT))
     samples = _samples(raw, notes)
@@ -152,13 +152,13 @@ def _build_import(header: Document, raw: Iterator[tuple[Place, Any]], stem: str)
     return Imported("inspect", evalset, runs, tuple(_understood_words(run)), trials.earlier_words, notes.sentences)
 
 
-def _n_epochs(place: Place, spec: dict[str, Any]) -> int | None:
+def _n_epochs(place: JsonPosition, spec: dict[str, Any]) -> int | None:
     at = place.at("eval", "config")
     config = read_optional_mapping(at, spec.get("config")) or {}
     return read_optional_count(at.at("epochs"), config.get("epochs"))
 
 
-def _plan(place: Place, log: dict[str, Any], grid: RecordedPlan) -> RecordedPlan:
+def _plan(place: JsonPosition, log: dict[str, Any], grid: RecordedPlan) -> RecordedPlan:
     """The number of samples of all epochs, or of the results, and the end of the log."""
     results = read_optional_mapping(place.at("results"), log.get("results")) or {}
     total = read_optional_count(place.at("results", "total_samples"), results.get("total_samples")) or 0
@@ -172,7 +172,7 @@ def _plan(place: Place, log: dict[str, Any], grid: RecordedPlan) -> RecordedPlan
     )
 
 
-def _samples(raw: Iterator[tuple[Place, Any]], notes: Notes) -> list[InspectSample]:
+def _samples(raw: Iterator[tuple[JsonPosition, Any]], notes: Notes) -> list[InspectSample]:
     return [read_sample(place, value, notes) for place, value in raw]
 
 
@@ -257,7 +257,7 @@ class InspectSample:
     earlier: tuple[EarlierResult, ...]
 
 
-def read_sample(place: Place, raw: Any, notes: Notes) -> InspectSample:
+def read_sample(place: JsonPosition, raw: Any, notes: Notes) -> InspectSample:
     """One sample; its events are left aside, since `messages` says the same. Raises FormatError."""
     n_lost = -notes.count(NO_TEXT)
     sample = read_mapping(place, raw)
@@ -326,7 +326,7 @@ def _scorer_value(value: Any, reason: str, details: JsonObject) -> ScorerValue:
     return ScorerValue(None, False, "The value is neither a number nor one of C, P, I, N.", details)
 
 
-def _case(place: Place, sample: dict[str, Any], attachments: Mapping[str, Any], notes: Notes) -> Case:
+def _case(place: JsonPosition, sample: dict[str, Any], attachments: Mapping[str, Any], notes: Notes) -> Case:
     key = read_key(place.at("id"), sample.get("id", ABSENT))
     queries, extra = _queries(place.at("input"), sample.get("input", ABSENT), attachments, notes)
     target = sample.get("target")
@@ -344,7 +344,9 @@ def _case(place: Place, sample: dict[str, Any], attachments: Mapping[str, Any], 
     return Case(key, tuple(turns), extra=extra)
 
 
-def _queries(place: Place, raw: Any, attachments: Mapping[str, Any], notes: Notes) -> tuple[list[str], dict[str, Any]]:
+def _queries(
+    place: JsonPosition, raw: Any, attachments: Mapping[str, Any], notes: Notes
+) -> tuple[list[str], dict[str, Any]]:
     """The user's messages; messages of others before or between stay in `extra`."""
     if isinstance(raw, str):
         return [_attachment_text(raw, attachments)], {}
@@ -355,7 +357,7 @@ def _queries(place: Place, raw: Any, attachments: Mapping[str, Any], notes: Note
     return [m.text for m in messages if m.speaker == "user"] or [""], {"input": raw} if has_others else {}
 
 
-def _scores(place: Place, sample: dict[str, Any]) -> Mapping[str, Any]:
+def _scores(place: JsonPosition, sample: dict[str, Any]) -> Mapping[str, Any]:
     scores = read_optional_mapping(place.at("scores"), sample.get("scores"))
     if scores is None and sample.get("score") is not None:
         return {"score": sample["score"]}

@@ -13,7 +13,7 @@ from typing import Any
 from evaldesk.errors import AgentError, FormatError
 from evaldesk.integrations.openhands.recorded_rows import is_row, row_events
 from evaldesk.model import ErrorRecord, Event, JsonObject
-from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Place, parse_json
+from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, JsonPosition, parse_json
 from evaldesk.wire import plain_json, to_json
 
 
@@ -28,7 +28,7 @@ def output_events(text: str, more: JsonObject, query: str) -> Iterator[Event]:
         yield Event("error", error=ErrorRecord("bad_output", f"the result of process_instance cannot be read: {error}"))
         return
     row = document.value
-    yield from row_events(Place(document), row if isinstance(row, dict) else {}, text, query, more)
+    yield from row_events(JsonPosition(document), row if isinstance(row, dict) else {}, text, query, more)
 
 
 def output_text(output: object) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from evaldesk.model import JsonObject, ToolCall
 from evaldesk.reading.notes import Notes
-from evaldesk.reading.strict_json import Place
+from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.reading.values import read_list, read_mapping, read_optional_mapping, read_optional_text, text_of
 from evaldesk.transcripts.messages.chat import read_arguments, read_content
 from evaldesk.transcripts.messages.turns import Message
@@ -28,7 +28,7 @@ CONVERSATION_ERROR = "ConversationErrorEvent"
 _STATES = {"agent_state_changed", "change_agent_state", "null"}
 
 
-def read_history(place: Place, raw: Any, notes: Notes) -> list[Message]:
+def read_history(place: JsonPosition, raw: Any, notes: Notes) -> list[Message]:
     """The messages of a list of events, or of pairs of an action and its observation. Raises FormatError."""
     messages: list[Message] = []
     for here, event in _events(place, raw):
@@ -36,7 +36,7 @@ def read_history(place: Place, raw: Any, notes: Notes) -> list[Message]:
     return messages
 
 
-def response_times(place: Place, raw: Any) -> dict[str, float]:
+def response_times(place: JsonPosition, raw: Any) -> dict[str, float]:
     """When the first event of each response of the model came, in milliseconds since 1970 by the id of the response."""
     times: dict[str, float] = {}
     for _, event in _events(place, raw):
@@ -48,13 +48,13 @@ def response_times(place: Place, raw: Any) -> dict[str, float]:
     return times
 
 
-def read_event(place: Place, event: dict[str, Any], notes: Notes) -> Iterator[Message]:
+def read_event(place: JsonPosition, event: dict[str, Any], notes: Notes) -> Iterator[Message]:
     """The messages of one event, of the SDK or of the versions before it. Raises FormatError."""
     reader = _sdk_event if isinstance(event.get("kind"), str) else _event
     return reader(place, event, notes)
 
 
-def _events(place: Place, raw: Any) -> Iterator[tuple[Place, dict[str, Any]]]:
+def _events(place: JsonPosition, raw: Any) -> Iterator[tuple[JsonPosition, dict[str, Any]]]:
     """Each event with its place; pairs are taken apart."""
     for index, item in enumerate(read_list(place, raw, lambda _, value: value)):
         here = place.at(index)
@@ -66,7 +66,7 @@ def _events(place: Place, raw: Any) -> Iterator[tuple[Place, dict[str, Any]]]:
                 yield here.at(number), read_mapping(here.at(number), half)
 
 
-def _event(place: Place, event: dict[str, Any], notes: Notes) -> Iterator[Message]:
+def _event(place: JsonPosition, event: dict[str, Any], notes: Notes) -> Iterator[Message]:
     at_ms = iso_ms(event.get("timestamp"))
     args = read_optional_mapping(place.at("args"), event.get("args"))
     args = {key: value for key, value in event.items() if key not in _BESIDE_ARGS} if args is None else args
@@ -96,7 +96,7 @@ def _event(place: Place, event: dict[str, Any], notes: Notes) -> Iterator[Messag
         )
 
 
-def _observation(place: Place, event: dict[str, Any], at_ms: float | None) -> Iterator[Message]:
+def _observation(place: JsonPosition, event: dict[str, Any], at_ms: float | None) -> Iterator[Message]:
     kind = read_optional_text(place.at("observation"), event.get("observation")) or ""
     content = text_of(event.get("content"))
     if kind in _STATES:
@@ -112,7 +112,7 @@ def _observation(place: Place, event: dict[str, Any], at_ms: float | None) -> It
         yield Message("tool", author=name, call_id=call_id, result=content, is_error=is_error, at_ms=at_ms)
 
 
-def _call(place: Place, event: dict[str, Any], args: dict[str, Any], kind: str) -> tuple[ToolCall, str]:
+def _call(place: JsonPosition, event: dict[str, Any], args: dict[str, Any], kind: str) -> tuple[ToolCall, str]:
     """The call as the model made it, and the words before it; else the action that the harness made of it."""
     raw = read_optional_mapping(place.at("tool_call_metadata"), event.get("tool_call_metadata")) or {}
     name, call_id = _function(event), _call_id(event, "id")
@@ -128,7 +128,7 @@ def _call(place: Place, event: dict[str, Any], args: dict[str, Any], kind: str) 
     return ToolCall(name or kind, own, call_id), ""
 
 
-def _sdk_event(place: Place, event: dict[str, Any], notes: Notes) -> Iterator[Message]:
+def _sdk_event(place: JsonPosition, event: dict[str, Any], notes: Notes) -> Iterator[Message]:
     kind, at_ms = event["kind"], iso_ms(event.get("timestamp"))
     if kind == "SystemPromptEvent":
         prompt = event.get("system_prompt")
@@ -156,7 +156,7 @@ def failure_of(event: dict[str, Any]) -> str:
     )
 
 
-def _sdk_action(place: Place, event: dict[str, Any], notes: Notes, at_ms: float | None) -> Iterator[Message]:
+def _sdk_action(place: JsonPosition, event: dict[str, Any], notes: Notes, at_ms: float | None) -> Iterator[Message]:
     """The call with the words before it, and the agent's last message as it finishes."""
     text, thought = read_content(place.at("thought"), event.get("thought"), notes)
     name = read_optional_text(place.at("tool_name"), event.get("tool_name")) or "tool"
@@ -174,7 +174,7 @@ def _sdk_action(place: Place, event: dict[str, Any], notes: Notes, at_ms: float 
         yield Message("agent", text_of(args.get("message")), at_ms=at_ms)
 
 
-def _sdk_result(place: Place, event: dict[str, Any], notes: Notes, at_ms: float | None) -> Message:
+def _sdk_result(place: JsonPosition, event: dict[str, Any], notes: Notes, at_ms: float | None) -> Message:
     raw = event.get("observation")
     raw = raw if isinstance(raw, dict) else {}
     text, _ = read_content(place.at("observation", "content"), raw.get("content"), notes)

@@ -17,7 +17,7 @@ from evaldesk.integrations.openhands.recorded_events import read_history, respon
 from evaldesk.model import ErrorRecord, Event, JsonObject, JsonValue, StopReason, TurnRecord, Usage
 from evaldesk.model.transcript import BOUNDS, artefact, report
 from evaldesk.reading.notes import Notes
-from evaldesk.reading.strict_json import Place
+from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.reading.values import (
     read_list,
     read_mapping,
@@ -47,7 +47,7 @@ def is_row(value: JsonValue) -> bool:
     return isinstance(value, dict) and ("test_result" in value or {"issue", "history"} <= set(value))
 
 
-def row_query(place: Place, row: dict[str, Any]) -> str:
+def row_query(place: JsonPosition, row: dict[str, Any]) -> str:
     """The task: the instruction, else the first words of the user. Raises FormatError."""
     instruction = read_optional_text(place.at("instruction"), row.get("instruction"))
     if instruction:
@@ -56,7 +56,7 @@ def row_query(place: Place, row: dict[str, Any]) -> str:
     return next((message.text for message in messages if message.speaker == "user"), "")
 
 
-def row_turn(place: Place, row: dict[str, Any], text: str, notes: Notes) -> TurnRecord:
+def row_turn(place: JsonPosition, row: dict[str, Any], text: str, notes: Notes) -> TurnRecord:
     """The turn that the row at `place` is, with `text` as its artefact. Raises FormatError."""
     query = row_query(place, row)
     turn = _history(place, row, query, notes)
@@ -70,7 +70,7 @@ def row_turn(place: Place, row: dict[str, Any], text: str, notes: Notes) -> Turn
     return TurnRecord(query, tuple(events), duration_ms=turn.now_ms, stop_reason=reason)
 
 
-def row_events(place: Place, row: dict[str, Any], text: str, query: str, more: JsonObject) -> Iterator[Event]:
+def row_events(place: JsonPosition, row: dict[str, Any], text: str, query: str, more: JsonObject) -> Iterator[Event]:
     """The events of an agent that gave this row, after the message `query`.
 
     `more` is added to the test result. A row that cannot be read is told as an error, with its text.
@@ -91,7 +91,7 @@ def test_result(row: Mapping[str, Any]) -> dict[str, Any]:
     return reported | (result if isinstance(result, dict) else {"value": result})
 
 
-def read_usages(place: Place, raw: dict[str, Any]) -> tuple[Usage, ...]:
+def read_usages(place: JsonPosition, raw: dict[str, Any]) -> tuple[Usage, ...]:
     """One usage for each model call where they are listed and their costs add up to the total, else one for all.
 
     The total that the metrics state wins over the sum of its parts; a cost of 0 for tokens is unknown. Raises
@@ -100,7 +100,7 @@ def read_usages(place: Place, raw: dict[str, Any]) -> tuple[Usage, ...]:
     return tuple(usage for _, usage in _usages(place, raw))
 
 
-def _usages(place: Place, raw: dict[str, Any]) -> list[tuple[str, Usage]]:
+def _usages(place: JsonPosition, raw: dict[str, Any]) -> list[tuple[str, Usage]]:
     """As `read_usages`, each of one call with the id of its response."""
     total = _cost(place.at("accumulated_cost"), raw.get("accumulated_cost")) or None
     calls = read_list(place.at("token_usages"), raw.get("token_usages") or [], read_mapping)
@@ -122,14 +122,14 @@ def _usages(place: Place, raw: dict[str, Any]) -> list[tuple[str, Usage]]:
     return [("", total_usage)] if cost is not None or total_usage.tokens_in or total_usage.tokens_out else []
 
 
-def _latencies(place: Place, raw: Any) -> dict[str, float]:
+def _latencies(place: JsonPosition, raw: Any) -> dict[str, float]:
     """How long the model took for each response, in milliseconds by its id; of a wrong number nothing is known."""
     rows = [each for each in raw if isinstance(each, dict)] if isinstance(raw, list) else []
     pairs = ((each.get("response_id"), known_time(place, each.get("latency"), Notes())) for each in rows)
     return {name: 1000 * seconds for name, seconds in pairs if isinstance(name, str) and name and seconds}
 
 
-def _history(place: Place, row: dict[str, Any], query: str, notes: Notes) -> TurnEvents:
+def _history(place: JsonPosition, row: dict[str, Any], query: str, notes: Notes) -> TurnEvents:
     """The history as one turn: messages of the harness as the user after the first one are remarks."""
     turn = TurnEvents()
     messages = read_history(place.at("history"), row.get("history") or [], notes)
@@ -143,7 +143,7 @@ def _history(place: Place, row: dict[str, Any], query: str, notes: Notes) -> Tur
     return turn
 
 
-def _events(place: Place, row: dict[str, Any], text: str, turn: TurnEvents, more: JsonObject) -> Iterator[Event]:
+def _events(place: JsonPosition, row: dict[str, Any], text: str, turn: TurnEvents, more: JsonObject) -> Iterator[Event]:
     yield artefact(FORM, text)
     reason = read_optional_text(place.at("error"), row.get("error"))
     error = ErrorRecord(bound_of(reason) or "instance_error", reason) if reason else None
@@ -187,12 +187,12 @@ def _usage(raw: dict[str, Any], cost: float | None = None) -> Usage:
     )
 
 
-def _share(place: Place, raw: Any) -> float | None:
+def _share(place: JsonPosition, raw: Any) -> float | None:
     """The cost of a call: a number in older files, an object with a `cost` in newer ones."""
     return _cost(place, raw.get("cost") if isinstance(raw, dict) else raw)
 
 
-def _cost(place: Place, raw: Any) -> float | None:
+def _cost(place: JsonPosition, raw: Any) -> float | None:
     try:
         cost = known_cost(raw)
     except BadNumberError:

@@ -23,7 +23,7 @@ from evaldesk.reading.json_lines import read_lines, write_lines
 from evaldesk.reading.json_text import to_text
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import Document, Place, decode_text, parse_json
+from evaldesk.reading.strict_json import Document, JsonPosition, decode_text, parse_json
 from evaldesk.reading.values import read_list, read_mapping
 from evaldesk.reading.zip_members import MAX_RATIO
 from evaldesk.transcripts.recorded import RecordedRun, file_stem
@@ -35,7 +35,7 @@ Fault = Callable[[str], FormatError]
 PROMPTS = ("system_prompt", "user_prompt", "ground_truth", "label")
 _KINDS: dict[type, str] = {dict: "dict", list: "list", str: "str", int: "int", float: "float", bool: "bool"}
 _WRITES: tuple[Holding, ...] = ("evalset",)
-_Row = tuple[Place, Any, Fault]
+_Row = tuple[JsonPosition, Any, Fault]
 
 
 class OsmosisLines:
@@ -160,7 +160,7 @@ class OsmosisParquet:
     @staticmethod
     def pack(text: bytes) -> bytes:
         """The file of rows that stand in JSON lines. Raises FormatError."""
-        return write_parquet([read_mapping(Place(line), line.value) for line in read_lines(text, "")])
+        return write_parquet([read_mapping(JsonPosition(line), line.value) for line in read_lines(text, "")])
 
 
 class RowReader:
@@ -224,7 +224,7 @@ def _build_import(name: str, source: str, rows: Callable[[], Iterator[_Row]]) ->
 def _lines(data: bytes | BinaryIO, source: str) -> Iterator[_Row]:
     try:
         for line in read_lines(data, source):
-            yield Place(line), line.value, line.error
+            yield JsonPosition(line), line.value, line.error
     except FormatError as error:
         if error.line is None or error.reason.lower().startswith("row "):
             raise
@@ -233,10 +233,10 @@ def _lines(data: bytes | BinaryIO, source: str) -> Iterator[_Row]:
 
 
 def _items(document: Document) -> Iterator[_Row]:
-    for index, item in enumerate(read_list(Place(document), document.value, lambda _, raw: raw)):
-        place = Place(document).at(index)
+    for index, item in enumerate(read_list(JsonPosition(document), document.value, lambda _, raw: raw)):
+        place = JsonPosition(document).at(index)
 
-        def fault(message: str, place: Place = place) -> FormatError:
+        def fault(message: str, place: JsonPosition = place) -> FormatError:
             error = place.error(message)  # its message names the row, so the path would say it again
             return FormatError(message, source=error.source, line=error.line, column=error.column)
 
@@ -269,7 +269,7 @@ def _of_table(lines: Iterable[str], source: str) -> Iterator[_Row]:
                 raise fault(f"CSV row {number} has more columns than the header")
             # a table has no null: a blank cell of a column of Osmosis is one, any other is a key that is not there
             cells = {key: row[key] or None for key in row if row[key] or key in PROMPTS}
-            yield Place(Document(None, source=source)), cells, fault
+            yield JsonPosition(Document(None, source=source)), cells, fault
     except csv.Error as error:
         raise FormatError(f"Invalid CSV file: {error}", source=source, line=reader.line_num or None) from None
 
@@ -403,7 +403,7 @@ def is_row(keys: Iterable[str]) -> bool:
     )
 
 
-def read_row(index: int, raw: Any, place: Place, fault: Fault, notes: Notes) -> Case:
+def read_row(index: int, raw: Any, place: JsonPosition, fault: Fault, notes: Notes) -> Case:
     """The case of a row: the prompt is its query, the ground truth its reference, every other column its `extra`."""
     if not isinstance(raw, dict):
         raise fault(f"Row {index}: Expected object, got {kind_name(raw)}")
@@ -430,7 +430,7 @@ def kind_name(value: Any) -> str:
     return _KINDS.get(type(value), "NoneType" if value is None else type(value).__name__)
 
 
-def _columns(index: int, raw: Mapping[str, Any], place: Place, fault: Fault, notes: Notes) -> dict[str, Any]:
+def _columns(index: int, raw: Mapping[str, Any], place: JsonPosition, fault: Fault, notes: Notes) -> dict[str, Any]:
     """The row with the names that Osmosis knows in lower case."""
     row: dict[str, Any] = {}
     for key, value in raw.items():

@@ -25,7 +25,7 @@ from evaldesk.reading.json_stream import Item, NotStreamedError, StreamedList
 from evaldesk.reading.json_text import text_parts
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import MAX_LINE, peek
-from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Place, parse_json
+from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, JsonPosition, parse_json
 from evaldesk.reading.values import (
     ABSENT,
     read_list,
@@ -76,13 +76,13 @@ class OsmosisResults(WritesRuns):
         """A run with the trials of the primary model, and one with those of the baseline. Raises FormatError."""
         preview = peek(data)
         if isinstance(preview.line, dict) and set(preview.line) >= _INDEX:
-            runs = [_flat(Place(line), line.value) for line in read_lines(data, source)]
+            runs = [_flat(JsonPosition(line), line.value) for line in read_lines(data, source)]
             return _build_import(_Header(file_stem(source)), lambda: runs, TrialRows)
         if _is_metrics(preview.document):
             reason = "this is the metrics.json of a run, which has no trials; import the index.jsonl beside it"
             raise FormatError(reason, source=source)
         document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
-        place = Place(document)
+        place = JsonPosition(document)
         raw = read_mapping(place, document.value)
         header = _header(place.at("config"), raw.get("config", ABSENT), source)
         at = place.at("runs")
@@ -98,10 +98,10 @@ class OsmosisResults(WritesRuns):
         shell = _open_list(file, source)
         for _ in shell:
             pass
-        raw = read_mapping(Place(shell.shell), shell.shell.value)
+        raw = read_mapping(JsonPosition(shell.shell), shell.shell.value)
         if "rows" in raw and "runs" in raw:
             raise NotStreamedError
-        header = _header(Place(shell.shell).at("config"), raw.get("config", ABSENT), source)
+        header = _header(JsonPosition(shell.shell).at("config"), raw.get("config", ABSENT), source)
         return _build_import(header, lambda: _stream_runs(_open_list(file, source)), TrialRowsOnDisk)
 
     @staticmethod
@@ -162,16 +162,16 @@ class _Header:
 class _Run:
     """One attempt: the place of its row, its number, and its values."""
 
-    place: Place
+    place: JsonPosition
     row_index: int
     run_index: int
     tag: str
     raw: dict[str, Any]
 
 
-def _header(place: Place, raw: Any, source: str) -> _Header:
+def _header(place: JsonPosition, raw: Any, source: str) -> _Header:
     raw = read_mapping(place, raw)
-    root = Place(place.document)
+    root = JsonPosition(place.document)
     document = read_mapping(root, place.document.value)
     own = document.get("evaldesk")
     own = own if isinstance(own, dict) else {}
@@ -210,7 +210,7 @@ def _ending(document: dict[str, Any], summary: dict[str, Any]) -> RecordedPlan:
 
 def _read_index(file: BinaryIO, source: str) -> Iterator[_Run]:
     file.seek(0)
-    return (_flat(Place(line), line.value) for line in read_lines(file, source))
+    return (_flat(JsonPosition(line), line.value) for line in read_lines(file, source))
 
 
 def _open_list(file: BinaryIO, source: str) -> StreamedList:
@@ -221,24 +221,24 @@ def _open_list(file: BinaryIO, source: str) -> StreamedList:
 def _stream_runs(items: Iterable[Item]) -> Iterator[_Run]:
     for item in items:
         if item.path[0] == "rows":
-            yield from _of_row(Place(item), read_mapping(Place(item), item.value))
+            yield from _of_row(JsonPosition(item), read_mapping(JsonPosition(item), item.value))
         else:
-            yield _flat(Place(item), item.value)
+            yield _flat(JsonPosition(item), item.value)
 
 
-def _rows(place: Place, raw: dict[str, Any]) -> Iterator[_Run]:
+def _rows(place: JsonPosition, raw: dict[str, Any]) -> Iterator[_Run]:
     rows_at = place.at("rows")
     for index, item in enumerate(read_list(rows_at, raw["rows"], read_mapping)):
         yield from _of_row(rows_at.at(index), item)
 
 
-def _of_row(place: Place, item: dict[str, Any]) -> Iterator[_Run]:
+def _of_row(place: JsonPosition, item: dict[str, Any]) -> Iterator[_Run]:
     row_index = _index(place.at("row_index"), item.get("row_index", ABSENT))
     for number, run in enumerate(read_list(place.at("runs"), item.get("runs", ABSENT), read_mapping)):
         yield _flat(place.at("runs", number), {**run, "row_index": row_index})
 
 
-def _flat(place: Place, raw: Any) -> _Run:
+def _flat(place: JsonPosition, raw: Any) -> _Run:
     raw = read_mapping(place, raw)
     row_index = _index(place.at("row_index"), raw.get("row_index", ABSENT))
     run_index = _index(place.at("run_index"), raw.get("run_index", ABSENT))
@@ -326,7 +326,7 @@ def _own_scores(raw: Any) -> Iterator[Score]:
     return filter(None, map(read_score, noted if isinstance(noted, list) else ()))
 
 
-def _score(place: Place, criterion: Criterion, values: dict[str, Any]) -> Score:
+def _score(place: JsonPosition, criterion: Criterion, values: dict[str, Any]) -> Score:
     value = read_optional_number(place.at("scores", criterion.metric), values.get(criterion.metric))
     return recorded_score(criterion, value)
 
@@ -345,13 +345,13 @@ def _write_run(result: TrialResult) -> dict[str, Any]:
     return entry | ({"evaldesk": {"scores": noted}} if noted else {})
 
 
-def _index(place: Place, raw: Any) -> int:
+def _index(place: JsonPosition, raw: Any) -> int:
     if isinstance(raw, bool) or not isinstance(raw, int) or not 0 <= raw <= MAX_INDEX:
         raise wrong_value(place, raw, f"a number from 0 to {MAX_INDEX:,}")
     return raw
 
 
-def _number(place: Place, raw: Any) -> float:
+def _number(place: JsonPosition, raw: Any) -> float:
     return read_optional_number(place, raw, "a number that is not negative", 0, 2**53) or 0.0
 
 

@@ -34,7 +34,7 @@ from evaldesk.reading.fields import read_documents
 from evaldesk.reading.json_lines import Line
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import Place
+from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.reading.values import (
     ABSENT,
     read_list,
@@ -138,7 +138,7 @@ class _PlannedTrials:
     n_rows: int = 0
     n_counted: int = 0
 
-    def add(self, place: Place, results: dict[str, Any]) -> None:
+    def add(self, place: JsonPosition, results: dict[str, Any]) -> None:
         """The statistics of one file, under `results`."""
         prompts = results.get("prompts")
         for index, prompt in enumerate(prompts if isinstance(prompts, list) else ()):
@@ -157,14 +157,14 @@ class _PlannedTrials:
         return RecordedPlan(max(stated or n_present + n_absent, n_present), status="finished")
 
 
-def _total(place: Place, raw: Any, *keys: str) -> int:
+def _total(place: JsonPosition, raw: Any, *keys: str) -> int:
     counts = raw if isinstance(raw, dict) else {}
     return sum(read_optional_count(place.at(key), counts.get(key)) or 0 for key in keys)
 
 
-def _rows(data: bytes, source: str, planned_trials: _PlannedTrials) -> Iterator[tuple[Place, Any]]:
+def _rows(data: bytes, source: str, planned_trials: _PlannedTrials) -> Iterator[tuple[JsonPosition, Any]]:
     for document in read_documents(data, source):
-        place = Place(document)
+        place = JsonPosition(document)
         root = read_mapping(place, document.value)
         if isinstance(document, Line) or _is_row(root):
             yield place, root
@@ -254,7 +254,7 @@ class Row:
         return for_review(case, lost_words(self.n_lost)) if self.n_lost else case
 
 
-def read_row(place: Place, raw: Any, notes: Notes) -> Row:
+def read_row(place: JsonPosition, raw: Any, notes: Notes) -> Row:
     """One row. Raises FormatError."""
     row = read_mapping(place, raw)
     test = read_optional_mapping(place.at("testCase"), row.get("testCase")) or {}
@@ -298,7 +298,7 @@ def _says(assertion: dict[str, Any], kind: str) -> bool:
     return assertion.get("type") == kind and isinstance(assertion.get("value"), str)
 
 
-def _prompt_messages(place: Place, raw: Any, notes: Notes) -> tuple[Message, ...]:
+def _prompt_messages(place: JsonPosition, raw: Any, notes: Notes) -> tuple[Message, ...]:
     """The prompt: messages as JSON, or text."""
     text = read_optional_text(place, raw) or ""
     value = json_value(text)
@@ -308,7 +308,7 @@ def _prompt_messages(place: Place, raw: Any, notes: Notes) -> tuple[Message, ...
 
 
 def _conversation_messages(
-    place: Place, prompt_messages: tuple[Message, ...], response: dict[str, Any], notes: Notes
+    place: JsonPosition, prompt_messages: tuple[Message, ...], response: dict[str, Any], notes: Notes
 ) -> tuple[Message, ...]:
     """The conversation: the recording of a provider of conversations, or else the prompt and its answer."""
     metadata = response.get("metadata")
@@ -324,7 +324,7 @@ def _conversation_messages(
     return (*prompt_messages, _answer(place.at("output"), output))
 
 
-def _answer(place: Place, output: Any) -> Message:
+def _answer(place: JsonPosition, output: Any) -> Message:
     """The provider's result: text, tool calls as OpenAI writes them, or any JSON."""
     value = json_value(output)
     if isinstance(value, list) and value and all(isinstance(item, dict) and "function" in item for item in value):
@@ -335,7 +335,7 @@ def _answer(place: Place, output: Any) -> Message:
     return Message("agent", json_or_text(output))
 
 
-def _scores(place: Place, row: dict[str, Any], notes: Notes) -> Iterator[Score]:
+def _scores(place: JsonPosition, row: dict[str, Any], notes: Notes) -> Iterator[Score]:
     graded = read_optional_mapping(place.at("gradingResult"), row.get("gradingResult")) or {}
     success = row.get("success", graded.get("pass"))
     value = None if not isinstance(success, bool) else float(success)
@@ -364,7 +364,7 @@ def _name(component: dict[str, Any], used_names: set[str]) -> str:
     return name
 
 
-def _informing(place: Place, name: str, value: Any, reason: str, notes: Notes) -> Iterator[Score]:
+def _informing(place: JsonPosition, name: str, value: Any, reason: str, notes: Notes) -> Iterator[Score]:
     number = read_number(value)
     if number is None and value is not None:
         notes.refuse("a score that is not a number", place)

@@ -47,7 +47,7 @@ from evaldesk.model import (
 from evaldesk.model.decisions import ANSWER, APPROVAL, Decided
 from evaldesk.model.media import Media, split
 from evaldesk.reading.notes import Notes
-from evaldesk.reading.strict_json import Document, Place
+from evaldesk.reading.strict_json import Document, JsonPosition
 from evaldesk.transcripts.messages.pydantic import read_pydantic_message
 from evaldesk.transcripts.messages.turns import TurnEvents
 from evaldesk.wire import plain_json, plain_object
@@ -342,7 +342,7 @@ class EventSender:
         plain_parts = [_plain_part(part) for part in parts if getattr(part, "tool_name", None) not in outputs]
         raw: Any = {"kind": kind, "parts": plain_parts}
         try:
-            messages = list(read_pydantic_message(Place(Document(raw)), raw, Notes()))
+            messages = list(read_pydantic_message(JsonPosition(Document(raw)), raw, Notes()))
         except FormatError as error:
             await self._send(unreadable_note(error))
             return

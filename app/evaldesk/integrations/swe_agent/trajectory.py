@@ -10,7 +10,7 @@ from evaldesk.formats.exchange import Imported, ReadOnly
 from evaldesk.model import Case, ErrorRecord, EvalSet, RecordedPlan, ToolCall, Turn, Usage
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Place, parse_json
+from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, JsonPosition, parse_json
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_mapping, read_optional_text
 from evaldesk.transcripts.messages.chat import read_chat_message
 from evaldesk.transcripts.messages.turns import Message, turns_of
@@ -35,11 +35,11 @@ class SweAgent(ReadOnly):
     def read(data: bytes, *, source: str) -> Imported:
         """One case and one trial. Raises FormatError."""
         document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
-        place = Place(document)
+        place = JsonPosition(document)
         return _build_import(place, read_mapping(place, document.value), file_stem(source))
 
 
-def _build_import(place: Place, trajectory: dict[str, Any], name: str) -> Imported:
+def _build_import(place: JsonPosition, trajectory: dict[str, Any], name: str) -> Imported:
     notes = Notes()
     history = read_list(
         place.at("history"), trajectory.get("history", ABSENT), lambda at, raw: (at, read_mapping(at, raw))
@@ -68,7 +68,7 @@ def _build_import(place: Place, trajectory: dict[str, Any], name: str) -> Import
     return Imported("swe-agent", EvalSet(name, cases=(case,)), (run,), understood_words, (), notes.sentences)
 
 
-def _messages(history: tuple[tuple[Place, dict[str, Any]], ...], notes: Notes) -> Iterator[Message]:
+def _messages(history: tuple[tuple[JsonPosition, dict[str, Any]], ...], notes: Notes) -> Iterator[Message]:
     """The history; all that the environment says after the task is an observation, also where the user says it."""
     has_task = False
     for place, raw in history:

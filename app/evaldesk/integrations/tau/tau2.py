@@ -31,7 +31,7 @@ from evaldesk.reading.json_text import to_text
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.shape import shown_extra
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, parse_json
+from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, JsonPosition, parse_json
 from evaldesk.reading.values import (
     ABSENT,
     read_key,
@@ -91,7 +91,7 @@ class Tau2Tasks:
         """An eval set with a case for each task. Raises FormatError."""
         document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
         notes = Notes()
-        cases = read_tasks(Place(document), document.value, notes)
+        cases = read_tasks(JsonPosition(document), document.value, notes)
         evalset = EvalSet(file_stem(source), cases=cases)
         return Imported("tau2", evalset, kept=action_notes(cases), refused=notes.sentences)
 
@@ -103,7 +103,7 @@ class Tau2Tasks:
         return to_text([write_task(case) for case in what.cases], {"ends_with": "\n"}, what.id)
 
 
-def read_tasks(place: Place, raw: Any, notes: Notes) -> tuple[Case, ...]:
+def read_tasks(place: JsonPosition, raw: Any, notes: Notes) -> tuple[Case, ...]:
     """The cases of a list of tasks. Raises FormatError, also when two tasks have one id."""
     cases = read_list(place, raw, lambda at, task: read_task(at, task, notes))
     task_ids: set[str] = set()
@@ -114,7 +114,7 @@ def read_tasks(place: Place, raw: Any, notes: Notes) -> tuple[Case, ...]:
     return cases
 
 
-def read_task(place: Place, raw: Any, notes: Notes) -> Case:
+def read_task(place: JsonPosition, raw: Any, notes: Notes) -> Case:
     """One task. Raises FormatError."""
     task = read_mapping(place, raw)
     if "user_scenario" not in task:
@@ -147,7 +147,7 @@ def write_task(case: Case) -> dict[str, Any]:
         raise FormatError(
             f"case {case.id!r} is a conversation; a tau2 task is played by a simulated user and needs a scenario"
         )
-    nowhere = Place(Document(None))
+    nowhere = JsonPosition(Document(None))
     own = {key: value for key, value in shown_extra(case.extra).items() if key not in ("id", *_OWN)}
     task: dict[str, Any] = {"id": case.id, **own}
     if not isinstance(task.get("user_scenario"), dict) or _scenario(nowhere, task) != case.scenario:
@@ -181,7 +181,7 @@ def action_notes(cases: Sequence[Case]) -> tuple[str, ...]:
     return (*([judged_note] if n_required else ()), *([kept_note] if n_actions > n_required else ()))
 
 
-def _scenario(place: Place, task: dict[str, Any]) -> JsonObject:
+def _scenario(place: JsonPosition, task: dict[str, Any]) -> JsonObject:
     own = read_optional_mapping(place.at("conversation_scenario"), task.get("conversation_scenario"))
     if own is not None:
         return own
@@ -192,7 +192,7 @@ def _scenario(place: Place, task: dict[str, Any]) -> JsonObject:
     return {"starting_prompt": "", "conversation_plan": f"Persona: {persona}\n\n{plan}" if persona else plan}
 
 
-def _plan(place: Place, raw: Any) -> str:
+def _plan(place: JsonPosition, raw: Any) -> str:
     """The instructions of the user as one text; in tau2 they are a text, or an object of texts."""
     if isinstance(raw, str):
         return raw
@@ -202,7 +202,7 @@ def _plan(place: Place, raw: Any) -> str:
     return "\n\n".join(f"{key.replace('_', ' ').capitalize()}: {text}" for key, text in sections if text)
 
 
-def _rubrics(place: Place, task: dict[str, Any]) -> tuple[JsonObject, ...]:
+def _rubrics(place: JsonPosition, task: dict[str, Any]) -> tuple[JsonObject, ...]:
     if "rubrics" in task:
         return read_rubrics(place.at("rubrics"), task["rubrics"])
     criteria = read_optional_mapping(place.at("evaluation_criteria"), task.get("evaluation_criteria")) or {}
@@ -226,7 +226,7 @@ def _set_assertions(task: dict[str, Any], rubrics: Sequence[JsonObject]) -> None
         task["rubrics"] = [dict(rubric) for rubric in rubrics]
 
 
-def _session(place: Place, task: dict[str, Any]) -> SessionInit | None:
+def _session(place: JsonPosition, task: dict[str, Any]) -> SessionInit | None:
     """The session of a case; without one of our own, tau2's changes to the agent's database are its state."""
     if "session_input" in task:
         return read_session(SESSION, place.at("session_input"), task["session_input"])
@@ -260,7 +260,7 @@ class Tau2Results(ReadOnly):
     def read(data: bytes, *, source: str) -> Imported:
         """The eval set of the tasks and one run of the simulations. Raises FormatError."""
         document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
-        place = Place(document)
+        place = JsonPosition(document)
         root = read_mapping(place, document.value)
         at = place.at("simulations")
         rows = read_list(at, root.get("simulations") or [], lambda here, raw: (here, read_trial_row(here, raw)))
@@ -272,10 +272,12 @@ class Tau2Results(ReadOnly):
         items = _simulations(file, source)
         for _ in items:
             pass
-        place = Place(items.shell)
+        place = JsonPosition(items.shell)
         root = read_mapping(place, items.shell.value)
         file.seek(0)
-        rows = ((Place(item), read_trial_row(Place(item), item.value)) for item in _simulations(file, source))
+        rows = (
+            (JsonPosition(item), read_trial_row(JsonPosition(item), item.value)) for item in _simulations(file, source)
+        )
         return _build_import(place, root, file_stem(source), rows, TrialRowsOnDisk())
 
 
@@ -284,10 +286,10 @@ def _simulations(file: BinaryIO, source: str) -> StreamedList:
 
 
 def _build_import(
-    place: Place,
+    place: JsonPosition,
     root: dict[str, Any],
     name: str,
-    rows: Iterable[tuple[Place, dict[str, Any]]],
+    rows: Iterable[tuple[JsonPosition, dict[str, Any]]],
     trials: TrialRows,
 ) -> Imported:
     notes = Notes()
@@ -347,7 +349,7 @@ def _note(info: dict[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in fields.items() if isinstance(value, str | int))[:200]
 
 
-def _result(place: Place, row: dict[str, Any], notes: Notes) -> TrialResult:
+def _result(place: JsonPosition, row: dict[str, Any], notes: Notes) -> TrialResult:
     if row.get("ticks"):
         notes.refuse("the ticks of a voice simulation", place.at("ticks"))
     rows = row.get("messages")
@@ -366,7 +368,7 @@ def _result(place: Place, row: dict[str, Any], notes: Notes) -> TrialResult:
     )
 
 
-def _read(place: Place, raw: Any, notes: Notes) -> Message:
+def _read(place: JsonPosition, raw: Any, notes: Notes) -> Message:
     """One message; tool calls of the simulated user become a line of the log."""
     fields = read_mapping(place, raw)
     message = read_chat_message(place, raw, notes)
@@ -393,7 +395,7 @@ def _usage(fields: dict[str, Any]) -> Usage | ErrorRecord | None:
     )
 
 
-def _scores(place: Place, row: dict[str, Any], end: str) -> tuple[Score, ...]:
+def _scores(place: JsonPosition, row: dict[str, Any], end: str) -> tuple[Score, ...]:
     at = place.at("reward_info")
     reward_info = read_optional_mapping(at, row.get("reward_info")) or {}
     parts = read_optional_mapping(at.at("reward_breakdown"), reward_info.get("reward_breakdown")) or {}

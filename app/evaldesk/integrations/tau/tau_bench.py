@@ -15,7 +15,7 @@ from evaldesk.model.conclusion import counted
 from evaldesk.reading.json_stream import StreamedList
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Place, parse_json
+from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, JsonPosition, parse_json
 from evaldesk.reading.values import (
     ABSENT,
     read_integer,
@@ -65,24 +65,24 @@ class TauBench(ReadOnly):
     def read(data: bytes, *, source: str) -> Imported:
         """One run with a case for each task. Raises FormatError."""
         document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
-        rows = read_list(Place(document), document.value, lambda at, raw: (at, read_trial_row(at, raw)))
+        rows = read_list(JsonPosition(document), document.value, lambda at, raw: (at, read_trial_row(at, raw)))
         return _build_import(rows, file_stem(source), TrialRows())
 
     @staticmethod
     def read_large(file: BinaryIO, *, source: str, outcome: str) -> Imported:
         """As `read`, a run at a time."""
         items = StreamedList(file, source, max_item=MAX_ROW)
-        rows = ((Place(item), read_trial_row(Place(item), item.value)) for item in items)
+        rows = ((JsonPosition(item), read_trial_row(JsonPosition(item), item.value)) for item in items)
         return _build_import(rows, file_stem(source), TrialRowsOnDisk())
 
 
-def reward_value(place: Place, raw: Any) -> float | None:
+def reward_value(place: JsonPosition, raw: Any) -> float | None:
     """A reward, with values that tau-bench takes for 1 made 1; None for null. Raises FormatError."""
     value = read_optional_number(place, raw, least=-1e9, most=1e9)
     return 1.0 if value is not None and abs(value - 1) <= _ALMOST else value
 
 
-def read_trial_row(place: Place, raw: Any) -> dict[str, Any]:
+def read_trial_row(place: JsonPosition, raw: Any) -> dict[str, Any]:
     """An object with a `task_id` and perhaps the number of a `trial`. Raises FormatError."""
     row = read_mapping(place, raw)
     read_key(place.at("task_id"), row.get("task_id", ABSENT))
@@ -91,7 +91,7 @@ def read_trial_row(place: Place, raw: Any) -> dict[str, Any]:
     return row
 
 
-def _build_import(rows: Iterable[tuple[Place, dict[str, Any]]], name: str, trials: TrialRows) -> Imported:
+def _build_import(rows: Iterable[tuple[JsonPosition, dict[str, Any]]], name: str, trials: TrialRows) -> Imported:
     notes = Notes()
     planned_ids: set[str] = set()
     for number, (at, row) in enumerate(rows):
@@ -124,7 +124,7 @@ def _kept_words(cases: Sequence[Case]) -> tuple[str, ...]:
     return ("The reference actions are not asserted: they are one way to the right database, not the only one.",)
 
 
-def _case(place: Place, row: dict[str, Any], notes: Notes) -> Case:
+def _case(place: JsonPosition, row: dict[str, Any], notes: Notes) -> Case:
     at = place.at("info", "task")
     task = read_optional_mapping(at, _info(place, row).get("task")) or {}
     plan = read_optional_text(at.at("instruction"), task.get("instruction")) or ""
@@ -137,7 +137,7 @@ def _case(place: Place, row: dict[str, Any], notes: Notes) -> Case:
     )
 
 
-def _result(place: Place, row: dict[str, Any], notes: Notes) -> TrialResult:
+def _result(place: JsonPosition, row: dict[str, Any], notes: Notes) -> TrialResult:
     info = _info(place, row)
     messages = read_chat(place.at("traj"), row.get("traj", ABSENT), notes)
     error = _error(info)
@@ -151,7 +151,7 @@ def _result(place: Place, row: dict[str, Any], notes: Notes) -> TrialResult:
     )
 
 
-def _score(place: Place, row: dict[str, Any], info: dict[str, Any]) -> Score:
+def _score(place: JsonPosition, row: dict[str, Any], info: dict[str, Any]) -> Score:
     value = reward_value(place.at("reward"), row.get("reward"))
     reward_info = info.get("reward_info")
     rewarded = reward_info.get("info") if isinstance(reward_info, dict) else None
@@ -191,5 +191,5 @@ def _stop_reason(messages: Sequence[Message], info: dict[str, Any], error: Error
     return "max_steps" if info.get("reward_info") is None else "agent_stop"
 
 
-def _info(place: Place, row: dict[str, Any]) -> dict[str, Any]:
+def _info(place: JsonPosition, row: dict[str, Any]) -> dict[str, Any]:
     return read_optional_mapping(place.at("info"), row.get("info")) or {}

@@ -12,7 +12,7 @@ from functools import cached_property
 from math import ceil, floor
 
 from evaldesk.model.comparison import CaseChange, MissingTrials, PlayedCase, RunChange, SuiteChange
-from evaldesk.model.evalset import Place
+from evaldesk.model.evalset import CasePosition
 from evaldesk.model.forecast import SOUGHT
 from evaldesk.statistics.history.build_tests import (
     SUITE_LEVEL,
@@ -45,7 +45,7 @@ def judged_by_history(change: RunChange) -> RunChange:
         [chance for suite in suites for chance in suite.verdict(passes=passes).case_chances] for passes in (True, False)
     )
     is_worse, may_be_worse = set(worse_cases(best)), set(worse_cases(worst))
-    by_place: dict[Place, CaseChange] = {}
+    by_place: dict[CasePosition, CaseChange] = {}
     first = 0
     for suite in suites:
         for at, case in enumerate(suite.cases):

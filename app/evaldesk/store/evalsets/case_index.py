@@ -32,7 +32,7 @@ from evaldesk.model.stored import EvalSetFacts
 from evaldesk.process_setup import gc_paused
 from evaldesk.reading.json_stream import Item
 from evaldesk.reading.regular_file import open_regular
-from evaldesk.reading.strict_json import Place, parse_json
+from evaldesk.reading.strict_json import JsonPosition, parse_json
 from evaldesk.wire import from_json, to_json
 
 LAYOUT = 3
@@ -357,7 +357,7 @@ class IndexedCases(LargeCases):
         data, name = self._bytes(start, length, digest), self.source.name
         document = parse_json(data, source=name)
         item = Item(document.value, document.text, name, ("eval_cases", number), start, length, line, column)
-        return read_case(Place(item), item.value)
+        return read_case(JsonPosition(item), item.value)
 
     def _bytes(self, start: int, length: int, digest: bytes) -> bytes:
         data = os.pread(self._file.fileno(), length, start)

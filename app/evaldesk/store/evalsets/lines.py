@@ -23,7 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from evaldesk import __version__
 from evaldesk.errors import WorkspaceError
 from evaldesk.model.stored import EvalSetFacts, EvalSetFile
-from evaldesk.store.database import Part
+from evaldesk.store.database import StorePart
 from evaldesk.store.evalsets.found import FoundFile
 from evaldesk.store.evalsets.names import stem_and_suffix
 from evaldesk.store.tables.columns import replacing
@@ -56,7 +56,7 @@ class Line:
         return None if self.facts is None else EvalSetFile(*_place(file), **_values(self.facts))
 
 
-class LineStore(Part):
+class LineStore(StorePart):
     """The lines that are kept in the database, by a digest of the path of their file."""
 
     def all(self) -> dict[str, Line]:

@@ -17,7 +17,7 @@ from evaldesk.model.stored import EvalSetFacts
 from evaldesk.reading.json_stream import Item
 from evaldesk.reading.json_text import to_text
 from evaldesk.reading.shape import form_of
-from evaldesk.reading.strict_json import Place, parse_json
+from evaldesk.reading.strict_json import JsonPosition, parse_json
 from evaldesk.store.evalsets.case_index import IndexedCases, IndexRow, NewIndex, Span, SplicedCases
 
 _BLOCK = 256 * 1024
@@ -108,7 +108,7 @@ class SetWriter:
             document = parse_json(data, source=self._source)
             place = (self._offset, len(data), self._line, self._column)
             item = Item(document.value, document.text, self._source, ("eval_cases",), *place)
-            read_back = read_case(Place(item), item.value)
+            read_back = read_case(JsonPosition(item), item.value)
             if exact is not None and read_back != exact:
                 raise FormatError(f"ADK's form has other words for what case {exact.id!r} says", source=self._source)
             if self._index:

@@ -14,7 +14,7 @@ from evaldesk.model import Case, RunConfig, TrialResult
 from evaldesk.model.run import MAX_TRIALS
 from evaldesk.model.stored import ImportStatus, ImportSummary
 from evaldesk.store import media
-from evaldesk.store.database import Clock, Part, StepSize
+from evaldesk.store.database import Clock, StepSize, StorePart
 from evaldesk.store.runs import planning, totals, trash
 from evaldesk.store.runs.planning import NO_EVALSET
 from evaldesk.store.runs.recording import Storable, record, scores, storable_rows
@@ -105,7 +105,7 @@ class ImportEndedError(ConflictError):
     """The import was cancelled, or ended, before all of it was stored."""
 
 
-class ImportStore(Part):
+class ImportStore(StorePart):
     """Where imported trials become runs. Each transaction is bounded by rows and bytes."""
 
     def find_run(self, digest: str) -> int | None:

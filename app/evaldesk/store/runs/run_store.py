@@ -19,7 +19,7 @@ from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Stop, StopRule
 from evaldesk.model.stored import RunSummary
 from evaldesk.model.trial_turns import TrialTurns
-from evaldesk.store.database import Part, StepSize, reading, writing
+from evaldesk.store.database import StepSize, StorePart, reading, writing
 from evaldesk.store.runs import histories, planning, run_queries, trash
 from evaldesk.store.runs.histories import IMPORTED
 from evaldesk.store.runs.planning import Planning
@@ -43,7 +43,7 @@ DELETED_RUNS_KEPT = timedelta(days=30)
 """How long a deleted run stays in the trash; the start of a desk removes it after that."""
 
 
-class RunStore(Part):
+class RunStore(StorePart):
     """Runs, their cases and their trials. Methods that name a run raise NotFoundError when there is no such run."""
 
     pending = reading(planning.pending)

@@ -8,7 +8,7 @@ from typing import Any
 from evaldesk.model import Case, ToolCall
 from evaldesk.model.media import Media, base64_text, join_parts, split
 from evaldesk.reading.notes import Notes
-from evaldesk.reading.strict_json import Place
+from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, read_text, text_of
 from evaldesk.transcripts.conversation_case import calls_with_results
 from evaldesk.transcripts.messages.chat import NO_TEXT, read_arguments
@@ -28,7 +28,7 @@ def has_blocks(conversation: Any) -> bool:
     return any(isinstance(block, dict) and _is_own(block.get("type")) for block in blocks)
 
 
-def read_anthropic(place: Place, raw: Any, notes: Notes) -> tuple[Message, ...]:
+def read_anthropic(place: JsonPosition, raw: Any, notes: Notes) -> tuple[Message, ...]:
     """The messages; results of tools, which stand in messages of the user, are messages of their own."""
     message_lists = read_list(place, raw, lambda at, item: tuple(_read_message(at, item, notes)))
     return tuple(message for messages in message_lists for message in messages)
@@ -53,7 +53,7 @@ def write_anthropic(case: Case) -> dict[str, Any]:
     return {"system": prompt if isinstance(prompt, str) else None, "messages": messages}
 
 
-def _read_message(place: Place, raw: Any, notes: Notes) -> Iterator[Message]:
+def _read_message(place: JsonPosition, raw: Any, notes: Notes) -> Iterator[Message]:
     raw = read_mapping(place, raw)
     role = read_text(place.at("role"), raw.get("role", ABSENT))
     if role not in ("user", "assistant", "system"):
@@ -115,13 +115,13 @@ def _block(part: str | Media) -> dict[str, Any]:
     return {"type": kind, "source": source, **({"title": part.name} if part.name and kind == "document" else {})}
 
 
-def _read_call(place: Place, block: dict[str, Any]) -> ToolCall:
+def _read_call(place: JsonPosition, block: dict[str, Any]) -> ToolCall:
     args, extra = read_arguments(place.at("input"), block.get("input"))
     call_id = read_optional_text(place.at("id"), block.get("id"))
     return ToolCall(read_text(place.at("name"), block.get("name", ABSENT)), args, call_id, extra)
 
 
-def _read_result(place: Place, block: dict[str, Any], notes: Notes) -> Message:
+def _read_result(place: JsonPosition, block: dict[str, Any], notes: Notes) -> Message:
     content = block.get("content")
     if content is None or isinstance(content, str):
         text = content or ""

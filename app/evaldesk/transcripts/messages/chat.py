@@ -8,7 +8,7 @@ from evaldesk.errors import FormatError
 from evaldesk.model import JsonObject, ToolCall
 from evaldesk.model.media import Media, base64_text, join_parts
 from evaldesk.reading.notes import Notes
-from evaldesk.reading.strict_json import Document, Place, parse_json
+from evaldesk.reading.strict_json import Document, JsonPosition, parse_json
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, read_text, text_of, wrong_value
 from evaldesk.transcripts.messages.turns import Message, Speaker
 
@@ -24,7 +24,7 @@ _SPEAKERS: dict[str, Speaker] = {
     "tool": "tool",
     "function": "tool",
 }
-_NOWHERE = Place(Document(None))
+_NOWHERE = JsonPosition(Document(None))
 
 HOSTED = ("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call")
 """Items of the Responses API for tools that the provider runs: each is a call and its result."""
@@ -36,13 +36,13 @@ RAW_ARGS = "raw_args"
 NO_TEXT = "a part of a message that is not text"
 
 
-def read_chat(place: Place, raw: Any, notes: Notes) -> tuple[Message, ...]:
+def read_chat(place: JsonPosition, raw: Any, notes: Notes) -> tuple[Message, ...]:
     """The messages of a list. Raises FormatError."""
     message_lists = read_list(place, raw, lambda at, item: read_messages(at, item, notes))
     return tuple(message for messages in message_lists for message in messages)
 
 
-def read_messages(place: Place, raw: Any, notes: Notes) -> tuple[Message, ...]:
+def read_messages(place: JsonPosition, raw: Any, notes: Notes) -> tuple[Message, ...]:
     """`read_chat_message`, and after the call of a tool that the provider ran its result. Raises FormatError."""
     message = read_chat_message(place, raw, notes)
     if "role" in raw or raw.get("type") not in HOSTED:
@@ -55,7 +55,7 @@ def read_messages(place: Place, raw: Any, notes: Notes) -> tuple[Message, ...]:
     return message, Message("tool", "", call.name, call_id=call.id, result=result, is_error=is_error)
 
 
-def read_chat_message(place: Place, raw: Any, notes: Notes) -> Message:
+def read_chat_message(place: JsonPosition, raw: Any, notes: Notes) -> Message:
     """One message: `role`, `content` (text, a list of parts, or null), `tool_calls`, `tool_call_id`, `name`.
 
     An item of the Responses API is a message, too: a call, its output, or the reasoning before it.
@@ -131,7 +131,7 @@ def _media_at(url: Any, mime_type: str, name: str) -> Media | None:
     return Media(own_type or mime_type, payload, name=name) if payload else None
 
 
-def _read_item(place: Place, raw: dict[str, Any], notes: Notes) -> Message:
+def _read_item(place: JsonPosition, raw: dict[str, Any], notes: Notes) -> Message:
     if raw["type"] == "function_call":
         return Message("agent", calls=(read_tool_call(place, raw),))
     if raw["type"] in HOSTED:
@@ -142,7 +142,7 @@ def _read_item(place: Place, raw: dict[str, Any], notes: Notes) -> Message:
     return Message("tool", call_id=read_optional_text(place.at("call_id"), raw.get("call_id")), result=text)
 
 
-def _read_hosted_call(place: Place, raw: dict[str, Any]) -> ToolCall:
+def _read_hosted_call(place: JsonPosition, raw: dict[str, Any]) -> ToolCall:
     """That of a tool on a server of MCP has its name and arguments, any other the fields of its item and action."""
     call_id = read_optional_text(place.at("id"), raw.get("id"))
     if raw["type"] == "mcp_call":
@@ -155,7 +155,7 @@ def _read_hosted_call(place: Place, raw: dict[str, Any]) -> ToolCall:
     return ToolCall(raw["type"].removesuffix("_call"), args, call_id)
 
 
-def read_speaker(place: Place, raw: Any) -> Speaker:
+def read_speaker(place: JsonPosition, raw: Any) -> Speaker:
     """The role of the author. Raises FormatError for an unknown role."""
     role = read_text(place, raw)
     if role not in _SPEAKERS:
@@ -163,7 +163,7 @@ def read_speaker(place: Place, raw: Any) -> Speaker:
     return _SPEAKERS[role]
 
 
-def read_content(place: Place, raw: Any, notes: Notes) -> tuple[str, str]:
+def read_content(place: JsonPosition, raw: Any, notes: Notes) -> tuple[str, str]:
     """The text of a message and the thoughts before it. A part that is no text is left out, with a note."""
     if raw is None or isinstance(raw, str):
         return raw or "", ""
@@ -181,7 +181,7 @@ def tool_call(name: str, arguments: Any, call_id: str | None) -> ToolCall:
     return ToolCall(name, args, call_id, extra)
 
 
-def read_tool_call(place: Place, raw: Any) -> ToolCall:
+def read_tool_call(place: JsonPosition, raw: Any) -> ToolCall:
     """A call as `{id, function: {name, arguments}}`, `{id, function, arguments}` or `{id, name, arguments}`."""
     raw = read_mapping(place, raw)
     inner = raw.get("function")
@@ -192,7 +192,7 @@ def read_tool_call(place: Place, raw: Any) -> ToolCall:
     return ToolCall(read_text(at.at("name"), name), args, call_id if isinstance(call_id, str) else None, extra)
 
 
-def read_arguments(place: Place, raw: Any) -> tuple[JsonObject, JsonObject]:
+def read_arguments(place: JsonPosition, raw: Any) -> tuple[JsonObject, JsonObject]:
     """Arguments, an object or JSON text of one, and `extra`; a model's text that is none stays under RAW_ARGS."""
     if raw is None or raw == "":
         return {}, {}
@@ -207,7 +207,7 @@ def read_arguments(place: Place, raw: Any) -> tuple[JsonObject, JsonObject]:
     return (value, {}) if isinstance(value, dict) else ({}, {RAW_ARGS: raw})
 
 
-def _read_calls(place: Place, raw: dict[str, Any]) -> tuple[ToolCall, ...]:
+def _read_calls(place: JsonPosition, raw: dict[str, Any]) -> tuple[ToolCall, ...]:
     calls = raw.get("tool_calls")
     if calls:
         return read_list(place.at("tool_calls"), calls, read_tool_call)
@@ -215,7 +215,7 @@ def _read_calls(place: Place, raw: dict[str, Any]) -> tuple[ToolCall, ...]:
     return (read_tool_call(place.at("function_call"), function_call),) if isinstance(function_call, dict) else ()
 
 
-def _read_part(place: Place, raw: Any, notes: Notes) -> tuple[str, str | None]:
+def _read_part(place: JsonPosition, raw: Any, notes: Notes) -> tuple[str, str | None]:
     if isinstance(raw, str):
         return "text", raw
     part = read_mapping(place, raw)

@@ -8,7 +8,7 @@ from typing import Any
 from evaldesk.errors import FormatError
 from evaldesk.model import ToolCall
 from evaldesk.reading.notes import Notes
-from evaldesk.reading.strict_json import Place, parse_json
+from evaldesk.reading.strict_json import JsonPosition, parse_json
 from evaldesk.reading.values import read_mapping, read_optional_text, read_text, text_of
 from evaldesk.transcripts.messages.chat import NO_TEXT, read_arguments, read_chat_message, read_speaker
 from evaldesk.transcripts.messages.turns import Message
@@ -38,7 +38,7 @@ def in_order(raw: Any) -> list[Any]:
     return [raw[key] for key in sorted((key for key in raw if key.isdecimal() and len(key) < 9), key=int)]
 
 
-def read_part_message(place: Place, raw: Any, notes: Notes) -> Iterator[Message]:
+def read_part_message(place: JsonPosition, raw: Any, notes: Notes) -> Iterator[Message]:
     """The messages that a raw one is: with `parts` it may bring the results of several tools, and words as well."""
     message = read_mapping(place, raw)
     parts = message.get("parts")
@@ -69,7 +69,7 @@ def read_part_message(place: Place, raw: Any, notes: Notes) -> Iterator[Message]
         yield Message(speaker, "\n".join(texts), thought="\n".join(thoughts), calls=tuple(part_calls))
 
 
-def _part_call(place: Place, part: dict[str, Any]) -> ToolCall | None:
+def _part_call(place: JsonPosition, part: dict[str, Any]) -> ToolCall | None:
     fields = _fields_of(part, "function_call", "functionCall", "tool_call")
     if fields is None:
         return None

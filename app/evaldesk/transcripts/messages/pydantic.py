@@ -8,7 +8,7 @@ from typing import Any
 
 from evaldesk.model import ToolCall
 from evaldesk.reading.notes import Notes
-from evaldesk.reading.strict_json import Place
+from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, read_text, wrong_value
 from evaldesk.transcripts.messages.chat import NO_TEXT, read_arguments
 from evaldesk.transcripts.messages.turns import Message
@@ -27,13 +27,13 @@ def is_pydantic(conversation: Any) -> bool:
     )
 
 
-def read_pydantic(place: Place, raw: Any, notes: Notes) -> tuple[Message, ...]:
+def read_pydantic(place: JsonPosition, raw: Any, notes: Notes) -> tuple[Message, ...]:
     """The messages of a list. Raises FormatError."""
     message_lists = read_list(place, raw, lambda at, item: tuple(read_pydantic_message(at, item, notes)))
     return tuple(message for messages in message_lists for message in messages)
 
 
-def read_pydantic_message(place: Place, raw: Any, notes: Notes) -> Iterator[Message]:
+def read_pydantic_message(place: JsonPosition, raw: Any, notes: Notes) -> Iterator[Message]:
     """The messages of a request, one a part, or those of a response. Raises FormatError."""
     parts = read_mapping(place, raw).get("parts", ABSENT)
     if raw.get("kind") == "response":
@@ -44,7 +44,7 @@ def read_pydantic_message(place: Place, raw: Any, notes: Notes) -> Iterator[Mess
                 yield message
 
 
-def _read_response(place: Place, raw: Any, notes: Notes) -> Iterator[Message]:
+def _read_response(place: JsonPosition, raw: Any, notes: Notes) -> Iterator[Message]:
     """The message of the model; a tool of its provider gave its result in the middle of it."""
     texts: list[str] = []
     thoughts: list[str] = []
@@ -56,7 +56,7 @@ def _read_response(place: Place, raw: Any, notes: Notes) -> Iterator[Message]:
             each.clear()
         return message
 
-    def read_part(at: Place, part: Any) -> tuple[Message, ...]:
+    def read_part(at: JsonPosition, part: Any) -> tuple[Message, ...]:
         fields = read_mapping(at, part)
         kind = fields.get("part_kind")
         if kind == "builtin-tool-return":
@@ -76,13 +76,13 @@ def _read_response(place: Place, raw: Any, notes: Notes) -> Iterator[Message]:
     yield take_message()
 
 
-def _read_call(place: Place, fields: dict[str, Any]) -> ToolCall:
+def _read_call(place: JsonPosition, fields: dict[str, Any]) -> ToolCall:
     name = read_text(place.at("tool_name"), fields.get("tool_name", ABSENT))
     args, extra = read_arguments(place.at("args"), fields.get("args"))
     return ToolCall(name, args, read_optional_text(place.at("tool_call_id"), fields.get("tool_call_id")), extra)
 
 
-def _read_request_part(place: Place, raw: Any, notes: Notes) -> Message | None:
+def _read_request_part(place: JsonPosition, raw: Any, notes: Notes) -> Message | None:
     """The user's or the system's words, or the result of a tool; None for a remark on an answer without a tool."""
     fields = read_mapping(place, raw)
     kind, content = fields.get("part_kind"), fields.get("content")
@@ -94,7 +94,7 @@ def _read_request_part(place: Place, raw: Any, notes: Notes) -> Message | None:
     return message if message.author and not message.author.startswith(OUTPUT_TOOL) else None
 
 
-def _read_result(place: Place, fields: dict[str, Any]) -> Message:
+def _read_result(place: JsonPosition, fields: dict[str, Any]) -> Message:
     return Message(
         "tool",
         author=read_optional_text(place.at("tool_name"), fields.get("tool_name")) or "",
@@ -104,7 +104,7 @@ def _read_result(place: Place, fields: dict[str, Any]) -> Message:
     )
 
 
-def _read_words(place: Place, raw: Any, notes: Notes) -> str:
+def _read_words(place: JsonPosition, raw: Any, notes: Notes) -> str:
     if isinstance(raw, str):
         return raw
     words: list[str] = []

@@ -15,7 +15,7 @@ from evaldesk.errors import FormatError
 from evaldesk.model import ErrorRecord, Usage
 from evaldesk.model.json_text import json_or_text
 from evaldesk.reading.notes import Notes
-from evaldesk.reading.strict_json import Document, Place
+from evaldesk.reading.strict_json import Document, JsonPosition
 from evaldesk.reading.values import text_of
 from evaldesk.transcripts.messages.parts import in_order, json_value, parse_value, read_part_message
 from evaldesk.transcripts.messages.turns import Message
@@ -45,7 +45,7 @@ class ModelCall:
 
 def model_call(span: Span, notes: Notes) -> ModelCall | None:
     """The messages on a span; None when it has none, or none that can be read."""
-    place = Place(Document(None, source=span.place.document.source), span.place.path)
+    place = JsonPosition(Document(None, source=span.place.document.source), span.place.path)
     try:
         sides = sides_of(span)
         if sides is not None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evaldesk.reading.fields import read_documents
-from evaldesk.reading.strict_json import Place
+from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.reading.values import (
     ABSENT,
     read_list,
@@ -38,7 +38,7 @@ class SpanEvent:
 class Span:
     """One step of a trace. Times are milliseconds since 1970; `error` is None unless the span failed."""
 
-    place: Place
+    place: JsonPosition
     name: str
     trace_id: str
     span_id: str
@@ -66,14 +66,14 @@ def read_spans(data: bytes, source: str) -> list[Span]:
     """All spans of a file, in its order. Raises FormatError."""
     spans: list[Span] = []
     for document in read_documents(data, source):
-        for span in spans_in(Place(document), document.value):
+        for span in spans_in(JsonPosition(document), document.value):
             spans.append(span)
             if len(spans) > _MAX_SPANS:
                 raise document.error(f"the file has more than {_MAX_SPANS} spans")
     return spans
 
 
-def spans_in(place: Place, raw: Any) -> Iterator[Span]:
+def spans_in(place: JsonPosition, raw: Any) -> Iterator[Span]:
     """The spans of one JSON value. Raises FormatError."""
     if isinstance(raw, list):
         for index, item in enumerate(raw):
@@ -86,7 +86,7 @@ def spans_in(place: Place, raw: Any) -> Iterator[Span]:
     yield from reader(place, fields)
 
 
-def _reader(raw: dict[str, Any]) -> Callable[[Place, dict[str, Any]], Iterator[Span]] | None:
+def _reader(raw: dict[str, Any]) -> Callable[[JsonPosition, dict[str, Any]], Iterator[Span]] | None:
     for key in ("resourceSpans", "resource_spans", "batches"):
         if key in raw:
             return lambda place, fields: _otlp(place.at(key), fields[key])
@@ -102,7 +102,7 @@ def _reader(raw: dict[str, Any]) -> Callable[[Place, dict[str, Any]], Iterator[S
     return None
 
 
-def _spans_of_data(place: Place, raw: dict[str, Any]) -> Iterator[Span]:
+def _spans_of_data(place: JsonPosition, raw: dict[str, Any]) -> Iterator[Span]:
     """Jaeger's traces, or Phoenix's spans."""
     for index, item in enumerate(read_list(place.at("data"), raw["data"], read_mapping)):
         at = place.at("data", index)
@@ -112,7 +112,7 @@ def _spans_of_data(place: Place, raw: dict[str, Any]) -> Iterator[Span]:
         yield from read_list(at.at("spans"), item.get("spans", ABSENT), _jaeger)
 
 
-def _otlp(place: Place, raw: Any) -> Iterator[Span]:
+def _otlp(place: JsonPosition, raw: Any) -> Iterator[Span]:
     for index, batch in enumerate(read_list(place, raw, read_mapping)):
         at = place.at(index)
         for key in ("scopeSpans", "scope_spans", "instrumentationLibrarySpans"):
@@ -122,7 +122,7 @@ def _otlp(place: Place, raw: Any) -> Iterator[Span]:
                 yield from read_list(inner, scope.get("spans") or [], _otlp_span)
 
 
-def _otlp_span(place: Place, raw: Any) -> Span:
+def _otlp_span(place: JsonPosition, raw: Any) -> Span:
     span = read_mapping(place, raw)
     status = span.get("status")
     failed = isinstance(status, dict) and status.get("code") in (2, "STATUS_CODE_ERROR", "2")
@@ -141,12 +141,12 @@ def _otlp_span(place: Place, raw: Any) -> Span:
     )
 
 
-def _otlp_event(place: Place, raw: Any) -> SpanEvent:
+def _otlp_event(place: JsonPosition, raw: Any) -> SpanEvent:
     event = read_mapping(place, raw)
     return SpanEvent(_text(place, event, "name"), _pairs(place.at("attributes"), event.get("attributes")))
 
 
-def _jaeger(place: Place, raw: Any) -> Span:
+def _jaeger(place: JsonPosition, raw: Any) -> Span:
     span = read_mapping(place, raw)
     attributes = _pairs(place.at("tags"), span.get("tags"))
     failed = attributes.get("otel.status_code") == "ERROR" or attributes.get("error") in (True, "true")
@@ -166,12 +166,12 @@ def _jaeger(place: Place, raw: Any) -> Span:
     )
 
 
-def _jaeger_event(place: Place, raw: Any) -> SpanEvent:
+def _jaeger_event(place: JsonPosition, raw: Any) -> SpanEvent:
     fields = _pairs(place.at("fields"), read_mapping(place, raw).get("fields"))
     return SpanEvent(str(fields.get("event") or fields.get("name") or ""), fields)
 
 
-def _sdk(place: Place, raw: dict[str, Any]) -> Span:
+def _sdk(place: JsonPosition, raw: dict[str, Any]) -> Span:
     """A span as the OpenTelemetry SDK and Phoenix print it."""
     context = read_mapping(place.at("context"), raw.get("context", ABSENT))
     status = raw.get("status", raw.get("status_code"))
@@ -195,12 +195,12 @@ def _sdk(place: Place, raw: dict[str, Any]) -> Span:
     )
 
 
-def _sdk_event(place: Place, raw: Any) -> SpanEvent:
+def _sdk_event(place: JsonPosition, raw: Any) -> SpanEvent:
     event = read_mapping(place, raw)
     return SpanEvent(_text(place, event, "name"), read_mapping(place.at("attributes"), event.get("attributes") or {}))
 
 
-def _pairs(place: Place, raw: Any) -> dict[str, Any]:
+def _pairs(place: JsonPosition, raw: Any) -> dict[str, Any]:
     """Attributes as a list of `{key, value}`, the values bare or as OTLP wraps them."""
     attributes: dict[str, Any] = {}
     for index, pair in enumerate(read_list(place, raw or [], read_mapping)):
@@ -234,11 +234,11 @@ def whole_of(raw: Any) -> Any:
     return int(raw) if isinstance(raw, str) and raw.lstrip("-").isdecimal() and len(raw) < 25 else raw
 
 
-def _text(place: Place, raw: Mapping[str, Any], *keys: str) -> str:
+def _text(place: JsonPosition, raw: Mapping[str, Any], *keys: str) -> str:
     key = next((key for key in keys if key in raw), keys[0])
     return read_optional_text(place.at(key), raw.get(key)) or ""
 
 
-def _number(place: Place, raw: Mapping[str, Any], *keys: str) -> float:
+def _number(place: JsonPosition, raw: Mapping[str, Any], *keys: str) -> float:
     key = next((key for key in keys if key in raw), keys[0])
     return read_optional_number(place.at(key), whole_of(raw.get(key, 0)), "a time", 0, 1e20) or 0.0

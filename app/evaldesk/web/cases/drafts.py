@@ -121,8 +121,8 @@ class CaseDraft:
     shows_decisions: bool = False
 
 
-Part: TypeAlias = CaseDraft | TurnDraft | CallDraft | MessageDraft | ArgDraft | DecisionDraft
-_PARTS: Mapping[tuple[type[Part], str], tuple[str, type[Part]]] = {
+DraftPart: TypeAlias = CaseDraft | TurnDraft | CallDraft | MessageDraft | ArgDraft | DecisionDraft
+_PARTS: Mapping[tuple[type[DraftPart], str], tuple[str, type[DraftPart]]] = {
     (CaseDraft, "turn"): ("turns", TurnDraft),
     (CaseDraft, "decision"): ("decisions", DecisionDraft),
     (TurnDraft, "call"): ("calls", CallDraft),
@@ -335,7 +335,7 @@ def apply_op(draft: CaseDraft, op: str) -> str:
     match = OP.fullmatch(op)
     if not match:
         raise UsageError(f"no button does {op[:100]!r}")
-    owner: Part = draft
+    owner: DraftPart = draft
     for name, index in re.findall(r"([a-z]{1,40})-(\d{1,4})-", match["owner"]):
         owner = _at(_parts(owner, name, op)[0], int(index), op)
     parts, kind = _parts(owner, match["part"], op)
@@ -352,7 +352,7 @@ def apply_op(draft: CaseDraft, op: str) -> str:
     return f"{prefix}-{_rearrange(parts, part, index, verb, op)}-{_first_field(kind)}"
 
 
-def _rearrange(parts: list[Part], part: Part, index: int, verb: str, op: str) -> int:
+def _rearrange(parts: list[DraftPart], part: DraftPart, index: int, verb: str, op: str) -> int:
     """Where to look afterwards, as an index into `parts`."""
     if verb == "quote" and isinstance(part, ArgDraft):
         part.value = json_line(part.value)
@@ -367,19 +367,19 @@ def _rearrange(parts: list[Part], part: Part, index: int, verb: str, op: str) ->
     raise UsageError(f"no button does {op[:100]!r}")
 
 
-def _parts(owner: Part, name: str, op: str) -> tuple[list[Part], type[Part]]:
+def _parts(owner: DraftPart, name: str, op: str) -> tuple[list[DraftPart], type[DraftPart]]:
     if (type(owner), name) not in _PARTS:
         raise UsageError(f"no button does {op[:100]!r}")
     attribute, kind = _PARTS[type(owner), name]
     return getattr(owner, attribute), kind
 
 
-def _at(parts: Sequence[Part], index: int, op: str) -> Part:
+def _at(parts: Sequence[DraftPart], index: int, op: str) -> DraftPart:
     if index >= len(parts):
         raise UsageError(f"no button does {op[:100]!r}: that part is gone")
     return parts[index]
 
 
-def _first_field(kind: type[Part]) -> str:
+def _first_field(kind: type[DraftPart]) -> str:
     names = {TurnDraft: "query", CallDraft: "name", ArgDraft: "name", MessageDraft: "author", DecisionDraft: "tool"}
     return names.get(kind, "")

@@ -15,7 +15,7 @@ from evaldesk.model import ErrorRecord, Usage
 from evaldesk.reading.fields import read_values
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import Document, Place
+from evaldesk.reading.strict_json import Document, JsonPosition
 from evaldesk.reading.values import read_mapping, read_optional_mapping
 from evaldesk.transcripts.messages.chat import NO_TEXT
 from evaldesk.transcripts.messages.turns import Message, turns_of
@@ -65,7 +65,7 @@ class OpenHandsLog(ReadOnly):
         if not turns:
             raise FormatError("no event has content: the log contains no turn", source=source)
         name = file_stem(source)
-        usages = _usages(Place(Document(None, source=source)), events)
+        usages = _usages(JsonPosition(Document(None, source=source)), events)
         model = next((each.model for each in usages if isinstance(each, Usage) and each.model != "unknown"), None)
         session = Session(name, turns, _failure(events), usages=usages, n_lost=notes.count(NO_TEXT))
         run = run_of_sessions(name, AGENT, model, [session])
@@ -80,7 +80,7 @@ def _failure(events: list[dict[str, Any]]) -> ErrorRecord | None:
     return ErrorRecord("instance_error", failure_of(last_event))
 
 
-def _usages(place: Place, events: list[dict[str, Any]]) -> tuple[Usage | ErrorRecord, ...]:
+def _usages(place: JsonPosition, events: list[dict[str, Any]]) -> tuple[Usage | ErrorRecord, ...]:
     """The cost of the conversation, by the last event that counts it from the beginning, or a number that cannot be."""
     for event in reversed(events):
         value = event.get("value")

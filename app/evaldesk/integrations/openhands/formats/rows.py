@@ -25,7 +25,7 @@ from evaldesk.model.conclusion import counted
 from evaldesk.reading.json_lines import read_lines, write_lines
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import Place, parse_json
+from evaldesk.reading.strict_json import JsonPosition, parse_json
 from evaldesk.reading.values import MAX_COUNT, read_key, read_mapping, read_optional_mapping, text_of
 from evaldesk.transcripts.recorded import RecordedRun, TrialRows, file_stem, recorded_score, recorded_trial
 from evaldesk.transcripts.recorded_sessions import read_plan
@@ -120,11 +120,11 @@ class OpenHands(WritesRuns):
         return (row_line(run, result) for result in run.results)
 
 
-_Row: TypeAlias = tuple[Place, dict[str, Any]]
+_Row: TypeAlias = tuple[JsonPosition, dict[str, Any]]
 
 
 def _rows(data: bytes | BinaryIO, source: str) -> Iterator[_Row]:
-    return ((Place(line), read_mapping(Place(line), line.value)) for line in read_lines(data, source))
+    return ((JsonPosition(line), read_mapping(JsonPosition(line), line.value)) for line in read_lines(data, source))
 
 
 def _build_import(rows: Callable[[], Iterable[_Row]], trials: TrialRows, source: str, outcome: str) -> Imported:
@@ -193,19 +193,19 @@ def _is_metadata_alone(row: dict[str, Any]) -> bool:
     return "instance_id" not in row and _is_metadata(row)
 
 
-def _instance_id(place: Place, row: dict[str, Any]) -> str:
+def _instance_id(place: JsonPosition, row: dict[str, Any]) -> str:
     issue = row.get("issue")
     if "instance_id" not in row and isinstance(issue, dict):
         return f"{issue.get('owner')}/{issue.get('repo')}#{issue.get('number')}"[:300]
     return read_key(place.at("instance_id"), row.get("instance_id"))
 
 
-def _case(place: Place, case_id: str, row: dict[str, Any]) -> Case:
+def _case(place: JsonPosition, case_id: str, row: dict[str, Any]) -> Case:
     instance = read_optional_mapping(place.at("instance"), row.get("instance"))
     return Case(case_id, turns=(Turn(row_query(place, row)),), extra={"instance": instance} if instance else {})
 
 
-def _result(place: Place, row: dict[str, Any], criterion: Criterion | None, notes: Notes) -> TrialResult:
+def _result(place: JsonPosition, row: dict[str, Any], criterion: Criterion | None, notes: Notes) -> TrialResult:
     turn = row_turn(place, row, place.document.text, notes)
     test = row.get("test_result")
     details = {"test_result": test} if isinstance(test, dict) and test else {}
