@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evaldesk.agents.agent import parameter_names, summary_of
+from evaldesk.agents.child_processes import watching_processes
 from evaldesk.agents.remote.protocol import decisions_of, read_events
 from evaldesk.agents.spans import INSTRUMENTS, collect_spans
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
@@ -76,26 +77,30 @@ class PythonAgent:
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Call the code and yield its events. Raises AgentError for a value that is no event."""
-        async for event in self._call(self._function(session), session, message, ()):
-            yield event
+        with watching_processes(session):
+            async with aclosing(self._call(self._function(session), session, message, ())) as events:
+                async for event in events:
+                    yield event
 
     async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
         """Call its `resume`, or its function again if it takes `decisions`. Raises AgentError as `reply`."""
-        function = self._function(session)
-        going_on = getattr(getattr(function, "__self__", None), "resume", None)
-        if callable(going_on):
-            function = going_on
-        elif "decisions" not in (parameter_names(function) or ()):
-            raise AgentError(
-                "the agent waits for a person and cannot go on: give it a method `resume(message, decisions)`, or let "
-                "its function take `decisions`, which are those about the message"
-            )
-        async for event in self._call(function, session, message, decided):
-            yield event
+        with watching_processes(session):
+            function = self._function(session)
+            going_on = getattr(getattr(function, "__self__", None), "resume", None)
+            if callable(going_on):
+                function = going_on
+            elif "decisions" not in (parameter_names(function) or ()):
+                raise AgentError(
+                    "the agent waits for a person and cannot go on: give it a method `resume(message, decisions)`, or "
+                    "let its function take `decisions`, which are those about the message"
+                )
+            async with aclosing(self._call(function, session, message, decided)) as events:
+                async for event in events:
+                    yield event
 
     async def _call(
         self, function: Callable[..., Any], session: Session, message: str, decided: Sequence[Decided]
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event, None]:
         TOOL_LIMIT.set(session.limits.tool_timeout_s)
         note_capture("told")
         watch_outside_calls()

@@ -41,9 +41,15 @@ BAD_REQUEST = 400
 
 def open_gateway(environment: Mapping[str, str]) -> ModelGateway:
     """Open a gateway to the providers of the environment."""
-    gateway = ModelGateway(environment, _SERVER.address)
-    GATEWAYS[gateway.key] = gateway
+    gateway = ModelGateway(environment)
+    register_gateway(gateway)
     return gateway
+
+
+def register_gateway(gateway: ModelGateway) -> None:
+    """Give the gateway an address."""
+    gateway.server = _SERVER.address
+    GATEWAYS[gateway.key] = gateway
 
 
 class _Handler(LocalHandler):

@@ -38,17 +38,21 @@ _OTHER_SHAPE = (FormatError, ValueError, LookupError, TypeError, AttributeError,
 
 @dataclass(frozen=True, slots=True)
 class PlayedTurn:
-    """The current turn of a gateway: its event sink, its context variables, and the listener of its calls."""
+    """The current turn of a gateway: its event sink, its context variables, and the listener of its calls.
+
+    `counts_attempts`: its usages have the number of attempts of a call.
+    """
 
     session: Session
     send: SendEvent
     recorder: Recorder | None
     context: contextvars.Context
     listener: TurnListener | None
+    counts_attempts: bool = True
 
     def note_pause(self, wait: RetryWait) -> None:
         """Report a retry pause to the trial and the turn."""
-        self.context.copy().run(lambda: notifier(is_counted=True)(wait))
+        self.context.copy().run(lambda: notifier(is_counted=self.counts_attempts)(wait))
 
     def pause(self, model: str) -> None:
         """Wait for the rate limits of the run."""
@@ -93,6 +97,18 @@ class PlayedTurn:
         if self.listener:
             self.listener.note_gateway_call(HttpCall(call.path, call.body, answer.body, answer.duration_ms))
 
+    def note_own_answer(self, call: Call, answer: Answer) -> None:
+        """Report an answered call as one of the agent's own client, whose usage the turn reads."""
+        if not (self.listener and call.api):
+            return
+        if answer.status >= LEAST_ERROR:
+            self.note_failure(call, _refusal_reason(answer), answer.duration_ms)
+            return
+        self.listener.note_request()
+        self.listener.note_answer(
+            HttpCall(call.path, call.body, answer.body, answer.duration_ms, is_replayed=answer.is_replayed)
+        )
+
 
 @dataclass(slots=True)
 class ModelGateway:
@@ -126,17 +142,25 @@ class ModelGateway:
     def listening(self, session: Session, send: SendEvent, *, goes_on: bool = False) -> Iterator[None]:
         """Assign calls to this turn until the context ends; a turn that `goes_on` was paused before."""
         self.has_asked_model = self.has_asked_model and goes_on
-        turn = PlayedTurn(session, send, CURRENT_RECORDER.get(), contextvars.copy_context(), PLAYED_TURN.get())
-        with self._lock:
-            self._turn, self._events, self._n_calls = turn, TurnEvents(), 0
+        self.begin(PlayedTurn(session, send, CURRENT_RECORDER.get(), contextvars.copy_context(), PLAYED_TURN.get()))
         try:
             yield
         finally:
-            with self._lock:  # a call of which the agent did not read the end
-                self._lock.wait_for(lambda: not self._n_under_way, LAST_CALL_S)
+            self.end()
+
+    def begin(self, turn: PlayedTurn) -> None:
+        """Assign calls to this turn."""
+        with self._lock:
+            self._turn, self._events, self._n_calls = turn, TurnEvents(), 0
+
+    def end(self) -> None:
+        """Wait shortly for calls of which the agent did not read the end; those that are left are missed calls."""
+        with self._lock:
+            self._lock.wait_for(lambda: not self._n_under_way, LAST_CALL_S)
+            turn, self._turn = self._turn, None
+            if turn:
                 for _ in range(self._n_under_way):
                     turn.note_missed_call()
-                self._turn = None
 
     @contextmanager
     def call(self) -> Iterator[PlayedTurn | None]:
@@ -185,8 +209,7 @@ class ModelGateway:
         if call.api is None:
             return
         if answer.status >= LEAST_ERROR:
-            why = f"HTTP {answer.status}: {answer.body[:MAX_REASON].decode('utf-8', 'replace')}"
-            turn.note_failure(call, why, answer.duration_ms)
+            turn.note_failure(call, _refusal_reason(answer), answer.duration_ms)
             return
         try:
             exchange = read_exchange(call.api, call.path, call.body, answer.body)
@@ -276,6 +299,10 @@ class Answer:
     n_attempts: int = 1
     duration_ms: float = 0.0
     is_replayed: bool = False
+
+
+def _refusal_reason(answer: Answer) -> str:
+    return f"HTTP {answer.status}: {answer.body[:MAX_REASON].decode('utf-8', 'replace')}"
 
 
 def _usage(session: Session, call: Call, exchange: Exchange, answer: Answer) -> Usage:
