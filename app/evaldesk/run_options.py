@@ -520,37 +520,58 @@ _RUN = (
 )
 
 
-def _limit(of: str, help: str, **more: Any) -> RunOption:  # noqa: A002
-    name = f"{of}_timeout_s"
+def _limit(name: str, title: str, **more: Any) -> RunOption:
     return option_of(
         "limits",
         name,
         "number",
-        f"{of.capitalize()} timeout",
-        **{
-            "words": f"limit of a {of} in seconds",
-            "help": help,
-            "low": 0.1,
-            "high": DAY_S,
-            "unit": "s",
-            "unset": "none of its own",
-            "flags": (f"--{of}-timeout",),
-            "metavar": "S",
-            "section": LIMITS,
-            "form": "more",
-            "toml": f"limits.{name}",
-            **more,
-        },
+        title,
+        **{"low": 0.1, "high": DAY_S, "unit": "s", "metavar": "S", "section": LIMITS, "form": "more", **more},
     )
 
 
 _LIMITS = (
     _limit(
-        "trial", "One trial; 120.", default=120.0, flags=("--timeout",), form="first", is_always_shown=True
-    )._replace(name="timeout_s"),
-    _limit("turn", "One turn."),
-    _limit("tool", "One tool call."),
-    _limit("judge", "One judge.", run_file="grader_timeout_s"),
+        "timeout_s",
+        "Trial timeout",
+        path="limits.trial_timeout_s",
+        words="limit of a trial in seconds",
+        help="One trial; 120.",
+        unset="none of its own",
+        default=120.0,
+        flags=("--timeout",),
+        toml="limits.trial_timeout_s",
+        form="first",
+        is_always_shown=True,
+    ),
+    _limit(
+        "turn_timeout_s",
+        "Turn timeout",
+        words="limit of a turn in seconds",
+        help="One turn.",
+        unset="none of its own",
+        flags=("--turn-timeout",),
+        toml="limits.turn_timeout_s",
+    ),
+    _limit(
+        "tool_timeout_s",
+        "Tool timeout",
+        words="limit of a tool in seconds",
+        help="One tool call.",
+        unset="none of its own",
+        flags=("--tool-timeout",),
+        toml="limits.tool_timeout_s",
+    ),
+    _limit(
+        "judge_timeout_s",
+        "Judge timeout",
+        words="limit of a judge in seconds",
+        help="One judge.",
+        unset="none of its own",
+        flags=("--judge-timeout",),
+        toml="limits.judge_timeout_s",
+        run_file="grader_timeout_s",
+    ),
 )
 
 MODEL_CALL = (
@@ -714,18 +735,18 @@ def _user_name(name: str) -> str:
     return "user_max_calls" if name == "max_turns" else f"user_{name}"
 
 
-def _user(name: str, kind: Kind, title: str, **more: Any) -> RunOption:
-    option = option_of("user", name, kind, f"{title} of the simulated user", **more)
-    return option._replace(name=f"user_{name}", words=f"user_{name}", toml=f"user.{name}")
+def _user(name: str, path: str, kind: Kind, title: str, **more: Any) -> RunOption:
+    return option_of("user", name, kind, title, path=path, words=name, toml=path, **more)
 
 
 _NOT_USER_FLAG: Mapping[Door, str] = {"cli": NOT_FLAG, "pytest": NOT_FLAG, "form": NOT_USER_BROWSER}
 
 _USER = (
     _user(
-        "model",
+        "user_model",
+        "user.model",
         "text",
-        "Model",
+        "Model of the simulated user",
         help="The model that plays the user of cases with a scenario.",
         default="",
         unset="the default",
@@ -735,9 +756,10 @@ _USER = (
         left_out={"form": NOT_USER_BROWSER},
     ),
     _user(
-        "max_turns",
+        "user_max_turns",
+        "user.max_turns",
         "whole",
-        "Max messages",
+        "Max messages of the simulated user",
         help="Most messages of the simulated user; default 20.",
         default=20,
         low=1,
@@ -748,18 +770,20 @@ _USER = (
         left_out={"form": NOT_USER_BROWSER},
     ),
     _user(
-        "stop_signal",
+        "user_stop_signal",
+        "user.stop_signal",
         "text",
-        "Stop signal",
+        "Stop signal of the simulated user",
         help="Text of the simulated user that ends a conversation.",
         default="</finished>",
         flags=(),
         left_out=_NOT_USER_FLAG,
     ),
     _user(
-        "instructions",
+        "user_instructions",
+        "user.instructions",
         "text",
-        "Instructions",
+        "Instructions of the simulated user",
         help="The prompt of the simulated user.",
         default="",
         unset="the default ones",
