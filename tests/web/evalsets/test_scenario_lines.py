@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evaldesk.model import Case
-from evaldesk.web.cases.list import CaseLine
+from evaldesk.pages.case_list import CaseLine
 
 
 @pytest.mark.parametrize(

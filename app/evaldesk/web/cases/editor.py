@@ -9,12 +9,12 @@ from urllib.parse import urlencode
 from evaldesk.desk.evalsets.cases import CaseNameTakenError, FoundCase
 from evaldesk.model.evalset import DECISIONS
 from evaldesk.model.stored import EvalSetFile
+from evaldesk.pages.case_list import CaseLine
 from evaldesk.pages.case_text import Line, kept_keys
 from evaldesk.pages.case_whole import OUTPUTS, accepted_keys
 from evaldesk.pages.large_state import LargeState, large_state
 from evaldesk.pages.typed import Problems
 from evaldesk.web.cases.drafts import CaseDraft, shown_decisions
-from evaldesk.web.cases.list import CaseLine
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,13 +23,13 @@ from evaldesk.errors import FormatError, LossError, NotFoundError, UsageError
 from evaldesk.model import Case, Turn
 from evaldesk.model.evalset import case_key
 from evaldesk.model.stored import EvalSetFile
+from evaldesk.pages.case_list import CaseLine, case_list
 from evaldesk.pages.case_text import Line, case_text, difference
 from evaldesk.pages.source import source_of
 from evaldesk.pages.typed import Problems, error_sentence
 from evaldesk.web.cases.checks import case_from
 from evaldesk.web.cases.drafts import CaseDraft, TurnDraft, apply_op, draft_of, fits_form, read_draft
 from evaldesk.web.cases.editor import Editor, run_address
-from evaldesk.web.cases.list import CaseLine, case_list
 from evaldesk.web.forms.fields import SHOW_TOP, attachment, file_text_of, leave, read_form, text_of, texts_of
 from evaldesk.web.render import desk_of, go, page
 from evaldesk.web.routes.new_run import run_case

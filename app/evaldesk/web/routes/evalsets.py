@@ -15,9 +15,9 @@ from evaldesk.desk.evalsets.cases import case_with_key
 from evaldesk.desk.evalsets.evalsets import DescriptionChangedError, NameChangedError, SetNameTakenError
 from evaldesk.desk.evalsets.exporting import export_forms, media_type
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
+from evaldesk.pages.case_list import case_list
 from evaldesk.pages.typed import Problems
 from evaldesk.web.cases.editor import run_address
-from evaldesk.web.cases.list import case_list
 from evaldesk.web.forms.fields import attachment, number_of, read_form, text_of
 from evaldesk.web.render import desk_of, go, page, refused_status
 
