@@ -168,7 +168,7 @@ def samples_of_runs() -> dict[str, tuple[bytes, str]]:
 OF_RUNS = samples_of_runs()
 
 
-def twice(name: str) -> bytes:
+def with_each_entry_doubled(name: str) -> bytes:
     """The sample with each trial, event or span in it twice."""
     data, _ = OF_RUNS[name]
     if name in ("openhands", "openhands-log"):
@@ -201,7 +201,7 @@ IS_NO_PLANNED_TRIAL = {
 def test_what_a_file_has_twice_counts_once_and_the_earlier_is_said(name: str) -> None:
     """Of each format that records runs, whatever it says of its plan."""
     data, source = OF_RUNS[name]
-    (once,), over = read_file(data, source).runs, read_file(twice(name), source)
+    (once,), over = read_file(data, source).runs, read_file(with_each_entry_doubled(name), source)
     (run,) = over.runs
 
     ends = [[(trial.case_index, trial.trial_index, trial.verdict) for trial in each.results] for each in (once, run)]
