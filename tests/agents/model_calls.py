@@ -1,4 +1,4 @@
-"""Calls of a model at a test's endpoint, the patience of a test, and streams of pieces."""
+"""Calls of a model at a test's endpoint, the retry policy of a test, and streams of pieces."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from tests.agents.endpoint import Answer, Endpoint, chunks
 
-from evaldesk.llm import ModelCall, Patience
+from evaldesk.llm import ModelCall, RetryPolicy
 from evaldesk.model import JsonObject
 
 MODEL = "hosted_vllm/small"
-HASTE = Patience(n_attempts=3, first_wait_s=0.001, longest_wait_s=0.002)
+HASTE = RetryPolicy(n_attempts=3, first_wait_s=0.001, max_backoff_s=0.002, max_retry_after_s=0.002)
 MESSAGES: tuple[JsonObject, ...] = ({"role": "user", "content": "hi"},)
 TOOL: JsonObject = {
     "type": "function",

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from evaldesk.errors import ModelError
-from evaldesk.llm import ModelCall, Patience, complete, is_direct
+from evaldesk.llm import ModelCall, RetryPolicy, complete, is_direct
 from evaldesk.llm.attempts import is_demo
 from evaldesk.llm.client import open_litellm
 from evaldesk.model import JsonObject
@@ -36,7 +36,7 @@ ROLLED: list[JsonObject] = [
     {"role": "tool", "tool_call_id": "call_1_0", "content": "4"},
 ]
 FAULTS = ("pretends to be overloaded", "no scripted model 'nothing'")  # LiteLLM wraps the first in names of its own
-QUICK = Patience(n_attempts=2, first_wait_s=0.001)
+QUICK = RetryPolicy(n_attempts=2, first_wait_s=0.001)
 CALLS = [
     ModelCall(model, messages, TOOLS, seed=seed)
     for model in MODELS
@@ -52,7 +52,7 @@ async def answers() -> list[Any]:
         for is_streamed in (False, True):
             pieces: list[str] = []
             try:
-                reply = await complete(call, pieces.append if is_streamed else None, patience=QUICK)
+                reply = await complete(call, pieces.append if is_streamed else None, retry_policy=QUICK)
             except ModelError as error:
                 found.append(
                     ["error", next(words for words in FAULTS if words in str(error)), error.kind, error.is_fatal]

@@ -14,7 +14,7 @@ from tests.agents.model_calls import HASTE, MESSAGES, TOOL, call_of
 
 from evaldesk.engine.driver.inline import InlineExecutor
 from evaldesk.errors import BadNumberError, ModelError
-from evaldesk.llm import ModelCall, Patience, complete, direct, is_direct, warm
+from evaldesk.llm import ModelCall, RetryPolicy, complete, direct, is_direct, warm
 from evaldesk.llm.client import open_litellm
 from evaldesk.llm.endpoints import PROVIDERS, own_endpoint
 from evaldesk.llm.loop import on_loop
@@ -202,7 +202,7 @@ async def test_invalid_json_is_an_error_of_its_call(endpoint: Endpoint, body: by
     endpoint.gives(body, status=status)
 
     with pytest.raises(ModelError) as caught:
-        await complete(call_of(endpoint), patience=Patience(n_attempts=1))
+        await complete(call_of(endpoint), retry_policy=RetryPolicy(n_attempts=1))
 
     assert caught.value.kind == ("broken_answer" if status == 200 else "server_error")
 
@@ -213,7 +213,7 @@ async def test_an_invalid_count_is_an_error_of_its_call(endpoint: Endpoint, coun
     endpoint.gives(body.encode())
 
     with pytest.raises((ModelError, BadNumberError)):
-        await complete(call_of(endpoint), patience=Patience(n_attempts=1))
+        await complete(call_of(endpoint), retry_policy=RetryPolicy(n_attempts=1))
 
 
 @pytest.mark.parametrize(("no_proxy", "is_asked"), [("", True), ("127.0.0.1", False)])
@@ -244,7 +244,7 @@ async def test_a_body_that_is_cut_is_tried_again(endpoint: Endpoint) -> None:
     cut = json.dumps({"choices": [{"message": {"content": "hello"}}]}).encode()
     endpoint.gives(cut, headers={"content-length": "1000"}).says("hello")
 
-    reply = await complete(call_of(endpoint), patience=HASTE)
+    reply = await complete(call_of(endpoint), retry_policy=HASTE)
 
     assert (reply.text, reply.usage.n_attempts) == ("hello", 2)
 
@@ -253,7 +253,7 @@ async def test_a_stream_that_ends_without_a_reason_is_no_answer(endpoint: Endpoi
     endpoint.gives(_events({"content": "hel"}), headers={"content-type": "text/event-stream"})
 
     with pytest.raises(ModelError, match="broke off") as caught:
-        await complete(call_of(endpoint), lambda _: None, patience=HASTE)
+        await complete(call_of(endpoint), lambda _: None, retry_policy=HASTE)
 
     assert not caught.value.is_fatal
 
@@ -322,6 +322,6 @@ async def test_an_invalid_token_count_is_named_and_not_retried(
     endpoint.answers.append(Answer({**completion("hello"), "usage": usage}))
 
     with pytest.raises(BadNumberError, match=r"usage\.tokens_in must be a number from 0 to 2\*\*53, got -3"):
-        await complete(call_of(endpoint, model=model), patience=HASTE)
+        await complete(call_of(endpoint, model=model), retry_policy=HASTE)
 
     assert len(endpoint.asked) == 1

@@ -13,7 +13,7 @@ from evaldesk.agents import agent_ref
 from evaldesk.engine.frames import Describe, Described, frame_from_worker
 from evaldesk.engine.worker.jobs import DescribeJob
 from evaldesk.errors import ModelError
-from evaldesk.llm import ModelCall, Patience, complete
+from evaldesk.llm import ModelCall, RetryPolicy, complete
 from evaldesk.llm.failures import ModelFailure, failure_of
 
 pytestmark = pytest.mark.anyio
@@ -109,11 +109,11 @@ def test_a_fault_in_the_library_is_not_retried() -> None:
 
 
 def test_waits_double_up_to_the_longest() -> None:
-    patience = Patience(n_attempts=9, first_wait_s=1, longest_wait_s=5)
+    retry_policy = RetryPolicy(n_attempts=9, first_wait_s=1, max_backoff_s=5)
     failure = ModelFailure("server_error", "", is_passing=True)
 
-    waits = [patience.wait_s(n, failure, lambda: 1.0) for n in range(1, 6)]
+    waits = [retry_policy.wait_s(n, failure, lambda: 1.0) for n in range(1, 6)]
 
     assert waits == [1, 2, 4, 5, 5]
-    assert patience.wait_s(1, failure, lambda: 0.0) == 0.5
-    assert patience.wait_s(9, failure, lambda: 0.0) is None
+    assert retry_policy.wait_s(1, failure, lambda: 0.0) == 0.5
+    assert retry_policy.wait_s(9, failure, lambda: 0.0) is None

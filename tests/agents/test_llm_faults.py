@@ -10,7 +10,7 @@ import pytest
 from tests.agents.model_calls import HASTE, MESSAGES, MODEL, call_of
 
 from evaldesk.errors import ModelError
-from evaldesk.llm import ModelCall, Patience, complete
+from evaldesk.llm import ModelCall, RetryPolicy, complete
 from evaldesk.llm.refusals import STRICTNESS
 from evaldesk.llm.retry_events import CURRENT_LISTENER
 
@@ -21,16 +21,16 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("client")]
 async def test_a_transient_failure_is_retried_and_counted(endpoint: Any, status: int) -> None:
     endpoint.fails(status).says("hello")
 
-    reply = await complete(call_of(endpoint), patience=HASTE)
+    reply = await complete(call_of(endpoint), retry_policy=HASTE)
 
     assert (reply.text, reply.usage.n_attempts, len(endpoint.asked)) == ("hello", 2, 2)
 
 
 async def test_retry_after_is_waited_for_instead_of_our_own_pause(endpoint: Any) -> None:
     endpoint.fails(429, retry_after="0").says("hello")
-    patience = Patience(first_wait_s=3600, longest_wait_s=3600)
+    retry_policy = RetryPolicy(first_wait_s=3600, max_backoff_s=3600, max_retry_after_s=3600)
 
-    reply = await asyncio.wait_for(complete(call_of(endpoint), patience=patience), 300)
+    reply = await asyncio.wait_for(complete(call_of(endpoint), retry_policy=retry_policy), 300)
 
     assert reply.usage.n_attempts == 2
 
@@ -49,7 +49,7 @@ async def test_the_last_attempt_ends_the_retries(endpoint: Any) -> None:
         endpoint.fails(500, "the disk is full")
 
     with pytest.raises(ModelError, match=r"the disk is full.*\(tried 3 times\)") as caught:
-        await complete(call_of(endpoint), patience=HASTE)
+        await complete(call_of(endpoint), retry_policy=HASTE)
 
     assert (caught.value.kind, caught.value.is_fatal) == ("server_error", False)
 
@@ -70,7 +70,7 @@ async def test_a_fatal_failure_is_not_retried_and_names_the_next_step(
     endpoint.fails(status, "refused", code)
 
     with pytest.raises(ModelError) as caught:
-        await complete(call_of(endpoint), patience=HASTE)
+        await complete(call_of(endpoint), retry_policy=HASTE)
 
     assert (caught.value.kind, caught.value.is_fatal, len(endpoint.asked)) == (kind, True, 1)
     assert says in str(caught.value)
@@ -80,7 +80,7 @@ async def test_a_refused_request_fails_once_and_is_not_fatal(endpoint: Any) -> N
     endpoint.fails(400, "temperature must be below 1")
 
     with pytest.raises(ModelError, match="temperature must be below 1") as caught:
-        await complete(call_of(endpoint), patience=HASTE)
+        await complete(call_of(endpoint), retry_policy=HASTE)
 
     assert (caught.value.kind, caught.value.is_fatal, len(endpoint.asked)) == ("bad_request", False, 1)
 
@@ -89,7 +89,7 @@ async def test_a_closed_port_is_a_connection_failure() -> None:
     call = ModelCall(MODEL, MESSAGES, api_base="http://127.0.0.1:9/v1")
 
     with pytest.raises(ModelError, match="tried 3 times") as caught:
-        await complete(call, patience=HASTE)
+        await complete(call, retry_policy=HASTE)
 
     assert (caught.value.kind, caught.value.is_fatal) == ("connection", False)
     assert "cannot connect to 127.0.0.1:9: Connection refused" in str(caught.value)
@@ -98,7 +98,7 @@ async def test_a_closed_port_is_a_connection_failure() -> None:
 async def test_a_dropped_connection_is_retried(endpoint: Any) -> None:
     endpoint.drops().says("hello")
 
-    reply = await complete(call_of(endpoint), patience=HASTE)
+    reply = await complete(call_of(endpoint), retry_policy=HASTE)
 
     assert (reply.text, reply.usage.n_attempts) == ("hello", 2)
 
@@ -108,7 +108,7 @@ async def test_a_retry_pause_is_reported_with_its_reason_and_end(endpoint: Any) 
     waits: list[str] = []
 
     token = CURRENT_LISTENER.set(lambda wait: waits.append(wait.sentence()))
-    await complete(call_of(endpoint), patience=HASTE)
+    await complete(call_of(endpoint), retry_policy=HASTE)
     CURRENT_LISTENER.reset(token)
 
     assert re.fullmatch(r"rate-limited until \d\d:\d\d:\d\d, then attempt 2 of 3: .*slow down.*", waits[0])
@@ -140,7 +140,7 @@ async def test_a_silent_endpoint_times_out(endpoint: Any) -> None:
     held = endpoint.stalls()
 
     with pytest.raises(ModelError) as caught:
-        await complete(call_of(endpoint, timeout_s=0.05), patience=Patience(n_attempts=1))
+        await complete(call_of(endpoint, timeout_s=0.05), retry_policy=RetryPolicy(n_attempts=1))
 
     held.set()
     assert caught.value.kind == "timeout"

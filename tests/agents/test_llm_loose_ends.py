@@ -88,7 +88,7 @@ async def test_an_error_in_a_good_status_is_an_error(endpoint: Any) -> None:
         endpoint.answers.append(Answer({"error": {"message": "out of memory", "code": 500}}))
 
     with pytest.raises(ModelError, match="out of memory"):
-        await complete(call_of(endpoint), patience=HASTE)
+        await complete(call_of(endpoint), retry_policy=HASTE)
 
 
 @pytest.mark.parametrize(
@@ -104,6 +104,6 @@ async def test_context_window_and_content_policy_errors_are_distinguished(
     endpoint.fails(400, message)
 
     with pytest.raises(ModelError) as caught:
-        await complete(call_of(endpoint), patience=HASTE)
+        await complete(call_of(endpoint), retry_policy=HASTE)
 
     assert (caught.value.kind, caught.value.is_fatal, len(endpoint.asked)) == (kind, False, 1)

@@ -88,7 +88,7 @@ async def test_an_answer_without_choices_is_an_error_and_no_empty_reply(
         endpoint.gives(raw)
 
     with pytest.raises(ModelError) as caught:
-        await complete(call_of(endpoint, model=model), patience=HASTE)
+        await complete(call_of(endpoint, model=model), retry_policy=HASTE)
 
     assert not caught.value.is_fatal
     assert "tried 3 times" in str(caught.value)
@@ -99,7 +99,7 @@ async def test_an_interrupted_stream_is_an_error_and_not_retried(endpoint: Any) 
     pieces: list[str] = []
 
     with pytest.raises(ModelError) as caught:
-        await complete(call_of(endpoint), pieces.append, patience=HASTE)
+        await complete(call_of(endpoint), pieces.append, retry_policy=HASTE)
 
     assert (len(endpoint.asked), caught.value.is_fatal) == (1, False)
 

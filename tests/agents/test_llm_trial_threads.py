@@ -74,7 +74,7 @@ def hops(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_calls_stay_in_the_thread_of_the_trial(trial_thread: OneThread, endpoint: Endpoint, hops: list[str]) -> None:
     endpoint.fails(503).says("hello").says("again")
 
-    first = trial_thread.carry_out(complete(call_of(endpoint), patience=HASTE))
+    first = trial_thread.carry_out(complete(call_of(endpoint), retry_policy=HASTE))
     second = trial_thread.carry_out(complete(call_of(endpoint)))
 
     assert (first.text, first.usage.n_attempts, second.text) == ("hello", 2, "again")

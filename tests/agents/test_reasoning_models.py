@@ -12,7 +12,7 @@ import pytest
 from tests.agents.answering import answering
 from tests.agents.endpoint import Answer, Endpoint
 
-from evaldesk.llm import ModelCall, Patience, complete, model_error
+from evaldesk.llm import ModelCall, RetryPolicy, complete, model_error
 from evaldesk.llm.refusals import STRICTNESS
 from evaldesk.model import ModelOptions, Session
 
@@ -104,7 +104,7 @@ async def test_an_endpoint_that_refuses_every_field_gets_a_few_requests() -> Non
         for _ in range(8):
             server.gives({"error": {"message": text}}, status=400)
         with pytest.raises(Exception, match="unknown"):
-            await complete(replace(call, api_base=f"{address}/v1"), patience=Patience(n_attempts=1))
+            await complete(replace(call, api_base=f"{address}/v1"), retry_policy=RetryPolicy(n_attempts=1))
 
     assert len(server.asked) == 3
 

@@ -98,13 +98,13 @@ class Grader(OneWorker):
         """It is up at once."""
 
 
-@pytest.mark.parametrize(("patience_s", "n_graders"), [(1e9, 1), (1e-9, 2)], ids=["answers", "is slow"])
+@pytest.mark.parametrize(("slow_after_s", "n_graders"), [(1e9, 1), (1e-9, 2)], ids=["answers", "is slow"])
 async def test_another_grader_is_started_where_the_first_is_slow_and_not_where_much_comes_at_once(
-    monkeypatch: pytest.MonkeyPatch, patience_s: float, n_graders: int
+    monkeypatch: pytest.MonkeyPatch, slow_after_s: float, n_graders: int
 ) -> None:
     monkeypatch.setattr(Grader, "made", [])
     monkeypatch.setattr(pool, "WorkerProcess", Grader)
-    monkeypatch.setattr(executors, "PATIENCE_S", patience_s)
+    monkeypatch.setattr(executors, "SLOW_GRADER_S", slow_after_s)
     executor = LocalExecutor(n_workers=2, concurrency=100)
     criteria = (Criterion("response_exact", 0.0),)
     spec = GradeSpec(TrialResult(1, 0, 0, "finished", "unscored"), Case("c"), criteria, is_first=True)

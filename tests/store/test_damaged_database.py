@@ -110,7 +110,7 @@ def test_a_run_does_not_retry_a_write_into_damage(database: Path) -> None:
 
 async def _write_a_session(store: Store) -> None:
     writer = RunWriter()
-    writer.patience_s = 0  # a retry would be given up at once, as another error
+    writer.give_up_after_s = 0  # a retry would be given up at once, as another error
     try:
         await writer.write_with_retry(store.sessions.create, "hello")
     finally:

@@ -32,7 +32,7 @@ from evaldesk.engine.executors import MAX_LOCAL, Node, check_executor, kind_of, 
 from evaldesk.engine.launch import launcher_of, sandbox_problem
 from evaldesk.engine.sandbox import has_bubblewrap
 from evaldesk.errors import EvaldeskError, ModelError, UsageError
-from evaldesk.llm import ModelCall, Patience, complete, missing_keys
+from evaldesk.llm import ModelCall, RetryPolicy, complete, missing_keys
 from evaldesk.model import (
     AgentRef,
     Case,
@@ -429,7 +429,7 @@ async def call_models(models: Iterable[str], options: ModelOptions) -> list[Find
             prices=options.prices,
         )
         try:
-            reply = await complete(call, patience=Patience(n_attempts=1))
+            reply = await complete(call, retry_policy=RetryPolicy(n_attempts=1))
         except ModelError as error:
             findings.append(Finding(f"call {model}", "bad", str(error)))
         else:

@@ -320,7 +320,7 @@ async def _each(specs: Iterable[TrialSpec | GradeSpec]) -> AsyncGenerator[TrialS
 
 CANCEL_GRACE_S = 4.0
 GRADED_AT_ONCE = 8
-PATIENCE_S = 0.2
+SLOW_GRADER_S = 0.2
 """How long a grader with work may answer nothing before another is started, which takes about as long."""
 
 
@@ -368,7 +368,7 @@ class LocalExecutor:
             warm_pool=warm_pool,
             purpose="grader",
             n_before_next=GRADED_AT_ONCE,
-            patience_s=PATIENCE_S,
+            slow_after_s=SLOW_GRADER_S,
         )
         self._graders.grading_files = grading_files
         with suppress(AgentError):  # of a file that is not read; each player says so

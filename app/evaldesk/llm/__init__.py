@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from evaldesk.llm.loop import complete as complete
     from evaldesk.llm.loop import litellm_endpoint as litellm_endpoint
     from evaldesk.llm.loop import litellm_response as litellm_response
-    from evaldesk.llm.retries import PATIENT as PATIENT
-    from evaldesk.llm.retries import Patience as Patience
+    from evaldesk.llm.retries import DEFAULT_RETRIES as DEFAULT_RETRIES
+    from evaldesk.llm.retries import RetryPolicy as RetryPolicy
     from evaldesk.llm.retry_events import RetryWait as RetryWait
     from evaldesk.secrets import missing_keys as missing_keys
     from evaldesk.secrets import set_variables as set_variables
 
 _MODULES = {
-    "PATIENT": "llm.retries",
+    "DEFAULT_RETRIES": "llm.retries",
     "ModelCall": "llm.call",
     "ModelReply": "llm.call",
-    "Patience": "llm.retries",
+    "RetryPolicy": "llm.retries",
     "RequestedCall": "llm.call",
     "RetryWait": "llm.retry_events",
     "complete": "llm.loop",

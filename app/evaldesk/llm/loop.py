@@ -19,7 +19,7 @@ from evaldesk.llm.client import endpoint, is_cached, open_litellm
 from evaldesk.llm.direct import is_own_loop
 from evaldesk.llm.failures import failure_of
 from evaldesk.llm.recording import CURRENT_RECORDER
-from evaldesk.llm.retries import PATIENT, Patience, complete_patiently, patiently
+from evaldesk.llm.retries import DEFAULT_RETRIES, RetryPolicy, call_with_retries, complete_with_retries
 from evaldesk.llm.retry_events import CURRENT_TURN, PLAYED_TURN, hide_requests, mute_listeners, notifier, waiting_s
 from evaldesk.model import ModelOptions
 
@@ -32,7 +32,7 @@ async def complete(
     call: ModelCall,
     on_text: Callable[[str], None] | None = None,
     *,
-    patience: Patience = PATIENT,
+    retry_policy: RetryPolicy = DEFAULT_RETRIES,
 ) -> ModelReply:
     """Call a model with retries, or answer from the trial's recording. Raises ModelError.
 
@@ -46,8 +46,8 @@ async def complete(
         with hide_requests():
             if is_own_loop() and is_direct(call):
                 with mute_listeners():
-                    return await complete_patiently(call, on_text, patience, on_wait)
-            return await on_loop(complete_patiently(call, send, patience, on_wait))
+                    return await complete_with_retries(call, on_text, retry_policy, on_wait)
+            return await on_loop(complete_with_retries(call, send, retry_policy, on_wait))
 
     send = (lambda text: caller.call_soon_threadsafe(on_text, text)) if on_text else None
     on_wait = notifier(is_counted=True)
@@ -76,7 +76,7 @@ async def litellm_response(arguments: Mapping[str, Any]) -> Any:
     The current turn has the number of retries, and notes pauses and cached answers. Raises ModelError.
     """
     turn = CURRENT_TURN.get()
-    patience = PATIENT.with_retries(turn.n_retries if turn else None)
+    retry_policy = DEFAULT_RETRIES.with_retries(turn.n_retries if turn else None)
     model = str(arguments.get("model", ""))
 
     pace = turn.pace if turn else None
@@ -85,7 +85,7 @@ async def litellm_response(arguments: Mapping[str, Any]) -> Any:
         await asyncio.sleep(waiting_s(pace, model))
         return await open_litellm().acompletion(**{**arguments, "num_retries": 0})
 
-    response, _ = await on_loop(patiently(attempt, model, patience, on_wait=notifier(is_counted=False)))
+    response, _ = await on_loop(call_with_retries(attempt, model, retry_policy, on_wait=notifier(is_counted=False)))
     if turn and is_cached(response):
         turn.note_cached_reply()
     return _chunks(response, model) if arguments.get("stream") else response

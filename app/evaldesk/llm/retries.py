@@ -22,17 +22,20 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """The retry policy. Waits double from `first_wait_s`; a Retry-After above `longest_wait_s` ends the retries.
+class RetryPolicy:
+    """Retries with a backoff that doubles from `first_wait_s` to `max_backoff_s`, or as Retry-After says.
+
+    A Retry-After above `max_retry_after_s` ends the retries.
 
     The jitter shortens a backoff to half of it at most, and lengthens a Retry-After by a tenth at most.
     """
 
     n_attempts: int = 5
     first_wait_s: float = 0.5
-    longest_wait_s: float = 60.0
+    max_backoff_s: float = 60.0
+    max_retry_after_s: float = 60.0
 
-    def with_retries(self, n_retries: int | None) -> Patience:
+    def with_retries(self, n_retries: int | None) -> RetryPolicy:
         """The policy with `n_retries` attempts after the first; unchanged for None."""
         return self if n_retries is None else replace(self, n_attempts=n_retries + 1)
 
@@ -41,16 +44,16 @@ class Patience:
         if not failure.is_passing or n_tried >= self.n_attempts:
             return None
         if failure.retry_after_s is not None:
-            is_short = failure.retry_after_s <= self.longest_wait_s
+            is_short = failure.retry_after_s <= self.max_retry_after_s
             return failure.retry_after_s * (1 + chance() / 10) if is_short else None
-        return float(min(self.longest_wait_s, self.first_wait_s * 2 ** (n_tried - 1)) * (0.5 + chance() / 2))
+        return float(min(self.max_backoff_s, self.first_wait_s * 2 ** (n_tried - 1)) * (0.5 + chance() / 2))
 
 
-PATIENT = Patience()
+DEFAULT_RETRIES = RetryPolicy()
 
 
-async def complete_patiently(
-    call: ModelCall, on_text: Callable[[str], object] | None, patience: Patience, on_wait: OnRetryWait
+async def complete_with_retries(
+    call: ModelCall, on_text: Callable[[str], object] | None, retry_policy: RetryPolicy, on_wait: OnRetryWait
 ) -> ModelReply:
     """The reply, with all attempts and waits in its usage. Raises ModelError.
 
@@ -69,10 +72,10 @@ async def complete_patiently(
         await asyncio.sleep(waiting_s(call.pace, call.model))
         return await attempt(call, send_on if on_text else None)
 
-    reply, n_tried = await patiently(
+    reply, n_tried = await call_with_retries(
         attempt_once,
         call.model,
-        patience,
+        retry_policy,
         on_wait=on_wait,
         is_begun=lambda: n_sent > 0,
     )
@@ -83,10 +86,10 @@ async def complete_patiently(
     return replace(reply, usage=replace(reply.usage, n_attempts=n_tried, duration_ms=duration_ms, cost=cost))
 
 
-async def patiently(
+async def call_with_retries(
     attempt_once: Callable[[], Awaitable[T]],
     model: str,
-    patience: Patience,
+    retry_policy: RetryPolicy,
     *,
     on_wait: OnRetryWait,
     is_begun: Callable[[], bool] = lambda: False,
@@ -104,7 +107,7 @@ async def patiently(
             raise
         except Exception as error:  # LiteLLM and the provider's client raise exceptions of any kind
             failure = failure_of(error, model)
-        wait = None if is_begun() else wait_after(failure, n_tried, patience)
+        wait = None if is_begun() else wait_after(failure, n_tried, retry_policy)
         if wait is None:
             times = f" (tried {n_tried} times)" if n_tried > 1 else ""
             raise ModelError(failure.sentence + times, kind=failure.kind, is_fatal=failure.is_fatal) from None
@@ -112,9 +115,9 @@ async def patiently(
         await asyncio.sleep(wait.seconds)
 
 
-def wait_after(failure: ModelFailure, n_tried: int, patience: Patience) -> RetryWait | None:
+def wait_after(failure: ModelFailure, n_tried: int, retry_policy: RetryPolicy) -> RetryWait | None:
     """The pause from now until the next attempt; None for no further attempt."""
-    seconds = patience.wait_s(n_tried, failure, random.random)
+    seconds = retry_policy.wait_s(n_tried, failure, random.random)
     if seconds is None:
         return None
-    return RetryWait(failure, n_tried, patience.n_attempts, datetime.now(UTC) + timedelta(seconds=seconds), seconds)
+    return RetryWait(failure, n_tried, retry_policy.n_attempts, datetime.now(UTC) + timedelta(seconds=seconds), seconds)

@@ -21,7 +21,7 @@ from evaldesk.llm.client_wrapping import CLIENT_OF_GOOGLE, CLIENTS_OF_OPENAI, on
 from evaldesk.llm.failures import failure_of
 from evaldesk.llm.loop import on_loop
 from evaldesk.llm.redirects import refuse_redirects
-from evaldesk.llm.retries import PATIENT, Patience, wait_after
+from evaldesk.llm.retries import DEFAULT_RETRIES, RetryPolicy, wait_after
 from evaldesk.llm.retry_events import (
     RetryWait,
     TurnListener,
@@ -36,14 +36,14 @@ _WRAPPED_MARK = "_is_wrapped"
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """The arguments of a request without the client's own retries; `patience` is the client's setting.
+    """The arguments of a request without the client's own retries; `retry_policy` is the client's setting.
 
     `is_on_our_loop`: it must run on the loop of our own model calls.
     """
 
     args: tuple[Any, ...]
     options: Mapping[str, Any]
-    patience: Patience
+    retry_policy: RetryPolicy
     model: str
     is_on_our_loop: bool = False
 
@@ -123,12 +123,12 @@ def _read_request(
         request = read_call(*args, **options)
     except Exception:  # the agent is to work, whether its attempts can be counted or not
         return None
-    return replace(request, patience=request.patience.with_retries(turn.n_retries))
+    return replace(request, retry_policy=request.retry_policy.with_retries(turn.n_retries))
 
 
 def _wait(error: Exception, n_tried: int, request: _Request) -> RetryWait | None:
     """The pause before the next attempt, reported to the listeners; None for no further attempt."""
-    wait = wait_after(failure_of(error, request.model), n_tried, request.patience)
+    wait = wait_after(failure_of(error, request.model), n_tried, request.retry_policy)
     if wait is not None:
         notifier(is_counted=False)(wait)
     return wait
@@ -142,9 +142,9 @@ def _note_cached_reply(response: Any, turn: TurnListener) -> Any:
 
 def _of_openai_like(client: Any, cast_to: Any, options: Any, **more: Any) -> _Request:
     model = options.json_data.get("model") if isinstance(options.json_data, Mapping) else None
-    patience = PATIENT.with_retries(options.get_max_retries(client.max_retries))
+    retry_policy = DEFAULT_RETRIES.with_retries(options.get_max_retries(client.max_retries))
     once = options.model_copy(update={"max_retries": 0})
-    return _Request((client, cast_to, once), more, patience, str(model or "the model"))
+    return _Request((client, cast_to, once), more, retry_policy, str(model or "the model"))
 
 
 def _of_google(client: Any, http_request: Any, http_options: Any = None, stream: bool = False) -> _Request:
@@ -155,18 +155,19 @@ def _of_google(client: Any, http_request: Any, http_options: Any = None, stream:
     retry_options = google_options.retry_options or getattr(client._http_options, "retry_options", None)
     once = google_options.model_copy(update={"retry_options": HttpRetryOptions(attempts=1)})
     model = model_in(http_request.url) or "the model"  # `gemini-2.0-flash` of `…/gemini-2.0-flash:generateContent`
-    return _Request((client, http_request, once, stream), {}, _google_patience(retry_options), model)
+    return _Request((client, http_request, once, stream), {}, _google_policy(retry_options), model)
 
 
-def _google_patience(options: Any) -> Patience:
+def _google_policy(options: Any) -> RetryPolicy:
     if options is None:
-        return PATIENT
+        return DEFAULT_RETRIES
     values = {
         "n_attempts": options.attempts,
         "first_wait_s": options.initial_delay,
-        "longest_wait_s": options.max_delay,
+        "max_backoff_s": options.max_delay,
+        "max_retry_after_s": options.max_delay,
     }
-    return replace(PATIENT, **{name: value for name, value in values.items() if value is not None})
+    return replace(DEFAULT_RETRIES, **{name: value for name, value in values.items() if value is not None})
 
 
 def _of_litellm(*args: Any, **options: Any) -> _Request:
@@ -176,4 +177,4 @@ def _of_litellm(*args: Any, **options: Any) -> _Request:
     model = str(options.get("model") or next(iter(args), "the model"))
     once = {**options, "num_retries": 0, "max_retries": 0}
     is_whole = not options.get("stream")
-    return _Request(args, once, PATIENT.with_retries(n_retries), model, is_on_our_loop=is_whole)
+    return _Request(args, once, DEFAULT_RETRIES.with_retries(n_retries), model, is_on_our_loop=is_whole)

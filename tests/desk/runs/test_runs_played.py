@@ -165,7 +165,7 @@ async def test_who_plays_a_run_here_and_now_does_not_wait_for_a_full_disk_for_ev
     def full(*_: object, **__: object) -> int:
         raise WorkspaceError("the disk is full")
 
-    monkeypatch.setattr(runs, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(runs, "FULL_DISK_S", 0.0)
     desk = open_desk(HandExecutor(["passed"]), HandExecutor(["passed"]))
     with monkeypatch.context() as broken:
         broken.setattr(store.runs, "record", full)

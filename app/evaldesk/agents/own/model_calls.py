@@ -8,7 +8,7 @@ from typing import Any
 
 from evaldesk.agents.message_events import MessageEvents
 from evaldesk.errors import ModelError
-from evaldesk.llm import PATIENT, ModelCall, ModelReply, complete
+from evaldesk.llm import DEFAULT_RETRIES, ModelCall, ModelReply, complete
 from evaldesk.llm.call import SAMPLING
 from evaldesk.llm.endpoints import KEY_OF, key_of
 from evaldesk.model import Event, JsonObject, ModelOptions, Session
@@ -53,13 +53,13 @@ def endpoint_client(model: str, options: ModelOptions) -> tuple[Any, str]:
         "OPENAI_API_KEY", "none"
     )
     provider, _, model_name = model.partition("/")
-    client = AsyncOpenAI(base_url=options.base_url, api_key=key, max_retries=PATIENT.n_attempts - 1)
+    client = AsyncOpenAI(base_url=options.base_url, api_key=key, max_retries=DEFAULT_RETRIES.n_attempts - 1)
     return client, model_name if model_name and provider in KEY_OF else model
 
 
 async def ask(session: Session, call: ModelCall, on_text: Callable[[str], None] | None = None) -> ModelReply:
     """Call the model with the session's retries. Raises ModelError."""
-    return await complete(call, on_text, patience=PATIENT.with_retries(session.model_options.n_retries))
+    return await complete(call, on_text, retry_policy=DEFAULT_RETRIES.with_retries(session.model_options.n_retries))
 
 
 async def ask_and_report(

@@ -32,7 +32,7 @@ from evaldesk.llm.faults import (
 )
 from evaldesk.llm.recording import Recorder
 from evaldesk.llm.refusals import EndpointError
-from evaldesk.llm.retries import PATIENT, wait_after
+from evaldesk.llm.retries import DEFAULT_RETRIES, wait_after
 from evaldesk.model import Event
 
 MAX_ANSWER = 64 * 1024 * 1024
@@ -165,7 +165,7 @@ class _Handler(LocalHandler):
     def _ask_provider(self, gateway: ModelGateway, turn: PlayedTurn, call: Call) -> Answer:
         """Call the provider with retries; a stream is forwarded as it comes, except for its end. Raises ModelError."""
         base, n_tried, start = PROVIDERS[call.provider].base(gateway.environment), 0, time.perf_counter()
-        patience = PATIENT.with_retries(turn.session.model_options.n_retries)
+        retry_policy = DEFAULT_RETRIES.with_retries(turn.session.model_options.n_retries)
         call = turn.without_refused_fields(call, base) or call
         while True:
             n_tried += 1
@@ -188,7 +188,7 @@ class _Handler(LocalHandler):
             except (OSError, HTTPException) as connection_error:  # no connection, or no answer in time
                 error = connection_error
             failure = failure_of(error, call.model)
-            wait = wait_after(failure, n_tried, patience)
+            wait = wait_after(failure, n_tried, retry_policy)
             if wait is not None:
                 turn.note_pause(wait)
                 time.sleep(wait.seconds)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
 from evaldesk.errors import UsageError
-from evaldesk.llm import PATIENT, ModelCall, ModelReply, complete
+from evaldesk.llm import DEFAULT_RETRIES, ModelCall, ModelReply, complete
 from evaldesk.model import Case, ErrorRecord, Event, JsonObject, JsonValue, Session, Turn
 from evaldesk.model.chat import chat_messages
 from evaldesk.model.media import Media
@@ -266,7 +266,7 @@ class ModelUser:
     async def _ask(self, session: Session) -> ModelReply:
         options = self.config.options
         call = ModelCall.from_options(options, self.model, self._messages(session), seed=session.seed)
-        return await complete(call, patience=PATIENT.with_retries(options.n_retries))
+        return await complete(call, retry_policy=DEFAULT_RETRIES.with_retries(options.n_retries))
 
     def _messages(self, session: Session) -> list[JsonObject]:
         """The conversation from the user's side: the agent's messages are the input of this model."""

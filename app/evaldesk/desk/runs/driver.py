@@ -483,10 +483,10 @@ T = TypeVar("T")
 
 
 class RunWriter:
-    """Writes one thing after the other; `patience_s` bounds the retries, without end by default."""
+    """Writes one thing after the other; `give_up_after_s` bounds the retries, without end by default."""
 
     def __init__(self) -> None:
-        self.patience_s = math.inf
+        self.give_up_after_s = math.inf
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="evaldesk-writer")
         self._refused_since: float | None = None
 
@@ -524,6 +524,6 @@ class RunWriter:
         if self._refused_since is None:
             log.warning("runs cannot be stored, which is tried again: %s", error)
             self._refused_since = now
-        if now - self._refused_since >= self.patience_s:
-            outcome = f"given up after {self.patience_s / 60:.0f} min"
+        if now - self._refused_since >= self.give_up_after_s:
+            outcome = f"given up after {self.give_up_after_s / 60:.0f} min"
             raise WorkspaceError(f"{error}; {outcome}: make room, then resume the run") from error

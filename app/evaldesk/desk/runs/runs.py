@@ -56,7 +56,7 @@ from evaldesk.store.runs.run_store import is_playable
 log = logging.getLogger("evaldesk.runs")
 
 POLL_S = 1.0
-PATIENCE_S = 600.0
+FULL_DISK_S = 600.0
 WAITING = "waiting"
 """In place of a driver: the run was submitted, and the first free process takes it up."""
 TAKEN_OVER = "Taken over from"
@@ -217,10 +217,10 @@ class RunDesk:
         """Play a run here and now; tells of progress at most four times a second. Cancelling it stops the run.
 
         Once its trials cost more than `max_cost` US dollars it starts no others, and ends stopped. A waiting caller may
-        be unable to empty a full disk: after PATIENCE_S the run is failed, and the stored part can be resumed.
+        be unable to empty a full disk: after FULL_DISK_S the run is failed, and the stored part can be resumed.
         """
         self._check_agent(plan.config)
-        self._players.writer.patience_s = PATIENCE_S
+        self._players.writer.give_up_after_s = FULL_DISK_S
         run_id, playing = await self._begin(plan, max_cost)
         try:
             async for _ in playing.live.ticks():

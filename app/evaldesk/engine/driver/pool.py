@@ -70,7 +70,7 @@ class _Slot:
 class WorkerPool:
     """Up to `n_workers` processes with up to `concurrency` trials at once; `on_result` is called once for each trial.
 
-    Another worker starts when each that is up has `n_before_next` trials, and has answered nothing for `patience_s`.
+    Another worker starts when each that is up has `n_before_next` trials, and has answered nothing for `slow_after_s`.
     When a worker dies with several trials under way, each of them is played again alone, so that only the trial that
     killed it suffers. It is the same when one of them changed settings that all of them share, such as the working
     folder. A worker that is not shared has one trial and ends after it.
@@ -89,7 +89,7 @@ class WorkerPool:
         purpose: Purpose,
         launcher: Launcher = OWN,
         n_before_next: int = 1,
-        patience_s: float = 0.0,
+        slow_after_s: float = 0.0,
         ready: Sequence[WorkerProcess] = (),
         is_shared: bool = True,
     ) -> None:
@@ -109,7 +109,7 @@ class WorkerPool:
         self._slots = [_Slot() for _ in range(max(1, min(n_workers, concurrency)))]
         self._n_threads = math.ceil(concurrency / len(self._slots))
         self._n_before_next = min(n_before_next, self._n_threads)
-        self._patience_s = patience_s
+        self._slow_after_s = slow_after_s
         self._looking: asyncio.TimerHandle | None = None
         self._queue: deque[TrialSpec | GradeSpec] = deque()
         self._suspects: deque[TrialSpec | GradeSpec] = deque()
@@ -219,9 +219,9 @@ class WorkerPool:
 
     def _are_slow(self) -> bool:
         """Whether another worker is worth its start: not while one starts, or the others answer fast."""
-        if not self._patience_s:
+        if not self._slow_after_s:
             return True
-        before = asyncio.get_running_loop().time() - self._patience_s
+        before = asyncio.get_running_loop().time() - self._slow_after_s
         return not any(slot.is_starting or (slot.jobs and slot.moved_at > before) for slot in self._slots)
 
     def _look_again(self) -> None:
@@ -231,8 +231,8 @@ class WorkerPool:
             self._looking = None
             self._pump()
 
-        if self._patience_s and self._looking is None:
-            self._looking = asyncio.get_running_loop().call_later(self._patience_s, look)
+        if self._slow_after_s and self._looking is None:
+            self._looking = asyncio.get_running_loop().call_later(self._slow_after_s, look)
 
     def _best_slot(self) -> _Slot | None:
         """The slot with the least work that can take the next trial; suspects need an idle one."""

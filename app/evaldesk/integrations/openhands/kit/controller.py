@@ -37,7 +37,7 @@ from evaldesk.integrations.openhands.kit.trial import current_trial
 from evaldesk.integrations.openhands.llm_profiles import LlmProfile
 from evaldesk.integrations.openhands.metadata import EFFORT, RUN
 from evaldesk.integrations.openhands.run_facts import KEY_VARIABLE
-from evaldesk.llm import PATIENT, ModelCall, ModelReply, RequestedCall, complete
+from evaldesk.llm import DEFAULT_RETRIES, ModelCall, ModelReply, RequestedCall, complete
 from evaldesk.llm.call import pace_of
 from evaldesk.model import JsonObject
 from evaldesk.model.chat import assistant_message, tool_message
@@ -164,7 +164,7 @@ class _Loop:
         state = self.state
         if self.profile is None:
             raise ModelError("no model is named; name one by -l or --model", kind="no_model", is_fatal=True)
-        patience = PATIENT.with_retries(self.profile.num_retries)
+        retry_policy = DEFAULT_RETRIES.with_retries(self.profile.num_retries)
         state.join(first, "user")
         state.agent_state = AgentState.RUNNING
         self.messages.append({"role": "user", "content": first.message})
@@ -178,7 +178,7 @@ class _Loop:
                 break
             state.iteration += 1
             try:
-                reply = await complete(self._call(self.profile), patience=patience)
+                reply = await complete(self._call(self.profile), retry_policy=retry_policy)
             except ModelError as error:
                 if error.is_fatal:
                     raise
