@@ -36,6 +36,7 @@ from evaldesk.statistics.history.proposals import (
     confirm_fails,
     likely_fails,
     proposed_confirm,
+    proposed_fixed_confirm,
     proposed_likely,
     proposed_rate,
     trials_without_failure,
@@ -173,7 +174,7 @@ def add_history(tallies: dict[str, Tally], n: int, passes: Trials, rates: Rates)
     """Compare what the history of `passes` forecasts with the truth of its `rates`."""
     draws, ranges = forecast(n, passes)
     true = assumed_rates(rates.tolist())
-    passed = tuple(each == n for each in passes)
+    passed = verdicts(n, passes)
     for gate, fails in GATES.items():
         tallies[gate].add(ranges[gate], float(fails(draws, true, passed)[0]))
     for gate, (n_each, n_fresh) in BY_HISTORY.items():
@@ -186,26 +187,44 @@ def add_history(tallies: dict[str, Tally], n: int, passes: Trials, rates: Rates)
 def forecast(n: int, passes: Trials) -> tuple[Draws, dict[str, Range]]:
     """The range of each gate after a history; many histories are the same one."""
     draws = drawn_rates(posterior_of([(n, each) for each in passes]))
-    passed = tuple(each == n for each in passes)
+    passed = verdicts(n, passes)
     return draws, {
         **{gate: Range.of(fails(draws, draws, passed)) for gate, fails in GATES.items()},
         **{gate: Range.of(suite_fails(draws, draws, *of)).plus(CASES_SHARE) for gate, of in BY_HISTORY.items()},
     }
 
 
-PROPOSALS = {"rate": proposed_rate, "likely": proposed_likely, "confirm": proposed_confirm}
+Propose: TypeAlias = "Callable[[Draws, tuple[bool, ...]], Setting | None]"
+PROPOSALS: dict[str, Propose] = {
+    "rate": lambda draws, _: proposed_rate(draws, drop=DROP),
+    "likely": lambda draws, _: proposed_likely(draws, drop=DROP),
+    "confirm": lambda draws, _: proposed_confirm(draws, drop=DROP),
+}
+N_REGRESSIONS = 1
+"""With 0 the rule by the history is proposed in place of a fixed bar."""
+FIXED: dict[str, Propose] = {
+    "fixed, baseline stored": lambda draws, passed: proposed_fixed_confirm(
+        draws, 1.0, N_REGRESSIONS, passed_before=passed, drop=DROP
+    ),
+    "fixed, both to be played": lambda draws, _: proposed_fixed_confirm(draws, 1.0, N_REGRESSIONS, drop=DROP),
+}
 
 
-def proposals(sizes: tuple[int, ...] = (3, 5, 10)) -> Iterator[str]:
+def fixed(sizes: tuple[int, ...] = (3, 5, 10)) -> Iterator[str]:
+    """A row as in `proposals` for `--max-regressions 1` with a fixed number of fresh trials."""
+    return proposals(sizes, FIXED)
+
+
+def proposals(sizes: tuple[int, ...] = (3, 5, 10), kinds: dict[str, Propose] = PROPOSALS) -> Iterator[str]:
     """A row for each mixture and number of trials a case: proposals, those above 5 %, and the power of the others."""
-    of = "proposed of 500 histories, truly above 5 %, mean and least power"
-    yield f"| {N_CASES} cases, trials a case: {of} | {' | '.join(PROPOSALS)} |\n|---|{'---|' * len(PROPOSALS)}\n"
+    of = f"proposed of {N_HISTORIES} histories, truly above 5 %, mean and least power"
+    yield f"| {N_CASES} cases, trials a case: {of} | {' | '.join(kinds)} |\n|---|{'---|' * len(kinds)}\n"
     for n, name in product(sizes, RATES):
-        truths: dict[str, list[tuple[float, float]]] = {kind: [] for kind in PROPOSALS}
+        truths: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}
         for passes, rates in histories(name, n):
-            for kind, found in proposed(n, passes).items():
-                if found:
-                    truths[kind].append(true_chances(kind, n, passes, rates, found))
+            for kind in kinds:
+                if setting := proposed(kind, n, passes):
+                    truths[kind].append(true_chances(kind, n, passes, rates, setting))
         yield f"| {name}, {n} | {' | '.join(map(proposal_words, truths.values()))} |\n"
 
 
@@ -218,20 +237,34 @@ def proposal_words(truths: list[tuple[float, float]]) -> str:
     return f"{len(truths)}, {n_loud}, {100 * sum(finds) / len(finds):.0f}, {100 * finds[0]:.0f}"
 
 
-@lru_cache(maxsize=2_000)
-def proposed(n: int, passes: Trials) -> dict[str, Setting | None]:
-    """The proposal of each kind after a history."""
+@lru_cache(maxsize=6_000)
+def proposed(kind: str, n: int, passes: Trials) -> Setting | None:
+    """The proposal of a kind after a history."""
     draws, _ = forecast(n, passes)
-    is_short = draws.cases is not None and trials_without_failure(draws.cases) > 0
-    return {
-        kind: None if is_short and kind != "rate" else propose(draws, drop=DROP) for kind, propose in PROPOSALS.items()
-    }
+    if kind in ("likely", "confirm") and draws.cases is not None and trials_without_failure(draws.cases):
+        return None
+    return (PROPOSALS | FIXED)[kind](draws, verdicts(n, passes))
+
+
+def verdicts(n: int, passes: Trials) -> tuple[bool, ...]:
+    """Whether each case passed in the baseline, which is its history."""
+    return tuple(each == n for each in passes)
 
 
 def true_chances(kind: str, n: int, passes: Trials, rates: Rates, setting: Setting) -> tuple[float, float]:
     """How often a proposed gate truly fails an unchanged agent, and one that is worse by DROP in each case."""
     draws, _ = forecast(n, passes)
     n_each, n_fresh = [setting.n] * N_CASES, FRESH if kind == "confirm" else 0
+    if kind in FIXED:
+        before = verdicts(n, passes) if kind == "fixed, baseline stored" else None
+        true = assumed_rates(rates.tolist())
+        same, worse = (
+            regressions_fail(
+                true, n_each, 1.0, N_REGRESSIONS, passed_before=before, confirm=setting.confirm, worse=drop
+            )
+            for drop in (0.0, DROP)
+        )
+        return float(same[0]), float(worse[0])
     both = []
     for each in (rates, np.maximum(0.0, rates - DROP)):
         true = assumed_rates(each.tolist())
@@ -329,7 +362,8 @@ def is_like_these_wrong(passes: NDArray[np.int64], truth: float) -> tuple[bool, 
 
 def main() -> None:
     """Print the tables that are asked for by name, or all."""
-    for name, table in (("coverage", coverage), ("proposals", proposals), ("days", days), ("looks", looks)):
+    tables = {"coverage": coverage, "proposals": proposals, "fixed": fixed, "days": days, "looks": looks}
+    for name, table in tables.items():
         if name in (sys.argv[1:] or (name,)):
             for line in table():
                 print(line, end="", flush=True)
