@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -448,20 +449,22 @@ def test_a_case_that_failed_before_passes_and_one_without_a_baseline_is_judged_a
 
 
 @pytest.mark.parametrize(
-    ("confirm", "line"),
+    ("confirm", "line", "n_skipped"),
     [
-        ("2/4", "*Played again, 2 of 4 must pass: differs passed 0 of 4*"),
-        ("4", "*1 case flipped; played again: differs failed 4 of 4 (worse, 2 of 2 before, by chance in *"),
+        ("2/4", "*Played again, 2 of 4 must pass: differs passed 0 of 4*", 0),
+        ("4", "*1 case flipped; played again: differs failed 4 of 4 (worse, 2 of 2 before, by chance in *", 1),
     ],
     ids=["fixed bar", "history"],
 )
-def test_a_regression_is_confirmed_by_fresh_trials(confirm: str, line: str, project: pytest.Pytester) -> None:
+def test_a_regression_is_confirmed_by_fresh_trials(
+    confirm: str, line: str, n_skipped: int, project: pytest.Pytester
+) -> None:
     baseline = _baseline(project, {"flaky": "pp", "differs": "pp"})
     rule = ("--evaldesk-regression-rule=confirm", f"--evaldesk-confirm={confirm}")
 
     result = _run(project, "evalsets", "-k", "flaky or differs", baseline, *rule, "--evaldesk-n=2")
 
-    result.assert_outcomes(passed=1, failed=1)
+    result.assert_outcomes(passed=1, failed=1, skipped=n_skipped)  # three cases are left out by -k
     result.stdout.fnmatch_lines([line])
 
 
@@ -482,15 +485,31 @@ def test_a_comparison_that_cannot_be_is_one_line(project: pytest.Pytester, optio
     result.stderr.fnmatch_lines([f"ERROR: evaldesk: *{said}*"])
 
 
-def test_a_likely_drop_is_no_answer_for_one_case(project: pytest.Pytester) -> None:
-    result = _run(project, "evalsets", _baseline(project, {"greets": "p"}), "--evaldesk-regression-rule=likely")
+@pytest.mark.parametrize(
+    ("before", "line"),
+    [
+        (40, "--max-regressions: 1 of 1 case regressed by more than chance*"),
+        (1, "*differs failed 3 of 3, too little history to tell*"),
+    ],
+    ids=["long history", "short history"],
+)
+def test_a_case_that_passes_fewer_trials_than_its_history_allows_fails_by_the_rule_likely(
+    before: int, line: str, project: pytest.Pytester
+) -> None:
+    (project.path / "evalsets/words.evalset.json").write_text(
+        json.dumps({"eval_set_id": "w", "eval_cases": [_case("greets", "hello", "hello"), CASES[1]]})
+    )
+    baseline = _baseline(project, {"greets": "p" * before, "differs": "p" * before})
 
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*a pytest item is one case; say confirm*"])
+    result = _run(project, "evalsets", baseline, "--evaldesk-regression-rule=likely", "--evaldesk-n=3")
+
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines([line])
 
 
 SUITE = [_case(f"case_{at}", "hello", "hello") for at in range(20)]
-TOGETHER = ("--evaldesk-regression-rule=confirm", "--evaldesk-n=2", "--evaldesk-concurrency=1")
+CONFIRMED = "--evaldesk-regression-rule=confirm"
+TOGETHER = ("--evaldesk-n=2", "--evaldesk-concurrency=1", "--junit-xml=junit.xml")
 
 
 @pytest.fixture
@@ -509,23 +528,29 @@ def _answering(project: pytest.Pytester, period: int) -> None:
     )
 
 
-@pytest.mark.parametrize(("period", "answer", "code"), [(20, "held", 0), (3, "failed", 1)])
-def test_an_even_drop_in_all_cases_fails_the_test_run_as_it_fails_a_run(
-    suite: pytest.Pytester, period: int, answer: str, code: int
+@pytest.mark.parametrize("rule", ["likely", "confirm"])
+@pytest.mark.parametrize(("period", "code"), [(20, 0), (3, 1)], ids=["as before", "worse"])
+def test_an_even_drop_in_all_cases_fails_one_item_for_all_of_them(
+    suite: pytest.Pytester, period: int, code: int, rule: str
 ) -> None:
     _answering(suite, period)
 
-    result = _run(suite, "evalsets", "--evaldesk-baseline=main.json", *TOGETHER)
+    result = _run(suite, "evalsets", "--evaldesk-baseline=main.json", *TOGETHER, f"--evaldesk-regression-rule={rule}")
 
-    result.assert_outcomes(passed=20)
+    result.assert_outcomes(passed=21 - code, failed=code)
     assert result.ret == code
-    result.stdout.fnmatch_lines(["*evaldesk: all cases together*", f"{answer}: --max-regressions: *"])
+    result.stdout.fnmatch_lines(["*evaldesk: all cases together*", f"{'held: ' * (not code)}--max-regressions: *"])
+    *cases, last = ET.parse(suite.path / "junit.xml").getroot().iter("testcase")  # noqa: S314 - our own file
+    assert [case.get("name") for case in cases if case.find("failure") is not None] == []
+    assert (last.get("classname"), last.get("name")) == ("evaldesk", "all cases together")
+    assert [each.tag for each in last] == ["failure"] * code
 
 
 def test_chosen_cases_are_not_judged_together(suite: pytest.Pytester) -> None:
     _answering(suite, 3)
 
-    result = _run(suite, "evalsets", "-k", "case_1", "--evaldesk-baseline=main.json", *TOGETHER)
+    result = _run(suite, "evalsets", "-k", "case_1", "--evaldesk-baseline=main.json", *TOGETHER, CONFIRMED)
 
     assert result.ret == 0
+    result.assert_outcomes(passed=11, skipped=1, deselected=9)
     result.stdout.fnmatch_lines(["not judged: 11 of 20 cases were played; `evaldesk eval --baseline` judges them so"])

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import combinations_with_replacement, count, product
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,6 +30,7 @@ from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.cli.runs.change import follow_run
 from evaldesk.cli.runs.show import _lines as run_info_lines
 from evaldesk.desk.desk import Desk
+from evaldesk.desk.runs.case_player import CasePlayer
 from evaldesk.desk.runs.deciding import decider_of
 from evaldesk.desk.runs.driver import decided_sentence
 from evaldesk.desk.runs.gates.conclusion import CaseNumbers, Ending, RunNumbers, conclude
@@ -69,7 +70,7 @@ from evaldesk.run_options import Asked
 from evaldesk.statistics.case_comparison import compare_cases
 from evaldesk.store import Store
 from evaldesk.store.runs.run_store import RunStore
-from evaldesk.testing.pytest_items import CaseFailedError, EvalCaseItem
+from evaldesk.testing.pytest_items import AllCasesItem, CaseFailedError, EvalCaseItem, EvalSetCollecting
 from evaldesk.web.render import environment
 from evaldesk.web.report import run_report
 
@@ -733,6 +734,87 @@ def test_a_pytest_item_is_compared_as_a_run_is(
 
         assert change is not None
         assert (not said) == stored_runs.conclusion(run).is_passed, (ended, said)
+
+
+PYTEST_GATES = [gate for gate, asked in ASKED.items() if "max_regressions" in asked]
+"""The gates that pytest has for a set of cases: those on regressions."""
+
+
+@pytest.mark.parametrize("gate", PYTEST_GATES)
+@pytest.mark.parametrize("baseline", [each for each in BASELINES if each != "none"])
+def test_the_items_of_pytest_pass_together_exactly_when_the_run_does(baseline: str, gate: str) -> None:
+    """The items of the cases, and the last one of all cases together where their history judges them."""
+    for cell in table(baseline):
+        if cell.gate == gate and not cell.ended[4]:
+            answers = pytest_answers(cell)
+
+            assert all(answers) == cell.conclusion.is_passed, (cell, answers, cell.conclusion)
+
+
+def pytest_answers(cell: Cell) -> list[bool]:
+    """Whether each item of a test run of the cell passes, or is skipped."""
+    collecting = EvalSetCollecting.__new__(EvalSetCollecting)
+    n, cases = sum(cell.ended), [CASE, *cell.others]
+    vars(collecting).update(
+        _config=SimpleNamespace(getoption=lambda *_: None),
+        _case_player=ScriptedPlayer(cell),
+        _not_together="",
+        together=None,
+        n=n,
+        n_collected=len(cases),
+        n_judged=0,
+        compared=[],
+        gates=Gates(min_pass_rate=1.0),
+        compared_gates=cell.gates,
+        baseline=Baseline("run 1", tuple(before_of(cell.baseline))),
+        new_cases=cell.gates.new_cases,
+    )
+    items: list[Any] = [
+        SimpleNamespace(
+            case=case,
+            path=Path("set.evalset.json"),
+            options=RunOptions(n=n),
+            user_properties=[],
+            _check=lambda: None,
+            collecting=collecting,
+        )
+        for case in cases
+    ]
+    for item in items:
+        item._change = partial(EvalCaseItem._change, item)
+    answers = [is_passed_or_skipped(EvalCaseItem.runtest, item) for item in items]
+    if cell.gates.is_by_history:
+        answers.append(is_passed_or_skipped(AllCasesItem.runtest, items[0]))
+    return answers
+
+
+def is_passed_or_skipped(runtest: Callable[[Any], None], item: Any) -> bool:
+    """Whether pytest would count the item as a failure."""
+    try:
+        runtest(item)
+    except CaseFailedError:
+        return False
+    except pytest.skip.Exception:
+        return True
+    return True
+
+
+class ScriptedPlayer(CasePlayer):
+    """A player whose trials end as those of a cell, and the others pass."""
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+
+    def play(self, case: Case, options: RunOptions, first: int = 0) -> CaseResult:
+        """Play the trials of the cell; from `first` on fresh ones."""
+        n = options.value("n")
+        ended: Ended = (n, 0, 0, 0, 0)
+        if case is CASE:
+            ended = (FRESH | BY_HISTORY)[self._cell.gate.rpartition(", ")[2]] if first else self._cell.ended
+        return CaseResult(case, tuple(trials(1, ended, first)), n)
+
+    def _config(self, case: Case, options: RunOptions) -> RunConfig:
+        return RunConfig(AGENT, "set", n=options.value("n"))
 
 
 @pytest.mark.parametrize(

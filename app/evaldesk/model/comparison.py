@@ -435,8 +435,11 @@ class RunChange:
         return None if n_worse + len(self.unconfirmed_cases) > most else False
 
     def can_fail(self, most: int) -> bool:
-        """Whether the history is long enough that a run in which every trial failed would fail."""
-        if not self.is_by_history:
+        """Whether the history is long enough that a run in which every trial failed would fail.
+
+        Of cases that are played apart this is not told by one: all of them are judged together after the last.
+        """
+        if not self.is_by_history or self.others:
             return True
         return self.n_worst > most or (not most and any(suite.can_be_worse for suite in self.suites))
 

@@ -31,6 +31,7 @@ from evaldesk.wording.trial_text import first_words, trial_text
 from evaldesk.wording.words import asides_words
 
 ENDINGS = (".test.json", ".evalset.json")
+ALL_CASES = "all cases together"
 
 
 class EvalSetCollecting:
@@ -42,7 +43,7 @@ class EvalSetCollecting:
         self.n_collected = 0
         self.n_judged = 0
         self.compared: list[tuple[ComparedCase, CaseNumbers]] = []
-        self._together: GateOutcome | None = None
+        self.together: GateOutcome | None = None
         self._not_together = ""
         try:
             least = self._gate("min_pass_rate")
@@ -123,11 +124,6 @@ class EvalSetCollecting:
             "confirm": self._gate("confirm"),
             "new_cases": self._gate("new_cases"),
         }
-        if gate_values["regression_rule"] == "likely":
-            raise UsageError(
-                f"{_flag(GATES_BY_NAME['regression_rule'])} likely compares all cases of a run at once, and a pytest "
-                "item is one case; say confirm, or run `evaldesk eval --baseline`"
-            )
         return gates_of(gate_values, n=self.n, name_of=_flag)
 
     def _check_min_scored(self) -> None:
@@ -174,37 +170,47 @@ class EvalSetCollecting:
         file.collecting = self
         return file
 
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Judge all cases together by their history, as a run does; the test run fails where they are worse.
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
+        """Add an item for all cases together after the last case, where their history judges them."""
+        is_by_history = self.compared_gates.is_by_history and not self.compared_gates.max_regressions
+        if is_by_history and any(isinstance(item, EvalCaseItem) for item in items):
+            last: AllCasesItem = AllCasesItem.from_parent(session, name=ALL_CASES, nodeid=f"evaldesk::{ALL_CASES}")
+            last.collecting = self
+            items.append(last)
 
-        Only where each of them was played in this process: fewer are another build than the history is of.
+    def judge_together(self) -> None:
+        """Judge all cases together, as a run does. Raises CaseFailedError; skips where some were not played here.
+
+        Fewer cases are another build than the history is of.
         """
-        if not self.compared_gates.is_by_history or self.compared_gates.max_regressions or not self.n_collected:
-            return
         if self._config.getoption("numprocesses", None) or hasattr(self._config, "workerinput"):
             self._not_together = "pytest-xdist plays them in several processes"
         elif self.n_judged < self.n_collected:
             self._not_together = f"{self.n_judged} of {counted(self.n_collected, 'case')} were played"
-        elif self.baseline and len(self.compared) > 1:  # one case alone was judged so by its item
-            played = [each for each, _ in self.compared]
-            change = self.case_player.change_together(played, self.baseline, self.compared_gates)
-            numbers = RunNumbers.of_cases([each for _, each in self.compared])
-            gates = conclude(self.compared_gates, numbers, change).gates
-            self._together = next(each for each in gates if each.name == "--max-regressions")
-            if not self._together.is_held and session.exitstatus == pytest.ExitCode.OK:
-                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if self._not_together:
+            pytest.skip(self._not_judged)
+        if self.baseline is None or not self.compared:
+            return
+        change = self.case_player.change_together(
+            [each for each, _ in self.compared], self.baseline, self.compared_gates
+        )
+        numbers = RunNumbers.of_cases([each for _, each in self.compared])
+        gates = conclude(self.compared_gates, numbers, change).gates
+        self.together = next(each for each in gates if each.name == "--max-regressions")
+        if not self.together.is_held:
+            raise CaseFailedError(f"{self.together.name}: {self.together.sentence}")
+
+    @property
+    def _not_judged(self) -> str:
+        return f"not judged: {self._not_together}; `evaldesk eval --baseline` judges them so"
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """The verdict on all cases together, or the reason why there is none."""
-        if self._together is None and not self._not_together:
-            return
-        terminalreporter.section("evaldesk: all cases together")
-        if self._together is None:
-            advice = "`evaldesk eval --baseline` judges them so"
-            terminalreporter.write_line(f"not judged: {self._not_together}; {advice}")
-        else:
-            answer = "open" if self._together.answer == "undecided" else self._together.answer
-            terminalreporter.write_line(f"{answer}: {self._together.name}: {self._together.sentence}")
+        """The gate on all cases together where it held, or the reason why it is not judged; a failure has its text."""
+        if self._not_together or (self.together and self.together.is_held):
+            terminalreporter.section(f"evaldesk: {ALL_CASES}")
+            held = self.together and f"held: {self.together.name}: {self.together.sentence}"
+            terminalreporter.write_line(held or self._not_judged)
 
     def pytest_unconfigure(self) -> None:
         """End the workers."""
@@ -260,7 +266,8 @@ class EvalCaseItem(pytest.Item):
             gates = self.collecting.compared_gates
         self.collecting.add(self.case, self.options, None if is_alone else change, numbers)
         conclusion = conclude(gates, RunNumbers.of_cases([numbers]), change)
-        if self.collecting.new_cases == "inform" and is_alone and not conclusion.is_passed and not result.n_errored:
+        has_evidence = all(gate.is_held for gate in conclusion.gates if gate.is_of_evidence)
+        if self.collecting.new_cases == "inform" and is_alone and not conclusion.is_passed and has_evidence:
             pytest.skip(f"a case that the baseline does not account for informs only: {conclusion.reason}")
         if conclusion.is_neutral:
             pytest.skip(conclusion.reason)
@@ -292,6 +299,26 @@ class EvalCaseItem(pytest.Item):
     def reportinfo(self) -> tuple[os.PathLike[str], int | None, str]:
         """The eval set and the case."""
         return self.path, None, f"{self.evalset.id}: {self.case.id}"
+
+
+class AllCasesItem(pytest.Item):
+    """The verdict on all cases together, by their history; the last item of a test run."""
+
+    collecting: EvalSetCollecting
+
+    def runtest(self) -> None:
+        """Judge the cases that were played. Raises CaseFailedError."""
+        self.collecting.judge_together()
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """The sentence of the gate, without a traceback of ours."""
+        if isinstance(excinfo.value, CaseFailedError | EvaldeskError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[os.PathLike[str], int | None, str]:
+        """No file: the cases may be of several."""
+        return self.path, None, f"evaldesk: {ALL_CASES}"
 
 
 class CaseFailedError(AssertionError):

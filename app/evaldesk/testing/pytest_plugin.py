@@ -34,8 +34,8 @@ OPTIONS = (
         "regression-rule",
         "",
         "RULE",
-        "A case regressed when its verdict flipped (any), or when it also passes fewer fresh trials than its history "
-        "allows (confirm).",
+        "A case regressed when its verdict flipped (any), passes fewer trials than its history allows (likely), "
+        "or flipped and also passes too few fresh ones (confirm).",
     ),
     ("confirm", "", "R|M/R", "With confirm: fresh trials of a case, default 5; with M/R, M of them must pass."),
     (
