@@ -277,6 +277,7 @@ def checked_event(event: object, at_ms: float) -> Event:
         at_ms=at_ms,
         author=_text(event.author, "author"),
         within=_text(event.within, "within"),
+        parent=_text(event.parent, "parent"),
         text=_text(event.text, "text"),
         call=_call(event.call) if event.call is not None else None,
         result=event.result if is_artefact(event) else plain_json(event.result),

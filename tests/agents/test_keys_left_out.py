@@ -26,8 +26,9 @@ EVENTS: list[dict[str, Any]] = [
 ]
 TOLD = [
     "A `usage` event has 'usage', which Evaldesk does not read; it reads "
-    "kind, author, model, tokens_in, tokens_out, tokens_cached, tokens_reasoning, cost.",
-    "A `message` event has 'at', which Evaldesk does not read; it reads kind, author, text, media, is_partial.",
+    "kind, author, parent, within, model, tokens_in, tokens_out, tokens_cached, tokens_reasoning, cost.",
+    "A `message` event has 'at', which Evaldesk does not read; "
+    "it reads kind, author, parent, within, text, media, is_partial.",
 ]
 
 

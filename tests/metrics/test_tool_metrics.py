@@ -131,6 +131,27 @@ def test_a_named_tool_is_counted(options: dict[str, Any], calls: list[ToolCall],
     assert (score.value, score.reason) == (value, reason)
 
 
+@pytest.mark.parametrize(
+    ("agent", "value", "reason"),
+    [
+        ("", 0.0, "a was called twice, wanted exactly once."),
+        ("boss", 1.0, "a was called once by boss."),
+        ("clerk", 1.0, "a was called once by clerk."),
+        ("scout", 0.0, "a was called twice by scout, wanted exactly once."),
+        ("nobody", 0.0, "a was not called by nobody, wanted exactly once."),
+    ],
+)
+def test_the_calls_of_one_agent_are_counted_also_inside_a_tool(agent: str, value: float, reason: str) -> None:
+    events = [Event("tool_call", call=A, author=author) for author in ("boss", "clerk")]
+    events += [Event("tool_call", call=A, author="scout", within="b")] * 2
+
+    (score,) = scores(
+        "tool_used", [Turn("q")], [TurnRecord("q", tuple(events))], tool="a", at_least=1, at_most=1, agent=agent
+    )
+
+    assert (score.value, score.reason) == (value, reason)
+
+
 def test_a_named_tool_may_be_counted_turn_by_turn() -> None:
     turns, records = [Turn("q"), Turn("q"), Turn("q")], [played(A), played(B)]
 

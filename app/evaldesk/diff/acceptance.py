@@ -208,8 +208,7 @@ def _of_turn(
 def _rows(expected: Expected, record: TurnRecord, scores: list[Score]) -> tuple[CallRow, ...]:
     if expected.tool_calls is None:
         return ()
-    own = tuple(event for event in record.events if not event.within)
-    return turn_diff(expected, replace(record, events=own), scores).calls
+    return turn_diff(expected, record, scores).calls
 
 
 def _of_call(

@@ -70,7 +70,7 @@ def first_divergence(
 
 def _are_same(expected_calls: Sequence[ToolCall], record: TurnRecord, scores: Sequence[Score]) -> bool:
     """Whether the calls are the same one by one: most turns of a long trial need no alignment to say so."""
-    actual_calls = [event.call for event in record.events if event.kind == "tool_call" and event.call]
+    actual_calls = record.tool_calls
     is_same = len(expected_calls) == len(actual_calls) and all(
         call.name == each.name and json_equal(each.args, call.args)
         for each, call in zip(expected_calls, actual_calls, strict=True)

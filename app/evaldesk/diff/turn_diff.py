@@ -187,7 +187,7 @@ def _call_row(
 
 def call_outcomes(record: TurnRecord | None) -> list[Outcome]:
     """Each call with its result: by id, else the first unused result of that tool."""
-    events = record.events if record else ()
+    events = record.own_events if record else ()
     results: defaultdict[tuple[str | None, str], deque[Event]] = defaultdict(deque)
     for event in events:
         if event.kind == "tool_result" and event.call:

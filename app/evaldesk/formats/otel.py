@@ -169,11 +169,11 @@ class _Trace:
 
     def spans_of(self, turn: TurnRecord, start_ms: float) -> list[dict[str, Any]]:
         self.now_ms = start_ms
-        for event in turn.events:
+        for event in turn.own_events:
             self._add(event, start_ms + event.at_ms)
         self._end_reply()
         self._end_inputs()
-        author = next((event.author for event in turn.events if event.kind in ("agent_message", "tool_call")), "")
+        author = next((event.author for event in turn.own_events if event.kind in ("agent_message", "tool_call")), "")
         author = author or self.run.agent
         top = self._span(f"invoke_agent {author}".rstrip(), start_ms, self.now_ms, "")
         top["attributes"] += _pairs({"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": author})

@@ -189,7 +189,7 @@ class InvocationDuration:
 def _duration_parts(total: float, transcript: Transcript) -> dict[str, float]:
     timed = [record for record in transcript.turns if record.duration_ms]
     model = mean([sum(usage.duration_ms for usage in _usages(record)) / 1000 for record in timed])
-    results_by_turn = [[event for event in record.events if event.kind == "tool_result"] for record in timed]
+    results_by_turn = [[event for event in record.own_events if event.kind == "tool_result"] for record in timed]
     tool = mean([sum(event.duration_ms or 0.0 for event in events) / 1000 for events in results_by_turn])
     # Calls made at the same time add up to more than the turn.
     framework = max(total - model - tool, 0.0)

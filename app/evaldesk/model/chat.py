@@ -19,7 +19,7 @@ def chat_messages(turns: Iterable[TurnRecord]) -> list[JsonObject]:
     messages: list[JsonObject] = []
     for number, turn in enumerate(turns, start=1):
         messages.append(user_message(turn.query, turn.media))
-        for reply in _replies(turn.events):
+        for reply in _replies(event for event in turn.events if not event.within):
             messages.extend(reply.messages(f"call_{number}"))
     return messages
 

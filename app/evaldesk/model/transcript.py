@@ -140,7 +140,8 @@ class Event:
     - `decision`: `waiting` and the `decision` of the `author`
 
     `at_ms` counts from the start of the turn. `within` names the tool inside of which it happened, an agent used as
-    a tool say: such calls and messages are shown, but are not the agent's own.
+    a tool say: such calls and messages are shown, but are not the agent's own. `author` is the agent of a tree that
+    said or did it, `parent` the agent above that one, where its framework tells it.
     """
 
     kind: EventKind
@@ -159,6 +160,7 @@ class Event:
     waiting: Waiting | None = None
     decision: Decision | None = None
     media: tuple[Media, ...] = ()
+    parent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,11 +189,17 @@ class TurnRecord:
         return waiting_of(self.events) if self.stop_reason == AWAITING else ()
 
     @property
+    def own_events(self) -> tuple[Event, ...]:
+        """The events of the agent itself, and of the agents it hands over to; model calls inside a tool are paid, too.
+
+        What else happened inside a tool is no step of the agent: nothing judges, compares or exports it as one.
+        """
+        return tuple(event for event in self.events if not event.within or event.usage)
+
+    @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The calls of the agent in order, without calls inside a tool."""
-        return tuple(
-            event.call for event in self.events if event.kind == "tool_call" and event.call and not event.within
-        )
+        return tuple(event.call for event in self.own_events if event.kind == "tool_call" and event.call)
 
     # A call that waits or was cut off did not happen: decision 251.
     @property

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from evaldesk.model.agent_tree import AgentActions, agent_tree
 from evaldesk.model.conclusion import Score
 from evaldesk.model.evalset import Case, JsonObject, Turn
 from evaldesk.model.run import TrialResult
@@ -31,7 +32,8 @@ class TrialSummary:
     """The totals over all turns of a trial, for a page. `total_ms` is from the first turn to the last.
 
     `n_replayed` of the model calls were answered from a recording, `n_retries` were tried again. `turn_metrics` are
-    the metrics that judged turns. `has_turn_calls` says whether metrics compared the calls turn by turn.
+    the metrics that judged turns. `has_turn_calls` says whether metrics compared the calls turn by turn. `agents` are
+    those that acted, each above those that it called.
     """
 
     n_turns: int = 0
@@ -50,6 +52,7 @@ class TrialSummary:
     is_interrupted: bool = False
     is_cut: bool = False
     is_waiting: bool = False
+    agents: tuple[AgentActions, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +192,7 @@ def summary_of(result: TrialResult) -> TrialSummary:
         is_interrupted=any(turn.stop_reason == "interrupted" for turn in turns),
         is_cut=is_cut,
         is_waiting=is_waiting,
+        agents=agent_tree(turns),
     )
 
 

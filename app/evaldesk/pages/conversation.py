@@ -43,7 +43,8 @@ class TurnPart:
     """One thing in a turn, in the order in which it began. Which fields are set depends on `kind`.
 
     `prose` is the text of a message; while it is being written it stands as it is. `at` is the index of the event that
-    holds the text or the result, which may be cut here, `begins_at` of the one in which the part began.
+    holds the text or the result, which may be cut here, `begins_at` of the one in which the part began. `within` names
+    the tool inside of which it happened. A call has an `author` where several agents act in the turn.
     """
 
     kind: Literal["message", "call", "state", "log", "error", "decision"]
@@ -65,6 +66,7 @@ class TurnPart:
     argument_tree: Node | None = field(default=None, compare=False)
     result_tree: Node | None = field(default=None, compare=False)
     media: tuple[MediaView, ...] = ()
+    within: str = ""
     unread: Event | None = field(default=None, compare=False)
     """The event of a result that is not text yet; see `with_result`."""
 
@@ -166,7 +168,8 @@ class TurnView:
     @property
     def answer_at(self) -> int:
         """The index of the part that is the answer, or -1."""
-        return max((index for index, part in enumerate(self.parts) if part.kind == "message"), default=-1)
+        messages = [at for at, part in enumerate(self.parts) if part.kind == "message" and not part.within]
+        return messages[-1] if messages else -1
 
     @property
     def is_silent(self) -> bool:
@@ -314,7 +317,11 @@ class _Folding:
             self.parts.append(self._message(at, event))
         elif event.kind == "tool_call" and event.call:
             self.open_calls[_key(event.call)].append(len(self.parts))
-            self.parts.append(TurnPart("call", call=event.call, status="running", begins_at=at))
+            self.parts.append(
+                TurnPart(
+                    "call", author=event.author, call=event.call, status="running", begins_at=at, within=event.within
+                )
+            )
         elif event.kind == "tool_result" and event.call:
             self._end_call(at, event, event.call)
         elif event.kind == "state_delta" and event.changes:
@@ -332,8 +339,15 @@ class _Folding:
         if self.is_live:
             text = "".join(self.pieces)
             live = [TurnPart("message", text, Prose(text), self.author, is_live=True)] if self.pieces else []
-            return (*self.parts, *live)
-        return tuple(replace(part, status="stopped") if part.status == "running" else part for part in self.parts)
+            return (*self._named(), *live)
+        return tuple(replace(part, status="stopped") if part.status == "running" else part for part in self._named())
+
+    def _named(self) -> list[TurnPart]:
+        """The parts; a call names its agent only beside other agents."""
+        agents = {part.author for part in self.parts if part.kind in ("message", "call") and part.author}
+        if len(agents) > 1:
+            return self.parts
+        return [replace(part, author="") if part.kind == "call" and part.author else part for part in self.parts]
 
     def _decide(self, event: Event, request: Waiting) -> None:
         for index, part in enumerate(self.parts):
@@ -344,12 +358,22 @@ class _Folding:
         text = cut(event.text, self.most_said)
         is_cut = text != event.text
         media = media_views(event.media)
-        return TurnPart("message", text, Prose(text), event.author, at=at, begins_at=at, is_cut=is_cut, media=media)
+        return TurnPart(
+            "message",
+            text,
+            Prose(text),
+            event.author,
+            at=at,
+            begins_at=at,
+            is_cut=is_cut,
+            media=media,
+            within=event.within,
+        )
 
     def _end_call(self, at: int, event: Event, call: ToolCall) -> None:
         status: CallStatus = "errored" if event.is_error else "finished"
         places = self.open_calls[_key(call)]
-        part = self.parts[places[0]] if places else TurnPart("call", call=call, begins_at=at)
+        part = self.parts[places[0]] if places else TurnPart("call", call=call, begins_at=at, within=event.within)
         result_part = replace(part, status=status, duration_ms=event.duration_ms, at=at, unread=event)
         if places:
             self.parts[places.popleft()] = result_part

@@ -287,7 +287,7 @@ def _reference(case: Case) -> Iterator[ToolCall]:
 def _calls(result: TrialResult | None) -> Iterator[tuple[ToolCall, str]]:
     for number, turn in enumerate(result.transcript.turns if result else (), 1):
         for at, event in enumerate(turn.events):
-            if event.kind == "tool_call" and event.call:
+            if event.kind == "tool_call" and event.call and not event.within:
                 yield event.call, f"#turn-{number}-event-{at}"
 
 

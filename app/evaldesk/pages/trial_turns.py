@@ -22,6 +22,7 @@ from evaldesk.pages.conversation import (
     TurnPart,
     event_text,
     folded_parts,
+    parts_of,
     parts_without_results,
     rendered_part,
     with_result,
@@ -47,6 +48,10 @@ MAX_COMPARED = 20_000
 """An answer and its reference of so many characters are compared word by word, longer ones line by line."""
 MAX_LINES = 120
 MAX_ASKED = 20
+MAX_INNER = 40
+"""The events inside of tools that a turn shows, each with so many characters of its text:"""
+MAX_INNER_TEXT = 1_000
+_INNER_KINDS = frozenset({"agent_message", "tool_call", "tool_result"})
 MAX_PLACES = 200
 """The calls of a turn that a list offers."""
 
@@ -128,6 +133,7 @@ class TurnPanel:
     `asked` is what a person or the case was asked to decide, where `parts` do not tell it; `unused` are decisions of
     the case that were not, `faults` those that the run injected. `shown` counts the parts or the calls that are drawn,
     `events_shown` the events. A turn for which there was no room `is_folded`: nothing of what the agent did is drawn.
+    `inner` are the first messages and calls inside of tools, of `n_inner`, where the calls are compared.
     """
 
     number: int
@@ -155,6 +161,15 @@ class TurnPanel:
     answer_media: tuple[MediaView, ...] = ()
     answer_tree: Node | None = None
     answer_lines: Sequence[PatchLine] = ()
+    inner: Sequence[TurnPart] = ()
+    n_inner: int = 0
+
+    @property
+    def call_agents(self) -> Sequence[str]:
+        """The agent of each call that the turn made, where several agents acted in it; empty elsewhere."""
+        events = self.record.events if self.record else ()
+        agents = {event.author for event in events if event.kind in ("agent_message", "tool_call") and event.author}
+        return [events[at].author for at in self.call_events] if len(agents) > 1 else ()
 
     def rest_query(self, kind: str = "turn", first: int = 0) -> str:
         """The query of the page with the turn, or its rest of a kind, for readers without a script."""
@@ -335,6 +350,7 @@ class _Drawing:
         pieces_on_page, pieces_shown = self._fit(pieces, first)
         parts = [each for each in pieces_on_page if isinstance(each, TurnPart)]
         calls = [each for each in pieces_on_page if isinstance(each, CallRow)]
+        inner = [] if is_folded or is_silent or not record else _inner_events(record)
         events, events_shown = self._events(None if is_folded else record, first_event)
         has_answer = not is_silent and diff.text is None and not pieces_shown.n_left
         answers = None if is_silent or is_folded or pieces_shown.n_left else _answers(diff)
@@ -367,6 +383,8 @@ class _Drawing:
             answer_media=media_views(_said_media(record)) if record and not is_silent else (),
             answer_tree=tree,
             answer_lines=list(patch_lines(lines)),
+            inner=parts_of(inner[:MAX_INNER], self.markdown, most=MAX_INNER_TEXT, most_said=MAX_INNER_TEXT),
+            n_inner=sum(event.kind in ("agent_message", "tool_call") for event in inner),
         )
 
     def _fit(self, pieces: Sequence[TurnPart | CallRow], first: int) -> tuple[list[TurnPart | CallRow], Shown]:
@@ -436,6 +454,10 @@ def _call_events(record: TurnRecord | None) -> list[int]:
 def _requests(record: TurnRecord | None) -> list[TurnPart]:
     events = [event for event in record.events if event.waiting] if record else []
     return list(folded_parts(events[:MAX_ASKED]))
+
+
+def _inner_events(record: TurnRecord) -> list[Event]:
+    return [event for event in record.events if event.within and event.kind in _INNER_KINDS]
 
 
 def _noted(record: TurnRecord | None, start: str) -> list[str]:

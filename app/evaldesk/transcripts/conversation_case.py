@@ -75,7 +75,7 @@ def calls_with_results(number: int, turn: Turn) -> Iterator[tuple[str, ToolCall,
 
 def turn_expecting(record: TurnRecord, *, keeps_ids: bool = True) -> Turn:
     """The turn that expects its recorded calls and answers, with the results of tools beside them."""
-    call_results = [(event.call, event.result) for event in record.events if event.kind == "tool_result"]
+    call_results = [(event.call, event.result) for event in record.own_events if event.kind == "tool_result"]
     responses: list[Any] = [
         {"name": call.name, "response": wrap_result(result), **({"id": call.id} if call.id and keeps_ids else {})}
         for call, result in call_results

@@ -12,6 +12,7 @@ from tests.agents.installed import skip_without
 
 from evaldesk.agents import agent_ref, find_agents, load_agent
 from evaldesk.model import Session
+from evaldesk.model.agent_tree import agent_tree
 
 skip_without("google.adk")
 
@@ -31,6 +32,8 @@ async def test_transfer_to_a_sub_agent_keeps_authors(loaded: Any, play: Any) -> 
         ("clerk", "clerk here")
     ]
     assert session.turns[1].events[-1].author == "clerk"
+    tree = [(each.name, each.parent, each.n_entries, each.n_calls) for each in agent_tree(session.turns, "app")]
+    assert tree == [("boss", "", 1, 1), ("clerk", "boss", 2, 0)]
 
 
 async def test_calls_inside_an_agent_tool_are_reported_apart_from_the_agents_own(loaded: Any, play: Any) -> None:
@@ -51,6 +54,26 @@ async def test_calls_inside_an_agent_tool_are_reported_apart_from_the_agents_own
     turn = session.turns[0]
     assert ([call.name for call in turn.tool_calls], turn.answer) == (["scout"], "nothing there")
     assert len(turn.usages) == 4
+    tree = [(each.name, each.parent, each.tool, each.n_model_calls) for each in agent_tree([turn], "app")]
+    assert tree == [("lead", "", "", 2), ("scout", "lead", "scout", 2)]
+
+
+async def test_agents_of_a_sequence_are_below_it(loaded: Any, play: Any) -> None:
+    source = (
+        SCRIPT
+        + """
+def agent(name):
+    return LlmAgent(name=name, model=Scripted(answer=lambda word, request: said(name)))
+
+root_agent = SequentialAgent(name="line", sub_agents=[agent("writer"), agent("critic")])
+"""
+    )
+    session = Session("s")
+
+    await play(loaded(source), session, "go")
+
+    tree = [(each.name, each.parent, each.depth, each.n_entries) for each in agent_tree(session.turns, "app")]
+    assert tree == [("line", "", 0, 0), ("writer", "line", 1, 1), ("critic", "line", 1, 1)]
 
 
 async def test_plugins_and_callbacks_are_honoured(loaded: Any, play: Any) -> None:

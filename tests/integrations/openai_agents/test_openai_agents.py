@@ -9,6 +9,7 @@ from tests.agents.installed import skip_without
 from tests.agents.openai_agents_source import ROLLER, SCRIPT
 
 from evaldesk.model import ModelOptions, Session
+from evaldesk.model.agent_tree import agent_tree
 
 skip_without("agents")
 
@@ -69,6 +70,8 @@ root_agent = Agent(
     assert [event.duration_ms for event in first.events if event.kind == "tool_result"] == [None]
     assert (first.answer, first.events[-1].author) == ("clerk here", "clerk")
     assert [event.author for event in again if event.kind == "agent_message"] == ["clerk"]
+    tree = [(each.name, each.parent, each.n_entries) for each in agent_tree(session.turns, "app")]
+    assert tree == [("boss", "", 1), ("clerk", "boss", 2)]
     assert [(below.name, below.description) for below in agent.describe().sub_agents] == [("clerk", "Answers.")]
 
 

@@ -93,12 +93,17 @@ def read_events(raw: object, session: Session, author: str) -> Iterator[Event]:
     maker, keys = _MAKERS.get(str(kind), (None, ""))
     if not keys:
         raise AgentError(f"no event of kind {kind!r}; there are: {', '.join(_MAKERS)}")
-    yield from _unknown_keys_log(raw, f"kind author {keys}".split(), session)
+    yield from _unknown_keys_log(raw, f"kind author parent within {keys}".split(), session)
     if maker is None:
         session.state = dict(_object(raw, "state"))
         return
-    author_field = raw.get("author", author)
-    yield maker(raw, author_field if isinstance(author_field, str) else author)
+    event = maker(raw, _name(raw, "author", author))
+    yield replace(event, parent=_name(raw, "parent"), within=_name(raw, "within"))
+
+
+def _name(raw: Mapping[str, Any], key: str, default: str = "") -> str:
+    value = raw.get(key, default)
+    return value if isinstance(value, str) else default
 
 
 def _unknown_keys_log(raw: Mapping[str, Any], known_keys: Sequence[str], session: Session) -> Iterator[Event]:

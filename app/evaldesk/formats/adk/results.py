@@ -333,15 +333,14 @@ def read_invocation(place: JsonPosition, raw: Any) -> TurnRecord:
 
 def write_invocation(record: TurnRecord) -> dict[str, Any]:
     """The invocation of a turn."""
-    answers = [at for at, event in enumerate(record.events) if event.kind == "agent_message" and not event.is_partial]
+    own_events = record.own_events
+    answers = [at for at, event in enumerate(own_events) if event.kind == "agent_message" and not event.is_partial]
     last = answers[-1] if record.answer else None
-    events = [
-        raw_event for at, event in enumerate(record.events) for raw_event in _write_event(event, is_last=at == last)
-    ]
+    events = [raw_event for at, event in enumerate(own_events) for raw_event in _write_event(event, is_last=at == last)]
     events += [_write_request(each) for each in record.open_requests]
     invocation: dict[str, Any] = {"user_content": write_query((record.query, record.media))}
     if last is not None:
-        invocation["final_response"] = {"parts": [{"text": record.events[last].text}], "role": "model"}
+        invocation["final_response"] = {"parts": [{"text": own_events[last].text}], "role": "model"}
     invocation["intermediate_data"] = {"invocation_events": events}
     if record.duration_ms:
         invocation["duration"] = record.duration_ms / 1000

@@ -20,7 +20,15 @@ from evaldesk.agents.tools.time_limit import TOOL_LIMIT
 from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.errors import AgentError
 from evaldesk.integrations.adk.loading import app_of, fail_import_early, part_of, reset_data_of, yaml_agent
-from evaldesk.integrations.adk.models import EFFORT, agents_below, is_litellm, model_name, use_shared_loop, with_model
+from evaldesk.integrations.adk.models import (
+    EFFORT,
+    agents_below,
+    is_litellm,
+    model_name,
+    parents_of,
+    use_shared_loop,
+    with_model,
+)
 from evaldesk.integrations.adk.plugin import plugin_class
 from evaldesk.integrations.adk.translation import events_of_adk
 from evaldesk.integrations.adk.witness import Witness
@@ -114,7 +122,7 @@ class AdkAgent:
         from google.adk.agents.run_config import RunConfig, StreamingMode
 
         options = session.model_options
-        witness = Witness(session.id, options, calls=dict(calls or {}))
+        witness = Witness(session.id, options, calls=dict(calls or {}), parents=parents_of(self.app.root_agent))
         TOOL_LIMIT.set(session.limits.tool_timeout_s)
         EFFORT.set(options.reasoning_effort)
         config: dict[str, Any] = {"max_llm_calls": options.max_turns} if options.max_turns else {}

@@ -41,6 +41,15 @@ def agents_below(agent: Any) -> Iterator[tuple[Any, str]]:
             yield tool.agent, "AgentTool"
 
 
+def parents_of(root: Any) -> dict[str, str]:
+    """The agent above each sub-agent and agent tool, by name; the first one where there are several."""
+    parents: dict[str, str] = {}
+    for agent in agents_of(root):
+        for other, _ in agents_below(agent):
+            parents.setdefault(str(other.name), str(agent.name))
+    return parents
+
+
 def with_model(root: Any, model: str | None, options: ModelOptions) -> Any:
     """A copy of the tree whose agents with a model of their own use the run's model, or the run's endpoint.
 

@@ -30,7 +30,9 @@ def events_of_adk(adk_event: Any, witness: Witness, *, within: str = "", is_stre
 
     `within` is the name of the surrounding tool.
     """
-    for event in AdkEvents(witness.calls, witness.requests).read(_NOWHERE, _plain_event(adk_event)):
+    parent = witness.parents.get(adk_event.author, "")
+    for plain in AdkEvents(witness.calls, witness.requests).read(_NOWHERE, _plain_event(adk_event)):
+        event = replace(plain, parent=parent) if plain.author == adk_event.author else plain
         if event.is_partial:
             if is_streaming:
                 yield event

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from evaldesk.integrations.adk.answers import Answers
@@ -13,13 +14,14 @@ from evaldesk.model import Event, ModelOptions, ToolCall, Waiting
 class Witness:
     """Calls, durations and pending approvals of one invocation.
 
-    Model calls are keyed by their agent, `tools` by the session that they run.
+    Model calls are keyed by their agent, `tools` by the session that they run; `parents` has the agent above each.
     """
 
     session_id: str
     options: ModelOptions
     model: str = ""
     models: dict[str, str] = field(default_factory=dict)
+    parents: Mapping[str, str] = field(default_factory=dict)
     calls: dict[str, ToolCall] = field(default_factory=dict)
     requests: dict[str, Waiting] = field(default_factory=dict)
     start_s: dict[str, float] = field(default_factory=dict)

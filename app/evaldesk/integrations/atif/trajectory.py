@@ -222,7 +222,7 @@ def _steps(result: TrialResult) -> Iterator[dict[str, Any]]:
     start_ms = 0.0
     for turn in result.transcript.turns:
         writing = _Writing(start_ms if has_times else None)
-        for event in turn.events:
+        for event in turn.own_events:
             writing.add(event)
         yield from writing.steps
         start_ms += turn.duration_ms + _GAP_MS
@@ -254,7 +254,15 @@ class _Writing:
         elif event.kind == "tool_result" and self.steps:
             content = json_or_text(event.result)
             row = {"source_call_id": event.call.id if event.call else None, "content": content}
-            self.steps[-1].setdefault("observation", {"results": []})["results"].append(row)
+            step = self._step_of(event.call.id if event.call else None)
+            step.setdefault("observation", {"results": []})["results"].append(row)
+
+    def _step_of(self, call_id: str | None) -> dict[str, Any]:
+        """The step that made a call; a model call inside the tool may be a step after it."""
+        if call_id is None:
+            return self.steps[-1]
+        ids = ((step, call["tool_call_id"]) for step in reversed(self.steps) for call in step.get("tool_calls", ()))
+        return next((step for step, each in ids if each == call_id), self.steps[-1])
 
     def _reply(self, event: Event, *ends: str) -> dict[str, Any]:
         """The step of the reply under way; a new one after results, or when it has one of `ends` already."""

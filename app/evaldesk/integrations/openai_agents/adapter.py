@@ -272,6 +272,8 @@ class _EventHooks:
         self._turn = TurnEvents()
         self._tool_start_s: dict[str, float] = {}
         self._request_start_s = 0.0
+        self._parents: dict[str, str] = {}
+        """The agent that first handed over to each."""
 
     async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
         self._request_start_s = time.perf_counter()
@@ -279,7 +281,7 @@ class _EventHooks:
     async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
         took_ms = (time.perf_counter() - self._request_start_s) * 1000
         usage = _usage(self._model or model_name(agent), response.usage, took_ms)
-        await self._send(Event("usage", author=agent.name, usage=usage))
+        await self._send(Event("usage", author=agent.name, parent=self._parent(agent), usage=usage))
         for item in response.output:
             if item.type in ("message", *ITEMS):
                 for event_or_message in parse_message(plain_json(as_json(item))):
@@ -293,6 +295,8 @@ class _EventHooks:
         await self._report_result(agent, call_id, tool.name, plain_json(as_json(result)))
 
     async def on_handoff(self, context: Any, from_agent: Any, to_agent: Any) -> None:
+        self._parent(from_agent)
+        self._parents.setdefault(to_agent.name, from_agent.name)
         tools, open_calls = {tool.name for tool in from_agent.tools}, reversed(self._turn.open_calls.values())
         call = next((open_call for open_call in open_calls if open_call.name not in tools), None)
         if call is not None:
@@ -312,7 +316,11 @@ class _EventHooks:
             else events_of_message(self._turn, event_or_message, agent.name)
         )
         for event in events:
-            await self._send(event)
+            await self._send(replace(event, parent=self._parent(agent)))
+
+    def _parent(self, agent: Any) -> str:
+        """The agent above `agent`: none above the one that began."""
+        return self._parents.setdefault(agent.name, "")
 
 
 def _usage(model: str, sdk_usage: Any, took_ms: float) -> Usage:

@@ -254,7 +254,7 @@ def _score(name: str, value: object, turn: int | None) -> Score:
 
 def _actual(index: int, turn: TurnRecord) -> JsonObject:
     results: list[JsonValue] = [
-        _result(event, event.call) for event in turn.events if event.kind == "tool_result" and event.call
+        _result(event, event.call) for event in turn.own_events if event.kind == "tool_result" and event.call
     ]
     messages: list[JsonValue] = [[author, [{"text": text}]] for author, text in turn.intermediate]
     steps: JsonObject = {**_calls(turn.tool_calls), "tool_responses": results, "intermediate_responses": messages}

@@ -62,7 +62,7 @@ def _message_text(text: str) -> str:
 
 def _steps(record: TurnRecord) -> list[str]:
     """One line for each step; names of tools cannot break it."""
-    return [" ".join(line.splitlines()) for line in map(_step, record.events) if line]
+    return [" ".join(line.splitlines()) for line in map(_step, record.own_events) if line]
 
 
 def _step(event: Event) -> str:

@@ -66,7 +66,7 @@ class RequiredOutputs:
         messages = (
             _fold(event.text)
             for turn in transcript.turns
-            for event in turn.events
+            for event in turn.own_events
             if event.kind == "agent_message" and not event.is_partial
         )
         if self.match == "substring":

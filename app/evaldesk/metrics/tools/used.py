@@ -10,7 +10,7 @@ from evaldesk.metrics.metric import NOT_PLAYED, MetricInfo, mean
 from evaldesk.metrics.option import option
 from evaldesk.metrics.responses.answers import NO_TURN
 from evaldesk.metrics.tools.options import SCOPES, Scope
-from evaldesk.model import Case, Score, Transcript, TurnRecord
+from evaldesk.model import Case, Event, Score, Transcript, TurnRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,13 @@ class ToolUsed:
     at_least: int = option(1, "whole", "At least", "How often it must be called; 0 where it need not be.", low=0)
     at_most: int | None = option(
         None, "whole", "At most", "How often it may be called; 0 for never, empty for any number.", low=0
+    )
+    agent: str = option(
+        "",
+        "text",
+        "Agent",
+        "The agent of a tree that calls it, also inside a tool; empty for any agent, outside of tools.",
+        example="scout",
     )
     scope: Scope = option(
         "conversation", "choice", "Counted over", "Each turn by itself, or all calls together.", choices=SCOPES[::-1]
@@ -69,10 +76,18 @@ class ToolUsed:
 
     def _counts(self, record: TurnRecord) -> tuple[int, int]:
         """How often the tool was called, and how often it was so that the call was made."""
-        n_calls, n_made = (
-            sum(call.name == self.tool for call in calls) for calls in (record.tool_calls, record.judged_calls)
-        )
-        return n_calls, n_made
+        own = [event for event in record.own_events if event.kind == "tool_call" and event.call]
+        inner = [event for event in record.events if event.kind == "tool_call" and event.within] if self.agent else []
+        called = [event for event in (*own, *inner) if self._is_counted(event)]
+        unmade = [
+            event
+            for event, call in zip(own, record.judged_calls, strict=True)
+            if self._is_counted(event) and call is not event.call
+        ]
+        return len(called), len(called) - len(unmade)
+
+    def _is_counted(self, event: Event) -> bool:
+        return event.call is not None and event.call.name == self.tool and self.agent in ("", event.author)
 
     def _value(self, n_calls: int, n_made: int) -> float:
         return float(self.at_least <= n_made and (self.at_most is None or n_calls <= self.at_most))
@@ -80,9 +95,9 @@ class ToolUsed:
     def _reason(self, n_calls: int, n_made: int) -> str:
         times = {0: "not called", 1: "called once", 2: "called twice"}.get(n_calls, f"called {n_calls} times")
         unmade = "" if n_calls == n_made else f", {n_calls - n_made} not finished"
-        return (
-            f"{self.tool} was {times}{unmade}{'.' if self._value(n_calls, n_made) else f', wanted {self._limits()}.'}"
-        )
+        by = f" by {self.agent}" if self.agent else ""
+        wanted = "" if self._value(n_calls, n_made) else f", wanted {self._limits()}"
+        return f"{self.tool} was {times}{by}{unmade}{wanted}."
 
     def _limits(self) -> str:
         low, high = self.at_least, self.at_most

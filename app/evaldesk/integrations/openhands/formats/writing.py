@@ -101,7 +101,7 @@ def _history(turns: tuple[TurnRecord, ...], duration: float) -> list[dict[str, A
     causes: dict[str, int] = {}
     began = 0.0
     for turn in turns:
-        for event in turn.events:
+        for event in turn.own_events:
             for entry in _event(event, causes):
                 at = _START + timedelta(milliseconds=began + event.at_ms)
                 events.append({"id": len(events), "timestamp": at.replace(tzinfo=None).isoformat()} | entry)

@@ -1,0 +1,53 @@
+"""The page of a trial of several agents: who acted, below whom, and what it took."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from tests.long_trials import store_trial
+
+from evaldesk.model import Case, Event, Expected, ToolCall, Transcript, Turn, TurnRecord, Usage
+
+SCOUT, LOOK, BOOK = (ToolCall(name, {}, name) for name in ("research", "look", "book"))
+RECORD = TurnRecord(
+    "go",
+    (
+        Event("tool_call", author="lead", call=SCOUT),
+        Event("usage", author="scout", within="research", usage=Usage("m", tokens_in=700, cost=0.25)),
+        Event("tool_call", author="scout", call=LOOK, within="research"),
+        Event("tool_result", author="scout", call=LOOK, result="deep", within="research"),
+        Event("tool_result", author="lead", call=SCOUT, result="deep"),
+        Event("tool_call", author="clerk", call=BOOK),
+        Event("tool_result", author="clerk", call=BOOK, result="done"),
+        Event("agent_message", author="clerk", text="Booked."),
+    ),
+)
+ASSERTED, OPEN = Expected((SCOUT, BOOK), (), "Booked."), Expected()
+
+
+@pytest.mark.parametrize("expected", [ASSERTED, OPEN], ids=["compared", "nothing expected"])
+def test_a_trial_shows_its_agents_and_the_steps_inside_of_a_tool(shared_pages: Any, expected: Expected) -> None:
+    case = Case("tree", (Turn("go", expected),))
+    page = shared_pages.get(store_trial(shared_pages.desk.store.runs, case, Transcript((RECORD,)))).text
+
+    agents = page.partition('id="agents"')[2].partition("</section>")[0]
+    assert re.findall(r'data-depth="(\d)">\s*<b>(\w+)</b>', agents) == [("0", "lead"), ("1", "scout"), ("1", "clerk")]
+    assert "called once by lead" in agents
+    assert "handed over to once by lead" in agents
+    assert "700 tokens, $0.25" in agents
+    inside = re.findall(r'<div class="toolcall" data-within="(\w+)".*?</code>', page, re.DOTALL)
+    assert inside == ["research"]
+    assert "look was called and not expected" not in page
+
+
+def test_a_trial_of_one_agent_has_no_tree(shared_pages: Any) -> None:
+    record = TurnRecord("go", (Event("tool_call", author="lead", call=BOOK), Event("agent_message", author="lead")))
+
+    page = shared_pages.get(
+        store_trial(shared_pages.desk.store.runs, Case("one", (Turn("go", OPEN),)), Transcript((record,)))
+    ).text
+
+    assert 'id="agents"' not in page
+    assert "<i>lead</i>" not in page
