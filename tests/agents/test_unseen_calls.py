@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.agents.endpoint import Endpoint
@@ -11,8 +12,24 @@ from tests.agents.test_wire_calls import HEAD
 
 from evaldesk.agents import load_agent
 from evaldesk.engine import play_trial
-from evaldesk.metrics.scoring import UNSEEN_CALLS, score_trial
-from evaldesk.model import AgentRef, Case, Criterion, Expected, Limits, Score, ToolCall, TrialSpec, Turn
+from evaldesk.metrics.scoring import score_trial
+from evaldesk.model import (
+    AgentRef,
+    Capture,
+    Case,
+    Criterion,
+    Event,
+    Expected,
+    Limits,
+    Score,
+    ToolCall,
+    Transcript,
+    TrialSpec,
+    Turn,
+    TurnRecord,
+    Usage,
+)
+from evaldesk.model.visibility import UNSEEN_CALLS, UNSEEN_STATE
 
 pytestmark = pytest.mark.anyio
 
@@ -117,3 +134,96 @@ async def test_metrics_of_calls_are_unscored_for_a_chat_endpoint(case: Case, end
     scores = await scores_of(AgentRef("c", endpoint.address, kind="http_chat"), case)
 
     assert {(score.passed, score.reason) for score in scores} == {(None, UNSEEN_CALLS)}
+
+
+STATELESS = "def root_agent(message):\n    return 'It comes.'\n"
+STATE_READER = "def root_agent(message, state):\n    return 'It comes.'\n"
+STATE_TELLER = """
+def root_agent(message):
+    yield {"kind": "state", "state": {"order": "A7"}}
+    yield "It comes."
+"""
+STATE_CASE = Case("c", (Turn("hi"),), final_state={"order": "A7"})
+STATE_CRITERIA = (
+    Criterion("final_state_match", 1.0),
+    Criterion("state_path", 1.0, {"path": "$.order", "want": "absent"}),
+)
+
+
+async def state_scores(ref: AgentRef) -> list[Score]:
+    result = await play_trial(load_agent(ref), TrialSpec(1, 0, 0, STATE_CASE, ref, limits=Limits(60)))
+    assert result.error is None
+    return [score for score in score_trial(result.transcript, STATE_CASE, STATE_CRITERIA) if score.turn is None]
+
+
+@pytest.mark.parametrize(
+    ("source", "passed"),
+    [(STATELESS, [None, None]), (STATE_READER, [False, True]), (STATE_TELLER, [True, False])],
+    ids=["a function without state", "a function that takes it", "a function that tells it"],
+)
+async def test_the_final_state_is_judged_where_the_agent_can_change_it(
+    source: str, passed: list[bool | None], tmp_path: Path, own_imports: None
+) -> None:
+    (tmp_path / "agent.py").write_text(source)
+
+    scores = await state_scores(AgentRef("a", "agent:root_agent", str(tmp_path)))
+
+    assert [score.passed for score in scores] == passed
+    assert [score.reason for score in scores if score.passed is None] == [UNSEEN_STATE] * passed.count(None)
+
+
+async def test_the_final_state_of_a_chat_endpoint_is_unscored(endpoint: Endpoint) -> None:
+    endpoint.says("It comes.")
+
+    scores = await state_scores(AgentRef("c", endpoint.address, kind="http_chat"))
+
+    assert {(score.passed, score.reason) for score in scores} == {(None, UNSEEN_STATE)}
+
+
+def test_a_cost_of_which_a_part_is_unknown_passes_no_limit() -> None:
+    usages = (Usage("small", tokens_in=10, cost=0.01), Usage("small", tokens_in=10, cost=0.01, is_least=True))
+    turn = TurnRecord("hi", tuple(Event("usage", usage=usage) for usage in usages))
+
+    scores = score_trial(Transcript((turn,)), Case("c", (Turn("hi"),)), (Criterion("cost", 1.0),))
+
+    assert {score.passed for score in scores} == {None}
+
+
+def turn_of(*kinds: str, captures: tuple[Capture, ...] = ("told",), **fields: Any) -> TurnRecord:
+    call = ToolCall("get_order", {}, "c1")
+    made = {
+        "call": Event("tool_call", call=call),
+        "result": Event("tool_result", call=call, result=1),
+        "usage": Event("usage", usage=Usage("small", tokens_in=1)),
+        "least": Event("usage", usage=Usage("small", is_least=True)),
+    }
+    return TurnRecord("hi", tuple(made[kind] for kind in kinds), captures=captures, **fields)
+
+
+@pytest.mark.parametrize(
+    ("turns", "words"),
+    [
+        (
+            [turn_of("call", "result", "usage", captures=("adapter",))],
+            "tool calls, results, tokens and state seen; inner calls seen in part",
+        ),
+        (
+            [turn_of("call", "result", captures=("adapter", "spans"))],
+            "tool calls, results, inner calls, tokens and state seen",
+        ),
+        ([turn_of("call", "usage")], "tool calls, tokens and state seen; results and inner calls seen in part"),
+        (
+            [turn_of("usage", captures=("answers",), unseen=("state",))],
+            "tokens seen; tool calls, results, inner calls and state not seen",
+        ),
+        (
+            [turn_of("usage", "least"), turn_of(captures=("answers",))],
+            "state seen; tool calls, results, inner calls and tokens seen in part",
+        ),
+        ([turn_of()], "tool calls, results and state seen; inner calls seen in part; tokens not seen"),
+        ([turn_of(captures=())], "tool calls, results, tokens and state seen; inner calls seen in part"),
+    ],
+    ids=["an adapter", "spans", "a call without a result", "a chat", "two turns", "nothing told", "a file"],
+)
+def test_a_trial_knows_what_can_be_seen_of_its_agent(turns: list[TurnRecord], words: str) -> None:
+    assert Transcript(tuple(turns)).visibility.words == words

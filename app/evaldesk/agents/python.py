@@ -17,7 +17,7 @@ from evaldesk.agents.spans import INSTRUMENTS, collect_spans
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
 from evaldesk.errors import AgentError
 from evaldesk.llm.outside_calls import watch_outside_calls
-from evaldesk.llm.retry_events import note_capture, note_text_answer
+from evaldesk.llm.retry_events import note_capture, note_text_answer, note_unseen
 from evaldesk.model import AgentDescription, AgentRef, Event, EventKind, JsonObject, Session
 from evaldesk.model.decisions import Decided
 from evaldesk.model.media import MEDIA_KINDS
@@ -65,7 +65,18 @@ class PythonAgent:
             description=summary_of(self.code),
             tells_cost=getattr(self.code, "tells_cost", False) is True,
             takes=self._takes(),
+            unseen=() if self._shows_state(self._declared()) else ("state",),
         )
+
+    def _declared(self) -> Callable[..., Any]:
+        """The function of the code, of a class without an instance."""
+        function: Callable[..., Any] = getattr(self.code, "reply", None) or self.code
+        return function
+
+    def _shows_state(self, function: Callable[..., Any]) -> bool:
+        """Whether the function can change the state of the session."""
+        names = parameter_names(function)
+        return names is None or bool({"state", "session"} & {*names})
 
     def _takes(self) -> tuple[str, ...]:
         """The media kinds in the attribute `takes`; all kinds for a function with the parameter `media`."""
@@ -104,6 +115,8 @@ class PythonAgent:
         TOOL_LIMIT.set(session.limits.tool_timeout_s)
         note_capture("told")
         watch_outside_calls()
+        if not self._shows_state(function):
+            note_unseen("state")
         if INSTRUMENTS or "opentelemetry" in sys.modules:
             collect_spans()
         decisions = decisions_of(decided) if decided else []

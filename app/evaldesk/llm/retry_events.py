@@ -16,6 +16,7 @@ from evaldesk.llm.context import context_value
 from evaldesk.llm.failures import ModelFailure
 from evaldesk.llm.pacing import PACED, Pace
 from evaldesk.model import Capture
+from evaldesk.model.visibility import Part
 
 T = TypeVar("T")
 
@@ -123,6 +124,9 @@ class TurnListener:
     def note_capture(self, way: Capture) -> None:
         """Note the source of the turn's calls."""
 
+    def note_unseen(self, part: Part) -> None:
+        """Note a part of the agent's work that cannot be seen."""
+
     def note_text_answer(self) -> None:
         """Note that the agent gave a text and told nothing else."""
 
@@ -203,6 +207,13 @@ def note_capture(way: Capture) -> None:
     turn = PLAYED_TURN.get()
     if turn:
         turn.note_capture(way)
+
+
+def note_unseen(part: Part) -> None:
+    """Note a part of the agent's work that cannot be seen in the current turn."""
+    turn = PLAYED_TURN.get()
+    if turn:
+        turn.note_unseen(part)
 
 
 def note_text_answer() -> None:

@@ -21,6 +21,7 @@ from evaldesk.model import Case, JsonObject, Score, ToolCall, Transcript, TurnRe
 from evaldesk.model.conclusion import counted
 
 NO_CALL = "The agent reports no model call."
+UNKNOWN_TOKENS = "A model call did not tell its tokens, so there may be more calls and costs than are known."
 
 
 def _info(name: str, title: str, summary: str, *, reads_calls: bool = False) -> MetricInfo:
@@ -45,6 +46,8 @@ class Cost:
         name, models = self.info.name, sorted({usage.model for usage in usages if usage.cost is None})
         if not usages:
             return Score(name, turn=turn, reason=reason)
+        if any(usage.is_least for usage in usages):
+            return Score(name, turn=turn, reason=UNKNOWN_TOKENS)
         if models:
             return Score(name, turn=turn, reason=f"The price of {', '.join(models)} is not known.")
         total = math.fsum(usage.cost or 0.0 for usage in usages)

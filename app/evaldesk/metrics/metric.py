@@ -15,6 +15,7 @@ from typing import ClassVar, Literal, Protocol, TypeAlias, cast
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.metrics.option import OptionInfo, option_infos
 from evaldesk.model import Case, Criterion, Expected, JsonObject, Score, Transcript, TurnRecord
+from evaldesk.model.visibility import Part
 from evaldesk.registry import Registry
 
 FUNCTION_OPTION = "function"
@@ -30,7 +31,7 @@ class MetricInfo:
 
     `needs` is the assertion that a case must have; otherwise the metric is not applicable. `has_judge` means that a
     model judges, and costs. `required` are options without a usable default: a run without them is refused.
-    `reads_calls`: it judges the tool calls also of a case that expects none.
+    `reads_calls`: it judges the tool calls also of a case that expects none; `reads_state`: the session state.
     """
 
     name: str
@@ -44,11 +45,13 @@ class MetricInfo:
     has_judge: bool = False
     required: tuple[str, ...] = ()
     reads_calls: bool = False
+    reads_state: bool = False
 
     @property
-    def judges_calls(self) -> bool:
-        """Whether it says nothing true of an agent whose tool calls cannot be seen."""
-        return self.reads_calls or self.needs == "tool_calls"
+    def parts(self) -> tuple[Part, ...]:
+        """The parts of an agent's work without which it says nothing true."""
+        calls: tuple[Part, ...] = ("calls",) if self.reads_calls or self.needs == "tool_calls" else ()
+        return (*calls, "state") if self.reads_state or self.needs == "final_state" else calls
 
     def passes(self, value: float, threshold: float | None) -> bool | None:
         """Whether `value` reaches the threshold, which is inclusive; None without a threshold."""

@@ -56,12 +56,6 @@ from evaldesk.wire import converted, plain_json, plain_text
 NO_TIMEOUTS: Mapping[str, float] = {}
 
 
-UNSEEN_CALLS = (
-    "The tool calls of this agent cannot be seen, so nothing is said of them. To make them seen, let it yield an Event "
-    "for each call, use a model client that Evaldesk sees, or install opentelemetry-sdk: docs/agents.md."
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Grading:
     """The scores of a trial, and one usage for each call of a judge."""
@@ -100,6 +94,7 @@ class _Comparison:
         self.transcript, self.written, self.case = transcript, case, case
         self._taken: Mapping[int, Sequence[AcceptedCall]] = {}
         self.problem: UsageError | None = None
+        self.visibility = transcript.visibility
         if ALSO_ACCEPTED not in case.extra:
             return
         try:
@@ -166,8 +161,8 @@ async def _criterion_scores(
         reason = None if is_function(criterion) else missing_of(metric, case)
         if reason:
             return [Score(criterion.metric, threshold=criterion.threshold, reason=reason, is_applicable=strict)]
-        if metric.info.judges_calls and not transcript.shows_calls:
-            return [Score(criterion.metric, threshold=criterion.threshold, reason=UNSEEN_CALLS)]
+        if unseen := comparison.visibility.unseen_reason(metric.info.parts):
+            return [Score(criterion.metric, threshold=criterion.threshold, reason=unseen)]
         score_or_awaitable = metric.score(transcript, case)
         scores = (
             await _within(timeouts.get(criterion.metric), score_or_awaitable)

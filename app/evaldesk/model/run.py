@@ -177,7 +177,7 @@ class AgentDescription:
     names the environment variables that its turns will lack, `variables` those that are set where it is loaded.
     `is_direct`: its model is at an endpoint of its own, which is called without LiteLLM. `tells_cost`: its own code
     tells the cost of every model call. `offers_user`: its module has functions that play the user of a scenario.
-    `takes` are the kinds of media that it says it takes.
+    `takes` are the kinds of media that it says it takes, `unseen` the parts of its work that cannot be seen.
     """
 
     name: str
@@ -196,6 +196,7 @@ class AgentDescription:
     offers_user: bool = False
     interpreter: Interpreter = field(default_factory=Interpreter)
     takes: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
 
     @property
     def tools_of_all(self) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from evaldesk.model.decisions import Decision, Waiting
 from evaldesk.model.evalset import JsonObject, JsonValue, ToolCall
 from evaldesk.model.media import Media, images_in
 from evaldesk.model.options import Limits, ModelOptions
+from evaldesk.model.visibility import Level, Part, Visibility
 
 EventKind: TypeAlias = Literal[
     "user_message",
@@ -167,9 +168,9 @@ class Event:
 class TurnRecord:
     """The events of one turn with the session state before and after it; `asked_by` is None where it was not noted.
 
-    `captures` are the ways by which its calls and tokens became known; empty where that was not noted. `paused` is what
-    the agent needs to go on in another process with a turn of a chat that waits; None where it cannot. `media` go with
-    the text of the query.
+    `captures` are the ways by which its calls and tokens became known; empty where that was not noted. `unseen` are
+    further parts that cannot be seen. `paused` is what the agent needs to go on in another process with a turn of a
+    chat that waits; None where it cannot. `media` go with the text of the query.
     """
 
     query: str
@@ -180,6 +181,7 @@ class TurnRecord:
     stop_reason: StopReason = "answered"
     asked_by: AskedBy | None = None
     captures: tuple[Capture, ...] = ()
+    unseen: tuple[Part, ...] = ()
     paused: JsonValue = None
     media: tuple[Media, ...] = ()
 
@@ -200,6 +202,17 @@ class TurnRecord:
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The calls of the agent in order, without calls inside a tool."""
         return tuple(event.call for event in self.own_events if event.kind == "tool_call" and event.call)
+
+    @property
+    def open_calls(self) -> tuple[ToolCall, ...]:
+        """The calls of `tool_calls` without a result."""
+        results = Counter(call_key(event.call) for event in self.events if event.kind == "tool_result" and event.call)
+        calls = []
+        for call in self.tool_calls:
+            results[call_key(call)] -= 1
+            if results[call_key(call)] < 0:
+                calls.append(call)
+        return tuple(calls)
 
     # A call that waits or was cut off did not happen: decision 251.
     @property
@@ -370,9 +383,22 @@ class Transcript:
         return tuple(way for way in get_args(Capture) if way in ways)
 
     @property
-    def shows_calls(self) -> bool:
-        """Whether a tool call of the agent would be seen; True for a transcript of a file."""
-        return not self.turns or any("answers" not in turn.captures for turn in self.turns)
+    def visibility(self) -> Visibility:
+        """How far the agent can be seen; whole where that was not noted, as of a transcript of a file."""
+        n_unseen = sum("answers" in turn.captures for turn in self.turns)
+        calls = _level(n_unseen, len(self.turns))
+        usages = [usage for turn in self.turns for usage in turn.usages if usage.role == "agent"]
+        tokens = _level(sum(usage.is_least for usage in usages), len(usages))
+        if not usages and self.captures and "adapter" not in self.captures:
+            tokens = "none"
+        open_calls = [call for turn in self.turns if turn.stop_reason == "answered" for call in turn.open_calls]
+        return Visibility(
+            calls=calls,
+            results="part" if open_calls and calls == "whole" else calls,
+            inner_calls="none" if calls == "none" else "whole" if "spans" in self.captures else "part",
+            tokens=tokens,
+            state=_level(sum("state" in turn.unseen for turn in self.turns), len(self.turns)),
+        )
 
     @property
     def media(self) -> tuple[Media, ...]:
@@ -383,6 +409,12 @@ class Transcript:
     def final_state(self) -> JsonObject:
         """The session state after the last turn; empty when no turn was played."""
         return self.turns[-1].state_after if self.turns else {}
+
+
+def _level(n_unseen: int, n: int) -> Level:
+    if not n_unseen:
+        return "whole"
+    return "none" if n_unseen == n else "part"
 
 
 @dataclass(slots=True)

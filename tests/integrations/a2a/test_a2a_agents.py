@@ -176,7 +176,7 @@ async def test_a_message_reply_is_the_answer(server: Server, version: str, resul
     assert ["contextId" in each for each in asked] == [False, True]
     assert asked[0]["messageId"] != asked[1]["messageId"]
     assert (server.headers[0].get("a2a-version") == "1.0") == (version == "1.0")
-    assert first.captures == ("told",)
+    assert first.captures == ("answers",)
 
 
 async def test_a_stream_yields_its_messages_and_its_artifact_is_the_answer(

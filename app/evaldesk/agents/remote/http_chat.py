@@ -11,7 +11,7 @@ from evaldesk.agents.own.model_calls import ask
 from evaldesk.agents.remote.http_protocol import read_options
 from evaldesk.codec import msgspec
 from evaldesk.llm import ModelCall, is_direct, warm
-from evaldesk.llm.retry_events import note_capture
+from evaldesk.llm.retry_events import note_capture, note_unseen
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session
 from evaldesk.model.chat import chat_messages, user_message
 
@@ -64,6 +64,7 @@ class HttpChatAgent(ModelCaller):
             send(Event("agent_message", author=self.ref.id, text=text, is_partial=True))
 
         note_capture("answers")
+        note_unseen("state")
         reply = await ask(session, self._call(session, message), send_text if session.is_streaming else None)
         send(Event("usage", usage=reply.usage))
         if reply.text:

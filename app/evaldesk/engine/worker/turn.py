@@ -39,6 +39,7 @@ from evaldesk.model.decisions import Decided
 from evaldesk.model.media import MAX_IMAGES, without_image_texts
 from evaldesk.model.prompts import FAILED
 from evaldesk.model.transcript import UNKNOWN, broken_turn, image_length, waiting_of
+from evaldesk.model.visibility import Part
 from evaldesk.transcripts.model_exchanges import Exchange, read_request
 from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
 from evaldesk.wire import checked_event, plain_json, to_json
@@ -85,6 +86,7 @@ class OpenTurn(TurnListener):
         self._n_requests = 0
         self._observed_calls: list[tuple[float, str, HttpCall | None]] = []
         self._ways: set[Capture] = set()
+        self._unseen: set[Part] = set()
         self._shows_calls = self._is_text_answer = self._has_outside_calls = False
         self._spans: TurnSpans | None = None
         self._prompts = prompts
@@ -107,6 +109,7 @@ class OpenTurn(TurnListener):
         self._events.extend(open_record.events)
         self._n_before = len(self._events)
         self._ways.update(open_record.captures)
+        self._unseen.update(open_record.unseen)
         self._state_before = dict(open_record.state_before)
         self._state, self._state_json = dict(open_record.state_after), to_json(open_record.state_after)
         self._note_state()  # a person may have changed it
@@ -239,6 +242,10 @@ class OpenTurn(TurnListener):
         """Note a way by which the calls of this turn are known; without any it is the adapter of a framework."""
         self._ways.add(way)
 
+    def note_unseen(self, part: Part) -> None:
+        """Note a part of the agent's work that cannot be seen."""
+        self._unseen.add(part)
+
     def note_text_answer(self) -> None:
         """Note that the agent gave a text and told nothing else."""
         self._is_text_answer = True
@@ -288,7 +295,9 @@ class OpenTurn(TurnListener):
         events = self._whole_turn()
         record = broken_turn(self._query, events, self._state_before, stop_reason, duration_ms=duration_ms)
         media = tuple(item.held() for item in self._session.media)
-        return replace(record, captures=self._captures(), media=media)
+        # A state that changed was seen.
+        unseen = self._unseen - ({"state"} if any(event.kind == "state_delta" for event in events) else set())
+        return replace(record, captures=self._captures(), unseen=tuple(sorted(unseen)), media=media)
 
     def _captures(self) -> tuple[Capture, ...]:
         ways = self._ways if self._ways - _BESIDE else self._ways | {"adapter"}

@@ -29,7 +29,7 @@ from evaldesk.agents.remote.http_protocol import (
 )
 from evaldesk.agents.tools.frameworks import lost_turn_error, pause, take_paused_turn, waiting_events
 from evaldesk.errors import AgentError
-from evaldesk.llm.retry_events import note_capture
+from evaldesk.llm.retry_events import note_capture, note_unseen
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, Waiting
 from evaldesk.model.decisions import ANSWER, APPROVAL, Decided
 from evaldesk.model.json_text import json_line
@@ -140,7 +140,7 @@ class A2aAgent:
     async def _send(
         self, session: Session, conversation: _Conversation, text: str, media: Sequence[Media]
     ) -> AsyncIterator[Event]:
-        note_capture("told")
+        note_unseen("state")
         async with self._connect(session, conversation) as (connection, reader):
             try:
                 async for result in connection.send(_message(connection.card, conversation, text, media)):
@@ -159,6 +159,8 @@ class A2aAgent:
                 "seen": sorted(conversation.reported_ids),
             }
             pause(session, snapshot, lambda: plain_json(snapshot))
+        # Only agents of google-adk tell their calls, each beside the ids of its events.
+        note_capture("told" if reader.is_of_adk else "answers")
         for event in reader.end_events():
             yield event
 
@@ -351,6 +353,7 @@ class _AnswerReader:
     conversation: _Conversation
     is_streaming: bool
     state: str = ""
+    is_of_adk: bool = False
     _artifacts: dict[str, list[str]] = field(default_factory=dict)
     _adk: AdkEvents = field(default_factory=AdkEvents)
 
@@ -362,6 +365,7 @@ class _AnswerReader:
     def events(self, result: Mapping[str, Any]) -> Iterator[Event]:
         """The events of one result, in either version: named by its only key, or by `kind`."""
         kind, raw = _kind_of(result)
+        self.is_of_adk = self.is_of_adk or '"adk_' in json_line(raw)
         context = raw.get("contextId")
         if isinstance(context, str) and context:
             self.conversation.context_id = context

@@ -33,7 +33,7 @@ from evaldesk.integrations.openhands.metadata import Options, Task
 from evaldesk.integrations.openhands.output import output_events
 from evaldesk.llm.failures import ModelFailure
 from evaldesk.llm.pacing import FOLDER, folder_of_books
-from evaldesk.llm.retry_events import CURRENT_LISTENER, PLAYED_TURN, RetryWait, note_capture
+from evaldesk.llm.retry_events import CURRENT_LISTENER, PLAYED_TURN, RetryWait, note_capture, note_unseen
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session
 from evaldesk.unpacking import MAX_ANSWER
 from evaldesk.wire import converted, from_json, plain_json, plain_text, to_json
@@ -82,6 +82,7 @@ class BenchmarkAgent(ModelCaller):
     def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Process one instance; `teardown` is always called. Raises ModelError and AgentError."""
         note_capture("told")
+        note_unseen("state")
         return events_of(lambda send: self._process(session, message, send))
 
     async def _process(self, session: Session, message: str, send: SendEvent) -> None:

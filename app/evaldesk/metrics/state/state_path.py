@@ -43,6 +43,7 @@ class StatePath:
         "State at a path",
         "Whether a JSON path finds the wanted value in the final state.",
         required=("path",),
+        reads_state=True,
     )
 
     def __post_init__(self) -> None:
