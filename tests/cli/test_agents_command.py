@@ -63,6 +63,7 @@ def test_an_agent_is_said_with_what_it_lacks(home: Path) -> None:
         f"  dice.agent:root_agent in {home / 'dice'}",
         "  not set: OPENAI_API_KEY",
         "  tool roll_die(sides: integer = 6)",
+        "  tool calls, results, tokens and state seen; inner calls seen in part",
     ]
     assert list(home.iterdir()) == [home / "dice"]
 

@@ -13,12 +13,13 @@ import sys
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 from evaldesk.model import AgentDescription, AgentRef, Event, Session
 from evaldesk.model.decisions import Decided
 from evaldesk.model.media import MEDIA_KINDS, MediaKind
+from evaldesk.model.visibility import Visibility
 from evaldesk.registry import Registry, import_target, is_present
 
 
@@ -106,6 +107,7 @@ class AgentKind:
     - `hides_models`: recordings do not see its model calls, unless the table sets the key `shows_models`; None means
       True for a remote kind.
     - `reads_case`: its own tool passes the whole row to its code, ground truth included, or it answers from the case.
+    - `visibility`: how far an agent can be seen; `part` where a turn has to be played to know it.
     - `is_last`: its adapter accepts nearly any object, so every other adapter is tried first.
     - `takes` are the media kinds of its input beside text, unless the description of an agent has its own.
     - `home` are modules of which at least one is imported if an object of the kind exists, `first_parameter` is the
@@ -130,6 +132,7 @@ class AgentKind:
     hides_models: bool | None = None
     shows_models: str = ""
     reads_case: bool = False
+    visibility: Visibility = field(default_factory=Visibility)
     is_last: bool = False
     takes: tuple[MediaKind, ...] = ()
     home: tuple[str, ...] = ()
@@ -148,6 +151,11 @@ class AgentKind:
         hides = self.is_remote if self.hides_models is None else self.hides_models
         return not hides or bool(self.shows_models and json.loads(ref.declared or "{}").get(self.shows_models))
 
+    def visibility_of(self, ref: AgentRef, unseen: Iterable[str] = ()) -> Visibility:
+        """How far the agent can be seen; `unseen` are the parts that its description leaves out."""
+        has_gateway = self.shows_models and json.loads(ref.declared or "{}").get(self.shows_models)
+        return (Visibility() if has_gateway else self.visibility).without(unseen)
+
     def sees_calls(self, ref: AgentRef) -> bool:
         """Whether every model call of the agent is counted: by its own usage, or where recordings see it."""
         return self.counts_tokens or self.can_replay(ref)
@@ -165,9 +173,19 @@ class AgentKind:
         return cast("Adapt", import_target(self.adapter))
 
 
+_OWN_REPORT = Visibility(inner_calls="none", tokens="part")
+"""Of an agent that tells its calls by the protocol."""
+
 _KINDS = (
     AgentKind(
-        "a2a", "A2A", "evaldesk.integrations.a2a.adapter:adapt", "address", "a2a", is_asked=True, takes=MEDIA_KINDS
+        "a2a",
+        "A2A",
+        "evaldesk.integrations.a2a.adapter:adapt",
+        "address",
+        "a2a",
+        is_asked=True,
+        visibility=Visibility("part", "part", "none", "part", "none"),
+        takes=MEDIA_KINDS,
     ),
     AgentKind(
         "adk",
@@ -196,6 +214,7 @@ _KINDS = (
         "OpenHands-style benchmark",
         "evaldesk.integrations.openhands.benchmark:adapt",
         options="evaldesk.integrations.openhands.benchmark:table_options",
+        visibility=_OWN_REPORT.without(["state"]),
         reports_cost=True,
         hides_models=True,
         reads_case=True,
@@ -208,6 +227,7 @@ _KINDS = (
         "command",
         "command",
         reports_cost=True,
+        visibility=_OWN_REPORT,
         shows_models="model_gateway",
     ),
     AgentKind(
@@ -218,6 +238,7 @@ _KINDS = (
         "json",
         "",
         reports_cost=True,
+        visibility=_OWN_REPORT,
         is_asked=True,
     ),
     AgentKind(
@@ -229,6 +250,7 @@ _KINDS = (
         "/v1",
         prices_calls=True,
         hides_models=False,
+        visibility=Visibility("none", "none", "none", "part", "none"),
         takes=MEDIA_KINDS,
     ),
     AgentKind(
@@ -270,6 +292,7 @@ _KINDS = (
         "Osmosis",
         "evaldesk.integrations.osmosis.adapter:adapt",
         sees_tools=True,
+        visibility=Visibility(state="none"),
         asks_by_name=True,
         prices_calls=True,
         reads_case=True,
@@ -288,7 +311,14 @@ _KINDS = (
         takes=MEDIA_KINDS,
         home=("pydantic_ai",),
     ),
-    AgentKind("python", "Python", "evaldesk.agents.python:adapt", reports_cost=True, is_last=True),
+    AgentKind(
+        "python",
+        "Python",
+        "evaldesk.agents.python:adapt",
+        reports_cost=True,
+        visibility=Visibility("part", "part", "part", "part"),
+        is_last=True,
+    ),
     AgentKind(
         "replay",
         "recording",
@@ -348,6 +378,11 @@ class AgentKinds:
         kind = self.find(agent.kind)
         media_kinds = {*agent.takes, *(kind.takes if kind else ())}
         return tuple(each for each in MEDIA_KINDS if each in media_kinds)
+
+    def visibility(self, ref: AgentRef, description: AgentDescription | None) -> Visibility:
+        """How far the agent can be seen; whole where its kind is not known."""
+        kind = self.find(description.kind if description else ref.kind)
+        return kind.visibility_of(ref, description.unseen if description else ()) if kind else Visibility()
 
     def is_remote(self, name: str) -> bool:
         """Whether agents of the kind are never imported; False for the empty name, the kind of any object."""

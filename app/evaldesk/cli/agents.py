@@ -74,7 +74,7 @@ def _show(agent_list: Sequence[FoundAgent]) -> None:
             show(f"  {printable(agent.error.message)}")
             for line in printable(agent.error.trace).splitlines():
                 show(style(f"    {line}", dim=True))
-        for line in _lines(facts) if is_ready else ():
+        for line in [*_lines(facts), agent.visibility.words, *agent.visibility.steps] if is_ready else ():
             show(f"  {printable(line)}")
 
 

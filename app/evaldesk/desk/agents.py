@@ -19,6 +19,7 @@ from evaldesk.engine.launch import in_environment
 from evaldesk.errors import AgentError, EvaldeskError, NotFoundError, UsageError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord
 from evaldesk.model.media import MediaKind
+from evaldesk.model.visibility import Visibility
 from evaldesk.run_options import KEEP
 from evaldesk.settings import Settings
 from evaldesk.wire import value_scrubber
@@ -79,6 +80,11 @@ class FoundAgent:
         """Why its players are not forked, as far as that was tried in this process; empty where they are."""
         reason = UNFORKED.get(self.ref, "")
         return reason and f"each player imports it anew: {reason}"
+
+    @property
+    def visibility(self) -> Visibility:
+        """How far it can be seen: by its kind and its description."""
+        return AGENTS.visibility(self.ref, self.description)
 
     @property
     def takes(self) -> tuple[MediaKind, ...]:

@@ -39,6 +39,7 @@ from evaldesk.model import (
     Interpreter,
     ModelOptions,
     RunConfig,
+    Transcript,
     TrialResult,
     Turn,
     TurnRecord,
@@ -48,6 +49,7 @@ from evaldesk.model.conclusion import counted
 from evaldesk.model.json_text import short_json
 from evaldesk.model.run import ExecutorConfig, Place, PlaceState
 from evaldesk.model.stored import RunSummary, host_of
+from evaldesk.model.visibility import Visibility
 from evaldesk.settings import CONFIG_NAME, Settings
 from evaldesk.store import Store, hold_workspace
 from evaldesk.store.backups import LATEST, backup_named, backups_of
@@ -275,6 +277,7 @@ def look_at_agents(agents: Sequence[FoundAgent], *, is_played: bool = False) -> 
         else:
             words = agent.description.model or "loads; it names no model"
             findings.append(Finding(about, "good", f"{words}{_played_on(agent.description.interpreter)}"))
+        findings += [] if is_played or agent.description is None else _sight(agent.id, agent.visibility)
     return findings
 
 
@@ -285,7 +288,7 @@ async def play_agents(agents: Sequence[FoundAgent], trust: Trust, settings: Sett
     try:
         for agent in agents:
             if agent.description and not agent.error:
-                findings += [*await _fork_findings(host, agent), await _play_turn(host, agent, settings)]
+                findings += [*await _fork_findings(host, agent), *await _play_turn(host, agent, settings)]
     finally:
         await host.close()
     return findings
@@ -299,7 +302,7 @@ async def _fork_findings(host: ChatPlayers, agent: FoundAgent) -> list[Finding]:
     return [Finding(f"players {agent.id}", "good", agent.no_fork_reason)] if agent.no_fork_reason else []
 
 
-async def _play_turn(host: ChatPlayers, agent: FoundAgent, settings: Settings) -> Finding:
+async def _play_turn(host: ChatPlayers, agent: FoundAgent, settings: Settings) -> list[Finding]:
     initial = agent.description.initial_state if agent.description else {}
     spec = TurnSpec(
         "doctor", agent.ref, MESSAGE, state=dict(initial), model_options=settings.model_options, limits=settings.limits
@@ -309,7 +312,7 @@ async def _play_turn(host: ChatPlayers, agent: FoundAgent, settings: Settings) -
         record = item if isinstance(item, TurnRecord) else record
     about = f"turn {agent.id}"
     if record is None or record.error:
-        return Finding(about, "bad", record.error.message if record and record.error else "no answer")
+        return [Finding(about, "bad", record.error.message if record and record.error else "no answer")]
     calls = ", ".join(call.name for call in record.tool_calls)
     n_tokens = sum(usage.tokens_in + usage.tokens_out for usage in record.usages)
     tokens = least_words(f"{n_tokens:,} tokens", any(usage.is_least for usage in record.usages))
@@ -319,7 +322,14 @@ async def _play_turn(host: ChatPlayers, agent: FoundAgent, settings: Settings) -
         tokens if record.usages else "",
         duration_words(record.duration_ms),
     ]
-    return Finding(about, "good" if record.answer else "warning", ", ".join(filter(None, facts)))
+    finding = Finding(about, "good" if record.answer else "warning", ", ".join(filter(None, facts)))
+    return [finding, *_sight(agent.id, Transcript((record,)).visibility)]
+
+
+def _sight(agent_id: str, visibility: Visibility) -> list[Finding]:
+    """The parts of an agent that cannot be seen, and how to make them seen."""
+    words = ". ".join((visibility.words, *visibility.steps))
+    return [Finding(f"seen of {agent_id}", "warning", words)] if visibility.steps else []
 
 
 def _is_untried(ref: AgentRef) -> bool:

@@ -17,6 +17,7 @@ from evaldesk.model.media import Media
 from evaldesk.model.options import Limits, ModelOptions, Recording, UserConfig
 from evaldesk.model.prompts import Prompts
 from evaldesk.model.transcript import ErrorRecord, Transcript, TurnRecord, Usage, known_sum
+from evaldesk.model.visibility import Visibility
 from evaldesk.run_options import BY_NAME, EVEN, KEEP, OWN, RUN_OPTIONS, SHARED, RunOption
 
 TrialStatus: TypeAlias = Literal["finished", "errored", "timed_out", "cancelled"]
@@ -352,6 +353,13 @@ class TrialResult:
         is_told = any(usage.role == "agent" for usage in self.usages) or self.transcript.captures
         is_played = self.transcript.turns or self.status == "finished"
         return bool(is_played and not is_told) or any(usage.is_least for usage in self.usages)
+
+    @property
+    def visibility(self) -> Visibility:
+        """How far its agent can be seen."""
+        visibility = self.transcript.visibility
+        is_part = self.is_least and visibility.tokens == "whole"
+        return replace(visibility, tokens="part") if is_part else visibility
 
     @property
     def is_replayed(self) -> bool:

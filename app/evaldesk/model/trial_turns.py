@@ -20,6 +20,7 @@ from evaldesk.model.transcript import (
     known_sum,
     reported_values,
 )
+from evaldesk.model.visibility import Visibility
 
 MANY_CALLS = 2_000
 """The most calls of a trial whose turns one page may have whole."""
@@ -45,6 +46,7 @@ class TrialSummary:
     n_waits: int = 0
     total_ms: float = 0.0
     captures: tuple[Capture, ...] = ()
+    visibility: Visibility = field(default_factory=Visibility)
     reported: JsonObject = field(default_factory=dict)
     turn_metrics: tuple[str, ...] = ()
     has_turn_calls: bool = False
@@ -185,6 +187,7 @@ def summary_of(result: TrialResult) -> TrialSummary:
         n_waits=n_waits,
         total_ms=total_ms,
         captures=result.transcript.captures,
+        visibility=result.visibility,
         reported=reported_values(result.transcript),
         turn_metrics=tuple(dict.fromkeys(score.metric for score in of_turns)),
         has_turn_calls=any(judges_calls(score) for score in of_turns),

@@ -8,6 +8,7 @@ from evaldesk.desk.agents import FoundAgent
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import AgentDescription, AgentRef, JsonObject, JsonValue
 from evaldesk.model.json_text import json_line
+from evaldesk.model.visibility import PARTS
 from evaldesk.run_options import SANDBOX
 from evaldesk.settings import Settings
 from evaldesk.wire import plain_json
@@ -28,6 +29,7 @@ def agent_facts(agent: FoundAgent) -> dict[str, JsonValue]:
     }
     if agent.description:
         facts |= _agent_fields(agent.description)
+        facts["seen"] = {part: agent.visibility.level(part) for part in PARTS}
     if agent.error:
         facts["error"] = {"kind": agent.error.kind, "message": agent.error.message, "trace": agent.error.trace}
     return facts

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 from tests.options_of_a_run import PRICES, other_value, typed_text
 
+from evaldesk.desk.agents import FoundAgent
 from evaldesk.model import AgentDescription, Container
 from evaldesk.model.run import ExecutorConfig, option_values, with_options
+from evaldesk.model.visibility import UNSEEN_CALLS, Visibility
 from evaldesk.run_options import BY_NAME, RUN_OPTIONS, has_door, offered
 from evaldesk.settings import Environment
 
@@ -37,6 +39,15 @@ def test_it_says_to_which_cases_a_metric_does_not_apply_and_why(shared_pages: An
 
     assert "3 of 4 cases have expected calls" in page
     assert "1 of 4 cases not applicable: open. No turn of this case says which tools" in page
+
+
+def test_it_says_which_metrics_the_agent_leaves_unscored(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FoundAgent, "visibility", Visibility("none", "none", "none", "part", "none"))
+
+    page = pages.get("/runs/new").text
+
+    assert "3 of 4 cases will be unscored by Tool trajectory and cannot pass (" in page
+    assert UNSEEN_CALLS in page
 
 
 def test_metrics_of_which_less_is_better_inform_until_they_get_a_limit(shared_pages: Any) -> None:

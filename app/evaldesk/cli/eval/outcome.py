@@ -27,6 +27,7 @@ from evaldesk.model import Conclusion, EvalSet, Gates
 from evaldesk.model.comparison import Baseline, RunChange
 from evaldesk.model.conclusion import counted
 from evaldesk.model.stored import RunSummary
+from evaldesk.model.visibility import PARTS, Visibility
 from evaldesk.run_options import OWN
 from evaldesk.wording.printable import in_one_line
 from evaldesk.wording.words import conclusion_words, needs_words, spread_sentence, trials_each
@@ -295,6 +296,7 @@ def plan_facts(plan: RunPlan) -> dict[str, Any]:
         "n_cases": len(plan.cases),
         "n_trials": plan.n_trials,
         "criteria": [{"metric": each.metric, "threshold": each.threshold} for each in config.criteria],
+        "seen": {part: plan.visibility.level(part) for part in PARTS},
         "unscored": [_unjudged_object(each) for each in plan.foresight.unscored],
         "not_applicable": [_unjudged_object(each) for each in plan.foresight.not_applicable],
     }
@@ -311,6 +313,9 @@ def _show_check(facts: dict[str, Any]) -> None:
     show(in_one_line(f"{facts['evalset']}: {trials} of {facts['agent']} with {model}"))
     if facts["budget"]:
         show(in_one_line(facts["budget"]))
+    visibility = Visibility(**facts["seen"])
+    if visibility != Visibility():
+        show(in_one_line(f"seen of {facts['agent']}: {visibility.words}"))
     for criterion in facts["criteria"]:
         words = needs_words(criterion["metric"], criterion["threshold"])
         show(in_one_line(f"{criterion['metric']}: {words}"))

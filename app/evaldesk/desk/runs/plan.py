@@ -22,6 +22,7 @@ from evaldesk.engine.driver.code_files import agent_version, functions_version
 from evaldesk.engine.executors import check_place
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.metrics import applies_by_part, check_criteria, missing_reasons, unset_option
+from evaldesk.metrics.metric import is_function, metric_info
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -45,6 +46,7 @@ from evaldesk.model.evalset import (
 )
 from evaldesk.model.options import Recording, UserConfig
 from evaldesk.model.run import MAX_TRIALS, ExecutorConfig, option_values, with_options
+from evaldesk.model.visibility import Visibility
 from evaldesk.run_options import BY_NAME, EVEN, OWN, RUN_OPTIONS, Asked, checked_options, has_door, offered
 from evaldesk.settings import Settings
 from evaldesk.store.evalsets.names import identity_of
@@ -182,7 +184,7 @@ class RunPlan:
     """A run that may be started: its frozen configuration, the exact cases, and the run that it is compared with.
 
     `trials_of_cases` are the trials of each case by a budget; empty where each has those of the configuration.
-    `is_of_part` says whether the file has further cases.
+    `is_of_part` says whether the file has further cases. `visibility` is that of the agent.
     """
 
     config: RunConfig
@@ -191,6 +193,7 @@ class RunPlan:
     baseline: Baseline | None = None
     trials_of_cases: tuple[int, ...] = ()
     is_of_part: bool = False
+    visibility: Visibility = field(default_factory=Visibility)
 
     @property
     def n_each(self) -> Sequence[int]:
@@ -258,7 +261,8 @@ def plan_run(
         )
     check_place(config)
     check_calls(config, config.agent.kind)
-    return replace(foreseen_plan(config, cases), is_of_part=len(cases) < len(subject.evalset.cases))
+    visibility = AGENTS.visibility(subject.agent, subject.description)
+    return replace(foreseen_plan(config, cases, visibility), is_of_part=len(cases) < len(subject.evalset.cases))
 
 
 def with_executor(config: RunConfig, executors: Mapping[str, ExecutorConfig]) -> RunConfig:
@@ -277,13 +281,14 @@ def _shows_case(description: AgentDescription | None) -> bool:
     return kind is not None and kind.reads_case
 
 
-def foreseen_plan(config: RunConfig, cases: Sequence[Case]) -> RunPlan:
+def foreseen_plan(config: RunConfig, cases: Sequence[Case], visibility: Visibility | None = None) -> RunPlan:
     """The plan of a run whose configuration is checked, with the known facts of its scores."""
-    foresight = foresee(cases, config.criteria, strict=config.is_strict)
+    visibility = visibility or Visibility()
+    foresight = foresee(cases, config.criteria, strict=config.is_strict, visibility=visibility)
     n_asserted, n_partly = foresight.n_asserted(len(cases)), foresight.n_partly_asserted
     version = functions_version(config.criteria)
     config_with_counts = replace(config, n_asserted=n_asserted, n_partly_asserted=n_partly, functions_version=version)
-    return RunPlan(config_with_counts, cases, foresight)
+    return RunPlan(config_with_counts, cases, foresight, visibility=visibility)
 
 
 def check_calls(config: RunConfig, kind_name: str) -> None:
@@ -362,11 +367,21 @@ def check_deciding(criteria: Sequence[Criterion]) -> None:
         raise UsageError("choose at least one metric that decides; without one every trial is unscored", field="metric")
 
 
-def foresee(cases: Sequence[Case], criteria: Sequence[Criterion], *, strict: bool = False) -> Foresight:
-    """Which cases each metric will not judge, and why. Raises UsageError for a criterion that cannot be."""
+def foresee(
+    cases: Sequence[Case],
+    criteria: Sequence[Criterion],
+    *,
+    strict: bool = False,
+    visibility: Visibility | None = None,
+) -> Foresight:
+    """Which cases each metric will not judge, and why. Raises UsageError for a criterion that cannot be.
+
+    With the `visibility` of the agent, what cannot be seen of it will not be judged, either.
+    """
     if isinstance(cases, LargeCases):
         if all(map(applies_by_part, criteria)):
-            return _foresee_large(cases, foresee(cases.parts, criteria, strict=strict))
+            parts_foresight = foresee(cases.parts, criteria, strict=strict, visibility=visibility)
+            return _foresee_large(cases, parts_foresight)
         cases = tuple(cases)
     unscored: list[Unjudged] = []
     not_applicable: list[Unjudged] = []
@@ -378,6 +393,9 @@ def foresee(cases: Sequence[Case], criteria: Sequence[Criterion], *, strict: boo
             continue
         reasons = missing_reasons(criterion, cases)
         not_applicable += _by_reason(criterion.metric, reasons)
+        if reason := _unseen_reason(criterion, visibility):
+            applying_ids = tuple(case_id for case_id in n_applying if case_id not in reasons)
+            unscored += [Unjudged(criterion.metric, reason, applying_ids)] if applying_ids else []
         for case_id in n_applying:
             n_applying[case_id] += criterion.threshold is not None and case_id not in reasons
     if strict:
@@ -386,6 +404,12 @@ def foresee(cases: Sequence[Case], criteria: Sequence[Criterion], *, strict: boo
     if unjudged_ids and not unscored and any(criterion.threshold is not None for criterion in criteria):
         unscored.append(Unjudged("", NOTHING_APPLIES, unjudged_ids))
     return Foresight(tuple(unscored), tuple(not_applicable))
+
+
+def _unseen_reason(criterion: Criterion, visibility: Visibility | None) -> str:
+    if visibility is None or is_function(criterion):
+        return ""
+    return visibility.unseen_reason(metric_info(criterion.metric).parts)
 
 
 def _foresee_large(cases: LargeCases, parts_foresight: Foresight) -> Foresight:

@@ -21,6 +21,7 @@ from evaldesk.errors import UsageError
 from evaldesk.model import Case, Criterion, EvalSet, RunConfig, default_criteria
 from evaldesk.model.run import option_value
 from evaldesk.model.stored import Preset, RunSummary
+from evaldesk.model.visibility import Visibility
 from evaldesk.pages.criteria.form import (
     FILLED,
     Typed,
@@ -313,10 +314,13 @@ def chosen_of(form_values: Typed, evalset: EvalSet | None) -> tuple[bool, set[st
     return kind == "selected", ticked
 
 
-def judged_lines(form_values: Typed, cases: Sequence[Case]) -> tuple[list[str], list[str]]:
-    """The unscored cases, and those where a ticked metric does not apply: `Final state: asserted in 2 of 7 cases …`.
+def judged_lines(
+    form_values: Typed, cases: Sequence[Case], visibility: Visibility | None = None
+) -> tuple[list[str], list[str]]:
+    """The unscored cases, and those where a metric does not apply: `Final state: asserted in 2 of 7 cases …`.
 
-    A metric whose options cannot be read is among the first, as it cannot be checked yet.
+    A metric that needs what the `visibility` of the agent does not show is among the first; so is one whose options
+    cannot be read, as it cannot be checked yet.
     """
     unread, criteria = [], []
     if is_fresh(form_values):
@@ -329,7 +333,7 @@ def judged_lines(form_values: Typed, cases: Sequence[Case]) -> tuple[list[str], 
             unread.append(f"{short_title(name)} cannot be checked yet: {error}.")
             continue
         criteria.append(criterion)
-    gaps = foresee(cases, criteria, strict=is_strict(form_values))
+    gaps = foresee(cases, criteria, strict=is_strict(form_values), visibility=visibility)
     if unread:
         gaps = replace(gaps, unscored=tuple(each for each in gaps.unscored if each.metric))
     unscored = [_unscored_line(each, criteria, len(cases)) for each in gaps.unscored]

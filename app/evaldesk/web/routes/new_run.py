@@ -275,7 +275,8 @@ async def _fill_form(request: Request, form_values: Typed) -> RunForm:
     last_agent = last_agent if last_agent in {each.id for each in agents} else ""
     agent_id = last_agent or _agent_meant(agents, cases) or (agents[0].id if agents else "")
     agent = await _agent(request, _form_text(form_values, "agent"), agent_id)
-    unscored, not_applicable = await asyncio.to_thread(judged_lines, form_values, cases)
+    visibility = agent.visibility if agent else None
+    unscored, not_applicable = await asyncio.to_thread(judged_lines, form_values, cases, visibility)
     earlier = await _earlier_still_there(request, form_values)
     fields = option_fields(form_values, desk.settings, earlier.config if earlier else None)
     typed_n = {name: fields[name].value for name in ("n", "budget", "allocate", "model")}
