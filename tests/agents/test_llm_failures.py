@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import ssl
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import httpx
 import pytest
+from tests.agents.installed import skip_without
 from tests.agents.model_calls import MESSAGES, MODEL, call_of
 
 from evaldesk.agents import agent_ref
+from evaldesk.engine.failures import failure
 from evaldesk.engine.frames import Describe, Described, frame_from_worker
 from evaldesk.engine.worker.jobs import DescribeJob
 from evaldesk.errors import ModelError
 from evaldesk.llm import ModelCall, RetryPolicy, complete
 from evaldesk.llm.failures import ModelFailure, failure_of
+from evaldesk.model import Session
+from evaldesk.model.transcript import FATAL_KINDS
 
 pytestmark = pytest.mark.anyio
 
@@ -117,3 +123,92 @@ def test_waits_double_up_to_the_longest() -> None:
     assert waits == [1, 2, 4, 5, 5]
     assert retry_policy.wait_s(1, failure, lambda: 0.0) == 0.5
     assert retry_policy.wait_s(9, failure, lambda: 0.0) is None
+
+
+def raised(error: Exception, cause: Exception | None = None, context: Exception | None = None) -> Exception:
+    error.__cause__, error.__context__ = cause, context
+    return error
+
+
+def connection_error(cause: Exception) -> Exception:
+    """The error that OpenAI's client makes of any exception of its transport."""
+    skip_without("openai")
+    import openai
+
+    request = httpx.Request("POST", "http://127.0.0.1/v1/chat/completions")
+    return raised(openai.APIConnectionError(request=request), cause)
+
+
+REFUSED = httpx.ConnectError("connection refused")
+LOCAL = {
+    "a missing package": ModuleNotFoundError("No module named 'h2'"),
+    "an address without a scheme": httpx.UnsupportedProtocol("Request URL is missing an 'http://' protocol."),
+    "a key with a line break": httpx.LocalProtocolError("Illegal header value b'Bearer x\\n'"),
+    "a certificate": raised(httpx.ConnectError("verify failed"), ssl.SSLCertVerificationError("self-signed")),
+}
+
+
+@pytest.mark.parametrize("cause", LOCAL.values(), ids=LOCAL)
+def test_a_fault_on_this_side_of_the_connection_is_not_tried_again_and_stops_the_run(cause: Exception) -> None:
+    failure = failure_of(connection_error(cause), "openai/small")
+
+    assert (failure.kind, failure.is_passing, failure.is_fatal) == ("client_setup", False, True)
+    assert failure.kind in FATAL_KINDS
+    assert "\n" not in failure.sentence
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        REFUSED,
+        raised(httpx.ConnectError("refused"), OSError("refused"), ImportError("an optional package")),
+        raised(httpx.ConnectError("refused"), raised(OSError("refused"), None, ImportError("no h2"))),
+    ],
+    ids=["a refused connection", "one beside a package that is optional", "one after a package that is optional"],
+)
+def test_a_connection_that_fails_is_tried_again(cause: Exception) -> None:
+    failure = failure_of(connection_error(cause), "openai/small")
+
+    assert (failure.kind, failure.is_passing) == ("connection", True)
+
+
+def test_the_error_of_a_framework_around_a_client_that_can_send_nothing_stops_the_run() -> None:
+    inner = connection_error(LOCAL["a missing package"])
+
+    record = failure(raised(RuntimeError("the model failed"), inner))
+    other = failure(raised(RuntimeError("the model failed"), connection_error(REFUSED)))
+
+    assert (record.kind, "No module named 'h2'" in record.message) == ("client_setup", True)
+    assert other.kind == "agent_raised"
+
+
+BROKEN_CLIENT = """
+import httpx
+from openai import OpenAI
+
+n_tried = 0
+
+class Broken(httpx.BaseTransport):
+    def handle_request(self, request):
+        global n_tried
+        n_tried += 1
+        import a_package_that_is_not_there
+
+client = OpenAI(base_url="http://127.0.0.1:9/v1", api_key="k", http_client=httpx.Client(transport=Broken()))
+
+def root_agent(message):
+    messages = [{"role": "user", "content": message}]
+    return client.chat.completions.create(model="small", messages=messages).choices[0].message.content
+"""
+
+
+async def test_a_client_with_an_import_error_is_asked_once(loaded: Any, played: Any) -> None:
+    skip_without("openai")
+    agent = loaded(BROKEN_CLIENT)
+
+    turn = await played(agent, Session("s"), "hi")
+
+    assert turn.error.kind == "client_setup"
+    assert "a_package_that_is_not_there" in turn.error.message
+    assert sys.modules["some_agent.agent"].n_tried == 1
+    assert [event for event in turn.events if event.kind == "log"] == []

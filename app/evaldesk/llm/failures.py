@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,6 +20,7 @@ from evaldesk.secrets import KEYS, provider_of, scrub
 
 MAX_MESSAGE = 300
 MAX_CHAIN = 10
+CLIENT_SETUP = "client_setup"
 _CLIENTS = ("openai", "litellm", "google.genai", "anthropic", "httpx", "aiohttp")
 
 _PROVIDER_OF_CLIENT = {
@@ -45,6 +46,14 @@ _TOO_LONG = re.compile(
 )
 _CONTENT_POLICY = re.compile(r"content_policy_violation|content_filter|content management policy", re.I)
 _RETRY_DELAY = re.compile(r"""['"]retryDelay['"]:\s*['"](\d+(?:\.\d+)?)s['"]""")  # Google's, in the body of a 429
+_LOCAL_CAUSES: Mapping[str, str] = {
+    "ImportError": "a package of its client is missing beside the agent",
+    "UnsupportedProtocol": "its address is no address",
+    "InvalidURL": "its address is no address",
+    "LocalProtocolError": "its request cannot be sent, as a key or header has characters that HTTP refuses",
+    "SSLCertVerificationError": "the certificate of its address is not trusted on this machine",
+}
+"""Causes on this side of the connection that no retry removes, which clients report as a connection error."""
 _OWN_KINDS = frozenset({"redirect", NOT_RECORDED})
 _LATE = frozenset({"Timeout", "TimeoutError", "TimeoutException", "APITimeoutError"})
 _LOCAL_FAULT = re.compile(r"no module named|unexpected keyword|object has no attribute", re.I)
@@ -73,15 +82,21 @@ def model_error(error: BaseException, model: str) -> ModelError | None:
 
 
 def refusal(error: BaseException) -> ModelFailure | None:
-    """The failure of an agent's own provider client, if it is fatal for every trial; else None."""
-    client = next((name for name in _PROVIDER_OF_CLIENT if type(error).__module__.startswith(name)), "")
-    if not client:
-        return None
-    model = getattr(error, "model", None)
-    failure = failure_of(error, model if isinstance(model, str) else f"{_PROVIDER_OF_CLIENT[client]}/…")
-    # and not about a file, say, that is not there
-    is_about_model = failure.kind != "unknown_model" or _ABOUT_MODEL.search(str(error))
-    return failure if failure.is_fatal and is_about_model else None
+    """The failure of an agent's own provider client, if it is fatal for every trial; else None.
+
+    Inside of an error of a framework only a client that can send no request is so.
+    """
+    for each in _chain(error):
+        client = next((name for name in _PROVIDER_OF_CLIENT if type(each).__module__.startswith(name)), "")
+        if not client:
+            continue
+        model = getattr(each, "model", None)
+        failure = failure_of(each, model if isinstance(model, str) else f"{_PROVIDER_OF_CLIENT[client]}/…")
+        # and not about a file, say, that is not there
+        is_about_model = failure.kind != "unknown_model" or _ABOUT_MODEL.search(str(each))
+        is_refused = failure.is_fatal and is_about_model and (each is error or failure.kind == CLIENT_SETUP)
+        return failure if is_refused else None
+    return None
 
 
 def failure_of(error: BaseException, model: str) -> ModelFailure:
@@ -89,6 +104,9 @@ def failure_of(error: BaseException, model: str) -> ModelFailure:
     own_refusal = _own_refusal(error)
     if own_refusal:
         return ModelFailure(own_refusal.kind, f"{model}: {own_refusal}", is_fatal=own_refusal.is_fatal)
+    local_cause = _local_cause(error)
+    if local_cause:
+        return local_cause(model)
     names = {kind.__name__ for kind in type(error).__mro__}
     status = _status(error)
     text = f"{getattr(error, 'body', None) or ''} {error}"
@@ -107,6 +125,26 @@ def failure_of(error: BaseException, model: str) -> ModelFailure:
     if "ContentPolicyViolationError" in names or _CONTENT_POLICY.search(text):
         return ModelFailure("content_policy", f"{model}: the provider refuses this conversation: {message}")
     return ModelFailure("bad_request" if 400 <= status < 500 else "model", f"{model}: {message}")
+
+
+def _local_cause(error: BaseException) -> Callable[[str], ModelFailure] | None:
+    """The failure behind an error of a client that no request can avoid; None for other causes.
+
+    A cause is followed as the client names it. What was handled when the error came is followed only from a client's
+    own error: a call inside of `except ImportError` fails for a reason of its own.
+    """
+    each: BaseException | None = error
+    for _ in range(MAX_CHAIN):
+        if each is None or _status(each):
+            return None
+        is_client = type(each).__module__.startswith(_CLIENTS)
+        names = [kind.__name__ for kind in type(each).__mro__]
+        words = next((_LOCAL_CAUSES[name] for name in names if name in _LOCAL_CAUSES), "")
+        if words:
+            message = scrub((str(each).strip().splitlines() or [type(each).__name__])[0], os.environ)[:MAX_MESSAGE]
+            return lambda model: ModelFailure(CLIENT_SETUP, f"{model}: {words}: {message}", is_fatal=True)
+        each = each.__cause__ or (each.__context__ if is_client else None)
+    return None
 
 
 def _fatal(names: set[str], status: int, text: str, message: str, model: str, key_name: str) -> ModelFailure | None:

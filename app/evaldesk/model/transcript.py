@@ -51,7 +51,16 @@ Capture: TypeAlias = Literal["adapter", "told", "spans", "gateway", "answers"]
 """
 
 FATAL_KINDS: frozenset[str] = frozenset(
-    {"agent_import", "metric_import", "authentication", "permission", "quota", "unknown_model", "no_model"}
+    {
+        "agent_import",
+        "metric_import",
+        "authentication",
+        "permission",
+        "quota",
+        "unknown_model",
+        "no_model",
+        "client_setup",
+    }
 )
 """Kinds of errors that every other trial of a run would meet; only Evaldesk itself says that one is so."""
 BOUNDS: frozenset[str] = frozenset(

@@ -54,6 +54,7 @@ FATAL_WORDS: Mapping[str, str] = {
     "quota": "The quota at the model's provider is used up",
     "unknown_model": "The model does not exist",
     "no_model": "The agent needs a model",
+    "client_setup": "The client of the model cannot send any request",
 }
 
 

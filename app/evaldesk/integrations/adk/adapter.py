@@ -30,6 +30,7 @@ from evaldesk.integrations.adk.models import (
     with_model,
 )
 from evaldesk.integrations.adk.plugin import plugin_class
+from evaldesk.integrations.adk.toolsets import toolset_error, watch_toolsets
 from evaldesk.integrations.adk.translation import events_of_adk
 from evaldesk.integrations.adk.witness import Witness
 from evaldesk.llm import missing_keys, model_error
@@ -128,6 +129,7 @@ class AdkAgent:
         config: dict[str, Any] = {"max_llm_calls": options.max_turns} if options.max_turns else {}
         if session.is_streaming:
             config["streaming_mode"] = StreamingMode.SSE
+        lost_toolsets = watch_toolsets()
         runner = conversation.runner(self._app(session.model, options), plugin_class()(witness))
         invocation = runner.run_async(
             user_id=session.user_id,
@@ -151,6 +153,9 @@ class AdkAgent:
             yield call_limit_event(session, error)
         finally:
             await conversation.keep(session)
+        if lost_toolsets:
+            yield Event("error", error=toolset_error(lost_toolsets))
+            return
         if witness.requests:
             adk_session = await conversation.find_adk_session(session)
             pause(session, witness.calls, lambda: _snapshot(adk_session.events, witness.calls))
