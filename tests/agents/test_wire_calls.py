@@ -198,3 +198,46 @@ async def test_cached_tokens_and_results_that_spans_leave_out_come_from_the_requ
 
     assert story(turn) == [("get_order", {"order": "A7"}), "on its way", "It comes."]
     assert [(usage.tokens_in, usage.tokens_cached) for usage in turn.usages] == [(11, 8)] * 2
+
+
+ENDED = """
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+
+trace.set_tracer_provider(TracerProvider())
+tracer = trace.get_tracer("x")
+CHAT = {"gen_ai.operation.name": "chat", "gen_ai.usage.input_tokens": 11, "gen_ai.usage.output_tokens": 5}
+
+def chat():
+    with tracer.start_as_current_span("chat", attributes=CHAT):
+        pass
+
+def call(name):
+    attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name, "gen_ai.tool.call.result": "done"}
+    with tracer.start_as_current_span("execute_tool " + name, attributes=attributes):
+        pass
+
+def root_agent(message):
+    for name in message.split():
+        chat() if name == "model" else call(name)
+    return "done"
+"""
+
+
+@pytest.mark.parametrize(
+    ("steps", "calls"),
+    [
+        ("model get_order model final_answer", ["get_order"]),
+        ("model submit model", ["submit"]),
+        ("get_order submit", ["get_order", "submit"]),
+    ],
+    ids=["the call by which an agent ends", "a tool of such a name", "spans without a model call"],
+)
+async def test_the_call_by_which_an_agent_ends_is_no_tool_call_in_spans_either(
+    steps: str, calls: list[str], loaded: Any, played: Any
+) -> None:
+    skip_without("opentelemetry.sdk")
+
+    turn: TurnRecord = await played(loaded(ENDED), Session("s"), steps)
+
+    assert (turn.error, [call.name for call in turn.tool_calls], turn.answer) == (None, calls, "done")

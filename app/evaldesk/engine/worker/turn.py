@@ -13,7 +13,7 @@ from typing import TypeAlias, get_args
 from evaldesk.agents.spans import NO_SPANS, TurnSpans
 from evaldesk.engine.worker.attempt import Clock
 from evaldesk.engine.worker.prompts import read_seen, said_to_us, sent_by_us, sent_parts, untold_of
-from evaldesk.engine.worker.wire_calls import WireCall, WireEvents, wire_events
+from evaldesk.engine.worker.wire_calls import WireCall, WireEvents, wire_events, without_answer_calls
 from evaldesk.errors import AgentError
 from evaldesk.llm import cost_at, with_cost
 from evaldesk.llm.call import ModelCall, ModelReply, pace_of
@@ -369,7 +369,7 @@ class OpenTurn(TurnListener):
 
     def _spanned(self) -> list[Event]:
         """The events of the spans that the agent did not tell as well; a call of the same name is the same call."""
-        events = self._spans.events() if self._spans else ()
+        events = without_answer_calls(self._spans.events()) if self._spans else ()
         if not events:
             return []
         now = self._now_ms()

@@ -63,6 +63,16 @@ def wire_events(calls: Sequence[WireCall], other_events: Iterable[Event]) -> Wir
     return WireEvents(events, within)
 
 
+def without_answer_calls(events: Sequence[Event]) -> Sequence[Event]:
+    """The events of spans without the call by which an agent ended: one of an ending tool after the last model call."""
+    last = max((at for at, event in enumerate(events) if event.usage), default=-1)
+    return [
+        event
+        for at, event in enumerate(events)
+        if at < last or last < 0 or not (event.call and event.call.name in ENDING_TOOLS)
+    ]
+
+
 def _new_events(turn: TurnEvents, messages: Iterable[Message], at_ms: float) -> Iterator[Event]:
     n_before = len(turn.events)
     for message in messages:
