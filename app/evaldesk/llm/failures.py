@@ -48,8 +48,8 @@ _CONTENT_POLICY = re.compile(r"content_policy_violation|content_filter|content m
 _RETRY_DELAY = re.compile(r"""['"]retryDelay['"]:\s*['"](\d+(?:\.\d+)?)s['"]""")  # Google's, in the body of a 429
 _LOCAL_CAUSES: Mapping[str, str] = {
     "ImportError": "a package of its client is missing beside the agent",
-    "UnsupportedProtocol": "its address is no address",
-    "InvalidURL": "its address is no address",
+    "UnsupportedProtocol": "its address is not a valid URL",
+    "InvalidURL": "its address is not a valid URL",
     "LocalProtocolError": "its request cannot be sent, as a key or header has characters that HTTP refuses",
     "SSLCertVerificationError": "the certificate of its address is not trusted on this machine",
 }
