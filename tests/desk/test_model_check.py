@@ -274,3 +274,12 @@ def test_a_simulated_user_needs_a_model_and_its_key_unless_the_agent_offers_one(
         assert not lack(agent, TOLD, user=groq)
     for agent in (replace(SHOP, is_demo=True), replace(SHOP, variables=("EVALDESK_USER_MODEL",))):
         assert not lack(agent, TOLD)
+
+
+def test_a_scenario_without_a_plan_is_refused_before_the_start_unless_the_agent_offers_its_user() -> None:
+    keyed = replace(SHOP, variables=("EVALDESK_USER_MODEL",))
+    blank = Case("blank", scenario={"starting_prompt": "hi", "conversation_plan": " "})
+
+    assert lack(keyed, blank).startswith("cases: case 'blank': the scenario has no conversation_plan; say in ")
+    assert not lack(replace(keyed, offers_user=True), blank)
+    assert not lack(keyed, Case("named", scenario={"starting_prompt": "hi", "user": "patient"}))

@@ -15,6 +15,7 @@ from evaldesk.metrics import is_metric, metric_info
 from evaldesk.model import AgentDescription, AgentRef, Criterion, ModelOptions
 from evaldesk.model.evalset import some_of
 from evaldesk.model.options import ADK_JUDGE, USER_VARIABLE
+from evaldesk.reading.scenario import no_plan_words, plan_of
 from evaldesk.run_options import BY_NAME
 from evaldesk.secrets import env_variables, missing_keys, set_variables
 
@@ -91,6 +92,9 @@ def _check_user(plan: RunPlan, agent: AgentDescription) -> None:
             f"with --user-model or in {USER_VARIABLE}, or offer a user_response_fn in the agent's module",
             field="user_model",
         )
+    for case in some_of(plan.cases):
+        if case.scenario is not None and "user" not in case.scenario and not plan_of(case.scenario):
+            raise UsageError(f"case {case.id!r}: {no_plan_words(case.scenario)}", field="cases")
 
 
 def _check_judges(criterion: Criterion, agent: AgentDescription) -> None:
