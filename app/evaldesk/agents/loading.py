@@ -188,7 +188,8 @@ def import_from(target: str, root: str) -> object:
 
 def make_importable(module_name: str, root: str) -> None:
     """Put `root` first on `sys.path`, and drop modules of the same name from elsewhere."""
-    _put_first(root)
+    if root:
+        sys.path[:] = [root, *(entry for entry in sys.path if entry != root)]
     _forget_namesakes(module_name, root)
     importlib.invalidate_caches()
 
@@ -226,11 +227,6 @@ def _part(candidate: object, ref: AgentRef) -> object:
         return import_target(f"{module}:{ref.part}")
     except UsageError as error:
         raise AgentError(f"{ref.target} has no sub-agents, and {error}") from error
-
-
-def _put_first(root: str) -> None:
-    if root:
-        sys.path[:] = [root, *(entry for entry in sys.path if entry != root)]
 
 
 def _forget_namesakes(module_name: str, root: str) -> None:

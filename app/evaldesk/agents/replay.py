@@ -69,7 +69,11 @@ class ReplayAgent:
         yield Event("log", author=RECORDING, text=f"replayed from {Path(self.ref.target).name}, turn {number + 1}")
         for event in turn.events:
             if event.kind == "state_delta":
-                _apply(event, session)
+                for change in event.changes:
+                    if change.is_present:
+                        session.state[change.key] = change.after
+                    else:
+                        session.state.pop(change.key, None)
             elif event.usage:
                 yield replace(event, usage=replace(event.usage, cost=0.0, is_replayed=True))
             elif event.kind != "user_message" and not event.is_partial:
@@ -149,11 +153,3 @@ def _transcript_of(content: list[Any] | dict[str, Any]) -> Transcript:
     at, messages = (place, content) if isinstance(content, list) else (place.at("messages"), content["messages"])
     read_messages = read_pydantic if is_pydantic(messages) else read_anthropic if has_blocks(content) else read_chat
     return Transcript(turns_of(read_messages(at, messages, Notes())))
-
-
-def _apply(event: Event, session: Session) -> None:
-    for change in event.changes:
-        if change.is_present:
-            session.state[change.key] = change.after
-        else:
-            session.state.pop(change.key, None)

@@ -53,7 +53,8 @@ class TurnSpans:
         """Add a finished span; its times are wall-clock times."""
         shift = self.now_ms() - time.time() * 1000
         shifted_span = replace(span, start_ms=span.start_ms + shift, end_ms=span.end_ms + shift)
-        n_bytes = _size(span)
+        bags = (span.attributes, *(event.attributes for event in span.events))
+        n_bytes = sum(len(value) if isinstance(value, str) else 64 for bag in bags for value in bag.values())
         with self._lock:
             if len(self._spans) >= MAX_SPANS or self._n_bytes + n_bytes > MAX_BYTES:
                 self._n_dropped += 1
@@ -113,11 +114,6 @@ class TurnSpans:
 NO_SPANS = "No span of this turn came in time, so its calls and tokens are not known."
 _MISSING_PARENT = "A span came without the one that it is inside of, so calls of this turn may be missing."
 _LATE = "Spans of an earlier turn came when it was over, so its calls and tokens are not all counted."
-
-
-def _size(span: Span) -> int:
-    bags = (span.attributes, *(event.attributes for event in span.events))
-    return sum(len(value) if isinstance(value, str) else 64 for bag in bags for value in bag.values())
 
 
 # Opens the spans of the turn that is played.

@@ -212,7 +212,12 @@ class AgentDesk:
             is_same = agent and agent.ref == ref and self._fingerprints.get(ref.id) == fingerprints[ref.id]
             is_allowed = self._trust is None or self._trust.allows(ref)
             if not (agent and is_same and (agent.state == "untrusted") != is_allowed):
-                agent = _fresh(ref, fingerprints[ref.id], is_allowed=is_allowed)
+                fingerprint = fingerprints[ref.id]
+                files = [modified for _, modified, size in fingerprint if size != NO_SIZE]
+                changed_ns = max(files, default=0)
+                agent = FoundAgent(
+                    ref, "unknown" if is_allowed else "untrusted", n_files=len(files), changed_ns=changed_ns
+                )
             agents[ref.id] = agent
         self._agents = agents
         self._fingerprints = fingerprints
@@ -270,12 +275,6 @@ def found_refs(settings: Settings) -> Sequence[AgentRef]:
 def _look(settings: Settings) -> tuple[Sequence[AgentRef], dict[str, Fingerprint]]:
     refs = found_refs(settings)
     return refs, {ref.id: _fingerprint(ref) for ref in refs}
-
-
-def _fresh(ref: AgentRef, fingerprint: Fingerprint, *, is_allowed: bool) -> FoundAgent:
-    files = [modified for _, modified, size in fingerprint if size != NO_SIZE]
-    changed_ns = max(files, default=0)
-    return FoundAgent(ref, "unknown" if is_allowed else "untrusted", n_files=len(files), changed_ns=changed_ns)
 
 
 def _fingerprint(ref: AgentRef) -> Fingerprint:

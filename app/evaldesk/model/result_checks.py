@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from evaldesk.errors import BadNumberError
-from evaldesk.model.conclusion import Score
 from evaldesk.model.prompts import Prompts
 from evaldesk.model.run import TrialResult
 from evaldesk.model.transcript import check_turn, checked_amount, checked_count, is_score
@@ -22,7 +21,10 @@ def check_result(result: TrialResult) -> None:
     for turn in result.transcript.turns:
         check_turn(turn)
     for score in result.scores:
-        _check_score(score)
+        if score.value is not None and not is_score(score.value):
+            raise BadNumberError(f"score.value must be a number from -2**53 to 2**53, got {str(score.value)[:80]}")
+        if score.turn is not None:
+            checked_count("score.turn", score.turn)
     check_prompts(result.prompts)
 
 
@@ -39,10 +41,3 @@ def _totals(result: TrialResult) -> Iterator[tuple[str, float]]:
     yield "the sum of usage.tokens_in", sum(usage.tokens_in for usage in result.usages)
     yield "the sum of usage.tokens_out", sum(usage.tokens_out for usage in result.usages)
     yield "the sum of usage.cost", sum(usage.cost or 0.0 for usage in result.usages)
-
-
-def _check_score(score: Score) -> None:
-    if score.value is not None and not is_score(score.value):
-        raise BadNumberError(f"score.value must be a number from -2**53 to 2**53, got {str(score.value)[:80]}")
-    if score.turn is not None:
-        checked_count("score.turn", score.turn)

@@ -141,7 +141,10 @@ def prepare(url: DatabaseUrl, head: str) -> None:
             _create(connection, head)
         elif revision != head:
             check_whole(url, revision)
-            _upgrade(connection, url, revision, head)
+            from evaldesk.store.upgrade import check_known, upgrade_on
+
+            check_known(url, revision, head)
+            upgrade_on(connection)
 
 
 def make_tables(url: DatabaseUrl, revision: str) -> None:
@@ -173,13 +176,6 @@ def _create(connection: Connection, head: str) -> None:
     METADATA.create_all(connection, checkfirst=False)
     connection.exec_driver_sql(REVISIONS)
     connection.exec_driver_sql("INSERT INTO alembic_version VALUES (%s)", (head,))
-
-
-def _upgrade(connection: Connection, url: DatabaseUrl, revision: str, head: str) -> None:
-    from evaldesk.store.upgrade import check_known, upgrade_on
-
-    check_known(url, revision, head)
-    upgrade_on(connection)
 
 
 @contextmanager

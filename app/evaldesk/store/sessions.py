@@ -221,7 +221,11 @@ class SessionStore(StorePart):
                 _close_turn(connection, session_id)
             _put_turn(connection, session, turn, index)
             if prompts:
-                _put_prompts(connection, session_id, index, prompts)
+                place = (_P.session_id == session_id) & (_P.turn_index == index)
+                codec, data = pack(prompts.after(read_packed(connection, TURN_PROMPTS, Prompts, place)))
+                connection.execute(delete(TURN_PROMPTS).where(place))
+                row = {"session_id": session_id, "turn_index": index, "codec": codec, "data": data}
+                connection.execute(insert(TURN_PROMPTS), row)
             keep(connection, {"session_id": session_id}, bytes_by_digest, self._clock)
             _change(connection, session_id, {"state": state, "updated_at": self._clock()})
         return index
@@ -337,14 +341,6 @@ def _put_turn(connection: Connection, session: Row[Any], turn: TurnRecord, index
     connection.execute(insert(SESSION_TURN), row)
     end = {"n_turns": max(session.n_turns, index + 1), "ended_in_error": turn.error is not None}
     _change(connection, session.id, end)
-
-
-def _put_prompts(connection: Connection, session_id: str, index: int, prompts: Prompts) -> None:
-    place = (_P.session_id == session_id) & (_P.turn_index == index)
-    codec, data = pack(prompts.after(read_packed(connection, TURN_PROMPTS, Prompts, place)))
-    connection.execute(delete(TURN_PROMPTS).where(place))
-    row = {"session_id": session_id, "turn_index": index, "codec": codec, "data": data}
-    connection.execute(insert(TURN_PROMPTS), row)
 
 
 def _open_turns() -> Select[Any]:

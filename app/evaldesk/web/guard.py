@@ -89,7 +89,7 @@ class Guard:
         refusal = self._refusal(scope)
         if refusal:
             await answer.send_plain_text(*refusal)
-        elif self._brings_token(scope):
+        elif scope["method"] == "GET" and b"token=" in scope["query_string"]:
             await self._welcome(scope, answer)
         elif not self._is_known(scope):
             await answer.send_plain_text(401, NOT_IN)
@@ -126,9 +126,6 @@ class Guard:
     @property
     def _origins(self) -> set[str]:
         return {f"{self.settings.scheme}://{authority}" for authority in self.settings.authorities}
-
-    def _brings_token(self, scope: Scope) -> bool:
-        return scope["method"] == "GET" and b"token=" in scope["query_string"]
 
     async def _welcome(self, scope: Scope, answer: _Answer) -> None:
         """Trade the token in the address for a cookie, and leave the address clean."""

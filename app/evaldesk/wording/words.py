@@ -89,13 +89,9 @@ def in_page_words(conclusion: Conclusion) -> Conclusion:
 
 
 def _page_words(reason: str) -> str:
-    return _reason_words(reason).rstrip(".")
-
-
-def _reason_words(reason: str) -> str:
-    gate, colon, reason_text = reason.partition(": ")
+    gate, colon, reason_text = reason.rstrip(".").partition(": ")
     if not colon or gate not in GATE_TITLES:
-        return reason
+        return reason.rstrip(".")
     title = GATE_TITLES[gate]
     return f"{title}: {reason_text}" if title and not reason_text.startswith(title) else reason_text
 

@@ -24,7 +24,10 @@ def fill_placeholders(instruction: str, state: Mapping[str, JsonValue]) -> str:
     def value(match: re.Match[str]) -> str:
         key, is_optional = match[1], match[2]
         if key in state:
-            return _text(state[key])
+            value = state[key]
+            if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+                return ", ".join(str(item) for item in value)
+            return json_or_text(value)
         if is_optional:
             return ""
         raise MissingKey(key)
@@ -36,9 +39,3 @@ def placeholders(instruction: str) -> list[str]:
     """The required keys of the session state, in order, without the scopes `app:`, `user:` and `temp:`."""
     matches = (match for match in _PLACEHOLDER.finditer(instruction) if not match[2] and ":" not in match[1])
     return list(dict.fromkeys(match[1] for match in matches))
-
-
-def _text(value: JsonValue) -> str:
-    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
-        return ", ".join(str(item) for item in value)
-    return json_or_text(value)

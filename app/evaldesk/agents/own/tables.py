@@ -100,7 +100,10 @@ def _read_table(name: str, table: dict[str, Any], workspace: Path) -> AgentRef:
         python = _python(table.pop("python", ""), workspace)
         container = _container(table.pop("image", None), python)
         commands = _commands(table, container)
-        isolation = _isolation(table.pop("isolation", ""))
+        value = table.pop("isolation", "")
+        if value != "" and value not in ISOLATIONS:
+            raise UsageError(f"isolation is one of {', '.join(ISOLATIONS)}, not {value!r}")
+        isolation = str(value)
         functions = {each: _function(each, table.pop(each, "")) for each in ("make_deps", "read_state")}
         ref = _target(table, workspace)
         return replace(
@@ -112,7 +115,12 @@ def _read_table(name: str, table: dict[str, Any], workspace: Path) -> AgentRef:
     if "url" in table or "command" in table:
         return _remote(name, table)
     if "model" in table:
-        return _llm(name, table, workspace)
+        llm_table = converted(table, LlmTable)
+        folders = [workspace.joinpath(*tool.partition(":")[0].split(".")[:-1]) for tool in llm_table.tools]
+        folder = next((str(path) for path in folders if path != workspace and path.is_dir()), "")
+        return AgentRef(
+            name, "", root=str(workspace), folder=folder, kind="litellm", declared=to_json(llm_table).decode()
+        )
     raise UsageError("say target, url, command or model; see docs/agents.md")
 
 
@@ -141,12 +149,6 @@ def _container(image: object, python: str, key: str = "image") -> Container | No
     if python:
         raise UsageError("python is an interpreter of this machine, and image has its own; leave one out")
     return checked_container(Container(image))
-
-
-def _isolation(value: object) -> str:
-    if value != "" and value not in ISOLATIONS:
-        raise UsageError(f"isolation is one of {', '.join(ISOLATIONS)}, not {value!r}")
-    return str(value)
 
 
 def _function(name: str, value: object) -> str:
@@ -193,13 +195,6 @@ def _remote_kind(kind_name: object, target: str) -> AgentKind | None:
         return AGENTS.at_address(target) if target.startswith("http") else AGENTS.at_prefix("command")
     kind = AGENTS.at_prefix(str(kind_name)) or AGENTS.find(str(kind_name))
     return kind if kind and kind.is_remote else None
-
-
-def _llm(name: str, table: dict[str, Any], workspace: Path) -> AgentRef:
-    llm_table = converted(table, LlmTable)
-    folders = [workspace.joinpath(*tool.partition(":")[0].split(".")[:-1]) for tool in llm_table.tools]
-    folder = next((str(path) for path in folders if path != workspace and path.is_dir()), "")
-    return AgentRef(name, "", root=str(workspace), folder=folder, kind="litellm", declared=to_json(llm_table).decode())
 
 
 def _tool(name: str, ref: AgentRef) -> object:

@@ -53,8 +53,8 @@ def check_outputs(request: EvalRequest) -> None:
         if _ending(name) not in WRITERS:
             others = "--summary FILE writes Markdown, --junit FILE JUnit XML"
             raise UsageError(f"-o {name}: the ending says the form; there are: {', '.join(WRITERS)}; {others}")
-        if name.endswith(".parquet"):
-            _check_parquet()
+        if name.endswith(".parquet") and not is_installed("pyarrow"):
+            raise UsageError("Parquet needs pyarrow: pip install pyarrow, or name a .csv or .jsonl file")
     every = [name for name in (*request.outputs, request.junit, request.summary) if name]
     for file_name in every if not request.module else every[len(request.outputs) :]:
         if Path(file_name).is_dir():
@@ -249,8 +249,3 @@ def _relative(path: Path) -> str:
     here = Path.cwd()
     real_path = path.resolve()
     return real_path.relative_to(here).as_posix() if real_path.is_relative_to(here) else str(path)
-
-
-def _check_parquet() -> None:
-    if not is_installed("pyarrow"):
-        raise UsageError("Parquet needs pyarrow: pip install pyarrow, or name a .csv or .jsonl file")

@@ -84,7 +84,11 @@ def at_revision(file: RunFile, worktrees: Path) -> tuple[RunFile, str]:
         return file, head
     if not head:
         raise UsageError(f"{file.path}: asks for {revision}, but {file.root} is not a git checkout")
-    commit = _commit_of(file)
+    names = (
+        [file.commit_sha] if file.commit_sha else [f"refs/heads/{file.branch}", f"refs/remotes/origin/{file.branch}"]
+    )
+    commits = (git_text(file.root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}") for name in names)
+    commit = next(filter(None, commits), "")
     if not commit:
         key = "commit_sha" if file.commit_sha else "branch"
         raise UsageError(f"{file.path}: experiment.{key}: {file.root} has no {revision}; git fetch, or change the file")
@@ -92,14 +96,6 @@ def at_revision(file: RunFile, worktrees: Path) -> tuple[RunFile, str]:
         return file, commit
     tree = _worktree(file, commit, worktrees / commit)
     return replace(file, code_root=tree / git_text(file.root, "rev-parse", "--show-prefix")), commit
-
-
-def _commit_of(file: RunFile) -> str:
-    names = (
-        [file.commit_sha] if file.commit_sha else [f"refs/heads/{file.branch}", f"refs/remotes/origin/{file.branch}"]
-    )
-    commits = (git_text(file.root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}") for name in names)
-    return next(filter(None, commits), "")
 
 
 # The checkout of a person is never changed: decision 055.

@@ -90,7 +90,11 @@ class BenchmarkAgent(ModelCaller):
         folder = Path(self.options.workspace) if self.options.workspace else None
         workspace = open_workspace(os.environ, folder)
         try:
-            _write_files(workspace, instance)
+            files = instance.get("files")
+            for name, text in files.items() if isinstance(files, Mapping) else ():
+                if not isinstance(text, str):
+                    raise UsageError(f"the file {name!r} of the instance must be text")
+                workspace.write(str(name), text)
             workspace.remember()
             outcome = await self._run_instance(self._task(session, workspace, instance), workspace, send)
             if "failed" in outcome:
@@ -178,14 +182,6 @@ def _instance(message: str) -> JsonObject:
         "instruction": message,
         **row,
     }
-
-
-def _write_files(workspace: Workspace, instance: JsonObject) -> None:
-    files = instance.get("files")
-    for name, text in files.items() if isinstance(files, Mapping) else ():
-        if not isinstance(text, str):
-            raise UsageError(f"the file {name!r} of the instance must be text")
-        workspace.write(str(name), text)
 
 
 def encode_options(**values: Any) -> str:

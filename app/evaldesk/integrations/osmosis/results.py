@@ -254,7 +254,12 @@ def _build_import(header: _Header, runs: Callable[[], Iterable[_Run]], rows: Cal
     for run in runs():
         is_baseline = run.tag == BASELINE
         own = by_tag.get(is_baseline) or by_tag.setdefault(is_baseline, rows())
-        _add(own, run, criteria, header.baseline if is_baseline else header.model, notes)
+        model = header.baseline if is_baseline else header.model
+        is_skipped = run.raw.get("status") == "skipped"
+        result = None if is_skipped else _result(run, criteria, model)
+        own.add(own.place(run.row_index), result, run.run_index)
+        if is_skipped:
+            notes.refuse("a skipped sample without a score", run.place)
         first = first or run
     if first is None:
         raise FormatError("the file contains no run of a row", source="")
@@ -266,14 +271,6 @@ def _build_import(header: _Header, runs: Callable[[], Iterable[_Run]], rows: Cal
     least = "its threshold" if header.own else f"{header.threshold:g}"
     words = (f"A trial passes when every score reaches {least}; the file has no conversations.",)
     return Imported(_NAME, runs=recorded_runs, understood=words, kept=kept_words, refused=notes.sentences)
-
-
-def _add(rows: TrialRows, run: _Run, criteria: tuple[Criterion, ...], model: str, notes: Notes) -> None:
-    is_skipped = run.raw.get("status") == "skipped"
-    result = None if is_skipped else _result(run, criteria, model)
-    rows.add(rows.place(run.row_index), result, run.run_index)
-    if is_skipped:
-        notes.refuse("a skipped sample without a score", run.place)
 
 
 def _recorded_run(header: _Header, rows: TrialRows, criteria: tuple[Criterion, ...], model: str) -> RecordedRun:

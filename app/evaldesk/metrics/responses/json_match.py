@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NoReturn
 
 from evaldesk.matching import diff_args, json_equal
 from evaldesk.metrics.metric import Judgement, MetricInfo, score_turns
-from evaldesk.model import Case, Expected, JsonObject, JsonValue, Score, Transcript, TurnRecord
+from evaldesk.model import Case, Expected, JsonValue, Score, Transcript, TurnRecord
 
 MAX_NAMED = 3
 
@@ -79,16 +79,14 @@ def _compare(expected: JsonValue, actual: JsonValue) -> Judgement:
     if json_equal(expected, actual):
         return 1.0, "The answer is the same JSON value.", {}
     if isinstance(expected, dict) and isinstance(actual, dict):
-        return _difference(expected, actual)
+        pointers = [change.pointer for change in diff_args(expected, actual)]
+        names = ", ".join(pointers[:MAX_NAMED]) + (
+            f" and {len(pointers) - MAX_NAMED} more" * (len(pointers) > MAX_NAMED)
+        )
+        return 0.0, f"The values differ at {names}.", {"differing": [*pointers]}
     kinds = _kind(expected), _kind(actual)
     words = f"The answer is {kinds[1]}, expected {kinds[0]}." if kinds[0] != kinds[1] else "The values differ."
     return 0.0, words, {}
-
-
-def _difference(expected: JsonObject, actual: JsonObject) -> Judgement:
-    pointers = [change.pointer for change in diff_args(expected, actual)]
-    names = ", ".join(pointers[:MAX_NAMED]) + (f" and {len(pointers) - MAX_NAMED} more" * (len(pointers) > MAX_NAMED))
-    return 0.0, f"The values differ at {names}.", {"differing": [*pointers]}
 
 
 def _kind(value: JsonValue) -> str:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from evaldesk.agents import AGENTS
-from evaldesk.agents.agent import AgentKind
 from evaldesk.desk.runs.fresh_trials import is_recording
 from evaldesk.engine.executors import HERE, place_of
 from evaldesk.gate_options import GATES_BY_NAME, asked_of
@@ -54,26 +53,31 @@ def run_facts(summary: RunSummary) -> tuple[Fact, ...]:
 
 def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
     """The subject of the run, then every option of the table that the run has."""
-    config = summary.config
+    config, host = summary.config, host_of(summary.driver)
+    model_words = config.model or config.agent_model or ""
+    if config.model and config.agent_model:
+        model_words = f"{config.model} (instead of {config.agent_model})"
+    # Model and note have lines of their own; of an imported run only some options are known.
+    options = [each for each in RUN_OPTIONS if each.name not in ("model", "note") and _is_of(config, each)]
     return (
         Fact("Agent", config.agent.id, "" if is_imported(config) else "/agents", config.agent.target),
         Fact("Agent files", "", "", config.agent_version),
         Fact("Played in", played_in(config), is_compared=bool(config.agent.container or config.agent.commands)),
         Fact("Interpreter", config.interpreter.versions, "", config.interpreter.path),
-        Fact("Model", "", "", _model(config)),
+        Fact("Model", "", "", model_words),
         Fact("Answers", recording_sentence(config), is_compared=False),
         Fact("Simulated user", user_sentence(config), is_compared=False),
         Fact("Eval set", config.evalset_name, evalset_href(config), config.evalset_version[:12]),
         Fact("Cases", f"{summary.n_cases:,}"),
         Fact("Plan", _import_words(summary), is_compared=False),
-        *_criteria(config),
+        *(Fact("" if at else "Criteria", _criterion(each)) for at, each in enumerate(config.criteria)),
         Fact("Function files", "", "", config.functions_version),
-        *(_option_fact(option, config) for option in RUN_OPTIONS if _has(config, option)),
+        *(_option_fact(option, config) for option in options),
         Fact("Gates", _gates(config), is_compared=False),
         Fact("Spread of the budget", spread_of(summary), is_compared=False),
         Fact("Asserted", "; ".join(asserted_lines(config, summary.n_cases)), is_compared=False),
         Fact("Started", started_words(summary.started_by, summary.started_on), is_compared=False),
-        Fact("Played on", _other_host(summary), is_compared=False),
+        Fact("Played on", host if summary.started_on and host != summary.started_on else "", is_compared=False),
         Fact("Evaldesk", config.evaldesk_version),
         Fact("Fingerprint", "", "", run_fingerprint(config), is_compared=False),
         Fact("Note", summary.note, is_compared=False),
@@ -101,12 +105,6 @@ def spread_of(summary: RunSummary) -> str:
     return spread_sentence(summary.config, summary.n_cases, summary.n_trials, summary.n_least, summary.n_most)
 
 
-def _other_host(summary: RunSummary) -> str:
-    """The machine whose process took the run last, where that is not the one on which it was started."""
-    host = host_of(summary.driver)
-    return host if summary.started_on and host != summary.started_on else ""
-
-
 def played_in(config: RunConfig) -> str:
     """The place of the agent and the number of trials that share it; empty where none was played here."""
     agent = config.agent
@@ -116,7 +114,7 @@ def played_in(config: RunConfig) -> str:
     where = place_of(config.executor) if config.executor.name else HERE
     if agent.container:
         return f"{agent.container.sentence}{each}"
-    kind = _kind_of(config)
+    kind = AGENTS.find(agent.kind) if agent.kind else None
     if kind and kind.target == "address":
         return f"the server at {agent.target}"
     if kind and kind.target == "file":
@@ -164,11 +162,6 @@ def options_line(config: RunConfig) -> str:
     return ", ".join(f"{option.name}={_option_text(values[option.name])}" for option in options)
 
 
-def _has(config: RunConfig, option: RunOption) -> bool:
-    """Model and note have lines of their own; of an imported run only some options are known."""
-    return option.name not in ("model", "note") and _is_of(config, option)
-
-
 def _is_of(config: RunConfig, option: RunOption) -> bool:
     return not is_imported(config) or option.name in IMPORTED
 
@@ -197,16 +190,6 @@ def away_sentence(config: RunConfig) -> str:
 def evalset_href(config: RunConfig) -> str:
     """Where the eval set is; nowhere when the cases came in the file of an imported run."""
     return f"/evalsets/{config.evalset_id}" if has_evalset(config) else ""
-
-
-def _model(config: RunConfig) -> str:
-    if config.model:
-        return f"{config.model} (instead of {config.agent_model})" if config.agent_model else config.model
-    return config.agent_model or ""
-
-
-def _criteria(config: RunConfig) -> list[Fact]:
-    return [Fact("" if at else "Criteria", _criterion(each)) for at, each in enumerate(config.criteria)]
 
 
 def _criterion(criterion: Criterion) -> str:
@@ -255,11 +238,6 @@ def user_sentence(config: RunConfig) -> str:
         return ""
     cap = f"at most {user.max_turns} messages" if user.max_turns is not None else "any number of messages"
     return f"{user.model} plays the user of a scenario, {cap}"
-
-
-def _kind_of(config: RunConfig) -> AgentKind | None:
-    """The kind that the agent declares, where it is installed."""
-    return AGENTS.find(config.agent.kind) if config.agent.kind else None
 
 
 def config_json(config: RunConfig) -> bytes:

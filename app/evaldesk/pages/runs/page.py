@@ -257,6 +257,7 @@ def read_run(
     can_go_on = not is_live and is_playable(summary.config)
     can_repeat = not is_live and not is_imported(summary.config)
     lines = metric_lines(metric_rows, is_live=is_live)
+    places_of_run = summary.places if places is None else places
     more = query.href(run_id, sort=sort, after=rows[most - 1].cursor) if len(rows) > most else ""
     return RunPage(
         summary=summary,
@@ -296,14 +297,8 @@ def read_run(
         reliability=found_reliability,
         facts=run_facts(summary),
         scorings=scorings(runs, summary),
-        places=_places(summary, places),
+        places=places_of_run if is_live and is_telling(places_of_run) else (),
     )
-
-
-def _places(summary: RunSummary, places: Sequence[Place] | None) -> Sequence[Place]:
-    """Where a run that goes on is played; nothing where that is one machine and all is well."""
-    places_of_run = summary.places if places is None else places
-    return places_of_run if summary.status in LIVE and is_telling(places_of_run) else ()
 
 
 @lru_cache(maxsize=256)

@@ -5,19 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from alembic import context
-from sqlalchemy import Connection
 
 from evaldesk.errors import WorkspaceError
 from evaldesk.store.tables import METADATA
 
 
-def _check_foreign_keys(connection: Connection) -> None:
-    if connection.dialect.name == "sqlite" and connection.exec_driver_sql("PRAGMA foreign_key_check").first():
-        raise WorkspaceError("the migration would leave rows that belong to nothing; the database is as it was")
-
-
 def _after_migration(ctx: Any, step: Any, heads: Any, run_args: Any) -> None:
-    _check_foreign_keys(ctx.connection)
+    if ctx.connection.dialect.name == "sqlite" and ctx.connection.exec_driver_sql("PRAGMA foreign_key_check").first():
+        raise WorkspaceError("the migration would leave rows that belong to nothing; the database is as it was")
 
 
 context.configure(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from math import fsum, isfinite
@@ -104,7 +104,12 @@ def record(connection: Connection, results: Sequence[Storable], clock: Clock) ->
         [each.transcript for each in counted_results],
         [each.transcript for each in late_results],
     )
-    _keep(connection, TRIAL_PROMPTS, [*_prompts(counted_results)], [*_prompts(late_results)])
+    _keep(
+        connection,
+        TRIAL_PROMPTS,
+        [each.prompts for each in counted_results if each.prompts],
+        [each.prompts for each in late_results if each.prompts],
+    )
     for each in (*counted_results, *late_results):
         media.keep(connection, {"run_id": each.result.run_id}, media.bytes_of(each.media), clock)
     execute_many(connection, _ADD_TO_CASE, [_at(row) | _gain([row]) | _letter(row, rules) for row in planned_rows])
@@ -170,10 +175,6 @@ def _sort(results: Sequence[Storable], trials: dict[Key, tuple[bool, int]]) -> t
         counted_results.append(each)
         trials[_key(result)] = (result.status == "cancelled", result.attempt)
     return counted_results, late_results
-
-
-def _prompts(rows: Iterable[Storable]) -> Iterator[Values]:
-    return (each.prompts for each in rows if each.prompts)
 
 
 def _keep(connection: Connection, table: Table, counted_rows: Sequence[Values], late_rows: Sequence[Values]) -> None:

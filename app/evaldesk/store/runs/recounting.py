@@ -30,7 +30,10 @@ def recount(connection: Connection, run_id: int) -> None:
     """Count every total of a run again from its trials and scores; those over its cases are left to `add_totals`."""
     _recount_cases(connection, run_id)
     _recount_metrics(connection, run_id)
-    _recount_errors(connection, run_id)
+    connection.execute(delete(ERROR_GROUP).where(ERROR_GROUP.c.run_id == run_id))
+    errored_trials = select(TRIAL).where(TRIAL.c.run_id == run_id, TRIAL.c.verdict == "errored")
+    rows = connection.execute(errored_trials.order_by(TRIAL.c.recorded_at, TRIAL.c.case_index, TRIAL.c.trial_index))
+    add_errors(connection, [row._asdict() for row in rows])
     totals.forget(connection, run_id)
     sums = {name: func.coalesce(func.sum(RUN_CASE.c[name]), 0) for name in COUNTERS}
     summed = connection.execute(
@@ -128,13 +131,6 @@ def _recount_metrics(connection: Connection, run_id: int, first: int = 0, end: i
     totals = select(*key, *sums, func.min(value), func.max(value)).where(of_scores).group_by(*key)
     connection.execute(delete(CASE_METRIC).where(of_metrics))
     connection.execute(insert(CASE_METRIC).from_select([*names, *SUMS, "low", "high"], totals))
-
-
-def _recount_errors(connection: Connection, run_id: int) -> None:
-    connection.execute(delete(ERROR_GROUP).where(ERROR_GROUP.c.run_id == run_id))
-    errored_trials = select(TRIAL).where(TRIAL.c.run_id == run_id, TRIAL.c.verdict == "errored")
-    rows = connection.execute(errored_trials.order_by(TRIAL.c.recorded_at, TRIAL.c.case_index, TRIAL.c.trial_index))
-    add_errors(connection, [row._asdict() for row in rows])
 
 
 def _count(condition: ColumnElement[bool]) -> ColumnElement[int]:

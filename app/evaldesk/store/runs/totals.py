@@ -301,19 +301,16 @@ def _change_metrics(
         own = list(keys)
         out = [before.metrics[key] for key in own if key in before.metrics]
         into = [now.metrics[key] for key in own if key in now.metrics]
-        values = _pack(totals_by_metric.get(metric, MetricTotals()).with_rows(out, into))
+        totals = totals_by_metric.get(metric, MetricTotals()).with_rows(out, into)
+        sums = [totals.scale, totals.square_scale, totals.squares_sum, *totals.moments]
+        kinds = None if totals.kinds is None else json.dumps(_sort_kinds(totals.kinds), separators=(",", ":"))
+        columns = {name: getattr(totals, name) for name in ("n", "n_passed", "n_cases", "low", "high")}
+        values = columns | {"sums": " ".join(f"{each:x}" for each in sums), "kinds": kinds}
         key = {"run_id": run_id, "metric": metric}
         if metric in totals_by_metric:
             connection.execute(_KEEP_METRIC, values | {"at_run_id": run_id, "at_metric": metric})
         else:
             connection.execute(insert(RUN_METRIC), key | values)
-
-
-def _pack(totals: MetricTotals) -> dict[str, Any]:
-    sums = [totals.scale, totals.square_scale, totals.squares_sum, *totals.moments]
-    kinds = None if totals.kinds is None else json.dumps(_sort_kinds(totals.kinds), separators=(",", ":"))
-    columns = {name: getattr(totals, name) for name in ("n", "n_passed", "n_cases", "low", "high")}
-    return columns | {"sums": " ".join(f"{each:x}" for each in sums), "kinds": kinds}
 
 
 def _unpack(row: Any) -> MetricTotals:

@@ -28,7 +28,7 @@ from evaldesk.pages.case_text import Line, case_text, difference
 from evaldesk.pages.source import source_of
 from evaldesk.pages.typed import Problems, error_sentence
 from evaldesk.web.cases.checks import case_from
-from evaldesk.web.cases.drafts import CaseDraft, TurnDraft, apply_op, draft_of, fits_form, read_draft
+from evaldesk.web.cases.drafts import CaseDraft, apply_op, draft_of, fits_form, read_draft
 from evaldesk.web.cases.editor import Editor, run_address
 from evaldesk.web.forms.fields import SHOW_TOP, attachment, file_text_of, leave, read_form, text_of, texts_of
 from evaldesk.web.render import desk_of, go, page
@@ -210,7 +210,9 @@ async def _store(request: Request, form: FormData, editor: Editor, found_case: F
 async def _answer_missing_case(request: Request, form: FormData, file: EvalSetFile, draft: CaseDraft) -> Response:
     """The case was renamed or deleted while it was edited: nothing typed is lost, it may be added as a new one."""
     for turn in draft.turns:
-        _forget_origin(turn)
+        turn.origin = None
+        for call in turn.calls:
+            call.origin = None
     editor = Editor(file, None, draft, Problems(), is_gone=True)
     if text_of(form, "op"):
         return _render(request, replace(editor, focus=apply_op(draft, text_of(form, "op"))))
@@ -221,12 +223,6 @@ async def _answer_missing_case(request: Request, form: FormData, file: EvalSetFi
 
 def _as_new_form(form: FormData) -> bool:
     return text_of(form, "form") == "adk"
-
-
-def _forget_origin(turn: TurnDraft) -> None:
-    turn.origin = None
-    for call in turn.calls:
-        call.origin = None
 
 
 def _render(request: Request, editor: Editor, status: int = 200) -> Response:
