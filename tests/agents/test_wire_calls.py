@@ -241,3 +241,69 @@ async def test_the_call_by_which_an_agent_ends_is_no_tool_call_in_spans_either(
     turn: TurnRecord = await played(loaded(ENDED), Session("s"), steps)
 
     assert (turn.error, [call.name for call in turn.tool_calls], turn.answer) == (None, calls, "done")
+
+
+USAGE_TOLD = """
+from evaldesk import Event, ToolCall
+from evaldesk.model import Usage
+
+def root_agent(message):
+    messages = [{"role": "user", "content": message}]
+    for _ in range({n}):
+        answer = ask(messages)
+    {told}
+    yield answer.content
+"""
+TOLD_USAGES = {
+    "the tokens of each call, without cached ones": (1, 11, 5),
+    "other tokens of the same call": (1, 9, 4),
+    "one sum of several calls": (3, 33, 15),
+}
+
+
+@pytest.mark.parametrize(("n", "tokens_in", "tokens_out"), TOLD_USAGES.values(), ids=TOLD_USAGES)
+async def test_tokens_that_an_agent_tells_do_not_replace_those_of_its_requests(
+    n: int, tokens_in: int, tokens_out: int, endpoint: Endpoint, turn_of: Any
+) -> None:
+    told = f'yield Event("usage", usage=Usage("small", tokens_in={tokens_in}, tokens_out={tokens_out}))'
+    for _ in range(n):
+        endpoint.says("It comes.")
+    for answer in endpoint.answers:
+        answer.body["usage"]["prompt_tokens_details"] = {"cached_tokens": 8}
+
+    turn = await turn_of(USAGE_TOLD.replace("{n}", str(n)).replace("{told}", told))
+
+    assert [(usage.tokens_in, usage.tokens_out, usage.tokens_cached) for usage in turn.usages] == [(11, 5, 8)] * n
+
+
+async def test_a_usage_of_a_model_that_no_request_was_seen_of_is_added(endpoint: Endpoint, turn_of: Any) -> None:
+    endpoint.says("It comes.")
+    told = 'yield Event("usage", usage=Usage("elsewhere", tokens_in=7, tokens_out=2, cost=0.1))'
+
+    turn = await turn_of(USAGE_TOLD.replace("{n}", "1").replace("{told}", told))
+
+    assert sorted((usage.model, usage.tokens_in) for usage in turn.usages) == [("elsewhere", 7), ("small", 11)]
+
+
+async def test_the_cost_that_an_agent_tells_of_a_call_is_kept(endpoint: Endpoint, turn_of: Any) -> None:
+    endpoint.says("It comes.")
+    told = 'yield Event("usage", usage=Usage("small", tokens_in=11, tokens_out=5, cost=0.1))'
+
+    turn = await turn_of(USAGE_TOLD.replace("{n}", "1").replace("{told}", told))
+
+    assert [(usage.tokens_in, usage.cost) for usage in turn.usages] == [(11, 0.1)]
+
+
+TOLD_RESULT = TOLD.replace('result="on its way")', "result=None)", 1).replace(
+    "json.loads(call.function.arguments)", "{}"
+)
+
+
+async def test_arguments_and_results_that_an_agent_leaves_out_come_from_the_requests(
+    endpoint: Endpoint, turn_of: Any
+) -> None:
+    endpoint.says("", GET_ORDER).says("It comes.")
+
+    turn = await turn_of(TOLD_RESULT)
+
+    assert story(turn) == [("get_order", {"order": "A7"}), "on its way", "It comes."]

@@ -81,6 +81,7 @@ class OpenTurn(TurnListener):
         self._cached: deque[bool] = deque()
         self._reported_usages: list[Usage] = []
         self._n_whole = 0
+        self._n_elsewhere = 0
         self._n_asking = 0
         self._n_cut = 0
         self._n_requests = 0
@@ -274,6 +275,7 @@ class OpenTurn(TurnListener):
         Raises AgentError where the state is no object any more.
         """
         self._ended_ms = self._now_ms()  # the first price takes seconds, which are not the agent's
+        self._complete_from_wire()
         event_ids = {id(event) for event in self._events}
         self._events = self._whole_turn()
         if self._spans:
@@ -324,6 +326,47 @@ class OpenTurn(TurnListener):
             return [*self._events, *untold]
         first, *own = self._events
         return [first, *merge(spanned, sorted([*untold, *wired.events, *own], key=_at_ms), key=_at_ms)]
+
+    def _complete_from_wire(self) -> None:
+        """Complete the calls, results and usages that an agent of own code told by the requests that were seen.
+
+        Tokens come from the request; the cost that the agent told of the same tokens stays.
+        """
+        if "told" not in self._ways or not any(call for *_, call in self._observed_calls):
+            return
+        before, own = self._events[: self._n_before], self._with_arguments(self._events[self._n_before :])
+        all_usages = [self._read(at_ms, call) for at_ms, _, call in self._observed_calls if call]
+        wire_usages = [usage for usage in all_usages if not usage.is_least]
+        places_done: set[int] = set()
+        for is_same in (_has_same_tokens, _is_of_same_model):
+            for place, event in enumerate(own):
+                usage = event.usage if event.usage and event.usage.role == "agent" else None
+                match = next((each for each in wire_usages if usage and is_same(usage, each)), None)
+                if usage and match and place not in places_done:
+                    places_done.add(place)
+                    wire_usages.remove(match)
+                    own[place] = replace(event, usage=self._merged_usage(usage, match))
+        self._events = [*before, *own]
+        self._reported_usages = [event.usage for event in own if event.usage]
+        self._n_elsewhere = sum(
+            not any(_is_of_same_model(event.usage, each) for each in all_usages)
+            for at, event in enumerate(own)
+            if event.usage and event.usage.model and event.usage.role == "agent" and at not in places_done
+        )
+
+    def _merged_usage(self, told: Usage, wire: Usage) -> Usage:
+        priced = with_cost(wire)
+        cost = cost_at(self._session.model_options.prices, priced) if priced.cost is None else priced.cost
+        if told.cost is not None and (cost is None or _has_same_tokens(told, wire)):
+            cost = told.cost
+        return replace(
+            wire,
+            cost=cost,
+            n_attempts=told.n_attempts,
+            is_replayed=told.is_replayed,
+            is_cut=told.is_cut,
+            duration_ms=told.duration_ms or wire.duration_ms,
+        )
 
     def _wired(self, spanned: Sequence[Event]) -> WireEvents:
         """The tool calls in the requests of an agent of own code that neither the agent nor its spans tell."""
@@ -399,8 +442,8 @@ class OpenTurn(TurnListener):
         exchanges = [read_seen(call, body_of(call.request))[1] for *_, call in self._observed_calls if call]
         model_calls = [call for exchange in exchanges if exchange for call in exchange.answer.calls]
         result_by_id = {each.call_id: each.result for exchange in exchanges if exchange for each in exchange.results}
-        call_by_id: dict[int, ToolCall] = {}
-        results: dict[int, JsonValue] = {}
+        call_by_id: dict[int | str, ToolCall] = {}
+        results: dict[int | str, JsonValue] = {}
         for event in events:
             call = event.call
             if event.kind == "tool_call" and call:
@@ -408,13 +451,14 @@ class OpenTurn(TurnListener):
                 match = match or next((each for each in model_calls if each.name == call.name), None)
                 if match:
                     model_calls.remove(match)
-                    call_by_id[id(call)] = call if call.args else replace(call, args=match.args)
-                    results[id(call)] = result_by_id.get(match.id)
+                    call_by_id[_identity(call)] = call if call.args else replace(call, args=match.args)
+                    results[_identity(call)] = result_by_id.get(match.id)
         full_events = []
         for event in events:
             is_empty = event.kind == "tool_result" and event.result is None
-            result = results.get(id(event.call)) if is_empty else event.result
-            full_events.append(replace(event, call=call_by_id.get(id(event.call), event.call), result=result))
+            key = _identity(event.call) if event.call else ""
+            result = results.get(key) if is_empty else event.result
+            full_events.append(replace(event, call=call_by_id.get(key, event.call), result=result))
         return full_events
 
     def _with_wire_tokens(self, events: list[Event]) -> list[Event]:
@@ -446,9 +490,8 @@ class OpenTurn(TurnListener):
             for at_ms, tool, call in self._observed_calls
             if call
         ]
-        news = untold_of(
-            [usage for *_, usage in call_usages], reported_usages, max(len(reported_usages) - self._n_whole, 0)
-        )
+        n_told = len(reported_usages) - self._n_whole - self._n_elsewhere
+        news = untold_of([usage for *_, usage in call_usages], reported_usages, max(n_told, 0))
         unread_calls = [(at_ms, tool, UNKNOWN) for at_ms, tool, call in self._observed_calls if call is None]
         unread_calls += [(self._now_ms(), self._open_tool(), UNKNOWN)] * self._n_asking
         return [
@@ -577,6 +620,11 @@ def _has_same_tokens(usage: Usage, other: Usage) -> bool:
 
 def _is_of_same_model(usage: Usage, other: Usage) -> bool:
     return bool(usage.model) and (usage.model in other.model or other.model in usage.model)
+
+
+def _identity(call: ToolCall) -> int | str:
+    """The id of a call; without one it is the object, which call and result of a span share."""
+    return call.id or id(call)
 
 
 def _event_key(event: Event) -> tuple[str, str]:
