@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -15,10 +17,10 @@ from hypothesis import strategies as st
 
 from evaldesk.errors import FormatError
 from evaldesk.formats import EVALSET_FORMS
-from evaldesk.formats.exchange import FORMATS
+from evaldesk.formats.exchange import FORMATS, MARKS
 from evaldesk.formats.files import load_format, read_file, recognised, write_file
 from evaldesk.model import EvalSet
-from evaldesk.reading.sniffing import peek
+from evaldesk.reading.sniffing import first_keys, peek
 from evaldesk.transcripts.recorded import RecordedRun
 
 FOLDER = Path(__file__).parent / "exchange_samples"
@@ -58,6 +60,63 @@ def test_a_file_is_recognised_by_its_own_format_and_by_no_other(name: str) -> No
 
     assert found == [name]
     assert recognised(data, source) == name
+
+
+def objects_in(value: Any) -> Iterator[dict[str, Any]]:
+    """All objects of a JSON value, at any depth."""
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from objects_in(inner)
+    if isinstance(value, dict):
+        yield value
+
+
+OBJECTS = [each for path in SAMPLES.values() for each in objects_in(peek(path.read_bytes()).first)]
+MEMBERS = sorted({key: value for each in OBJECTS for key, value in each.items()}.items())
+FILES = st.one_of(
+    st.dictionaries(st.sampled_from([key for key, _ in MEMBERS]), st.sampled_from(ODD), max_size=4),
+    mixed := st.lists(st.sampled_from(MEMBERS), max_size=5).map(dict),
+    st.lists(st.one_of(mixed, st.sampled_from(OBJECTS), st.sampled_from(ODD)), max_size=3),
+    st.tuples(st.sampled_from(OBJECTS), mixed).map(lambda pair: {**pair[0], **pair[1]}),
+)
+
+
+SOURCES = {"document": "file.json", "lines": "file.txt", "named lines": "FILE.JSONL", "named table": "file.csv"}
+
+
+@settings(max_examples=300)
+@given(value=FILES, layout=st.sampled_from(sorted(SOURCES)))
+def test_a_format_that_is_not_asked_for_want_of_a_mark_would_not_have_recognised_the_file(
+    value: Any, layout: str
+) -> None:
+    lines = value if layout != "document" and isinstance(value, list) else [value]
+    data = "\n".join(map(json.dumps, lines)).encode()
+    source = {"document": "file.json", "lines": "file.txt", "named lines": "FILE.JSONL", "named table": "file.csv"}[
+        layout
+    ]
+
+    asked = sorted(FORMATS, key=EVALSET_FORMS.__contains__)
+
+    assert recognised(data, source) == next((n for n in asked if load_format(n).recognises(data, source)), None)
+
+
+@every_format
+def test_the_sample_of_a_format_has_one_of_its_marks(name: str) -> None:
+    data, _ = sample(name)
+    keys = first_keys(data)
+
+    assert name not in MARKS or keys is None or keys & MARKS[name]
+
+
+def test_an_eval_set_of_adk_is_recognised_without_the_modules_of_other_tools() -> None:
+    program = (
+        "import sys; from evaldesk.formats.files import recognised; "
+        'print(recognised(b\'{"eval_set_id": "s", "eval_cases": []}\', \'s.json\'), '
+        "[name for name in sys.modules if name.startswith('evaldesk.integrations.')])"
+    )
+
+    output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+
+    assert output.strip() == "adk []"
 
 
 @pytest.mark.parametrize("name", [name for name in FORMATS if name not in EVALSET_FORMS])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO, ClassVar, Literal, NoReturn, Protocol, TypeAlias, runtime_checkable
 
@@ -50,6 +50,38 @@ FORMATS = Registry(
 
 The first that recognises a file reads it, and those of ADK's eval sets are asked last: BFCL's answers have a
 `ground_truth`, as rows of Osmosis do, and a row of any tool may have a `query`, as a turn of "adk-flat" has.
+"""
+
+MARKS: Mapping[str, frozenset[str]] = {
+    name: frozenset(keys.split())
+    for name, keys in {
+        "adk-session": "events",
+        "adk-session-db": "",
+        "adk-results": "evalcaseresults",
+        "adk-scenarios": "scenarios startingprompt",
+        "bfcl": "question groundtruth parameters",
+        "osmosis-jsonl": "userprompt groundtruth metadata",
+        "osmosis-json": "userprompt groundtruth metadata",
+        "osmosis-csv": ".csv",
+        "osmosis-parquet": ".parquet",
+        "osmosis-results": "config evalrun rowindex",
+        "openai-messages": "messages role",
+        "anthropic-messages": "messages role",
+        "pydantic-ai": "kind",
+        "openhands": "instanceid issue agentclass llm evaldesk",
+        "openhands-log": "timestamp",
+        "tau-bench": "taskid",
+        "tau2": "userscenario",
+        "tau2-results": "tasks",
+        "inspect": "eval",
+        "promptfoo": "promptidx results",
+        "atif": "schemaversion steps",
+        "swe-agent": "trajectory",
+    }.items()
+}
+"""Keys of which a JSON file of the format has one at its beginning, as `first_keys` gives them, or its suffix.
+
+A format is imported and asked about a file only where one of its marks is there; one without a row is always asked.
 """
 
 MAX_ROW = 64 * 1024 * 1024
@@ -166,7 +198,7 @@ class Format(Protocol):
     def recognises(self, data: bytes, source: str) -> bool:
         """Whether the bytes mean to be of this format, however wrong inside; `source` is the file's name.
 
-        `peeking.peek` has parsed them already, leniently. Never raises.
+        `peek` has parsed them already, leniently. Never raises.
         """
 
     def read(self, data: bytes, *, source: str) -> Imported:

@@ -8,6 +8,7 @@ from typing import Any, cast
 from evaldesk.errors import BadNumberError, FormatError, NotFoundError
 from evaldesk.formats.exchange import (
     FORMATS,
+    MARKS,
     Format,
     Holding,
     Imported,
@@ -21,7 +22,7 @@ from evaldesk.formats.import_words import with_words
 from evaldesk.model import EvalSet
 from evaldesk.process_setup import gc_paused
 from evaldesk.reading.refusals import refusal
-from evaldesk.reading.sniffing import peek
+from evaldesk.reading.sniffing import first_keys, peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, kind_of, parse_json
 from evaldesk.transcripts.recorded import RecordedRun
 
@@ -105,7 +106,10 @@ def run_parts(run: RecordedRun, format: str) -> Iterator[bytes]:  # noqa: A002
 
 def recognised(data: bytes, source: str) -> str | None:
     """The name of the format that the bytes mean to be in, however wrong inside; None when there is none."""
-    names = sorted(FORMATS, key=EVALSET_FORMS.__contains__)
+    keys = first_keys(data)
+    marks = None if keys is None else {*keys, f".{source.lower().rpartition('.')[2]}"}
+    names = [name for name in FORMATS if marks is None or name not in MARKS or not marks.isdisjoint(MARKS[name])]
+    names.sort(key=EVALSET_FORMS.__contains__)
     return next((name for name in names if load_format(name).recognises(data, source)), None)
 
 

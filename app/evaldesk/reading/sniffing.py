@@ -33,6 +33,19 @@ def peek(data: bytes) -> Peek:
     return Peek(document, _value(first) if first[:1] == b"{" else None)
 
 
+def first_keys(data: bytes) -> set[str] | None:
+    """The keys of the object in the file, of all in its list, and of its first line; in lower case without underscores.
+
+    None for a file that is no JSON, or neither an object nor a list of objects.
+    """
+    preview = peek(data)
+    values = preview.first if isinstance(preview.first, list) else [preview.first]
+    if not values or not any(isinstance(value, dict) for value in values):
+        return None
+    objects = [value for value in (*values, preview.line) if isinstance(value, dict)]
+    return {key.replace("_", "").lower() for value in objects for key in value}
+
+
 def _value(data: bytes) -> Any:
     if data.count(b"{") + data.count(b"[") > 2 * MAX_CONTAINERS:
         return None
