@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from tests.agents.model_calls import HASTE, MESSAGES, TOOL, call_of
 from evaldesk.engine.driver.inline import InlineExecutor
 from evaldesk.errors import BadNumberError, ModelError
 from evaldesk.llm import ModelCall, RetryPolicy, complete, direct, is_direct, warm
-from evaldesk.llm.client import open_litellm
+from evaldesk.llm.client import _import_litellm, open_litellm
 from evaldesk.llm.endpoints import PROVIDERS, own_endpoint
 from evaldesk.llm.loop import on_loop
 from evaldesk.model import AgentRef, Case, TrialSpec, Turn
@@ -63,6 +64,21 @@ def test_the_list_of_providers_has_all_of_litellm() -> None:
     known = {*map(str, litellm.models_by_provider), *(item.value for item in litellm.LlmProviders)}
 
     assert known <= PROVIDERS
+
+
+def test_an_import_that_appends_the_working_folder_leaves_it_off_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_imports: None
+) -> None:
+    (tmp_path / "installed").mkdir()
+    (tmp_path / "installed/litellm.py").write_text("import os, sys\nsys.path.append(os.getcwd())\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "litellm", raising=False)
+    monkeypatch.syspath_prepend(tmp_path / "installed")
+
+    imported = _import_litellm()
+
+    assert imported.__file__ == str(tmp_path / "installed/litellm.py")
+    assert str(tmp_path) not in sys.path
 
 
 def test_with_callbacks_litellm_makes_all_calls(monkeypatch: pytest.MonkeyPatch) -> None:

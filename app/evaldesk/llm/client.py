@@ -17,7 +17,7 @@ from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
 from evaldesk.llm.endpoints import key_of
 from evaldesk.llm.refusals import BrokenAnswerError, without_fields
 from evaldesk.model import Usage
-from evaldesk.process_setup import gc_paused, prepare_litellm
+from evaldesk.process_setup import gc_paused, prepare_litellm, working_folder
 
 # The import of LiteLLM takes seconds; threads that need it first wait for one import.
 _import_lock = threading.Lock()
@@ -32,6 +32,8 @@ def open_litellm() -> Any:
 
 def _import_litellm() -> Any:
     """Import LiteLLM. Raises ModelError on an agent's own interpreter without it."""
+    folder = working_folder()
+    n_before = sys.path.count(folder)
     try:
         import litellm
     except ModuleNotFoundError as error:
@@ -43,6 +45,9 @@ def _import_litellm() -> Any:
             kind="no_litellm",
             is_fatal=True,
         ) from None
+    # It appends the working folder: a folder `agents` in there would pass for the package of that name.
+    if sys.path.count(folder) > n_before and sys.path[-1] == folder:
+        sys.path.pop()
     return litellm
 
 
