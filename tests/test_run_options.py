@@ -6,7 +6,7 @@ import inspect
 import sys
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import click
 import numpy as np
@@ -25,7 +25,7 @@ from evaldesk.desk.runs.file import NAMED_ELSEWHERE, OPTIONS, OWN_KEYS, read_run
 from evaldesk.desk.runs.plan import RunOptions, apply_options, with_defaults
 from evaldesk.errors import UsageError
 from evaldesk.model import AgentRef, Case, Expected, Gates, Limits, ModelOptions, RunConfig, Turn
-from evaldesk.model.options import MODES
+from evaldesk.model.options import RecordingMode
 from evaldesk.model.run import option_value, option_values, with_options
 from evaldesk.pages.comparison import config_difference
 from evaldesk.pages.runs.facts import options_line, run_facts, run_fingerprint
@@ -94,7 +94,7 @@ def test_names_paths_and_flags_are_unique() -> None:
 
     assert len(RUN_OPTIONS) == len(BY_NAME) == len(BY_PATH) == len({option.title for option in RUN_OPTIONS})
     assert len(flags) == len(set(flags))
-    assert BY_NAME["recording"].choices == MODES
+    assert BY_NAME["recording"].choices == get_args(RecordingMode)
 
 
 @every_option

@@ -14,7 +14,7 @@ from functools import cache, cached_property, partial
 from itertools import combinations_with_replacement, count, product
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, cast, get_args
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -57,7 +57,7 @@ from evaldesk.model import (
     TurnRecord,
 )
 from evaldesk.model.comparison import Baseline, PlayedCase, RunChange
-from evaldesk.model.conclusion import NEW_CASES, OUTCOMES, UNDECIDED, VERDICTS, Answer, Conclusion, GateOutcome, Outcome
+from evaldesk.model.conclusion import NEW_CASES, UNDECIDED, VERDICTS, Answer, Conclusion, GateOutcome, Outcome
 from evaldesk.model.evalset import CaseKey
 from evaldesk.model.history import CaseHistory
 from evaldesk.model.stored import RunSummary
@@ -464,7 +464,7 @@ def test_every_door_gives_the_answer_of_the_table(
         assert_all_doors(store, run, wanted, tmp_path, capsys, cell)
 
 
-@pytest.mark.parametrize("outcome", OUTCOMES)
+@pytest.mark.parametrize("outcome", get_args(Outcome))
 def test_a_door_shows_what_conclude_answers_and_nothing_of_its_own(
     outcome: Outcome, store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,10 +1,11 @@
 """`Counts`: the trials of a case or a run, counted once."""
 
 from itertools import product
+from typing import get_args
 
 import pytest
 
-from evaldesk.model import EXIT_CODES, OUTCOMES, Conclusion, Counts
+from evaldesk.model import EXIT_CODES, Conclusion, Counts, Outcome
 
 
 @pytest.mark.parametrize("ended", list(product((0, 2), repeat=5)), ids=str)
@@ -35,7 +36,7 @@ def test_counts_of_cases_add_up_to_those_of_the_run() -> None:
 
 
 def test_only_a_run_that_passed_ends_a_command_with_code_0() -> None:
-    codes = {outcome: Conclusion(outcome, Counts()).exit_code for outcome in OUTCOMES}
+    codes = {outcome: Conclusion(outcome, Counts()).exit_code for outcome in get_args(Outcome)}
 
     assert codes == dict(EXIT_CODES)
     assert [outcome for outcome, code in codes.items() if code == 0] == ["passed"]

@@ -25,7 +25,7 @@ from evaldesk.statistics.history.draws import drawn_rates
 from evaldesk.statistics.history.gates import meets_level, rate_fails, regressions_fail
 from evaldesk.statistics.history.posterior import Posterior, posterior, rate_grid
 from evaldesk.statistics.history.proposals import proposed_likely
-from evaldesk.statistics.history.sizes import cases_to_show, fewest_cases, smallest_drop
+from evaldesk.statistics.history.sizes import FEWEST_CASES, cases_to_show, smallest_drop
 from evaldesk.statistics.history.sums import pass_chances
 from evaldesk.statistics.history.unchanged_pairs import unchanged_pairs
 from evaldesk.statistics.intervals import like_these
@@ -189,7 +189,12 @@ def test_known_intervals_at_any_stop(row: Any) -> None:
 def test_known_numbers_of_cases(row: Any) -> None:
     before, after = row["v_before"], row["v_after"]
 
-    assert fewest_cases(before, after, row["drop"], row["n"], row["spread"]) == row["cases_needed"]
+    def shown(n_cases: int) -> bool:
+        found = smallest_drop(n_cases, row["n"], before, lambda _: after, row["spread"])
+        return found is not None and found <= row["drop"] + EXACT
+
+    assert shown(row["cases_needed"])
+    assert row["cases_needed"] == FEWEST_CASES or not shown(row["cases_needed"] - 1)
     if "kinds" in row:
         cases = of(row)
         found = smallest_drop(20, row["n"], before, cases.trial_variance, row["spread"])

@@ -1,9 +1,7 @@
 """Floor 0: the values that cross floors. Standard library only, frozen dataclasses."""
 
 from evaldesk.model.conclusion import (
-    ANSWERS,
     EXIT_CODES,
-    OUTCOMES,
     VERDICTS,
     Answer,
     Conclusion,
@@ -67,10 +65,8 @@ from evaldesk.model.transcript import (
 )
 
 __all__ = [
-    "ANSWERS",
     "DEFAULT_CRITERIA",
     "EXIT_CODES",
-    "OUTCOMES",
     "VERDICTS",
     "AgentDescription",
     "AgentRef",

@@ -119,8 +119,6 @@ STOP_RULES: tuple[StopRule, ...] = get_args(StopRule)
 """When the answer of a run counts as decided before its last trial."""
 Outcome: TypeAlias = Literal["passed", "failed", "neutral", "undecided", "interrupted"]
 Answer: TypeAlias = Literal["held", "failed", "undecided"]
-OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
-ANSWERS: tuple[Answer, ...] = get_args(Answer)
 EXIT_CODES: dict[Outcome, int] = {"passed": 0, "failed": 1, "undecided": 3, "neutral": 4, "interrupted": 130}
 EVIDENCE_GATES = frozenset({"--max-error-rate", "--max-unscored-rate", "--min-scored"})
 """Gates that ask whether there is enough to judge. One that fails leaves the run undecided."""

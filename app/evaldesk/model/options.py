@@ -151,7 +151,6 @@ def _is_link_local(host: str) -> bool:
 
 
 RecordingMode: TypeAlias = Literal["off", "record", "replay", "auto"]
-MODES: tuple[RecordingMode, ...] = ("off", "record", "replay", "auto")
 
 
 @dataclass(frozen=True, slots=True)

@@ -247,11 +247,6 @@ def pieces_of_gap(first: int, last: int, n_turns: int) -> list[range | Gap]:
     return [each for each in pieces if isinstance(each, Gap) or each]
 
 
-def turn_panels(turns: TrialTurns, most_said: int | None = None, room: Room | None = None) -> tuple[TurnPanel, ...]:
-    """All turns of the case and the played turns. See `turn_pieces`."""
-    return drawn_turns(turn_pieces(turns, [range(turns.n_turns)], most_said, room))
-
-
 def turn_pieces(
     turns: TrialTurns,
     pieces: Sequence[range | Gap],

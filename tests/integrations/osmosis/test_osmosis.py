@@ -8,18 +8,18 @@ from functools import partial
 from typing import Any
 
 import pytest
+from tests.agents.installed import has_package
 from tests.agents.osmosis_example import NEWER, OLDER, SERVER, forget_package, row, spec_at
 
 from evaldesk.agents import Agent
 from evaldesk.engine import play_trial
 from evaldesk.errors import AgentError, ModelError
-from evaldesk.integrations.osmosis.standins import is_osmosis_standin
 from evaldesk.model import ModelOptions, Session, TrialSpec
 from evaldesk.model.transcript import reported_values
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.skipif(not is_osmosis_standin(), reason="osmosis-ai itself is installed: nothing stands in for it"),
+    pytest.mark.skipif(has_package("osmosis_ai"), reason="osmosis-ai itself is installed: nothing stands in for it"),
 ]
 
 

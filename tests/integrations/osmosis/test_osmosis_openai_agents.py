@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.agents.installed import skip_without
+from tests.agents.installed import has_package, skip_without
 from tests.agents.osmosis_example import forget_package, row, spec_at
 
 from evaldesk.agents.model_bridge import stream_body
 from evaldesk.engine import play_trial
 from evaldesk.errors import AgentError
-from evaldesk.integrations.osmosis.standins import is_osmosis_standin
 from evaldesk.model.transcript import reported_values
 
 skip_without("agents")
@@ -20,7 +19,7 @@ skip_without("agents")
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.filterwarnings("ignore"),  # what the SDK warns of is not ours
-    pytest.mark.skipif(not is_osmosis_standin(), reason="osmosis-ai itself is installed: nothing stands in for it"),
+    pytest.mark.skipif(has_package("osmosis_ai"), reason="osmosis-ai itself is installed: nothing stands in for it"),
 ]
 
 

@@ -26,7 +26,7 @@ from evaldesk.model import (
     TurnRecord,
 )
 from evaldesk.model.trial_turns import MANY_TURNS, turns_in_memory
-from evaldesk.pages.trial_turns import PIECE, Gap, TurnPanel, pieces_of, turn_panels, turn_pieces
+from evaldesk.pages.trial_turns import PIECE, Gap, TurnPanel, pieces_of, turn_pieces
 from evaldesk.store.tables.columns import pack_json
 from evaldesk.store.tables.runs import CASE_SNAPSHOT, TRANSCRIPT
 from evaldesk.web.report import run_report
@@ -117,7 +117,7 @@ def test_a_turn_of_a_piece_is_as_it_is_among_all() -> None:
 
     (panel,) = turn_pieces(turns_in_memory(case, result), [range(BROKEN - 1, BROKEN)])
 
-    assert panel == turn_panels(turns_in_memory(case, result))[BROKEN - 1]
+    assert panel == turn_pieces(turns_in_memory(case, result), [range(N)])[BROKEN - 1]
 
 
 def test_a_call_of_another_turn_stands_in_both_pieces_where_a_metric_took_all_turns_as_one() -> None:
@@ -132,7 +132,7 @@ def test_a_call_of_another_turn_stands_in_both_pieces_where_a_metric_took_all_tu
 
     pieces = [panel for at in range(0, N, PIECE) for panel in turn_pieces(played, [range(at, at + PIECE)])]
 
-    assert tuple(pieces) == turn_panels(played)
+    assert tuple(pieces) == turn_pieces(played, [range(N)])
     moved = pieces[PIECE - 1]
     assert isinstance(moved, TurnPanel)
     assert [row.actual_turn for row in moved.calls] == [PIECE + 1]

@@ -24,7 +24,7 @@ from evaldesk.model import (
 from evaldesk.model.run import Place
 from evaldesk.model.trial_turns import turns_in_memory
 from evaldesk.pages.conversation import TurnPart
-from evaldesk.pages.trial_turns import MAX_TEXT, turn_panels
+from evaldesk.pages.trial_turns import MAX_TEXT, TurnPanel, drawn_turns, turn_pieces
 
 
 def test_a_failed_trial_names_the_first_divergence_with_a_link(pages: Any) -> None:
@@ -86,7 +86,7 @@ def test_the_expected_column_is_there_for_each_turn_that_asserts_something() -> 
     played = TurnRecord("roll", (Event("tool_call", call=call), Event("tool_result", call=call, result=4)))
     result = TrialResult(1, 0, 0, "finished", "passed", transcript=Transcript((played,) * len(expectations)))
 
-    panels = turn_panels(turns_in_memory(case, result))
+    panels = _panels(case, result)
 
     shown = {panel.query.text: panel.parts for panel in panels}
     assert {words for words, parts in shown.items() if parts is None} == expectations.keys() - {"nothing"}
@@ -101,7 +101,7 @@ def test_a_turn_beyond_the_case_is_a_conversation_cut_where_events_are() -> None
 
     trial = TrialResult(1, 0, 0, "errored", "errored", transcript=Transcript((played,)))
 
-    (panel,) = turn_panels(turns_in_memory(Case("none"), trial))
+    (panel,) = _panels(Case("none"), trial)
 
     assert panel.parts is not None
     (part,) = panel.parts
@@ -113,7 +113,7 @@ def test_a_turn_tells_which_faults_were_injected_and_output_tells_none() -> None
     events = (Event("log", author="evaldesk", text=text), Event("log", author="output", text=f"{INJECTED}2"))
     result = TrialResult(1, 0, 0, "finished", "passed", transcript=Transcript((TurnRecord("q", events),)))
 
-    (panel,) = turn_panels(turns_in_memory(Case("c", (Turn("q"),)), result))
+    (panel,) = _panels(Case("c", (Turn("q"),)), result)
 
     assert panel.faults == [text]
 
@@ -256,6 +256,11 @@ def test_a_trial_that_changed_its_process_says_what(pages: Any) -> None:
     page = pages.get(f"/runs/{again}/cases/0/trials/0").text
 
     assert 'id="changes">This trial changed the umask to &lt;b&gt;. Its process was ended after it.</p>' in page
+
+
+def _panels(case: Case, result: TrialResult) -> tuple[TurnPanel, ...]:
+    turns = turns_in_memory(case, result)
+    return drawn_turns(turn_pieces(turns, [range(turns.n_turns)]))
 
 
 def test_the_page_of_a_run_names_the_hosts_that_play_it(pages: Any) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
-from importlib.machinery import PathFinder
 
-from evaldesk.agents.standins import StandinModule, StandinPackage
+from evaldesk.agents.standins import StandinPackage
 
 OSMOSIS_NAME = "osmosis_ai"
 
@@ -47,9 +45,3 @@ OSMOSIS = StandinPackage(
     "install the real package with `pip install osmosis-ai` where Evaldesk is started",
 )
 PACKAGES = (OSMOSIS,)
-
-
-def is_osmosis_standin() -> bool:
-    """Whether the `osmosis_ai` of this process is the stand-in; no import is made."""
-    module = sys.modules.get(OSMOSIS_NAME)
-    return isinstance(module, StandinModule) if module else PathFinder.find_spec(OSMOSIS_NAME) is None

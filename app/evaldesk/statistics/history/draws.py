@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 N_DRAWS = 256
 SEED = 20_260_101
 _FEWEST_EACH, _FEWEST = 3, 50
-OFTEN = 0.05
-"""Above this share of false alarms a build loses its readers' trust."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,8 +26,6 @@ LOGIT_STEP = 0.1
 _N_MU = 33
 _MU_END = 6.0
 _MOST_ZOOMS = 8
-MOST_TRIALS = 1_000
-"""Trials of a case beyond its newest ones say nothing more."""
 
 
 @lru_cache(maxsize=1)
@@ -81,13 +79,6 @@ class Posterior:
         """The mean rate of a case of each kind."""
         means: Floats = self.of_kinds @ rate_grid()
         return means
-
-    @property
-    def mean_rate(self) -> float:
-        """The mean rate over all cases."""
-        import numpy as np
-
-        return float(np.average(self.case_means, weights=self.n_each))
 
     @property
     def n_each(self) -> Floats:

@@ -1,4 +1,4 @@
-"""The number of cases, or the size of a drop, for a comparison case by case. (reference/forecasts.md 8)
+"""The size of a drop, or the number of further cases, for a comparison case by case. (reference/forecasts.md 8)
 
 At the level 5 %, two-sided, with power 80 %. Variances are those of one trial, the mean of p (1 - p) over cases.
 """
@@ -14,24 +14,8 @@ from evaldesk.statistics.intervals import t_95
 FEWEST_CASES = 6
 """Below these neither signs nor flips can be told from chance: five the same way have p 0.063."""
 ALIKE = 0.0
-QUARTER = 3.0
-"""How much cases differ in how they drop: all alike, or only a quarter of them drops, four times as far."""
-TRIAL_VARIANCE = 1 / 6
-"""Of one trial, where nothing was ever played."""
-CASE_VARIANCE = 1 / 9
-"""Over cases, of the true difference between two agents, where nothing was ever played."""
+"""How much cases differ in how they drop: all alike. Where a quarter of them drops, four times as far, it is 3."""
 _Z_80 = NormalDist().inv_cdf(0.8)
-_MOST_CASES = 1_000_000
-
-
-def fewest_cases(before: float, after: float, drop: float, n: int, spread: float = ALIKE) -> int:
-    """The fewest cases with `n` trials each that show a drop; `before` and `after` are the variances of a trial."""
-    noise = (before + after) / n + spread * drop**2
-    low, high = FEWEST_CASES, _MOST_CASES
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _is_enough(middle, noise, drop) else (middle + 1, high)
-    return low
 
 
 def smallest_drop(
