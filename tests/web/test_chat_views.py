@@ -12,8 +12,7 @@ from evaldesk.diff.turn_diff import CallRow
 from evaldesk.matching import Op
 from evaldesk.model import AskedBy, Event, JsonValue, ToolCall, TurnRecord, Usage
 from evaldesk.model.media import MARK
-from evaldesk.pages.conversation import MAX_SHOWN, TurnView, gist, parts_of
-from evaldesk.pages.prose import Prose
+from evaldesk.pages.conversation import MAX_SHOWN, gist, parts_of
 from evaldesk.web.render import environment, speaker
 from evaldesk.web.timing import bars, timings, total_cost
 from evaldesk.wording.json_layout import laid_out
@@ -100,21 +99,6 @@ def test_a_result_finds_its_call_by_id_whatever_came_first() -> None:
     parts = parts_of([*events, Event("tool_result", call=second, result=2, is_error=True)], is_live=True)
 
     assert [part.status for part in parts] == ["running", "errored"]
-
-
-def test_which_part_is_the_answer_is_asked_once_for_a_turn() -> None:
-    asked: list[TurnView] = []
-
-    class Asked(TurnView):
-        @property
-        def answer_at(self) -> int:
-            asked.append(self)
-            return 0
-
-    parts = parts_of([Event("agent_message", text=text) for text in "abc"])
-    environment().get_template("sessions/turn.html").module.turn(Asked(1, Prose("q"), parts, 1.0))  # type: ignore[attr-defined]
-
-    assert len(asked) == 1
 
 
 def test_a_huge_result_is_cut_on_the_page() -> None:

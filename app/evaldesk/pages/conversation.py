@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, overload
 
 from evaldesk.desk.chat.running_turn import RunningTurn
 from evaldesk.desk.chat.sessions import asked_of
 from evaldesk.diff.state import state_diff
+from evaldesk.errors import NotFoundError
 from evaldesk.model import (
     AskedBy,
     Change,
@@ -36,6 +37,7 @@ from evaldesk.wording.words import duration_words, least_words
 MAX_SHOWN = 20_000
 ROLES = {"user": "simulated user", "judge": "judge"}
 CallStatus: TypeAlias = Literal["running", "finished", "errored", "stopped"]
+PartKind: TypeAlias = Literal["message", "call", "state", "log", "error", "decision"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class TurnPart:
     the tool inside of which it happened. A call has an `author` where several agents act in the turn.
     """
 
-    kind: Literal["message", "call", "state", "log", "error", "decision"]
+    kind: PartKind
     text: str = ""
     prose: Prose = field(default_factory=lambda: Prose(""))
     author: str = ""
@@ -146,13 +148,26 @@ def deciding(session: StoredSession) -> Deciding | None:
 
 
 @dataclass(frozen=True, slots=True)
+class PartGap:
+    """Parts of a turn that a page leaves out, by their numbers."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
 class TurnView:
-    """A turn on the page. `number` counts from 1; `edits` are a person's changes of the state before it."""
+    """A turn on the page. `number` counts from 1; `edits` are a person's changes of the state before it.
+
+    `answer_at` is the index of the part that is the answer, or -1; a turn that `has_words` gave a message or an error.
+    """
 
     number: int
     query: Prose
-    parts: tuple[TurnPart, ...]
+    parts: tuple[TurnPart | PartGap, ...]
     duration_ms: float
+    answer_at: int
+    has_words: bool
     stop_reason: str = ""
     is_live: bool = False
     edits: tuple[Change, ...] = ()
@@ -163,18 +178,18 @@ class TurnView:
     @property
     def is_answering(self) -> bool:
         """Whether the end of the answer is being written."""
-        return bool(self.parts) and self.parts[-1].is_live
-
-    @property
-    def answer_at(self) -> int:
-        """The index of the part that is the answer, or -1."""
-        messages = [at for at, part in enumerate(self.parts) if part.kind == "message" and not part.within]
-        return messages[-1] if messages else -1
+        return bool(self.parts) and isinstance(self.parts[-1], TurnPart) and self.parts[-1].is_live
 
     @property
     def is_silent(self) -> bool:
         """Whether the turn is over without a word of the agent and without an error that says why."""
-        return not self.is_live and not any(part.kind in {"message", "error"} for part in self.parts)
+        return not self.is_live and not self.has_words
+
+
+PARTS_OF_PAGE = 200
+"""Messages and calls of a chat that come at once; those of earlier turns and in the middle of one come on scroll."""
+LEAST_PARTS = 2
+PARTS_OF_GAP = 100
 
 
 def turn_views(
@@ -186,11 +201,18 @@ def turn_views(
     """
     before = [initial_state, *(turn.state_after for turn in turns)]
     markdown = Markdown()
+    folded_turns = [FoldedEvents(turn.events) if index or not first else None for index, turn in enumerate(turns)]
+    room, rooms = PARTS_OF_PAGE, list[int]()
+    for folded in reversed(folded_turns):
+        rooms.insert(0, max(room, LEAST_PARTS))
+        room -= min(len(folded or ()), rooms[0])
     return tuple(
-        TurnView(
+        _turn_view(
+            folded,
+            rooms[index],
+            markdown,
             number=first + index + 1,
             query=markdown.prose(turn.query),
-            parts=parts_of(turn.events, markdown),
             duration_ms=turn.duration_ms,
             stop_reason=turn.stop_reason,
             edits=state_diff(before[index], turn.state_before),
@@ -198,19 +220,48 @@ def turn_views(
             asked_by=turn.asked_by,
             media=media_views(turn.media),
         )
-        for index, turn in enumerate(turns)
-        if index or not first
+        for index, (turn, folded) in enumerate(zip(turns, folded_turns, strict=True))
+        if folded is not None
     )
+
+
+def _turn_view(folded: FoldedEvents, room: int, markdown: Markdown, **values: Any) -> TurnView:
+    """The turn with as many of its parts as there is room for: those at its ends, which say what it began and gave."""
+    n, n_first = len(folded), room // 3
+    ranges = [range(n)] if n <= room else [range(n_first), range(n - room + n_first, n)]
+    parts: list[TurnPart | PartGap] = []
+    answer_at, answer_of_all = -1, folded.answer_at
+    for each in ranges:
+        if each.start > len(parts):
+            parts.append(PartGap(len(parts) + 1, each.start))
+        for at in each:
+            answer_at = len(parts) if at == answer_of_all else answer_at
+            parts.append(rendered_part(with_result(folded[at], MAX_SHOWN), markdown))
+    has_words = not {"message", "error"}.isdisjoint(folded.kinds)
+    return TurnView(parts=tuple(parts), answer_at=answer_at, has_words=has_words, **values)
+
+
+def parts_of_gap(turn: TurnRecord, first: int, last: int) -> Sequence[TurnPart | PartGap]:
+    """The first parts of a gap of numbers in a turn, and the rest of it. Raises NotFoundError where there is none."""
+    folded, markdown = FoldedEvents(turn.events), Markdown()
+    last = min(last, len(folded))
+    if not 1 <= first <= last:
+        raise NotFoundError(f"the turn has no messages and calls {first} to {last}")
+    end = min(first + PARTS_OF_GAP - 1, last)
+    parts = [rendered_part(with_result(part, MAX_SHOWN), markdown) for part in folded[first - 1 : end]]
+    return [*parts, PartGap(end + 1, last)] if end < last else parts
 
 
 def live_view(turn: RunningTurn, agent: str, session: StoredSession) -> TurnView:
     """A turn that is being played, after the finished ones of its session."""
     turns = session.turns[: turn.turn_index - session.first]
     before = turns[-1].state_after if turns else session.initial_state or turn.state
-    return TurnView(
+    return _turn_view(
+        FoldedEvents(turn.events, is_live=True),
+        PARTS_OF_PAGE,
+        Markdown(),
         number=turn.turn_index + 1,
         query=Markdown().prose(turn.message),
-        parts=parts_of(turn.events, is_live=True),
         duration_ms=turn.elapsed_ms,
         is_live=True,
         edits=state_diff(before, turn.state),
@@ -222,14 +273,13 @@ def live_view(turn: RunningTurn, agent: str, session: StoredSession) -> TurnView
 
 def open_view(turn: OpenTurn, agent: str) -> TurnView:
     """A turn that another process plays, as far as it is stored."""
-    parts = parts_of(turn.events, is_live=True)
-    ms = turn.events[-1].at_ms if turn.events else 0.0
-    query = Markdown().prose(turn.message)
-    return TurnView(
-        turn.turn_index + 1,
-        query,
-        parts,
-        ms,
+    return _turn_view(
+        FoldedEvents(turn.events, is_live=True),
+        PARTS_OF_PAGE,
+        Markdown(),
+        number=turn.turn_index + 1,
+        query=Markdown().prose(turn.message),
+        duration_ms=turn.events[-1].at_ms if turn.events else 0.0,
         is_live=True,
         agent=agent,
         asked_by=turn.asked_by,
@@ -243,7 +293,7 @@ def changes_of(session: StoredSession) -> tuple[Change, ...]:
 
 
 def parts_of(
-    events: Iterable[Event],
+    events: Sequence[Event],
     markdown: Markdown | None = None,
     *,
     is_live: bool = False,
@@ -257,24 +307,13 @@ def parts_of(
 
 
 def folded_parts(
-    events: Iterable[Event], *, is_live: bool = False, most: int = MAX_SHOWN, most_said: int | None = None
+    events: Sequence[Event], *, is_live: bool = False, most: int = MAX_SHOWN, most_said: int | None = None
 ) -> tuple[TurnPart, ...]:
     """Events as parts: a result joins its call, pieces of an answer join each other until the whole comes.
 
     Results and printed text are cut at `most` characters, messages at `most_said`. Nothing is rendered yet.
     """
-    folded = parts_without_results(events, is_live=is_live, most=most, most_said=most_said)
-    return tuple(with_result(part, most) for part in folded)
-
-
-def parts_without_results(
-    events: Iterable[Event], *, is_live: bool = False, most: int = MAX_SHOWN, most_said: int | None = None
-) -> tuple[TurnPart, ...]:
-    """The same before results are text, for pages that draw some of thousands."""
-    folding = _Folding(is_live, most, most_said)
-    for at, event in enumerate(events):
-        folding.add(at, event)
-    return folding.finish()
+    return tuple(with_result(part, most) for part in FoldedEvents(events, is_live, most, most_said))
 
 
 def with_result(part: TurnPart, most: int) -> TurnPart:
@@ -298,87 +337,150 @@ def rendered_part(part: TurnPart, markdown: Markdown) -> TurnPart:
     return replace(part, argument_tree=trees.tree(dict(part.call.args)), result_tree=result)
 
 
-@dataclass(slots=True)
-class _Folding:
-    is_live: bool
-    most: int
-    most_said: int | None
-    parts: list[TurnPart] = field(default_factory=list)
-    open_calls: defaultdict[tuple[str, str], deque[int]] = field(default_factory=lambda: defaultdict(deque))
-    pieces: list[str] = field(default_factory=list)
-    author: str = ""
+class FoldedEvents(Sequence[TurnPart]):
+    """The parts of a turn, each made when it is taken, so that a page of a few does not pay for thousands.
 
-    def add(self, at: int, event: Event) -> None:
-        if event.kind == "agent_message" and event.is_partial:
-            self.pieces.append(event.text)
-            self.author = event.author
-        elif event.kind == "agent_message":
-            self.pieces.clear()
-            self.parts.append(self._message(at, event))
-        elif event.kind == "tool_call" and event.call:
-            self.open_calls[_key(event.call)].append(len(self.parts))
-            self.parts.append(
-                TurnPart(
-                    "call", author=event.author, call=event.call, status="running", begins_at=at, within=event.within
-                )
+    Parts have no result as text yet: see `with_result`. `without` are kinds that are left out.
+    """
+
+    def __init__(
+        self,
+        events: Sequence[Event],
+        is_live: bool = False,
+        most: int = MAX_SHOWN,
+        most_said: int | None = None,
+        without: Collection[PartKind] = (),
+    ) -> None:
+        self._events, self._is_live, self._most, self._most_said = events, is_live, most, most_said
+        spans, self._live_text, self._live_author = _part_spans(events)
+        self._part_spans = [span for span in spans if span.kind not in without] if without else spans
+        self._has_live = is_live and self._live_text is not None
+        begun = [events[span.begins_at] for span in self._part_spans if span.kind in ("message", "call")]
+        self._has_agents = len({event.author for event in begun if event.author}) > 1
+
+    @property
+    def kinds(self) -> list[PartKind]:
+        """The kind of each part."""
+        return [*(span.kind for span in self._part_spans), *(("message",) if self._has_live else ())]
+
+    @property
+    def answer_at(self) -> int:
+        """The index of the part that is the answer, or -1: the last message that is not inside of a tool."""
+        if self._has_live:
+            return len(self._part_spans)
+        spans = self._part_spans
+        messages = (at for at in range(len(spans) - 1, -1, -1) if spans[at].kind == "message")
+        return next((at for at in messages if not self._events[spans[at].begins_at].within), -1)
+
+    def __len__(self) -> int:
+        return len(self._part_spans) + self._has_live
+
+    @overload
+    def __getitem__(self, index: int) -> TurnPart: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[TurnPart]: ...
+
+    def __getitem__(self, index: int | slice) -> TurnPart | Sequence[TurnPart]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        at = index if index >= 0 else len(self) + index
+        if not 0 <= at < len(self):
+            raise IndexError(index)
+        if at == len(self._part_spans):
+            text = self._live_text or ""
+            return TurnPart("message", text, Prose(text), self._live_author, is_live=True)
+        return self._part(self._part_spans[at])
+
+    def _part(self, span: _PartSpan) -> TurnPart:
+        event = self._events[span.begins_at]
+        end = self._events[span.ends_at] if span.ends_at >= 0 else None
+        if span.kind == "message":
+            text = cut(event.text, self._most_said)
+            return TurnPart(
+                "message",
+                text,
+                Prose(text),
+                event.author,
+                at=span.begins_at,
+                begins_at=span.begins_at,
+                is_cut=text != event.text,
+                media=media_views(event.media),
+                within=event.within,
             )
-        elif event.kind == "tool_result" and event.call:
-            self._end_call(at, event, event.call)
-        elif event.kind == "state_delta" and event.changes:
-            self.parts.append(TurnPart("state", changes=event.changes))
-        elif event.kind == "waiting" and event.waiting:
-            self.parts.append(TurnPart("decision", request=event.waiting))
-        elif event.kind == "decision" and event.waiting:
-            self._decide(event, event.waiting)
-        elif event.kind == "log" and event.text.strip():
-            self.parts.append(TurnPart("log", cut(event.text.rstrip(), self.most)))
-        elif event.kind == "error" and event.error:
-            self.parts.append(TurnPart("error", error=event.error))
+        if span.kind == "call":
+            status: CallStatus = "running" if self._is_live else "stopped"
+            return TurnPart(
+                "call",
+                author=event.author if self._has_agents and event.kind == "tool_call" else "",
+                call=event.call,
+                status=status if end is None else "errored" if end.is_error else "finished",
+                duration_ms=end.duration_ms if end else None,
+                at=span.ends_at,
+                begins_at=span.begins_at,
+                within=event.within,
+                unread=end,
+            )
+        if span.kind == "state":
+            return TurnPart("state", changes=event.changes)
+        if span.kind == "decision":
+            author, decision = (end.author, end.decision) if end else ("", None)
+            return TurnPart("decision", request=event.waiting, decision=decision, author=author)
+        if span.kind == "log":
+            return TurnPart("log", cut(event.text.rstrip(), self._most))
+        return TurnPart("error", error=event.error)
 
-    def finish(self) -> tuple[TurnPart, ...]:
-        if self.is_live:
-            text = "".join(self.pieces)
-            live = [TurnPart("message", text, Prose(text), self.author, is_live=True)] if self.pieces else []
-            return (*self._named(), *live)
-        return tuple(replace(part, status="stopped") if part.status == "running" else part for part in self._named())
 
-    def _named(self) -> list[TurnPart]:
-        """The parts; a call names its agent only beside other agents."""
-        agents = {part.author for part in self.parts if part.kind in ("message", "call") and part.author}
-        if len(agents) > 1:
-            return self.parts
-        return [replace(part, author="") if part.kind == "call" and part.author else part for part in self.parts]
+@dataclass(slots=True)
+class _PartSpan:
+    """The events in which a part begins and ends; -1 without an end of its own."""
 
-    def _decide(self, event: Event, request: Waiting) -> None:
-        for index, part in enumerate(self.parts):
-            if part.request and part.request.id == request.id and part.decision is None:
-                self.parts[index] = replace(part, decision=event.decision, author=event.author)
+    kind: PartKind
+    begins_at: int
+    ends_at: int = -1
 
-    def _message(self, at: int, event: Event) -> TurnPart:
-        text = cut(event.text, self.most_said)
-        is_cut = text != event.text
-        media = media_views(event.media)
-        return TurnPart(
-            "message",
-            text,
-            Prose(text),
-            event.author,
-            at=at,
-            begins_at=at,
-            is_cut=is_cut,
-            media=media,
-            within=event.within,
-        )
 
-    def _end_call(self, at: int, event: Event, call: ToolCall) -> None:
-        status: CallStatus = "errored" if event.is_error else "finished"
-        places = self.open_calls[_key(call)]
-        part = self.parts[places[0]] if places else TurnPart("call", call=call, begins_at=at, within=event.within)
-        result_part = replace(part, status=status, duration_ms=event.duration_ms, at=at, unread=event)
-        if places:
-            self.parts[places.popleft()] = result_part
-        else:
-            self.parts.append(result_part)
+def _part_spans(events: Sequence[Event]) -> tuple[list[_PartSpan], str | None, str]:
+    """The spans of the parts, the text of an answer that is not whole yet, or None, and its author."""
+    spans: list[_PartSpan] = []
+    open_calls: defaultdict[tuple[str, str], deque[_PartSpan]] = defaultdict(deque)
+    requests: defaultdict[str, list[_PartSpan]] = defaultdict(list)
+    pieces: list[str] = []
+    author = ""
+    for at, event in enumerate(events):
+        kind = event.kind
+        if kind == "tool_call" and event.call:
+            spans.append(span := _PartSpan("call", at))
+            open_calls[_key(event.call)].append(span)
+        elif kind == "tool_result" and event.call:
+            spans += _ended(open_calls[_key(event.call)], at)
+        elif kind == "agent_message" and event.is_partial:
+            pieces.append(event.text)
+            author = event.author
+        elif kind == "agent_message":
+            pieces.clear()
+            spans.append(_PartSpan("message", at))
+        elif kind == "waiting" and event.waiting:
+            spans.append(span := _PartSpan("decision", at))
+            requests[event.waiting.id].append(span)
+        elif kind == "decision" and event.waiting:
+            for span in requests.pop(event.waiting.id, ()):
+                span.ends_at = at
+        elif kind == "state_delta" and event.changes:
+            spans.append(_PartSpan("state", at))
+        elif kind == "log" and event.text.strip():
+            spans.append(_PartSpan("log", at))
+        elif kind == "error" and event.error:
+            spans.append(_PartSpan("error", at))
+    return spans, "".join(pieces) if pieces else None, author
+
+
+def _ended(calls: deque[_PartSpan], at: int) -> Sequence[_PartSpan]:
+    """End the first of the open calls; a result without one is a part of its own."""
+    if not calls:
+        return [_PartSpan("call", at, at)]
+    calls.popleft().ends_at = at
+    return ()
 
 
 def value_text(value: JsonValue) -> str:

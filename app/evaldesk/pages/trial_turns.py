@@ -19,11 +19,12 @@ from evaldesk.model.decisions import UNUSED
 from evaldesk.model.media import Media
 from evaldesk.model.trial_turns import MANY_TURNS, PlayedTurn, TrialTurns
 from evaldesk.pages.conversation import (
+    FoldedEvents,
+    PartKind,
     TurnPart,
     event_text,
     folded_parts,
     parts_of,
-    parts_without_results,
     rendered_part,
     with_result,
 )
@@ -385,9 +386,10 @@ class _Drawing:
     def _fit(self, pieces: Sequence[TurnPart | CallRow], first: int) -> tuple[list[TurnPart | CallRow], Shown]:
         """As many pieces as there is room for; the first one always, unless there is no room at all."""
         fitting: list[TurnPart | CallRow] = []
-        for piece in islice(pieces, first, None):
+        for at in range(first, len(pieces)):
             if self.room.is_full:
                 break
+            piece = pieces[at]
             fitting.append(with_result(piece, MAX_TEXT) if isinstance(piece, TurnPart) else piece)
             if self.room.characters_left is not None:
                 self.room.characters_left -= _size(fitting[-1])
@@ -469,13 +471,15 @@ def _expects_nothing(expected: Expected, diff: TurnDiff) -> bool:
     return not (is_compared or expected.intermediate or expected.reference is not None)
 
 
-def _parts(record: TurnRecord | None, most_said: int | None) -> tuple[TurnPart, ...]:
+def _parts(record: TurnRecord | None, most_said: int | None) -> Sequence[TurnPart]:
     """The turn as the chat shows it, without its error and its logs: both stand below it on the page.
 
     Logs of imported trials are not always printed by the agent: many are system prompts.
     """
-    parts = parts_without_results(record.events, most=MAX_TEXT, most_said=most_said) if record else ()
-    return tuple(part for part in parts if part.kind not in ("error", "log"))
+    return FoldedEvents(record.events, most=MAX_TEXT, most_said=most_said, without=_BELOW) if record else ()
+
+
+_BELOW: Collection[PartKind] = ("error", "log")
 
 
 def _event_line(at: int, event: Event, *, is_timed: bool) -> EventLine:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,10 +14,10 @@ from starlette.routing import Route
 from evaldesk.desk.agents import FoundAgent
 from evaldesk.desk.chat.sessions import PAGE_SIZE
 from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
-from evaldesk.model import AgentRef, ErrorRecord
+from evaldesk.model import AgentRef, ErrorRecord, Event
 from evaldesk.model.stored import StoredSession
 from evaldesk.pages.chat_pieces import chat_piece, chat_pieces
-from evaldesk.pages.conversation import changes_of, deciding, gist, live_view, open_view, turn_views
+from evaldesk.pages.conversation import changes_of, deciding, gist, live_view, open_view, parts_of_gap, turn_views
 from evaldesk.pages.large_state import MAX_TYPED, large_state, value_part
 from evaldesk.pages.timeline import raw_chat_call, read_chat_timeline
 from evaldesk.pages.typed import error_sentence
@@ -205,9 +206,23 @@ def session_view(request: Request, session: StoredSession) -> dict[str, Any]:
         "notice": ELSEWHERE if elsewhere else desk.simulation.ending(session.id),
         "typed": "",
         "deleted": "",
+        "event_tables": event_tables(session),
         "gist": gist,
         "parts": turn_macros(request),
     }
+
+
+MAX_EVENTS = 300
+"""Rows of events on the page of a chat; the time line has all of them."""
+
+
+def event_tables(session: StoredSession) -> list[tuple[int, int, Sequence[Event]]]:
+    """The turns from the last one back: the number of each, how many events it has, and the events with a row."""
+    room, tables = MAX_EVENTS, list[tuple[int, int, Sequence[Event]]]()
+    for turn_number, turn in zip(range(session.n_turns, 0, -1), reversed(session.turns), strict=False):
+        tables.append((turn_number, len(turn.events), turn.events[:room]))
+        room -= len(tables[-1][2])
+    return tables
 
 
 def turn_macros(request: Request) -> Any:
@@ -273,6 +288,26 @@ async def show_piece(request: Request) -> Response:
     return page(request, "sessions/pieces.html", pieces=pieces, session_id=session_id)
 
 
+async def show_parts(request: Request) -> Response:
+    """GET /sessions/{session_id}/turns/{turn}/parts?from=51&to=9950: what a long turn left out, and the gap.
+
+    The turn is counted from 0, as in the store. Without htmx the address leads to the time line.
+    """
+    desk, query = desk_of(request), request.query_params
+    session_id, turn = request.path_params["session_id"], request.path_params["turn"]
+    first, last = number_of(query.get("from")) or 0, number_of(query.get("to")) or 0
+    session = await run_in_threadpool(desk.sessions.recent, session_id)
+    records = await run_in_threadpool(desk.sessions.turns, session_id, turn, turn + 1)
+    if not records:
+        raise NotFoundError(f"the chat has no turn {turn + 1}")
+    if not request.headers.get("HX-Request"):
+        return go(f"/sessions/{session_id}/timeline?span={turn + 1}")
+    parts = await run_in_threadpool(parts_of_gap, records[0], first, last)
+    agent = agent_of(request, session).name
+    values = {"gap_parts": parts, "session_id": session_id, "number": turn + 1, "agent": agent}
+    return page(request, "sessions/parts.html", **values)
+
+
 async def simulate(request: Request) -> Response:
     """POST …/cases/{key}/simulation: play the scenario in a new chat session, and go there."""
     desk = desk_of(request)
@@ -289,6 +324,7 @@ routes = [
     Route("/sessions/new", show_new_session),
     Route("/sessions/{session_id}", show),
     Route("/sessions/{session_id}/pieces", show_piece),
+    Route(f"/sessions/{{session_id}}/turns/{number('turn')}/parts", show_parts),
     Route("/sessions/{session_id}/timeline", show_timeline),
     Route(f"/sessions/{{session_id}}/calls/{number('at')}", show_call),
     Route("/sessions/{session_id}/title", rename, methods=["POST"]),

@@ -239,7 +239,8 @@ def _end_html(request: Request, after: int) -> str:
 def _turns_html(request: Request, turns: Sequence[TurnView]) -> str:
     """Turns for the end of the page; a turn that it has is replaced."""
     removals = "".join(_removal_html(turn.number) for turn in turns)
-    return removals + _out_of_band("beforeend", "turns", "".join(turn_macros(request).turn(turn) for turn in turns))
+    macros, session_id = turn_macros(request), request.path_params["session_id"]
+    return removals + _out_of_band("beforeend", "turns", "".join(macros.turn(turn, session_id) for turn in turns))
 
 
 def _removal_html(number: int) -> str:
