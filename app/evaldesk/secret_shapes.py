@@ -75,7 +75,7 @@ _OWN = (
     ),
     Shape(
         "authorization-header",
-        r"(?i)authorization\W{1,8}(?:basic|bearer|token|bot|apikey|geniekey|ssws)\s(?:token=)?([\w+/=~-]{12,2000})",
+        r"(?i)authorization\W{1,8}(?:basic|bearer|token|bot|apikey|geniekey|ssws|splunk|key|apitoken)\s(?:token=)?([\w+/=~-]{12,2000})",
         ("authorization",),
         2.5,
         (_WORDS_ONLY,),
@@ -223,8 +223,28 @@ _OTHER = (
     Shape("square-token", r"\bsq0(?:csp|atp|idp)-[\w-]{22,50}", ("sq0",), 3.5),
     Shape("wandb-login", r"\bwandb\slogin\s(?:--relogin\s)?([0-9a-f]{40})(?!\w)", ("wandb",), 3),
 )
+# Keys of the tools around agents, and addresses whose path or host is the secret.
+_MORE = (
+    Shape("anyscale-key", r"\besecret_[A-Za-z0-9]{24,60}(?!\w)", ("esecret_",), 3.5),
+    Shape("brave-key", r"\bBSA[A-Za-z0-9_-]{28}(?![\w-])", ("bsa",), 4),
+    Shape("daytona-key", r"\bdtn_[0-9a-f]{64}(?!\w)", ("dtn_",), 3),
+    Shape("google-script-address", r"script\.google\.com/macros/s/(AKfycb[\w-]{30,120})", ("akfycb",), 3.5),
+    Shape("home-assistant-webhook", r"/api/webhook/([\w-]{20,100})(?![\w-])", ("/api/webhook/",), 3, (_WORDS_ONLY,)),
+    Shape("humanloop-key", r"\bhl_sk_[0-9a-f]{40,64}(?!\w)", ("hl_sk_",), 3),
+    Shape("pagerduty-address", r"pagerduty\.com/integration/([0-9a-f]{32})(?!\w)", ("pagerduty.com",), 3),
+    Shape("pipedream-address", r"\b(e[no][a-z0-9]{10,30})\.m\.pipedream\.net", (".pipedream.net",), 2.5),
+    Shape("promptlayer-key", r"\bpl_[0-9a-f]{32}(?!\w)", ("pl_",), 3),
+    Shape("rocket-chat-webhook", r"/hooks/[A-Za-z0-9]{17,24}/([A-Za-z0-9]{40,64})(?!\w)", ("/hooks/",), 3.5),
+    Shape("tencent-id", r"\bAKID[A-Za-z0-9]{32}(?!\w)", ("akid",), 4),
+    Shape(
+        "vault-token", r"(?i)vault_?-?token[\"'\\]{0,4}[\s:=]{1,3}[\"'\\]{0,4}(s\.[a-z0-9]{24})(?!\w)", ("vault",), 3.5
+    ),
+    Shape("wandb-key", r"\bwandb_v1_\w{40,120}", ("wandb_v1_",), 3.5),
+    Shape("zhipu-key", r"\b[0-9a-f]{32}\.[A-Za-z0-9]{16}(?![\w.])", (".",), 4.2),
+)
 _SEPARATORS = "=: \"'\\"
 _SHORT_SIGNS = r"\w!@#%^&*?+.~$\-"
+_OPTIONS = ("--pass", "--secret", "--token", "--api-key", "--access-key")
 _SHORT_PASSWORDS = (
     # A digit, a small letter, and a capital or a sign: not a word, a version or a number.
     *(
@@ -238,12 +258,32 @@ _SHORT_PASSWORDS = (
         )
         for name in ("password", "passwort", "passwd", "passphrase", "_pass", "_pw", "pwd", "secret")
     ),
+    *(
+        Shape(
+            "command-password",
+            rf"{command}[\"'\\]{{0,2}}([\w!@#%^&*?+.~$/=-]{{8,128}})(?![(\[{{])",
+            marks,
+            2.7,
+            (_WORDS_ONLY, r"^\D*$", r"^[^A-Za-z]*$", r"^\$|^\w+\.\w"),
+        )
+        for command, marks in (
+            (r"\bsshpass\s-p\s?", ("sshpass",)),
+            (r"\b(?:mysql|mariadb)[a-z-]{0,8}\s[^\n|;]{0,80}?(?<=\s)-p", ("mysql", "mariadb")),
+            (r"\bredis-cli\s[^\n|;]{0,60}?(?<=\s)-a\s", ("redis-cli",)),
+            (r"\blogin\s[^\n|;]{0,60}?(?<=\s)-p\s", ("login -",)),
+            (r"\bldap(?:search|modify|add|delete|whoami)\s[^\n|;]{0,80}?(?<=\s)-w\s", ("ldap",)),
+            (r"--(?:password|passwd|passphrase|secret|token|api-key|access-key)\s", _OPTIONS),
+            (r"\s-pass(?:in|out)?\spass:", ("pass:",)),
+        )
+    ),
     Shape(
-        "command-password",
-        r"\bsshpass\s-p\s?[\"']?([\w!@#%^&*?+.~$/=-]{8,64})",
-        ("sshpass",),
-        2.7,
+        "credentials",
+        rf"(?:creds?|credentials?|userpass|basic_?auth)[\"'\\]{{0,4}}\s?[:=]\s?[\"'\\]{{0,4}}"
+        rf"[\w.@+-]{{1,40}}:([{_SHORT_SIGNS}]{{8,64}})(?![{_SHORT_SIGNS}(\[{{:/])",
+        ("cred", "userpass", "basicauth", "basic_auth"),
+        2.5,
         (_WORDS_ONLY, r"^\D*$", r"^[^A-Za-z]*$"),
+        any_case=True,
     ),
     Shape(
         "named-key",
@@ -258,8 +298,10 @@ _NAMES_OF_KEYS = {
     "token": "(?<!page.token)(?<!pagetoken)(?<!next.token)(?<!nexttoken)(?<!sync.token)",
     **dict.fromkeys(("secret", "password", "passwd", "pwd", "passphrase", "_pass", "_pw", "_creds"), ""),
 }
+_TYPE_NAME = r"^[A-Z]{2,8}\d{0,3}(?:[A-Z][a-z]{2,}){2,}$"
+"""The annotation of an argument, such as `PKCS7PrivateKeyTypes`."""
 _NAMED_KEYS = tuple(
-    Shape("named-key", pattern + _VALUE, marks, 3, (_WORDS_ONLY,), any_case=True)
+    Shape("named-key", pattern + _VALUE, marks, 3, (_WORDS_ONLY, _TYPE_NAME, "EXAMPLE"), any_case=True)
     for pattern, marks in (
         *((f"{part}[_-]?key", (f"{part}key", f"{part}_key", f"{part}-key")) for part in _PARTS_OF_KEYS),
         *((name + but, tuple(name + each for each in _SEPARATORS)) for name, but in _NAMES_OF_KEYS.items()),
@@ -272,7 +314,7 @@ def shapes() -> tuple[Shape, ...]:
     """All shapes: our own, then the rules of gitleaks."""
     rules = json.loads(RULES_FILE.read_text("utf-8"))["rules"]
     file_shapes = (Shape(name, pattern, tuple(marks), bits, tuple(but)) for name, pattern, marks, bits, but in rules)
-    return (*_OWN, *_OTHER, *_NAMED_KEYS, *_SHORT_PASSWORDS, *file_shapes)
+    return (*_OWN, *_OTHER, *_MORE, *_NAMED_KEYS, *_SHORT_PASSWORDS, *file_shapes)
 
 
 _RUN, _LONGEST_RUN, _BEFORE, _EDGE = b"a" * 15, 4_096, 64, 256
@@ -305,7 +347,9 @@ def machine_words(data: bytes) -> bytes:
     return b"\n".join(data[start:end] for start, end in (*places, *names))
 
 
-_NAMES_OF_SHORT = (b"pass", b"secret", b"pwd")
+_NAMES_OF_SHORT = (b"pass", b"secret", b"pwd", b"cred")
+_COMMANDS = (b"mysql", b"mariadb", b"redis-cli", b" login -", b"ldap", b".pipedream.net", b"basic")
+"""Commands and hosts with a secret near them that may be short."""
 _SHORT_WITHIN = 64 * 1024
 """Short values are looked for in the beginning of a text: a search for their names takes 2 ms a megabyte."""
 
@@ -319,9 +363,14 @@ def _places_of_names(data: bytes) -> Iterator[tuple[int, int]]:
             end = start + len(name)
             if _VALUE_BYTES.match(data, end):
                 yield max(0, start - 24), start + 80
+    for name in _COMMANDS:
+        start = lower.find(name)
+        while start >= 0:
+            yield max(0, start - 40), start + 200
+            start = lower.find(name, start + 200)
 
 
-_VALUE_BYTES = re.compile(rb"[a-z]{0,8}[\"'\\]{0,4}\s?[:=\s][^\n]{0,12}?\d", re.IGNORECASE)
+_VALUE_BYTES = re.compile(rb"[a-z]{0,8}[\"'\\]{0,4}\s?[:=\s][^\n]{0,20}?\d", re.IGNORECASE)
 
 
 _INNER = (b"-", b"_", b"AKIA", b"AIza", b"AZDO", b"JQQJ99")
