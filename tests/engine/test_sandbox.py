@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
+import lzma
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zstandard
 
 import evaldesk
 from evaldesk.desk.runs.sandboxing import sandbox_launcher
@@ -178,12 +182,25 @@ def zipped(text: bytes) -> bytes:
     return packed.getvalue()
 
 
+def tarred(text: bytes) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        entry = tarfile.TarInfo("one.json")
+        entry.size = len(text)
+        archive.addfile(entry, io.BytesIO(text))
+    return packed.getvalue()
+
+
 COPIES = {
     "a backup": ("one.evalset.json.bak", lambda text: text),
     "an editor's": (".one.evalset.json.swp", lambda text: text),
     "another name": ("notes", lambda text: text),
     "laid out": ("data.json", lambda text: json.dumps(json.loads(text), indent=4).encode()),
     "gzip": ("old.json.gz", gzip.compress),
+    "bzip2": ("old.json.bz2", bz2.compress),
+    "xz": ("old.json.xz", lzma.compress),
+    "zstd": ("old.json.zst", zstandard.ZstdCompressor().compress),
+    "a tar archive": ("old.tar.gz", lambda text: gzip.compress(tarred(text))),
     "zip": ("old.zip", zipped),
     "a table": ("export.csv", lambda _: b'id,message,reference\na,"hi, it\'s a request","treasure"\n'),
     "a report": ("report.html", lambda _: b"<p>hi, it&#39;s a request</p><p>treasure</p>"),

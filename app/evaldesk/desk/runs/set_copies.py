@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import hashlib
 import io
+import lzma
 import os
 import re
 import zipfile
@@ -13,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
+
+import zstandard
 
 from evaldesk.errors import EvaldeskError
 from evaldesk.formats import load_evalset
@@ -108,12 +112,26 @@ def _plain(text: str) -> bytes:
 
 
 def _unpacked(content: bytes) -> Iterator[bytes]:
-    """The contents of a packed file, within bounds."""
-    with suppress(OSError, EOFError, zlib.error, ValueError, RuntimeError, NotImplementedError, zipfile.BadZipFile):
+    """The contents of a packed file, within bounds; a packed tar archive holds the text of its files as it is."""
+    with suppress(*_FAULTS):
         if content.startswith(b"\x1f\x8b"):
             yield gzip.GzipFile(fileobj=io.BytesIO(content)).read(MAX_FILE_BYTES)
+        elif content.startswith(b"BZh"):
+            yield bz2.BZ2Decompressor().decompress(content, MAX_FILE_BYTES)
+        elif content.startswith(b"\xfd7zXZ\0"):
+            yield lzma.LZMADecompressor(memlimit=MAX_UNPACKER_BYTES).decompress(content, MAX_FILE_BYTES)
+        elif content.startswith(b"\x28\xb5\x2f\xfd"):
+            window = zstandard.ZstdDecompressor(max_window_size=MAX_UNPACKER_BYTES)
+            yield window.stream_reader(io.BytesIO(content)).read(MAX_FILE_BYTES)
         elif content.startswith(b"PK\x03\x04"):
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 for entry in archive.infolist()[:1_000]:
                     with archive.open(entry) as file:
                         yield file.read(MAX_FILE_BYTES)
+
+
+_FAULTS = (
+    *(OSError, EOFError, ValueError, RuntimeError, NotImplementedError),
+    *(zlib.error, lzma.LZMAError, zipfile.BadZipFile, zstandard.ZstdError),
+)
+MAX_UNPACKER_BYTES = 128 * 1024 * 1024
