@@ -240,7 +240,13 @@ _MORE = (
         "vault-token", r"(?i)vault_?-?token[\"'\\]{0,4}[\s:=]{1,3}[\"'\\]{0,4}(s\.[a-z0-9]{24})(?!\w)", ("vault",), 3.5
     ),
     Shape("wandb-key", r"\bwandb_v1_\w{40,120}", ("wandb_v1_",), 3.5),
-    Shape("zhipu-key", r"\b[0-9a-f]{32}\.[A-Za-z0-9]{16}(?![\w.])", (".",), 4.2),
+    Shape(
+        "zhipu-key",
+        r"zhipu\w{0,20}[\"'\\\s:=]{1,8}([0-9a-f]{32}\.[a-z0-9]{16})(?![\w.])",
+        ("zhipu",),
+        4,
+        any_case=True,
+    ),
 )
 _SEPARATORS = "=: \"'\\"
 _SHORT_SIGNS = r"\w!@#%^&*?+.~$\-"
@@ -334,11 +340,12 @@ def machine_words(data: bytes) -> bytes:
     while (start := flat.find(_RUN, end)) >= 0:
         end = flat.find(b" ", start + len(_RUN))
         end = len(flat) if end < 0 else end
-        if data[start:end].isdigit() or _is_identity(data, start, end):
-            continue
         if end - start > _LONGEST_RUN:
-            places += [(max(0, start - _BEFORE), start + _EDGE), *_inner_places(data, start, end), (end - _EDGE, end)]
-        elif _MIXED.search(data, start, end):
+            if not (data[start:end].isdigit() or _is_identity(data, start, end)):
+                places += [(max(0, start - _BEFORE), start + _EDGE), *_inner_places(data, start, end)]
+                places.append((end - _EDGE, end))
+        # Most runs are names of small letters, which one search tells.
+        elif _MIXED.search(data, start, end) and not (data[start:end].isdigit() or _is_identity(data, start, end)):
             begin = max(0, start - _BEFORE)
             if places and begin <= places[-1][1]:
                 begin = places.pop()[0]
@@ -347,9 +354,10 @@ def machine_words(data: bytes) -> bytes:
     return b"\n".join(data[start:end] for start, end in (*places, *names))
 
 
-_NAMES_OF_SHORT = (b"pass", b"secret", b"pwd", b"cred")
-_COMMANDS = (b"mysql", b"mariadb", b"redis-cli", b" login -", b"ldap", b".pipedream.net", b"basic")
-"""Commands and hosts with a secret near them that may be short."""
+_NAMES_OF_SHORT = (b"pass", b"secret", b"pwd")
+_COMMANDS = (b"mysql", b"mariadb", b"redis-cli", b" login -", b"ldap")
+_NEAR = (b"cred", b".pipedream.net")
+"""Other words with a secret near them that may be short."""
 _SHORT_WITHIN = 64 * 1024
 """Short values are looked for in the beginning of a text: a search for their names takes 2 ms a megabyte."""
 
@@ -363,14 +371,14 @@ def _places_of_names(data: bytes) -> Iterator[tuple[int, int]]:
             end = start + len(name)
             if _VALUE_BYTES.match(data, end):
                 yield max(0, start - 24), start + 80
-    for name in _COMMANDS:
+    for name in (*_NEAR, *_COMMANDS) if b" -" in lower else _NEAR:
         start = lower.find(name)
         while start >= 0:
             yield max(0, start - 40), start + 200
             start = lower.find(name, start + 200)
 
 
-_VALUE_BYTES = re.compile(rb"[a-z]{0,8}[\"'\\]{0,4}\s?[:=\s][^\n]{0,20}?\d", re.IGNORECASE)
+_VALUE_BYTES = re.compile(rb"[a-z]{0,8}[\"'\\]{0,4}\s?[:=\s][^\n]{0,12}?\d", re.IGNORECASE)
 
 
 _INNER = (b"-", b"_", b"AKIA", b"AIza", b"AZDO", b"JQQJ99")
