@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from evaldesk.errors import UsageError
-from evaldesk.formats import case_keys
 from evaldesk.formats.adk.content import (
     patch_content,
     patch_message,
@@ -18,7 +19,7 @@ from evaldesk.formats.adk.content import (
 )
 from evaldesk.formats.adk.events import events_key, patch_events, read_events, tool_responses
 from evaldesk.matching import read_allowances
-from evaldesk.model import Case, Expected, ToolCall, Turn
+from evaldesk.model import Case, Expected, JsonObject, ToolCall, Turn
 from evaldesk.reading.fields import (
     FINAL_STATE,
     RUBRICS,
@@ -35,7 +36,7 @@ from evaldesk.reading.fields import (
     write_session,
 )
 from evaldesk.reading.scenario import no_plan_words, plan_of, unknown_keys
-from evaldesk.reading.shape import FORM, Field, Shape, form_of, read_object, write_object
+from evaldesk.reading.shape import FORM, Field, Shape, form_of, format_in, read_object, shown_extra, write_object
 from evaldesk.reading.strict_json import Document, JsonPosition
 from evaldesk.reading.values import (
     ABSENT,
@@ -48,6 +49,8 @@ from evaldesk.reading.values import (
 )
 from evaldesk.transcripts.adk import message_text
 
+OLD_TURN_KEYS = "old_turn_keys"
+_CALL_KEYS = ("partial_args", "will_continue")
 _TURN_ORDER = (
     "invocation_id",
     "user_content",
@@ -92,7 +95,7 @@ def read_case(place: JsonPosition, raw: Any) -> Case:
 
 def write_case(case: Case) -> dict[str, Any]:
     """The object of one case."""
-    case = case_keys.for_adk(case, _TURN_ORDER)
+    case = for_adk(case, _TURN_ORDER)
     values = {
         "eval_id": case.id,
         "conversation": None if case.scenario is not None else case.turns,
@@ -103,6 +106,42 @@ def write_case(case: Case) -> dict[str, Any]:
         "tags": case.tags,
     }
     return write_object(_CASE, values, case.extra)
+
+
+def for_adk(case: Case, turn_keys: Collection[str]) -> Case:
+    """The case as ADK takes it. ADK refuses unknown keys inside turns but keeps those of a case, so an old
+    case's turn keys move to `old_turn_keys` of the case: `[{"turn": 0, "keys": {...}, "calls": {"1": {...}}}]`.
+    """
+    if format_in(case.extra) == "adk":
+        return case
+    entries = [entry for index, turn in enumerate(case.turns) if (entry := _foreign(index, turn, turn_keys))]
+    turns = tuple(_native(turn, turn_keys) for turn in case.turns)
+    extra: dict[str, Any] = {**shown_extra(case.extra), **({OLD_TURN_KEYS: entries} if entries else {})}
+    return replace(case, turns=turns, extra=extra)
+
+
+def _foreign(index: int, turn: Turn, turn_keys: Collection[str]) -> dict[str, Any]:
+    keys = {key: value for key, value in shown_extra(turn.extra).items() if key not in turn_keys}
+    by_call = {
+        str(number): _without(call.extra, _CALL_KEYS) for number, call in enumerate(turn.expected.tool_calls or ())
+    }
+    calls = {number: call_keys for number, call_keys in by_call.items() if call_keys}
+    fields = {name: value for name, value in (("keys", keys), ("calls", calls)) if value}
+    return {"turn": index, **fields} if fields else {}
+
+
+def _native(turn: Turn, turn_keys: Collection[str]) -> Turn:
+    calls = turn.expected.tool_calls
+    native = calls and tuple(replace(call, extra=_only(call.extra, _CALL_KEYS)) for call in calls)
+    return replace(turn, expected=replace(turn.expected, tool_calls=native), extra=_only(turn.extra, turn_keys))
+
+
+def _only(extra: JsonObject, keys: Collection[str]) -> JsonObject:
+    return {key: value for key, value in extra.items() if key in keys}
+
+
+def _without(extra: JsonObject, keys: Collection[str]) -> JsonObject:
+    return {key: value for key, value in extra.items() if key not in keys and key != FORM}
 
 
 def _read_turn(place: JsonPosition, raw: Any) -> Turn:
