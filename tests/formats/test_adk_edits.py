@@ -88,6 +88,22 @@ def test_an_edit_that_python_calls_equal_is_still_an_edit() -> None:
     assert written_turn(edited)["intermediate_data"] == {"toolUses": [{"args": {"n": True}, "name": "f", "id": None}]}
 
 
+def test_editing_one_answer_of_a_sub_agent_leaves_pictures_and_the_other_answers_alone() -> None:
+    picture = {"inline_data": {"mime_type": "image/png", "data": "AAAA"}}
+    same, other = ["dice", [{"text": "I roll", "note": 1}]], ["dice", [picture, {"text": "a 4"}]]
+    turn = turn_of({"intermediate_data": {"intermediate_responses": [same, other]}})
+    assert turn.expected.intermediate == (("dice", "I roll"), ("dice", "a 4"))
+
+    answers = (("dice", "I roll"), ("dice", "a 5"), ("judge", "fine"))
+    written = written_turn(replace(turn, expected=replace(turn.expected, intermediate=answers)))
+
+    assert written["intermediate_data"]["intermediate_responses"] == [
+        same,
+        ["dice", [picture, {"text": "a 5"}]],
+        ["judge", [{"text": "fine"}]],
+    ]
+
+
 def test_unknown_keys_stay_at_their_level_through_an_edit() -> None:
     raw = set_of(
         {"app_details": {"x": 1}, "intermediate_data": {"tool_uses": [{"name": "f", "args": {}, "why": 1}], "note": 2}},

@@ -98,6 +98,9 @@ def test_fresh_trials_of_a_case_follow_its_own(store: Store) -> None:
     assert (run.counts.planned, run.counts.passed, run.n_confirming_todo, run.n_confirming_errored) == (7, 4, 0, 3)
     assert store.runs.neighbours(run_id, 0, 3).next_trial is None
     assert store.runs.newest_counts(run_id, 100).done == 7
+    assert store.runs.retry_errored(run_id) == 3
+    run = store.runs.summary(run_id)
+    assert (run.counts.planned, run.n_confirming_todo, run.n_confirming_errored) == (7, 3, 0)
 
 
 def test_fresh_trials_are_planned_in_steps_and_once_wherever_that_is_killed(

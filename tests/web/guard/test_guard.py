@@ -190,6 +190,12 @@ def test_a_body_over_the_limit_is_refused_before_it_is_read(client: TestClient, 
     assert changes.seen == []
 
 
+def test_a_body_of_the_limit_is_taken(client: TestClient, changes: Changes) -> None:
+    client.post("/evalsets", headers={**COOKIE, "Content-Length": str(MAX_BODY)}, content=b"")
+
+    assert len(changes.seen) == 1
+
+
 def test_a_body_without_a_length_is_counted_while_it_streams(client: TestClient, changes: Changes) -> None:
     def chunks() -> object:
         for _ in range(11):
