@@ -54,6 +54,12 @@ def test_the_worst_cases_come_first(store: Store, play: Callable[..., int]) -> N
     ]
 
 
+def test_one_error_is_as_bad_as_one_failure(store: Store, play: Callable[..., int]) -> None:
+    run = play("u", "e", "f", "p")
+
+    assert [row.verdicts for row in store.runs.case_rows(run)] == ["e", "f", "p", "u"]
+
+
 def test_flaky_cases_come_first_when_asked(store: Store, play: Callable[..., int]) -> None:
     run = play("pppp", "pppf", "ppff", "ffff")
 

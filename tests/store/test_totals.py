@@ -143,6 +143,21 @@ def _pages(store: Store, run: int, only: CaseFilter | None) -> list[int]:
     return found
 
 
+@pytest.mark.parametrize(("n_kinds", "n_shown", "are_all"), [(2, 2, True), (3, 0, True), (4, 0, True), (5, 0, False)])
+def test_kinds_of_cases_are_shown_up_to_one_limit_and_counted_up_to_another(
+    store: Store, plan: Plan, end: End, monkeypatch: pytest.MonkeyPatch, n_kinds: int, n_shown: int, are_all: bool
+) -> None:
+    monkeypatch.setattr(totals, "MAX_KINDS", 2)
+    monkeypatch.setattr(totals, "KINDS_KEPT", 4)
+    run = plan(n_cases=n_kinds, n=1)
+
+    store.runs.record([end(run, case, 0, "passed", values={"match": case / 8}) for case in range(n_kinds)])
+
+    with store._database.writing() as connection:
+        found = {row.metric: (len(row.kinds), has_all) for row, has_all in totals.metric_rows(connection, run)}
+    assert found["match"] == (n_shown, are_all)
+
+
 def _act(store: Store, chance: random.Random, run: int, end: End, *, may_retry: bool = True) -> None:
     if may_retry and chance.random() < 0.1:
         store.runs.retry_errored(run)
