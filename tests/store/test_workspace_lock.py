@@ -42,6 +42,7 @@ def test_the_port_that_was_bound_can_be_written_later(tmp_path: Path) -> None:
     with hold_workspace(tmp_path, url="http://127.0.0.1:0/a/long/address") as hold:
         hold.update("http://127.0.0.1:53211")
 
+        assert not hold.is_read_only
         with pytest.raises(WorkspaceError, match=r"process \d+, http://127.0.0.1:53211;"):
             hold_workspace(tmp_path, url="")
 
