@@ -68,6 +68,9 @@ def shorten_middle(text: str, limit: int) -> str:
 
 
 def _message(error: BaseException) -> str:
+    # The message of a group of a task group names no cause; Python 3.10 has the class from a package.
+    while "BaseExceptionGroup" in {kind.__name__ for kind in type(error).__mro__}:
+        error = error.exceptions[0]  # type: ignore[attr-defined]
     try:
         text = str(error)
     except Exception:
