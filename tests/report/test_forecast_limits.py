@@ -11,6 +11,8 @@ from evaldesk.desk.runs.gates.forecasts import gate_forecasts, history_subject
 from evaldesk.model import Gates
 from evaldesk.model.forecast import OFTEN, OFTEN_BY_HISTORY
 from evaldesk.model.history import CaseHistory, SetHistory
+from evaldesk.statistics.history.draws import assumed_rates
+from evaldesk.statistics.history.gates import regressions_fail
 from evaldesk.wording.forecasts import forecast_sentence
 
 if TYPE_CHECKING:
@@ -110,3 +112,21 @@ def test_a_gate_by_history_that_is_not_known_yet_says_its_mean() -> None:
         r"About 30 trials a case would tell.",
         forecast_sentence(found),
     )
+
+
+@pytest.mark.parametrize(
+    ("n", "passes"),
+    [(5, (3, 3, 3, 4, 4)), (10, (6, 7, 8, 8, 8, 9, 9, 9)), (10, (5, 6, 7, 8, 9, 9, 9, 9))],
+    ids=["15 of 20 always", "12 of 20 always", "12 of 20 always, wider"],
+)
+def test_a_proposed_fixed_bar_of_two_runs_to_come_is_quiet_where_half_of_the_cases_pass_80_percent(
+    n: int, passes: tuple[int, ...]
+) -> None:
+    history = [(n, passed) for passed in passes] + [(n, n)] * (20 - len(passes))
+
+    proposal = forecast(Gates(max_regressions=1, regression_rule="confirm"), history, 5, is_searched=True).proposal
+
+    assert proposal
+    n_each, needed, fresh = map(int, re.findall(r"--n (\d+) .* --confirm (\d+)/(\d+)", proposal.options)[0])
+    true = assumed_rates([0.8] * 10 + [1.0] * 10)
+    assert regressions_fail(true, [n_each] * 20, 1.0, 1, confirm=(needed, fresh))[0] <= OFTEN
