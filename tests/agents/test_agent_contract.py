@@ -88,6 +88,16 @@ async def test_a_tool_call_has_its_result_and_changes_the_state(agent: Agent, ex
     assert session.state == ({"rolls": [6]} if example.keeps_state else {})
 
 
+async def test_a_state_that_the_kind_hides_is_noted_as_unseen_in_the_turn(
+    agent: Agent, example: Example, kind: AgentKind, played: Any
+) -> None:
+    turn: TurnRecord = await played(agent, example.session("s"), "hi")
+
+    hidden = kind.visibility.without(agent.describe().unseen).state == "none"
+    is_changed = any(event.kind == "state_delta" for event in turn.events)
+    assert ("state" in turn.unseen) == (hidden and not is_changed)
+
+
 async def test_usage_is_reported_for_each_model_call(agent: Agent, example: Example, play: Any) -> None:
     events = await play(agent, example.session("s"), "Roll a d6")
 

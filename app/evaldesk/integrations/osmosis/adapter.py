@@ -23,6 +23,7 @@ from evaldesk.agents.own.model_calls import ask_and_report, reply_usage
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
 from evaldesk.agents.trial_context import CURRENT_TRIAL, trial_columns
 from evaldesk.errors import AgentError
+from evaldesk.llm.retry_events import note_unseen
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session, ToolDescription
 from evaldesk.model.chat import chat_messages, user_message
 from evaldesk.model.transcript import report
@@ -76,6 +77,7 @@ class LoopAgent:
 
     def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Run the loop on the conversation so far. Raises ModelError, AgentError, and the exceptions of the loop."""
+        note_unseen("state")
         return events_of(lambda send: self._run(session, message, send))
 
     async def _run(self, session: Session, message: str, send: SendEvent) -> None:
@@ -222,6 +224,7 @@ class WorkflowAgent:
 
     def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Run the workflow, report its conversation, grade it. Exceptions of both pass through."""
+        note_unseen("state")
         return events_of(lambda send: self._run(session, message, send))
 
     async def _run(self, session: Session, message: str, send: SendEvent) -> None:
