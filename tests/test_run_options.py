@@ -328,6 +328,7 @@ def test_every_option_of_python_reaches_the_frozen_configuration(
     (tmp_path / "agent.py").write_text("def agent(message):\n    return message\n")  # an object has no other isolation
     values = {**PRICES, **{option.name: other_value(option) for option in RUN_OPTIONS}}
     values |= {"n": 2, "budget": "2", "concurrency": 2}  # each trial starts a process
+    values["memory_mib"] = 2048  # a fork of the tests has nearly the least limit already, and then starts no thread
     case = Case("one", (Turn("one", Expected(reference="one")),))
 
     result = evaldesk.evaluate(tmp_path, [case], criteria={"response_match_score": 0.8}, **values)
