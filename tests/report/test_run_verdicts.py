@@ -223,7 +223,7 @@ def test_a_failed_line_leads_with_the_cases_together_and_names_what_flipped() ->
     new = cases(*["pppff"] * 10)
     words = sentence(compare_cases("run 1", cases(*["ppppp"] * 10), new, rule="likely"))
 
-    assert words.startswith("All cases together are worse than in run 1; no case is by itself. 30 of 50 passed; ")
+    assert words.startswith("All cases together are worse than in run 1; no single case is. 30 of 50 passed; ")
     assert f"Flipped, not worse by itself: {', '.join(f'c{at}' for at in range(10))} passed 3 of 5." in words
     assert len(words) < 300
     assert "could be chance" not in words

@@ -616,7 +616,7 @@ def _regressions(run: RunNumbers, change: RunChange | None, gates: Gates) -> Gat
         words = f"{counted_words(n_worse, change.n_judged, 'case')} regressed by more than chance"
         if is_suite_worse and not n_worse:
             together = "All cases together" if len(change.suites) == 1 else "The cases of an eval set together"
-            headline = f"{together} are worse than in {change.name}; no case is by itself"
+            headline = f"{together} are worse than in {change.name}; no single case is"
         else:
             headline = f"{words} against {change.name}, {most:,} allowed"
             headline += "; the cases together are worse, too" if is_suite_worse else ""
