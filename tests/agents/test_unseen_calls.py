@@ -220,7 +220,7 @@ def turn_of(*kinds: str, captures: tuple[Capture, ...] = ("told",), **fields: An
             [turn_of("usage", "least"), turn_of(captures=("answers",))],
             "state seen; tool calls, results, inner calls and tokens seen in part",
         ),
-        ([turn_of()], "tool calls, results and state seen; inner calls seen in part; tokens not seen"),
+        ([turn_of()], "tool calls, results and state seen; inner calls and tokens seen in part"),
         ([turn_of(captures=())], "tool calls, results, tokens and state seen; inner calls seen in part"),
     ],
     ids=["an adapter", "spans", "a call without a result", "a chat", "two turns", "nothing told", "a file"],

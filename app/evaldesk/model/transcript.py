@@ -399,7 +399,7 @@ class Transcript:
         usages = [usage for turn in self.turns for usage in turn.usages if usage.role == "agent"]
         tokens = _level(sum(usage.is_least for usage in usages), len(usages))
         if not usages and self.captures and "adapter" not in self.captures:
-            tokens = "none"
+            tokens = "none" if calls == "none" else "part"  # it may have asked no model at all
         open_calls = [call for turn in self.turns if turn.stop_reason == "answered" for call in turn.open_calls]
         return Visibility(
             calls=calls,

@@ -39,7 +39,7 @@ def test_a_failed_trial_names_the_first_divergence_with_a_link(pages: Any) -> No
 def test_a_trial_says_how_the_calls_of_its_agent_became_known(pages: Any) -> None:
     page = pages.get(f"{pages.finish()}/cases/1/trials/0").text
 
-    words = "Tool calls, results and state seen; inner calls seen in part; tokens not seen. The tokens"
+    words = "Tool calls, results and state seen; inner calls and tokens seen in part"
     assert f'<p class="small">Capture: told. {words}' in page
 
 
