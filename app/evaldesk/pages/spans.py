@@ -23,7 +23,8 @@ class Span:
     """One step, in milliseconds from the start of the trial; a tool in which a model was asked is an agent.
 
     `id` is its turn and its event in the transcript, which is its address. `prompt` is the call's place among the
-    prompts of the trial, -1 where it was not seen. Of a call that nobody counted, `usage` is None.
+    prompts of the trial, -1 where it was not seen. Of a call that nobody counted, `usage` is None. `agent` names the
+    agent that acted, where several act in the turn.
     """
 
     id: str
@@ -37,6 +38,7 @@ class Span:
     usage: Usage | None = None
     prompt: int = -1
     note: str = ""
+    agent: str = ""
     inside: list[Span] = field(default_factory=list)
 
     @property
@@ -131,11 +133,13 @@ class _TurnSpans:
         turn.event = next((event for _, event in events if event.error), None)
         turn.note = "" if self.record.stop_reason == "answered" else self.record.stop_reason.replace("_", " ")
         prompt_of_event = _match_prompts(events, [each for each in self.prompts if each[0] not in self.failed])
+        agents = {event.author for _, event in events if event.author and event.kind in ("agent_message", "tool_call")}
         open_spans: list[Span] = []
         last_ms, free_ms = zero, self.began_ms
         for at, event in events:
             here, usage = zero + event.at_ms, event.usage
             span = Span(f"{number}.{at}", "model", "", here, here, self.index, event)
+            span.agent = event.author if len(agents) > 1 and event.author in agents else ""
             if usage and usage.role == "user":
                 span.kind, span.name, span.note, span.usage = "user", "user", "simulated", usage
                 span.start_ms = free_ms if (at, event) in asking else here

@@ -42,12 +42,23 @@ def test_a_trial_shows_its_agents_and_the_steps_inside_of_a_tool(shared_pages: A
     assert "look was called and not expected" not in page
 
 
+def test_the_time_line_names_the_agent_of_each_call(shared_pages: Any) -> None:
+    case = Case("tree", (Turn("go", OPEN),))
+    address = store_trial(shared_pages.desk.store.runs, case, Transcript((RECORD,)))
+
+    page = shared_pages.get(f"{address}/timeline").text
+
+    rows = re.findall(r"<code>(\w+)</code></a>(?: <small>sub-agent</small>)? <small>(\w+)</small>", page)
+    assert rows == [("research", "lead"), ("look", "scout"), ("book", "clerk")]
+
+
 def test_a_trial_of_one_agent_has_no_tree(shared_pages: Any) -> None:
     record = TurnRecord("go", (Event("tool_call", author="lead", call=BOOK), Event("agent_message", author="lead")))
+    case = Case("one", (Turn("go", OPEN),))
+    address = store_trial(shared_pages.desk.store.runs, case, Transcript((record,)))
 
-    page = shared_pages.get(
-        store_trial(shared_pages.desk.store.runs, Case("one", (Turn("go", OPEN),)), Transcript((record,)))
-    ).text
+    page, timeline = (shared_pages.get(each).text for each in (address, f"{address}/timeline"))
 
     assert 'id="agents"' not in page
     assert "<i>lead</i>" not in page
+    assert "<small>lead</small>" not in timeline
