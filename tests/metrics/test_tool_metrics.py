@@ -9,6 +9,7 @@ from tests.golden_values import golden
 
 from evaldesk.errors import UsageError
 from evaldesk.metrics import build_metric, score_trial
+from evaldesk.metrics.tools.used import UNSEEN_AGENT
 from evaldesk.model import Case, Criterion, Event, Expected, Score, ToolCall, Transcript, Turn, TurnRecord
 
 SINGLE: list[Any] = [
@@ -138,12 +139,14 @@ def test_a_named_tool_is_counted(options: dict[str, Any], calls: list[ToolCall],
         ("boss", 1.0, "a was called once by boss."),
         ("clerk", 1.0, "a was called once by clerk."),
         ("scout", 0.0, "a was called twice by scout, wanted exactly once."),
-        ("nobody", 0.0, "a was not called by nobody, wanted exactly once."),
+        ("idle", 0.0, "a was not called by idle, wanted exactly once."),
+        ("nobody", None, UNSEEN_AGENT.format("nobody")),
     ],
 )
-def test_the_calls_of_one_agent_are_counted_also_inside_a_tool(agent: str, value: float, reason: str) -> None:
+def test_the_calls_of_one_agent_are_counted_also_inside_a_tool(agent: str, value: float | None, reason: str) -> None:
     events = [Event("tool_call", call=A, author=author) for author in ("boss", "clerk")]
     events += [Event("tool_call", call=A, author="scout", within="b")] * 2
+    events += [Event("agent_message", author="idle", text="ready")]
 
     (score,) = scores(
         "tool_used", [Turn("q")], [TurnRecord("q", tuple(events))], tool="a", at_least=1, at_most=1, agent=agent

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from evaldesk.model.transcript import Event, TurnRecord, Usage, call_key, known_sum
+from evaldesk.model.transcript import Event, EventKind, TurnRecord, Usage, call_key, known_sum
 
 _ACTS = frozenset({"agent_message", "tool_call", "tool_result", "usage", "error"})
 _NO_AGENTS = frozenset({"", "evaldesk", "user"})
@@ -53,25 +53,10 @@ class _Tally:
     parent: str = ""
     tool: str = ""
     n_entries: int = 0
-    n_messages: int = 0
-    n_calls: int = 0
-    n_errors: int = 0
-    usages: list[Usage] = field(default_factory=list)
-    tool_ms: float = 0.0
+    events: list[Event] = field(default_factory=list)
 
-    def count(self, event: Event) -> None:
-        if event.usage:
-            self.usages.append(event.usage)
-        elif event.kind == "tool_result":
-            self.count_result(event, is_of_agent=False)
-        self.n_messages += event.kind == "agent_message"
-        self.n_calls += event.kind == "tool_call"
-        self.n_errors += event.kind == "error"
-
-    def count_result(self, event: Event, *, is_of_agent: bool) -> None:
-        """Count the result of a call; the time of an agent used as a tool is that agent's."""
-        self.n_errors += event.is_error
-        self.tool_ms += 0.0 if is_of_agent else event.duration_ms or 0.0
+    def count(self, kind: EventKind) -> int:
+        return sum(event.kind == kind for event in self.events)
 
 
 @dataclass(slots=True)
@@ -79,21 +64,21 @@ class _Tallies:
     root: str
     by_name: dict[str, _Tally] = field(default_factory=dict)
     n_calls_by_tool: Counter[str] = field(default_factory=Counter)
+    agent_tools: set[str] = field(default_factory=set)
     acting: str = ""
     """The agent that acts now, outside of any tool."""
 
     def add(self, turn: TurnRecord) -> None:
         caller_by_tool: dict[str, str] = {}
         caller_by_call: dict[str, str] = {}
-        agent_tools = {event.within for event in turn.events if event.within}
+        self.agent_tools |= {event.within for event in turn.events if event.within}
         is_first = True
         for event in turn.events:
             if event.kind not in _ACTS or event.is_partial or (event.usage and event.usage.role != "agent"):
                 continue
             if event.kind == "tool_result" and event.call and call_key(event.call) in caller_by_call:
                 # The author of a result may be the tool, or the node of a graph that plays tools.
-                caller = self.by_name[caller_by_call[call_key(event.call)]]
-                caller.count_result(event, is_of_agent=event.call.name in agent_tools)
+                self.by_name[caller_by_call[call_key(event.call)]].events.append(event)
                 continue
             tally = self._tally(event, caller_by_tool)
             if not event.within and (is_first or tally.name != self.acting):
@@ -102,26 +87,26 @@ class _Tallies:
             if event.kind == "tool_call" and event.call:
                 caller_by_tool[event.call.name] = caller_by_call[call_key(event.call)] = tally.name
                 self.n_calls_by_tool[event.call.name] += 1
-            tally.count(event)
+            tally.events.append(event)
 
     def tree(self) -> Iterator[AgentActions]:
         """The agents, depth first in the order in which they began."""
         names_below: dict[str, list[str]] = {}
         for tally in self.by_name.values():
             names_below.setdefault(tally.parent if tally.parent in self.by_name else "", []).append(tally.name)
-        shown: set[str] = set()
+        names_done: set[str] = set()
 
         def below(name: str, depth: int) -> Iterator[AgentActions]:
             for other in names_below.get(name, ()):
-                if other not in shown:
-                    shown.add(other)
+                if other not in names_done:
+                    names_done.add(other)
                     yield self._actions(self.by_name[other], depth)
                     yield from below(other, depth + 1)
 
         yield from below("", 0)
         for name, tally in self.by_name.items():  # those whose parents are a circle
-            if name not in shown:
-                shown.add(name)
+            if name not in names_done:
+                names_done.add(name)
                 yield self._actions(tally, 0)
                 yield from below(name, 1)
 
@@ -140,20 +125,24 @@ class _Tallies:
         return tally
 
     def _actions(self, tally: _Tally, depth: int) -> AgentActions:
-        n_entries = self.n_calls_by_tool[tally.tool] if tally.tool else tally.n_entries
+        usages = [event.usage for event in tally.events if event.usage]
+        results = [event for event in tally.events if event.kind == "tool_result"]
+        # The time of an agent used as a tool is that agent's.
+        timed_results = [event for event in results if not (event.call and event.call.name in self.agent_tools)]
         return AgentActions(
             tally.name,
             tally.parent,
             tally.tool,
             depth,
-            n_entries,
-            tally.n_messages,
-            tally.n_calls,
-            tally.n_errors,
-            len(tally.usages),
-            sum(usage.tokens_in + usage.tokens_out for usage in tally.usages),
-            _cost(tally.usages),
-            sum(usage.duration_ms for usage in tally.usages) + tally.tool_ms,
+            n_entries=self.n_calls_by_tool[tally.tool] if tally.tool else tally.n_entries,
+            n_messages=tally.count("agent_message"),
+            n_calls=tally.count("tool_call"),
+            n_errors=tally.count("error") + sum(event.is_error for event in results),
+            n_model_calls=len(usages),
+            tokens=sum(usage.tokens_in + usage.tokens_out for usage in usages),
+            cost=_cost(usages),
+            duration_ms=sum(usage.duration_ms for usage in usages)
+            + sum(event.duration_ms or 0.0 for event in timed_results),
         )
 
 

@@ -19,6 +19,7 @@ def chat_messages(turns: Iterable[TurnRecord]) -> list[JsonObject]:
     messages: list[JsonObject] = []
     for number, turn in enumerate(turns, start=1):
         messages.append(user_message(turn.query, turn.media))
+        # Without model calls inside a tool, each of which would begin a reply.
         for reply in _replies(event for event in turn.events if not event.within):
             messages.extend(reply.messages(f"call_{number}"))
     return messages

@@ -32,13 +32,15 @@ MANY_TURNS = 200
 class TrialSummary:
     """The totals over all turns of a trial, for a page. `total_ms` is from the first turn to the last.
 
-    `n_replayed` of the model calls were answered from a recording, `n_retries` were tried again. `turn_metrics` are
-    the metrics that judged turns. `has_turn_calls` says whether metrics compared the calls turn by turn. `agents` are
-    those that acted, each above those that it called.
+    `n_inner_calls` are the tool calls inside of a tool, which are not among `n_calls`. `n_replayed` of the model calls
+    were answered from a recording, `n_retries` were tried again. `turn_metrics` are the metrics that judged turns.
+    `has_turn_calls` says whether metrics compared the calls turn by turn. `agents` are those that acted, each above
+    those that it called.
     """
 
     n_turns: int = 0
     n_calls: int = 0
+    n_inner_calls: int = 0
     n_model_calls: int = 0
     n_replayed: int = 0
     n_retries: int = 0
@@ -89,7 +91,10 @@ class TrialTurns:
     @property
     def is_large(self) -> bool:
         """Whether it is never whole on a page: of many turns, or of many calls in a turn."""
-        return self.is_long or self.summary.n_calls + self.summary.n_model_calls > MANY_CALLS
+        return (
+            self.is_long
+            or sum((self.summary.n_calls, self.summary.n_inner_calls, self.summary.n_model_calls)) > MANY_CALLS
+        )
 
 
 def turns_in_memory(case: Case, result: TrialResult | None) -> TrialTurns:
@@ -160,14 +165,15 @@ def summary_of(result: TrialResult) -> TrialSummary:
     """The summary of a whole result."""
     turns, usages = result.transcript.turns, result.usages
     of_turns = [score for score in result.scores if score.turn is not None]
-    n_calls = n_agent_calls = n_waits = 0
+    n_calls = n_inner_calls = n_agent_calls = n_waits = 0
     total_ms, is_cut, is_waiting = 0.0, False, False
     for turn in turns:
         is_asking = True
         total_ms += turn.duration_ms
         for event in turn.events:
             if event.kind == "tool_call":
-                n_calls += 1
+                n_calls += not event.within
+                n_inner_calls += bool(event.within)
             elif event.usage:
                 n_agent_calls += event.usage.role == "agent"
                 is_cut |= event.usage.is_cut and event.usage.role == "agent"
@@ -180,6 +186,7 @@ def summary_of(result: TrialResult) -> TrialSummary:
     return TrialSummary(
         n_turns=len(turns),
         n_calls=n_calls,
+        n_inner_calls=n_inner_calls,
         n_model_calls=len(usages),
         n_replayed=sum(usage.is_replayed for usage in usages),
         n_retries=sum(max(usage.n_attempts - 1, 0) for usage in usages),

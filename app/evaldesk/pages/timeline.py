@@ -189,7 +189,9 @@ def strip_of(turns: TrialTurns) -> Strip | None:
 
 
 def _kinds_of(summary: TrialSummary) -> Counter[SpanKind]:
-    return Counter({"model": summary.n_agent_calls, "tool": summary.n_calls, "wait": summary.n_waits})
+    return Counter(
+        {"model": summary.n_agent_calls, "tool": summary.n_calls + summary.n_inner_calls, "wait": summary.n_waits}
+    )
 
 
 def _beginning(transcript: Transcript) -> Transcript:

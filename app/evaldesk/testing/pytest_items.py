@@ -209,8 +209,8 @@ class EvalSetCollecting:
         """The gate on all cases together where it held, or the reason why it is not judged; a failure has its text."""
         if self._not_together or (self.together and self.together.is_held):
             terminalreporter.section(f"evaldesk: {ALL_CASES}")
-            held = self.together and f"held: {self.together.name}: {self.together.sentence}"
-            terminalreporter.write_line(held or self._not_judged)
+            sentence = self.together and f"held: {self.together.name}: {self.together.sentence}"
+            terminalreporter.write_line(sentence or self._not_judged)
 
     def pytest_unconfigure(self) -> None:
         """End the workers."""

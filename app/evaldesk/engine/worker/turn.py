@@ -335,23 +335,18 @@ class OpenTurn(TurnListener):
         if "told" not in self._ways or not any(call for *_, call in self._observed_calls):
             return
         before, own = self._events[: self._n_before], self._with_arguments(self._events[self._n_before :])
+        told_usages = [event.usage if event.usage and event.usage.role == "agent" else None for event in own]
+        usage_by_place = self._wire_usage_by_place(told_usages)
+        for place, usage in usage_by_place.items():
+            told = told_usages[place]
+            own[place] = replace(own[place], usage=self._merged_usage(told, usage) if told else usage)
         all_usages = [self._read(at_ms, call) for at_ms, _, call in self._observed_calls if call]
-        wire_usages = [usage for usage in all_usages if not usage.is_least]
-        places_done: set[int] = set()
-        for is_same in (_has_same_tokens, _is_of_same_model):
-            for place, event in enumerate(own):
-                usage = event.usage if event.usage and event.usage.role == "agent" else None
-                match = next((each for each in wire_usages if usage and is_same(usage, each)), None)
-                if usage and match and place not in places_done:
-                    places_done.add(place)
-                    wire_usages.remove(match)
-                    own[place] = replace(event, usage=self._merged_usage(usage, match))
         self._events = [*before, *own]
         self._reported_usages = [event.usage for event in own if event.usage]
         self._n_elsewhere = sum(
             not any(_is_of_same_model(event.usage, each) for each in all_usages)
             for at, event in enumerate(own)
-            if event.usage and event.usage.model and event.usage.role == "agent" and at not in places_done
+            if event.usage and event.usage.model and event.usage.role == "agent" and at not in usage_by_place
         )
 
     def _merged_usage(self, told: Usage, wire: Usage) -> Usage:
@@ -462,24 +457,31 @@ class OpenTurn(TurnListener):
         return full_events
 
     def _with_wire_tokens(self, events: list[Event]) -> list[Event]:
-        """Usages of spans with the tokens of the requests in which they were seen, which tell cached ones, too.
+        """Usages of spans with the tokens of the requests in which they were seen, which tell cached ones, too."""
+        usage_by_place = self._wire_usage_by_place([event.usage for event in events])
+        usages = [usage_by_place.get(place, event.usage) for place, event in enumerate(events)]
+        return [
+            replace(event, usage=self._complete_usage(with_cost(usage))) if usage else event
+            for event, usage in zip(events, usages, strict=True)
+        ]
+
+    def _wire_usage_by_place(self, usages: Sequence[Usage | None]) -> dict[int, Usage]:
+        """The usage of its request for each of the usages that was seen, by its place.
 
         A request of the same numbers is the same call; of the others the next one of the same model.
         """
         call_usages = (self._read(at_ms, call) for at_ms, _, call in self._observed_calls if call)
         wire_usages = [usage for usage in call_usages if not usage.is_least]
-        places_done: set[int] = set()
+        usage_by_place: dict[int, Usage] = {}
         for is_same in (_has_same_tokens, _is_of_same_model):
-            for place, own in [(place, event.usage) for place, event in enumerate(events)]:
-                match = next((each for each in wire_usages if own and is_same(own, each)), None)
-                if match and place not in places_done:
-                    places_done.add(place)
+            for place, usage in enumerate(usages):
+                if usage is None or place in usage_by_place:
+                    continue
+                match = next((each for each in wire_usages if is_same(usage, each)), None)
+                if match:
+                    usage_by_place[place] = match
                     wire_usages.remove(match)
-                    events[place] = replace(events[place], usage=match)
-        return [
-            replace(event, usage=self._complete_usage(with_cost(event.usage))) if event.usage else event
-            for event in events
-        ]
+        return usage_by_place
 
     def _untold(self, reported_usages: Sequence[Usage], tools: Mapping[int, str]) -> list[Event]:
         """The usages of calls that were seen and that nobody told; `tools` has the tool of inner calls, by their id."""

@@ -12,6 +12,11 @@ from evaldesk.metrics.responses.answers import NO_TURN
 from evaldesk.metrics.tools.options import SCOPES, Scope
 from evaldesk.model import Case, Event, Score, Transcript, TurnRecord
 
+UNSEEN_AGENT = (
+    "No step of {} was seen in this trial, so its calls are not judged. The trial page lists the agents that were "
+    "seen; docs/agents.md says which frameworks show the agents inside of a tool."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class ToolUsed:
@@ -54,8 +59,13 @@ class ToolUsed:
             )
 
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
-        """One score for the trial; or one for each turn, and their mean. A turn that was never played scores 0."""
+        """One score for the trial; or one for each turn, and their mean. A turn that was never played scores 0.
+
+        None where no step of the named agent was seen: frameworks do not show all agents inside of a tool.
+        """
         name = self.info.name
+        if self.agent and not any(event.author == self.agent for turn in transcript.turns for event in turn.events):
+            return [Score(name, reason=UNSEEN_AGENT.format(self.agent))]
         counts = [self._counts(record) for record in transcript.turns]
         n_missing = max(len(case.turns) - len(counts), 0)
         if n_missing and self.scope == "conversation":
@@ -78,13 +88,13 @@ class ToolUsed:
         """How often the tool was called, and how often it was so that the call was made."""
         own = [event for event in record.own_events if event.kind == "tool_call" and event.call]
         inner = [event for event in record.events if event.kind == "tool_call" and event.within] if self.agent else []
-        called = [event for event in (*own, *inner) if self._is_counted(event)]
-        unmade = [
+        counted_calls = [event for event in (*own, *inner) if self._is_counted(event)]
+        unmade_calls = [
             event
             for event, call in zip(own, record.judged_calls, strict=True)
             if self._is_counted(event) and call is not event.call
         ]
-        return len(called), len(called) - len(unmade)
+        return len(counted_calls), len(counted_calls) - len(unmade_calls)
 
     def _is_counted(self, event: Event) -> bool:
         return event.call is not None and event.call.name == self.tool and self.agent in ("", event.author)
@@ -96,8 +106,8 @@ class ToolUsed:
         times = {0: "not called", 1: "called once", 2: "called twice"}.get(n_calls, f"called {n_calls} times")
         unmade = "" if n_calls == n_made else f", {n_calls - n_made} not finished"
         by = f" by {self.agent}" if self.agent else ""
-        wanted = "" if self._value(n_calls, n_made) else f", wanted {self._limits()}"
-        return f"{self.tool} was {times}{by}{unmade}{wanted}."
+        limits = "" if self._value(n_calls, n_made) else f", wanted {self._limits()}"
+        return f"{self.tool} was {times}{by}{unmade}{limits}."
 
     def _limits(self) -> str:
         low, high = self.at_least, self.at_most
