@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import urllib.request
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from tests.agents.endpoint import Answer, Endpoint, chunks, served
 from tests.virtual_environments import make_environment
 
 from evaldesk.engine import ChatPlayers, LocalExecutor
+from evaldesk.engine.driver import worker_process
 from evaldesk.engine.launch import launcher_of
 from evaldesk.engine.model_door import KEY, carry, door_for, is_open
 from evaldesk.errors import AgentError, UsageError
@@ -172,6 +173,23 @@ async def test_a_container_that_is_killed_costs_its_own_trial_and_is_named(
         "out_of_memory",
         "the player in a container of shop:7 was killed, as one is that needs more than its memory",
     )
+
+
+async def test_a_lost_container_is_ended_before_its_executor_is_closed(
+    on_path: Path, contained: Callable[..., AgentRef], trial: Make, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+
+    async def end_slowly(command: tuple[str, ...], environment: Mapping[str, str]) -> None:
+        steps.append(command[1])
+        await asyncio.sleep(0.2)
+        steps.append("ended")
+
+    monkeypatch.setattr(worker_process, "_run", end_slowly)
+
+    await played((ref := contained()), [trial(ref, 0, ("die",))], play)
+
+    assert steps[:2] == ["kill", "ended"]
 
 
 async def test_a_container_whose_client_is_gone_is_ended(

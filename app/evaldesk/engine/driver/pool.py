@@ -388,6 +388,8 @@ class WorkerPool:
         self._pump()
 
     def _on_death(self, slot: _Slot, death: Death) -> None:
+        if slot.worker:
+            self._tasks.begin(slot.worker.wait_for_cleanup())  # its container is gone before the pool is closed
         slot.worker = None
         self._last_loss = f"lost a worker: {death.message}"[:MAX_CHANGES]
         self._lose(slot, death)

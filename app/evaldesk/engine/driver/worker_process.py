@@ -288,6 +288,10 @@ class WorkerProcess:
         if not self._death.done():
             self._signal(signal.SIGKILL)
             await self._death
+        await self.wait_for_cleanup()
+
+    async def wait_for_cleanup(self) -> None:
+        """Wait until the command that cleans up after a lost worker has ended; without one at once."""
         if self._ending:
             await self._ending
 
