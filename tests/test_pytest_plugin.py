@@ -546,6 +546,78 @@ def test_an_even_drop_in_all_cases_fails_one_item_for_all_of_them(
     assert [each.tag for each in last] == ["failure"] * code
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(("period", "code"), [(20, 0), (3, 1)], ids=["as before", "worse"])
+def test_all_cases_are_judged_together_after_the_workers_of_xdist(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, period: int, code: int
+) -> None:
+    _write_project(pytester.path, SUITE)
+    _answering(pytester, period)
+    baseline = _baseline(pytester, {case["eval_id"]: "p" * 19 + "f" for case in SUITE}, threshold=0.5)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the others take seconds to import
+    plugins = ("-p", "xdist", "-p", "evaldesk.testing.pytest_plugin", "-n", "2", "-W", "error")
+
+    result = pytester.runpytest_subprocess(_agent(pytester.path), *plugins, baseline, *TOGETHER, CONFIRMED)
+
+    result.assert_outcomes(passed=21 - code, failed=code)
+    assert result.ret == code
+    result.stdout.fnmatch_lines([f"{'held: ' * (not code)}--max-regressions: *"])
+    *_, last = ET.parse(pytester.path / "junit.xml").getroot().iter("testcase")  # noqa: S314 - our own file
+    assert (last.get("name"), [each.tag for each in last]) == ("all cases together", ["failure"] * code)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("-n", "2", "-k", "case_1"), "11 of 20 cases were played"),
+        (("--tx", "2*popen", "--dist", "each"), "each case was played by several workers of pytest-xdist"),
+    ],
+    ids=["chosen", "each"],
+)
+def test_other_cases_than_those_of_the_history_are_not_judged_together_under_xdist(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], reason: str
+) -> None:
+    _write_project(pytester.path, SUITE)
+    baseline = _baseline(pytester, {case["eval_id"]: "p" * 19 + "f" for case in SUITE}, threshold=0.5)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the others take seconds to import
+    plugins = ("-p", "xdist", "-p", "evaldesk.testing.pytest_plugin", "-W", "error")
+
+    result = pytester.runpytest_subprocess(
+        _agent(pytester.path), *plugins, *arguments, baseline, "--evaldesk-n=1", CONFIRMED
+    )
+
+    assert result.ret == 0
+    result.stdout.fnmatch_lines([f"not judged: {reason}; `evaldesk eval --baseline` judges them so"])
+
+
+@pytest.mark.long
+def test_a_crashed_worker_of_xdist_leaves_the_cases_unjudged(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write_project(pytester.path, SUITE)
+    baseline = _baseline(pytester, {case["eval_id"]: "p" * 19 + "f" for case in SUITE}, threshold=0.5)
+    pytester.makeconftest(
+        "import os, pytest\n\n\ndef pytest_runtest_setup(item):\n    if 'case_7' in item.name:\n        os._exit(9)\n"
+    )
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the others take seconds to import
+    plugins = ("-p", "xdist", "-p", "evaldesk.testing.pytest_plugin", "-n", "2", "-W", "error")
+
+    result = pytester.runpytest_subprocess(_agent(pytester.path), *plugins, baseline, "--evaldesk-n=1", CONFIRMED)
+
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["not judged: a worker of pytest-xdist crashed; *"])
+
+
+def test_cases_after_the_first_failure_are_not_judged_together(suite: pytest.Pytester) -> None:
+    (next(suite.path.glob("echo_*")) / "agent.py").write_text("def root_agent(message, state):\n    return 'no'\n")
+
+    result = _run(suite, "evalsets", "-x", "--evaldesk-baseline=main.json", *TOGETHER, CONFIRMED)
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["not judged: the test run ended before the last case; *"])
+
+
 def test_chosen_cases_are_not_judged_together(suite: pytest.Pytester) -> None:
     _answering(suite, 3)
 

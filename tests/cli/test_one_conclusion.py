@@ -763,7 +763,7 @@ def pytest_answers(cell: Cell) -> list[bool]:
         n=n,
         n_collected=len(cases),
         n_judged=0,
-        compared=[],
+        compared={},
         gates=Gates(min_pass_rate=1.0),
         compared_gates=cell.gates,
         baseline=Baseline("run 1", tuple(before_of(cell.baseline))),
@@ -772,6 +772,7 @@ def pytest_answers(cell: Cell) -> list[bool]:
     items: list[Any] = [
         SimpleNamespace(
             case=case,
+            nodeid=case.id,
             path=Path("set.evalset.json"),
             options=RunOptions(n=n),
             user_properties=[],

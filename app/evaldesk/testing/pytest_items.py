@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import pickle
+from collections.abc import Generator, Iterator
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, cast
 
@@ -32,6 +34,8 @@ from evaldesk.wording.words import asides_words
 
 ENDINGS = (".test.json", ".evalset.json")
 ALL_CASES = "all cases together"
+WORKER_OUTPUT = "evaldesk"
+"""The key of our cases among the output of a worker of pytest-xdist."""
 
 
 class EvalSetCollecting:
@@ -42,9 +46,11 @@ class EvalSetCollecting:
         self._case_player: CasePlayer | None = None
         self.n_collected = 0
         self.n_judged = 0
-        self.compared: list[tuple[ComparedCase, CaseNumbers]] = []
+        self.compared: dict[str, tuple[ComparedCase, CaseNumbers]] = {}
         self.together: GateOutcome | None = None
+        self._is_judged = False
         self._not_together = ""
+        self._worker_outputs: list[dict[str, Any]] = []
         try:
             least = self._gate("min_pass_rate")
             self.min_pass_rate = 1.0 if least is None else least
@@ -143,11 +149,11 @@ class EvalSetCollecting:
             self._case_player = CasePlayer(self.agent, self._settings, concurrency=self._options.value("concurrency"))
         return self._case_player
 
-    def add(self, case: Case, options: RunOptions, change: RunChange | None, numbers: CaseNumbers) -> None:
+    def add(self, item: EvalCaseItem, change: RunChange | None, numbers: CaseNumbers) -> None:
         """Count a case that was played; one that the baseline accounts for is judged together with the others."""
         self.n_judged += 1
         if change is not None:
-            self.compared.append((ComparedCase(case, options, self.n, change), numbers))
+            self.compared[item.nodeid] = ComparedCase(item.case, item.options, self.n, change), numbers
 
     def options(self, path: Path) -> RunOptions:
         """How the eval set in `path` is run: by the file of criteria that was named or stands beside it, if any.
@@ -173,29 +179,82 @@ class EvalSetCollecting:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
         """Add an item for all cases together after the last case, where their history judges them."""
-        is_by_history = self.compared_gates.is_by_history and not self.compared_gates.max_regressions
-        if is_by_history and any(isinstance(item, EvalCaseItem) for item in items):
-            last: AllCasesItem = AllCasesItem.from_parent(session, name=ALL_CASES, nodeid=f"evaldesk::{ALL_CASES}")
-            last.collecting = self
-            items.append(last)
+        is_played_here = not hasattr(self._config, "workerinput")
+        if self._is_together and is_played_here and any(isinstance(item, EvalCaseItem) for item in items):
+            items.append(self._last_item(session))
+
+    @property
+    def _is_together(self) -> bool:
+        """Whether a history judges all cases together."""
+        return self.compared_gates.is_by_history and not self.compared_gates.max_regressions
+
+    def _last_item(self, session: pytest.Session) -> AllCasesItem:
+        last: AllCasesItem = AllCasesItem.from_parent(session, name=ALL_CASES, nodeid=f"evaldesk::{ALL_CASES}")
+        last.collecting = self
+        return last
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """In a worker of pytest-xdist: send the cases that it played to the process that judges all of them."""
+        if not self._is_together:
+            return
+        if not hasattr(self._config, "workerinput"):
+            if (session.shouldfail or session.shouldstop) and not self._is_judged:
+                self._not_together = "the test run ended before the last case"
+            return
+        collected = {item.nodeid: at for at, item in enumerate(getattr(session, "items", ()))}
+        played = [(collected[nodeid], *each) for nodeid, each in self.compared.items()]
+        numbers = {"n_collected": self.n_collected, "n_judged": self.n_judged}
+        cast("Any", self._config).workeroutput[WORKER_OUTPUT] = {**numbers, "played": pickle.dumps(played)}
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        """Take the cases that a worker of pytest-xdist played; one that crashed sends none."""
+        if not self._is_together:
+            return
+        output = None if error else getattr(node, "workeroutput", {}).get(WORKER_OUTPUT)
+        if output is None:
+            self._not_together = "a worker of pytest-xdist crashed"
+        else:
+            self._worker_outputs.append(output)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Judge all cases together after the workers of pytest-xdist have played them."""
+        result = yield
+        if self._worker_outputs or self._not_together:
+            self._take_from_workers()
+            if self.n_collected:
+                self._config.hook.pytest_runtest_protocol(item=self._last_item(session), nextitem=None)
+        return result
+
+    def _take_from_workers(self) -> None:
+        """Put the cases of the workers together, in the order of their collection, which is the same in each."""
+        played = sorted(
+            (each for output in self._worker_outputs for each in pickle.loads(output["played"])),  # noqa: S301 - our own
+            key=itemgetter(0),
+        )
+        self.compared = {str(at): (compared, numbers) for at, compared, numbers in played}
+        self.n_collected = max((output["n_collected"] for output in self._worker_outputs), default=0)
+        self.n_judged = sum(output["n_judged"] for output in self._worker_outputs)
 
     def judge_together(self) -> None:
-        """Judge all cases together, as a run does. Raises CaseFailedError; skips where some were not played here.
+        """Judge all cases together, as a run does. Raises CaseFailedError; skips where some were not played.
 
-        Fewer cases are another build than the history is of.
+        Fewer cases are another build than the history is of, and so are cases that several workers played.
         """
-        if self._config.getoption("numprocesses", None) or hasattr(self._config, "workerinput"):
-            self._not_together = "pytest-xdist plays them in several processes"
-        elif self.n_judged < self.n_collected:
-            self._not_together = f"{self.n_judged} of {counted(self.n_collected, 'case')} were played"
+        self._is_judged = True
+        if not self._not_together and self.n_judged != self.n_collected:
+            is_repeated = self.n_judged > self.n_collected
+            few = f"{self.n_judged} of {counted(self.n_collected, 'case')} were played"
+            self._not_together = "each case was played by several workers of pytest-xdist" if is_repeated else few
         if self._not_together:
             pytest.skip(self._not_judged)
         if self.baseline is None or not self.compared:
             return
         change = self.case_player.change_together(
-            [each for each, _ in self.compared], self.baseline, self.compared_gates
+            [each for each, _ in self.compared.values()], self.baseline, self.compared_gates
         )
-        numbers = RunNumbers.of_cases([each for _, each in self.compared])
+        numbers = RunNumbers.of_cases([each for _, each in self.compared.values()])
         gates = conclude(self.compared_gates, numbers, change).gates
         self.together = next(each for each in gates if each.name == "--max-regressions")
         if not self.together.is_held:
@@ -264,7 +323,7 @@ class EvalCaseItem(pytest.Item):
         numbers = CaseNumbers(self.case.id, result.counts)
         if not is_alone:
             gates = self.collecting.compared_gates
-        self.collecting.add(self.case, self.options, None if is_alone else change, numbers)
+        self.collecting.add(self, None if is_alone else change, numbers)
         conclusion = conclude(gates, RunNumbers.of_cases([numbers]), change)
         has_evidence = all(gate.is_held for gate in conclusion.gates if gate.is_of_evidence)
         if self.collecting.new_cases == "inform" and is_alone and not conclusion.is_passed and has_evidence:
