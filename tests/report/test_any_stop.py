@@ -66,3 +66,21 @@ def test_few_cases_cannot_speak_for_others() -> None:
     assert run.any_stop.endswith("at any stop; 5 cases cannot speak for others")
     assert whole([5] * 5).any_stop == ""
     assert any_stop_words(0, 0, None, None) == ""
+
+
+@pytest.mark.parametrize("n_cases", [5, 20])
+def test_no_point_of_pass_at_k_shows_an_interval_that_the_stopped_run_withholds(n_cases: int) -> None:
+    """pass@1 and pass^1 are the pass rate, so they have its one interval; larger k have none that holds at any stop."""
+    run = stopped([5] * (n_cases - 2) + [2, 3])
+
+    first, *others = run.curve
+
+    assert (first.at_interval, first.hat_interval) == (run.interval, run.interval)
+    assert (run.interval is None) == (n_cases < 10)
+    assert {(each.at_interval, each.hat_interval) for each in (*others, run.point_at(3))} == {(None, None)}
+    gate = conclude(Gates(pass_hat=((3, 0.5),)), run).gates[0]
+    assert "CI" not in gate.sentence
+
+
+def test_a_whole_run_has_an_interval_at_each_k() -> None:
+    assert all(point.at_interval and point.hat_interval for point in whole([5] * 18 + [2, 3]).curve)

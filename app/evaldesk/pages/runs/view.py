@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from evaldesk.desk.runs.charts import pass_figure
 from evaldesk.desk.runs.fresh_trials import repeats_recorded
-from evaldesk.desk.runs.gates.conclusion import may_be_stopped, sure_interval, these_interval
+from evaldesk.desk.runs.gates.conclusion import any_stop_point, may_be_stopped, sure_interval, these_interval
 from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Conclusion, Criterion, GateOutcome, Outcome, RunStatus
@@ -232,6 +232,9 @@ def known_cost(summary: RunSummary, sums: RunSummary | CaseRow) -> Cost:
     return Cost(summary.known_cost(sums) if sums.counts.done else None, sums.is_cost_unknown)
 
 
+ANY_STOP_NOTE = "After a stop only the pass rate has an interval that holds."
+
+
 def columns_k(n: int) -> int:
     """The k of the matrix columns; 0 when a case has one trial and there is nothing to repeat."""
     return min(n, 3) if n > 1 else 0
@@ -292,6 +295,8 @@ def reliability(
     n_scored_cases = sum(times for n_scored, _, times in rated if n_scored)
     # Intervals of a run that goes on would be drawn anew at each look, and looking often makes them too narrow.
     points = pass_curve(rows) if is_live else sure_curve(rows)
+    if is_watched:
+        points = tuple(any_stop_point(point, counts, interval) for point in points)
     result = Reliability(
         bar=bar(counts.passed, counts.scored, these, summary.config.gates.min_pass_rate, counts.case_rate),
         doubt=any_stop_words(counts.scored, n_scored_cases, these, interval)
@@ -303,10 +308,20 @@ def reliability(
         chart=pass_chart(points) if len(points) > 1 else None,
         figure=coloured(pass_figure(points)) if len(points) > 1 else None,
         words=curve_sentence(points),
-        note=" ".join(filter(None, (_note(points, summary), _replay_note(summary)))),
+        note=" ".join(
+            filter(
+                None,
+                (
+                    _note(points, summary),
+                    ANY_STOP_NOTE if is_watched and len(points) > 1 else "",
+                    _replay_note(summary),
+                ),
+            )
+        ),
     )
     if not is_live:
-        return result, point_at(rows, k)
+        at_k = point_at(rows, k)
+        return result, any_stop_point(at_k, counts, interval) if is_watched else at_k
     return result, next((point for point in points if point.k == k), CurvePoint(k, None, None, 0))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import isinf
+from math import isclose, isinf
 from typing import TypeAlias
 
 from evaldesk.model import Answer, Conclusion, Counts, GateOutcome, Gates, Outcome, RunStatus
@@ -196,11 +196,16 @@ class RunNumbers:
     @property
     def any_stop(self) -> str:
         """Both intervals of a run that was stopped, in words; empty for a whole run."""
-        rows = self._rate_counts
-        if self.stop is None and not may_be_stopped(self.counts, rows):
+        if not self.is_any_stop:
             return ""
+        rows = self._rate_counts
         n_cases = sum(times for n_scored, _, times in rows if n_scored)
         return any_stop_words(self.counts.scored, n_cases, self.gate_interval, self.interval)
+
+    @property
+    def is_any_stop(self) -> bool:
+        """Whether its intervals must hold at any stop: it was stopped, or may be when the answer pleases."""
+        return self.stop is not None or may_be_stopped(self.counts, self._rate_counts)
 
     @property
     def _rate_counts(self) -> tuple[CaseCounts, ...]:
@@ -215,12 +220,19 @@ class RunNumbers:
     @property
     def curve(self) -> tuple[CurvePoint, ...]:
         """pass@k and pass^k over the cases that have k scored trials at every k shown."""
-        return sure_curve(self.curve_counts)
+        return tuple(self._shown_point(point) for point in sure_curve(self.curve_counts))
+
+    def point_at(self, k: int) -> CurvePoint:
+        """The point of the curve at `k`, also beyond its end."""
+        return self._shown_point(point_at(self.curve_counts, k))
+
+    def _shown_point(self, point: CurvePoint) -> CurvePoint:
+        return any_stop_point(point, self.counts, self.interval) if self.is_any_stop else point
 
     def points_to(self, last: int, ks: Iterable[int]) -> list[CurvePoint]:
         """The points of the curve, and beyond it those up to `last` and at each of `ks`; some may be undefined."""
         points = {point.k: point for point in self.curve}
-        return [points.get(k) or point_at(self.curve_counts, k) for k in sorted({*points, *curve_ks(last), *ks})]
+        return [points.get(k) or self.point_at(k) for k in sorted({*points, *curve_ks(last), *ks})]
 
     def basis_of(self, point: CurvePoint) -> str:
         """The cases that a point of pass@k and pass^k is over, or too few; empty where these are all."""
@@ -268,6 +280,17 @@ def sure_interval(counts: Counts, case_counts: Iterable[CaseCounts], stop: Stop 
         return None
     n_passed, n_scored = _sums(counts, rows)
     return like_these(n_passed / n_scored, these, whole_run)
+
+
+def any_stop_point(point: CurvePoint, counts: Counts, interval: Interval | None) -> CurvePoint:
+    """A point of pass@k and pass^k after a stop: with the interval of the pass rate where it is that, else with none.
+
+    Their own intervals are drawn from the cases as they were at the stop, and looks at a run make them too narrow.
+    """
+    rate, at_one = counts.rate, point.pass_at_k if point.k == 1 else None
+    is_rate = rate is not None and at_one is not None and isclose(rate, at_one)
+    shown = interval if is_rate else None
+    return replace(point, at_interval=shown, hat_interval=shown)
 
 
 FEWEST_LIKE_THESE = 10
@@ -556,7 +579,7 @@ def _curve(run: RunNumbers, name: str, word: str, k: int, least: float, undecide
     is_reached = value >= least - ROUNDING
     words = f"{word}{k} {beside_words(value, least)} {'is at least' if is_reached else 'is below'} {least:g}"
     interval = point.at_interval if word == "pass@" else point.hat_interval
-    words += f"; {CI} {share_range(interval)}" if interval else ""
+    words += f"; {CI} {share_range(interval)}" if interval and not run.is_any_stop else ""
     words += f"; {basis}" if (basis := run.basis_of(point)) else ""
     if counts_as := _counts_as(run.counts, interval, least, undecided):
         words += _near_words(least) + asides_words(run.counts)
