@@ -25,7 +25,7 @@ from evaldesk.pages.gate_figures import GateFigures, gate_words
 from evaldesk.pages.runs.facts import run_fingerprint
 from evaldesk.store import RunStore
 from evaldesk.store.runs.run_store import is_imported
-from evaldesk.wording.forecasts import CLOSE, forecast_sentence, measured_sentence
+from evaldesk.wording.forecasts import CLOSE, measured_sentence, standing_sentence
 
 N_RUNS = 50
 FEWEST = 5
@@ -106,7 +106,7 @@ class GateRow:
         """The next step."""
         if self.flag in ("below-bar", "at-bar") and self.figures:
             never = "It never held. " if self.has_never_held else ""
-            return never + forecast_sentence(self.figures.forecast)
+            return never + standing_sentence(self.figures.forecast)
         if not self.flag and self.figures and self.figures.is_blind:
             return "It misses many agents that are worse: play more trials, or take a better gate."
         return ADVICE[self.flag] or "Nothing to do."

@@ -47,8 +47,11 @@ def range_words(interval: Range) -> str:
 
 def forecast_sentence(forecast: GateForecast) -> str:
     """How often a gate fails if nothing changes, or how the agent stands to its bar."""
-    close = f" It is too close to tell in {about_words(forecast.neutral)}." if forecast.neutral else ""
-    return _sentence(forecast) + close
+    return _sentence(forecast) + _close(forecast)
+
+
+def _close(forecast: GateForecast) -> str:
+    return f" It is too close to tell in {about_words(forecast.neutral)}." if forecast.neutral else ""
 
 
 def _sentence(forecast: GateForecast) -> str:
@@ -59,22 +62,13 @@ def _sentence(forecast: GateForecast) -> str:
             return f"An agent that passes {100 * basis.rate:g} % of each case is below this bar: {often}."
         return f"If every case passes {100 * basis.rate:g} % of the time and nothing changes, {often}."
     if forecast.standing == "below the bar":
+        reason, step = _below_bar(forecast)
         if basis.n_failing:
-            verb = "fails" if basis.n_failing == 1 else "fail"
-            cases = counted(basis.n_cases, "case")
-            return (
-                f"{basis.n_failing} of {cases} {verb} every time: this agent is below the bar. Fix "
-                f"{'it' if basis.n_failing == 1 else 'them'}, or accept {'it' if basis.n_failing == 1 else 'them'} as "
-                f"known failure{'' if basis.n_failing == 1 else 's'}."
-            )
-        fails = about_words(forecast.fails.mean)
-        return f"{_so_far(basis)}: this agent is below the bar, so this gate fails {fails} of builds."
+            return f"{reason}: this agent is below the bar. {step}"
+        return f"{reason}: this agent is below the bar, so {step[:1].lower()}{step[1:]}"
     if forecast.standing == "at the bar":
-        level = f" ({forecast.level.low:.2f}–{forecast.level.high:.2f})" if forecast.level else ""
-        return (
-            f"The agent is about at the bar{level}: this gate will flip, and fails {about_words(forecast.fails.mean)} "
-            "of builds. Move the bar or the agent."
-        )
+        level = f" ({_level(forecast)})" if forecast.level else ""
+        return f"The agent is about at the bar{level}: {_at_bar(forecast)}"
     if forecast.standing == "not known yet":
         ends = "under 1 %" if alarm.high < 0.005 else _ends(alarm)
         mean = f", {about_words(alarm.mean)} on average" if forecast.is_by_history else ""
@@ -83,6 +77,34 @@ def _sentence(forecast: GateForecast) -> str:
         wobble = " One trial a case says nothing yet about how often it wobbles." if basis.fewest <= 1 else ""
         return so + more + wobble
     return f"If nothing changes, this gate fails {about_words(alarm.mean)} of builds ({range_words(alarm)})."
+
+
+def standing_sentence(forecast: GateForecast) -> str:
+    """The reason and the next step of an agent whose standing to the bar is named beside it."""
+    if forecast.standing == "below the bar":
+        return ". ".join(_below_bar(forecast)) + _close(forecast)
+    step = _at_bar(forecast) + _close(forecast)
+    return f"Its level is {_level(forecast)}: {step}" if forecast.level else step[:1].upper() + step[1:]
+
+
+def _below_bar(forecast: GateForecast) -> tuple[str, str]:
+    """Why an agent is below the bar, and the next step or the effect."""
+    basis = forecast.basis
+    if not basis.n_failing:
+        return _so_far(basis), f"This gate fails {about_words(forecast.fails.mean)} of builds."
+    verb, them = ("fails", "it") if basis.n_failing == 1 else ("fail", "them")
+    known_failures = "known failure" if basis.n_failing == 1 else "known failures"
+    reason = f"{basis.n_failing} of {counted(basis.n_cases, 'case')} {verb} every time"
+    return reason, f"Fix {them}, or accept {them} as {known_failures}."
+
+
+def _at_bar(forecast: GateForecast) -> str:
+    fails = about_words(forecast.fails.mean)
+    return f"this gate will flip, and fails {fails} of builds. Move the bar or the agent."
+
+
+def _level(forecast: GateForecast) -> str:
+    return f"{forecast.level.low:.2f}–{forecast.level.high:.2f}" if forecast.level else ""
 
 
 def short_alarm(forecast: GateForecast) -> str:
