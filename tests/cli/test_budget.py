@@ -100,10 +100,12 @@ def test_every_writer_shows_the_run_of_a_budget_alike(place: CommandFolder) -> N
     assert percent in result.output
     assert percent in (place.folder / "summary.md").read_text()
     assert percent in place.run("run", "info", "2").output
-    assert percent in page.answer.count
+    assert percent in page.answer
     assert page.reliability.bar is not None
     assert page.reliability.bar.rate == pytest.approx(rate)
-    assert [len(row.squares) for row in sorted(page.rows, key=lambda row: row.case_id)] == sizes(place, 2)
+    assert [len(row.cells[0].value.squares) for row in sorted(page.rows, key=lambda row: row.case_id)] == sizes(
+        place, 2
+    )
     assert line.shape == f"4 × {summary.n_least} to {summary.n_most}"
     assert len((place.folder / "out.csv").read_text().splitlines()) == 31
     listed = json.loads(place.run("run", "list", "--json").output)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.desk.stored_desk import desk_on
+from tests.run_columns import column_values
 
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import AgentRef, Case, Criterion, ErrorRecord, Expected, RunConfig, Score, TrialResult, Turn, Usage
@@ -18,6 +19,7 @@ from evaldesk.pages.runs.listing import run_line
 from evaldesk.pages.runs.page import read_run
 from evaldesk.pages.runs.view import RunQuery, reliability
 from evaldesk.store import Store
+from evaldesk.wording.words import doubt_cell
 
 STRICT = Criterion("response_match_score", 0.8)
 CALLS = Criterion("tool_call_count_v1", 3.0)
@@ -279,10 +281,8 @@ def test_time_is_the_mean_of_a_trial_in_every_table(store: Store) -> None:
     run = read_run(store.runs, b, RunQuery())
 
     assert (found.a.mean_ms, found.b.mean_ms) == (time.before, time.after) == (100.0, 300.0)
-    assert run.total is not None
-    assert (
-        run.total.mean_ms == run.rows[0].mean_ms == {each.label: each.value for each in run.figures}["mean of a trial"]
-    )
+    assert column_values(run, "Time") == [300.0, 300.0]
+    assert {each.label: each.value for each in run.figures}["mean of a trial"] == 300.0
 
 
 def test_one_long_trial_of_many_is_no_difference_from_one_trial_of_each_case(store: Store) -> None:
@@ -329,11 +329,12 @@ def test_fewer_than_five_scored_trials_name_a_rate_in_no_list(store: Store) -> N
     page, shown = read_comparison(desk_on(store), few, many), read_run(store.runs, few, RunQuery())
     lines = {line.id: line for line in (run_line(store.runs, store.runs.summary(run), "") for run in (few, many))}
 
-    said = [lines[few].doubt, page.a.doubt, shown.answer.doubt, *(each.doubt for each in shown.scorings)]
+    said = [lines[few].doubt, page.a.doubt, shown.reliability.doubt]
+    said += [doubt_cell(each.run.counts.scored, each.interval) for each in shown.scorings]
     assert set(said) == {"too few trials for a rate"}
     assert len(shown.scorings) == 2
-    assert again in [each.run_id for each in shown.scorings]
+    assert again in [each.run.id for each in shown.scorings]
     assert page.a.bar is None
-    assert shown.rows[0].bar is None
+    assert column_values(shown, "Pass rate") == ["too few", "too few"]
     assert page.b.bar is not None
     assert lines[many].doubt == page.b.doubt == "12–77 %"

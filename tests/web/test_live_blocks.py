@@ -8,7 +8,7 @@ import re
 import zlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pytest
 from hypothesis import given
@@ -19,7 +19,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from evaldesk.pages.runs.view import Bar, Cost, MatrixRow, Square
+from evaldesk.pages.runs.matrix import Cell, CellKind, MatrixRow, TrialStrip
+from evaldesk.pages.runs.view import Bar, Cost, Square
 from evaldesk.web.live import Frame, LiveBlocks, Message, event_stream, frame, split
 from evaldesk.web.render import environment, remembered
 
@@ -241,48 +242,43 @@ def test_frames_that_streams_share_are_whole_in_each(frames: list[Frame]) -> Non
         assert gzip.decompress(packed) == b"".join(each.data for each in messages)
 
 
-ROW = MatrixRow(
-    index=1,
-    case_id="roll",
-    href="1/cases/1",
-    squares=(Square(1, "passed", "1/cases/1/trials/0"), Square(2, "queued", "1/cases/1/trials/1")),
-    n_hidden=1,
-    hidden_href="1?only=rest",
-    passed="1/1",
-    bar=Bar(0.5, 0.25, 0.75),
-    pass_at_k=0.5,
-    pass_hat_k=0.25,
-    means=(("match", 0.5),),
-    cost=Cost(0.5, is_least=False),
-    mean_ms=1500.0,
+SQUARES = (Square(1, "passed", "1/cases/1/trials/0"), Square(2, "queued", "1/cases/1/trials/1"))
+CELLS = (
+    Cell("trials", TrialStrip(SQUARES, 1, "1/cases/1/trials/2")),
+    Cell("text", "1 of 1"),
+    Cell("rate", Bar(0.5, 0.25, 0.75)),
+    Cell("score", 0.5, "pass@2"),
+    Cell("cost", Cost(0.5, is_least=False), "cost"),
+    Cell("duration", 1500.0, "time"),
 )
+OTHER_CELLS = (
+    Cell("trials", TrialStrip((SQUARES[0], Square(2, "running", "1/cases/1/trials/1")), 1, "1/cases/1/trials/2")),
+    Cell("text", "0 of 1"),
+    Cell("rate", "too few"),
+    Cell("score", None, "pass@2"),
+    Cell("cost", Cost(0.5, is_least=True), "cost"),
+    Cell("duration", 2500.0, "time"),
+)
+ROW = MatrixRow(index=1, case_id="roll", href="1/cases/1/trials/0", cells=CELLS)
 OTHER_VALUES: dict[str, Any] = {
     "index": 2,
     "case_id": "<b>roll</b>",
-    "href": "1/cases/2",
-    "squares": (ROW.squares[0], Square(2, "running", "1/cases/1/trials/1")),
-    "n_hidden": 2,
-    "hidden_href": "1?only=all",
-    "passed": "0/1",
-    "bar": Bar(0.5, 0.25, 0.8),
-    "pass_at_k": None,
-    "pass_hat_k": 0.5,
-    "means": (("match", None),),
-    "cost": Cost(0.5, is_least=True),
-    "mean_ms": 2500.0,
+    "href": "1/cases/2/trials/0",
+    "cells": (*CELLS[:3], Cell("score", 0.5, "match")),
 }
 
 
 def test_a_row_that_is_remembered_is_rendered_anew_when_any_of_its_values_changes() -> None:
     macro = environment().get_template("runs/parts.html").module.case_row  # type: ignore[attr-defined]
-    first = remembered(macro, ROW, 2, False, True)
+    first = remembered(macro, ROW, False)
+    other_cells = [replace(ROW, cells=(*CELLS[:at], cell, *CELLS[at + 1 :])) for at, cell in enumerate(OTHER_CELLS)]
 
-    changed = [replace(ROW, **{name: value}) for name, value in OTHER_VALUES.items()]
+    changed = [*(replace(ROW, **{name: value}) for name, value in OTHER_VALUES.items()), *other_cells]
 
     assert OTHER_VALUES.keys() == {each.name for each in fields(ROW)}
+    assert {cell.kind for cell in CELLS} == {*get_args(CellKind)}
     for row in changed:
-        assert remembered(macro, row, 2, False, True) == macro(row, 2, False, True) != first
-    assert remembered(macro, ROW, 3, False, True) != first != remembered(macro, ROW, 2, True, True)
-    assert remembered(macro, ROW, 2, False, False) == macro(ROW, 2, False, False) != first
-    assert remembered(macro, replace(ROW), 2, False, True) is first
-    assert "<b>" not in remembered(macro, changed[1], 2, False, True)
+        assert remembered(macro, row, False) == macro(row, False) != first
+    assert first != remembered(macro, ROW, True)
+    assert remembered(macro, replace(ROW), False) is first
+    assert "<b>" not in remembered(macro, changed[1], False)

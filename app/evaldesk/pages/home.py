@@ -10,10 +10,10 @@ from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.evalsets import own_evalsets
 from evaldesk.model.conclusion import counted
 from evaldesk.model.failures import Mode
-from evaldesk.model.stored import CaseFilter, EvalSetFile, RunSummary, SessionSummary
+from evaldesk.model.stored import CaseFilter, CaseRow, EvalSetFile, RunSummary, SessionSummary
 from evaldesk.pages.agents import errored_words
 from evaldesk.pages.runs.listing import RunLine, run_line
-from evaldesk.pages.runs.view import MatrixRow, matrix_rows, trial_href
+from evaldesk.pages.runs.view import trial_href
 from evaldesk.store import Store
 from evaldesk.wording.words import counted_words, passed_words
 
@@ -62,7 +62,7 @@ class Home:
     n_runs: int
     errored: Mapping[str, str]
     """How many of its newest trials errored, in words, by the id of the agent."""
-    cases: Sequence[MatrixRow] = ()
+    cases: Sequence[CaseRow] = ()
     """The worst cases of the newest run."""
     kinds: Sequence[Mode] = ()
 
@@ -94,8 +94,7 @@ def home(desk: Desk, agents: Sequence[FoundAgent]) -> Home:
     ]
     sentences = ((agent.id, errored_words(desk.stored_runs, agent.id)) for agent in agents)
     errored = {agent_id: words for agent_id, words in sentences if not words.startswith("0 ")}
-    worst = store.runs.case_rows(runs[0].id, sort="worst", limit=N_CASES) if runs else ()
-    cases = matrix_rows(runs[0], worst, (), (), 0) if runs else ()
+    cases = store.runs.case_rows(runs[0].id, sort="worst", limit=N_CASES) if runs else ()
     kinds = [mode for mode in store.failures.modes() if mode.is_active][:N_KINDS]
     return Home(first, steps, agents, evalsets, lines, n_runs, errored, cases, kinds)
 

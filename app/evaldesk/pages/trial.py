@@ -118,9 +118,14 @@ class TrialPage:
         return drawn_turns(self.pieces)
 
     @property
+    def key(self) -> TrialKey:
+        """The case and the trial, counted from 0."""
+        return self.case_index, self.number - 1
+
+    @property
     def href(self) -> str:
         """The address of the page, also where it answers a form."""
-        return trial_href(self.summary.id, (self.case_index, self.number - 1))
+        return trial_href(self.summary.id, self.key)
 
     @property
     def run_title(self) -> str:
@@ -392,10 +397,8 @@ MAX_SHOWN = 5
 class OtherScoring:
     """The same trial in another run that scores it."""
 
-    run_id: int
-    words: str
-    href: str
-    verdict: str
+    run: RunSummary
+    result: TrialResult
     scores: Sequence[ScoreLine]
 
 
@@ -405,18 +408,12 @@ def read_other_scorings(desk: Desk, run_id: int, key: TrialKey) -> list[OtherSco
 
 
 def _other_scorings(runs: RunStore, run_id: int, key: TrialKey) -> Iterator[OtherScoring]:
-    others = [each for each in scorings(runs, runs.summary(run_id)) if not each.is_current]
+    others = [each.run for each in scorings(runs, runs.summary(run_id)) if each.run.id != run_id]
     for other in others[:MAX_SHOWN]:
         try:
-            turns = recorded_turns(runs, other.run_id, key)
+            turns = recorded_turns(runs, other.id, key)
         except NotFoundError:
             continue
         if (result := turns.result) is None:
             continue
-        yield OtherScoring(
-            run_id=other.run_id,
-            words="original scores" if other.is_played else "re-scored",
-            href=trial_href(other.run_id, key),
-            verdict=result.verdict,
-            scores=score_lines(result.scores, turns.summary.turn_metrics),
-        )
+        yield OtherScoring(other, result, score_lines(result.scores, turns.summary.turn_metrics))

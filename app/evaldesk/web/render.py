@@ -28,15 +28,21 @@ from evaldesk.model.json_text import json_line
 from evaldesk.model.transcript import MAX_NUMBER
 from evaldesk.pages.large_state import shorten_segments
 from evaldesk.pages.media import result_line, result_media
+from evaldesk.pages.runs.matrix import case_href, trial_strip
+from evaldesk.pages.runs.view import criteria_words, metric_doubt, trial_href
 from evaldesk.wording.json_layout import as_json
 from evaldesk.wording.places import work_words
 from evaldesk.wording.words import (
     cost_words,
+    doubt_cell,
     duration_words,
+    needs_words,
     number_words,
+    passed_cell,
     passed_words,
     rate_words,
     share_range,
+    short_title,
     size_words,
 )
 
@@ -270,4 +276,13 @@ FILTERS: Mapping[str, Callable[..., object]] = {
     "rate_label": rate_label,
     "share_range": share_range,
     "shortened": shorten_segments,
+    "short_title": short_title,
+    "needs_words": needs_words,
+    "passed_cell": passed_cell,
+    "doubt_cell": doubt_cell,
+    "metric_doubt": metric_doubt,
+    "criteria_words": criteria_words,
+    "trial_href": trial_href,
+    "case_href": case_href,
+    "trial_strip": trial_strip,
 }

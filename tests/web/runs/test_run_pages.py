@@ -14,6 +14,7 @@ import pytest
 from evaldesk import paths
 from evaldesk.model import AgentRef, Case, RunConfig, Turn
 from evaldesk.model.stored import RunSummary
+from evaldesk.pages.runs import matrix
 from evaldesk.pages.runs.view import BADGES, OUTCOME_BADGES
 from evaldesk.settings import DatabaseUrl
 
@@ -356,3 +357,20 @@ def test_a_list_in_a_shared_database_is_asked_for_again_and_not_while_runs_are_t
     assert 'hx-include="#listing [name=run]:checked"' in shown
     assert (ticked.status_code, ticked.text) == (204, "")
     assert pages.client.get("/runs?agent=dice&run=1").status_code == 200
+
+
+def test_a_column_of_the_cases_is_one_entry_of_one_list(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns_of = matrix.columns_of
+
+    def with_tokens(summary: RunSummary, *more: Any) -> list[matrix.Column]:
+        tokens = matrix.Column("Tokens", "text", lambda row: f"{row.tokens} tokens", "7 tokens in all", label="tokens")
+        return [*columns_of(summary, *more), tokens]
+
+    monkeypatch.setattr("evaldesk.pages.runs.page.columns_of", with_tokens)
+    run = pages.finish()
+    page, report = (pages.get(address).text for address in (run, f"{run}/report"))
+
+    for text, n_last_lines in ((page, 1), (report, 0)):
+        assert text.count(">Tokens</th>") == 1
+        assert text.count('<td data-num data-label="tokens">0 tokens</td>') == 4
+        assert text.count('<td data-num data-label="tokens">7 tokens in all</td>') == n_last_lines

@@ -16,33 +16,33 @@ from evaldesk.desk.runs.stored_runs import StoredRuns, is_held, run_title
 from evaldesk.model import Conclusion, GateOutcome
 from evaldesk.model.conclusion import counted
 from evaldesk.model.run import LIVE, Place
-from evaldesk.model.stored import CaseFilter, CaseRow, CaseSort, MetricRow, RunSummary, TrialKey
+from evaldesk.model.stored import CaseFilter, CaseRow, CaseSort, ErrorGroup, MetricRow, RunSummary, TrialKey
 from evaldesk.model.transcript import MAX_NUMBER
 from evaldesk.pages.runs.facts import Fact, run_facts
+from evaldesk.pages.runs.matrix import (
+    Cell,
+    Column,
+    MatrixRow,
+    columns_of,
+    equal_counts_of,
+    is_measured,
+    matrix_rows,
+)
 from evaldesk.pages.runs.view import (
     PAGE_SIZE,
     SORTS,
-    Bar,
-    Cost,
     Filter,
-    MatrixRow,
-    MetricLine,
     Reliability,
     RunQuery,
     Scoring,
     columns_k,
-    equal_counts_of,
     gate_lines,
     known_cost,
-    matrix_rows,
-    metric_lines,
     reliability,
     run_badge,
     scorings,
-    trial_href,
 )
 from evaldesk.run_options import budget_of
-from evaldesk.statistics.intervals import CurvePoint
 from evaldesk.store import RunStore
 from evaldesk.store.runs.run_store import is_imported, is_playable
 from evaldesk.wording.places import again_sentence, is_telling, places_words
@@ -52,11 +52,7 @@ from evaldesk.wording.words import (
     cost_words,
     errors_sentence,
     in_page_words,
-    needs_words,
-    passed_cell,
     rate_of_counts,
-    share_range,
-    short_title,
     stopped_words,
     trials_each_words,
     undefined_words,
@@ -70,40 +66,6 @@ ONLY_WORDS: Mapping[CaseFilter, str] = {
     "flaky": "Only cases that passed in some trials and failed in others.",
     "passed": "Only cases that passed.",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """The head of a metric's column; `sub` names its need."""
-
-    title: str
-    sub: str
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorLine:
-    """Errors that say the same, with a link to the first."""
-
-    kind: str
-    example: str
-    n: int
-    href: str
-    where: str
-
-
-@dataclass(frozen=True, slots=True)
-class Total:
-    """The last line of the matrix: the whole run. Doubts are intervals, `means` title, mean and doubt of a metric."""
-
-    passed: str
-    bar: Bar | None
-    pass_at_k: float | None
-    at_doubt: str
-    pass_hat_k: float | None
-    hat_doubt: str
-    means: tuple[tuple[str, float | None, str], ...]
-    cost: Cost
-    mean_ms: float | None
 
 
 class Figure(NamedTuple):
@@ -136,7 +98,7 @@ class RunPage:
     more_href: str
     progress: Progress
     reason: tuple[str, str, str]
-    answer: Answer
+    answer: str
     errors_sentence: str
     dash_sentence: str
     figures: Sequence[Figure]
@@ -146,10 +108,11 @@ class RunPage:
     k: int
     columns: Sequence[Column]
     rows: Sequence[MatrixRow]
-    total: Total | None
-    metrics: Sequence[MetricLine]
+    total: Sequence[Cell]
+    metrics: Sequence[MetricRow]
     asserted: Sequence[str]
-    errors: Sequence[ErrorLine]
+    errors: Sequence[ErrorGroup]
+    error_cases: Mapping[int, str]
     reliability: Reliability
     facts: Sequence[Fact]
     scorings: Sequence[Scoring]
@@ -181,16 +144,6 @@ class RunPage:
         return self.summary.created_at
 
     @property
-    def n_columns(self) -> int:
-        """Columns of the matrix."""
-        return 4 + (2 if self.is_measured else 0) + (2 if self.k else 0) + len(self.columns)
-
-    @property
-    def is_measured(self) -> bool:
-        """Whether the matrix has columns for cost and time."""
-        return is_measured(self.summary)
-
-    @property
     def each_words(self) -> str:
         """`5 trials`, `2 to 9 trials`: those of a case."""
         return trials_each_words(self.summary.n_least, self.summary.n_most)
@@ -199,11 +152,6 @@ class RunPage:
     def may_draw(self) -> bool:
         """Whether there are curves that Plotly may draw, or will be when the run is over."""
         return self.reliability.figure is not None or (self.is_live and self.k > 0)
-
-
-def is_measured(summary: RunSummary) -> bool:
-    """Whether a case may have a cost or a time: not where the run came in a file that tells neither."""
-    return not is_imported(summary.config) or bool(summary.cost or summary.duration_ms)
 
 
 async def run_page(runs: RunDesk, run_id: int, query: RunQuery) -> RunPage:
@@ -245,18 +193,22 @@ def read_run(
     n_running = min(len(in_flight) or n_told, summary.config.concurrency)
     sort: CaseSort = query.sort or ("file" if is_live else "worst")
     rows = runs.case_rows(run_id, sort=sort, only=query.only, after=query.after, limit=most + 1)
-    metric_rows = _metric_rows(runs, run_id, (summary.counts, summary.duration_ms, summary.n_duplicates))
-    names = [criterion.metric for criterion in summary.config.criteria]
+    metrics = _metric_rows(runs, run_id, (summary.counts, summary.duration_ms, summary.n_duplicates))
+    if is_live:  # intervals of a run that goes on would be drawn anew at each look
+        metrics = [replace(each, kinds=()) for each in metrics]
     outcomes = runs.outcome_counts(run_id)
     k = columns_k(summary.n_least)
     stored_runs = StoredRuns(runs)
     before = _run_before(runs, summary) if is_live else None
-    found_reliability, point = reliability(outcomes, summary, k, before, stored_runs.equal_counts(summary))
+    curves, point = reliability(outcomes, summary, k, before, stored_runs.equal_counts(summary))
+    if not summary.counts.scored:
+        curves = replace(curves, doubt="", detail=_why_nothing(summary), why="")
     conclusion = None if is_live else stored_runs.conclusion(summary, outcomes)
     badge, word = run_badge(summary.status, conclusion)
     can_go_on = not is_live and is_playable(summary.config)
     can_repeat = not is_live and not is_imported(summary.config)
-    lines = metric_lines(metric_rows, is_live=is_live)
+    columns = columns_of(summary, metrics, curves, point, in_flight)
+    errors = runs.error_groups(run_id)[:MAX_ERROR_GROUPS] if summary.n_to_retry else []
     places_of_run = summary.places if places is None else places
     more = query.href(run_id, sort=sort, after=rows[most - 1].cursor) if len(rows) > most else ""
     return RunPage(
@@ -277,7 +229,7 @@ def read_run(
         more_href=more,
         progress=progress(summary, n_running, pause),
         reason=reason_note(summary, trouble, conclusion),
-        answer=answer(summary, found_reliability),
+        answer=rate_of_counts(summary.counts) if summary.counts.scored else NOTHING_SCORED,
         errors_sentence=errors_sentence(summary.counts),
         dash_sentence=_dash_sentence(summary, rows[:most], k),
         figures=_figures(summary),
@@ -285,16 +237,14 @@ def read_run(
         sorts=_sorts(summary, query, sort),
         only_words=ONLY_WORDS[query.only] if query.only else "",
         k=k,
-        columns=[
-            Column(short_title(each.metric), needs_words(each.metric, each.threshold))
-            for each in summary.config.criteria
-        ],
-        rows=matrix_rows(summary, rows[:most], in_flight, names, k),
-        total=_total(summary, found_reliability, lines, point) if not query.only else None,
-        metrics=lines,
+        columns=columns,
+        rows=matrix_rows(columns, run_id, rows[:most]),
+        total=[column.total_cell for column in columns] if not query.only else (),
+        metrics=metrics,
         asserted=asserted_lines(summary.config, summary.n_cases),
-        errors=_errors(runs, summary) if summary.n_to_retry else [],
-        reliability=found_reliability,
+        errors=errors,
+        error_cases=runs.case_ids(run_id, [group.first[0] for group in errors]) if errors else {},
+        reliability=curves,
         facts=run_facts(summary),
         scorings=scorings(runs, summary),
         places=places_of_run if is_live and is_telling(places_of_run) else (),
@@ -367,40 +317,6 @@ def _figures(summary: RunSummary) -> list[Figure]:
     return [each for each in figures if each.value is not None] if is_imported(summary.config) else figures
 
 
-def _total(
-    summary: RunSummary, reliability_of_run: Reliability, lines: Sequence[MetricLine], point: CurvePoint
-) -> Total:
-    means = {line.name: (line.mean, line.doubt) for line in lines}
-    return Total(
-        passed=passed_cell(summary.counts),
-        bar=reliability_of_run.bar,
-        pass_at_k=point.pass_at_k,
-        at_doubt=share_range(point.at_interval),
-        pass_hat_k=point.pass_hat_k,
-        hat_doubt=share_range(point.hat_interval),
-        means=tuple(
-            (short_title(each.metric), *means.get(each.metric, (None, ""))) for each in summary.config.criteria
-        ),
-        cost=known_cost(summary, summary),
-        mean_ms=summary.mean_ms,
-    )
-
-
-def _errors(runs: RunStore, summary: RunSummary) -> list[ErrorLine]:
-    groups = runs.error_groups(summary.id)[:MAX_ERROR_GROUPS]
-    names = runs.case_ids(summary.id, [group.first[0] for group in groups])
-    return [
-        ErrorLine(
-            kind=group.kind.replace("_", " "),
-            example=group.example,
-            n=group.n,
-            href=trial_href(summary.id, group.first),
-            where=f"{names[group.first[0]]} {group.first[1] + 1}",
-        )
-        for group in groups
-    ]
-
-
 @dataclass(frozen=True, slots=True)
 class Progress:
     """The progress of a run; `quarter` changes rarely, for screen readers."""
@@ -409,16 +325,6 @@ class Progress:
     detail: str
     clock: str
     quarter: str
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The result in words: the count, the interval, its scope; `why` explains its width."""
-
-    count: str
-    doubt: str
-    detail: str
-    why: str = ""
 
 
 def progress(summary: RunSummary, n_running: int, pause: str = "") -> Progress:
@@ -463,15 +369,6 @@ def _money_left(summary: RunSummary) -> str:
     if summary.is_cost_unknown:
         return f"Some costs are not known, so it is not known how much of the {word} of ${amount:g} is left."
     return f"{cost_words(max(0.0, amount - summary.cost))} of the {word} of ${amount:g} left."
-
-
-def answer(summary: RunSummary, reliability_of_run: Reliability) -> Answer:
-    """The answer of the run, and the scope of its interval."""
-    if not summary.counts.scored:
-        return Answer(NOTHING_SCORED, "", _why_nothing(summary))
-    return Answer(
-        rate_of_counts(summary.counts), reliability_of_run.doubt, reliability_of_run.detail, reliability_of_run.why
-    )
 
 
 def reason_note(summary: RunSummary, trouble: str, conclusion: Conclusion | None) -> tuple[str, str, str]:

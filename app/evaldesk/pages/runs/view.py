@@ -1,9 +1,9 @@
-"""The parts of a run's page: the rows of its matrix, its reliability, its scorings, a line for each metric. No SQL."""
+"""The parts of a run's page that other pages show, too: its reliability, its scorings, a bar, a cost. No SQL."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,15 +13,13 @@ from evaldesk.desk.runs.gates.conclusion import any_stop_point, may_be_stopped, 
 from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Conclusion, Criterion, GateOutcome, Outcome, RunStatus
-from evaldesk.model.conclusion import Interval, scored_and_passed
+from evaldesk.model.conclusion import Interval
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseFilter, CaseRow, CaseSort, MetricRow, RunSummary, TrialKey
 from evaldesk.pages.pass_chart import PassChart, pass_chart
 from evaldesk.statistics.intervals import (
     CurvePoint,
-    pass_at_k,
     pass_curve,
-    pass_hat_k,
     point_at,
     sure_curve,
     wilson,
@@ -36,13 +34,11 @@ from evaldesk.wording.words import (
     cost_words,
     curve_note,
     curve_sentence,
-    doubt_cell,
     doubt_words,
     folded_points,
     in_page_words,
     least_words,
     needs_words,
-    passed_cell,
     range_words,
     short_title,
     uneven_sentence,
@@ -71,7 +67,6 @@ SORTS: tuple[tuple[CaseSort, str], ...] = (
     ("cost", "Most expensive"),
     ("file", "File order"),
 )
-MAX_SQUARES = 20
 PAGE_SIZE = 50
 
 
@@ -118,62 +113,6 @@ class Square:
     number: int
     status: str
     href: str
-
-
-@dataclass(frozen=True, slots=True)
-class MatrixRow:
-    """One case of the run; None where a number is undefined."""
-
-    index: int
-    case_id: str
-    href: str
-    squares: tuple[Square, ...]
-    n_hidden: int
-    hidden_href: str
-    passed: str
-    bar: Bar | None
-    pass_at_k: float | None
-    pass_hat_k: float | None
-    means: tuple[tuple[str, float | None], ...]
-    cost: Cost
-    mean_ms: float | None
-
-
-def matrix_rows(
-    summary: RunSummary, rows: Sequence[CaseRow], in_flight: Collection[TrialKey], metrics: Sequence[str], k: int
-) -> tuple[MatrixRow, ...]:
-    """The lines of the matrix; trials that are being played are overlaid as running."""
-    return tuple(_matrix_row(summary, row, in_flight, metrics, k) for row in rows)
-
-
-def _matrix_row(
-    summary: RunSummary, row: CaseRow, in_flight: Collection[TrialKey], metrics: Sequence[str], k: int
-) -> MatrixRow:
-    n_equal, n_passed = equal_counts_of(summary, row)
-    base = f"{summary.id}/cases/{row.case_index}/trials/"
-    letters_shown = row.verdicts[:MAX_SQUARES]
-    letters = ["r" if (row.case_index, index) in in_flight else letter for index, letter in enumerate(letters_shown)]
-    return MatrixRow(
-        index=row.case_index,
-        case_id=row.case_id,
-        href=f"{base}{first_problem(row.verdicts)}",
-        squares=tuple(Square(at + 1, STATUS_OF[letter], f"{base}{at}") for at, letter in enumerate(letters)),
-        n_hidden=len(row.verdicts) - len(letters_shown),
-        hidden_href=f"{base}{len(letters_shown)}",
-        passed=passed_cell(row.counts),
-        bar=bar(row.counts.passed, row.counts.scored),
-        pass_at_k=pass_at_k(n_equal, n_passed, k) if k else None,
-        pass_hat_k=pass_hat_k(n_equal, n_passed, k) if k else None,
-        means=tuple((short_title(name), row.means.get(name)) for name in metrics),
-        cost=known_cost(summary, row),
-        mean_ms=row.mean_ms,
-    )
-
-
-def equal_counts_of(summary: RunSummary, row: CaseRow) -> tuple[int, int]:
-    """The scored and the passed trials of a case among the trial indexes that all cases have."""
-    letters = row.verdicts[: summary.n_equal]
-    return scored_and_passed(letters, errors_are_failures=summary.config.errors_are_failures)
 
 
 def window(at: int, n: int, most: int) -> range:
@@ -382,40 +321,9 @@ def _note(points: Sequence[CurvePoint], summary: RunSummary) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class MetricLine:
-    """One metric; None where a number is undefined."""
-
-    name: str
-    title: str
-    mean: float
-    doubt: str
-    std: float
-    low: float
-    high: float
-    needs: str
-    share_met: str
-    n: int
-
-
-def metric_lines(rows: Sequence[MetricRow], *, is_live: bool = False) -> tuple[MetricLine, ...]:
-    """A line for each metric that gave any value; nothing is drawn for a run that goes on, at each of its looks."""
-    return tuple(_line(replace(row, kinds=()) if is_live else row) for row in rows)
-
-
-def _line(row: MetricRow) -> MetricLine:
-    return MetricLine(
-        name=row.metric,
-        title=short_title(row.metric),
-        mean=row.mean,
-        doubt=range_words(metric_interval(row)),
-        std=row.std,
-        low=row.low,
-        high=row.high,
-        needs=needs_words(row.metric, row.threshold),
-        share_met=f"{row.n_passed:,} of {row.n:,}" if row.threshold is not None else "–",
-        n=row.n,
-    )
+def metric_doubt(row: MetricRow) -> str:
+    """`0.89–0.99`: the 95 % CI of a metric's mean; empty without one."""
+    return range_words(metric_interval(row))
 
 
 _MOST_CRITERIA = 3
@@ -423,20 +331,11 @@ _MOST_CRITERIA = 3
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """One scoring of the same trials, and its results.
+    """One scoring of the same trials; `interval` is that of its rate, `metrics` are in the order of the criteria."""
 
-    `doubt` is empty while nothing is scored; `means` are the mean and its interval of each metric
-    by its title, in the order of the criteria.
-    """
-
-    run_id: int
-    words: str
-    passed: str
-    doubt: str
-    means: Mapping[str, tuple[float, str]]
-    is_played: bool
-    is_current: bool
-    compare_href: str
+    run: RunSummary
+    interval: Interval | None
+    metrics: Sequence[MetricRow]
 
 
 def scorings(runs: RunStore, summary: RunSummary) -> list[Scoring]:
@@ -449,26 +348,14 @@ def scorings(runs: RunStore, summary: RunSummary) -> list[Scoring]:
         summaries = [runs.summary(source_id), *again]
     except NotFoundError:
         summaries = again
-    return [
-        Scoring(
-            run_id=run.id,
-            words=_criteria_words(run.config.criteria),
-            passed=passed_cell(run.counts),
-            doubt=doubt_cell(run.counts.scored, StoredRuns(runs).interval(run)),
-            means={
-                short_title(row.metric): (row.mean, range_words(metric_interval(row)))
-                for row in runs.metric_rows(run.id)
-            },
-            is_played=run.config.source_run_id is None,
-            is_current=run.id == summary.id,
-            compare_href=f"/compare?a={min(run.id, summary.id)}&b={max(run.id, summary.id)}",
-        )
-        for run in summaries
-    ]
+    return [Scoring(run, StoredRuns(runs).interval(run), runs.metric_rows(run.id)) for run in summaries]
 
 
-def _criteria_words(criteria: Sequence[Criterion]) -> str:
+def criteria_words(criteria: Sequence[Criterion]) -> str:
     """`Response match at least 0.80, Tool calls at most 3.00`: the first few criteria."""
-    deciding = [f"{short_title(each.metric)} {needs_words(each.metric, each.threshold)}" for each in criteria]
-    deciding = [words for words, each in zip(deciding, criteria, strict=True) if each.threshold is not None]
+    deciding = [
+        f"{short_title(each.metric)} {needs_words(each.metric, each.threshold)}"
+        for each in criteria
+        if each.threshold is not None
+    ]
     return ", ".join(deciding[:_MOST_CRITERIA]) + (" and more" if len(deciding) > _MOST_CRITERIA else "")

@@ -1,0 +1,192 @@
+"""The table of cases of a run: a column is one entry of `columns_of`, with its head, its cells and its last line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from evaldesk.model.conclusion import Counts, scored_and_passed
+from evaldesk.model.stored import CaseRow, MetricRow, RunSummary, TrialKey
+from evaldesk.pages.runs.view import (
+    STATUS_OF,
+    Bar,
+    Reliability,
+    Square,
+    bar,
+    columns_k,
+    first_problem,
+    known_cost,
+    metric_doubt,
+)
+from evaldesk.statistics.intervals import CurvePoint, pass_at_k, pass_hat_k
+from evaldesk.store.runs.run_store import is_imported
+from evaldesk.wording.words import needs_words, passed_cell, share_range, short_title
+
+MAX_SQUARES = 20
+CellKind: TypeAlias = Literal["trials", "text", "rate", "score", "cost", "duration"]
+"""The notation of a value: a branch of the macro `cell` in `runs/parts.html`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A value of the table; `label` is its head where the table has no room for columns, `doubt` its 95 % CI."""
+
+    kind: CellKind
+    value: Any
+    label: str = ""
+    doubt: str = ""
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the column is set to the right."""
+        return self.kind not in ("trials", "rate")
+
+    @property
+    def sort_value(self) -> float | str | None:
+        """The number by which a report sorts its lines where the text of the cell is none; None where it is."""
+        if self.kind == "rate":
+            return self.value.rate if isinstance(self.value, Bar) else ""
+        if self.kind == "cost":
+            return self.value.dollars if self.value else None
+        return self.value or None if self.kind == "duration" else None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: `of_case` gives its value for a case, `total` is that of the whole run."""
+
+    title: str
+    kind: CellKind
+    of_case: Callable[[CaseRow], Any]
+    total: Any = None
+    doubt: str = ""
+    sub: str = ""
+    label: str = ""
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the column is set to the right."""
+        return self.total_cell.is_number
+
+    @property
+    def total_cell(self) -> Cell:
+        """The cell of the last line."""
+        return Cell(self.kind, self.total, self.label, self.doubt)
+
+    def cell(self, row: CaseRow) -> Cell:
+        """The cell of a case."""
+        return Cell(self.kind, self.of_case(row), self.label)
+
+
+@dataclass(frozen=True, slots=True)
+class TrialStrip:
+    """The first MAX_SQUARES trials of a case; `more_href` is the first of the `n_more` others."""
+
+    squares: tuple[Square, ...]
+    n_more: int
+    more_href: str
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixRow:
+    """The line of a case; its address is that of the first trial that did not pass."""
+
+    index: int
+    case_id: str
+    href: str
+    cells: tuple[Cell, ...]
+
+
+def columns_of(
+    summary: RunSummary,
+    metrics: Sequence[MetricRow],
+    reliability: Reliability,
+    point: CurvePoint,
+    in_flight: Collection[TrialKey] = frozenset(),
+) -> list[Column]:
+    """The columns after the name of the case; `point` is the run's pass@k and pass^k at the k of its columns."""
+
+    def at_k(measure: Callable[[int, int, int], float | None]) -> Callable[[CaseRow], float | None]:
+        return lambda row: measure(*equal_counts_of(summary, row), k)
+
+    def mean_of(metric: str) -> Callable[[CaseRow], float | None]:
+        return lambda row: row.means.get(metric)
+
+    k, by_metric = columns_k(summary.n_least), {each.metric: each for each in metrics}
+    columns = [
+        Column("Trials", "trials", lambda row: trial_strip(summary.id, row, in_flight)),
+        Column("Passed", "text", lambda row: passed_cell(row.counts), passed_cell(summary.counts)),
+        Column(
+            "Pass rate",
+            "rate",
+            lambda row: _rate(bar(row.counts.passed, row.counts.scored), row.counts),
+            _rate(reliability.bar, summary.counts),
+            sub="95 % CI",
+        ),
+    ]
+    if k:
+        for title, of_case, of_run, interval, words in (
+            (f"pass@{k}", at_k(pass_at_k), point.pass_at_k, point.at_interval, "one"),
+            (f"pass^{k}", at_k(pass_hat_k), point.pass_hat_k, point.hat_interval, "all"),
+        ):
+            columns.append(
+                Column(title, "score", of_case, of_run, share_range(interval), sub=f"{words} of {k}", label=title)
+            )
+    for criterion in summary.config.criteria:
+        title, scored = short_title(criterion.metric), by_metric.get(criterion.metric)
+        columns.append(
+            Column(
+                title,
+                "score",
+                mean_of(criterion.metric),
+                scored.mean if scored else None,
+                metric_doubt(scored) if scored else "",
+                sub=needs_words(criterion.metric, criterion.threshold),
+                label=title,
+            )
+        )
+    if is_measured(summary):
+        columns += [
+            Column("Cost", "cost", lambda row: known_cost(summary, row), known_cost(summary, summary), label="cost"),
+            Column("Time", "duration", lambda row: row.mean_ms, summary.mean_ms, sub="mean", label="time"),
+        ]
+    return columns
+
+
+def is_measured(summary: RunSummary) -> bool:
+    """Whether a case may have a cost or a time: not where the run came in a file that tells neither."""
+    return not is_imported(summary.config) or bool(summary.cost or summary.duration_ms)
+
+
+def equal_counts_of(summary: RunSummary, row: CaseRow) -> tuple[int, int]:
+    """The scored and the passed trials of a case among the trial indexes that all cases have."""
+    letters = row.verdicts[: summary.n_equal]
+    return scored_and_passed(letters, errors_are_failures=summary.config.errors_are_failures)
+
+
+def _rate(drawn_rate: Bar | None, counts: Counts) -> Bar | str:
+    """The rate to draw, or the reason why there is none."""
+    return drawn_rate or ("too few" if counts.scored else "")
+
+
+def matrix_rows(columns: Sequence[Column], run_id: int, rows: Sequence[CaseRow]) -> tuple[MatrixRow, ...]:
+    """The lines of the table."""
+    return tuple(
+        MatrixRow(row.case_index, row.case_id, case_href(run_id, row), tuple(column.cell(row) for column in columns))
+        for row in rows
+    )
+
+
+def case_href(run_id: int, row: CaseRow) -> str:
+    """The first trial of a case that did not pass, else its first one; relative to the list of runs."""
+    return f"{run_id}/cases/{row.case_index}/trials/{first_problem(row.verdicts)}"
+
+
+def trial_strip(run_id: int, row: CaseRow, in_flight: Collection[TrialKey] = frozenset()) -> TrialStrip:
+    """The trials of a case, those that are being played overlaid as running."""
+    base = f"{run_id}/cases/{row.case_index}/trials/"
+    letters = row.verdicts[:MAX_SQUARES]
+    statuses = ["running" if (row.case_index, at) in in_flight else STATUS_OF[each] for at, each in enumerate(letters)]
+    squares = tuple(Square(at + 1, status, f"{base}{at}") for at, status in enumerate(statuses))
+    return TrialStrip(squares, len(row.verdicts) - len(letters), f"{base}{len(letters)}")
