@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from jinja2 import DictLoader, Environment
 
-from evaldesk.web.render import FILTERS, CompiledTemplates, environment
+from evaldesk.web.render import FILTERS, PAGE_FILTERS, CompiledTemplates, environment
 
 Say = Callable[[str], str]
 
@@ -81,13 +83,25 @@ def test_a_write_that_fails_leaves_no_file(say: Say, folder: Path, monkeypatch: 
     assert not [*folder.iterdir()]
 
 
+def test_every_filter_of_a_page_is_a_function_that_a_template_uses() -> None:
+    found = environment()
+    assert found.loader is not None
+    text = "".join(found.loader.get_source(found, name)[0] for name in found.list_templates(extensions=["html"]))
+
+    for name, place in PAGE_FILTERS.items():
+        module, _, function = place.partition(":")
+        assert callable(getattr(import_module(module), function)), place
+        assert re.search(rf"\| {name}\b", text), name
+    assert not PAGE_FILTERS.keys() & FILTERS.keys()
+
+
 def test_no_result_of_a_filter_is_in_the_code() -> None:
     def fails(*_: object, **__: object) -> None:
         raise RuntimeError
 
     found = environment()
     other = found.overlay()
-    other.filters = {**found.filters, **dict.fromkeys(FILTERS, fails)}
+    other.filters = {**found.filters, **dict.fromkeys([*FILTERS, *PAGE_FILTERS], fails)}
     assert found.loader is not None
 
     for name in found.list_templates(extensions=["html"]):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache, lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from evaldesk import paths
+from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.errors import ConflictError
 from evaldesk.model import AskedBy
 from evaldesk.model.conclusion import Interval, counted
@@ -67,9 +69,20 @@ def environment() -> Environment:
         bytecode_cache=CompiledTemplates(folder / "__pycache__"),
     )
     env.filters.update(FILTERS)
+    env.filters.update({name: _loaded_filter(place) for name, place in PAGE_FILTERS.items()})
     env.globals["ui"] = env.get_template("ui.html").module
     env.globals["remembered"] = remembered
     return env
+
+
+def _loaded_filter(place: str) -> Callable[..., object]:
+    """The filter at `module:function`, imported on first use."""
+
+    def call(*values: object) -> object:
+        module, _, name = place.partition(":")
+        return getattr(import_module(module), name)(*values)
+
+    return call
 
 
 class CompiledTemplates(FileSystemBytecodeCache):
@@ -285,4 +298,15 @@ FILTERS: Mapping[str, Callable[..., object]] = {
     "trial_href": trial_href,
     "case_href": case_href,
     "trial_strip": trial_strip,
+    "run_title": run_title,
 }
+PAGE_FILTERS: Mapping[str, str] = {
+    "queue_title": "evaldesk.pages.queues.result:queue_title",
+    "queue_words": "evaldesk.pages.queues.result:queue_words",
+    "trial_name": "evaldesk.pages.queues.result:trial_name",
+    "label_badge": "evaldesk.pages.queues.page:label_badge",
+    "label_word": "evaldesk.pages.queues.page:label_word",
+    "box_value": "evaldesk.pages.queues.page:box_value",
+    "metrics_words": "evaldesk.pages.queues.page:metrics_words",
+}
+"""Filters of read models that are not imported before the first page: `module:function`."""

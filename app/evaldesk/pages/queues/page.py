@@ -8,11 +8,8 @@ from urllib.parse import urlencode
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.failures import TypedFinding
-from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.diff.divergence import Divergence
 from evaldesk.errors import NotFoundError
-from evaldesk.model import TrialResult
-from evaldesk.model.conclusion import counted
 from evaldesk.model.failures import Finding, Mode
 from evaldesk.model.json_text import json_line
 from evaldesk.model.queues import QUEUE_KINDS, Queue, QueueItem, QueueKind, QueueProgress
@@ -27,9 +24,7 @@ from evaldesk.pages.queues.result import (
     QueueResult,
     queue_result,
     queue_title,
-    queue_words,
     runs_of,
-    trial_name,
 )
 from evaldesk.pages.runs.view import trial_href, window
 from evaldesk.pages.trial import piece_of, recorded_turns
@@ -84,33 +79,12 @@ class QueuePlace:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueSquare:
-    """One trial of the queue, as the reader labelled it."""
-
-    number: int
-    status: str
-    words: str
-    href: str
-    is_current: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Chip:
     """A failure mode, its number of trials in the queue, and whether this trial shows it."""
 
     mode: Mode
     n: int
     is_here: bool
-
-
-@dataclass(frozen=True, slots=True)
-class StoredLine:
-    """The last stored label with its trials, and now the scores of the metrics."""
-
-    badge: str
-    verdict: str
-    words: str
-    metrics: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,17 +98,12 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class TrialToRead:
-    """The trial to read. While it `is_hidden` nothing in it shows the scores."""
+    """The trial to read. While it `is_hidden` nothing in `pieces`, `divergence` and `scores` shows the scores."""
 
     item: QueueItem
-    number: int
-    label_id: int
-    href: str
-    events_href: str
+    turns: TrialTurns
     is_hidden: bool
-    is_read: bool
-    summary: str
-    result: TrialResult | None
+    events_href: str
     pieces: Sequence[TurnPanel | Gap]
     expected: Sequence[Expectation]
     divergence: Divergence | None
@@ -147,28 +116,52 @@ class TrialToRead:
 
 @dataclass(frozen=True, slots=True)
 class QueuePage:
-    """All that the page shows; `trial` is None once all are read, `result` before. Neither is in an empty queue."""
+    """All that the pages of a queue show; `trial` is None once all are read, `result` before. An empty queue has none.
+
+    `just_stored` are the trials whose labels were stored by the last request.
+    """
 
     queue: Queue
     place: QueuePlace
     title: str
-    words: str
     reader: str
     readers: Sequence[str]
     is_blind: bool
-    n: int
-    n_read: int
-    squares: Sequence[QueueSquare]
-    previous_href: str
-    next_href: str
+    items: Sequence[QueueItem]
     trial: TrialToRead | None
     result: QueueResult | None
     others: Sequence[QueueProgress]
     draft: TypedFinding
-    stored_line: StoredLine | None = None
+    just_stored: Sequence[QueueItem] = ()
     undone: str = ""
     problem: str = ""
     note: str | None = None
+
+    @property
+    def n_read(self) -> int:
+        """The trials that the reader labelled."""
+        return sum(each.is_read for each in self.items)
+
+    @property
+    def index(self) -> int:
+        """The index of the trial to read; 0 where there is none."""
+        return self.items.index(self.trial.item) if self.trial else 0
+
+    @property
+    def strip(self) -> Sequence[tuple[int, QueueItem]]:
+        """The trials by their numbers; of very many those around the current one."""
+        indexes = window(self.index, len(self.items), MAX_SQUARES)
+        return [(at + 1, self.items[at]) for at in indexes]
+
+    @property
+    def previous(self) -> QueueItem | None:
+        """The trial before the one to read."""
+        return self.items[self.index - 1] if self.index else None
+
+    @property
+    def following(self) -> QueueItem | None:
+        """The trial after the one to read."""
+        return self.items[self.index + 1] if self.trial and self.index + 1 < len(self.items) else None
 
 
 def read_queue(
@@ -195,26 +188,20 @@ def read_queue(
     is_blind = queue.is_blind if place.is_open is None else not place.is_open
     item = _current(items, place.at)
     runs = runs_of(desk, queue)
-    at = items.index(item) if item else -1
     view_options = {"is_blind": is_blind, "is_whole": is_whole}
-    trial = _trial(desk, queue, item, at + 1, runs, reader, turn, **view_options) if item else None
+    trial = _trial(desk, queue, item, runs, reader, turn, **view_options) if item else None
     return QueuePage(
         queue=queue,
         place=place,
         title=queue_title(queue, runs),
-        words=queue_words(queue),
         reader=reader,
         readers=[name for name in desk.store.labels.labellers() if name != reader][:8],
         is_blind=is_blind,
-        n=len(items),
-        n_read=sum(each.is_read for each in items),
-        squares=_squares(items, place, item),
-        previous_href=place.href(items[at - 1].place) if at > 0 else "",
-        next_href=place.href(items[at + 1].place) if item and at + 1 < len(items) else "",
+        items=items,
         trial=trial,
         result=queue_result(desk, queue, items, runs, reader) if items and not item else None,
         others=[] if item else [each for each in desk.store.queues.list(reader, N_QUEUES) if each.queue.id != queue.id],
-        stored_line=_stored_line(items, places_stored),
+        just_stored=[each for each in items if each.place in places_stored and each.is_read],
         undone=undone,
         problem=problem,
         note=note,
@@ -272,32 +259,23 @@ def _current(items: Sequence[QueueItem], at: int | None) -> QueueItem | None:
     return next((each for each in items if not each.is_read), None)
 
 
-def _squares(items: Sequence[QueueItem], place: QueuePlace, current: QueueItem | None) -> list[QueueSquare]:
-    """The trials of the queue; of very many those around the current one."""
-    indexes = window(items.index(current) if current else 0, len(items), MAX_SQUARES)
-    return [
-        QueueSquare(
-            number=number + 1,
-            status=BADGES[each.verdict if each.is_read else ""],
-            words=f"you said {SAID[each.verdict]}" if each.is_read else "unread",
-            href=place.href(each.place),
-            is_current=each is current,
-        )
-        for number, each in zip(indexes, items[indexes.start : indexes.stop], strict=True)
-    ]
+def label_badge(item: QueueItem) -> str:
+    """The status whose colour shows the reader's label."""
+    return BADGES[item.verdict if item.is_read else ""]
 
 
-def _stored_line(items: Sequence[QueueItem], places: Collection[int]) -> StoredLine | None:
-    items_read = [each for each in items if each.place in places and each.is_read]
-    if not items_read:
-        return None
-    verdict = items_read[0].verdict
-    if len(items_read) > 1:
-        return StoredLine(BADGES[verdict], SAID[verdict], f"{len(items_read):,} trials", "")
-    return StoredLine(BADGES[verdict], SAID[verdict], trial_name(items_read[0]), _metrics_words(items_read[0]))
+def label_word(item: QueueItem) -> str:
+    """`pass`, `fail` or `unsure`: the reader's label."""
+    return SAID[item.verdict]
 
 
-def _metrics_words(item: QueueItem) -> str:
+def box_value(item: QueueItem) -> str:
+    """The value of the item's box in a form: its place, and the time of the label that the reader saw."""
+    return f"{item.place}.{moment_id(item.label.labelled_at) if item.label else 0}"
+
+
+def metrics_words(item: QueueItem) -> str:
+    """The verdict of the metrics, after a label, compared with it."""
     if item.trial_verdict not in DECIDED:
         return f"The trial is {item.trial_verdict}." if item.trial_verdict else ""
     words = f"The metrics said {item.trial_verdict}"
@@ -310,7 +288,6 @@ def _trial(
     desk: Desk,
     queue: Queue,
     item: QueueItem,
-    number: int,
     runs: Mapping[int, RunSummary],
     reader: str,
     turn: int,
@@ -325,7 +302,6 @@ def _trial(
     room = Room() if is_whole and not turns.is_large else Room(PAGE_ROOM, EVENTS_ROOM)
     broken = [divergence.turn - 1] if divergence and not is_hidden else []
     pieces = pieces_of(turns.n_turns, [turn - 1, *broken] if turn else [0, *broken])
-    address = trial_href(item.run_id, item.key)
     modes = [mode for mode in store.failures.modes() if mode.is_active]
     names = {mode.id: mode.name for mode in store.failures.modes()}
     here = store.failures.of_trial(item.labelled_run, item.key)
@@ -333,14 +309,9 @@ def _trial(
     findings = mine if is_hidden else [each for each in here if each.status == "counted"]
     return TrialToRead(
         item=item,
-        number=number,
-        label_id=moment_id(item.label.labelled_at) if item.label else 0,
-        href=address,
-        events_href=f"/queues/{queue.id}/trials/{item.place}" if is_hidden else address,
+        turns=turns,
         is_hidden=is_hidden,
-        is_read=item.is_read,
-        summary=_trial_words(turns),
-        result=result,
+        events_href=f"/queues/{queue.id}/trials/{item.place}" if is_hidden else trial_href(item.run_id, item.key),
         pieces=turn_pieces(_blind(turns) if is_hidden else turns, pieces, MAX_SAID, room, turn - 1) if result else (),
         expected=_expectations(turns, pieces) if is_hidden else (),
         divergence=None if is_hidden else divergence,
@@ -350,12 +321,6 @@ def _trial(
         chips=_chips(desk, queue, modes, {each.mode_id for each in mine}, reader),
         modes=modes,
     )
-
-
-def _trial_words(turns: TrialTurns) -> str:
-    if turns.result is None:
-        return "Nothing is recorded of this trial"
-    return f"{counted(turns.summary.n_turns, 'turn')}, {counted(turns.summary.n_calls, 'call')}"
 
 
 def _expectations(turns: TrialTurns, pieces: Sequence[range | Gap]) -> list[Expectation]:
@@ -385,42 +350,6 @@ def _chips(desk: Desk, queue: Queue, modes: Sequence[Mode], here: Collection[int
     return sorted(chips, key=lambda chip: (not chip.is_here, -chip.n, chip.mode.id))[:N_CHIPS]
 
 
-@dataclass(frozen=True, slots=True)
-class QueueLine:
-    """A trial of a queue as one line; the scores only where they are not hidden."""
-
-    item: QueueItem
-    name: str
-    href: str
-    box: str
-    is_read: bool
-    metrics: str
-
-
-@dataclass(frozen=True, slots=True)
-class QueueTrials:
-    """The trials of a queue as a list, to label many at once."""
-
-    page: QueuePage
-    lines: Sequence[QueueLine]
-
-
-def queue_trials(
-    desk: Desk, place: QueuePlace, *, places_stored: Collection[int] = (), problem: str = ""
-) -> QueueTrials:
-    """All trials of a queue. Raises NotFoundError."""
-    page = read_queue(desk, place, places_stored=places_stored, problem=problem)
-    items = desk.store.queues.items(page.queue.id, page.reader)
-    return QueueTrials(page, [_line(page, item) for item in items])
-
-
-def _line(page: QueuePage, item: QueueItem) -> QueueLine:
-    is_read = item.is_read
-    label_id = moment_id(item.label.labelled_at) if item.label else 0
-    metrics = (item.trial_verdict or "") if is_read or not page.is_blind else ""
-    return QueueLine(item, trial_name(item), page.place.href(item.place), f"{item.place}.{label_id}", is_read, metrics)
-
-
 def places(texts: Iterable[str]) -> list[int]:
     """The places that the tick boxes of a form name, without invented ones."""
     heads = (text.partition(".")[0] for text in texts)
@@ -428,29 +357,29 @@ def places(texts: Iterable[str]) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class KindChoice:
-    """A kind of trials that a new queue can be drawn from; `n` is None where it is counted only when it is drawn."""
-
-    kind: QueueKind
-    title: str
-    words: str
-    n: int | None
-    is_chosen: bool
-
-
-@dataclass(frozen=True, slots=True)
 class NewQueuePage:
-    """The form for a queue, and the queues there are."""
+    """The form for a queue, and the queues there are.
 
-    runs: Sequence[tuple[RunSummary, str]]
-    chosen_runs: Sequence[tuple[RunSummary, str]]
-    kinds: Sequence[KindChoice]
+    `counts` are the trials of each kind, None where they are counted only when the queue is drawn. `queue_runs` are the
+    runs of the queues.
+    """
+
+    runs: Sequence[RunSummary]
+    chosen_runs: Sequence[RunSummary]
+    counts: Mapping[QueueKind, int | None]
+    chosen_kinds: Collection[QueueKind]
     n: str
     reader: str
     is_blind: bool
-    queues: Sequence[tuple[QueueProgress, str, str]]
+    queues: Sequence[QueueProgress]
+    queue_runs: Mapping[int, RunSummary]
     problem: str = ""
     field: str = ""
+
+    @property
+    def kinds(self) -> Mapping[QueueKind, tuple[str, str]]:
+        """Title and words of every kind."""
+        return QUEUE_KINDS
 
 
 def new_queue_page(
@@ -472,21 +401,17 @@ def new_queue_page(
     counts = {
         kind: None if kind == "disputed" else sum(len(each.find(kind)) for each in candidates) for kind in QUEUE_KINDS
     }
-    kinds_ticked = {kind for kind in QUEUE_KINDS if kind in kinds} or {"failed"}
+    queues = desk.store.queues.list(who, N_QUEUES)
     return NewQueuePage(
-        runs=[(run, run_title(run)) for run in runs if run not in runs_chosen],
-        chosen_runs=[(run, run_title(run)) for run in runs_chosen],
-        kinds=[
-            KindChoice(kind, title, words, counts[kind], kind in kinds_ticked)
-            for kind, (title, words) in QUEUE_KINDS.items()
-        ],
+        runs=[run for run in runs if run not in runs_chosen],
+        chosen_runs=runs_chosen,
+        counts=counts,
+        chosen_kinds={kind for kind in QUEUE_KINDS if kind in kinds} or {"failed"},
         n=n or "40",
         reader=who,
         is_blind=is_blind,
-        queues=[
-            (each, queue_title(each.queue, runs_of(desk, each.queue)), queue_words(each.queue))
-            for each in desk.store.queues.list(who, N_QUEUES)
-        ],
+        queues=queues,
+        queue_runs={number: run for each in queues for number, run in runs_of(desk, each.queue).items()},
         problem=problem,
         field=field,
     )

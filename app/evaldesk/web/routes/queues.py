@@ -23,7 +23,6 @@ from evaldesk.pages.queues.page import (
     new_queue_page,
     next_unread,
     places,
-    queue_trials,
     read_queue,
 )
 from evaldesk.pages.runs.view import trial_href
@@ -196,10 +195,8 @@ async def trials(request: Request) -> Response:
 async def _list(
     request: Request, place: QueuePlace, labelled_places: Collection[int] = (), problem: str = ""
 ) -> Response:
-    view = await asyncio.to_thread(
-        queue_trials, desk_of(request), place, places_stored=labelled_places, problem=problem
-    )
-    return page(request, "queues/trials.html", status=422 if problem else 200, trials=view, queue=view.page)
+    view = await asyncio.to_thread(read_queue, desk_of(request), place, places_stored=labelled_places, problem=problem)
+    return page(request, "queues/trials.html", status=422 if problem else 200, queue=view)
 
 
 async def turn(request: Request, kind: str = "turn") -> Response:
