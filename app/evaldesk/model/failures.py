@@ -107,6 +107,10 @@ class Mode:
         """Open until a person says that a run shows it fixed; reopened when a later run shows it again."""
         return "reopened" if self.reopened_in is not None else "fixed" if self.fixed_in is not None else "open"
 
+    def life_in(self, run_id: int) -> str:
+        """`fixed` or `reopened` in the run that shows it; empty for any other run."""
+        return "fixed" if run_id == self.fixed_in else "reopened" if run_id == self.reopened_in else ""
+
     @property
     def life_words(self) -> str:
         """`fixed in run 55`; `open` and `reopened in run 60` are the other two."""

@@ -44,6 +44,7 @@ from evaldesk.wording.words import (
     passed_words,
     rate_words,
     share_range,
+    share_words,
     short_title,
     size_words,
 )
@@ -299,8 +300,11 @@ FILTERS: Mapping[str, Callable[..., object]] = {
     "case_href": case_href,
     "trial_strip": trial_strip,
     "run_title": run_title,
+    "share_words": share_words,
 }
 PAGE_FILTERS: Mapping[str, str] = {
+    "finding_href": "evaldesk.pages.failures.kind:finding_href",
+    "numbered_trial_href": "evaldesk.pages.failures.room:numbered_trial_href",
     "queue_title": "evaldesk.pages.queues.result:queue_title",
     "queue_words": "evaldesk.pages.queues.result:queue_words",
     "trial_name": "evaldesk.pages.queues.result:trial_name",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evaldesk.desk.desk import Desk
@@ -56,13 +56,11 @@ def read_findings(
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A mode in one run: the read trials that show it."""
+    """A mode in one run, and the number of trials that were read."""
 
     run: RunSummary
-    n: int
     n_read: int
-    life: str
-    row: KindRow
+    kind: KindRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +80,6 @@ class Calibration:
 
 
 @dataclass(frozen=True, slots=True)
-class CitedFinding:
-    """A finding with the address of its place in the trial."""
-
-    finding: Finding
-    href: str
-    where: str
-
-
-@dataclass(frozen=True, slots=True)
 class TypedChange:
     """The input of one of the forms of a mode: `op` says which one."""
 
@@ -102,7 +91,7 @@ class TypedChange:
 
 @dataclass(frozen=True, slots=True)
 class ModePage:
-    """The values of a mode's page. `merged_into` is the surviving mode of a merge.
+    """The values of a mode's page. `merged_into` is the surviving mode of a merge, `case_names` are by run and case.
 
     `agents` are models and versions, each with its trials that show the mode and its read trials.
 
@@ -112,7 +101,8 @@ class ModePage:
     mode: Mode
     runs: Sequence[RunRow]
     runs_left: int
-    findings: Sequence[CitedFinding]
+    findings: Sequence[Finding]
+    case_names: Mapping[tuple[int, int], str]
     n_findings: int
     has_older: bool
     is_newest: bool
@@ -171,11 +161,13 @@ def read_mode(
     older = [run_id for run_id in all_runs if runs_before is None or run_id < runs_before]
     runs = [_run_row(store, mode, run_id) for run_id in older[:N_ROWS]]
     findings = store.failures.of_mode(mode_id, limit=N_FINDINGS + 1, before=before)
+    shown = findings[:N_FINDINGS]
     return ModePage(
         mode=mode,
         runs=runs,
         runs_left=len(older) - len(runs),
-        findings=cited(store, findings[:N_FINDINGS]),
+        findings=shown,
+        case_names=_case_names(store, shown),
         n_findings=store.failures.n_of_mode(mode_id),
         has_older=len(findings) > N_FINDINGS,
         is_newest=before is None,
@@ -199,15 +191,9 @@ def _texts(mode: Mode) -> TypedMode:
 
 def _run_row(store: Store, mode: Mode, run_id: int) -> RunRow:
     reading, draw = store.failures.read_trials(run_id), Draw(store, run_id)
-    n_read, trials = reading.read, reading.with_mode(mode.id)
-    life = "fixed" if run_id == mode.fixed_in else "reopened" if run_id == mode.reopened_in else ""
-    return RunRow(
-        store.runs.summary(run_id),
-        len(trials),
-        len(n_read),
-        life,
-        kind_row(mode.name, trials, draw.samples(n_read), mode=mode),
-    )
+    samples = draw.samples(reading.read)
+    kind = kind_row(mode.name, reading.with_mode(mode.id), samples, mode=mode)
+    return RunRow(store.runs.summary(run_id), len(reading.read), kind)
 
 
 def _agents(runs: Sequence[RunRow]) -> list[tuple[str, list[tuple[str, int, int]]]]:
@@ -219,7 +205,7 @@ def _agents(runs: Sequence[RunRow]) -> list[tuple[str, list[tuple[str, int, int]
     ):
         counts: dict[str, Counter[str]] = defaultdict(Counter)
         for name, each in zip(names, runs, strict=True):
-            counts[name].update(n=each.n, n_read=each.n_read)
+            counts[name].update(n=each.kind.n, n_read=each.n_read)
         if len(counts) > 1:
             parts.append((title, [(name, n["n"], n["n_read"]) for name, n in counts.items()]))
     return parts
@@ -314,17 +300,20 @@ def _most(counts: Counter[str], name: str) -> list[tuple[str, int]]:
     return [*shares, *(others if n_others else ())]
 
 
-def cited(store: Store, findings: Sequence[Finding]) -> list[CitedFinding]:
-    """Findings, each with where it is, in words."""
+def _case_names(store: Store, findings: Sequence[Finding]) -> dict[tuple[int, int], str]:
+    """The ids of the cases in which the findings are, by run and case."""
     cases: defaultdict[int, set[int]] = defaultdict(set)
     for each in findings:
         cases[each.run_id].add(each.case_index)
-    names = {run_id: store.runs.case_ids(run_id, sorted(of_run)) for run_id, of_run in cases.items()}
-    return [_cited(each, names[each.run_id].get(each.case_index, "")) for each in findings]
+    return {
+        (run_id, case): name
+        for run_id, of_run in cases.items()
+        for case, name in store.runs.case_ids(run_id, sorted(of_run)).items()
+    }
 
 
-def _cited(finding: Finding, case_id: str) -> CitedFinding:
+def finding_href(finding: Finding) -> str:
+    """The place of a finding on the page of its trial."""
     turn = finding.anchor.turn
-    href = trial_href(finding.run_id, (finding.case_index, finding.trial_index))
-    where = f"{case_id}, trial {finding.trial_index + 1}" + (f", turn {turn + 1}" if turn is not None else "")
-    return CitedFinding(finding, href + (f"#turn-{turn + 1}" if turn is not None else "#findings"), where)
+    page = trial_href(finding.run_id, (finding.case_index, finding.trial_index))
+    return f"{page}#turn-{turn + 1}" if turn is not None else f"{page}#findings"

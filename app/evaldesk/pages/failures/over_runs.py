@@ -20,8 +20,7 @@ from evaldesk.wording.comparison import p_words, points_words
 class ChangeRow:
     """One kind of failure in two runs."""
 
-    name: str
-    href: str
+    mode: Mode
     before: int
     after: int
     words: str
@@ -62,7 +61,7 @@ def changes_between(store: Store, before: int, after: int, modes: Mapping[int, M
         kinds = f" after {len(differences):,} kinds" if len(differences) > 1 else ""
         by = f"{points_words(change.difference)} {'less' if change.difference < 0 else 'more'} over all cases"
         words = f"{change_words}; {by} ({p_words(change.p_holm)}{kinds})"
-        rows.append(ChangeRow(modes[int(mode_id)].name, f"/failures/{mode_id}", counts[0], counts[1], words))
+        rows.append(ChangeRow(modes[int(mode_id)], counts[0], counts[1], words))
     return "", sorted(rows, key=lambda row: row.after - row.before)
 
 

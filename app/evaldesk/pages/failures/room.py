@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
-from operator import itemgetter
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.failures import MAX_MODE_NAME, TypedFinding
 from evaldesk.desk.runs.rescoring import played_run_id
-from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.diff.signature import group_notes
 from evaldesk.errors import EvaldeskError
 from evaldesk.model.conclusion import Answer, Interval, counted
-from evaldesk.model.failures import TRIALS, Asked, Finding, Mode, ProposedGroup, ReadTrials, trial_number
+from evaldesk.model.failures import TRIALS, Asked, Finding, Mode, ProposedGroup, ReadTrials
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.failures.over_runs import ChangeRow, changes_between
 from evaldesk.pages.json_tree import cut
@@ -23,7 +21,7 @@ from evaldesk.pages.prose import Markdown, Prose
 from evaldesk.pages.runs.view import STATUS_OF, trial_href
 from evaldesk.pages.samples import Draw, Sample
 from evaldesk.statistics.agreement import agreement
-from evaldesk.statistics.failure_modes import Saturation, accumulation, prevalence, saturation
+from evaldesk.statistics.failure_modes import Prevalence, Saturation, accumulation, prevalence, saturation
 from evaldesk.statistics.intervals import failure_bound
 from evaldesk.store import Store
 from evaldesk.wording.agreement import kappa_words
@@ -39,17 +37,19 @@ ENOUGH_COVERAGE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class KindRow:
-    """One kind of failure in a run: `n` trials read show it; the share is over all drawn strata."""
+    """One kind of failure in a run: `n` trials read show it; the estimate of its share is over all drawn strata."""
 
     mode: Mode | None
     name: str
-    href: str
-    key: str
     n: int
-    share: float
-    interval: Interval
-    share_words: str
-    range_words: str
+    estimate: Prevalence | None
+    key: str = ""
+
+    @property
+    def range_words(self) -> str:
+        """`12–40 %`: the 95 % CI of the share; empty where it is a point, and without an estimate."""
+        interval = self.estimate.interval if self.estimate else None
+        return interval_words(interval) if interval and interval.high > interval.low else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,22 +63,25 @@ class CurvePoints:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Trials that fail alike; `name` is the kind they are proposed to, empty where they need a new one.
+    """Trials that fail alike; `mode` is the kind they are proposed to, None where they need a new one.
 
-    `href` is the address of the first of them. A model's has `quotes`, the first ones with the address of their trial.
+    A model's has `quotes`: those of the first findings, by the finding.
     """
 
-    words: str
-    name: str
-    findings: Sequence[int]
-    href: str
-    is_of_model: bool = False
-    quotes: Sequence[tuple[str, str]] = ()
+    group: ProposedGroup
+    mode: Mode | None
+    quotes: Mapping[int, str] = field(default_factory=dict)
 
     @property
-    def new_name(self) -> str:
-        """The name to propose for a kind of its own."""
-        return (self.words.partition(": ")[0] if self.is_of_model else self.words)[:MAX_MODE_NAME]
+    def is_of_model(self) -> bool:
+        """Whether a model proposed it."""
+        return self.group.source == "model"
+
+    @property
+    def kind_name(self) -> str:
+        """The name of the kind, else the one to propose for a kind of its own."""
+        note = self.group.note
+        return self.mode.name if self.mode else (note.partition(": ")[0] if self.is_of_model else note)[:MAX_MODE_NAME]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +101,6 @@ class FailureRoom:
     """All that the page shows. `next_trial` is None when all that is to be read was read."""
 
     run: RunSummary
-    run_id: int
-    title: str
     runs: Sequence[RunSummary]
     n_failed: int
     n_read: int
@@ -116,7 +117,7 @@ class FailureRoom:
     curve: CurvePoints | None
     agreements: Sequence[tuple[str, str]]
     proposals: Sequence[Proposal]
-    notes: Sequence[tuple[str, Sequence[tuple[Finding, str]]]]
+    notes: Sequence[tuple[str, Sequence[Finding]]]
     first_proposal: int
     n_proposals: int
     models: Sequence[str]
@@ -163,7 +164,7 @@ def read_failures(
     saturation_of_run = saturation(times, len(trials_read & failed))
     n_left, n_since = len(failed - trials_read), _n_since_new(draw.strata["f"], reading)
     proposed = store.proposals.proposed(run_id)
-    proposals = _proposals(proposed, run_id, modes, lambda trial: trial not in trials_read)
+    proposals = _proposals(proposed, modes, lambda trial: trial not in trials_read)
     first = first if 0 < first < len(proposals) else 0
     before = store.runs.summary(played_run_id(store.runs, before_id)) if before_id is not None else None
     if before and before.id == run_id:
@@ -171,8 +172,6 @@ def read_failures(
     problem, changes = changes_between(store, before.id, run_id, modes) if before else ("", [])
     return FailureRoom(
         run=run,
-        run_id=run_id,
-        title=run_title(run),
         runs=runs,
         n_failed=len(draw.strata["f"]),
         n_read=len(trials_read & failed),
@@ -194,7 +193,7 @@ def read_failures(
         n_proposals=len(proposals),
         models=desk.model_proposals.models,
         model_use=store.proposals.model_use(run_id),
-        next_proposal=next(iter(_proposals(proposed, run_id, modes, lambda trial: trial == following)), None),
+        next_proposal=next(iter(_proposals(proposed, modes, lambda trial: trial == following)), None),
         next_trial=_next_trial(store, run, following, draw) if following is not None else None,
         draft=draft or TypedFinding(desk.person.name()),
         problem=str(error or ""),
@@ -215,7 +214,7 @@ def _next_trial(store: Store, run: RunSummary, number: int, draw: Draw) -> NextT
     reasons = (score.reason for score in scores if score.passed is False and score.reason)
     markdown = Markdown()
     return NextTrial(
-        href=_href(run.id, number),
+        href=numbered_trial_href(run.id, number),
         name=f"{turns.case.id}, trial {at + 1}",
         status=STATUS_OF[draw.cases[case_index][1][at]],
         why=why or (result.error.message if result and result.error else next(reasons, "")),
@@ -250,18 +249,7 @@ def kind_row(
     mode: Mode | None = None,
 ) -> KindRow:
     estimate = prevalence([each.stratum(trials) for each in samples.values() if each.keys])
-    interval = estimate.interval if estimate else Interval(0.0, 1.0)
-    return KindRow(
-        mode=mode,
-        name=name,
-        href=f"/failures/{mode.id}" if mode else "",
-        key=key,
-        n=len(trials),
-        share=estimate.share if estimate else 0.0,
-        interval=interval,
-        share_words=share_words(estimate.share) if estimate else "",
-        range_words=interval_words(interval) if estimate and interval.high > interval.low else "",
-    )
+    return KindRow(mode, name, len(trials), estimate, key)
 
 
 def _share_of(samples: Mapping[str, Sample], n_read: int) -> str:
@@ -324,48 +312,41 @@ def _curve(times: Sequence[int], saturation: Saturation) -> CurvePoints | None:
     return CurvePoints(f"M0 {CURVE_HEIGHT}L{'L'.join(points)}", [*table, (n, f"{values[-1][1]:.1f}")], most)
 
 
-def _notes(store: Store, run_id: int) -> list[tuple[str, list[tuple[Finding, str]]]]:
-    """The newest findings without a mode, each with the address of its trial, similar ones under one name."""
+def _notes(store: Store, run_id: int) -> list[tuple[str, list[Finding]]]:
+    """The newest findings without a mode, similar ones under one name."""
     findings = [each for each in store.failures.of_mode(None, run_id, N_NOTES) if each.note]
-    hrefs = [_href(run_id, trial_number((each.case_index, each.trial_index))) for each in findings]
     groups = group_notes([each.note for each in findings])
-    return [(name[:MAX_MODE_NAME], [(findings[at], hrefs[at]) for at in places]) for name, places in groups]
+    return [(name[:MAX_MODE_NAME], [findings[at] for at in places]) for name, places in groups]
 
 
 def _proposals(
-    groups: Sequence[ProposedGroup], run_id: int, modes: Mapping[int, Mode], is_wanted: Callable[[int], bool]
+    groups: Sequence[ProposedGroup], modes: Mapping[int, Mode], is_wanted: Callable[[int], bool]
 ) -> list[Proposal]:
     """The proposals for the wanted trials, the most frequent first."""
-    proposals = [(each, [finding for finding in each.findings if is_wanted(finding[1])]) for each in groups]
-    ordered_proposals = sorted(
-        filter(itemgetter(1), proposals), key=lambda pair: (-len(pair[1]), pair[0].signature, pair[0].note)
+    wanted = (replace(each, findings=[pair for pair in each.findings if is_wanted(pair[1])]) for each in groups)
+    ordered = sorted(
+        (each for each in wanted if each.findings), key=lambda each: (-len(each.findings), each.signature, each.note)
     )
-    mode_names = {mode.id: mode.name for mode in modes.values() if mode.is_active}
-    return [
-        Proposal(
-            each.note,
-            mode_names.get(each.mode_id or 0, ""),
-            [finding for finding, _ in trials],
-            _href(run_id, trials[0][1]),
-            each.source == "model",
-            [("", _href(run_id, number)) for _, number in trials[:N_QUOTES]] if each.source == "model" else (),
-        )
-        for each, trials in ordered_proposals
-    ]
+    active = {mode.id: mode for mode in modes.values() if mode.is_active}
+    return [Proposal(each, active.get(each.mode_id or 0)) for each in ordered]
 
 
 def _with_quotes(store: Store, proposals: Sequence[Proposal]) -> list[Proposal]:
     """The proposals of a page; a model's proposals with their quotes."""
-    ids = [finding for each in proposals for finding in each.findings[: len(each.quotes)]]
-    quotes = store.proposals.quotes(ids) if ids else {}
-    quoted_proposals = []
-    for each in proposals:
-        pairs = zip(each.findings, each.quotes, strict=False)
-        quoted_proposals.append(replace(each, quotes=[(quotes.get(finding, ""), href) for finding, (_, href) in pairs]))
-    return quoted_proposals
+    ids = {
+        at: [finding for finding, _ in each.group.findings[:N_QUOTES]]
+        for at, each in enumerate(proposals)
+        if each.is_of_model
+    }
+    quotes = store.proposals.quotes([finding for each in ids.values() for finding in each]) if ids else {}
+    return [
+        replace(each, quotes={finding: quotes.get(finding, "") for finding in ids.get(at, ())})
+        for at, each in enumerate(proposals)
+    ]
 
 
-def _href(run_id: int, number: int) -> str:
+def numbered_trial_href(run_id: int, number: int) -> str:
+    """The page of a trial by its number in a run."""
     return trial_href(run_id, divmod(number, TRIALS))
 
 
