@@ -70,6 +70,8 @@ def test_an_error_names_the_row_and_the_column(row: Any, message: str) -> None:
         (b"user_prompt,ground_truth\na,b,c\n", "a.csv", "CSV row 1 has more columns than the header"),
         (b"user_prompt,n,n\na,1,2\n", "a.csv", "column 'n' stands twice; give each its own name"),
         (b"ground_truth,user_prompt\na\n", "a.csv", "Row 0: 'user_prompt' cannot be null"),
+        (b"user_prompt,ground_truth\na,b\nc", "a.csv", "Row 1: 'ground_truth' cannot be null: the row ends before it"),
+        (b"user_prompt,metadata\na,{}\nc\n", "a.csv", "Row 1: 'metadata' cannot be null: the row ends before it"),
         (b'user_prompt,ground_truth\n"a', "a.csv", "Invalid CSV file: "),
         (b"user_prompt\n", "a.csv", "No rows to evaluate"),
         (b"", "a.csv", "No rows to evaluate"),

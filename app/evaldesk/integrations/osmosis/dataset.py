@@ -33,6 +33,8 @@ Fault = Callable[[str], FormatError]
 """Makes the error of a row."""
 
 PROMPTS = ("system_prompt", "user_prompt", "ground_truth", "label")
+CONTRACT = (*PROMPTS, "metadata")
+"""The columns that Osmosis knows; the others are of the user."""
 _KINDS: dict[type, str] = {dict: "dict", list: "list", str: "str", int: "int", float: "float", bool: "bool"}
 _WRITES: tuple[Holding, ...] = ("evalset",)
 _Row = tuple[JsonPosition, Any, Fault]
@@ -267,6 +269,9 @@ def _of_table(lines: Iterable[str], source: str) -> Iterator[_Row]:
 
             if None in row:
                 raise fault(f"CSV row {number} has more columns than the header")
+            cut = next((key for key, cell in row.items() if cell is None and key.lower() in CONTRACT), None)
+            if cut:  # a file that was cut off ends so, and its last case would be played without its assertion
+                raise fault(f"Row {number - 1}: {cut!r} cannot be null: the row ends before it; write blank cells, too")
             # a table has no null: a blank cell of a column of Osmosis is one, any other is a key that is not there
             cells = {key: row[key] or None for key in row if row[key] or key in PROMPTS}
             yield JsonPosition(Document(None, source=source)), cells, fault
@@ -434,7 +439,7 @@ def _columns(index: int, raw: Mapping[str, Any], place: JsonPosition, fault: Fau
     """The row with the names that Osmosis knows in lower case."""
     row: dict[str, Any] = {}
     for key, value in raw.items():
-        name = key.lower() if key.lower() in (*PROMPTS, "metadata") else key
+        name = key.lower() if key.lower() in CONTRACT else key
         if name in row:
             raise fault(f"Row {index}: the column {name!r} is there twice")
         if name.startswith("$"):
