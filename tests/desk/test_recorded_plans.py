@@ -99,6 +99,12 @@ def promptfoo(*tests: int, n_errors: int = 0, n_passed: int | None = None) -> di
     return {"evalId": "e", "results": {"version": 3, "results": rows, "stats": stats, "prompts": []}}
 
 
+def openhands(*instances: str, limit: int = 2, resolved: bool = True) -> bytes:
+    metadata = {"llm": {"model": "m"}, "critic": {"kind": "PassCritic"}, "eval_limit": limit}
+    row = {"test_result": {"report": {"resolved": resolved}}, "history": [], "metadata": metadata}
+    return b"\n".join(json.dumps({"instance_id": name, **row}).encode() for name in instances)
+
+
 ALL = (("t1", 0), ("t1", 1), ("t2", 0), ("t2", 1))
 NUMBERS = ((0, 0), (0, 1), (1, 0), (1, 1))
 EPOCHS = (("a", 1), ("a", 2), ("b", 1), ("b", 2))
@@ -108,6 +114,7 @@ WHOLE = {
     "osmosis": osmosis(*NUMBERS),
     "inspect": inspect(*EPOCHS),
     "promptfoo": promptfoo(0, 1, 2),
+    "openhands": openhands("a", "b"),
 }
 """A file of each format that tells its plan, with every trial of it."""
 
@@ -138,6 +145,7 @@ TRUNCATED = {
         "the run had not ended when the file was written: started",
     ),
     "promptfoo-errors": (promptfoo(0, 1, 2, n_errors=7), "7 of 10 planned trials are not in the file"),
+    "openhands-an-instance": (openhands("a", "b", limit=3), "1 of 3 planned trials is not in the file"),
 }
 OVERFULL = {
     "tau2-a-trial-twice": tau2(*ALL, ALL[0]),
@@ -149,6 +157,8 @@ OVERFULL = {
     "inspect-a-sample-more": inspect(*EPOCHS, ("c", 1), ("c", 2)),
     "promptfoo-a-row-twice": promptfoo(0, 1, 2, 2, n_passed=3),
     "promptfoo-a-row-more": promptfoo(0, 1, 2, n_passed=2),
+    "openhands-an-instance-twice": openhands("a", "b", "a"),
+    "openhands-an-instance-more": openhands("a", "b", "c"),
 }
 
 
@@ -232,8 +242,8 @@ def verdicts_of(data: bytes, source: str) -> Counter[str]:
 def test_each_format_that_tells_its_plan_has_a_file_that_lacks_some_and_one_that_has_more() -> None:
     """Told by their samples, so that a new format that records runs needs its own."""
     told = {name for name, (data, source) in OF_RUNS.items() if read_file(data, source).runs[0].plan.n_planned}
-    lacking = {read_file(encoded(file), "r.json").format for file, _ in TRUNCATED.values()}
-    overfull = {read_file(encoded(file), "r.json").format for file in OVERFULL.values()}
+    lacking = {read_file(encoded(file), name_of(file)).format for file, _ in TRUNCATED.values()}
+    overfull = {read_file(encoded(file), name_of(file)).format for file in OVERFULL.values()}
 
     assert told - lacking == {"adk-results", "swe-agent"}, "both have a test of their own"
     assert told - overfull == {"adk-results", "swe-agent"}, "a trial has no number, and one trial has no other"
@@ -265,7 +275,7 @@ def whole_files() -> dict[str, tuple[bytes, str]]:
     """A file of each format with nothing but passed trials, and its name."""
     ours = {name: (write_file(recorded(4, RecordedPlan(4, 2, "finished")), name), name) for name in names_for("run")}
     files = {name: (data, "r" + suffix_of(form)) for name, (data, form) in ours.items()}
-    return files | {f"{name} of its tool": (encoded(file), "r.json") for name, file in WHOLE.items()}
+    return files | {f"{name} of its tool": (encoded(file), name_of(file)) for name, file in WHOLE.items()}
 
 
 def is_passed(run: RecordedRun) -> bool:
@@ -337,26 +347,30 @@ def test_results_of_adk_lack_trials_where_a_case_has_fewer_than_another(conclude
 
 
 def encoded(file: Any) -> bytes:
-    return json.dumps(file).encode()
+    return file if isinstance(file, bytes) else json.dumps(file).encode()
+
+
+def name_of(file: Any) -> str:
+    return "r.jsonl" if isinstance(file, bytes) else "r.json"
 
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_file_with_every_planned_trial_passes(concluded: Concluded, name: str) -> None:
-    assert concluded(encoded(WHOLE[name]), "r.json").outcome == "passed"
+    assert concluded(encoded(WHOLE[name]), name_of(WHOLE[name])).outcome == "passed"
 
 
 @pytest.mark.parametrize("name", TRUNCATED)
 def test_a_file_without_some_of_its_plan_is_undecided_and_says_why(concluded: Concluded, name: str) -> None:
     file, reason = TRUNCATED[name]
 
-    found = concluded(encoded(file), "r.json")
+    found = concluded(encoded(file), name_of(file))
 
     assert (found.outcome, found.reason) == ("undecided", reason)
 
 
 @pytest.mark.parametrize("name", OVERFULL)
 def test_a_file_with_more_than_its_plan_is_concluded_from_all_of_it(concluded: Concluded, name: str) -> None:
-    found = concluded(encoded(OVERFULL[name]), "r.json")
+    found = concluded(encoded(OVERFULL[name]), name_of(OVERFULL[name]))
 
     assert found.outcome == "passed"
     assert found.counts.planned == found.counts.passed
@@ -369,6 +383,7 @@ def test_a_failure_of_a_truncated_file_stays_a_failure(concluded: Concluded, nam
         "tau-bench": tau_bench(*NUMBERS[1:], reward=0.0),
         "osmosis": osmosis(*NUMBERS[:3], config={"n_runs": 2, "pass_threshold": 2.0, "eval_fns": ["f"]}),
         "inspect": inspect(*EPOCHS[:3], status="error", scores={"match": {"value": "I"}}),
+        "openhands": openhands("a", resolved=False),
     }
 
-    assert concluded(encoded(failing[name]), "r.json").outcome == "failed"
+    assert concluded(encoded(failing[name]), name_of(failing[name])).outcome == "failed"

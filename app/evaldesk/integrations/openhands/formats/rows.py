@@ -170,7 +170,7 @@ def _build_import(rows: Callable[[], Iterable[_Row]], trials: TrialRows, source:
         results=results,
         criteria=(criterion,) if criterion else (),
         model=_model(metadata),
-        plan=plan or RecordedPlan(),
+        plan=plan or _plan(metadata),
     )
     leaves_out = f"{counted(len(alone), 'instance')} of {ERRORS} which output.jsonl leaves out: counted too."
     return Imported(
@@ -182,6 +182,13 @@ def _build_import(rows: Callable[[], Iterable[_Row]], trials: TrialRows, source:
         outcomes=keys,
         outcome=criterion.metric if criterion else "",
     )
+
+
+def _plan(metadata: dict[str, Any]) -> RecordedPlan:
+    """As many instances as the limit of the run; 0 is all of a data set, whose size the metadata does not tell."""
+    limit = metadata.get("eval_limit")
+    is_limited = type(limit) is int and 0 < limit <= MAX_COUNT
+    return RecordedPlan(limit if is_limited else None)
 
 
 def _is_metadata(value: Any) -> bool:
