@@ -157,9 +157,9 @@ def _as_json(
 
 
 def _gate_json(forecast: GateForecast) -> dict[str, Any]:
-    """`false_alarm` is null for an agent below the bar, `fails` is the chance to fail at any level.
+    """`false_alarm` is null for an agent below the bar, and for one that too few trials may place on either side of it.
 
-    `sentence` and `notes` are the lines of the text, in their order.
+    `fails` is the chance to fail at any level. `sentence` and `notes` are the lines of the text, in their order.
     """
     alarm = forecast.false_alarm
     return {

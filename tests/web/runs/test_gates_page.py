@@ -45,7 +45,7 @@ def test_a_gate_that_answers_differently_for_the_same_agent_comes_first(pages: A
     found = rows(pages)
 
     assert [(row.options, row.flag) for row in found] == [
-        ("--n 1 --min-pass-rate 0.5", "at-bar"),
+        ("--n 1 --min-pass-rate 0.5", "flips"),
         ("--n 1 --min-pass-rate 0.1", "never-failed"),
     ]
     assert [(answer.run_id, answer.state) for answer in found[0].answers] == [
@@ -75,7 +75,7 @@ def test_never_is_said_from_five_answers_on(pages: Any, letters: str, flag: str,
     for n in range(1, 6):
         played(pages, letters, Gates(min_pass_rate=0.5, max_unscored_rate=1.0))
         (row,) = [row for row in rows(pages) if "min-pass-rate" in row.options]
-        assert row.flag == flag if n == 5 else row.flag in (before, "at-bar" if letters == "pp" else before)
+        assert row.flag == (flag if n == 5 else before)
         assert row.has_never_held == (letters == "ff")
 
 
@@ -176,7 +176,7 @@ def test_a_gate_without_a_known_chance_has_not_that_of_another_gate(pages: Any, 
 
 def test_the_page_says_what_to_know(pages: Any) -> None:
     gates = Gates(min_pass_rate=0.9)
-    runs = [played(pages, letters, gates) for letters in ("pppppppppp", "ppppppppff")]
+    runs = [played(pages, letters, gates) for letters in ("pppppppppp", "ppppppppff", *["pppppppppf"] * 3)]
     text = pages.get("/gates").text
     shown = " ".join(html.unescape(re.sub("<[^>]+>", " ", text)).split())
 
@@ -189,6 +189,23 @@ def test_the_page_says_what_to_know(pages: Any) -> None:
     for run_id in runs:
         assert f'href="/runs/{run_id}"' in text
     assert 'href="/gates"' in pages.get("/runs").text
+
+
+@pytest.mark.parametrize(
+    ("letters", "gates"),
+    [("p" * 6, Gates()), ("p" * 6, Gates(min_pass_rate=0.9)), ("pppppf", Gates(min_pass_rate=0.8))],
+    ids=["all pass, each must", "all pass", "some fail"],
+)
+def test_few_trials_do_not_place_an_agent_at_the_bar(pages: Any, letters: str, gates: Gates) -> None:
+    played(pages, letters, gates)
+
+    (row,) = rows(pages)
+
+    assert row.figures is not None
+    assert (row.flag, row.figures.forecast.standing, row.figures.forecast.false_alarm) == ("", "not known yet", None)
+    assert re.search(
+        r"\d of 6 passed so far: this gate fails .*\d % of unchanged builds\. About \d+ trials", row.figures.alarm
+    )
 
 
 def test_without_a_run_the_page_says_what_a_gate_is(pages: Any) -> None:

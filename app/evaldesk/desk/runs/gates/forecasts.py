@@ -267,7 +267,9 @@ def _forecast(gate: _Gate, subject: Subject, *, is_searched: bool) -> GateForeca
         standing = false_alarm.standing() if false_alarm else "below the bar"
         if false_alarm and below > _AT_THE_BAR:
             standing = "at the bar"
-    if _missing_trials(gate, draws) and standing in ("rarely", "often"):
+    if _missing_trials(gate, draws) and standing != "below the bar":
+        # Few trials leave the level on both sides of the bar, which is no knowledge that the agent stands at it.
+        false_alarm = None if standing == "at the bar" else false_alarm
         standing = "not known yet"
     mean_holds, neutral = float(holds.mean()), 0.0
     if mean_holds + failure_range.mean < 1 - chances.ROUNDING and not gate.extra:
