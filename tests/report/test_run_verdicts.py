@@ -145,6 +145,21 @@ def test_a_replayed_trial_starts_a_second_look_and_is_no_evidence() -> None:
     assert regressions_answer(compare_cases("run 1", old, passed, rule="confirm", is_replayed=True), 0) == "failed"
 
 
+def test_the_sentence_counts_no_replayed_trial_either() -> None:
+    old = cases(*["ppppp"] * 10)
+    low, usual = cases(*["fffff"] * 10, confirming="ppppp"), cases(*["ppppp"] * 10)
+
+    first, second = (compare_cases("run 1", old, new, rule="confirm", is_replayed=True) for new in (low, usual))
+
+    assert "every case was played again: 50 of 50, as before" in ". ".join(history_sentences(first))
+    assert "50 of 50 passed, which does not look low; replayed trials are no new evidence" in list(
+        history_sentences(second)
+    )
+    assert "every case was played again: 50 of 100" in ". ".join(
+        history_sentences(compare_cases("run 1", old, low, rule="confirm"))
+    )
+
+
 def test_days_that_differ_widen_the_bar() -> None:
     old, new = cases(*["pppppppppf"] * 20), cases(*["ppppf"] * 20)
     days = RunDays(8, tuple(float(sigma == 0.5) for sigma in SIGMAS))

@@ -301,7 +301,7 @@ class SuiteChange:
     `scored_again`. An unchanged agent passes between `usual` of these, and so few of all with this
     `chance`. Where the suite `looks_low`, the rule "confirm" plays every case again. It `is_worse` whatever fresh
     trials without a verdict bring, `may_be_worse` where they could make it so, and `can_be_worse` if every trial
-    failed.
+    failed. With `is_replayed` those of the first look may come from a recording, and are no evidence.
     """
 
     evalset: str
@@ -315,6 +315,14 @@ class SuiteChange:
     is_worse: bool = False
     may_be_worse: bool = False
     can_be_worse: bool = True
+    is_replayed: bool = False
+
+    @property
+    def evidence(self) -> tuple[int, int]:
+        """The scored and the passed trials that decide."""
+        if self.is_replayed and self.looks_low:
+            return self.scored_again, self.passed_again
+        return self.scored + self.scored_again, self.passed + self.passed_again
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,11 +62,13 @@ def untold_words(case: CaseChange) -> str:
 
 def suite_words(suite: SuiteChange) -> str:
     """`51 of 60 passed; with this history an unchanged agent gets so few in 1 of 100 builds`."""
-    n_scored, passed = suite.scored + suite.scored_again, suite.passed + suite.passed_again
+    n_scored, passed = suite.evidence
     few = f"with this history an unchanged agent gets so few in {odds_words(suite.chance)} builds"
     if not suite.looks_low:
         if suite.is_worse:
             return f"{passed:,} of {n_scored:,} passed; {few}"
+        if suite.is_replayed:
+            return f"{passed:,} of {n_scored:,} passed, which does not look low; replayed trials are no new evidence"
         low, high = suite.usual
         if passed > high:
             return f"{passed:,} of {n_scored:,} passed: more than before ({low:,}–{high:,})"

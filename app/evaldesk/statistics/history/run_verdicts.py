@@ -202,6 +202,7 @@ class _Suite:
             is_worse=may_be and best.suite_chance <= level,
             may_be_worse=may_be and worst.suite_chance <= level,
             can_be_worse=suite_chance(self.history, self._failures, self.days) <= level,
+            is_replayed=self.change.is_replayed,
         )
 
     @property
