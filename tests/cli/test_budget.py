@@ -84,7 +84,7 @@ def test_every_writer_shows_the_run_of_a_budget_alike(place: CommandFolder) -> N
         summary, page, line = (
             store.runs.summary(2),
             read_run(store.runs, 2, RunQuery()),
-            run_line(store.runs, store.runs.summary(2), ""),
+            run_line(store.runs, store.runs.summary(2)),
         )
         value, stored = StoredRuns(store.runs).result(2), StoredRuns(store.runs)
         numbers, interval = stored.numbers(summary), stored.interval(summary)

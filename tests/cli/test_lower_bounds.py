@@ -25,9 +25,8 @@ from evaldesk.model.conclusion import Gates
 from evaldesk.model.transcript import UNKNOWN
 from evaldesk.pages.comparison import read_comparison
 from evaldesk.pages.reports.markdown import SummaryPart, markdown_summary
-from evaldesk.pages.runs.listing import run_line
 from evaldesk.pages.runs.page import Figure, read_run
-from evaldesk.pages.runs.view import RunQuery
+from evaldesk.pages.runs.view import RunQuery, known_cost
 from evaldesk.pages.timeline import read_timeline
 from evaldesk.store import Store
 
@@ -114,7 +113,7 @@ def test_every_place_says_whether_the_cost_is_a_lower_bound(store: Store, kinds:
     summed = markdown_summary([SummaryPart("dice", numbers, {})], runs.conclusion(summary))
 
     assert figure(page.figures, "cost")[2:] == (known or None, is_least)
-    shown = (*column_values(page, "Cost"), run_line(store.runs, summary, "").cost, compared.a.cost)
+    shown = (*column_values(page, "Cost"), known_cost(summary, summary), compared.a.cost)
     assert [cost.words for cost in shown] == [words] * 4
     assert ("Cost of a trial" in {each.title for each in compared.differences}) is not is_least
     assert (said["cost"], said["known_cost"]) == (None if is_least else known, known or None)

@@ -169,7 +169,7 @@ def assert_same_answer_everywhere(
     store = place.store()
     run = max(store.runs.list(), key=lambda each: each.id)
     runs = StoredRuns(store.runs)
-    page, line = read_run(store.runs, run.id, RunQuery()), run_line(store.runs, run, "")
+    page, line = read_run(store.runs, run.id, RunQuery()), run_line(store.runs, run)
     report = run_report(runs, run.id, {}).data.decode()
     info = place.run("run", "info", run.id)
     answers = {

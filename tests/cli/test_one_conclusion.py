@@ -533,7 +533,7 @@ def assert_same_gate_lines(store: Store, run: RunSummary, found: Told, report: s
     """The page, the list, home, the report and `run info` show the gates of the command, those that held, too."""
     if run.config.gates.asks_nothing:
         return
-    page, line = read_run(store.runs, run.id, RunQuery()), run_line(store.runs, run, "")
+    page, line = read_run(store.runs, run.id, RunQuery()), run_line(store.runs, run)
     cell = list_cell(line)
     for gate in found.value["gates"]:
         sentence = gate["sentence"].rstrip(".")
@@ -573,7 +573,7 @@ def assert_written_alike(store: Store, run: RunSummary, found: Told, at: object)
 def assert_pages_agree(store: Store, run: RunSummary, outcome: str) -> None:
     """The pages, `run list`, `run submit --follow`, `run info` and `evaluate()`."""
     page = read_run(store.runs, run.id, RunQuery())
-    line = run_line(store.runs, run, "")
+    line = run_line(store.runs, run)
     newest = home(desk_on(store), []).runs[0]
     result = StoredRuns(store.runs).result(run.id)
     assert page.conclusion

@@ -327,9 +327,9 @@ def test_fewer_than_five_scored_trials_name_a_rate_in_no_list(store: Store) -> N
     few, many = played(store, {"c": "ppff"}), played(store, {"c": "ppfff"})
     again = played(store, {"c": "ppff"}, source_run_id=few)
     page, shown = read_comparison(desk_on(store), few, many), read_run(store.runs, few, RunQuery())
-    lines = {line.id: line for line in (run_line(store.runs, store.runs.summary(run), "") for run in (few, many))}
+    few_line, many_line = [run_line(store.runs, store.runs.summary(run)) for run in (few, many)]
 
-    said = [lines[few].doubt, page.a.doubt, shown.reliability.doubt]
+    said = [doubt_cell(few_line.summary.counts.scored, few_line.interval), page.a.doubt, shown.reliability.doubt]
     said += [doubt_cell(each.run.counts.scored, each.interval) for each in shown.scorings]
     assert set(said) == {"too few trials for a rate"}
     assert len(shown.scorings) == 2
@@ -337,4 +337,4 @@ def test_fewer_than_five_scored_trials_name_a_rate_in_no_list(store: Store) -> N
     assert page.a.bar is None
     assert column_values(shown, "Pass rate") == ["too few", "too few"]
     assert page.b.bar is not None
-    assert lines[many].doubt == page.b.doubt == "12–77 %"
+    assert doubt_cell(many_line.summary.counts.scored, many_line.interval) == page.b.doubt == "12–77 %"

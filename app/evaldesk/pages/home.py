@@ -77,7 +77,7 @@ def home(desk: Desk, agents: Sequence[FoundAgent]) -> Home:
     store, evalsets = desk.store, desk.evalsets.list()
     runs = store.runs.list(limit=N_RUNS)
     n_runs = sum(store.runs.counts_by_status().values())
-    lines = [run_line(store.runs, run, desk.me) for run in runs]
+    lines = [run_line(store.runs, run) for run in runs]
     chats = store.sessions.list(limit=N_CHATS)
     newest = next((chat for chat in chats if chat.n_turns), next(iter(chats), None))
     failure = _worst_of(store, runs)
@@ -145,7 +145,8 @@ def _first_steps(
 
 
 def _how_it_went(run: RunLine) -> str:
-    return passed_words(run.counts.passed, run.counts.scored) if run.counts.scored else run.status_word
+    counts = run.summary.counts
+    return passed_words(counts.passed, counts.scored) if counts.scored else run.status_word
 
 
 def _turns(session: SessionSummary) -> str:

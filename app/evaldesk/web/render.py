@@ -31,7 +31,7 @@ from evaldesk.model.transcript import MAX_NUMBER
 from evaldesk.pages.large_state import shorten_segments
 from evaldesk.pages.media import result_line, result_media
 from evaldesk.pages.runs.matrix import case_href, trial_strip
-from evaldesk.pages.runs.view import criteria_words, metric_doubt, trial_href
+from evaldesk.pages.runs.view import criteria_words, known_cost, metric_doubt, trial_href
 from evaldesk.wording.json_layout import as_json
 from evaldesk.wording.places import work_words
 from evaldesk.wording.words import (
@@ -296,6 +296,7 @@ FILTERS: Mapping[str, Callable[..., object]] = {
     "doubt_cell": doubt_cell,
     "metric_doubt": metric_doubt,
     "criteria_words": criteria_words,
+    "known_cost": known_cost,
     "trial_href": trial_href,
     "case_href": case_href,
     "trial_strip": trial_strip,

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import lru_cache
 from urllib.parse import urlencode
 
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.runs.stored_runs import StoredRuns, run_title
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import Conclusion, Counts, GateOutcome, RunStatus
+from evaldesk.model.conclusion import Interval
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
-from evaldesk.pages.runs.view import BADGES, Cost, Filter, gate_lines, known_cost, run_badge
+from evaldesk.pages.runs.view import BADGES, Filter, requested_gates, run_badge
 from evaldesk.statistics.intervals import CaseCounts
 from evaldesk.store import RunStore
-from evaldesk.wording.words import doubt_cell, in_page_words, passed_cell, trials_each
+from evaldesk.wording.words import in_page_words, trials_each
 
 PAGE_SIZE = 50
 STATUSES: tuple[RunStatus, ...] = ("running", "pending", "stopping", "finished", "stopped", "failed")
@@ -24,35 +24,38 @@ STATUSES: tuple[RunStatus, ...] = ("running", "pending", "stopping", "finished",
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """One run in the list; `doubt` is empty when nothing was scored, `conclusion` is None while the run goes on.
+    """One run in a list; `conclusion` is None while the run goes on, `interval` is that of its pass rate."""
 
-    `gates` are the answers of the requested gates, the held ones included.
-    `by` is the person that started it, if another one.
-    """
-
-    id: int
-    title: str
-    badge: str
-    status_word: str
+    summary: RunSummary
     conclusion: Conclusion | None
-    gates: Sequence[GateOutcome]
-    note: str
-    source: str
-    agent: str
-    shape: str
-    counts: Counts
-    n_trials: int
-    passed: str
-    doubt: str
-    cost: Cost
-    created_at: datetime
-    by: str
+    interval: Interval | None
+
+    @property
+    def badge(self) -> str:
+        """The status whose colour the badge has; empty for none."""
+        return run_badge(self.summary.status, self.conclusion)[0]
+
+    @property
+    def status_word(self) -> str:
+        """The word of the badge."""
+        return run_badge(self.summary.status, self.conclusion)[1]
+
+    @property
+    def gates(self) -> Sequence[GateOutcome]:
+        """The answers of the requested gates, the held ones included."""
+        return requested_gates(self.summary, self.conclusion)
+
+    @property
+    def shape(self) -> str:
+        """`4 × 5`: cases by trials."""
+        return f"{self.summary.n_cases:,} × {trials_each(self.summary.n_least, self.summary.n_most)}"
 
 
 @dataclass(frozen=True, slots=True)
 class RunListing:
-    """A page of the list."""
+    """A page of the list; `me` is the person whose runs need no name."""
 
+    me: str
     lines: Sequence[RunLine]
     filters: Sequence[Filter]
     agents: Sequence[tuple[str, str]]
@@ -89,7 +92,8 @@ def read_listing(
     query = {"q": text, "agent": agent, "evalset": evalset, "model": model, "status": status}
     n_fitting = counts.get(status, 0) if status else sum(counts.values())
     return RunListing(
-        lines=[run_line(runs, summary, desk.me) for summary in page_runs],
+        me=desk.me,
+        lines=[run_line(runs, summary) for summary in page_runs],
         filters=_filters(counts, status, query),
         agents=[(agent_id, agent_id) for agent_id in runs.agents()],
         evalsets=_evalsets(runs, page_runs),
@@ -106,30 +110,11 @@ def read_listing(
     )
 
 
-def run_line(runs: RunStore, summary: RunSummary, me: str) -> RunLine:
-    """A run as one line; also for the home page. Runs that `me` started do not say so."""
+def run_line(runs: RunStore, summary: RunSummary) -> RunLine:
+    """A run as one line; also for the home page."""
     outcomes = _outcomes(runs, summary.id, summary.counts)
-    conclusion = None if summary.status in LIVE else StoredRuns(runs).conclusion(summary, outcomes)
-    badge, word = run_badge(summary.status, conclusion)
-    return RunLine(
-        id=summary.id,
-        title=run_title(summary),
-        badge=badge,
-        status_word=word,
-        note=summary.note,
-        source="" if summary.config.source_run_id is None else f"re-score of run {summary.config.source_run_id}",
-        agent=summary.config.agent.id,
-        shape=f"{summary.n_cases:,} × {trials_each(summary.n_least, summary.n_most)}",
-        conclusion=in_page_words(conclusion) if conclusion else None,
-        gates=gate_lines(summary, conclusion),
-        counts=summary.counts,
-        n_trials=summary.n_trials,
-        passed=passed_cell(summary.counts),
-        doubt=doubt_cell(summary.counts.scored, StoredRuns(runs).interval(summary, outcomes)),
-        cost=known_cost(summary, summary),
-        created_at=summary.created_at,
-        by=summary.started_by if summary.started_by != me else "",
-    )
+    conclusion = None if summary.status in LIVE else in_page_words(StoredRuns(runs).conclusion(summary, outcomes))
+    return RunLine(summary, conclusion, StoredRuns(runs).interval(summary, outcomes))
 
 
 @lru_cache(maxsize=4096)

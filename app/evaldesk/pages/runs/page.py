@@ -36,9 +36,9 @@ from evaldesk.pages.runs.view import (
     RunQuery,
     Scoring,
     columns_k,
-    gate_lines,
     known_cost,
     reliability,
+    requested_gates,
     run_badge,
     scorings,
 )
@@ -203,7 +203,8 @@ def read_run(
     curves, point = reliability(outcomes, summary, k, before, stored_runs.equal_counts(summary))
     if not summary.counts.scored:
         curves = replace(curves, doubt="", detail=_why_nothing(summary), why="")
-    conclusion = None if is_live else stored_runs.conclusion(summary, outcomes)
+    stored_conclusion = None if is_live else stored_runs.conclusion(summary, outcomes)
+    conclusion = in_page_words(stored_conclusion) if stored_conclusion else None
     badge, word = run_badge(summary.status, conclusion)
     can_go_on = not is_live and is_playable(summary.config)
     can_repeat = not is_live and not is_imported(summary.config)
@@ -216,8 +217,8 @@ def read_run(
         title=run_title(summary),
         badge=badge,
         status_word=word,
-        conclusion=in_page_words(conclusion) if conclusion else None,
-        gates=gate_lines(summary, conclusion),
+        conclusion=conclusion,
+        gates=requested_gates(summary, conclusion),
         is_live=is_live,
         can_stop=summary.status in ("running", "pending"),
         can_resume=can_go_on and summary.n_todo > 0,
@@ -228,7 +229,7 @@ def read_run(
         all_href=query.href(run_id, only=None, after=None),
         more_href=more,
         progress=progress(summary, n_running, pause),
-        reason=reason_note(summary, trouble, conclusion),
+        reason=reason_note(summary, trouble, stored_conclusion),
         answer=rate_of_counts(summary.counts) if summary.counts.scored else NOTHING_SCORED,
         errors_sentence=errors_sentence(summary.counts),
         dash_sentence=_dash_sentence(summary, rows[:most], k),

@@ -36,7 +36,6 @@ from evaldesk.wording.words import (
     curve_sentence,
     doubt_words,
     folded_points,
-    in_page_words,
     least_words,
     needs_words,
     range_words,
@@ -126,9 +125,9 @@ def trial_href(run_id: int, key: TrialKey) -> str:
     return f"/runs/{run_id}/cases/{key[0]}/trials/{key[1]}"
 
 
-def gate_lines(summary: RunSummary, conclusion: Conclusion | None) -> tuple[GateOutcome, ...]:
+def requested_gates(summary: RunSummary, conclusion: Conclusion | None) -> tuple[GateOutcome, ...]:
     """The answers of all requested gates of a run, held ones included; empty while it goes on."""
-    return () if conclusion is None or summary.config.gates.asks_nothing else in_page_words(conclusion).gates
+    return () if conclusion is None or summary.config.gates.asks_nothing else conclusion.gates
 
 
 def run_badge(status: RunStatus, conclusion: Conclusion | None) -> tuple[str, str]:
