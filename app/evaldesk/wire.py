@@ -29,10 +29,13 @@ from evaldesk.model import (
 from evaldesk.model.decisions import ANY
 from evaldesk.model.media import MAX_MEDIA_COUNT, Media, base64_text, is_image_text
 from evaldesk.model.transcript import checked_amount, is_artefact
+from evaldesk.process_setup import gc_paused
 from evaldesk.secrets import forms, known_values, may_hold_key, scrubber_of
 
 T = TypeVar("T")
 
+LARGE = 200_000
+"""Bytes of a text whose many values make the collector look through all of them, again and again, while it is read."""
 MAX_DEPTH = 64
 MAX_NODES = 100_000
 MAX_BITS = 4_096
@@ -53,7 +56,10 @@ def from_json(data: bytes | str, kind: type[T]) -> T:
     """The value of type `kind` that `data` holds. Raises msgspec.ValidationError or msgspec.DecodeError."""
     decoder: msgspec.json.Decoder[T] = _decoders.get(kind) or _new_decoder(kind)
     try:
-        return decoder.decode(data)
+        if len(data) < LARGE:
+            return decoder.decode(data)
+        with gc_paused():
+            return decoder.decode(data)
     except (UnicodeDecodeError, RecursionError) as error:
         raise msgspec.DecodeError(str(error)) from None
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from evaldesk.diff.turn_diff import CallRow, TurnDiff, aligned_rows, call_outcomes, turn_diff
 from evaldesk.model import Case, Expected, Score, Transcript
-from evaldesk.model.trial_turns import judges_calls
+from evaldesk.model.trial_turns import TrialSummary, judges_calls
 
 
 def turn_diffs(case: Case, transcript: Transcript, scores: Sequence[Score] = ()) -> tuple[TurnDiff, ...]:
@@ -55,6 +55,11 @@ def conversation_rows(case: Case, transcript: Transcript, scores: Sequence[Score
         replace(row, expected_turn=_number(expected_at), actual_turn=_number(actual_at))
         for row, expected_at, actual_at in _steps(case, transcript, conversation_scores)
     )
+
+
+def has_conversation_rows(scores: Sequence[Score], summary: TrialSummary) -> bool:
+    """Whether a trial has `conversation_rows`, by its scores that are of no turn."""
+    return summary.has_turn_calls and bool(_of_conversation(scores))
 
 
 def _of_conversation(scores: Sequence[Score]) -> list[Score]:

@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from evaldesk.errors import NotFoundError
 from evaldesk.model.agent_tree import AgentActions, agent_tree
 from evaldesk.model.conclusion import Score
-from evaldesk.model.evalset import Case, JsonObject, Turn
+from evaldesk.model.evalset import Case, JsonObject, ToolCall, Turn
 from evaldesk.model.run import TrialResult
 from evaldesk.model.transcript import (
     MAX_NUMBER,
@@ -32,7 +33,8 @@ MANY_TURNS = 200
 class TrialSummary:
     """The totals over all turns of a trial, for a page. `total_ms` is from the first turn to the last.
 
-    `n_inner_calls` are the tool calls inside of a tool, which are not among `n_calls`. `n_replayed` of the model calls
+    `n_inner_calls` are the tool calls inside of a tool, which are not among `n_calls`; `n_sub_agents` are those of both
+    in which a model was asked. `n_replayed` of the model calls
     were answered from a recording, `n_retries` were tried again. `turn_metrics` are the metrics that judged turns.
     `has_turn_calls` says whether metrics compared the calls turn by turn. `agents` are those that acted, each above
     those that it called.
@@ -45,6 +47,7 @@ class TrialSummary:
     n_replayed: int = 0
     n_retries: int = 0
     n_agent_calls: int = 0
+    n_sub_agents: int = 0
     n_waits: int = 0
     total_ms: float = 0.0
     captures: tuple[Capture, ...] = ()
@@ -57,6 +60,18 @@ class TrialSummary:
     is_cut: bool = False
     is_waiting: bool = False
     agents: tuple[AgentActions, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TurnBlock:
+    """Where some turns begin: the index of the first, and its start in milliseconds from that of the trial.
+
+    `digest` is of all that `compared_content` gives of them, empty where it is not known.
+    """
+
+    first: int
+    start_ms: float
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +88,8 @@ class TrialTurns:
     """A trial whose turns are read when they are wanted; `result` is None before anything was recorded.
 
     `case` and `result` have neither turns nor the scores of turns, and the usages are sums. `read_turns` gives the
-    turns from an index up to another, `read_trial` the case and the trial.
+    turns from an index up to another, `read_trial` the case and the trial, `read_usages` every model call. `blocks`
+    are the turns that are read at once, in order; none where all are.
     """
 
     case: Case
@@ -82,6 +98,15 @@ class TrialTurns:
     n_turns: int
     read_turns: Callable[[int, int], Sequence[PlayedTurn]]
     read_trial: Callable[[], tuple[Case, TrialResult | None]]
+    read_usages: Callable[[], Sequence[Usage]]
+    blocks: tuple[TurnBlock, ...] = ()
+
+    @property
+    def recorded_result(self) -> TrialResult:
+        """The result. Raises NotFoundError before anything was recorded."""
+        if self.result is None:
+            raise NotFoundError("this trial was not played yet")
+        return self.result
 
     @property
     def is_long(self) -> bool:
@@ -95,6 +120,12 @@ class TrialTurns:
             self.is_long
             or sum((self.summary.n_calls, self.summary.n_inner_calls, self.summary.n_model_calls)) > MANY_CALLS
         )
+
+
+def is_in_blocks(result: TrialResult) -> bool:
+    """Whether a trial is stored so: one of many turns, or of many calls, which is large in whatever turns they are."""
+    turns = result.transcript.turns
+    return len(turns) > MANY_TURNS or sum(len(turn.events) for turn in turns) > MANY_CALLS
 
 
 def turns_in_memory(case: Case, result: TrialResult | None) -> TrialTurns:
@@ -121,6 +152,7 @@ def turns_in_memory(case: Case, result: TrialResult | None) -> TrialTurns:
         n_turns=max(len(case.turns), len(records)),
         read_turns=read,
         read_trial=lambda: (case, result),
+        read_usages=lambda: result.usages if result else (),
     )
 
 
@@ -166,10 +198,8 @@ def summary_of(result: TrialResult) -> TrialSummary:
     turns, usages = result.transcript.turns, result.usages
     of_turns = [score for score in result.scores if score.turn is not None]
     n_calls = n_inner_calls = n_agent_calls = n_waits = 0
-    total_ms, is_cut, is_waiting = 0.0, False, False
+    is_cut, is_waiting = False, False
     for turn in turns:
-        is_asking = True
-        total_ms += turn.duration_ms
         for event in turn.events:
             if event.kind == "tool_call":
                 n_calls += not event.within
@@ -177,12 +207,8 @@ def summary_of(result: TrialResult) -> TrialSummary:
             elif event.usage:
                 n_agent_calls += event.usage.role == "agent"
                 is_cut |= event.usage.is_cut and event.usage.role == "agent"
-                if event.usage.role == "user" and is_asking:
-                    total_ms += event.usage.duration_ms
             is_waiting |= event.kind == "waiting"
             n_waits += is_pause(event)
-            if event.kind in _OF_AGENT and not (event.usage and event.usage.role == "user"):
-                is_asking = False
     return TrialSummary(
         n_turns=len(turns),
         n_calls=n_calls,
@@ -191,8 +217,9 @@ def summary_of(result: TrialResult) -> TrialSummary:
         n_replayed=sum(usage.is_replayed for usage in usages),
         n_retries=sum(max(usage.n_attempts - 1, 0) for usage in usages),
         n_agent_calls=n_agent_calls,
+        n_sub_agents=sum(map(n_sub_agents, turns)),
         n_waits=n_waits,
-        total_ms=total_ms,
+        total_ms=sum(map(turn_ms, turns)),
         captures=result.transcript.captures,
         visibility=result.visibility,
         reported=reported_values(result.transcript),
@@ -207,6 +234,63 @@ def summary_of(result: TrialResult) -> TrialSummary:
 
 
 _OF_AGENT = frozenset({"agent_message", "tool_call", "usage"})
+
+
+def turn_ms(turn: TurnRecord) -> float:
+    """The time of a turn with that of its simulated user; it ends no earlier than its last event."""
+    asking_ms, end_ms, is_asking = 0.0, turn.duration_ms, True
+    for event in turn.events:
+        if event.is_partial:
+            continue
+        user_ms = event.usage.duration_ms if event.usage and event.usage.role == "user" else None
+        if user_ms is not None and is_asking:
+            asking_ms += user_ms
+            continue
+        is_asking &= event.kind not in _OF_AGENT or user_ms is not None
+        if event.kind in _TIMED or user_ms is not None:
+            end_ms = max(end_ms, event.at_ms + (user_ms or 0.0))
+        elif is_pause(event):
+            end_ms = max(end_ms, event.at_ms + (event.duration_ms or 0.0))
+    return asking_ms + end_ms
+
+
+_TIMED = frozenset({"usage", "tool_call", "tool_result"})
+
+
+def n_sub_agents(turn: TurnRecord) -> int:
+    """The tool calls of a turn in which a model was asked."""
+    if not any(event.within and event.usage for event in turn.events):
+        return 0
+    open_calls: list[tuple[int, ToolCall]] = []
+    agents = set[int]()
+    for at, event in enumerate(turn.events):
+        call = event.call
+        if event.is_partial or (event.usage and event.usage.role == "user"):
+            continue
+        if event.usage and event.usage.role == "agent":
+            around = [index for index, each in open_calls if each.name == event.within]
+            agents |= {*around[-1:]} if event.within else set()
+        elif event.kind == "tool_call" and call:
+            open_calls.append((at, call))
+        elif event.kind == "tool_result" and call:
+            ended = next((index for index, each in open_calls if is_same_call(each, call)), None)
+            open_calls = [each for each in open_calls if each[0] != ended]
+    return len(agents)
+
+
+def is_same_call(call: ToolCall, other: ToolCall) -> bool:
+    """Whether a result of one is that of the other: of the same id, else of the same name."""
+    return call.id == other.id if call.id and other.id else call.name == other.name
+
+
+def agent_text(turn: TurnRecord) -> str:
+    """All messages of the agent in a turn, in order."""
+    return "\n\n".join([*(text for _, text in turn.intermediate), turn.answer]).strip()
+
+
+def compared_content(turn: TurnRecord) -> tuple[object, ...]:
+    """All by which a turn differs from one beside it."""
+    return turn.query, [(call.name, call.args) for call in turn.tool_calls], agent_text(turn)
 
 
 def is_pause(event: Event) -> bool:

@@ -10,14 +10,17 @@ from typing import TypeAlias
 from evaldesk.diff.text_diff import TextDiff, diff_text
 from evaldesk.diff.turn_diff import CallRow, turn_diff
 from evaldesk.errors import NotFoundError
-from evaldesk.model import Expected, TrialResult, TurnRecord
+from evaldesk.model import Expected, TurnRecord
 from evaldesk.model.stored import TrialKey
-from evaldesk.model.trial_turns import MANY_TURNS
+from evaldesk.model.trial_turns import MANY_TURNS, TrialTurns, agent_text
 from evaldesk.pages.runs.view import STATUS_OF, Square, trial_href, window
+from evaldesk.pages.trial_turns import recorded_turns
 from evaldesk.store import RunStore
 
 # Neither side is the reference, so nothing is struck or red: decision 092.
 MAX_ROWS = 400
+MAX_BLOCKS = 3
+"""The most pieces of long trials that one page compares."""
 MAX_TEXT = 20_000
 MAX_SQUARES = 50
 TrialPosition: TypeAlias = tuple[int, TrialKey]
@@ -66,7 +69,8 @@ class PairTurn:
 class Pair:
     """The page. With `is_all` equal turns and calls are shown, too; `other_show` is the address of the other way.
 
-    Of trials of many turns the first that differ are shown; `n_turns_left_out` are the others.
+    Of trials of many turns the first that differ are shown, from the turn `first` on; `n_turns_left_out` are the others
+    up to the turn before `next_turn`, from which on they are not compared here, 0 for the end.
     """
 
     a: PairSide
@@ -77,11 +81,20 @@ class Pair:
     swapped: str
     n_left_out: int
     n_turns_left_out: int
+    first: int = 1
+    next_turn: int = 0
+    rest: str = ""
 
     @property
     def sentence(self) -> str:
         """Where the two part."""
         first = next((turn for turn in self.turns if turn.differs), None)
+        start = f"From turn {self.first:,} on: " if self.first > 1 else ""
+        return f"{start}{self._difference(first)}"
+
+    def _difference(self, first: PairTurn | None) -> str:
+        if first is None and self.next_turn:
+            return f"No difference up to turn {self.next_turn - 1:,}."
         if first is None:
             return "Both trials made the same calls and gave the same answers."
         if first.only:
@@ -93,10 +106,10 @@ class Pair:
         return f"First difference in turn {first.number}: different {what}."
 
 
-def pair_href(a: tuple[int, TrialKey], b: tuple[int, TrialKey], *, is_all: bool = False) -> str:
-    """The address of two trials side by side."""
+def pair_href(a: tuple[int, TrialKey], b: tuple[int, TrialKey], *, is_all: bool = False, turn: int = 1) -> str:
+    """The address of two trials side by side, from a turn on."""
     other = ".".join(map(str, (b[0], *b[1])))
-    return f"{trial_href(*a)}/pair?with={other}{'&show=all' if is_all else ''}"
+    return f"{trial_href(*a)}/pair?with={other}{'&show=all' if is_all else ''}{f'&turn={turn}' if turn > 1 else ''}"
 
 
 def other_trial(runs: RunStore, run_id: int, key: TrialKey) -> tuple[int, TrialKey] | None:
@@ -108,19 +121,21 @@ def other_trial(runs: RunStore, run_id: int, key: TrialKey) -> tuple[int, TrialK
     return None if trial_index is None else (run_id, (key[0], trial_index))
 
 
-def read_pair(runs: RunStore, run_id: int, key: TrialKey, other: str, *, is_all: bool) -> Pair:
+def read_pair(runs: RunStore, run_id: int, key: TrialKey, other: str, *, is_all: bool, turn: int = 1) -> Pair:
     """A trial beside another, named by `other` as `run.case.trial`, or beside `other_trial`.
 
-    Raises NotFoundError when there is no such trial, or none of them was played.
+    Those of many turns are compared from the number `turn` on. Raises NotFoundError when there is no such trial, or
+    none of them was played.
     """
-    a, trial_a = (run_id, key), runs.trial(run_id, *key)
+    a, trial_a = (run_id, key), recorded_turns(runs, run_id, key)
     b = _parse_name(other) or other_trial(runs, run_id, key)
     if b is None:
         raise NotFoundError(f"case {key[0] + 1} of run {run_id} has only one trial: there is none to stand beside it")
-    trial_b = runs.trial(b[0], *b[1])
-    turns, n_left_out = _turns(trial_a, trial_b, is_all=is_all)
-    is_long = len(turns) > MANY_TURNS
-    turns_on_page = [turn for turn in turns if is_all or turn.differs][:MANY_TURNS] if is_long else turns
+    trial_b = recorded_turns(runs, *b)
+    n_turns = max(trial_a.summary.n_turns, trial_b.summary.n_turns)
+    first = turn - 1 if n_turns > MANY_TURNS and 1 < turn <= n_turns else 0
+    turns_on_page, n_left_out, end = _turns(trial_a, trial_b, first, is_all=is_all)
+    next_turn = end + 1 if end < n_turns else 0
     return Pair(
         _side(runs, "A", a, b, trial_a, lambda at: pair_href((run_id, (key[0], at)), b, is_all=is_all)),
         _side(runs, "B", b, a, trial_b, lambda at: pair_href(a, (b[0], (b[1][0], at)), is_all=is_all)),
@@ -129,7 +144,10 @@ def read_pair(runs: RunStore, run_id: int, key: TrialKey, other: str, *, is_all:
         pair_href(a, b, is_all=not is_all),
         pair_href(b, a, is_all=is_all),
         n_left_out,
-        len(turns) - len(turns_on_page),
+        end - first - len(turns_on_page),
+        first + 1,
+        next_turn,
+        pair_href(a, b, is_all=is_all, turn=next_turn) if next_turn else "",
     )
 
 
@@ -143,7 +161,7 @@ def _side(
     letter: str,
     place: TrialPosition,
     other: TrialPosition,
-    result: TrialResult,
+    trial: TrialTurns,
     href: Callable[[int], str],
 ) -> PairSide:
     """One of the two; the keys to the trials before and after it pass over the other, beside which it stands."""
@@ -156,27 +174,51 @@ def _side(
     return PairSide(
         letter,
         f"run {run_id}, trial {at + 1}",
-        runs.case(run_id, case_index).id,
+        trial.case.id,
         trial_href(*place),
-        result.verdict,
+        trial.recorded_result.verdict,
         squares,
         at + 1,
-        len(result.transcript.turns),
+        trial.summary.n_turns,
         href(before[-1]) if before else "",
         href(after[0]) if after else "",
     )
 
 
-def _turns(a: TrialResult, b: TrialResult, *, is_all: bool) -> tuple[list[PairTurn], int]:
-    """The turns of both, and the number of calls for which the page has no room."""
-    turns_a, turns_b = a.transcript.turns, b.transcript.turns
-    room, n_left_out, turns = MAX_ROWS, 0, []
-    for at in range(max(len(turns_a), len(turns_b))):
-        turn, n_more = _turn(at, turns_a[at : at + 1], turns_b[at : at + 1], room, is_all=is_all)
-        turns.append(turn)
-        room -= len(turn.calls)
-        n_left_out += n_more
-    return turns, n_left_out
+def _turns(a: TrialTurns, b: TrialTurns, first: int, *, is_all: bool) -> tuple[list[PairTurn], int, int]:
+    """The turns on the page, the number of calls for which it has no room, and the end of the compared turns.
+
+    Short trials are whole. Long ones are read block by block, without those that are equal by their digests, until the
+    page is full, or has seen MAX_BLOCKS.
+    """
+    n_turns, room, n_left_out = max(a.summary.n_turns, b.summary.n_turns), MAX_ROWS, 0
+    is_long, n_blocks, turns = n_turns > MANY_TURNS, 0, list[PairTurn]()
+    ends = sorted({each.first for each in (*a.blocks, *b.blocks) if each.first > first} | {n_turns})
+    digests = [{block.first: block.digest for block in trial.blocks} for trial in (a, b)]
+    at = first
+    for end in ends:
+        digest_a, digest_b = (each.get(at, "") for each in digests)
+        if digest_a and digest_a == digest_b and not is_all:
+            at = end
+            continue
+        if n_blocks == MAX_BLOCKS:
+            return turns, n_left_out, at
+        n_blocks += 1
+        records_a, records_b = (
+            [each.record for each in trial.read_turns(at, min(end, trial.summary.n_turns)) if each.record]
+            for trial in (a, b)
+        )
+        for index in range(at, end):
+            if is_long and len(turns) == MANY_TURNS:
+                return turns, n_left_out, index
+            own = slice(index - at, index - at + 1)
+            turn, n_more = _turn(index, records_a[own], records_b[own], room, is_all=is_all)
+            if is_all or turn.differs or not is_long:
+                turns.append(turn)
+            room -= len(turn.calls)
+            n_left_out += n_more
+        at = end
+    return turns, n_left_out, n_turns
 
 
 def _turn(
@@ -193,15 +235,10 @@ def _turn(
         _text(a.query, b.query),
         rows_on_page,
         len(rows) - len(rows_to_show),
-        _text(_agent_text(a), _agent_text(b)),
+        _text(agent_text(a), agent_text(b)),
     )
     return turn, len(rows_to_show) - len(rows_on_page)
 
 
 def _text(a: str, b: str) -> TextDiff | None:
     return diff_text(a[:MAX_TEXT], b[:MAX_TEXT]) if a or b else None
-
-
-def _agent_text(turn: TurnRecord) -> str:
-    """All messages of the agent in a turn, in order."""
-    return "\n\n".join([*(text for _, text in turn.intermediate), turn.answer]).strip()

@@ -248,7 +248,7 @@ def _targets(case: Case, result: TrialResult | None) -> Iterator[tuple[str, str]
 def _actions(case: Case, result: TrialResult | None) -> list[Action]:
     """The reference actions, each beside the call that is equal, or else the first unused one of that tool."""
     reference_calls = list(_reference(case))[:MAX_ACTIONS]
-    agent_calls = list(_calls(result))
+    agent_calls = list(_calls(result)) if reference_calls else []
     pairs: dict[int, tuple[ToolCall, str]] = {}
     for is_equal in (True, False):
         for at, action in enumerate(reference_calls):

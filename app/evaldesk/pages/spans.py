@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
 from evaldesk.model import Event, Prompt, Prompts, Role, ToolCall, Transcript, TurnRecord, Usage
+from evaldesk.model.trial_turns import is_same_call
 
 SpanKind: TypeAlias = Literal["start", "turn", "model", "tool", "agent", "user", "wait", "judge"]
 START = "start"
@@ -72,46 +73,59 @@ def spans_of(
     `judge_usages` are the usages of the judges, with their cost. A start of the player that took `start_ms`
     is a span before the turns.
     """
-    calls: dict[int, list[tuple[int, Prompt]]] = {}
-    of_judges: list[tuple[int, Prompt]] = []
-    for at, call in sorted(enumerate(prompts.calls if prompts else ()), key=lambda each: each[1].at_ms):
-        if call.role == "judge":
-            of_judges.append((at, call))
-        else:
-            calls.setdefault(min(call.turn, len(transcript.turns) - 1), []).append((at, call))
-    failed = {at for at in range(len(prompts.calls)) if prompts.is_failed(at)} if prompts else set()
-    spans: list[Span] = []
-    if start_ms >= LEAST_START_MS:
-        spans.append(Span(START, "start", "start of the player", 0.0, start_ms, -1))
-    for index, record in enumerate(transcript.turns):
-        began_ms = spans[-1].end_ms if spans else 0.0
-        spans.append(_TurnSpans(index, record, began_ms, calls.get(index, []), failed).span())
-    if of_judges:
-        spans.append(
-            _judges_span(of_judges, len(transcript.turns), spans[-1].end_ms if spans else 0.0, failed, judge_usages)
-        )
-    return tuple(spans)
+    n_turns = len(transcript.turns)
+    calls = SeenCalls(prompts, n_turns)
+    start = start_spans(start_ms)
+    spans = [*start, *turn_spans(enumerate(transcript.turns), calls, start[0].end_ms if start else 0.0)]
+    return (*spans, *judges_spans(calls, n_turns, spans[-1].end_ms if spans else 0.0, judge_usages))
 
 
-def _judges_span(
-    calls: Sequence[tuple[int, Prompt]], n_turns: int, began_ms: float, failed: set[int], judge_usages: Sequence[Usage]
-) -> Span:
-    """The calls of judges, which were asked after the last turn; each is named by its criterion."""
+class SeenCalls:
+    """The model calls of a trial of `n_turns` that were seen as they were sent, by their turns."""
+
+    def __init__(self, prompts: Prompts | None, n_turns: int) -> None:
+        self.by_turn: dict[int, list[tuple[int, Prompt]]] = {}
+        self.of_judges: list[tuple[int, Prompt]] = []
+        for at, call in sorted(enumerate(prompts.calls if prompts else ()), key=lambda each: each[1].at_ms):
+            if call.role == "judge":
+                self.of_judges.append((at, call))
+            else:
+                self.by_turn.setdefault(min(call.turn, n_turns - 1), []).append((at, call))
+        self.failed = {at for at in range(len(prompts.calls)) if prompts.is_failed(at)} if prompts else set[int]()
+
+
+def start_spans(start_ms: float) -> list[Span]:
+    """The start of the player; none where it was there already."""
+    return [Span(START, "start", "start of the player", 0.0, start_ms, -1)] if start_ms >= LEAST_START_MS else []
+
+
+def turn_spans(turns: Iterable[tuple[int, TurnRecord]], calls: SeenCalls, began_ms: float) -> Iterator[Span]:
+    """The spans of turns that follow each other, each with its index; the first begins at `began_ms`."""
+    for index, record in turns:
+        yield (span := _TurnSpans(index, record, began_ms, calls.by_turn.get(index, []), calls.failed).span())
+        began_ms = span.end_ms
+
+
+def judges_spans(calls: SeenCalls, n_turns: int, began_ms: float, judge_usages: Sequence[Usage]) -> list[Span]:
+    """The calls of judges, which were asked after the last turn, each named by its criterion; none without any."""
+    if not calls.of_judges:
+        return []
     judges = Span(JUDGES, "turn", "Judges", began_ms, began_ms, n_turns)
     usages_by_tokens: dict[tuple[str, int, int], deque[Usage]] = {}
     for usage in judge_usages:
         usages_by_tokens.setdefault((usage.model, usage.tokens_in, usage.tokens_out), deque()).append(usage)
-    for at, call in calls:
+    for at, call in calls.of_judges:
         end_ms = began_ms + call.at_ms
         start_ms = max(end_ms - call.duration_ms, began_ms)
         turn = min(call.turn, max(n_turns - 1, 0))
         span = Span(f"{JUDGES}.{at}", "judge", call.criterion or call.model, start_ms, end_ms, turn, prompt=at)
-        span.note = "failed" if at in failed else f"turn {turn + 1}" if call.turn < n_turns and n_turns > 1 else ""
+        is_failed = at in calls.failed
+        span.note = "failed" if is_failed else f"turn {turn + 1}" if call.turn < n_turns and n_turns > 1 else ""
         if same := usages_by_tokens.get((call.model, call.tokens_in, call.tokens_out)):
             span.usage = same.popleft()
         judges.inside.append(span)
     _sort(judges)
-    return judges
+    return [judges]
 
 
 @dataclass(slots=True)
@@ -240,7 +254,7 @@ def _close(event: Event, open_spans: list[Span], here: float) -> None:
 
 def _is_result_of(call: ToolCall, span: Span) -> bool:
     own = span.event.call if span.event else None
-    return own is not None and (own.id == call.id if call.id and own.id else own.name == call.name)
+    return own is not None and is_same_call(own, call)
 
 
 def _sort(span: Span) -> None:

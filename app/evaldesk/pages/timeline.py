@@ -10,7 +10,7 @@ from math import floor, log10
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.errors import NotFoundError
-from evaldesk.model import JsonValue, Prompts, Transcript, TrialResult, Usage
+from evaldesk.model import JsonValue, Prompts, Transcript, Usage
 from evaldesk.model.stored import TrialKey
 from evaldesk.model.transcript import known_sum
 from evaldesk.model.trial_turns import TrialSummary, TrialTurns
@@ -19,8 +19,17 @@ from evaldesk.pages.json_tree import Node, Trees
 from evaldesk.pages.large_state import ValuePart, text_part
 from evaldesk.pages.prompt_messages import Piece, PromptDrawing, PromptMessage
 from evaldesk.pages.runs.view import trial_href, window
-from evaldesk.pages.spans import JUDGES, Span, SpanKind, spans_of
-from evaldesk.pages.trial_turns import PIECE
+from evaldesk.pages.spans import (
+    JUDGES,
+    SeenCalls,
+    Span,
+    SpanKind,
+    judges_spans,
+    spans_of,
+    start_spans,
+    turn_spans,
+)
+from evaldesk.pages.trial_turns import PIECE, recorded_turns
 from evaldesk.run_options import KEEP
 from evaldesk.store import RunStore
 from evaldesk.wording.json_layout import laid_out
@@ -31,6 +40,7 @@ MAX_OPEN = 80
 MAX_ROWS = 200
 MAX_MARKS = 300
 MAX_DEPTH = 4
+MAX_DIGITS = 10
 LEAST_WIDTH = 0.4
 PARTS = ("prompt", "tools", "settings")
 WORDS: Mapping[SpanKind, str] = {
@@ -136,7 +146,7 @@ class Beyond:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """All that the page shows of a trial or a chat; `strip` is the whole of it in one line, `trail` leads to it."""
+    """All that the page shows of a trial or a chat; `trail` leads to it."""
 
     title: str
     trail: Sequence[tuple[str, str]]
@@ -145,7 +155,6 @@ class Timeline:
     total_ms: float
     rows: Sequence[SpanRow]
     ticks: Sequence[Tick]
-    strip: Sequence[Mark]
     counts: str
     tokens: int
     cost: str
@@ -177,12 +186,13 @@ def strip_of(turns: TrialTurns) -> Strip | None:
         records = (each.record for each in turns.read_turns(0, PIECE))
         spans = spans_of(Transcript(tuple(record for record in records if record)), None)
         return Strip(_marks(spans, total), total, _counts(_kinds_of(summary))) if total else None
-    _, result = turns.read_trial()
-    transcript = result.transcript if result else Transcript()
     if turns.is_large:
         summary, total = turns.summary, turns.summary.total_ms
-        marks = _marks(spans_of(_beginning(transcript), None), total) if total else []
+        all_records = [each.record for each in turns.read_turns(0, turns.n_turns) if each.record] if total else []
+        marks = _marks(spans_of(_beginning(Transcript(tuple(all_records))), None), total)
         return Strip(marks, total, _counts(_kinds_of(summary))) if total else None
+    _, result = turns.read_trial()
+    transcript = result.transcript if result else Transcript()
     spans = spans_of(transcript, None)
     total = _total(spans)
     return Strip(_marks(spans, total), total, _counts(_kinds(spans))) if total else None
@@ -190,7 +200,12 @@ def strip_of(turns: TrialTurns) -> Strip | None:
 
 def _kinds_of(summary: TrialSummary) -> Counter[SpanKind]:
     return Counter(
-        {"model": summary.n_agent_calls, "tool": summary.n_calls + summary.n_inner_calls, "wait": summary.n_waits}
+        {
+            "model": summary.n_agent_calls,
+            "tool": summary.n_calls + summary.n_inner_calls - summary.n_sub_agents,
+            "agent": summary.n_sub_agents,
+            "wait": summary.n_waits,
+        }
     )
 
 
@@ -206,18 +221,64 @@ def read_timeline(
 
     `judge` names a criterion and the number of a turn: the first call of its judges is chosen.
     """
-    result, row = runs.trial(run_id, *key), runs.case_row(run_id, key[0])
-    summary = runs.summary(run_id)
-    prompts = read_prompts(runs, run_id, key, result)
-    judge_usages = [usage for usage in result.usages if usage.role == "judge"]
-    spans = spans_of(result.transcript, prompts, judge_usages, result.start_ms)
-    view = _judge(spans, *judge) if judge[0] else _find_span(spans, prompts, span_id)
+    turns, row, summary = recorded_turns(runs, run_id, key), runs.case_row(run_id, key[0]), runs.summary(run_id)
+    result = turns.recorded_result
+    prompts = read_prompts(runs, run_id, key, result.attempt)
     title, href = f"{row.case_id}, trial {key[1] + 1}", trial_href(run_id, key)
     trail = (("Runs", "/runs"), (run_title(summary), f"/runs/{run_id}"), (title, href))
     lacks = _LACKS if summary.config.prompts == KEEP else _OFF
+    judge_usages = [usage for usage in turns.read_usages() if usage.role == "judge"]
+    if turns.is_long and turns.blocks:
+        spans, view, totals = _spans_in_part(turns, prompts, judge_usages, (span_id, judge))
+    else:
+        _, full_result = turns.read_trial()
+        transcript = full_result.transcript if full_result else Transcript()
+        spans = spans_of(transcript, prompts, judge_usages, result.start_ms)
+        view = _judge(spans, *judge) if judge[0] else _find_span(spans, prompts, span_id)
+        totals = _totals_of(spans)
     span_view = _view(view, prompts, part, lacks) if view else None
-    line = _timeline(title, trail, href, result.verdict, spans, view, span_view)
+    line = _timeline(title, trail, href, result.verdict, spans, view, span_view, totals)
     return replace(line, is_least=result.is_least)
+
+
+def _spans_in_part(
+    turns: TrialTurns, prompts: Prompts | None, judge_usages: Sequence[Usage], wanted: tuple[str, tuple[str, str]]
+) -> tuple[Sequence[Span], Span | None, LineTotals]:
+    """The spans of a trial in pieces, the wanted one, and the totals; a turn without a row near it has no time."""
+    summary, calls = turns.summary, SeenCalls(prompts, turns.summary.n_turns)
+    start = start_spans(turns.recorded_result.start_ms)
+    zero = start[0].end_ms if start else 0.0
+    spans = [*start, *(Span(f"{at + 1}", "turn", f"Turn {at + 1}", 0.0, 0.0, at) for at in range(summary.n_turns))]
+    spans += judges_spans(calls, summary.n_turns, zero + summary.total_ms, judge_usages)
+
+    def read(first: int, end: int) -> None:
+        block = max((each for each in turns.blocks if each.first <= first), key=lambda each: each.first)
+        records = [each.record for each in turns.read_turns(block.first, end) if each.record]
+        for span in turn_spans(enumerate(records, block.first), calls, zero + block.start_ms):
+            if span.turn >= first:
+                spans[len(start) + span.turn] = span
+
+    span_id, judge = wanted
+    turn = next((at for at in sorted(calls.by_turn) if any(call.role == "agent" for _, call in calls.by_turn[at])), 0)
+    if span_id:
+        number = span_id.partition(".")[0]
+        turn = int(number) - 1 if number.isdecimal() and len(number) < MAX_DIGITS else -1
+    if not judge[0] and 0 <= turn < summary.n_turns:
+        read(turn, turn + 1)
+    view = _judge(spans, *judge) if judge[0] else _find_span(spans, prompts, span_id)
+    rows, rows_on_page = _rows_around(spans, view)
+    indexes = [
+        span.turn for span, _, _ in rows[rows_on_page.start : rows_on_page.stop] if span.turn in range(summary.n_turns)
+    ]
+    if indexes:
+        read(min(indexes), max(indexes) + 1)
+    view = view and next((span for _, span in _walk(spans) if span.id == view.id), view)
+    kinds = _kinds_of(summary) + Counter(
+        span.kind for _, span in _walk([*start, *spans[len(start) + summary.n_turns :]])
+    )
+    has_judges = bool(calls.of_judges)
+    usages = [usage for usage in turns.recorded_result.usages if has_judges or usage.role != "judge"]
+    return spans, view, LineTotals(spans[-1].end_ms if has_judges else zero + summary.total_ms, kinds, usages)
 
 
 def read_chat_timeline(desk: Desk, session_id: str, span_id: str = "", part: str = "") -> Timeline:
@@ -227,7 +288,8 @@ def read_chat_timeline(desk: Desk, session_id: str, span_id: str = "", part: str
     view = _find_span(spans, prompts, span_id)
     title, href = session.title or "New session", f"/sessions/{session_id}"
     span_view = replace(_view(view, prompts, part, _LACKS), anchor=f"turn-{view.turn + 1}") if view else None
-    return _timeline(title, (("Chat", "/sessions"), (title, href)), href, "", spans, view, span_view)
+    trail = (("Chat", "/sessions"), (title, href))
+    return _timeline(title, trail, href, "", spans, view, span_view, _totals_of(spans))
 
 
 def _timeline(
@@ -238,13 +300,11 @@ def _timeline(
     spans: Sequence[Span],
     chosen_span: Span | None,
     view: SpanView | None,
+    totals: LineTotals,
 ) -> Timeline:
-    total = _total(spans)
-    rows = _timeline_rows(spans, chosen_span)
-    at = next((at for at, (span, _, _) in enumerate(rows) if span is chosen_span), 0)
-    row_range = window(at, len(rows), MAX_ROWS)
+    total, usages = totals.total_ms, totals.usages
+    rows, row_range = _rows_around(spans, chosen_span)
     first, later_rows = row_range.start, rows[row_range.stop :]
-    usages = [usage for span in spans for usage in span.usages]
     return Timeline(
         title=title,
         trail=trail,
@@ -253,26 +313,45 @@ def _timeline(
         total_ms=total,
         rows=[_row(span, depth, total, is_open=is_open) for span, depth, is_open in rows[first : row_range.stop]],
         ticks=_ticks(total),
-        strip=_marks(spans, total),
-        counts=_counts(_kinds(spans)),
+        counts=_counts(totals.kinds),
         tokens=sum(usage.tokens_in + usage.tokens_out for usage in usages),
         cost=_cost(usages),
         is_least=any(usage.is_least for usage in usages),
         view=view,
         earlier=Beyond(first, rows[first - 1][0].id) if first else None,
         later=Beyond(len(later_rows), later_rows[0][0].id) if later_rows else None,
-        legend={span.kind: WORDS[span.kind] for _, span in _walk(spans) if span.kind != "turn"},
+        legend={kind: words for kind, words in WORDS.items() if totals.kinds[kind] and kind != "turn"},
     )
 
 
-def read_prompts(runs: RunStore, run_id: int, key: TrialKey, result: TrialResult) -> Prompts | None:
+@dataclass(frozen=True, slots=True)
+class LineTotals:
+    """The totals over all spans of a time line, also those that its page leaves out."""
+
+    total_ms: float
+    kinds: Counter[SpanKind]
+    usages: Sequence[Usage]
+
+
+def _totals_of(spans: Sequence[Span]) -> LineTotals:
+    return LineTotals(_total(spans), _kinds(spans), [usage for span in spans for usage in span.usages])
+
+
+def _rows_around(spans: Sequence[Span], chosen_span: Span | None) -> tuple[list[tuple[Span, int, bool | None]], range]:
+    """All rows, and the places of those on the page."""
+    rows = _timeline_rows(spans, chosen_span)
+    at = next((at for at, (span, _, _) in enumerate(rows) if span is chosen_span), 0)
+    return rows, window(at, len(rows), MAX_ROWS)
+
+
+def read_prompts(runs: RunStore, run_id: int, key: TrialKey, attempt: int) -> Prompts | None:
     """How the models of a trial were asked; its agent's, where it was only scored again, in the run that played it."""
-    prompts = runs.prompts(run_id, key, result.attempt)
+    prompts = runs.prompts(run_id, key, attempt)
     source = runs.summary(run_id).config.source_run_id
     if source is None:
         return prompts
     try:
-        source_prompts = runs.prompts(source, key, runs.trial(source, *key).attempt)
+        source_prompts = runs.prompts(source, key, recorded_turns(runs, source, key).recorded_result.attempt)
     except NotFoundError:
         return prompts
     source_prompts = source_prompts.without_judges() if source_prompts else None
@@ -281,7 +360,9 @@ def read_prompts(runs: RunStore, run_id: int, key: TrialKey, result: TrialResult
 
 def raw_call(runs: RunStore, run_id: int, key: TrialKey, at: int, start: int) -> ValuePart:
     """A part of a call as JSON, all of it. Raises NotFoundError where there is none."""
-    return _raw_call(read_prompts(runs, run_id, key, runs.trial(run_id, *key)), at, start)
+    return _raw_call(
+        read_prompts(runs, run_id, key, recorded_turns(runs, run_id, key).recorded_result.attempt), at, start
+    )
 
 
 def raw_chat_call(desk: Desk, session_id: str, at: int, start: int) -> ValuePart:

@@ -10,7 +10,7 @@ from evaldesk.desk.desk import Desk
 from evaldesk.desk.other_tools import CALLED, difference, tools_beside
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import run_title
-from evaldesk.diff.conversation_diff import conversation_rows
+from evaldesk.diff.conversation_diff import conversation_rows, has_conversation_rows
 from evaldesk.diff.divergence import Divergence
 from evaldesk.diff.turn_diff import CallRow
 from evaldesk.errors import NotFoundError
@@ -40,6 +40,7 @@ from evaldesk.pages.trial_turns import (
     drawn_turns,
     pieces_of,
     pieces_of_gap,
+    recorded_turns,
     score_lines,
     turn_at,
     turn_part,
@@ -233,7 +234,7 @@ def read_trial(
 ) -> TrialPage:
     """Everything on the page of a trial that `room` takes. Raises NotFoundError when the run never planned it.
 
-    A trial of many turns or calls is never whole on a page, and one of many turns is not read whole for one.
+    A trial of many turns or calls is never whole on a page, and is not read whole for one.
     """
     case_index, trial_index = key
     summary, neighbours = runs.summary(run_id), runs.neighbours(run_id, *key)
@@ -250,7 +251,9 @@ def read_trial(
     pieces = pieces_of(turns.n_turns, turn_indexes) if is_long else [range(turns.n_turns)]
     is_compared = is_done and (not turns.is_large or more == OTHER_TOOLS)
     is_walked = result is not None and (not turns.is_large or more not in ("", OTHER_TOOLS))
-    case, full_result = turns.read_trial() if not is_long or is_compared or is_walked else (turns.case, None)
+    is_aligned = result is not None and not is_long and has_conversation_rows(result.scores, turns.summary)
+    is_whole = not turns.is_large or is_compared or is_walked or is_aligned
+    case, full_result = turns.read_trial() if is_whole else (turns.case, None)
     return TrialPage(
         summary=summary,
         trial_turns=turns,
@@ -265,7 +268,7 @@ def read_trial(
         divergence=divergence,
         pieces=turn_pieces(turns, pieces, MAX_SAID, room, turn - 1, start),
         conversation=conversation_rows(case, full_result.transcript, full_result.scores)
-        if full_result and not is_long
+        if full_result and is_aligned
         else (),
         source=source,
         scores=score_lines(result.scores, turns.summary.turn_metrics) if result else [],
@@ -282,8 +285,8 @@ def read_trial(
 
 
 def trial_source(turns: TrialTurns) -> Source:
-    """What is known beside a trial; of one in pieces by its last turn, unless calls are looked for in all."""
-    if not turns.is_long or has_reference_actions(turns.case):
+    """What is known beside a trial; of a large one by its last turn, unless calls are looked for in all."""
+    if not turns.is_large or has_reference_actions(turns.case):
         return source_of(*turns.read_trial())
     last = turns.read_turns(turns.summary.n_turns - 1, turns.summary.n_turns) if turns.result else ()
     records = tuple(each.record for each in last if each.record)
@@ -304,14 +307,6 @@ def read_turn(
     """
     turns = recorded_turns(runs, run_id, key)
     return turns, turn_part(turns, turn, first, has_events=has_events)
-
-
-def recorded_turns(runs: RunStore, run_id: int, key: TrialKey) -> TrialTurns:
-    """The turns of a recorded trial. Raises NotFoundError where there is none."""
-    turns, _ = runs.turns(run_id, *key)
-    if turns.result is None:
-        raise NotFoundError(f"run {run_id}, case {key[0]}, trial {key[1]}: not played yet")
-    return turns
 
 
 def read_piece(runs: RunStore, run_id: int, key: TrialKey, first: int, last: int) -> Sequence[TurnPanel | Gap]:

@@ -17,6 +17,7 @@ from evaldesk.metrics import is_higher_better
 from evaldesk.model import Event, Expected, Score, TurnRecord, turn_verdict
 from evaldesk.model.decisions import UNUSED
 from evaldesk.model.media import Media
+from evaldesk.model.stored import TrialKey
 from evaldesk.model.trial_turns import MANY_TURNS, PlayedTurn, TrialTurns
 from evaldesk.pages.conversation import (
     FoldedEvents,
@@ -32,6 +33,7 @@ from evaldesk.pages.json_tree import Node, cut, read_container
 from evaldesk.pages.media import MediaView, media_views
 from evaldesk.pages.prose import Markdown, Prose
 from evaldesk.pages.source import PatchLine, patch_lines
+from evaldesk.store import RunStore
 from evaldesk.wording.json_layout import laid_out
 from evaldesk.wording.words import needs_words, score_words, short_title
 
@@ -293,6 +295,14 @@ def turn_part(turns: TrialTurns, index: int, first: int = 0, *, has_events: bool
     played_turn = turn_at(turns, index)
     drawing = _Drawing(turns, MAX_SAID, Room(PART_ROOM, PART_ROOM if has_events else EVENTS_ROOM))
     return drawing.panel(index, played_turn, *((0, first) if has_events else (first, 0)))
+
+
+def recorded_turns(runs: RunStore, run_id: int, key: TrialKey) -> TrialTurns:
+    """The turns of a recorded trial. Raises NotFoundError where there is none."""
+    turns, _ = runs.turns(run_id, *key)
+    if turns.result is None:
+        raise NotFoundError(f"run {run_id}, case {key[0]}, trial {key[1]}: not played yet")
+    return turns
 
 
 def turn_at(turns: TrialTurns, index: int) -> PlayedTurn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from evaldesk.model import (
     TurnRecord,
     Usage,
 )
+from evaldesk.model.trial_turns import n_sub_agents, turn_ms
 from evaldesk.pages.prompt_messages import PromptDrawing
 from evaldesk.pages.spans import Span, spans_of
 from evaldesk.pages.timeline import MAX_OPEN, MAX_ROWS
@@ -179,6 +181,31 @@ def test_whatever_the_events_are_nothing_ends_before_it_began_and_every_address_
     assert len({span.id for span in found}) == len(found)
     assert all(0 <= span.start_ms <= span.end_ms for span in found)
     assert all(span.end_ms <= turn.end_ms for turn in spans for _, span in turn.walk())
+
+
+def is_user(event: Event) -> bool:
+    return event.usage is not None and event.usage.role == "user"
+
+
+@given(EVENTS)
+def test_the_time_of_a_turn_is_known_without_its_spans(events: Any) -> None:
+    turn = TurnRecord("q", tuple(events), duration_ms=10.0)
+    calm_events = (replace(event, at_ms=event.at_ms / 1e6, duration_ms=None) for event in events)
+    within_time = TurnRecord("q", tuple(event for event in calm_events if not is_user(event)), duration_ms=10.0)
+
+    (span,), (span_within_time,) = (spans_of(Transcript((each,)), None) for each in (turn, within_time))
+
+    assert turn_ms(turn) >= span.end_ms
+    assert turn_ms(within_time) == pytest.approx(span_within_time.end_ms)
+
+
+@given(EVENTS)
+def test_the_calls_of_sub_agents_are_counted_without_spans(events: Any) -> None:
+    turn = TurnRecord("q", tuple(events), duration_ms=10.0)
+
+    (span,) = spans_of(Transcript((turn,)), None)
+
+    assert n_sub_agents(turn) == sum(each.kind == "agent" for _, each in span.walk())
 
 
 def test_the_page_has_each_span_with_its_address_and_opens_the_first_prompt(pages: Any) -> None:

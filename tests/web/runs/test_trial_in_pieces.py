@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from html import unescape
 from typing import Any
 
 import pytest
@@ -24,13 +25,16 @@ from evaldesk.model import (
     TrialResult,
     Turn,
     TurnRecord,
+    Usage,
 )
 from evaldesk.model.trial_turns import MANY_TURNS, turns_in_memory
 from evaldesk.pages.trial_turns import PIECE, Gap, TurnPanel, pieces_of, turn_pieces
+from evaldesk.store.runs.long_trials import OF_BLOCK
+from evaldesk.store.tables import blocks
 from evaldesk.store.tables.columns import pack_json
 from evaldesk.store.tables.runs import CASE_SNAPSHOT, TRANSCRIPT
 from evaldesk.web.report import run_report
-from evaldesk.wire import to_json
+from evaldesk.wire import from_json, to_json
 
 HTMX = {"HX-Request": "true"}
 N = 1_000
@@ -240,3 +244,101 @@ def test_pieces_cover_every_turn_once() -> None:
             for number in (range(each.first, each.last + 1) if isinstance(each, Gap) else (at + 1 for at in each))
         ]
         assert covered == [*range(1, 1_001)]
+
+
+def timed_trial() -> tuple[Case, Transcript]:
+    """A call of a model and of a tool in each turn, with their times."""
+    call = ToolCall("search", {}, "c")
+    asked = Event("usage", 3, usage=Usage("demo/trips", tokens_in=9, tokens_out=2, cost=0.5, duration_ms=3))
+    events = (asked, Event("tool_call", 4, call=call), Event("tool_result", 9, call=call, duration_ms=5))
+    turns = [TurnRecord(f"Find {at}.", events, duration_ms=10.0 + at % 7) for at in range(N)]
+    return Case("timed", tuple(Turn(turn.query) for turn in turns)), Transcript(tuple(turns))
+
+
+@pytest.mark.parametrize("query", ["", "?span=1", "?span=434.1", "?span=1000", "?span=201.2", "?span=700.0"])
+def test_the_time_line_of_a_long_trial_reads_only_the_turns_beside_the_chosen_one(
+    pages: Any, query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case, transcript = timed_trial()
+    usages = tuple(usage for turn in transcript.turns for usage in turn.usages)
+    runs = pages.desk.store.runs
+    run_id = runs.create(RunConfig(AgentRef("agent", "agent"), "trips", n=1), [case])
+    runs.record([TrialResult(run_id, 0, 0, "finished", "failed", "answered", transcript, (), usages, start_ms=500.0)])
+    runs.set_status(run_id, "finished")
+    path = f"/runs/{run_id}/cases/0/trials/0/timeline{query}"
+    whole_reads: list[tuple[int, ...]] = []
+    read = type(runs).trial
+
+    def counted(self: Any, *place: int) -> TrialResult:
+        whole_reads.append(place)
+        result: TrialResult = read(self, *place)
+        return result
+
+    monkeypatch.setattr(type(runs), "trial", counted)
+
+    in_part = without_nonces(pages.get(path).text)
+    n_whole = len(whole_reads)
+    codec, data = pack_json(to_json(runs.trial(run_id, 0, 0)))
+    with runs._database.writing() as connection:
+        connection.execute(update(TRANSCRIPT).where(TRANSCRIPT.c.run_id == run_id).values(codec=codec, data=data))
+
+    assert n_whole == 0
+    assert without_nonces(pages.get(path).text) == in_part
+    assert len(in_part) < 400_000
+
+
+@pytest.mark.parametrize("span", ["0", "1001", "1001.1", "-1", "99999999999999999999", "434.99", "judges"])
+def test_an_address_of_no_span_of_a_long_trial_is_not_found(pages: Any, address: str, span: str) -> None:
+    assert pages.get(f"{address}/timeline?span={span}").status_code == 404
+
+
+def other_answers(transcript: Transcript, *indexes: int) -> Transcript:
+    """The transcript with other answers in these turns."""
+    turns = list(transcript.turns)
+    for at in indexes:
+        turns[at] = replace(turns[at], events=(*turns[at].events[:-1], Event("agent_message", text="None.")))
+    return Transcript(tuple(turns))
+
+
+def pair_of(pages: Any, case: Case, *transcripts: Transcript) -> str:
+    """The address of two trials of one case side by side."""
+    runs = pages.desk.store.runs
+    run_id = runs.create(RunConfig(AgentRef("agent", "agent"), "trips", n=2), [case])
+    runs.record(
+        [TrialResult(run_id, 0, at, "finished", "failed", "answered", each) for at, each in enumerate(transcripts)]
+    )
+    return f"/runs/{run_id}/cases/0/trials/0/pair"
+
+
+def test_two_long_trials_that_differ_everywhere_are_compared_page_by_page_each_difference_once(pages: Any) -> None:
+    case, transcript = long_trial()
+    different_turns = [*range(150), *range(210, 420, 3), 600, 799, 999]
+    address = pair_of(pages, case, transcript, other_answers(transcript, *different_turns))
+    numbers, path, n_pages = list[int](), address, 0
+
+    while path:
+        page = pages.get(path).text
+        numbers += map(int, TURNS.findall(page))
+        path, n_pages = unescape(next(iter(re.findall(r'<a href="([^"]+)">Compare from turn', page)), "")), n_pages + 1
+        assert n_pages < 9
+
+    assert numbers == [at + 1 for at in different_turns]
+    assert n_pages > 1
+
+
+def test_equal_pieces_of_two_long_trials_are_not_read(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    case, transcript = long_trial()
+    address = pair_of(pages, case, transcript, other_answers(transcript, 999))
+    decoded: list[int] = []
+
+    def counted(data: bytes, kind: Any) -> Any:
+        value = from_json(data, kind)
+        decoded.append(len(value) if kind == tuple[TurnRecord, ...] else 0)
+        return value
+
+    monkeypatch.setattr(blocks, "from_json", counted)
+    page = pages.get(address).text
+
+    assert [*map(int, TURNS.findall(page))] == [1_000]
+    assert "First difference in turn 1000: different answers." in page
+    assert sum(decoded) == 2 * OF_BLOCK

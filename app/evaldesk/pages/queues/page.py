@@ -27,7 +27,7 @@ from evaldesk.pages.queues.result import (
     runs_of,
 )
 from evaldesk.pages.runs.view import trial_href, window
-from evaldesk.pages.trial import piece_of, recorded_turns
+from evaldesk.pages.trial import piece_of
 from evaldesk.pages.trial_turns import (
     EVENTS_ROOM,
     MAX_SAID,
@@ -37,6 +37,7 @@ from evaldesk.pages.trial_turns import (
     ScoreLine,
     TurnPanel,
     pieces_of,
+    recorded_turns,
     score_lines,
     turn_part,
     turn_pieces,

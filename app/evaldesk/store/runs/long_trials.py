@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from itertools import chain, zip_longest
 from typing import Any, TypeVar
 
@@ -14,15 +15,18 @@ from sqlalchemy import ColumnElement, Connection, Table, func, select
 from evaldesk.diff.conversation_diff import is_of_conversation
 from evaldesk.diff.divergence import Divergence, first_divergence
 from evaldesk.errors import NotFoundError
-from evaldesk.model import Case, RunConfig, Score, Transcript, TrialResult, Turn, TurnRecord
+from evaldesk.model import Case, RunConfig, Score, Transcript, TrialResult, Turn, TurnRecord, Usage
 from evaldesk.model.stored import TrialKey
 from evaldesk.model.trial_turns import (
     PlayedTurn,
     TrialSummary,
     TrialTurns,
+    TurnBlock,
     bare_case,
     bare_result,
+    compared_content,
     summary_of,
+    turn_ms,
     turns_in_memory,
 )
 from evaldesk.store.tables.blocks import BEGINNING, BLOCKS, Blocks, Piece
@@ -47,12 +51,16 @@ class LongCase:
 
 @dataclass(frozen=True, slots=True)
 class LongTrial:
-    """The head of a trial in blocks. `divergence` is the first one where it `is_compared` with its case."""
+    """The head of a trial in blocks. `divergence` is the first one where it `is_compared` with its case.
+
+    `blocks` say when the turns of each block begin; those of earlier versions do not.
+    """
 
     result: TrialResult
     summary: TrialSummary
     divergence: Divergence | None = None
     is_compared: bool = False
+    blocks: tuple[TurnBlock, ...] = ()
 
 
 def packed_case(case: Case) -> tuple[int, bytes]:
@@ -64,11 +72,11 @@ def packed_case(case: Case) -> tuple[int, bytes]:
 
 
 def packed_trial(result: TrialResult, compare: Callable[[TrialResult], Divergence | None] | None) -> tuple[int, bytes]:
-    """The codec and the bytes of a trial of many turns.
+    """The codec and the bytes of a trial of many turns or calls.
 
     `compare` gives its first divergence, and raises NotFoundError where it cannot be compared.
     """
-    head = LongTrial(bare_result(result), summary_of(result))
+    head = LongTrial(bare_result(result), summary_of(result), blocks=tuple(_turn_blocks(result.transcript.turns)))
     if compare:
         with suppress(NotFoundError, ValidationError):  # the page compares it
             head = replace(head, divergence=compare(result), is_compared=True)
@@ -84,6 +92,15 @@ def packed_trial(result: TrialResult, compare: Callable[[TrialResult], Divergenc
         Piece(after.removeprefix(b']},"scores":[],"usages":[')),
     ]
     return pack_pieces(pieces, head)
+
+
+def _turn_blocks(turns: Sequence[TurnRecord]) -> Iterator[TurnBlock]:
+    start_ms = 0.0
+    for first in range(0, len(turns), OF_BLOCK):
+        some = turns[first : first + OF_BLOCK]
+        contents = to_json([compared_content(turn) for turn in some])
+        yield TurnBlock(first, start_ms, blake2b(contents, digest_size=16).hexdigest())
+        start_ms += sum(map(turn_ms, some))
 
 
 def _pieces(
@@ -166,11 +183,18 @@ class StoredTurns:
 
         summary = head.summary if head else TrialSummary()
         n_turns = max(n_expected, summary.n_turns)
-        turns = TrialTurns(case, head.result if head else None, summary, n_turns, read, self._read_whole)
+        blocks = head.blocks if head else ()
+        result, usages = head.result if head else None, self._usages
+        turns = TrialTurns(case, result, summary, n_turns, read, self._read_whole, usages, blocks)
         if head is None or head.is_compared:
             return turns, head.divergence if head else None
         whole_case, result = self._read_whole()
         return turns, divergence_of(whole_case, result, config) if result else None
+
+    def _usages(self) -> Sequence[Usage]:
+        if self._trial is None:
+            return self._read_trial().usages if self._has_trial else ()
+        return [each for _, some in self._trial.items("usages", tuple[Usage, ...]) for each in some]
 
     def _read_whole(self) -> tuple[Case, TrialResult | None]:
         return self._read_case(), self._read_trial() if self._has_trial else None

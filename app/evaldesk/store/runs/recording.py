@@ -24,7 +24,7 @@ from sqlalchemy import (
 
 from evaldesk.model import ErrorRecord, Score, TrialResult, TurnRecord
 from evaldesk.model.media import Media
-from evaldesk.model.trial_turns import MANY_TURNS
+from evaldesk.model.trial_turns import is_in_blocks
 from evaldesk.store import media
 from evaldesk.store.database import Clock, execute_many
 from evaldesk.store.runs import totals
@@ -399,7 +399,7 @@ def _row(result: TrialResult, turns: tuple[TurnRecord, ...], compare: Compared |
 
 
 def _pack(result: TrialResult, compare: Compared | None) -> tuple[int, bytes]:
-    if len(result.transcript.turns) <= MANY_TURNS:
+    if not is_in_blocks(result):
         return pack_json(to_json(result))
     from evaldesk.store.runs.long_trials import packed_trial
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import zstandard
@@ -81,6 +81,7 @@ class Blocks:
         self._read = read_bytes
         self._beginning = read_bytes(0, BEGINNING)
         self._n_unpacked = 0
+        self._items: dict[tuple[Block, object], Any] = {}
         if len(self._beginning) < _LENGTHS.size:
             raise _damage_error("it is too short")
         self._n_index, self._n_head = _LENGTHS.unpack_from(self._beginning)
@@ -98,11 +99,16 @@ class Blocks:
         return _decode(self._decompress(self._bytes(_LENGTHS.size + self._n_index, self._n_head)), kind)
 
     def items(self, name: str, kind: type[T], first: int = 0, end: int | None = None) -> list[tuple[Block, T]]:
-        """The blocks of the list `name` that have something of the turns from `first` up to `end`, each as `kind`."""
+        """The blocks of the list `name` that have something of the turns from `first` up to `end`, each as `kind`.
+
+        Each is read once, since some parts of a page ask for the same turns.
+        """
         own = (block for block in self.index if block.name == name)
         blocks = [block for block in own if block.end > first and (end is None or block.first < end)]
-        texts = (b"[" + text.removeprefix(b",") + b"]" for text in self.texts(blocks))
-        return [(block, _decode(text, kind)) for block, text in zip(blocks, texts, strict=True)]
+        unread_blocks = [block for block in blocks if (block, kind) not in self._items]
+        for block, text in zip(unread_blocks, self.texts(unread_blocks), strict=True):
+            self._items[block, kind] = _decode(b"[" + text.removeprefix(b",") + b"]", kind)
+        return [(block, self._items[block, kind]) for block in blocks]
 
     def each(self, name: str, kind: type[T]) -> Iterator[T]:
         """The blocks of the list `name` one after the other, each as `kind`."""

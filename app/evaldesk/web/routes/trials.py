@@ -160,10 +160,15 @@ async def show_call(request: Request) -> Response:
 
 
 async def show_pair(request: Request) -> Response:
-    """GET .../pair?with=RUN.CASE.TRIAL: the trial beside another one; without a name, beside the next that differs."""
+    """GET .../pair?with=RUN.CASE.TRIAL: the trial beside another one; without a name, beside the next that differs.
+
+    With `turn` those of many turns are compared from that number on.
+    """
     (run_id, key), query = trial_key(request), request.query_params
     stored_runs, is_all = desk_of(request).runs.run_store, query.get("show") == "all"
-    pair = await asyncio.to_thread(read_pair, stored_runs, run_id, key, query.get("with", ""), is_all=is_all)
+    turn = number_of(query.get("turn")) or 1
+    other = query.get("with", "")
+    pair = await asyncio.to_thread(read_pair, stored_runs, run_id, key, other, is_all=is_all, turn=turn)
     return page(request, "trials/pair.html", pair=pair)
 
 
