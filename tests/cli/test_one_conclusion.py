@@ -107,7 +107,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "--max-error-rate": {"max_error_rate": 0.5},
     "--max-unscored-rate": {"max_unscored_rate": 0.5},
     "--max-cost": {"max_cost": 1.0},
-    OPENHANDS: {"benchmark": "bench:process_instance"},
+    OPENHANDS: {"tool": "openhands"},
     "--max-regressions": COMPARED,
     "--margin": {"margin": 0.1, "baseline": "1"},
     "--margin, --undecided neutral": {"margin": 0.1, "baseline": "1", "undecided": "neutral"},

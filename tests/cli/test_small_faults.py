@@ -15,7 +15,8 @@ import pytest
 import evaldesk
 from evaldesk import paths
 from evaldesk.cli.eval.command import evaluate
-from evaldesk.cli.eval.options import OPENHANDS, OSMOSIS, SECTIONS
+from evaldesk.cli.eval.options import SECTIONS
+from evaldesk.cli.eval.spellings import tool_options
 from evaldesk.errors import FormatError, UsageError, WorkspaceError
 from evaldesk.reading.strict_json import parse_json
 from evaldesk.store import Store
@@ -181,21 +182,24 @@ def test_validate_reads_run_files_and_says_which_toml_it_reads(place: CommandFol
     assert as_json[0]["format"] == "run-file"
 
 
-FORMS = {"": ["agent", "set"], OSMOSIS: ["-m", "agent:a", "-d", "set"], OPENHANDS: ["--benchmark", "b:f", "-d", "set"]}
+SECTION_OF = {tool: options.section for tool, options in tool_options().items()}
+FORMS = {
+    "adk": ["agent", "set"],
+    "osmosis": ["-m", "agent:a", "-d", "set"],
+    "openhands": ["--benchmark", "b:f", "-d", "set"],
+}
 FOREIGN = [
     (form, option)
     for form in FORMS
     for option in evaluate.params
     if isinstance(option, click.Option)
     and option.expose_value
-    and SECTIONS.get(str(option.name)) in {OSMOSIS, OPENHANDS} - {form}
+    and SECTIONS.get(str(option.name)) in {*SECTION_OF.values()} - {SECTION_OF.get(form)}
     and option.name not in {"module", "dataset", "benchmark"}
 ]
 
 
-@pytest.mark.parametrize(
-    ("form", "option"), FOREIGN, ids=[f"{option.opts[0]} {form or 'as adk eval'}" for form, option in FOREIGN]
-)
+@pytest.mark.parametrize(("form", "option"), FOREIGN, ids=[f"{option.opts[0]} as {form}" for form, option in FOREIGN])
 def test_an_option_of_another_tool_is_refused_by_name(place: CommandFolder, form: str, option: click.Option) -> None:
     refused = place.run("eval", *FORMS[form], option.opts[0], "3")
 

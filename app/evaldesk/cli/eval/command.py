@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from evaldesk.cli.eval.options import (
-    OPENHANDS,
-    OSMOSIS,
     SECTIONS,
     Sectioned,
+    ToolOptions,
+    add_tool_options,
     asked_gates,
     asked_options,
     gate_options,
     how_options,
-    openhands_options,
-    osmosis_options,
     output_options,
     run_options,
 )
-from evaldesk.cli.eval.spellings import load_evaluate
+from evaldesk.cli.eval.spellings import load_evaluate, tool_options
 from evaldesk.errors import UsageError
 
 
@@ -32,8 +31,6 @@ from evaldesk.errors import UsageError
 @run_options
 @gate_options
 @output_options
-@osmosis_options
-@openhands_options
 def evaluate(words: tuple[str, ...], **values: Any) -> None:
     """Run eval sets with AGENT: a folder, module:attr, or samples/NAME.
 
@@ -54,34 +51,38 @@ def evaluate(words: tuple[str, ...], **values: Any) -> None:
     """
     from evaldesk.cli.eval.request import EvalRequest
 
-    section = OPENHANDS if values["benchmark"] else OSMOSIS if values["module"] or values["dataset"] else ""
-    _refuse_others(section)
-    play = load_evaluate(section)
-    option_values, gates = asked_options(values), asked_gates(values)
-    sys.exit(play(EvalRequest(words=words, run_options=option_values, asked_gates=gates, **values)))
+    tools = tool_options()
+    of_tools = {
+        name: values.pop(name) for name in dict.fromkeys(name for each in tools.values() for name in each.names)
+    }
+    tool = next((name for name in reversed(tools) if any(of_tools[key] for key in tools[name].selectors)), "adk")
+    _refuse_others(tools, tool)
+    own = {name: value for name, value in of_tools.items() if tool in tools and name in tools[tool].names}
+    request = EvalRequest(
+        words=words,
+        run_options=asked_options(values),
+        asked_gates=asked_gates(values),
+        tool=tool,
+        tool_options=own,
+        is_mixed=any(of_tools[key] for each in tools.values() for key in each.selectors - own.keys()),
+        **values,
+    )
+    sys.exit(load_evaluate(tool)(request))
 
 
-_NEEDED = {
-    OSMOSIS: "needs -m and -d, as in `osmosis eval`",
-    OPENHANDS: "needs --benchmark, as a benchmark of OpenHands",
-}
-_INSTEAD = {
-    "eval_fns": "name the function by --criterion MODULE:FUNCTION=T",
-    "api_key": "name the variable with the key by --api-key-env",
-}
-_NAMING = ("module", "dataset", "benchmark")
-"""Options that say which tool the command is spelled as."""
+add_tool_options(evaluate, tool_options().values())
 
 
-def _refuse_others(section: str) -> None:
-    """Raise UsageError for an option of another tool than the command is spelled as, which would have no effect."""
+def _refuse_others(tools: Mapping[str, ToolOptions], tool: str) -> None:
+    """Raise UsageError for an option of another tool than the form of the command has, which would have no effect."""
     ctx = click.get_current_context()
+    selectors = {name for each in tools.values() for name in each.selectors}
+    by_section = {each.section: each for name, each in tools.items() if name != tool}
     for param in ctx.command.params:
-        other = SECTIONS.get(str(param.name), "")
-        if other in _NEEDED and other != section and param.name not in _NAMING and _is_given(ctx, param):
-            raise UsageError(
-                f"{param.opts[0]} {_NEEDED[other]}; add these, or {_INSTEAD.get(str(param.name), 'leave it out')}"
-            )
+        other = by_section.get(SECTIONS.get(str(param.name), ""))
+        if other and param.name not in selectors and _is_given(ctx, param):
+            instead = other.alternatives.get(str(param.name), "leave it out")
+            raise UsageError(f"{param.opts[0]} {other.requirement}; add these, or {instead}")
 
 
 def _is_given(ctx: click.Context, param: click.Parameter) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 import click
@@ -15,9 +16,43 @@ from evaldesk.run_options import LIMITS, MODELS, RUN, Asked, RunOption, offered
 Command: TypeAlias = Callable[..., Any]
 
 
-OSMOSIS, OPENHANDS = "As `osmosis eval`", "As an OpenHands benchmark"
 SECTIONS: dict[str, str] = {}
 """The section of the help in which each option stands, by the name of its parameter."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOptions:
+    """The options of the command in the form of another tool; `section` is their title in the help.
+
+    A value of a selector says that the command has this form, and `requirement` what the form needs. `alternatives`
+    are ways without the form, by the parameter.
+    """
+
+    section: str
+    options: tuple[click.Option, ...]
+    selectors: frozenset[str]
+    requirement: str
+    alternatives: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """The parameters with a value."""
+        return [str(option.name) for option in self.options if option.expose_value]
+
+
+def dataset_option() -> click.Option:
+    """The data of a form; tools share it."""
+    return click.Option(["--dataset", "-d"], metavar="FILE", help="The data: .jsonl .json .parquet .csv.")
+
+
+def add_tool_options(command: click.Command, tools: Iterable[ToolOptions]) -> None:
+    """Add the options of the tools to a command; an option that two share stands with the first."""
+    names = {param.name for param in command.params}
+    for tool in tools:
+        new_options = [option for option in tool.options if option.name not in names]
+        command.params.extend(new_options)
+        SECTIONS.update({str(option.name): tool.section for option in new_options})
+        names |= {option.name for option in new_options}
 
 
 def metrics_and_criteria(
@@ -185,75 +220,6 @@ def output_options(command: Command) -> Command:
             "--summary", metavar="FILE", help="Markdown for a pull request; appended to $GITHUB_STEP_SUMMARY."
         ),
         click.option("--annotations", is_flag=True, help="Print GitHub annotations."),
-    )
-
-
-def osmosis_options(command: Command) -> Command:
-    """The form of Osmosis."""
-    return _apply(
-        OSMOSIS,
-        command,
-        click.option("--module", "-m", metavar="MODULE:ATTR", help="The agent loop."),
-        click.option("--dataset", "-d", metavar="FILE", help="The data: .jsonl .json .parquet .csv."),
-        click.option("--eval-fn", "eval_fns", multiple=True, metavar="MODULE:FUNCTION", help="A reward."),
-        click.option(
-            "--offset", type=click.IntRange(0), metavar="N", default=0, help="Rows to leave out at the start."
-        ),
-        click.option("--limit", type=click.IntRange(1), metavar="N", help="Most rows to run."),
-        click.option("--api-key", metavar="KEY", help="The key of the model; better its variable, by --api-key-env."),
-        click.option("--baseline-model", metavar="MODEL", help="A second model, compared row by row."),
-        click.option("--baseline-base-url", metavar="URL", help="Its endpoint."),
-        *(_done_otherwise(name, words) for name, words in DONE_OTHERWISE.items()),
-    )
-
-
-DONE_OTHERWISE = {
-    "--mcp": "tools of an MCP server are the agent's to call: name by -m an agent that has them, such as one of "
-    "google-adk with an McpToolset",
-    "--fresh": "leave it out, every `evaldesk eval` is a new run; `evaldesk run resume RUN` goes on with an old one",
-    "--retry-failed": "`evaldesk run retry RUN` plays the errored trials of a run again",
-    "--log-samples": "leave it out, every conversation is kept; `evaldesk run export RUN` gives them out",
-    "--baseline-api-key": "leave it out, both models are asked with the key of --api-key-env",
-}
-"""Options of Osmosis that have no place here, with the alternative."""
-
-
-def _done_otherwise(name: str, words: str) -> Callable[[Command], Command]:
-    def refuse(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-        if value is not None:
-            raise UsageError(f"{name}: {words}")
-
-    is_flag = name not in ("--mcp", "--baseline-api-key")
-    options: dict[str, Any] = {"is_flag": True, "flag_value": name} if is_flag else {}
-    return click.option(name, hidden=True, expose_value=False, callback=refuse, default=None, **options)
-
-
-def openhands_options(command: Command) -> Command:
-    """The form of OpenHands."""
-    return _apply(
-        OPENHANDS,
-        command,
-        click.option("--benchmark", metavar="MODULE:FUNCTION", help="The function `process_instance`."),
-        click.option(
-            "--command-image",
-            metavar="NAME",
-            help="Run the commands of its runtime in a container of this image; `instance`: the one that it names.",
-        ),
-        click.option("--llm-config", "-l", metavar="NAME", help="The group of config.toml."),
-        click.option("--config-file", metavar="FILE", default="config.toml", help="The file of --llm-config."),
-        click.option("--max-iterations", "-i", type=click.IntRange(1), metavar="N", help="Model calls in an instance."),
-        click.option("--eval-n-limit", type=click.IntRange(0), metavar="N", help="Instances to draw, seed 42."),
-        click.option("--eval-ids", metavar="ID,ID", help="The instances to run."),
-        click.option("--eval-note", metavar="TEXT", help="Ends the name of the output folder."),
-        click.option(
-            "--score-key",
-            metavar="KEY",
-            default="success",
-            show_default=True,
-            help="The key of test_result that says 1 or 0.",
-        ),
-        click.option("--eval-output-dir", metavar="DIR", help="Where output.jsonl goes."),
-        click.option("--eval-metadata", hidden=True),
     )
 
 

@@ -113,7 +113,7 @@ def end(
         else:
             _show(desk, request, played_runs)
             show_more(runs, played_runs)
-            show_other_verdicts(runs, played_runs, request.spelled)
+            show_other_verdicts(runs, played_runs, request.tool)
             show_conclusion(conclusion, has_gates=not request.gates.asks_nothing)
         if request.annotations:
             show_annotations(runs, own, conclusion, change, is_json=request.is_json)
@@ -143,9 +143,9 @@ def write_files(desk: Desk, run: RunSummary, conclusion: Conclusion) -> None:
     for each in unwritten:
         show(f"Not written: {each}; `evaldesk export {run.id} --format osmosis-results -o FILE` writes it", err=True)
     outputs += tuple(each for each in of_osmosis if each not in unwritten)
-    module = run.config.agent.id if of_osmosis else None  # by which Osmosis' form is told
+    tool = "osmosis" if of_osmosis else "adk"
     request = EvalRequest(
-        (), outputs=outputs, junit=path_by_option.get("junit"), summary=path_by_option.get("summary"), module=module
+        (), outputs=outputs, junit=path_by_option.get("junit"), summary=path_by_option.get("summary"), tool=tool
     )
     played_runs = [_stored_job(each, rows) for each in runs]
     own = [each.run for each in played_runs if not each.job.is_baseline]

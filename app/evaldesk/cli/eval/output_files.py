@@ -56,7 +56,7 @@ def check_outputs(request: EvalRequest) -> None:
         if name.endswith(".parquet") and not is_installed("pyarrow"):
             raise UsageError("Parquet needs pyarrow: pip install pyarrow, or name a .csv or .jsonl file")
     every = [name for name in (*request.outputs, request.junit, request.summary) if name]
-    for file_name in every if not request.module else every[len(request.outputs) :]:
+    for file_name in every if spelled_results(request) is None else every[len(request.outputs) :]:
         if Path(file_name).is_dir():
             raise UsageError(f"{file_name} is a folder; name a file")
     for at, file_name in enumerate(every):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,9 @@ from evaldesk.settings import Settings
 class EvalRequest:
     """The options of the command as they were given; None is not given.
 
-    `asked` and `asked_gates` have those of the tables.
+    `run_options` and `asked_gates` have those of the tables, `tool_options` those of the `tool` in whose form the
+    command is written; it `is_mixed` where another form was selected, too. `more_models` may be used, besides that of
+    the run.
     """
 
     words: tuple[str, ...]
@@ -44,25 +46,10 @@ class EvalRequest:
     junit: str | None = None
     summary: str | None = None
     annotations: bool = False
-    module: str | None = None
-    dataset: str | None = None
-    eval_fns: tuple[str, ...] = ()
-    offset: int = 0
-    limit: int | None = None
-    api_key: str | None = None
-    baseline_model: str | None = None
-    baseline_base_url: str | None = None
-    benchmark: str | None = None
-    command_image: str | None = None
-    llm_config: str | None = None
-    config_file: str = "config.toml"
-    max_iterations: int | None = None
-    eval_n_limit: int | None = None
-    eval_ids: str | None = None
-    eval_note: str | None = None
-    eval_output_dir: str | None = None
-    eval_metadata: str | None = None
-    score_key: str = "success"
+    tool: str = "adk"
+    tool_options: Mapping[str, Any] = field(default_factory=dict)
+    is_mixed: bool = False
+    more_models: tuple[str, ...] = ()
 
     @property
     def gates(self) -> Gates:
@@ -71,7 +58,7 @@ class EvalRequest:
             self.asked_gates,
             n=self.value("n"),
             compat=self.value("compat"),
-            all_must_pass=not (self.module or self.benchmark),
+            all_must_pass=self.tool == "adk",
             name_of=flag_of,
         )
         return replace(gates, pass_threshold=self.value("pass_threshold"))
@@ -80,7 +67,7 @@ class EvalRequest:
     def files(self) -> tuple[tuple[FileOption, str], ...]:
         """The files that are asked for, by their option and with their whole path; those of Osmosis have their own."""
         names: list[tuple[FileOption, str | None]] = [
-            ("osmosis" if self.module and Path(name).suffix in ("", ".json") else "output", name)
+            ("osmosis" if self.tool == "osmosis" and Path(name).suffix in ("", ".json") else "output", name)
             for name in self.outputs
         ]
         names += [("junit", self.junit), ("summary", self.summary)]
@@ -91,11 +78,6 @@ class EvalRequest:
         """The run, or the file, to compare with."""
         value = self.asked_gates.get("baseline")
         return None if value is None else str(value)
-
-    @property
-    def spelled(self) -> str:
-        """The tool as which the command is spelled."""
-        return "openhands" if self.benchmark else "osmosis" if self.module else "adk"
 
     @property
     def named_criteria(self) -> tuple[Criterion, ...]:
@@ -110,7 +92,7 @@ class EvalRequest:
     def settings(self) -> Settings:
         """Settings of the workspace, in which the models that were named may be used."""
         settings = open_home(self.workspace)
-        option_models = filter(None, (self.run_options.get("model"), self.baseline_model))
+        option_models = filter(None, (self.run_options.get("model"), *self.more_models))
         n = n_workers(self.value("concurrency"))
         return replace(settings, models=(*settings.models, *option_models), n_workers=n)
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from evaldesk.cli.eval.options import OPENHANDS, OSMOSIS
-from evaldesk.errors import UsageError
-from evaldesk.registry import ISLANDS, import_target, is_present
+from evaldesk.registry import import_target, is_present
 
 if TYPE_CHECKING:
+    from evaldesk.cli.eval.options import ToolOptions
     from evaldesk.cli.eval.playing import Played
     from evaldesk.cli.eval.request import EvalRequest
     from evaldesk.desk.runs.stored_runs import StoredRuns
@@ -39,31 +38,46 @@ class SpelledResults(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """A spelling by the `package.module:attr` of its Evaluate, and of its SpelledResults where it has a schema."""
+    """A form of the command by the `package.module:attr` of its Evaluate, its ToolOptions and its SpelledResults.
+
+    One without options or a schema of its own names none.
+    """
 
     evaluate: str
+    options: str = ""
     results: str = ""
 
 
 SPELLINGS: Mapping[str, Spelling] = {
-    "": Spelling("evaldesk.cli.eval.adk:eval_adk"),
-    OSMOSIS: Spelling(
+    "adk": Spelling("evaldesk.cli.eval.adk:eval_adk"),
+    "osmosis": Spelling(
         "evaldesk.integrations.osmosis.command.eval:eval_osmosis",
+        "evaldesk.integrations.osmosis.command.options:OPTIONS",
         "evaldesk.integrations.osmosis.command.results:RESULTS",
     ),
-    OPENHANDS: Spelling("evaldesk.integrations.openhands.command.eval:eval_openhands"),
+    "openhands": Spelling(
+        "evaldesk.integrations.openhands.command.eval:eval_openhands",
+        "evaldesk.integrations.openhands.command.options:OPTIONS",
+    ),
 }
-"""The spellings by the section of their options; the empty one is ours, which is that of `adk eval`."""
+"""The forms of the command by their tool. Ours is that of `adk eval`; of two that are selected the last one wins."""
 
 
-def load_evaluate(section: str) -> Evaluate:
-    """The function that plays a request of the spelling. Raises UsageError where its tool was removed."""
-    if not is_present(SPELLINGS[section].evaluate):
-        raise UsageError(f"{section}: this installation has no {ISLANDS}* for it; install all of evaldesk")
-    return cast("Evaluate", import_target(SPELLINGS[section].evaluate))
+def load_evaluate(tool: str) -> Evaluate:
+    """The function that plays a request in the form of a tool."""
+    return cast("Evaluate", import_target(SPELLINGS[tool].evaluate))
+
+
+def tool_options() -> dict[str, ToolOptions]:
+    """The options of each tool whose folder is there."""
+    return {
+        tool: cast("ToolOptions", import_target(spelling.options))
+        for tool, spelling in SPELLINGS.items()
+        if spelling.options and is_present(spelling.options)
+    }
 
 
 def spelled_results(request: EvalRequest) -> SpelledResults | None:
-    """The result files of the spelling of a request; None for a spelling without a schema of its own."""
-    spelling = SPELLINGS[OSMOSIS if request.module else ""]
+    """The result files of the form of a request; None for a form without a schema of its own."""
+    spelling = SPELLINGS[request.tool]
     return cast("SpelledResults", import_target(spelling.results)) if spelling.results else None

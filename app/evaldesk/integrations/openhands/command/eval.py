@@ -10,6 +10,7 @@ from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.desk.criteria.criteria import given_criteria
 from evaldesk.desk.imports.files import json_of
 from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.integrations.openhands.command.options import OpenHandsOptions
 from evaldesk.integrations.openhands.command.output import (
     InstanceOutput,
     benchmark_agent,
@@ -31,18 +32,19 @@ TRIAL = BY_NAME["timeout_s"]
 
 def eval_openhands(request: EvalRequest) -> int:
     """Process the instances that `output.jsonl` does not have yet; gives the exit code."""
-    if not request.dataset:
+    form = OpenHandsOptions(**request.tool_options)
+    if not form.dataset:
         raise UsageError("--benchmark needs -d: the instances, such as -d instances.jsonl")
-    if request.words or request.module:
+    if request.words or request.is_mixed:
         raise UsageError("the benchmark is named by --benchmark and the instances by -d; leave the rest out")
     if request.python:
         raise UsageError("--python: the stand-ins of a benchmark run on Evaldesk's own interpreter; leave it out")
-    path = Path(request.dataset)
+    path = Path(form.dataset)
     evalset = read_instances(path)
-    instance_ids = _choose_instances(evalset, request)
-    metadata = metadata_of(path.stem, request.max_iterations or DEFAULT_ITERATIONS, _llm_config(request))
-    root, note = Path(request.eval_output_dir or DEFAULT_ROOT), request.eval_note or ""
-    script_metadata = _given_metadata(request.eval_metadata)
+    instance_ids = _choose_instances(evalset, form)
+    metadata = metadata_of(path.stem, form.max_iterations or DEFAULT_ITERATIONS, _llm_config(request, form))
+    root, note = Path(form.eval_output_dir or DEFAULT_ROOT), form.eval_note or ""
+    script_metadata = _given_metadata(form.eval_metadata)
     metadata = {**metadata, **script_metadata}
     folder = Path(script_metadata["eval_output_dir"]) if script_metadata else output_folder(root, metadata, note)
     if request.value("budget"):
@@ -60,21 +62,21 @@ def eval_openhands(request: EvalRequest) -> int:
         )
     agent = benchmark_agent(
         placed_benchmark(
-            str(request.benchmark),
+            str(form.benchmark),
             request.settings(),
             request.image,
             request.value("environment"),
-            request.command_image,
+            form.command_image,
             is_script=bool(script_metadata),
         ),
         folder,
         metadata,
-        llm=request.llm_config or "",
-        config_file=Path(request.config_file),
+        llm=form.llm_config or "",
+        config_file=Path(form.config_file),
         note=note,
         script_metadata=script_metadata,
     )
-    options = request.options(tuple(todo), _criteria(request))
+    options = request.options(tuple(todo), _criteria(request, form.score_key))
     if (
         script_metadata
         and "timeout_s" not in request.run_options
@@ -95,33 +97,33 @@ def _given_metadata(path: str | None) -> dict[str, Any]:
     return metadata
 
 
-def _llm_config(request: EvalRequest) -> dict[str, Any]:
-    if request.llm_config:
-        return masked_profile(Path(request.config_file), request.llm_config)
+def _llm_config(request: EvalRequest, form: OpenHandsOptions) -> dict[str, Any]:
+    if form.llm_config:
+        return masked_profile(Path(form.config_file), form.llm_config)
     model, url = request.run_options.get("model") or "none", request.run_options.get("base_url")
     return {"model": model, "base_url": url, "api_key": None}
 
 
-def _choose_instances(evalset: EvalSet, request: EvalRequest) -> list[str]:
+def _choose_instances(evalset: EvalSet, form: OpenHandsOptions) -> list[str]:
     """The ids to process: those named, else a sample of `--eval-n-limit`, else all."""
     ids = [case.id for case in evalset.cases]
-    if request.eval_ids:
-        names = [name.strip() for name in request.eval_ids.split(",") if name.strip()]
+    if form.eval_ids:
+        names = [name.strip() for name in form.eval_ids.split(",") if name.strip()]
         for name in names:
             if name not in ids:
                 raise NotFoundError.among("instance", name, ids)
         return names
-    if not request.eval_n_limit or request.eval_n_limit >= len(ids):
+    if not form.eval_n_limit or form.eval_n_limit >= len(ids):
         return ids
     import pandas as pd
 
-    sample = pd.Series(ids).sample(request.eval_n_limit, random_state=SAMPLE_SEED)
+    sample = pd.Series(ids).sample(form.eval_n_limit, random_state=SAMPLE_SEED)
     return [str(each) for each in sample]
 
 
-def _criteria(request: EvalRequest) -> tuple[Criterion, ...]:
+def _criteria(request: EvalRequest, score_key: str) -> tuple[Criterion, ...]:
     if request.criteria:
         return request.named_criteria
     if request.config_file_path:
         return given_criteria(request.config_file_path)
-    return (Criterion("reported_value", 1.0, {"path": f"test_result.{request.score_key}"}),)
+    return (Criterion("reported_value", 1.0, {"path": f"test_result.{score_key}"}),)

@@ -15,6 +15,7 @@ from evaldesk.desk.criteria.criteria import function_criterion, given_criteria
 from evaldesk.desk.named_agents import named_agent
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
+from evaldesk.integrations.osmosis.command.options import OsmosisOptions
 from evaldesk.integrations.osmosis.command.results import compared, summary_objects
 from evaldesk.model import Criterion, EvalSet
 from evaldesk.model.conclusion import counted
@@ -28,35 +29,40 @@ KEY_VARIABLE = "EVALDESK_API_KEY"
 
 def eval_osmosis(request: EvalRequest) -> int:
     """Run the rows of a data set, with a second model beside where one is named; gives the exit code."""
-    _check(request)
-    path = Path(str(request.dataset))
+    form = OsmosisOptions(**request.tool_options)
+    _check(request, form)
+    path = Path(str(form.dataset))
     evalset = read_dataset(path)
-    case_ids = _chosen_ids(evalset, request)
-    request = _with_key(request)
+    case_ids = _chosen_ids(evalset, form.offset, form.limit)
+    if form.api_key:  # handed to the workers in their environment, and stored nowhere
+        os.environ[KEY_VARIABLE] = form.api_key
+        request = replace(request, run_options={**request.run_options, "api_key_env": KEY_VARIABLE})
+    if form.baseline_model:
+        request = replace(request, more_models=(form.baseline_model,))
     place = (request.python, request.image, request.value("environment"))
-    agent = named_agent(str(request.module), request.workspace, *place)
+    agent = named_agent(str(form.module), request.workspace, *place)
     # The threshold is one of scores here, not the share of trials that must pass.
-    options = request.options(case_ids, _criteria(request)).but(pass_threshold=1.0)
+    options = request.options(case_ids, _criteria(request, form.eval_fns)).but(pass_threshold=1.0)
     jobs = [Job(agent, evalset, path, options)]
-    if request.baseline_model:
-        url = request.baseline_base_url or request.run_options.get("base_url")
-        second = options.but(model=request.baseline_model, base_url=url)
+    if form.baseline_model:
+        url = form.baseline_base_url or request.run_options.get("base_url")
+        second = options.but(model=form.baseline_model, base_url=url)
         jobs.append(Job(agent, evalset, path, second, is_baseline=True))
     return play_and_judge(request, jobs, show_more=_show_summary)
 
 
-def _check(request: EvalRequest) -> None:
-    if not request.module:
+def _check(request: EvalRequest, form: OsmosisOptions) -> None:
+    if not form.module:
         raise UsageError("-d needs -m: the agent, such as -m server:agent_loop")
-    if not request.dataset:
+    if not form.dataset:
         raise UsageError("-m needs -d: the data set, such as -d data.jsonl")
     if request.words:
         raise UsageError(f"{request.words[0]!r}: the agent is named by -m and the data by -d; leave the rest out")
-    if request.baseline_base_url and not request.baseline_model:
+    if form.baseline_base_url and not form.baseline_model:
         raise UsageError("--baseline-base-url requires --baseline-model.")
-    if request.api_key and request.run_options.get("api_key_env"):
+    if form.api_key and request.run_options.get("api_key_env"):
         raise UsageError("--api-key and --api-key-env: name one of them, better the second")
-    names = request.eval_fns
+    names = form.eval_fns
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
         raise UsageError(f"Duplicate eval function path: {twice!r}")
@@ -69,20 +75,20 @@ def _check(request: EvalRequest) -> None:
             )
 
 
-def _criteria(request: EvalRequest) -> tuple[Criterion, ...]:
+def _criteria(request: EvalRequest, eval_fns: Sequence[str]) -> tuple[Criterion, ...]:
     """The functions, each found from the current folder; else the criteria file; else the reward of a grader."""
     threshold = request.value("pass_threshold")
     here = str(Path.cwd())
     sources = {
-        "--eval-fn": request.eval_fns,
+        "--eval-fn": eval_fns,
         "--criterion": request.criteria,
         "--config-file-path": request.config_file_path,
     }
     flags = [flag for flag, value in sources.items() if value]
     if len(flags) > 1:
         raise UsageError(f"{flags[0]} and {flags[1]}: name the criteria by one of them")
-    if request.eval_fns:
-        functions = [function_criterion(name, threshold) for name in request.eval_fns]
+    if eval_fns:
+        functions = [function_criterion(name, threshold) for name in eval_fns]
         return tuple(replace(each, options={**each.options, "root": here}) for each in functions)
     if request.criteria:
         return request.named_criteria
@@ -91,22 +97,14 @@ def _criteria(request: EvalRequest) -> tuple[Criterion, ...]:
     return (replace(REWARD, threshold=threshold),)
 
 
-def _chosen_ids(evalset: EvalSet, request: EvalRequest) -> tuple[str, ...] | None:
-    if not request.offset and request.limit is None:
+def _chosen_ids(evalset: EvalSet, offset: int, limit: int | None) -> tuple[str, ...] | None:
+    if not offset and limit is None:
         return None
-    end = None if request.limit is None else request.offset + request.limit
-    ids = tuple(case.id for case in evalset.cases[request.offset : end])
+    end = None if limit is None else offset + limit
+    ids = tuple(case.id for case in evalset.cases[offset:end])
     if not ids:
-        raise UsageError(f"No rows to evaluate: --offset {request.offset} is past the {len(evalset.cases):,} rows")
+        raise UsageError(f"No rows to evaluate: --offset {offset} is past the {len(evalset.cases):,} rows")
     return ids
-
-
-def _with_key(request: EvalRequest) -> EvalRequest:
-    """A key that was typed is handed to the workers in their environment, and is kept nowhere."""
-    if not request.api_key:
-        return request
-    os.environ[KEY_VARIABLE] = request.api_key
-    return replace(request, api_key=None, run_options={**request.run_options, "api_key_env": KEY_VARIABLE})
 
 
 def _show_summary(runs: StoredRuns, played_runs: Sequence[Played]) -> None:

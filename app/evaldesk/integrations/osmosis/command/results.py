@@ -18,6 +18,7 @@ from evaldesk.cli.eval.request import EvalRequest
 from evaldesk.cli.eval.result_json import conclusion_object, counts_object, metric_objects
 from evaldesk.desk.evalsets.exporting import export_run
 from evaldesk.desk.runs.stored_runs import StoredRuns
+from evaldesk.integrations.osmosis.command.options import OsmosisOptions
 from evaldesk.model import Conclusion
 from evaldesk.model.comparison import Comparison
 
@@ -166,21 +167,21 @@ def path_part(text: str) -> str:
 
 
 def _config(request: EvalRequest, first: Played) -> dict[str, Any]:
-    option_values = request.run_options
+    option_values, form = request.run_options, OsmosisOptions(**request.tool_options)
     sampling = {name: option_values.get(name) for name in ("temperature", "max_tokens")}
     config = {
         "model": option_values.get("model") or first.run.config.agent_model or "",
         "base_url": option_values.get("base_url"),
-        "baseline_model": request.baseline_model,
-        "baseline_base_url": request.baseline_base_url,
-        "module": request.module,
-        "dataset": request.dataset,
+        "baseline_model": form.baseline_model,
+        "baseline_base_url": form.baseline_base_url,
+        "module": form.module,
+        "dataset": form.dataset,
         "eval_fns": sorted(each.metric for each in first.run.config.criteria),
         "n_runs": request.value("n"),
         "max_turns": option_values.get("max_turns"),
         "pass_threshold": request.value("pass_threshold"),
-        "offset": request.offset,
-        "limit": request.limit,
+        "offset": form.offset,
+        "limit": form.limit,
         "completion_params": {name: value for name, value in sampling.items() if value is not None},
         "dataset_fingerprint": hashlib.sha256(first.job.path.read_bytes()).hexdigest(),
         "module_fingerprint": first.run.config.agent_version,
