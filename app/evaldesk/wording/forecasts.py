@@ -40,9 +40,11 @@ def share_words(chance: float) -> str:
 
 
 def range_words(interval: Range) -> str:
-    """`2–37 %`, `under 1–37 %`, `under 1 %`: an end below half a percent is not 0."""
+    """`2–37 %`, `under 1–37 %`, `under 1 %`, `over 99 %`: an end below half a percent is not 0."""
     low, high = ("under 1" if end < 0.005 else f"{100 * end:.0f}" for end in (interval.low, interval.high))
-    return f"{low} %" if high == "under 1" else f"{low}–{high} %"
+    if low == "100":
+        return "over 99 %"
+    return f"{low} %" if high == low else f"{low}–{high} %"
 
 
 def forecast_sentence(forecast: GateForecast) -> str:
@@ -76,7 +78,12 @@ def _sentence(forecast: GateForecast) -> str:
         more = f" About {forecast.trials_to_know} trials a case would tell." if forecast.trials_to_know else ""
         wobble = " One trial a case says nothing yet about how often it wobbles." if basis.fewest <= 1 else ""
         return so + more + wobble
-    return f"If nothing changes, this gate fails {about_words(alarm.mean)} of builds ({range_words(alarm)})."
+    return f"If nothing changes, this gate fails {_fails_words(alarm)}."
+
+
+def _fails_words(fails: Range) -> str:
+    """`about 24 % of builds (under 1–97 %)`."""
+    return f"{about_words(fails.mean)} of builds ({range_words(fails)})"
 
 
 def standing_sentence(forecast: GateForecast) -> str:
@@ -91,7 +98,7 @@ def _below_bar(forecast: GateForecast) -> tuple[str, str]:
     """Why an agent is below the bar, and the next step or the effect."""
     basis = forecast.basis
     if not basis.n_failing:
-        return _so_far(basis), f"This gate fails {about_words(forecast.fails.mean)} of builds."
+        return _so_far(basis), f"This gate fails {_fails_words(forecast.fails)}."
     verb, them = ("fails", "it") if basis.n_failing == 1 else ("fail", "them")
     known_failures = "known failure" if basis.n_failing == 1 else "known failures"
     reason = f"{basis.n_failing} of {counted(basis.n_cases, 'case')} {verb} every time"
@@ -99,8 +106,7 @@ def _below_bar(forecast: GateForecast) -> tuple[str, str]:
 
 
 def _at_bar(forecast: GateForecast) -> str:
-    fails = about_words(forecast.fails.mean)
-    return f"this gate will flip, and fails {fails} of builds. Move the bar or the agent."
+    return f"this gate will flip, and fails {_fails_words(forecast.fails)}. Move the bar or the agent."
 
 
 def _level(forecast: GateForecast) -> str:

@@ -182,7 +182,9 @@ def test_the_page_says_what_to_know(pages: Any) -> None:
 
     assert "1 of 1 gate needs attention" in shown
     assert re.search(
-        r"The agent is at the bar\. (It never held\. )?Its level is 0\.\d\d–[01]\.\d\d: this gate will flip", shown
+        r"The agent is at the bar\. (It never held\. )?Its level is 0\.\d\d–[01]\.\d\d: this gate will flip, and fails "
+        r"about \d+ % of builds \((under )?\d+–\d+ %\)",
+        shown,
     )
     assert "--n 1 --min-pass-rate 0.9" in shown
     assert re.search(r"An agent that is 15 points worse passes in (under )?\d+ % of builds", shown)
