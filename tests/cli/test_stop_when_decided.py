@@ -53,6 +53,22 @@ def test_a_stopped_run_ends_as_the_whole_one_after_fewer_trials(
     assert "resume" not in stopped.output.lower()
 
 
+def test_every_interval_of_a_stopped_run_holds_at_any_stop_or_is_not_shown(place: CommandFolder) -> None:
+    """The rate of 12 cases has the one of cases like these, its gate that of these cases, and means and pass@k none."""
+    answers = {f"case {at}": f"case {at}" for at in range(12)}
+    gates = ("--n", "20", "--min-pass-rate", "0.5", "--concurrency", "1", "--stop-when-decided", "likely")
+
+    place.eval(place.evalset("set", answers), *gates, "-o", "stopped.json")
+
+    result = json.loads((place.folder / "stopped.json").read_text())
+    (run,), (gate,) = result["runs"], result["gates"]
+    assert run["interval"] is not None
+    assert "for these 12 cases" in gate["sentence"]
+    assert [metric["interval"] for metric in run["metrics"]] == [None]
+    shown = {k: ends for k, ends in run["pass_at_k_interval"].items() if ends}
+    assert shown in ({}, {"1": run["interval"]})
+
+
 def test_several_runs_of_a_command_are_never_stopped_by_one_of_them(place: CommandFolder) -> None:
     first, second = place.evalset("first", RIGHT), place.evalset("second", RIGHT)
 

@@ -39,6 +39,17 @@ def passed_sentence(counts: Counts, interval: Interval | None) -> str:
     return f"{rate_of_counts(counts)}; {doubt}" if doubt else rate_of_counts(counts)
 
 
+def passed_of_these_sentence(counts: Counts, interval: Interval | None, n_cases: int) -> str:
+    """`41 of 50 passed; 95 % CI 66–98 % for these 20 cases`: the interval of exactly these cases, at any stop."""
+    if counts.scored < FEW_TRIALS or interval is None:
+        return passed_sentence(counts, interval)
+    return f"{passed_sentence(counts, interval)} for {_these_cases(n_cases)}"
+
+
+def _these_cases(n_cases: int) -> str:
+    return "this case" if n_cases == 1 else f"these {n_cases:,} cases"
+
+
 def rate_of_counts(counts: Counts) -> str:
     """`41 of 50 passed`, and where cases have different numbers of trials `, 84 % in a case on average`."""
     passed = passed_words(counts.passed, counts.scored)
@@ -135,8 +146,7 @@ def any_stop_words(n_scored: int, n_cases: int, these: Interval | None, like: In
         return ""
     if n_scored < FEW_TRIALS:
         return TOO_FEW
-    cases = "this case" if n_cases == 1 else f"these {n_cases:,} cases"
-    words = f"for {cases} {interval_words(these)}"
+    words = f"for {_these_cases(n_cases)} {interval_words(these)}"
     if like is None:
         few = "1 case" if n_cases == 1 else f"{n_cases:,} cases"
         return f"{CI}: {words}, at any stop; {few} cannot speak for others"

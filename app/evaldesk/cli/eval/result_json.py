@@ -180,7 +180,7 @@ def metric_objects(runs: StoredRuns, run: RunSummary) -> list[dict[str, Any]]:
             "n": row.n,
             "mean": row.mean,
             "mean_unscored_as_0": mean_unscored_as_0(row, run),
-            "interval": ends(metric_interval(row)),
+            "interval": ends(metric_interval(row, run)),
             "std": row.std,
             "min": row.low,
             "max": row.high,

@@ -147,7 +147,7 @@ def _interpreter(config: RunConfig) -> list[str]:
 
 def _metric_words(row: MetricRow, run: RunSummary) -> str:
     """The mean of the scored trials; beside it the one of Osmosis' results.json, where trials were not scored."""
-    interval = metric_interval(row)
+    interval = metric_interval(row, run)
     interval_text = f" ({range_words(interval)})" if interval else ""
     words = f"mean {row.mean:.3f}{interval_text}, std {row.std:.3f}, min {row.low:.3f}, max {row.high:.3f}"
     words += "" if row.threshold is None else f", passes with {needs_words(row.metric, row.threshold)}"

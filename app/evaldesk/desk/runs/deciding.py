@@ -35,7 +35,7 @@ from evaldesk.model.conclusion import Interval, Stop, StopRule, counted, has_too
 from evaldesk.statistics.anytime import ALPHA, DifferenceSeen, anytime_interval, difference_interval, sign_evidence
 from evaldesk.statistics.case_comparison import changed_to, is_regressed
 from evaldesk.store import RunStore
-from evaldesk.wording.words import asides_words, counted_words, named_words, passed_sentence
+from evaldesk.wording.words import asides_words, counted_words, named_words, passed_of_these_sentence
 
 LOOKED_AT_EACH = 200
 DECIDED_LIKELY = ("min_pass_rate", "min_case_pass_rate", "margin")
@@ -391,7 +391,7 @@ class Decider:
             return GateOutcome(name, "undecided", "")
         counts = snapshot.counts
         interval = anytime_interval(counts.passed, counts.scored)
-        words = passed_sentence(counts, interval)
+        words = passed_of_these_sentence(counts, interval, snapshot.n_rated)
         if interval.low >= least:
             return GateOutcome(name, "held", f"pass rate is likely at least {least:g}: {words}; {snapshot.left_words}")
         if interval.high < least:
@@ -437,6 +437,11 @@ class _Snapshot:
     def counts(self) -> Counts:
         """The trials of the blocks by how they ended."""
         return self._block_numbers.counts
+
+    @property
+    def n_rated(self) -> int:
+        """The cases of the blocks with a scored trial."""
+        return self._block_numbers.n_rated
 
     @cached_property
     def present(self) -> Mapping[str, GateOutcome]:

@@ -602,8 +602,13 @@ def _renumber_keys(keys: Sequence[CaseKey]) -> list[CaseKey]:
     return numbered_keys((key.evalset, key.case_id, key.digest) for key in keys)
 
 
-def metric_interval(row: MetricRow) -> Interval | None:
-    """The interval of the mean, within the range of the metric; None without one."""
+def metric_interval(row: MetricRow, run: RunSummary) -> Interval | None:
+    """The interval of the mean, within the range of the metric; None without one, and of a run that was stopped.
+
+    An interval of a mean that holds at any stop is not known, and this one would be narrower than that of the rate.
+    """
+    if run.stop is not None or (run.counts.unplayed > 0 and run.counts.planned == run.n_cases):
+        return None
     low, high = metric_range(row)
     return score_interval(row, low, high)
 

@@ -141,7 +141,7 @@ def columns_of(
                 "score",
                 mean_of(criterion.metric),
                 scored.mean if scored else None,
-                metric_doubt(scored) if scored else "",
+                metric_doubt(scored, summary) if scored else "",
                 sub=needs_words(criterion.metric, criterion.threshold),
                 label=title,
             )

@@ -89,7 +89,7 @@ def read_spread(desk: Desk, run_id: int) -> RunSpread:
         summary=summary,
         title=run_title(summary),
         errors=errors_sentence(summary.counts),
-        metrics=[_metric(row, counts_by_metric.get(row.metric, ())) for row in runs.metric_rows(run_id)],
+        metrics=[_metric(row, counts_by_metric.get(row.metric, ()), summary) for row in runs.metric_rows(run_id)],
         noise=noise_sentence(pass_noise, posterior(outcomes).within_share() if pass_noise else None),
         noise_why=noise_why(pass_noise),
         no_failure=_no_failure(summary),
@@ -100,9 +100,9 @@ def read_spread(desk: Desk, run_id: int) -> RunSpread:
     )
 
 
-def _metric(row: MetricRow, value_counts: Sequence[tuple[float, int]]) -> MetricSpread:
+def _metric(row: MetricRow, value_counts: Sequence[tuple[float, int]], run: RunSummary) -> MetricSpread:
     low, high = metric_range(row)
-    interval = metric_interval(row)
+    interval = metric_interval(row, run)
     bins = histogram(value_counts, low, high)
     needs = needs_words(row.metric, row.threshold)
     return MetricSpread(

@@ -320,9 +320,9 @@ def _note(points: Sequence[CurvePoint], summary: RunSummary) -> str:
     return ""
 
 
-def metric_doubt(row: MetricRow) -> str:
-    """`0.89–0.99`: the 95 % CI of a metric's mean; empty without one."""
-    return range_words(metric_interval(row))
+def metric_doubt(row: MetricRow, run: RunSummary) -> str:
+    """`0.89–0.99`: the 95 % CI of a metric's mean in a run; empty without one."""
+    return range_words(metric_interval(row, run))
 
 
 _MOST_CRITERIA = 3

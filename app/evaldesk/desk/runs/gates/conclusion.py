@@ -38,6 +38,7 @@ from evaldesk.wording.words import (
     counted_words,
     least_words,
     named_words,
+    passed_of_these_sentence,
     passed_sentence,
     share_range,
     share_words,
@@ -198,9 +199,12 @@ class RunNumbers:
         """Both intervals of a run that was stopped, in words; empty for a whole run."""
         if not self.is_any_stop:
             return ""
-        rows = self._rate_counts
-        n_cases = sum(times for n_scored, _, times in rows if n_scored)
-        return any_stop_words(self.counts.scored, n_cases, self.gate_interval, self.interval)
+        return any_stop_words(self.counts.scored, self.n_rated, self.gate_interval, self.interval)
+
+    @property
+    def n_rated(self) -> int:
+        """The cases with a scored trial that the rate and its intervals are of."""
+        return sum(times for n_scored, _, times in self._rate_counts if n_scored)
 
     @property
     def is_any_stop(self) -> bool:
@@ -521,7 +525,11 @@ def _pass_rate(run: RunNumbers, least: float, undecided: Undecided | None) -> Ga
         words = f"no trial was scored{asides_words(counts)}, so no pass rate is at least {least:g}"
         return GateOutcome(name, "undecided", words)
     words = f"pass rate {beside_words(rate, least)} {'is at least' if rate >= least - ROUNDING else 'is below'}"
-    words += f" {least:g}: {passed_sentence(counts, interval)}{asides_words(counts)}"
+    is_of_these = run.is_any_stop
+    passed = (
+        passed_of_these_sentence(counts, interval, run.n_rated) if is_of_these else passed_sentence(counts, interval)
+    )
+    words += f" {least:g}: {passed}{asides_words(counts)}"
     is_near = interval is not None and interval.low < least <= interval.high
     if is_near:
         words += _near_words(least)
