@@ -52,17 +52,14 @@ class CaseChangedError(ConflictError):
 
 @dataclass(frozen=True, slots=True)
 class FoundCase:
-    """A case in its set; `version` changes when the case does."""
+    """A case in its set; `version` changes when the case does. `n_bytes` are those of its JSON without white space."""
 
     evalset: EvalSet
     index: int
     key: str
     version: str
-
-    @property
-    def case(self) -> Case:
-        """The case itself."""
-        return self.evalset.cases[self.index]
+    case: Case
+    n_bytes: int
 
 
 def evalset_of(source: EvalSet | AdkObject) -> EvalSet:
@@ -97,11 +94,6 @@ def _numbered_key(key: str, occurrence: int) -> str:
     return key if occurrence == 1 else f"{key}.{occurrence}"
 
 
-def saved_digest(case: Case) -> str:
-    """A digest of all that the case says in its file, time stamps and tags included: it guards a save."""
-    return hashlib.sha256(to_json(case_to_json(case))).hexdigest()[:16]
-
-
 class _KeptCase(msgspec.Struct, frozen=True):
     index: int
     case: dict[str, JsonValue]
@@ -124,10 +116,15 @@ class CaseDesk:
         self._files = files
         self._evalset = evalset
         self._trash = trash
+        self._last_found: FoundCase | None = None
 
     def find(self, evalset_id: str, key: str) -> FoundCase:
         """The case with that key. Raises NotFoundError."""
-        return _find(self._evalset(evalset_id), key)
+        evalset, last = self._evalset(evalset_id), self._last_found
+        # A page of a long case, and each of its actions, ask for it anew; the set is another object once it changed.
+        if last is None or last.evalset is not evalset or last.key != key:
+            last = self._last_found = _find(evalset, key)
+        return last
 
     def add(self, evalset_id: str, case: Case, *, as_new_form: bool = False) -> FoundCase:
         """Put a new case at the end. Raises CaseNameTakenError."""
@@ -301,7 +298,9 @@ def _find(evalset: EvalSet, key: str) -> FoundCase:
     if not number:
         raise NotFoundError("this eval set has no such case; it may have been renamed or deleted")
     index = numbers[number - 1]
-    return FoundCase(evalset, index, key, saved_digest(evalset.cases[index]))
+    case = evalset.cases[index]
+    saved_json = to_json(case_to_json(case))  # all that it says in its file, time stamps and tags included
+    return FoundCase(evalset, index, key, hashlib.sha256(saved_json).hexdigest()[:16], case, len(saved_json))
 
 
 def case_with_key(evalset: EvalSet, key: str) -> Case | None:

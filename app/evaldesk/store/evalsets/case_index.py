@@ -59,6 +59,8 @@ _INDEXES = (
 )
 
 
+_LEAST_LARGE, _MAX_LARGE = 200_000, 16_000_000
+"""Bytes of cases that are read once, as long as there is room for them: a page of one takes up to a second."""
 _PLACES = """
 SELECT number, start, length, line, place, digest FROM item WHERE number IN (SELECT value FROM json_each(:numbers))
 """
@@ -230,6 +232,7 @@ class IndexedCases(LargeCases):
             finalize(self, self._database.close)
             # One connection for all threads, which sqlite3 itself does not keep apart here.
             self._lock = Lock()
+            self._large_cases: dict[int, tuple[int, Case]] = {}
             self._facts = dict(self._ask("SELECT name, value FROM fact"))
             self.facts = from_json(self._facts["facts"], EvalSetFacts)
         except (sqlite3.Error, FormatError, KeyError, msgspec.MsgspecError) as error:
@@ -354,10 +357,19 @@ class IndexedCases(LargeCases):
                 yield self._case(*by_number[number])
 
     def _case(self, number: int, start: int, length: int, line: int, column: int, digest: bytes) -> Case:
+        if known_case := self._large_cases.get(number):
+            self._bytes(start, length, digest)
+            return known_case[1]
         data, name = self._bytes(start, length, digest), self.source.name
         document = parse_json(data, source=name)
         item = Item(document.value, document.text, name, ("eval_cases", number), start, length, line, column)
-        return read_case(JsonPosition(item), item.value)
+        case = read_case(JsonPosition(item), item.value)
+        if _LEAST_LARGE <= length <= _MAX_LARGE:
+            with self._lock:
+                self._large_cases[number] = length, case
+                while sum(n_bytes for n_bytes, _ in self._large_cases.values()) > _MAX_LARGE:
+                    self._large_cases.pop(next(iter(self._large_cases)))
+        return case
 
     def _bytes(self, start: int, length: int, digest: bytes) -> bytes:
         data = os.pread(self._file.fileno(), length, start)

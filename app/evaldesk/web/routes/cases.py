@@ -28,7 +28,7 @@ from evaldesk.pages.case_text import Line, case_text, difference
 from evaldesk.pages.source import source_of
 from evaldesk.pages.typed import Problems, error_sentence
 from evaldesk.web.cases.checks import case_from
-from evaldesk.web.cases.drafts import CaseDraft, apply_op, draft_of, fits_form, read_draft
+from evaldesk.web.cases.drafts import MAX_TURNS, CaseDraft, apply_op, draft_of, fits_form, read_draft
 from evaldesk.web.cases.editor import Editor, run_address
 from evaldesk.web.forms.fields import SHOW_TOP, attachment, file_text_of, leave, read_form, text_of, texts_of
 from evaldesk.web.render import desk_of, go, page
@@ -42,7 +42,7 @@ MAX_RAW = 1_000_000
 async def show(request: Request) -> Response:
     """GET …/cases/{key}: the form; a scenario, and a case that no form can send, is shown as raw JSON."""
     file, found_case = await _open(request)
-    if found_case.case.scenario is not None:
+    if found_case.case.scenario is not None or len(found_case.case.turns) > MAX_TURNS:
         return go(f"{request.url.path}/json")
     draft = draft_of(found_case.case)
     if not fits_form(draft):
@@ -87,7 +87,8 @@ async def create(request: Request) -> Response:
 async def show_json(request: Request) -> Response:
     """GET …/cases/{key}/json: the case as the file has it."""
     file, found_case = await _open(request)
-    return _render_json(request, file, found_case, text=case_text(found_case.case), version=found_case.version)
+    text = "" if found_case.n_bytes > MAX_RAW else case_text(found_case.case)
+    return _render_json(request, file, found_case, text=text, version=found_case.version)
 
 
 async def download(request: Request) -> Response:
@@ -244,7 +245,7 @@ def _render_json(
     losses: tuple[str, ...] = (),
 ) -> Response:
     note = request.query_params.get("note", "") if request.method == "GET" else ""
-    is_large = len(text) > MAX_RAW or len(case_text(found_case.case)) > MAX_RAW
+    is_large = max(len(text), found_case.n_bytes) > MAX_RAW or len(case_text(found_case.case)) > MAX_RAW
     values: dict[str, Any] = {
         "text": text,
         "is_large": is_large,

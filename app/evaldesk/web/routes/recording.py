@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from urllib.parse import urlencode
 
@@ -59,7 +60,7 @@ class Source:
     session_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, for the property that is read twice
 class Adding:
     """The contents of the page; `set_id` is NEW_SET when `set_name` is to be made.
 
@@ -109,7 +110,7 @@ class Adding:
         """Turns with a reference answer."""
         return sum(turn.expected.reference is not None for turn in self.case.turns)
 
-    @property
+    @cached_property
     def json_text(self) -> str:
         """The case as it will stand in the file, as much of it as a page shows."""
         text = case_text(self.case)
@@ -242,10 +243,11 @@ def _adding(
 
 def _secrets(case: Case, environment: Mapping[str, str]) -> tuple[str, ...]:
     """The lines of the case that hold a text like a key or a password, with that text masked."""
-    scrubbed = scrubber(environment)
-    lines = [line.strip() for line in case_text(case).splitlines()]
-    masked_lines = (scrubbed(line)[:160] for line in lines if scrubbed(line) != line)
-    return tuple(islice(masked_lines, MAX_SECRETS))
+    scrubbed, text = scrubber(environment), case_text(case)
+    if scrubbed(text) == text:
+        return ()
+    lines = ((line.strip(), scrubbed(line.strip())) for line in text.splitlines())
+    return tuple(islice((masked[:160] for line, masked in lines if masked != line), MAX_SECRETS))
 
 
 def _check_set(request: Request, adding: Adding, problems: Problems) -> None:
