@@ -68,7 +68,7 @@ def suite_words(suite: SuiteChange) -> str:
         if suite.is_worse:
             return f"{passed:,} of {n_scored:,} passed; {few}"
         if suite.is_replayed:
-            return f"{passed:,} of {n_scored:,} passed, which does not look low; replayed trials are no new evidence"
+            return f"{passed:,} of {n_scored:,} passed: not low; replayed trials are not new evidence"
         low, high = suite.usual
         if passed > high:
             return f"{passed:,} of {n_scored:,} passed: more than before ({low:,}–{high:,})"
