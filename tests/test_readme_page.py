@@ -117,7 +117,7 @@ SHOWN: Mapping[str, str] = {
     "[CI](docs": "cli/test_readme_commands.py: every link leads somewhere",
     "[beyond one machine](docs": (
         "integrations/ray/test_ray.py: everything holds on a cluster; "
-        "desk/runs/test_executors_by_name.py: a server never opens"
+        "integrations/ray/test_executors_by_name.py: a server never opens"
     ),
     "[the store](docs": (
         "store/test_postgresql.py: migrations make the tables; cli/test_postgresql_workspace.py: two workspaces share"

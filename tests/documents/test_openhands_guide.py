@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from tests.documents.conftest import Snippets
 from tests.documents.statements import commands_of
-
-from evaldesk.integrations.openhands.kit.config import get_llm_config_arg, get_parser
+from tests.islands import island_module
 
 GUIDE = "openhands_harness"
+CONFIG = "openhands.kit.config"
 
 
 def test_the_groups_of_the_guides_file_are_read(
@@ -22,7 +22,7 @@ def test_the_groups_of_the_guides_file_are_read(
     (tmp_path / "config.toml").write_text("\n".join(snippets(GUIDE)["config"]))
 
     groups = ("llm", "eval_gpt4_1106_preview_llm", "llm.eval_some_openai_compatible_model_llm")
-    found = [get_llm_config_arg(group) for group in groups]
+    found = [island_module(CONFIG).get_llm_config_arg(group) for group in groups]
 
     assert [config and (config.model, config.base_url, config.temperature) for config in found] == [
         ("claude-3-5-sonnet-20241022", None, found[0] and found[0].temperature),
@@ -36,7 +36,7 @@ def test_the_groups_of_the_guides_file_are_read(
 def test_the_arguments_of_the_guides_example_are_parsed(document: Callable[[str], str]) -> None:
     general, example = commands_of(document(GUIDE), "poetry")
 
-    args = get_parser().parse_args(shlex.split(example)[4:])
+    args = island_module(CONFIG).get_parser().parse_args(shlex.split(example)[4:])
 
     assert (args.max_iterations, args.agent_cls, args.llm_config) == (10, "CodeActAgent", "llm")
     assert args.task == "Write a script that lists the files."

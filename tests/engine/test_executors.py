@@ -10,14 +10,12 @@ from pathlib import Path
 
 import pytest
 from tests import fake_docker
-from tests.integrations.ray.hosts import InProcess, on_ray
+from tests.islands import has_island
 from tests.ray_cluster import ray_address
 from tests.virtual_environments import make_environment
 
 from evaldesk.engine import Executor, GradeSpec, InlineExecutor, LocalExecutor, drive
 from evaldesk.engine.launch import ContainerLauncher, ProcessLauncher
-from evaldesk.integrations.ray.executor import HostsExecutor
-from evaldesk.integrations.ray.host import HostSetup
 from evaldesk.model import AgentRef, Container, Criterion, TrialResult, TrialSpec
 
 pytestmark = [pytest.mark.anyio, pytest.mark.long]
@@ -42,7 +40,7 @@ WAITS = """
 
 HANGS_S = 300.0
 """No trial here takes so long, also where its host and its worker start on a machine that has much else to do."""
-KINDS = ["inline", "local", "interpreter", "container", "hosts", "ray"]
+KINDS = ["inline", "local", "interpreter", "container", *(["hosts", "ray"] if has_island("ray") else [])]
 
 
 @pytest.fixture(params=KINDS)
@@ -65,10 +63,10 @@ def opened(request: pytest.FixtureRequest, root: Path, monkeypatch: pytest.Monke
         monkeypatch.setenv("PATH", f"{fake_docker.install(root / 'docker')}{os.pathsep}{os.environ['PATH']}")
         make_environment(root / "docker" / "images" / "shop_7")
         return LocalExecutor(concurrency=4, launcher=ContainerLauncher(Container("shop:7"), str(root)))
-    if request.param == "hosts":
-        return HostsExecutor(InProcess(HostSetup(str(root), 1, 2), home=str(root)), 4, 2)
-    if request.param == "ray":
-        return on_ray(ray_address(request), root, hosts=1)
+    if request.param in ("hosts", "ray"):
+        from tests.integrations.ray.hosts import in_process, on_ray
+
+        return in_process(root) if request.param == "hosts" else on_ray(ray_address(request), root, hosts=1)
     return LocalExecutor(concurrency=4)
 
 

@@ -9,13 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.islands import island_module
 from tests.parsed_sources import parsed
 
 import evaldesk
 from evaldesk.desk.runs.file_places import git_head
 from evaldesk.git import git_text
-from evaldesk.integrations.openhands.run_facts import git_commit
-from evaldesk.integrations.ray.code import code_files
 
 SOURCE = Path(evaldesk.__file__).parent
 GIT = shutil.which("git") or "git"
@@ -106,7 +105,11 @@ def test_a_clone_without_all_objects_fetches_none(url: str, clone: Path, hook: P
 
 @pytest.mark.parametrize(
     "ask",
-    [git_head, git_commit, lambda folder: list(code_files(folder))],
+    [
+        git_head,
+        lambda folder: island_module("openhands.run_facts").git_commit(folder),
+        lambda folder: list(island_module("ray.code").code_files(folder)),
+    ],
     ids=["commit of a run", "commit of a benchmark", "files for hosts"],
 )
 def test_no_question_about_a_folder_runs_a_monitor(

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 import pytest
+from tests.islands import island_module
 
 from evaldesk.agents.remote import model_gateway
 from evaldesk.agents.remote.forwarding import open_gateway
@@ -51,8 +52,6 @@ from evaldesk.engine.frames import (
 )
 from evaldesk.engine.worker.attempt import Pause
 from evaldesk.errors import AgentError, BadNumberError, EvaldeskError, FormatError, ModelError, UsageError
-from evaldesk.integrations.adk.server import AdkServerAgent
-from evaldesk.integrations.openhands.benchmark import read_line
 from evaldesk.llm import ModelCall, ModelReply
 from evaldesk.llm.apis import api_of
 from evaldesk.llm.direct import StreamedReply, whole_reply
@@ -211,14 +210,16 @@ def read_description(data: bytes, _: Path) -> None:
 
 
 def read_adk_event(data: bytes, _: Path) -> None:
-    agent = AdkServerAgent(AgentRef("a", "http://127.0.0.1:1/a"), "http://127.0.0.1:1", "a", {})
+    agent = island_module("adk.server").AdkServerAgent(
+        AgentRef("a", "http://127.0.0.1:1/a"), "http://127.0.0.1:1", "a", {}
+    )
     for event in agent.events_of(data, Session("s"), AdkEvents()):
         check_event(event)
         to_json(event)
 
 
 def read_process_instance(data: bytes, _: Path) -> None:
-    to_json(read_line(data))
+    to_json(island_module("openhands.benchmark").read_line(data))
 
 
 def read_replayed(data: bytes, folder: Path) -> None:

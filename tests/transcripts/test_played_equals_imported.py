@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.islands import island_module
 from tests.transcripts.compared_turns import turns_of_case, turns_of_trial
 
 from evaldesk.agents import agent_ref, load_agent
@@ -16,10 +17,6 @@ from evaldesk.agents.message_events import MessageEvents
 from evaldesk.engine import play_trial
 from evaldesk.formats.adk.results import read_invocation
 from evaldesk.formats.files import read_file, write_file
-from evaldesk.integrations.adk.server import AdkServerAgent
-from evaldesk.integrations.adk.translation import events_of_adk
-from evaldesk.integrations.adk.witness import Witness
-from evaldesk.integrations.langgraph.adapter import EventSender
 from evaldesk.model import (
     AgentRef,
     Case,
@@ -313,8 +310,9 @@ def adk_turn(events: Iterable[Event]) -> TurnRecord:
 
 
 def adk_of_server() -> TurnRecord:
+    server = island_module("adk.server")
     agent = load_agent(agent_ref("adk:http://127.0.0.1:9/weather"))
-    assert isinstance(agent, AdkServerAgent)
+    assert isinstance(agent, server.AdkServerAgent)
     reader, session = AdkEvents(), Session("s")
     lines = [json.dumps(event).encode() for event in ADK[1:]]
     return adk_turn(event for line in lines for event in agent.events_of(line, session, reader))
@@ -322,7 +320,8 @@ def adk_of_server() -> TurnRecord:
 
 def adk_of_objects() -> TurnRecord:
     found = pytest.importorskip("google.adk.events.event").Event
-    witness = Witness("s", ModelOptions(), model="m")
+    witness = island_module("adk.witness").Witness("s", ModelOptions(), model="m")
+    events_of_adk = island_module("adk.translation").events_of_adk
     return adk_turn(event for raw in ADK[1:] for event in events_of_adk(found.model_validate(raw), witness))
 
 
@@ -372,7 +371,7 @@ async def test_messages_of_langchain_equal_the_imported_ones() -> None:
     async def send(event: Event) -> None:
         events.append(event)
 
-    await EventSender(send, {}, model="m").send_updates({"node": {"messages": said}})
+    await island_module("langgraph.adapter").EventSender(send, {}, model="m").send_updates({"node": {"messages": said}})
 
     raw = messages.utils.convert_to_openai_messages([messages.HumanMessage("Roll."), *said])
     [imported] = turns_of(read_chat(JsonPosition(Document(None)), json.loads(json.dumps(raw)), Notes()))

@@ -11,7 +11,7 @@ from pathlib import Path
 from evaldesk.engine import Executor
 from evaldesk.engine.executors import open_executor
 from evaldesk.engine.frames import cancelled
-from evaldesk.integrations.ray.executor import HostLostError
+from evaldesk.integrations.ray.executor import HostLostError, HostsExecutor
 from evaldesk.integrations.ray.host import Answer, Host, HostFacts, HostJob, HostSetup, own_versions
 from evaldesk.model import AgentRef, RunConfig, TrialResult, TrialSpec
 from evaldesk.model.evalset import JsonValue
@@ -170,6 +170,11 @@ def run_on_ray(address: str, root: Path, **options: JsonValue) -> RunConfig:
     usual: dict[str, JsonValue] = {"address": address, "hosts": 2, "workers_per_host": 1, "cpus_per_host": 0.5}
     executor = ExecutorConfig("cluster", "ray", usual | options)
     return RunConfig(AgentRef("a", "a:agent", str(root), str(root)), "set", concurrency=4, executor=executor)
+
+
+def in_process(root: Path) -> Executor:
+    """An executor on two hosts of this process, for agents below `root`."""
+    return HostsExecutor(InProcess(HostSetup(str(root), 1, 2), home=str(root)), 4, 2)
 
 
 def on_ray(address: str, root: Path, **options: JsonValue) -> Executor:
