@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from evaldesk.desk.other_tools import as_adk_reads
 from evaldesk.diff.acceptance import acceptable_changes
+from evaldesk.diff.divergence import accepted_state, first_divergence
+from evaldesk.diff.state import state_rows
 from evaldesk.errors import FormatError, UsageError
 from evaldesk.formats import dump_evalset, load_evalset
 from evaldesk.matching import (
@@ -250,3 +253,75 @@ def test_the_agent_never_sees_it() -> None:
     assert "also_accepted" not in user_side(case_of(accepts=[])).extra
     with pytest.raises(UsageError):
         read_allowances(case_of(accepts={}))
+
+
+STATE_ACCEPTED = [
+    ({"state": "k", "later": True}, 1_764_412_225.5, 1_764_412_230, True),
+    ({"state": "k", "later": True}, 1_764_412_225.5, 1_764_412_220, False),
+    ({"state": "k", "later": True}, "2025-11-29 10:30:25", "2025-11-29T10:30:25", True),
+    ({"state": "k", "later": True}, "2025-11-29", "2025-11-29 10:30:25", False),
+    ({"state": "k", "type": "integer"}, 3, 4.0, True),
+    ({"state": "k", "type": "integer"}, 3, True, False),
+    ({"state": "k", "type": "any"}, 3, None, True),
+    ({"state": "k", "pattern": "ORD-\\d+"}, "ORD-1", "ORD-22", True),
+    ({"state": "k", "pattern": "ORD-\\d+"}, "ORD-1", "ORD-22x", False),
+    ({"state": "k", "within": 0.5}, 1, 1.5, True),
+    ({"state": "k", "at": "/id", "type": "string"}, {"id": "a", "n": 1}, {"id": "b", "n": 1}, True),
+    ({"state": "k", "at": "/id", "type": "string"}, {"id": "a", "n": 1}, {"id": "b", "n": 2}, False),
+    ({"state": "k", "at": "/0/id", "ignore": True}, [{"id": "a"}], [{}], True),
+    ({"state": "k", "at": "/0/id", "type": "string"}, [{"id": "a"}], [], False),
+]
+
+
+@pytest.mark.parametrize(("entry", "expected", "actual", "passes"), STATE_ACCEPTED)
+def test_a_key_of_the_final_state_accepts_values_by_a_matcher(
+    entry: Any, expected: Any, actual: Any, passes: bool
+) -> None:
+    case = Case("c", (Turn("hello"),), final_state={"k": expected}, extra={"also_accepted": [entry]})
+    trial = Transcript((TurnRecord("hello", (), {}, {"k": actual}),))
+
+    (score,) = score_trial(trial, case, [Criterion("final_state_match", 1.0)])
+
+    assert score.passed is passes
+    assert (accepted_state(case, trial) == {"k": actual}) is passes
+    assert [
+        row.is_as_expected for row in state_rows({}, {"k": actual}, {"k": expected}, accepted_state(case, trial))
+    ] == [passes]
+    assert (acceptable_changes(case, trial) == ()) is passes
+    assert (first_divergence(case, trial) is None) is passes
+
+
+def test_a_key_that_must_be_there_is_not_accepted_where_it_is_missing() -> None:
+    case = Case("c", (Turn("q"),), final_state={"k": 1}, extra={"also_accepted": [{"state": "k", "type": "any"}]})
+
+    assert accepted_state(case, Transcript((TurnRecord("q"),))) == {"k": 1}
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({"state": 1, "later": True}, "also_accepted[0].state"),
+        ({"state": "k", "turn": 1, "later": True}, "also_accepted[0].state"),
+        ({"state": "k", "at": "id", "later": True}, "also_accepted[0].at"),
+        ({"state": "k", "type": "float"}, "also_accepted[0].type must be one of any, string"),
+        ({"state": "k", "pattern": "("}, "also_accepted[0].pattern"),
+        ({"state": "k", "later": 1}, "also_accepted[0].later"),
+        ({"state": "k"}, "also_accepted[0] accepts nothing"),
+        ({"turn": 1, "answer_pattern": "("}, "also_accepted[0].answer_pattern"),
+    ],
+)
+def test_a_wrong_matcher_is_refused_with_its_place(entry: Any, words: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(words)):
+        read_allowances(Case("c", (Turn("q"),), final_state={"k": 1}, extra={"also_accepted": [entry]}))
+
+
+def test_an_answer_passes_by_its_pattern() -> None:
+    case = case_of(answer="Order 7 is late.", accepts=[{"turn": 1, "answer_pattern": "Order \\d+ is late\\."}])
+
+    scores = [
+        score_trial(trial_of(answer=text), case, [Criterion("response_match_score", 1.0)])[0].passed
+        for text in ("Order 88 is late.", "Order 88 is here.")
+    ]
+
+    assert scores == [True, False]
+    assert read_allowances(with_allowances(case, [])) == read_allowances(case)

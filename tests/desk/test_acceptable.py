@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaldesk.desk.runs.accepting import StagedCase, _effect, left_out, one_of
-from evaldesk.diff.acceptance import accept_changes, acceptable_changes, distance
-from evaldesk.matching import Tolerance, json_equal, read_allowances
+from evaldesk.diff.acceptance import accept_changes, acceptable_changes, with_others
+from evaldesk.matching import Tolerance, distance, json_equal, read_allowances
 from evaldesk.metrics import score_trial
 from evaldesk.model import (
     AgentRef,
@@ -358,3 +358,25 @@ def test_a_change_is_judged_by_the_tool_that_judged_the_run() -> None:
 
     assert (same.n_changed, same.verdicts_after) == (0, ("failed", "failed"))
     assert changed.verdicts_after == ("passed", "failed")
+
+
+def test_values_that_change_from_trial_to_trial_are_accepted_by_a_matcher() -> None:
+    case = Case("c", (Turn("q", Expected(reference="Hi.")),), final_state={"t": 1_764_412_225.5, "n": 1, "fix": 3})
+
+    def trial(index: int) -> TrialResult:
+        state = {"t": 1_764_412_300.25 + index, "n": 5 + index, "fix": 4}
+        transcript = Transcript((TurnRecord("q", (Event("agent_message", text="Hi."),), {}, state),))
+        return TrialResult(1, 0, index, "finished", "failed", "", transcript)
+
+    trials = tuple(map(trial, range(3)))
+    changes = [acceptable_changes(case, each.transcript) for each in trials]
+    offered = with_others(changes[0], [*changes[1], *changes[2]])
+    shown = StagedCase("c", case, trials[0], offered, trials)
+
+    ways = shown.kindest()
+    now = shown.with_changes(ways)
+
+    assert ways == {"state.t": "match", "state.n": "match", "state.fix": "replace"}
+    assert now.extra["also_accepted"] == [{"state": "t", "later": True}, {"state": "n", "type": "integer"}]
+    assert now.final_state == {"t": 1_764_412_225.5, "n": 1, "fix": 4}
+    assert all(acceptable_changes(now, each.transcript) == () for each in trials)

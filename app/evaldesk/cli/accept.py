@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from evaldesk.desk.runs.accepting import Keys, Staged
 
 PARTS = ("answer", "argument", "call", "calls", "state")
-WAYS = {"replace": "replace", "as-well": "as_well", "tolerance": "within", "ignore": "ignore"}
+WAYS = {"replace": "replace", "as-well": "as_well", "tolerance": "within", "match": "match", "ignore": "ignore"}
 COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -28,7 +28,7 @@ COLOURS = {"+": "green", "-": "red", "@": "cyan"}
     type=click.Choice(tuple(WAYS)),
     default="replace",
     show_default=True,
-    help="Replace the expectation, accept the value as well or within a tolerance, or ignore it.",
+    help="Replace the expectation, accept the value as well, within a tolerance or by a matcher, or ignore it.",
 )
 @click.option("--yes", "-y", is_flag=True, help="Write the file without a question.")
 @workspace_option

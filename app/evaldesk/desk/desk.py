@@ -27,6 +27,7 @@ from evaldesk.store.runs.run_store import DELETED_RUNS_KEPT
 
 if TYPE_CHECKING:
     from evaldesk.desk.chat.adk_sessions import AdkSessions
+    from evaldesk.desk.chat.replays import ReplayDesk
     from evaldesk.desk.chat.sessions import SessionDesk
     from evaldesk.desk.chat.simulation import SimulationDesk
     from evaldesk.desk.failures import FailureDesk
@@ -100,6 +101,13 @@ class Desk:
         from evaldesk.desk.chat.simulation import SimulationDesk
 
         return SimulationDesk(self.sessions, self.agents, self.host, self.settings.user)
+
+    @cached_property
+    def replays(self) -> ReplayDesk:
+        """The further plays of conversations that are added as cases."""
+        from evaldesk.desk.chat.replays import ReplayDesk
+
+        return ReplayDesk(self.store, self.agents, self.host)
 
     @cached_property
     def imports(self) -> ImportDesk:
@@ -282,7 +290,7 @@ class Desk:
         if "imports" in self.__dict__:
             await asyncio.to_thread(self.imports.close)
         await self.runs.close()
-        for chats in ("simulation", "sessions"):
+        for chats in ("replays", "simulation", "sessions"):
             if chats in self.__dict__:
                 await getattr(self, chats).close()
         await self.agents.close()

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Literal, TypeAlias
 
+from evaldesk.diff.repetition import LOOKS, matchers_of_values, sentence_pattern
 from evaldesk.diff.turn_diff import CallRow, turn_diff
 from evaldesk.matching import (
     Allowance,
     allowances_after_edit,
     apply_allowances,
     differing_keys,
+    distance,
     read_allowances,
     renumber_allowances,
     with_allowances,
@@ -23,8 +23,8 @@ from evaldesk.model.json_text import json_line
 
 ChangeTarget: TypeAlias = Literal["answer", "argument", "call", "calls", "state"]
 """The target of a change: an answer, an argument, an added or removed call, all calls of a turn, a state key."""
-Way: TypeAlias = Literal["as_well", "within", "replace", "ignore"]
-"""The way to accept: as an alternative, within a tolerance, as a replacement, or by ignoring the value."""
+Way: TypeAlias = Literal["as_well", "within", "match", "replace", "ignore"]
+"""The way to accept: as an alternative, within a tolerance, by a matcher, in its place, or by ignoring the value."""
 Ways: TypeAlias = Mapping[str, Way]
 """The ways of the accepted changes by key."""
 
@@ -34,8 +34,9 @@ class AcceptableChange:
     """One difference between a case and its trial; `key` is its name within the case.
 
     `expected` and `actual` are text: an answer verbatim, everything else as JSON on one line. None is an absent side.
-    `call` is the index of an argument's call among the expected calls of its tool in the turn, from 0. A change of all
-    calls of a turn `lacks_calls` if an expected call is missing in it.
+    `others` are different values that other trials have there. `call` is the index of an argument's call among the
+    expected calls of its tool in the turn, from 0. A change of all calls of a turn `lacks_calls` if an expected call
+    is missing in it.
     """
 
     key: str
@@ -50,6 +51,7 @@ class AcceptableChange:
     value: JsonValue = None
     call: int | None = None
     lacks_calls: bool = False
+    others: tuple[JsonValue, ...] = ()
 
     # One click must not turn a regression into a passing test: decision 091.
     @property
@@ -60,16 +62,36 @@ class AcceptableChange:
     @property
     def ways(self) -> tuple[Way, ...]:
         """The possible ways to accept it, the least permissive first."""
+        match: tuple[Way, ...] = ("match",) if self.matchers() else ()
         if self.part == "answer":
-            return ("as_well", "replace")
+            return ("as_well", *match, "replace")
         if self.part == "state":
-            return ("replace", "ignore")
+            return (*match, "replace", "ignore")
         if self.part != "argument":
             return ("replace",)
         if self.expected is None or self.actual is None:
             return ("replace", "ignore")
         is_near = distance(self.wish, self.value) is not None
-        return ("as_well", "within", "replace", "ignore") if is_near else ("as_well", "replace", "ignore")
+        return ("as_well", *(("within",) if is_near else ()), *match, "replace", "ignore")
+
+    @property
+    def place_key(self) -> tuple[object, ...]:
+        """The place that changes of several trials share."""
+        return self.part, self.turn, self.tool, self.argument, self.call
+
+    def matchers(self) -> list[Allowance]:
+        """What can stand in the place of a time or an id, and of a counter or a random number that trials show."""
+        if self.expected is None or self.actual is None or self.part not in ("argument", "state", "answer"):
+            return []
+        if self.part == "answer":
+            texts = [self.expected, self.actual, *(f"{each}" for each in self.others)]
+            pattern = sentence_pattern(texts) if self.others else ""
+            return [Allowance(self.turn, answer_pattern=pattern)] if pattern else []
+        target = Allowance(self.turn, self.tool, self.argument, call=self.call)
+        if self.part == "state":
+            target = Allowance(state=self.argument)
+        looks = LOOKS if self.others else ("time", "id")
+        return matchers_of_values(target, self.wish, [self.value, *self.others], looks)
 
 
 def acceptable_changes(
@@ -95,8 +117,10 @@ def acceptable_changes(
                 json_line(case.final_state[key]),
                 json_line(transcript.final_state[key]) if key in transcript.final_state else None,
                 argument=key,
+                wish=case.final_state[key],
+                value=transcript.final_state.get(key),
             )
-            for key in _differing_state(case.final_state, transcript.final_state)
+            for key in _differing_state(compared_case.final_state or {}, transcript.final_state)
         ]
     return tuple(changes)
 
@@ -137,6 +161,22 @@ def accept_changes(
     return with_allowances(new_case, allowances) if allowances else new_case
 
 
+def with_others(
+    changes: Collection[AcceptableChange], other_changes: Collection[AcceptableChange]
+) -> tuple[AcceptableChange, ...]:
+    """The changes with the different values of the other trials, whose changes these are."""
+    values: dict[tuple[object, ...], dict[str | None, JsonValue]] = {}
+    for each in other_changes:
+        value = each.actual if each.part == "answer" else each.value
+        values.setdefault(each.place_key, {})[each.actual] = value
+    return tuple(
+        replace(change, others=tuple(value for text, value in seen.items() if text != change.actual))
+        if (seen := values.get(change.place_key))
+        else change
+        for change in changes
+    )
+
+
 def _allowances(
     case: Case,
     transcript: Transcript,
@@ -151,10 +191,12 @@ def _allowances(
     if not kept_beside:
         return
     other_changes = [each for trial, trial_scores in others for each in acceptable_changes(case, trial, trial_scores)]
-    for each in kept_beside:
-        same_place = [each, *(other for other in other_changes if _place(other) == _place(each))]
+    for each in with_others(kept_beside, other_changes):
+        same_place = [each, *(other for other in other_changes if other.place_key == each.place_key)]
         way = ways[each.key]
-        if each.part == "answer" and way == "as_well":
+        if way == "match":
+            yield from each.matchers()
+        elif each.part == "answer" and way == "as_well":
             answers = dict.fromkeys(other.actual for other in same_place if other.actual is not None)
             yield from (Allowance(each.turn, answer=answer) for answer in answers)
         elif each.part == "argument" and way == "ignore":
@@ -165,12 +207,8 @@ def _allowances(
             ]
             yield Allowance(each.turn, each.tool, each.argument, within=max(tolerances), call=each.call)
         elif each.part == "argument":
-            values = {other.actual: other.value for other in same_place if other.actual is not None}
-            yield Allowance(each.turn, each.tool, each.argument, tuple(values.values()), call=each.call)
-
-
-def _place(change: AcceptableChange) -> tuple[object, ...]:
-    return change.part, change.turn, change.tool, change.argument, change.call
+            of_text = {other.actual: other.value for other in same_place if other.actual is not None}
+            yield Allowance(each.turn, each.tool, each.argument, tuple(of_text.values()), call=each.call)
 
 
 def _of_turn(
@@ -291,18 +329,6 @@ def _accepted_state(
         for key, value in expected.items()
         if f"state.{key}" not in ignored_keys and (key not in accepted_keys or key in actual)
     }
-
-
-def distance(expected: JsonValue, actual: JsonValue) -> float | None:
-    """The smallest tolerance that accepts the actual number; None without one."""
-    if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in (expected, actual)):
-        return None
-    try:
-        far = abs(Fraction(repr(expected)) - Fraction(repr(actual)))
-        near = float(far)
-    except (OverflowError, ValueError):  # no finite number, or one that is farther than any
-        return None
-    return near if Fraction(repr(near)) >= far else math.nextafter(near, math.inf)
 
 
 def _without_trial_facts(call: ToolCall) -> ToolCall:

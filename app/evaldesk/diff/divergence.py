@@ -8,8 +8,9 @@ from typing import Literal, TypeAlias
 
 from evaldesk.diff.conversation_diff import is_of_conversation, rows_of_conversation, scores_by_turn
 from evaldesk.diff.turn_diff import ArgRow, CallRow, turn_diff
-from evaldesk.matching import json_equal
-from evaldesk.model import Case, Score, ToolCall, Transcript, Turn, TurnRecord
+from evaldesk.errors import MetricError, UsageError
+from evaldesk.matching import compared_state, json_equal
+from evaldesk.model import Case, JsonObject, Score, ToolCall, Transcript, Turn, TurnRecord
 from evaldesk.model.json_text import short_json
 from evaldesk.model.trial_turns import judges_calls
 
@@ -119,10 +120,18 @@ def _arg_words(row: CallRow, arg: ArgRow) -> str:
 
 def _in_state(case: Case, transcript: Transcript) -> Divergence | None:
     state = transcript.final_state
-    for key, expected in (case.final_state or {}).items():
+    for key, expected in (accepted_state(case, transcript) or {}).items():
         if key in state and json_equal(state[key], expected):
             continue
         actual_words = f"is {short_json(state[key])}" if key in state else "is not set"
         sentence = f"{key} {actual_words}, expected {short_json(expected)}"
         return Divergence("final_state", len(transcript.turns), None, key, "final state", sentence)
     return None
+
+
+def accepted_state(case: Case, transcript: Transcript) -> JsonObject | None:
+    """The expected final state with accepted values of the trial; an unreadable `also_accepted` accepts none."""
+    try:
+        return compared_state(case, transcript.final_state)
+    except (UsageError, MetricError):
+        return case.final_state

@@ -34,15 +34,26 @@ def state_diff(before: JsonObject, after: JsonObject) -> tuple[Change, ...]:
     )
 
 
-def state_rows(before: JsonObject, after: JsonObject, expected: JsonObject | None = None) -> tuple[StateRow, ...]:
-    """A row for each key, changed or not, with the assertion of `expected` (the case's final state)."""
+def state_rows(
+    before: JsonObject, after: JsonObject, expected: JsonObject | None = None, accepted: JsonObject | None = None
+) -> tuple[StateRow, ...]:
+    """A row for each key, changed or not, with the assertion of `expected` (the case's final state).
+
+    `accepted` is the expected state with the values of the trial that the case accepts.
+    """
+    accepted = expected if accepted is None else accepted
     changed_keys = differing_keys(before, after)
     keys = dict.fromkeys([*before, *after, *(expected or {})])
-    return tuple(_state_row(key, before, after, expected or {}, key in changed_keys) for key in keys)
+    return tuple(_state_row(key, before, after, expected or {}, accepted or {}, key in changed_keys) for key in keys)
 
 
 def _state_row(
-    key: str, before: JsonObject, after: JsonObject, expected: Mapping[str, JsonValue], is_changed: bool
+    key: str,
+    before: JsonObject,
+    after: JsonObject,
+    expected: Mapping[str, JsonValue],
+    accepted: Mapping[str, JsonValue],
+    is_changed: bool,
 ) -> StateRow:
     was, now = _value_segments(key, before), _value_segments(key, after)
     if was and now and is_changed:
@@ -55,7 +66,9 @@ def _state_row(
         now,
         is_changed,
         json_line(expected[key]) if is_asserted else None,
-        (key in after and json_equal(after[key], expected[key])) if is_asserted else None,
+        (json_equal(after[key], accepted[key]) if key in after and key in accepted else key not in accepted)
+        if is_asserted
+        else None,
     )
 
 

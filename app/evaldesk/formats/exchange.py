@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO, ClassVar, Literal, NoReturn, Protocol, TypeAlias, runtime_checkable
 
 from evaldesk.errors import FormatError
+from evaldesk.formats.recorded_cases import repeatable_cases
 from evaldesk.model import Case, EvalSet
 from evaldesk.reading.notes import Notes
 from evaldesk.registry import Registry
@@ -116,7 +117,11 @@ def imported_sessions(format: str, run: RecordedRun, subject: str, notes: Notes)
         f"Each of {subject} is a case that expects the calls and answers it shows; look them over before they count "
         "as right.",
     )
-    return Imported(format, EvalSet(run.name, cases=run.cases), (run,), words, refused=notes.sentences)
+    if not isinstance(run.cases, tuple):  # a large file is read trial by trial, and its cases are not held
+        return Imported(format, EvalSet(run.name, cases=run.cases), (run,), words, refused=notes.sentences)
+    cases, sentences = repeatable_cases(run.cases)
+    evalset, new_run = EvalSet(run.name, cases=cases), replace(run, cases=cases)
+    return Imported(format, evalset, (new_run,), (*words, *sentences), refused=notes.sentences)
 
 
 @runtime_checkable

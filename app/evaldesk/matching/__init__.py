@@ -11,6 +11,7 @@ from evaldesk.matching.allowed import (
     Origins,
     allowances_after_edit,
     apply_allowances,
+    compared_state,
     read_allowances,
     renumber_allowances,
     steps_of,
@@ -19,8 +20,9 @@ from evaldesk.matching.allowed import (
 from evaldesk.matching.json_equality import covers, diff_args, differing_keys, json_equal, json_key
 from evaldesk.matching.required_calls import read_calls, required_calls, rewarded_actions
 from evaldesk.matching.rule import ARGS_MODES, CallRule
-from evaldesk.matching.tolerance import Tolerance, check_pattern, has_match
+from evaldesk.matching.tolerance import Tolerance, check_pattern, distance, has_match
 from evaldesk.matching.trajectory import ORDERS, Order, TrajectoryMatch, match_by_rule, match_trajectory
+from evaldesk.matching.value_types import type_of
 
 __all__ = [
     "ALSO_ACCEPTED",
@@ -39,9 +41,11 @@ __all__ = [
     "allowances_after_edit",
     "apply_allowances",
     "check_pattern",
+    "compared_state",
     "covers",
     "diff_args",
     "differing_keys",
+    "distance",
     "has_match",
     "json_equal",
     "json_key",
@@ -53,5 +57,6 @@ __all__ = [
     "required_calls",
     "rewarded_actions",
     "steps_of",
+    "type_of",
     "with_allowances",
 ]

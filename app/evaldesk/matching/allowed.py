@@ -1,13 +1,17 @@
 """Values that a case accepts beside the expected ones, in its key `also_accepted`; the one place that reads it.
 
-Each entry is of one turn, which counts from 1, and of an argument of a tool or of the answer:
+Each entry is of one turn, which counts from 1, and of an argument of a tool or of the answer, or of a key of the final
+state:
 
     {"turn": 1, "tool": "book", "argument": "city", "any_of": ["Lyon"]}
     {"turn": 1, "tool": "book", "argument": "price", "within": 0.5}
     {"turn": 1, "tool": "book", "argument": "note", "ignore": true}
     {"turn": 2, "answer": "It is in Lyon."}
+    {"turn": 2, "answer_pattern": "It is \\d+ o'clock\\."}
+    {"state": "order", "at": "/created", "later": true}
 
 Where the turn expects the tool more than once, `call` names one of these calls, from 0; without it all are meant.
+`at` is a JSON pointer to a part of the argument or of the value of the key.
 """
 
 from __future__ import annotations
@@ -16,18 +20,21 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from evaldesk.errors import UsageError
 from evaldesk.matching.alignment import Step, align
-from evaldesk.matching.json_equality import differing_keys, json_equal
+from evaldesk.matching.json_equality import json_equal
+from evaldesk.matching.json_pointer import ABSENT, part_at, pointer_steps, with_part
+from evaldesk.matching.moments import is_later
 from evaldesk.matching.rule import CallRule
-from evaldesk.matching.tolerance import Tolerance
+from evaldesk.matching.tolerance import Tolerance, check_pattern, has_match
+from evaldesk.matching.value_types import VALUE_TYPES, is_of_type
 from evaldesk.model import Case, Expected, JsonObject, JsonValue, ToolCall, Transcript, TurnRecord
 
 # A key of the case, since ADK refuses unknown keys in turns: decision 155.
 ALSO_ACCEPTED = "also_accepted"
-_KINDS = ("any_of", "within", "ignore")
+_KINDS = ("any_of", "within", "type", "pattern", "later", "ignore")
 
 Origins: TypeAlias = Sequence[tuple[int | None, Sequence[int | None]]]
 """For each turn of a case that was changed, its place before, and those of its expected calls; None is a new one."""
@@ -35,12 +42,13 @@ Origins: TypeAlias = Sequence[tuple[int | None, Sequence[int | None]]]
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Accepted values of an argument beside its expected one, or another answer, in one turn; `turn` counts from 1.
+    """Accepted values of an argument, of a key of the final state or of an answer beside the expected one.
 
-    `call` counts the expected calls of the tool in the turn from 0; None is each of them.
+    `turn` counts from 1, and is 0 for the state. `call` counts the expected calls of the tool in the turn from 0; None
+    is each of them. `at` is a pointer into the value. `is_later` accepts a time from the expected one on.
     """
 
-    turn: int
+    turn: int = 0
     tool: str = ""
     argument: str = ""
     any_of: tuple[JsonValue, ...] = ()
@@ -48,11 +56,42 @@ class Allowance:
     is_ignored: bool = False
     answer: str | None = None
     call: int | None = None
+    state: str | None = None
+    at: str = ""
+    type: str = ""
+    pattern: str = ""
+    is_later: bool = False
+    answer_pattern: str = ""
+
+    @property
+    def is_of_answer(self) -> bool:
+        """Whether it accepts another answer."""
+        return self.answer is not None or bool(self.answer_pattern)
 
     @property
     def place(self) -> tuple[object, ...]:
-        """Turn, call, tool and argument of the entry."""
-        return (self.turn, self.tool, self.argument, self.call) if self.answer is None else (self.turn, self.answer)
+        """The place of the entry; entries of one place are joined."""
+        if self.is_of_answer:
+            return self.turn, self.answer, self.answer_pattern
+        return self.turn, self.tool, self.argument, self.call, self.state, self.at, self.type, self.pattern
+
+    def accepts_answer(self, answer: str) -> bool:
+        """Whether it is of an answer, and of this one. Raises MetricError."""
+        if self.answer_pattern:
+            return has_match(self.answer_pattern, answer, is_whole=True)
+        return self.answer == answer
+
+    def reason(self, expected: JsonValue, actual: JsonValue) -> str:
+        """Why `actual` is accepted in the place of `expected`; empty when it is not. Raises MetricError."""
+        if self.is_ignored:
+            return "is ignored"
+        if self.is_later and is_later(expected, actual):
+            return "is a later time"
+        if self.type and is_of_type(self.type, actual):
+            return "may be anything" if self.type == "any" else f"is of type {self.type}"
+        if self.pattern and isinstance(actual, str) and has_match(self.pattern, actual, is_whole=True):
+            return "matches its pattern"
+        return _tolerance([self]).reason(self.tool, self.argument, expected, actual)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +120,8 @@ def with_allowances(case: Case, more: Iterable[Allowance]) -> Case:
     """
     allowances: list[Allowance] = []
     for each in (*read_allowances(case), *more):
-        is_one = len(_places(case.turns[each.turn - 1].expected.tool_calls or (), each.tool)) == 1
+        calls = () if each.state is not None else case.turns[each.turn - 1].expected.tool_calls or ()
+        is_one = len(_places(calls, each.tool)) == 1
         allowances.append(replace(each, call=None) if is_one and each.call == 0 else each)
     return _with(case, _merge(allowances))
 
@@ -92,6 +132,9 @@ def allowances_after_edit(
     """The alternatives of `before` with the turn and call numbers of `after`; those of a removed call go."""
     new_allowances: list[Allowance] = []
     for each in allowances:
+        if each.state is not None:
+            new_allowances += [each] if each.state in (after.final_state or {}) else []
+            continue
         for at, (turn, calls) in enumerate(origins):
             if turn != each.turn - 1:
                 continue
@@ -144,7 +187,9 @@ def apply_allowances(case: Case, transcript: Transcript) -> tuple[Case, Mapping[
     """
     by_turn: dict[int, list[Allowance]] = {}
     for each in read_allowances(case):
-        by_turn.setdefault(each.turn - 1, []).append(each)
+        if each.state is None:
+            by_turn.setdefault(each.turn - 1, []).append(each)
+    case = replace(case, final_state=compared_state(case, transcript.final_state)) if transcript.turns else case
     if not by_turn:
         return case, {}
     turns, accepted_calls = list(case.turns), dict[int, Sequence[AcceptedCall]]()
@@ -155,6 +200,42 @@ def apply_allowances(case: Case, transcript: Transcript) -> tuple[Case, Mapping[
             if turn_calls:
                 accepted_calls[at] = turn_calls
     return replace(case, turns=tuple(turns)), accepted_calls
+
+
+def compared_state(case: Case, state: JsonObject) -> JsonObject | None:
+    """The expected final state, with the values of `state` where the case accepts them. Raises UsageError."""
+    if case.final_state is None or ALSO_ACCEPTED not in case.extra:
+        return case.final_state
+    expected = dict(case.final_state)
+    for each in _state_allowances(case):
+        if each.state is not None and each.state in expected:
+            value, _ = _accepted_part(each, expected[each.state], state.get(each.state, ABSENT))
+            if value is ABSENT:
+                del expected[each.state]
+            else:
+                expected[each.state] = value
+    return expected
+
+
+def _state_allowances(case: Case) -> list[Allowance]:
+    """Those of the final state alone: a page may have the case without its turns."""
+    entries = case.extra.get(ALSO_ACCEPTED)
+    return [
+        _allowance(f"{ALSO_ACCEPTED}[{at}]", each, 0)
+        for at, each in enumerate(entries if isinstance(entries, list) else ())
+        if isinstance(each, Mapping) and "state" in each
+    ]
+
+
+def _accepted_part(allowance: Allowance, expected: object, actual: object) -> tuple[Any, str]:
+    """The expected value with the part of the actual one that is accepted, and why; as it is where none is."""
+    wish, value = part_at(expected, allowance.at), part_at(actual, allowance.at)
+    if (wish is ABSENT or value is ABSENT) and not (allowance.is_ignored and wish is not value):
+        return expected, ""
+    if wish is not ABSENT and value is not ABSENT and json_equal(wish, value):
+        return expected, ""
+    reason = allowance.reason(wish, value)
+    return (with_part(expected, allowance.at, value), reason) if reason else (expected, "")
 
 
 def steps_of(expected: Expected, record: TurnRecord, accepted_calls: Sequence[AcceptedCall]) -> tuple[Step, ...]:
@@ -173,13 +254,18 @@ def _apply_to_turn(
     expected: Expected, record: TurnRecord, allowances: Sequence[Allowance]
 ) -> tuple[Expected, tuple[AcceptedCall, ...]]:
     answers = [each.answer for each in allowances if each.answer is not None]
-    if answers and expected.reference is not None:
+    has_pattern = any(each.answer_pattern and each.accepts_answer(record.answer) for each in allowances)
+    if expected.reference is not None and has_pattern:
+        expected = replace(expected, reference=record.answer)
+    elif answers and expected.reference is not None:
         expected = replace(expected, reference=_nearest([expected.reference, *answers], record.answer or ""))
     if not expected.tool_calls:
         return expected, ()
     calls, actual_calls, accepted_calls = list(expected.tool_calls), record.judged_calls, []
     own = [_of_call(at, calls, allowances) for at in range(len(calls))]
-    for op, i, j in align(calls, actual_calls, rule=[CallRule(tolerance=_tolerance(each)) for each in own]):
+    for op, i, j in align(
+        calls, actual_calls, rule=[CallRule(tolerance=_tolerance(_whole_values(each))) for each in own]
+    ):
         if op == "=" or i is None or j is None:
             continue
         args, reasons = _taken_args(calls[i], actual_calls[j], own[i])
@@ -193,27 +279,23 @@ def _of_call(at: int, calls: Sequence[ToolCall], allowances: Sequence[Allowance]
     """The alternatives of this expected call, one for each argument."""
     tool = calls[at].name
     number = _places(calls, tool).index(at)
-    mine = [each for each in allowances if each.answer is None and each.tool == tool and each.call in (None, number)]
+    mine = [each for each in allowances if not each.is_of_answer and each.tool == tool and each.call in (None, number)]
     return _merge(replace(each, call=None) for each in mine)
 
 
 def _taken_args(wish: ToolCall, call: ToolCall, allowances: Sequence[Allowance]) -> tuple[JsonObject, dict[str, str]]:
     """The expected arguments with those of the call that are accepted, and why each is."""
     args, reasons = dict(wish.args), dict[str, str]()
-    differing = differing_keys(wish.args, call.args)
     for each in allowances:
         name = each.argument
-        if each.is_ignored and name in differing:
-            reasons[name] = "is ignored"
-        elif name in differing and name in wish.args and name in call.args:
-            reason = _tolerance([each]).reason(wish.name, name, wish.args[name], call.args[name])
-            if reason:
-                reasons[name] = reason
-    for name in reasons:
-        if name in call.args:
-            args[name] = call.args[name]
+        value, reason = _accepted_part(each, args.get(name, ABSENT), call.args.get(name, ABSENT))
+        if not reason:
+            continue
+        reasons[name + each.at] = reason
+        if value is ABSENT:
+            del args[name]
         else:
-            args.pop(name, None)
+            args[name] = value
     return args, reasons
 
 
@@ -222,6 +304,10 @@ def _tolerance(allowances: Sequence[Allowance]) -> Tolerance:
         any_of={f"{each.tool}/{each.argument}": each.any_of for each in allowances if each.any_of},
         tolerances={f"{each.tool}/{each.argument}": each.within for each in allowances if each.within is not None},
     )
+
+
+def _whole_values(allowances: Sequence[Allowance]) -> list[Allowance]:
+    return [each for each in allowances if not each.at]
 
 
 def _nearest(references: Sequence[str], answer: str) -> str:
@@ -244,20 +330,34 @@ def _join(one: Allowance, other: Allowance) -> Allowance:
         any_of=tuple(values),
         within=max(within) if within else None,
         is_ignored=one.is_ignored or other.is_ignored,
+        is_later=one.is_later or other.is_later,
     )
 
 
 def _write_allowance(each: Allowance) -> dict[str, JsonValue]:
     if each.answer is not None:
         return {"turn": each.turn, "answer": each.answer}
-    value: dict[str, JsonValue] = {"turn": each.turn, "tool": each.tool}
-    if each.call is not None:
-        value["call"] = each.call
-    value["argument"] = each.argument
+    if each.answer_pattern:
+        return {"turn": each.turn, "answer_pattern": each.answer_pattern}
+    value: dict[str, JsonValue] = {}
+    if each.state is not None:
+        value["state"] = each.state
+    else:
+        value |= {"turn": each.turn, "tool": each.tool}
+        value |= {"call": each.call} if each.call is not None else {}
+        value["argument"] = each.argument
+    if each.at:
+        value["at"] = each.at
     if each.any_of:
         value["any_of"] = [*each.any_of]
     if each.within is not None:
         value["within"] = each.within
+    if each.type:
+        value["type"] = each.type
+    if each.pattern:
+        value["pattern"] = each.pattern
+    if each.is_later:
+        value["later"] = True
     if each.is_ignored:
         value["ignore"] = True
     return value
@@ -266,32 +366,69 @@ def _write_allowance(each: Allowance) -> dict[str, JsonValue]:
 def _allowance(place: str, raw: JsonValue, n_turns: int) -> Allowance:
     if not isinstance(raw, Mapping):
         raise UsageError(f"{place} must be an object, got {type(raw).__name__}")
+    known_keys = {"turn", "tool", "call", "argument", "answer", "answer_pattern", "state", "at", *_KINDS}
+    if unknown := sorted(raw.keys() - known_keys):
+        kinds = f"{', '.join(_KINDS)}, answer or answer_pattern"
+        raise UsageError(f"{place} has the unknown key {unknown[0]!r:.80}; it may have {kinds}")
+    if "state" in raw:
+        if not isinstance(raw["state"], str) or raw.keys() & {"turn", "tool", "call", "argument"}:
+            raise UsageError(f"{place}.state must be the name of a key of the final state, without a turn or a tool")
+        return _accepted_values(place, raw, Allowance(state=raw["state"]))
     turn = raw.get("turn")
     if type(turn) is not int or not 1 <= turn <= n_turns:
         raise UsageError(f"{place}.turn must be the number of a turn, 1 to {n_turns}, got {turn!r:.80}")
-    unknown = sorted(raw.keys() - {"turn", "tool", "call", "argument", "answer", *_KINDS})
-    if unknown:
-        raise UsageError(f"{place} has the unknown key {unknown[0]!r:.80}; it may have {', '.join(_KINDS)} or answer")
-    if "answer" in raw:
-        if len(raw) > 2 or not isinstance(raw["answer"], str):
-            raise UsageError(f"{place}.answer must be a text, alone with its turn")
-        return Allowance(turn, answer=raw["answer"])
-    tool, argument, values = raw.get("tool"), raw.get("argument"), raw.get("any_of", [])
+    for name in ("answer", "answer_pattern"):
+        if name in raw:
+            text = raw[name]
+            if len(raw) > 2 or not isinstance(text, str) or not (text or name == "answer"):
+                raise UsageError(f"{place}.{name} must be a text, alone with its turn")
+            if name == "answer":
+                return Allowance(turn, answer=text)
+            check_pattern(text, f"{place}.answer_pattern", field=ALSO_ACCEPTED)
+            return Allowance(turn, answer_pattern=text)
+    tool, argument = raw.get("tool"), raw.get("argument")
     if not isinstance(tool, str) or not isinstance(argument, str):
-        raise UsageError(f"{place} must name a tool and an argument, or an answer")
+        raise UsageError(f"{place} must name a tool and an argument, an answer, or a key of the state")
     call = raw.get("call")
     if "call" in raw and (type(call) is not int or call < 0):
         raise UsageError(
             f"{place}.call must be the number of an expected call of {tool!r:.80}, from 0, got {call!r:.80}"
         )
-    within, ignored = _distance(f"{place}.within", raw.get("within")), raw.get("ignore", False)
+    return _accepted_values(place, raw, Allowance(turn, tool, argument, call=call if type(call) is int else None))
+
+
+def _accepted_values(place: str, raw: JsonObject, allowance: Allowance) -> Allowance:
+    """The allowance of a place with the values that the entry accepts. Raises UsageError."""
+    values, at, kind, pattern = (raw.get(key, default) for key, default in _VALUE_KEYS.items())
     if not isinstance(values, list):
         raise UsageError(f"{place}.any_of must be a list of values, got {type(values).__name__}")
-    if not isinstance(ignored, bool):
-        raise UsageError(f"{place}.ignore must be true or false, got {ignored!r:.80}")
-    if not (values or within is not None or ignored):
+    if not isinstance(at, str) or pointer_steps(at) is None:
+        raise UsageError(f"{place}.at must be a JSON pointer such as /created, got {at!r:.80}")
+    if "type" in raw and kind not in VALUE_TYPES:
+        raise UsageError(f"{place}.type must be one of {', '.join(VALUE_TYPES)}, got {kind!r:.80}")
+    if not isinstance(pattern, str):
+        raise UsageError(f"{place}.pattern must be a regular expression, got {pattern!r:.80}")
+    if pattern:
+        check_pattern(pattern, f"{place}.pattern", field=ALSO_ACCEPTED)
+    for name in ("ignore", "later"):
+        if not isinstance(raw.get(name, False), bool):
+            raise UsageError(f"{place}.{name} must be true or false, got {raw[name]!r:.80}")
+    result = replace(
+        allowance,
+        any_of=tuple(values),
+        within=_distance(f"{place}.within", raw.get("within")),
+        is_ignored=raw.get("ignore") is True,
+        is_later=raw.get("later") is True,
+        at=at,
+        type=str(kind),
+        pattern=pattern,
+    )
+    if not (values or result.within is not None or result.is_ignored or result.is_later or kind or pattern):
         raise UsageError(f"{place} accepts nothing; it needs one of {', '.join(_KINDS)}")
-    return Allowance(turn, tool, argument, tuple(values), within, ignored, call=call if type(call) is int else None)
+    return result
+
+
+_VALUE_KEYS: Mapping[str, JsonValue] = {"any_of": [], "at": "", "type": "", "pattern": ""}
 
 
 def _distance(place: str, value: JsonValue) -> float | None:

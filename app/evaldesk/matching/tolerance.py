@@ -111,3 +111,15 @@ def _compile(pattern: str) -> Any:
     import regex
 
     return regex.compile(pattern)
+
+
+def distance(expected: JsonValue, actual: JsonValue) -> float | None:
+    """The smallest tolerance that accepts the actual number; None without one."""
+    if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in (expected, actual)):
+        return None
+    try:
+        far = abs(Fraction(repr(expected)) - Fraction(repr(actual)))
+        near = float(far)
+    except (OverflowError, ValueError):  # no finite number, or one that is farther than any
+        return None
+    return near if Fraction(repr(near)) >= far else math.nextafter(near, math.inf)

@@ -16,10 +16,11 @@ from evaldesk.model import Case, TrialResult
 from evaldesk.model.stored import RunSummary
 from evaldesk.model.trial_turns import TrialTurns
 from evaldesk.pages.case_text import Line, changed_lines
+from evaldesk.pages.repeating import matcher_words
 from evaldesk.pages.runs.view import trial_href
 from evaldesk.wording.words import counted_words
 
-WAY_KEYS: Mapping[Way, str] = {"as_well": "o", "within": "t", "replace": "r", "ignore": "g"}
+WAY_KEYS: Mapping[Way, str] = {"as_well": "o", "within": "t", "match": "m", "replace": "r", "ignore": "g"}
 MAX_CASES_WRITTEN, MAX_CHARS_WRITTEN = 10_000, 4_000_000
 """In all changes of a page together: half a second of work."""
 
@@ -136,6 +137,8 @@ def typed_ways(fields: Iterable[tuple[str, object]]) -> dict[str, Way]:
 def _way_words(way: Way, change: AcceptableChange) -> str:
     if change.part == "state" and way == "ignore":
         return "Expect nothing of this key"
+    if way == "match":
+        return f"Accept {' and '.join(map(matcher_words, change.matchers()))}"
     if way == "replace" and change.actual is None:
         return "Remove it"
     if way == "replace":

@@ -8,13 +8,14 @@ from itertools import islice
 from typing import Any
 
 from evaldesk.diff.conversation_diff import is_of_conversation, rows_of_conversation
+from evaldesk.diff.divergence import accepted_state
 from evaldesk.diff.state import StateRow, state_rows
 from evaldesk.diff.text_diff import unified_lines
 from evaldesk.diff.turn_diff import CallRow, TurnDiff, turn_diff
 from evaldesk.errors import NotFoundError
 from evaldesk.llm.faults import INJECTED
 from evaldesk.metrics import is_higher_better
-from evaldesk.model import Event, Expected, Score, TurnRecord, turn_verdict
+from evaldesk.model import Event, Expected, Score, Transcript, TurnRecord, turn_verdict
 from evaldesk.model.decisions import UNUSED
 from evaldesk.model.media import Media
 from evaldesk.model.stored import TrialKey
@@ -350,7 +351,10 @@ class _Drawing:
         query = turn.query if turn else record.query if record else ""
         is_folded = self.room.is_full
         final_state = self.turns.case.final_state if index == self.turns.n_turns - 1 else None
-        state = state_rows(record.state_before, record.state_after, final_state) if record and not is_folded else ()
+        state: tuple[StateRow, ...] = ()
+        if record and not is_folded:
+            accepted = accepted_state(self.turns.case, Transcript((record,))) if final_state else None
+            state = state_rows(record.state_before, record.state_after, final_state, accepted)
         is_silent = _expects_nothing(expectations, diff)
         pieces: Sequence[TurnPart | CallRow] = _parts(record, self.most_said) if is_silent else diff.calls
         pieces_on_page, pieces_shown = self._fit(pieces, first)

@@ -9,14 +9,14 @@ import hashlib
 import os
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.chat.recording import LEFT_OUT, RecordedTurn, Recording, propose_case_id
 from evaldesk.errors import FormatError, NotFoundError
-from evaldesk.formats.adk.session import case_of, state_changes
+from evaldesk.formats.adk.session import case_of, recorded_at, state_changes
 from evaldesk.formats.adk.session_database import (
     MAGIC,
     ListedSession,
@@ -75,6 +75,7 @@ class AdkSession:
     case: Case
     reasons: Sequence[str]
     changed_keys: frozenset[str]
+    recorded_at: datetime | None = None
 
     @property
     def app_name(self) -> str:
@@ -93,6 +94,7 @@ class AdkSession:
             initial_state=session.state,
             final_state=self.case.final_state or {},
             unknown_start=tuple(sorted(self.changed_keys)),
+            recorded_at=self.recorded_at,
         )
 
 
@@ -208,7 +210,9 @@ def _session(session_id: str, place: str, name: SessionName, raw: dict[str, Any]
         ]
         case = replace(case, final_state=state_changes(here.at("events"), answered_events))
     all_keys = frozenset(state_changes(here.at("events"), events))
-    return AdkSession(session_id, place, name, _as_expectations(case), reasons, all_keys)
+    end = recorded_at(events)
+    ended_at = datetime.fromtimestamp(end, UTC) if end else None
+    return AdkSession(session_id, place, name, _as_expectations(case), reasons, all_keys, ended_at)
 
 
 def _as_expectations(case: Case) -> Case:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import takewhile
 
+from evaldesk.desk.chat.replays import is_cheap
 from evaldesk.desk.evalsets.names import free_name, slug
 from evaldesk.diff.state import state_diff
 from evaldesk.matching import json_equal
 from evaldesk.model import Case, Decision, Expected, JsonObject, SessionInit, ToolCall, Turn, TurnRecord
 from evaldesk.model.decisions import ScriptedDecision, with_decisions
 from evaldesk.model.stored import StoredSession
+from evaldesk.transcripts.adk import kept_state
 
 LEFT_OUT = {
     "error": "the agent did not finish this turn: it ended in an error",
@@ -54,7 +58,8 @@ class RecordedTurn:
 class Recording:
     """The proposal for adding a session to an eval set. `final_state` has only the keys that the agent alone changed.
 
-    `unknown_start` are the keys whose value before turn 1 was not kept.
+    `unknown_start` are the keys whose value before turn 1 was not kept. A session that `is_cheap` is played again
+    unasked.
     """
 
     case_id: str
@@ -64,6 +69,18 @@ class Recording:
     initial_state: JsonObject
     final_state: JsonObject
     unknown_start: tuple[str, ...] = ()
+    recorded_at: datetime | None = None
+    is_cheap: bool = False
+
+    @property
+    def playable_case(self) -> Case:
+        """The proposed case up to its first unfinished turn; without the final state where that came later."""
+        finished = [*takewhile(lambda each: not each.why_left_out, self.turns)]
+        is_end = all(each.why_left_out for each in self.turns[len(finished) :])
+        case = self.case
+        return replace(
+            case, turns=case.turns[: len(finished)], final_state=case.final_state if is_end and finished else None
+        )
 
     @property
     def initial_hint(self) -> str:
@@ -108,7 +125,9 @@ def record_session(session: StoredSession, *, app_name: str, used_ids: Container
         user_id="user",
         turns=turns,
         initial_state=session.initial_state,
-        final_state={key: changes[key] for key in changes if key not in edited_keys},
+        recorded_at=session.updated_at,
+        is_cheap=is_cheap(session.turns),
+        final_state=kept_state({key: changes[key] for key in changes if key not in edited_keys}),
     )
 
 

@@ -10,7 +10,7 @@ from evaldesk.desk.criteria.criteria import is_plain
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.cases import case_keys
 from evaldesk.desk.other_tools import as_tool_judges
-from evaldesk.diff.acceptance import AcceptableChange, Way, Ways, accept_changes, acceptable_changes
+from evaldesk.diff.acceptance import AcceptableChange, Way, Ways, accept_changes, acceptable_changes, with_others
 from evaldesk.errors import FormatError, NotFoundError, UsageError
 from evaldesk.metrics import score_trial
 from evaldesk.model import Case, Counts, EvalSet, RunConfig, TrialResult
@@ -88,13 +88,18 @@ class StagedCase:
 
     def kindest(self) -> Ways:
         """The way of each change where nothing is judged: beside the expected value where that passes, too."""
-        return {change.key: change.ways[0] if self.is_flaky else "replace" for change in self.unasked}
+        return {change.key: self._kindest_way(change) for change in self.unasked}
+
+    def _kindest_way(self, change: AcceptableChange) -> Way:
+        if "match" in change.ways and change.others:
+            return "match"
+        return change.ways[0] if self.is_flaky and change.part != "state" else "replace"
 
     def best(self, config: RunConfig) -> Ways:
         """The ways of the changes with which most trials pass; a change that only makes more fail is left.
 
         Each change is tried while the others stay, once from all of them written and once from none. No argument is
-        ignored unasked.
+        ignored unasked, and none has a matcher whose trials agree.
         """
         passed: dict[frozenset[tuple[str, Way]], int] = {}
 
@@ -107,7 +112,8 @@ class StagedCase:
         def improve(ways: Ways) -> Ways:
             for change in self.unasked:
                 others = {key: way for key, way in ways.items() if key != change.key}
-                variants = ({**others, change.key: way} for way in change.ways if way != "ignore")
+                is_allowed = {"ignore": False, "match": bool(change.others)}
+                variants = ({**others, change.key: way} for way in change.ways if is_allowed.get(way, True))
                 ways = max((*variants, others), key=n_passed)
             return ways
 
@@ -300,7 +306,9 @@ def _staged_case(
         trial = next(iter(failed or trials), None)
     if trial is None:
         return None
-    offered = acceptable_changes(case, trial.transcript, trial.scores)
+    others = (each for each in trials if each is not trial and each.verdict != "errored")
+    changes_of_others = [change for each in others for change in acceptable_changes(case, each.transcript, each.scores)]
+    offered = with_others(acceptable_changes(case, trial.transcript, trial.scores), changes_of_others)
     return StagedCase(key, case, trial, offered, trials) if offered else None
 
 

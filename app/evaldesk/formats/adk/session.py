@@ -12,6 +12,7 @@ from typing import Any
 from evaldesk.formats.adk.case import read_case
 from evaldesk.formats.adk.old import stem
 from evaldesk.formats.exchange import Imported, ReadOnly
+from evaldesk.formats.recorded_cases import repeatable_cases
 from evaldesk.model import Case, EvalSet, JsonObject
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
@@ -56,7 +57,8 @@ class AdkSession(ReadOnly):
         case = case_of(place, raw, name, notes)
         if case is None:
             raise place.at("events").error("no event has content: the session contains no turn")
-        return Imported("adk-session", EvalSet(name, cases=(case,)), refused=notes.sentences)
+        cases, sentences = repeatable_cases((case,), {case.id: recorded_at(events)})
+        return Imported("adk-session", EvalSet(name, cases=cases), understood=sentences, refused=notes.sentences)
 
 
 def case_of(place: JsonPosition, raw: dict[str, Any], name: str, notes: Notes) -> Case | None:
@@ -70,6 +72,12 @@ def case_of(place: JsonPosition, raw: dict[str, Any], name: str, notes: Notes) -
     if other_keys:
         case["recorded_session"] = other_keys
     return read_case(JsonPosition(Document(case, source=place.document.source)), case)
+
+
+def recorded_at(events: Iterable[dict[str, Any]]) -> float | None:
+    """The time of the last event in seconds since 1970; None where no event has one."""
+    times = (event.get("timestamp") for event in events)
+    return max((time for time in times if isinstance(time, int | float) and time > 0), default=None)
 
 
 def _start_words(place: JsonPosition, raw: dict[str, Any]) -> tuple[str, ...]:

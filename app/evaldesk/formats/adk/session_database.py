@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from evaldesk.errors import FormatError
-from evaldesk.formats.adk.session import case_of
+from evaldesk.formats.adk.session import case_of, recorded_at
 from evaldesk.formats.exchange import Imported, ReadOnly
+from evaldesk.formats.recorded_cases import repeatable_cases
 from evaldesk.model import Case, EvalSet
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, JsonPosition, parse_json
@@ -76,6 +77,7 @@ class AdkSessionDatabase(ReadOnly):
         """An eval set with a case for each session that has a turn. Raises FormatError."""
         notes, used_names = Notes(), dict[str, int]()
         cases: list[Case] = []
+        ends: dict[str, float | None] = {}
         try:
             with _open_database(data, source) as connection:
                 for session in _sessions(connection, source):
@@ -84,14 +86,16 @@ class AdkSessionDatabase(ReadOnly):
                         notes.refuse("a session of an evaluation", place)
                     elif (case := case_of(place, session, session["id"], notes)) is not None:
                         cases.append(replace(case, id=free_name(case.id, used_names)))
+                        ends[cases[-1].id] = recorded_at(session["events"])
                     else:
                         notes.refuse("a session without a turn", place)
         except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite quotes names that are not UTF-8 in its errors
             raise FormatError(f"this SQLite file cannot be read: {error}", source=source) from None
         if not cases:
             raise FormatError("the database contains no session with a turn", source=source)
-        evalset = EvalSet(file_stem(source), cases=tuple(cases))
-        return Imported("adk-session-db", evalset, refused=notes.sentences)
+        new_cases, sentences = repeatable_cases(cases, ends)
+        evalset = EvalSet(file_stem(source), cases=new_cases)
+        return Imported("adk-session-db", evalset, understood=sentences, refused=notes.sentences)
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from evaldesk.model.evalset import case_key
 from evaldesk.model.stored import EvalSetFile
 from evaldesk.pages.case_list import CaseLine, case_list
 from evaldesk.pages.case_text import Line, case_text, difference
+from evaldesk.pages.repeating import Repeats, read_case_repeats, take_repeats
 from evaldesk.pages.source import source_of
 from evaldesk.pages.typed import Problems, error_sentence
 from evaldesk.web.cases.checks import case_from
@@ -48,7 +49,8 @@ async def show(request: Request) -> Response:
     if not fits_form(draft):
         return go(f"{request.url.path}/json")
     editor = Editor(file, found_case, draft, Problems(), found_case.version, line=await _line(request, found_case))
-    return _render(request, editor)
+    repeats = await run_in_threadpool(read_case_repeats, desk_of(request), file.id, found_case.key, found_case.case)
+    return _render(request, editor, repeats=repeats)
 
 
 async def save(request: Request) -> Response:
@@ -127,6 +129,12 @@ async def save_json(request: Request) -> Response:
         sentence = f"Another case of this set is named {error.case_id}; {error.free} is free."
         return _render_json(request, file, found_case, status=409, text=text, version=version, problem=sentence)
     return go(f"/evalsets/{file.id}/cases/{saved_case.key}/json?note=saved")
+
+
+async def take(request: Request) -> Response:
+    """POST …/cases/{key}/repeats: assert the values that changed in the replays by matchers."""
+    await run_in_threadpool(take_repeats, desk_of(request), _set_id(request), _key(request))
+    return go(f"/evalsets/{_set_id(request)}/cases/{_key(request)}?note=saved")
 
 
 async def duplicate(request: Request) -> Response:
@@ -226,10 +234,14 @@ def _as_new_form(form: FormData) -> bool:
     return text_of(form, "form") == "adk"
 
 
-def _render(request: Request, editor: Editor, status: int = 200) -> Response:
-    note = request.query_params.get("note", "") if request.method == "GET" else ""
+def _render(request: Request, editor: Editor, status: int = 200, *, repeats: Repeats | None = None) -> Response:
+    values: dict[str, Any] = {
+        "editor": editor,
+        "note": request.query_params.get("note", "") if request.method == "GET" else "",
+        "repeats": repeats,
+    }
     headers = SHOW_TOP if status != 200 else {}
-    return page(request, "cases/edit.html", block=EDITOR, status=status, headers=headers, editor=editor, note=note)
+    return page(request, "cases/edit.html", block=EDITOR, status=status, headers=headers, **values)
 
 
 def _render_json(
@@ -283,6 +295,7 @@ routes = [
     Route(CASE + "/json", save_json, methods=["POST"]),
     Route(CASE + "/file", download),
     Route(CASE + "/copies", duplicate, methods=["POST"]),
+    Route(CASE + "/repeats", take, methods=["POST"]),
     Route(CASE + "/position", move, methods=["POST"]),
     Route(CASE + "/trash", trash, methods=["POST"]),
 ]

@@ -16,6 +16,7 @@ from evaldesk.desk.evalsets.evalsets import DescriptionChangedError, NameChanged
 from evaldesk.desk.evalsets.exporting import export_forms, media_type
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.pages.case_list import case_list
+from evaldesk.pages.repeating import read_case_repeats
 from evaldesk.pages.typed import Problems
 from evaldesk.web.cases.editor import run_address
 from evaldesk.web.forms.fields import attachment, number_of, read_form, text_of
@@ -106,6 +107,7 @@ async def show(request: Request) -> Response:
         note=NOTES.get(request.query_params.get("note", ""), ""),
         added=added_case,
         added_key=added_key,
+        repeats=await run_in_threadpool(read_case_repeats, desk, set_id, added_key, added_case) if added_case else None,
         run_address=run_address(set_id, added_case.id, **agent) if added_case else "",
         token=token,
         deleted=await run_in_threadpool(desk.evalsets.cases.list_deleted_ids, set_id, token) if token else [],

@@ -20,6 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from evaldesk.desk.chat.recording import Recording, record_session
+from evaldesk.desk.chat.replays import seconds_of
 from evaldesk.desk.evalsets.cases import CaseIds, CaseNameTakenError, FoundCase
 from evaldesk.desk.evalsets.evalsets import SetNameTakenError
 from evaldesk.desk.evalsets.names import free_name, slug
@@ -29,18 +30,21 @@ from evaldesk.model.conclusion import counted
 from evaldesk.model.stored import AddedCase, EvalSetFile
 from evaldesk.pages.case_text import case_text
 from evaldesk.pages.large_state import LargeState, large_state
+from evaldesk.pages.repeating import MAX_PLACES, NOTHING, RECORDED, Repeats, read_repeats
 from evaldesk.pages.typed import Problems
 from evaldesk.secrets import scrubber
 from evaldesk.web.cases.checks import case_from
 from evaldesk.web.cases.drafts import CaseDraft, apply_op, draft_of, fits_form, read_draft
 from evaldesk.web.forms.fields import SHOW_TOP, leave, read_form, text_of
-from evaldesk.web.render import desk_of, page
+from evaldesk.web.render import desk_of, page, target_of
 from evaldesk.web.routes.new_run import GONE, run_case
 
 EDITOR = "editor"
 MAX_SECRETS = 20
 MAX_SHOWN = 100_000
 NEW_SET = "new"
+REPEAT_OPS = ("play", "look")
+"""Buttons that play the session again, and that show what was found meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,7 @@ class Adding:
     large_initial: LargeState | None = None
     large_final: LargeState | None = None
     is_whole: bool = False
+    repeats: Repeats | None = None
 
     @property
     def file(self) -> EvalSetFile | None:
@@ -127,6 +132,7 @@ async def show(request: Request) -> Response:
     draft = _proposed_draft(recording)
     free = await run_in_threadpool(desk_of(request).evalsets.free_name, slug(source.agent_id, default="evalset"))
     adding = _adding(request, source, recording, sets, set_id, free, draft, is_whole=not fits_form(draft))
+    adding = await run_in_threadpool(_with_repeats, request, adding, {})
     return _render(request, adding, 404 if adding.problems else 200)
 
 
@@ -134,11 +140,13 @@ async def save(request: Request) -> Response:
     """POST to the same addresses: add the case, or change the form's shape."""
     form = await read_form(request)
     adding = await _read_adding(request, form)
+    if text_of(form, "op") in REPEAT_OPS:
+        return _render(request, await _played(request, form, adding))
     if text_of(form, "op"):
         focus = apply_op(adding.draft, text_of(form, "op"))
         case, _ = case_from(adding.draft, source=adding.recording.case)
         secrets = _secrets(case, desk_of(request).settings.environment)
-        return _render(request, replace(adding, focus=focus, case=case, secrets=secrets))
+        return _render(request, _as_asserted(replace(adding, focus=focus, case=case, secrets=secrets)))
     choice, _, then = text_of(form, "choice").partition(" ")
     adding = replace(adding, is_run_next="run" in (then, text_of(form, "then")))
     case, problems = case_from(adding.draft, source=adding.recording.case)
@@ -147,7 +155,7 @@ async def save(request: Request) -> Response:
     await run_in_threadpool(_check_set, request, adding, problems)
     if problems:
         return _render(request, replace(adding, case=case, problems=problems), 422)
-    adding = replace(adding, case=case)
+    adding = _as_asserted(replace(adding, case=case))
     try:
         set_id, saved_case = await run_in_threadpool(_store, request, adding, choice, form)
     except SetNameTakenError as error:
@@ -183,6 +191,8 @@ def _store(request: Request, adding: Adding, choice: str, form: FormData) -> tup
     saved_case = save_case(set_id, case, as_new_form=text_of(form, "form") == "adk")
     if adding.source.session_id:
         desk.sessions.note_case(adding.source.session_id, set_id, case.id)
+    played_case, recorded_at = adding.recording.playable_case, seconds_of(adding.recording.recorded_at)
+    desk.replays.note_case(played_case, adding.source.agent_id, (set_id, saved_case.key), recorded_at)
     return set_id, saved_case
 
 
@@ -194,7 +204,57 @@ async def _read_adding(request: Request, form: FormData) -> Adding:
     if is_whole:
         draft = replace(_proposed_draft(recording), case_id=draft.case_id, tags=draft.tags)
     set_id, set_name = text_of(form, "evalset") or NEW_SET, text_of(form, "new-set").strip()
-    return _adding(request, source, recording, sets, set_id, set_name, draft, is_whole=is_whole)
+    adding = _adding(request, source, recording, sets, set_id, set_name, draft, is_whole=is_whole)
+    return await run_in_threadpool(_with_repeats, request, adding, _read_ways(form))
+
+
+async def repeats(request: Request) -> Response:
+    """POST .../case/repeats: start the replays that the form starts alone, or show what they found; saves nothing."""
+    form = await read_form(request)
+    adding = await _played(request, form, await _read_adding(request, form))
+    return page(request, "cases/add.html", block="repeats", adding=adding, is_swap=target_of(request) == "repeats")
+
+
+async def _played(request: Request, form: FormData, adding: Adding) -> Adding:
+    """The page with its replays as they stand, started now where the button or the page asks for it."""
+    recording, agent_id = adding.recording, adding.source.agent_id
+    if "play" in (text_of(form, "op"), request.query_params.get("start")):
+        reason = desk_of(request).replays.start(recording.playable_case, agent_id)
+        if reason and adding.repeats:
+            return replace(adding, repeats=replace(adding.repeats, reason=reason))
+    return adding
+
+
+def _read_ways(form: FormData) -> dict[str, str]:
+    """The chosen ways by the keys of their places: as recorded where that is ticked."""
+    ways: dict[str, str] = {}
+    while (key := text_of(form, f"repeat-{len(ways)}-key")) and len(ways) < MAX_PLACES:
+        place = f"repeat-{len(ways)}"
+        ways[key] = RECORDED if f"{place}-kept" in form else text_of(form, f"{place}-way") or NOTHING
+    return ways
+
+
+def _with_repeats(request: Request, adding: Adding, ways: Mapping[str, str]) -> Adding:
+    """The page with the changing values of its session, and the case with the chosen matchers."""
+    source = adding.source
+    return _as_asserted(
+        replace(
+            adding,
+            repeats=read_repeats(desk_of(request), adding.recording, source.agent_id, source.session_id, ways),
+        )
+    )
+
+
+def _as_asserted(adding: Adding) -> Adding:
+    """The page with its case as it is saved: changing values by their chosen ways."""
+    if adding.repeats is None:
+        return adding
+    origins = [
+        (turn.origin, [at for at, call in enumerate(turn.calls) if call.is_kept] if turn.calls_mode == "calls" else [])
+        for turn in adding.draft.turns
+        if turn.is_kept
+    ]
+    return replace(adding, case=adding.repeats.asserted(adding.recording.case, adding.case, origins))
 
 
 def _proposed_draft(recording: Recording) -> CaseDraft:
@@ -309,7 +369,7 @@ async def _used_names(request: Request, set_id: str, sets: Sequence[EvalSetFile]
 
 def _render(request: Request, adding: Adding, status: int = 200) -> Response:
     headers = SHOW_TOP if status != 200 else {}
-    return page(request, "cases/add.html", block=EDITOR, status=status, headers=headers, adding=adding)
+    return page(request, "cases/add.html", block=EDITOR, status=status, headers=headers, adding=adding, is_swap=False)
 
 
 def _set_query(set_id: str) -> str:
@@ -330,7 +390,9 @@ routes = [
     Route("/adk-sessions/{adk_session_id}/case", show),
     Route("/adk-sessions/{adk_session_id}/case", save, methods=["POST"]),
     Route("/adk-sessions/{adk_session_id}/case/preview", preview, methods=["POST"]),
+    Route("/adk-sessions/{adk_session_id}/case/repeats", repeats, methods=["POST"]),
     Route("/sessions/{session_id}/case", show),
     Route("/sessions/{session_id}/case", save, methods=["POST"]),
     Route("/sessions/{session_id}/case/preview", preview, methods=["POST"]),
+    Route("/sessions/{session_id}/case/repeats", repeats, methods=["POST"]),
 ]

@@ -1,0 +1,417 @@
+"""Places of a proposed case whose values do not repeat: they differ in other plays, or look as if they would.
+
+A value that differs looks like a time, a counter, an id or a random number, and each look has matchers that can stand
+in its place. Of a value that was seen once, only times of the session and ids as of a generator are suspected.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from typing import Literal, TypeAlias
+
+from evaldesk.matching import (
+    Allowance,
+    Origins,
+    allowances_after_edit,
+    distance,
+    json_equal,
+    read_allowances,
+    type_of,
+    with_allowances,
+)
+from evaldesk.matching.json_pointer import ABSENT, part_at
+from evaldesk.matching.moments import moment_of
+from evaldesk.model import Case, JsonValue, ToolCall, Transcript, TurnRecord
+from evaldesk.model.json_text import json_line, short_json
+
+Look: TypeAlias = Literal["time", "counter", "id", "random", ""]
+Part: TypeAlias = Literal["state", "argument", "answer", "calls"]
+
+LOOKS: tuple[Look, ...] = ("time", "counter", "id", "random")
+RECORDED, NOTHING = "recorded", "nothing"
+"""The ways to assert a place beside its matchers: by the recorded value, and not at all."""
+DAY_S = 26 * 3600.0
+"""A day and the largest offset of a zone: texts without a zone are read as UTC."""
+ALIKE = 0.8
+"""The likeness from which an answer passes for the reference: the threshold of ADK's `response_match_score`."""
+MAX_PLACES = 40
+MAX_PARTS = 8
+"""More changing parts of one value are one place."""
+MAX_VALUES = 2_000
+_COUNTER_STEP = 1_000
+
+UUID = "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
+_IS_UUID = re.compile(f"(?:[A-Za-z]+[-_:])?{UUID}")
+_IS_RANDOM_HEX = re.compile(r"(?:[A-Za-z]+[-_:])?(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{16,}")
+_IS_ID = re.compile(r"(?=.*\d)[\w:./-]{4,}")
+_IS_CLOCK = re.compile(r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?: ?[APap][Mm])?")
+
+
+@dataclass(frozen=True, slots=True)
+class ChangingPlace:
+    """A place of a case whose value will hardly repeat. `matchers` can stand in its place, the proposed one first.
+
+    `target` names the place as an entry of `also_accepted` does. `others` are the different values of other plays;
+    without any, the `look` alone is the reason.
+    """
+
+    key: str
+    part: Part
+    words: str
+    target: Allowance
+    recorded: JsonValue
+    n_plays: int = 0
+    others: tuple[JsonValue, ...] = ()
+    look: Look = ""
+    matchers: Mapping[str, Allowance] = field(default_factory=dict)
+
+    @property
+    def why(self) -> str:
+        """`changes each time: looks like a time`."""
+        look = f"looks like {'an' if self.look == 'id' else 'a'} {self.look}" if self.look else ""
+        look = look.replace("a random", "random")
+        if not self.others:
+            return look
+        n = len(self.others)
+        change = "changes each time" if n == self.n_plays else f"changed in {n} of {self.n_plays} other plays"
+        return f"{change}: {look}" if look else change
+
+    # An agent that calls other tools varies itself, which a test is there to show: it stays asserted.
+    @property
+    def proposed_way(self) -> str:
+        """The way that is chosen first."""
+        if self.part == "calls":
+            return RECORDED
+        return next(iter(self.matchers), NOTHING)
+
+    @property
+    def recorded_words(self) -> str:
+        """The recorded value on one line."""
+        return f"{self.recorded}" if self.part == "calls" else short_json(self.recorded)
+
+
+def changing_places(
+    case: Case,
+    plays: Sequence[Transcript] = (),
+    *,
+    recorded_at: float | None = None,
+) -> tuple[ChangingPlace, ...]:
+    """The places of the case that differ in `plays` of the same messages, or look as if they would not repeat.
+
+    `recorded_at` is the time of the recording in seconds since 1970. A play may have fewer turns than the case. Places
+    of which the case accepts other values already are none.
+    """
+    texts = [turn.query for turn in case.turns] + [json_line(dict(case.initial_state))]
+    search = _Search(plays, recorded_at, "\n".join(texts))
+    places: list[ChangingPlace] = []
+    for index, turn in enumerate(case.turns):
+        records = [play.turns[index] for play in plays if index < len(play.turns)]
+        if turn.expected.tool_calls is not None:
+            places += search.of_calls(index, turn.expected.tool_calls, [record.tool_calls for record in records])
+        if turn.expected.reference:
+            places += _of_answer(index, turn.expected.reference, records)
+    final_states = [play.final_state for play in plays if len(play.turns) >= len(case.turns)]
+    for key, value in (case.final_state or {}).items():
+        others = [state.get(key, ABSENT) for state in final_states]
+        places += search.of_value("state", f"state.{key}", f"Final state, {key}", Allowance(state=key), value, others)
+    allowances = read_allowances(case)
+    return tuple(place for place in places if not _is_accepted(place, allowances))[:MAX_PLACES]
+
+
+def repeatable_case(
+    before: Case, after: Case, places: Sequence[ChangingPlace], ways: Mapping[str, str], origins: Origins | None = None
+) -> Case:
+    """The case `after`, edited from `before`, with each place asserted in its way, the proposed one unless named."""
+    if origins is None:
+        origins = [(at, [*range(len(turn.expected.tool_calls or ()))]) for at, turn in enumerate(before.turns)]
+    allowances: list[Allowance] = []
+    for place in places:
+        way = ways.get(place.key, place.proposed_way)
+        if way == NOTHING:
+            after = _without(after, place, origins)
+            if place.part == "argument":
+                allowances.append(replace(place.target, is_ignored=True))
+        elif way in place.matchers:
+            allowances.append(place.matchers[way])
+    new_allowances = allowances_after_edit(allowances, before, after, origins)
+    return with_allowances(after, new_allowances) if new_allowances else after
+
+
+def _without(case: Case, place: ChangingPlace, origins: Origins) -> Case:
+    """The case that does not assert the key of the state, the answer or the calls of the place."""
+    if place.part == "state":
+        if place.target.at:
+            return with_allowances(case, [replace(place.target, is_ignored=True)])
+        state = {key: value for key, value in (case.final_state or {}).items() if key != place.target.state}
+        return replace(case, final_state=state or None)
+    turns = list(case.turns)
+    for at, (origin, _) in enumerate(origins):
+        if origin == place.target.turn - 1 and place.part == "answer":
+            turns[at] = replace(turns[at], expected=replace(turns[at].expected, reference=None))
+        elif origin == place.target.turn - 1 and place.part == "calls":
+            turns[at] = replace(turns[at], expected=replace(turns[at].expected, tool_calls=None))
+    return replace(case, turns=tuple(turns))
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The look for changing values; `inputs` is the text that a user and the first state gave the agent."""
+
+    plays: Sequence[Transcript]
+    recorded_at: float | None
+    inputs: str
+
+    def of_calls(
+        self, index: int, calls: Sequence[ToolCall], others: Sequence[Sequence[ToolCall]]
+    ) -> Iterator[ChangingPlace]:
+        """The calls of a turn where other plays call other tools; else the changing arguments."""
+        names, words = [call.name for call in calls], f"Turn {index + 1}"
+        same_calls = [each for each in others if [call.name for call in each] == names]
+        if len(same_calls) < len(others):
+            other_values = [_name_list([call.name for call in each]) for each in others if each not in same_calls]
+            target = Allowance(index + 1)
+            yield ChangingPlace(
+                f"{index + 1}.calls",
+                "calls",
+                f"{words}, calls",
+                target,
+                _name_list(names),
+                len(others),
+                tuple(other_values),
+            )
+        for at, call in enumerate(calls):
+            number = names[:at].count(call.name)
+            which = f"call {number + 1} of {call.name}" if names.count(call.name) > 1 else call.name
+            for name, value in call.args.items():
+                target = Allowance(index + 1, call.name, name, call=number)
+                place_words = f"{words}, {which}, {name}"
+                values_at = [each[at].args.get(name, ABSENT) for each in same_calls]
+                yield from self.of_value(
+                    "argument", f"{index + 1}.{at + 1}.{name}", place_words, target, value, values_at
+                )
+
+    def of_value(
+        self, part: Part, key: str, words: str, target: Allowance, value: JsonValue, others: Sequence[JsonValue]
+    ) -> Iterator[ChangingPlace]:
+        """The changing parts of one value; the value itself where its shape changes, or too many of its parts do."""
+        changes = dict(_changing_parts("", value, others))
+        suspects = {at: leaf for at, leaf in _leaves("", value) if at not in changes and self._is_suspect(leaf, others)}
+        parts = sorted({*changes, *suspects})
+        if len(parts) > MAX_PARTS and "" not in parts:
+            parts = [""]
+        for at in parts:
+            recorded, values_at = part_at(value, at), [part_at(other, at) for other in others]
+            other_values = tuple(
+                None if each is ABSENT else each for each in values_at if not json_equal(each, recorded)
+            )
+            look = look_of(recorded, other_values, self.recorded_at)
+            place = replace(target, at=at)
+            is_absent = any(each is ABSENT for each in values_at)
+            matchers = {} if is_absent else matchers_for(place, look, recorded, other_values)
+            yield ChangingPlace(key + at, part, words + at, place, recorded, len(others), other_values, look, matchers)
+
+    def _is_suspect(self, leaf: JsonValue, others: Sequence[JsonValue]) -> bool:
+        """Whether a value that was seen once, or a day that was seen on one day, looks as if it would change."""
+        if isinstance(leaf, bool) or not isinstance(leaf, str | int | float) or f"{leaf}" in self.inputs:
+            return False
+        moment = moment_of(leaf)
+        if moment and moment.is_day:
+            return self.recorded_at is not None and abs(moment.seconds - self.recorded_at) <= DAY_S
+        return not others and bool(look_of(leaf, (), self.recorded_at))
+
+
+def look_of(value: JsonValue, others: Sequence[JsonValue] = (), recorded_at: float | None = None) -> Look:
+    """The kind of value that this looks like; `others` are those of other plays."""
+    values = [value, *others]
+    if all(_is_time(each) for each in values) and _is_near(value, recorded_at, has_others=bool(others)):
+        return "time"
+    if all(isinstance(each, str) for each in values):
+        texts = [str(each) for each in values]
+        if all(_IS_UUID.fullmatch(text) or _IS_RANDOM_HEX.fullmatch(text) for text in texts):
+            return "id"
+        return "id" if others and all(map(_IS_ID.fullmatch, texts)) else ""
+    if not others or any(isinstance(each, bool) or not isinstance(each, int | float) for each in values):
+        return ""
+    integers = [each for each in values if isinstance(each, int)]
+    if len(integers) == len(values) and max(integers) - min(integers) <= _COUNTER_STEP * len(integers):
+        is_steady = integers[0] in (min(integers), max(integers)) and len({*integers}) == len(integers)
+        return "counter" if is_steady else "random"
+    return "random"
+
+
+def _is_time(value: JsonValue) -> bool:
+    return moment_of(value) is not None or (isinstance(value, str) and _IS_CLOCK.fullmatch(value) is not None)
+
+
+def _is_near(value: JsonValue, recorded_at: float | None, *, has_others: bool) -> bool:
+    """Whether a time is that of the recording, or differs anyway; of an unknown recording, a time with a fraction."""
+    moment = moment_of(value)
+    if has_others or moment is None:
+        return has_others
+    if recorded_at is not None:
+        return abs(moment.seconds - recorded_at) <= DAY_S
+    return not moment.is_day and moment.seconds % 1 != 0
+
+
+def matchers_for(
+    target: Allowance, look: Look, value: JsonValue, others: Sequence[JsonValue] = ()
+) -> dict[str, Allowance]:
+    """What can stand in the place of the value, by the name of its kind, the most telling first."""
+    matchers: dict[str, Allowance] = {}
+    values = [value, *others]
+    types = {type_of(each) for each in values}
+    is_dated = all(moment_of(each) for each in values)
+    if look == "time" and is_dated:
+        matchers["later"] = replace(target, is_later=True)
+    if look == "random" and (near := _noise(value, others)) is not None:
+        matchers["within"] = replace(target, within=near)
+    if types == {"string"} and look and not is_dated and (pattern := pattern_of([str(each) for each in values])):
+        matchers["pattern"] = replace(target, pattern=pattern)
+    if len(types) == 1:
+        is_whole = all(isinstance(each, int) for each in values) and types == {"number"}
+        matchers["type"] = replace(target, type="integer" if is_whole else types.pop())
+    matchers["any"] = replace(target, type="any")
+    return matchers
+
+
+def _noise(value: JsonValue, others: Sequence[JsonValue]) -> float | None:
+    """A tolerance for numbers that are nearly the same: ten times their largest distance, for few plays show little."""
+    distances = [distance(value, each) for each in others]
+    far = max((each for each in distances if each is not None), default=None)
+    if far is None or None in distances or not isinstance(value, int | float):
+        return None
+    return 10 * far if far <= abs(value) / 100 else None
+
+
+def matchers_of_values(
+    target: Allowance, value: JsonValue, others: Sequence[JsonValue], looks: Collection[Look]
+) -> list[Allowance]:
+    """The proposed matchers of a value that had `others` in trials, one a part; none if a part has another look."""
+    places = [*_Search((), None, "").of_value("state", "", "", target, value, others)]
+    if not places or any(place.look not in looks or not place.matchers for place in places):
+        return []
+    return [place.matchers[place.proposed_way] for place in places]
+
+
+def pattern_of(texts: Sequence[str]) -> str:
+    """A regular expression that matches texts of this kind; empty where it would be no more than any text."""
+    if all(re.fullmatch(UUID, text) for text in texts):
+        return UUID
+    if all(_IS_CLOCK.fullmatch(text) for text in texts):
+        return _IS_CLOCK.pattern
+    if len(texts) == 1:
+        head = re.match(r"(?:[A-Za-z]+[-_:])?", texts[0])
+        start = head.group() if head else ""
+    else:
+        start = _common_start(texts).rstrip("0123456789")
+    ends = [text[len(start) :] for text in texts]
+    tail = _common_start([end[::-1] for end in ends])[::-1] if len(texts) > 1 else ""
+    tail = tail.lstrip("0123456789abcdefABCDEF") if len(texts) > 1 else ""
+    middles = [end[: len(end) - len(tail)] for end in ends]
+    for letters in (r"\d", "[0-9a-f]", "[0-9A-Za-z]", r"[\w:./-]"):
+        if all(re.fullmatch(f"{letters}+", middle, re.ASCII) for middle in middles):
+            sizes = {len(middle) for middle in middles}
+            times = f"{{{sizes.pop()}}}" if len(sizes) == 1 and letters != r"\d" else "+"
+            return f"{_escaped(start)}{letters}{times}{_escaped(tail)}"
+    return f"{_escaped(start)}.+{_escaped(tail)}" if start or tail else ""
+
+
+def _common_start(texts: Sequence[str]) -> str:
+    columns = takewhile(lambda letters: len({*letters}) == 1, zip(*texts, strict=False))
+    return "".join(letters[0] for letters in columns)
+
+
+def _escaped(text: str) -> str:
+    """The text in a regular expression, without a backslash before spaces and hyphens."""
+    return re.escape(text).replace("\\ ", " ").replace("\\-", "-")
+
+
+def _of_answer(index: int, reference: str, records: Sequence[TurnRecord]) -> Iterator[ChangingPlace]:
+    answers = [record.answer for record in records]
+    other_values = [each for each in answers if _likeness(reference, each) < ALIKE]
+    if other_values:
+        target = Allowance(index + 1)
+        pattern = sentence_pattern([reference, *(each for each in answers if each != reference)])
+        matchers = {"pattern": replace(target, answer_pattern=pattern)} if pattern else {}
+        key, words = f"{index + 1}.answer", f"Turn {index + 1}, answer"
+        yield ChangingPlace(key, "answer", words, target, reference, len(answers), tuple(other_values), "", matchers)
+
+
+def _likeness(reference: str, answer: str) -> float:
+    """The F1 of the words of both, without regard to case: about the ROUGE-1 of `response_match_score`."""
+    words, others = (Counter(re.findall(r"\w+", text.lower())) for text in (reference, answer))
+    n = words.total() + others.total()
+    return 2 * (words & others).total() / n if n else float(reference == answer)
+
+
+def _is_accepted(place: ChangingPlace, allowances: Sequence[Allowance]) -> bool:
+    target = place.target
+    if place.part == "answer":
+        return any(each.is_of_answer and each.turn == target.turn for each in allowances)
+    return any(
+        (each.turn, each.tool, each.argument, each.state) == (target.turn, target.tool, target.argument, target.state)
+        and each.call in (None, target.call)
+        and target.at.startswith(each.at)
+        and not each.is_of_answer
+        for each in allowances
+        if place.part != "calls"
+    )
+
+
+def sentence_pattern(texts: Sequence[str]) -> str:
+    """The common text with free places for words with digits; empty where other words differ as well."""
+    rows = [re.split(r"(\s+)", text) for text in texts]
+    if len({len(row) for row in rows}) != 1:
+        return ""
+    pieces = []
+    for words in zip(*rows, strict=True):
+        if len({*words}) == 1:
+            pieces.append(_escaped(words[0]))
+        elif all(any(letter.isdecimal() for letter in word) for word in words):
+            pieces.append(r"\S+")
+        else:
+            return ""
+    return "".join(pieces)
+
+
+def _changing_parts(at: str, value: JsonValue, others: Sequence[JsonValue]) -> Iterator[tuple[str, JsonValue]]:
+    """The innermost parts that differ, by their pointers; a part whose keys or length differ is one of them."""
+    if all(json_equal(value, other) for other in others):
+        return
+    if isinstance(value, Mapping) and all(
+        isinstance(other, Mapping) and other.keys() == value.keys() for other in others
+    ):
+        items: Iterable[tuple[str | int, JsonValue]] = value.items()
+    elif isinstance(value, list) and all(isinstance(other, list) and len(other) == len(value) for other in others):
+        items = enumerate(value)
+    else:
+        yield at, value
+        return
+    for key, item in items:
+        yield from _changing_parts(_inner(at, key), item, [other[key] for other in others])  # type: ignore[index]
+
+
+def _leaves(at: str, value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
+    """The texts and numbers inside the value with their pointers, at most MAX_VALUES."""
+    stack, n = [(at, value)], 0
+    while stack and n < MAX_VALUES:
+        at, value = stack.pop()
+        n += 1
+        if isinstance(value, Mapping):
+            stack += [(_inner(at, key), item) for key, item in value.items()]
+        elif isinstance(value, list):
+            stack += [(_inner(at, key), item) for key, item in enumerate(value)]
+        else:
+            yield at, value
+
+
+def _inner(at: str, key: str | int) -> str:
+    return f"{at}/{str(key).replace('~', '~0').replace('/', '~1')}"
+
+
+def _name_list(names: Sequence[str]) -> str:
+    return ", ".join(names) or "no call"

@@ -1,0 +1,85 @@
+"""Times as agents write them: numbers since 1970 in seconds to nanoseconds, ISO 8601, and common texts."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from evaldesk.model import JsonValue
+
+_UNITS = (1.0, 1e3, 1e6, 1e9)
+_FIRST_S, _LAST_S = 1e9, 4.2e9  # 2001 and 2103: the ranges of the units do not overlap
+_FORMATS = (
+    "%a %b %d %H:%M:%S %Y",
+    "%Y/%m/%d %H:%M:%S",
+    "%m/%d/%Y %H:%M:%S",
+    "%d/%m/%Y %H:%M:%S",
+    "%d.%m.%Y %H:%M:%S",
+    "%B %d, %Y",
+    "%d %B %Y",
+)
+_LONGEST = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A point in time in seconds since 1970. `is_day` says that only a day is written, `is_text` that a text is."""
+
+    seconds: float
+    is_day: bool = False
+    is_text: bool = False
+
+
+def moment_of(value: JsonValue) -> Moment | None:
+    """The time that the value looks like, between 2001 and 2103; None where it looks like none. A text without a zone
+    counts as UTC.
+    """
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return _of_number(value)
+    if not isinstance(value, str) or not 8 <= len(value) <= _LONGEST:
+        return None
+    text = value.strip()
+    if text.replace(".", "", 1).isdecimal():
+        moment = _of_number(float(text)) if len(text.partition(".")[0]) >= 10 else None
+        return Moment(moment.seconds, is_text=True) if moment else None
+    moment_text = _of_text(text)
+    if moment_text is None:
+        return None
+    seconds = (moment_text if moment_text.tzinfo else moment_text.replace(tzinfo=UTC)).timestamp()
+    is_day = ":" not in text and "T" not in text
+    return Moment(seconds, is_day, is_text=True) if _FIRST_S <= seconds <= _LAST_S else None
+
+
+def is_later(expected: JsonValue, actual: JsonValue) -> bool:
+    """Whether both are times that are written alike, and `actual` is not before `expected`."""
+    if isinstance(expected, str) is not isinstance(actual, str):
+        return False
+    first, second = moment_of(expected), moment_of(actual)
+    return (
+        first is not None and second is not None and first.is_day == second.is_day and second.seconds >= first.seconds
+    )
+
+
+def _of_number(value: float) -> Moment | None:
+    if not math.isfinite(value):
+        return None
+    seconds = (value / unit for unit in _UNITS if _FIRST_S <= value / unit <= _LAST_S)
+    return next((Moment(each) for each in seconds), None)
+
+
+def _of_text(text: str) -> datetime | None:
+    if not any(letter.isdecimal() for letter in text):
+        return None
+    with suppress(ValueError):
+        return datetime.fromisoformat(text)
+    for form in _FORMATS:
+        with suppress(ValueError):
+            return datetime.strptime(text, form)
+    with suppress(ValueError, IndexError, TypeError):
+        return parsedate_to_datetime(text)
+    return None
