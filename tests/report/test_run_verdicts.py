@@ -19,7 +19,7 @@ from evaldesk.statistics.history.draws import drawn_rates
 from evaldesk.statistics.history.posterior import posterior_of
 from evaldesk.statistics.history.proposals import confirm_forecast, likely_forecast
 from evaldesk.statistics.history.run_verdicts import missing_trials
-from evaldesk.wording.comparison import again_notes
+from evaldesk.wording.comparison import again_notes, flips_words
 from evaldesk.wording.regressions import history_sentences, odds_words
 
 HALF_AND_HALF = np.repeat([1.0, 0.8], 10)
@@ -97,6 +97,16 @@ def test_the_history_judges_and_not_the_baseline_alone() -> None:
     assert judged.cases[0].chance is not None
     assert without.cases[0].chance is not None
     assert judged.cases[0].chance > without.cases[0].chance
+
+
+def test_a_flip_that_fresh_trials_do_not_confirm_is_not_called_broken() -> None:
+    old = [*cases("pppppppppp", "pppppppppp"), *(case(f"o{at}", "ppppp") for at in range(18))]
+    failed, lucky = case("c0", "f", confirming="fffff"), case("c1", "f", confirming="ppppp")
+    new = [failed, lucky, *(case(f"o{at}", "p") for at in range(18))]
+
+    words = [flips_words(compare_cases("run 1", old, new, rule=rule)) for rule in ("any", "confirm")]
+
+    assert words == ["0 fixed, 2 broken", "0 fixed, 1 broken, 1 flipped"]
 
 
 def test_every_case_is_played_again_where_the_suite_looks_low() -> None:

@@ -127,13 +127,20 @@ def _method_words(comparison: Comparison) -> str:
 
 
 def flips_words(change: RunChange) -> str:
-    """`8 fixed, 1 broken, 1 lost its verdict`, or that no verdict changed."""
+    """`8 fixed, 1 broken, 1 lost its verdict`, or that no verdict changed.
+
+    By a rule beyond chance only the cases that regressed are broken, and the others `flipped`.
+    """
     if not change.n_judged:
         return "No case has a verdict in both runs"
     counts = [(len(change.names_of(kind)), kind) for kind in ("fixed", "broken")]
     n_lost = len(change.names_of("lost its verdict"))
     if not n_lost and not any(n for n, _ in counts):
         return "No verdict changed"
+    regressed = {case.key.place for case in change.regressions}
+    n_flipped = sum(case.kind == "broken" and case.key.place not in regressed for case in change.cases)
+    if change.rule != "any" and n_flipped:
+        counts = [counts[0], (counts[1][0] - n_flipped, "broken"), (n_flipped, "flipped")]
     parts = [f"{n:,} {kind}" for n, kind in counts]
     return ", ".join(parts + ([f"{n_lost:,} lost {'its' if n_lost == 1 else 'their'} verdict"] if n_lost else []))
 
