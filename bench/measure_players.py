@@ -107,7 +107,7 @@ def _players(folder: Path) -> list[Row]:
     same = asyncio.run(_trial_ms(folder, "said", N_PLAIN))
     other = asyncio.run(_trial_ms(folder, "said", N_PLAIN, launcher=there))
     graded = asyncio.run(_trial_ms(folder, "said", N_PLAIN, criteria=REWARD))
-    own = asyncio.run(_trial_ms(folder, "said", N_WARM, is_shared=False))
+    own = asyncio.run(_trial_ms(folder, "said", N_WARM, isolation="process"))
     return [
         Row("function, on Evaldesk's interpreter: processor", rounded(same), "ms/trial"),
         Row("function, on another interpreter without packages: processor", rounded(other), "ms/trial"),
@@ -123,7 +123,7 @@ async def _trial_ms(
     *,
     criteria: Sequence[Criterion] = (),
     launcher: Launcher = OWN,
-    is_shared: bool = True,
+    isolation: str = "shared",
 ) -> float:
     """Of this process and its workers, for a trial of one turn, one at a time as in a bare loop, once all is warm."""
     ref = AgentRef(name, f"{name}:root_agent", root=str(folder))
@@ -132,7 +132,7 @@ async def _trial_ms(
     def specs(count: int) -> list[TrialSpec]:
         return [TrialSpec(1, i, 0, case, ref, tuple(criteria), Limits(60)) for i in range(count)]
 
-    executor = LocalExecutor(1, 1, launcher=launcher, is_shared=is_shared)
+    executor = LocalExecutor(1, 1, launcher=launcher, isolation=isolation)
     try:
         warm = [result async for result in drive(specs(N_WARM), executor, 1)]
         before = cpu_s()

@@ -9,7 +9,7 @@ from typing import Any
 from evaldesk.model import AgentRef, Counts, RunConfig
 from evaldesk.model.run import with_options
 from evaldesk.model.stored import RunSummary
-from evaldesk.run_options import BY_NAME, RunOption
+from evaldesk.run_options import BY_NAME, SHARED, RunOption
 
 PRICES = {"price_in": 1.5, "price_out": 2.5, "user_price_in": 1.5, "user_price_out": 2.5}
 """Prices come in pairs, so one alone cannot be changed from nothing."""
@@ -31,7 +31,7 @@ def other_value(option: RunOption) -> Any:
     if option.kind == "switch":
         return not option.default
     if option.kind == "choice":
-        return next(choice for choice in option.choices if choice != option.default)
+        return next(choice for choice in option.choices if choice not in (option.default, SHARED))
     if option.kind == "object":
         return {"top_k": 3}
     if option.kind == "text":

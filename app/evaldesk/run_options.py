@@ -257,11 +257,14 @@ AGENT_SETS = "left to the agent"
 ONE_CASE: Final = "an item is one case, and a budget is spread over many"
 EVEN: Final = "even"
 ALLOCATIONS = (EVEN, "uncertain")
-SHARED = "shared"
+AUTO: Final = "auto"
+SHARED: Final = "shared"
+SHARING = (AUTO, SHARED)
+"""The kinds of isolation in which trials begin in players that they share."""
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 FAULTS = ("rate_limit", "server_error", "timeout", "slow", "truncated", "malformed")
 SANDBOX: Final = "sandbox"
-ISOLATIONS = (SHARED, "process", SANDBOX, "container")
+ISOLATIONS = (AUTO, SHARED, "process", SANDBOX, "container")
 KEEP: Final = "keep"
 OWN = "evaldesk"
 """The rules of this tool, as which trials are judged unless another is named."""
@@ -471,8 +474,9 @@ _RUN = (
         "isolation",
         "choice",
         title="Isolation",
-        help="Trials share players, or each has a process, sandbox or container; default: shared, or evaldesk.toml.",
-        default=SHARED,
+        help="Trials share players, or each has a process, sandbox or container; auto (default): shared, until the "
+        "agent is seen to hold objects of one event loop.",
+        default=AUTO,
         choices=ISOLATIONS,
         form="more",
         toml="isolation",

@@ -17,7 +17,7 @@ from evaldesk.model import Container, Limits, ModelOptions
 from evaldesk.model.options import Recording, RecordingMode, UserConfig
 from evaldesk.model.run import ExecutorConfig, checked_container
 from evaldesk.paths import OURS, SAMPLES_FOLDER, interpreter_path
-from evaldesk.run_options import BY_NAME, KEEP, RUN_OPTIONS, SHARED, check_fields
+from evaldesk.run_options import AUTO, BY_NAME, KEEP, RUN_OPTIONS, check_fields
 from evaldesk.toml_text import parse_toml
 from evaldesk.wire import converted
 
@@ -122,7 +122,7 @@ class Settings:
     agents: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     python: str = ""
     container: Container = field(default_factory=Container)
-    isolation: str = SHARED
+    isolation: str = AUTO
     prompts: str = KEEP
     environments: Mapping[str, Environment] = field(default_factory=dict)
     executors: Mapping[str, ExecutorConfig] = field(default_factory=dict)

@@ -86,3 +86,22 @@ def test_one_turn_of_each_agent_is_played_and_told(home: Path, commands: ForkedC
     assert found["turn mute"][0] == "look"
     assert found["turn mute"][1].startswith("it said nothing")
     assert not (home / ".evaldesk" / "evaldesk.db").exists()
+
+
+def test_an_agent_with_an_object_of_one_event_loop_is_named_after_its_turn(
+    home: Path, commands: ForkedCommands
+) -> None:
+    locked = "import asyncio\nlock = asyncio.Lock()\nasync def root_agent(message):\n    return 'hello'\n"
+    for name, source in (("locked", locked), ("free", locked.replace("lock = asyncio.Lock()", ""))):
+        (home / name).mkdir()
+        (home / name / "agent.py").write_text(source)
+
+    code, found = doctor(commands, home, "--play")
+
+    assert code == 0
+    assert found["isolation locked"] == (
+        "ok",
+        "with isolation = 'auto' each trial has a process of its own: locked.agent.lock is an object of one event loop "
+        "(asyncio.Lock)",
+    )
+    assert "isolation free" not in found

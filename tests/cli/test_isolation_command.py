@@ -16,6 +16,8 @@ from tests.virtual_environments import make_environment
 from evaldesk import evaluate
 from evaldesk.errors import UsageError
 from evaldesk.pages.runs.facts import all_facts
+from evaldesk.pages.runs.page import read_run
+from evaldesk.pages.runs.view import RunQuery
 from evaldesk.store import Store
 
 AGENT = """
@@ -92,6 +94,72 @@ def test_each_trial_has_a_container_of_its_own(
     assert played(shop) == [("container", 2)]
 
 
+LOCKED = """
+import asyncio
+import os
+
+slots = asyncio.Semaphore(1)
+
+async def agent(message):
+    async with slots:
+        await asyncio.sleep(0.02)
+    return "1 seen"
+"""
+PLAYED_ALONE = (
+    "processes of this machine, one for each trial, because shop.agent.slots is an object of one event loop "
+    "(asyncio.Semaphore)"
+)
+
+
+@pytest.mark.server
+def test_an_agent_with_a_lock_of_one_loop_is_played_one_trial_a_process_from_then_on(
+    shop: Path, command: Command
+) -> None:
+    (shop / "shop" / "agent.py").write_text(LOCKED)
+
+    first = command("eval", "shop", "seen.evalset.json", "--n", "3")
+    second = command("eval", "shop", "seen.evalset.json", "--n", "3")
+    (shop / "shop" / "agent.py").write_text(
+        LOCKED.replace("slots = asyncio.Semaphore(1)", "from contextlib import nullcontext as slots").replace(
+            "async with slots:", "async with slots():"
+        )
+    )
+    mended = command("eval", "shop", "seen.evalset.json", "--n", "3")
+
+    assert [done.returncode for done in (first, second, mended)] == [0, 0, 0], first.stdout + first.stderr
+    with Store.open(shop / ".evaldesk" / "evaldesk.db", must_exist=True) as store:
+        runs = [store.runs.summary(number) for number in (1, 2, 3)]
+    played_in = [next(fact.text for fact in all_facts(run) if fact.name == "Played in") for run in runs]
+    assert played_in == [PLAYED_ALONE, PLAYED_ALONE, "processes of this machine, which trials share"]
+    assert runs[0].n_played_again > 0 == runs[1].n_played_again
+    assert {run.config.isolation for run in runs} == {"auto"}
+
+
+SHARED_WORDS = (
+    "Trials of one process share a module global that they change (shop.agent.seen), so they may depend on each other; "
+    "with isolation = 'process' each begins anew."
+)
+
+
+@pytest.mark.server
+def test_a_run_says_which_module_globals_its_trials_share(shop: Path, command: Command) -> None:
+    words = ("seen.evalset.json", "--n", "3", "--concurrency", "1")
+
+    shared = command("eval", "shop", *words, "--summary", "summary.md")
+    alone = command("eval", "shop", *words, "--isolation", "process")
+    informed = command("run", "info", "1")
+    as_json = json.loads(command("run", "info", "1", "--json").stdout)
+
+    assert SHARED_WORDS in shared.stdout
+    assert "share" not in alone.stdout
+    assert SHARED_WORDS in informed.stdout
+    assert SHARED_WORDS.rstrip(".") in (shop / "summary.md").read_text("utf-8").replace("\\", "")
+    assert as_json["data"]["shared_state"] == {"changed_globals": ["shop.agent.seen"], "loop_bound": ""}
+    with Store.open(shop / ".evaldesk" / "evaldesk.db", must_exist=True) as store:
+        pages = [read_run(store.runs, number, RunQuery()).answer.detail for number in (1, 2)]
+    assert [SHARED_WORDS in detail for detail in pages] == [True, False]
+
+
 def test_evaluate_gives_each_trial_a_process(shop: Path) -> None:
     result = evaluate("shop", shop / "seen.evalset.json", criteria=CRITERION, concurrency=1, isolation="process")
 
@@ -107,8 +175,8 @@ def test_evaluate_gives_each_trial_a_process(shop: Path) -> None:
         ("", ("--memory", "512"), "memory_mib bounds a trial with a process of its own; add isolation = 'process'"),
         ("", ("--processes", "3"), "processes bounds a trial with a process of its own"),
         ("", ("--isolation", "process", "--memory", "10"), "memory of a trial in MiB: 256 to 1048576, not 10"),
-        ('isolation = "none"\n', (), "isolation is one of shared, process, sandbox, container, not 'none'"),
-        ('[agents.a]\ntarget = "shop"\nisolation = 3\n', (), "[agents.a]: isolation is one of shared, process, san"),
+        ('isolation = "none"\n', (), "isolation is one of auto, shared, process, sandbox, container, not 'none'"),
+        ('[agents.a]\ntarget = "shop"\nisolation = 3\n', (), "[agents.a]: isolation is one of auto, shared, process"),
         ('[agents.a]\nmodel = "demo/dice"\nisolation = "process"\n', (), "isolation is for an agent with a target"),
     ],
 )

@@ -107,7 +107,7 @@ async def test_what_a_trial_leaves_running_is_ended(write_agent: Write, trial: T
                 await asyncio.sleep(0)
             return f"{message} {ended}"
     """)
-    executor = LocalExecutor(n_workers=1, concurrency=1)
+    executor = LocalExecutor(n_workers=1, concurrency=1, isolation="shared")
 
     results = await play(executor, [trial(agent, 0, ("linger",)), trial(agent, 1, ("look",))], 1)
     await executor.close()

@@ -55,8 +55,8 @@ except MemoryError:
 """
 
 
-async def played(specs: list[TrialSpec], play: Play, *, is_shared: bool = False) -> list[TrialResult]:
-    executor = LocalExecutor(1, 2, is_shared=is_shared)
+async def played(specs: list[TrialSpec], play: Play, *, isolation: str = "process") -> list[TrialResult]:
+    executor = LocalExecutor(1, 2, isolation=isolation)
     try:
         results = await play(executor, specs)
     finally:
@@ -81,7 +81,7 @@ async def test_each_trial_has_a_process_of_its_own(write_agent: Write, trial: Ma
 
 async def test_the_next_trial_finds_nothing_of_the_one_before(write_agent: Write, trial: Make, play: Play) -> None:
     ref = write_agent(AGENT)
-    executor = LocalExecutor(1, 1, is_shared=False)
+    executor = LocalExecutor(1, 1, isolation="process")
 
     results = await play(executor, [trial(ref, 0, ("leak",)), trial(ref, 1, ("look",))])
     await executor.close()
@@ -93,7 +93,7 @@ async def test_the_next_trial_finds_nothing_of_the_one_before(write_agent: Write
 async def test_shared_players_are_used_again(write_agent: Write, trial: Make, play: Play) -> None:
     ref = write_agent(AGENT)
 
-    results = await played([trial(ref, index, ("hello",)) for index in range(3)], play, is_shared=True)
+    results = await played([trial(ref, index, ("hello",)) for index in range(3)], play, isolation="shared")
 
     assert [said(result) for result in results] == [["hello"]] * 3
 

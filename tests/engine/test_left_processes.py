@@ -83,7 +83,7 @@ async def test_a_daemon_without_variables_ends_with_a_killed_player_of_each_kind
     else:
         is_forked = place == "forks"
         launcher = OWN if is_forked else ProcessLauncher(str(make_environment(tmp_path / "venv")))
-        executor = LocalExecutor(1, 1, launcher=launcher, is_shared=not is_forked)
+        executor = LocalExecutor(1, 1, launcher=launcher, isolation="process" if is_forked else "shared")
         await play(executor, [trial(agent, 0, ("kill cleared",))], 1)
         assert bool(executor.zygote_pid) == is_forked
         await executor.close()
@@ -99,7 +99,7 @@ async def test_a_daemon_without_any_mark_ends_with_a_killed_player_by_its_contro
     message: str, write_agent: Write, trial: Trial, play: Play
 ) -> None:
     agent = write_agent(AGENT)
-    executor = LocalExecutor(1, 1, is_shared=True)
+    executor = LocalExecutor(1, 1, isolation="shared")
 
     await play(executor, [trial(agent, 0, (message,))], 1)
     await executor.close()

@@ -30,6 +30,7 @@ class OneWorker:
     """The first that is made comes up and never answers; the others cannot be started."""
 
     n_starts = 0
+    n_given = 0
     pid = NO_PID
 
     def __init__(self, *callbacks: Callable[..., None]) -> None:

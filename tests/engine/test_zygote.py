@@ -36,9 +36,11 @@ Play = Callable[..., Awaitable[dict[int, TrialResult]]]
 IMPORTED = [name for name, example in EXAMPLES.items() if example.source and name != "crew"]
 
 
-async def played(specs: Sequence[TrialSpec], play: Play, *, is_shared: bool = False) -> tuple[list[TrialResult], str]:
+async def played(
+    specs: Sequence[TrialSpec], play: Play, *, isolation: str = "process"
+) -> tuple[list[TrialResult], str]:
     """The results, and why the players were no forks."""
-    executor = LocalExecutor(2, 3, is_shared=is_shared)
+    executor = LocalExecutor(2, 3, isolation=isolation)
     try:
         results = await play(executor, specs)
         assert bool(executor.zygote_pid) == (not executor.unforked)
@@ -214,7 +216,7 @@ async def test_players_that_are_shared_are_forks_too(write_agent: Write, trial: 
         "import os, asyncio\nasync def agent(message):\n    await asyncio.sleep(0.2)\n    return str(os.getppid())\n"
     )
 
-    results, unforked = await played([trial(ref, index) for index in range(6)], play, is_shared=True)
+    results, unforked = await played([trial(ref, index) for index in range(6)], play, isolation="shared")
 
     assert unforked == ""
     assert os.getpid() not in {int(answer(result)) for result in results}
@@ -253,7 +255,7 @@ async def test_a_fork_that_dies_hurts_no_other(write_agent: Write, trial: Make, 
 
 async def test_a_zygote_that_is_killed_loses_no_trial(write_agent: Write, trial: Make, play: Play) -> None:
     ref = write_agent("import asyncio\nasync def agent(message):\n    await asyncio.sleep(1)\n    return message\n")
-    executor = LocalExecutor(2, 3, is_shared=False)
+    executor = LocalExecutor(2, 3, isolation="process")
 
     async def kill() -> int:
         while not executor.unforked and not ((zygote := executor.zygote_pid) and children(zygote)):

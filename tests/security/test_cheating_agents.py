@@ -391,7 +391,7 @@ def write(tmp_path: Path) -> Callable[[str], AgentRef]:
 
 @pytest.fixture(params=["shared", "forked"])
 async def executor(request: pytest.FixtureRequest) -> AsyncIterator[LocalExecutor]:
-    opened = LocalExecutor(1, 2, is_shared=request.param == "shared")
+    opened = LocalExecutor(1, 2, isolation="shared" if request.param == "shared" else "process")
     yield opened
     await opened.close()
 

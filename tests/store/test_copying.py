@@ -47,6 +47,7 @@ KNOWN: dict[str, Any] = {
     "config": '{"agent":{"id":"a","target":"a:b"},"evalset_id":"calc","n":2}',
     "stop": None,
     "places": "",
+    "shared_state": "",
 }
 """Values of columns that a store reads as more than text."""
 TEXTS = ("", "plain", "quote ' \" \\ %s $1", "Grüße 𝄞 \u202e", "two\nlines\ttab", "ａ", "Z")

@@ -68,6 +68,7 @@ ASKED: dict[str, Asked] = {
     "end": lambda store, run: store.runs.end(run, "finished", lease=1),
     "renew": lambda store, run: store.runs.renew(run, 1),
     "is_leased": lambda store, run: store.runs.is_leased(run),
+    "known_loop_bound": lambda store, run: store.runs.known_loop_bound(run),
     "set_note": lambda store, run: store.runs.set_note(run, "x"),
     "set_stop_rule": lambda store, run: store.runs.set_stop_rule(run, "exact"),
     "plan_confirming": lambda store, run: store.runs.plan_confirming(run, {"a"}, 1),

@@ -305,14 +305,24 @@ async def _fork_findings(host: ChatPlayers, agent: FoundAgent) -> list[Finding]:
 async def _play_turn(host: ChatPlayers, agent: FoundAgent, settings: Settings) -> list[Finding]:
     initial = agent.description.initial_state if agent.description else {}
     spec = TurnSpec(
-        "doctor", agent.ref, MESSAGE, state=dict(initial), model_options=settings.model_options, limits=settings.limits
+        "doctor",
+        agent.ref,
+        MESSAGE,
+        state=dict(initial),
+        model_options=settings.model_options,
+        limits=settings.limits,
+        observes=True,
     )
     record = None
     async for item in host.play_turn(spec):
         record = item if isinstance(item, TurnRecord) else record
     about = f"turn {agent.id}"
+    isolation = _isolation_findings(agent.id, host.loop_bound.get(agent.ref, ""))
     if record is None or record.error:
-        return [Finding(about, "bad", record.error.message if record and record.error else "no answer")]
+        return [
+            Finding(about, "bad", record.error.message if record and record.error else "no answer"),
+            *isolation,
+        ]
     calls = ", ".join(call.name for call in record.tool_calls)
     n_tokens = sum(usage.tokens_in + usage.tokens_out for usage in record.usages)
     tokens = least_words(f"{n_tokens:,} tokens", any(usage.is_least for usage in record.usages))
@@ -323,7 +333,13 @@ async def _play_turn(host: ChatPlayers, agent: FoundAgent, settings: Settings) -
         duration_words(record.duration_ms),
     ]
     finding = Finding(about, "good" if record.answer else "warning", ", ".join(filter(None, facts)))
-    return [finding, *_sight(agent.id, Transcript((record,)).visibility)]
+    return [finding, *_sight(agent.id, Transcript((record,)).visibility), *isolation]
+
+
+def _isolation_findings(agent_id: str, loop_bound: str) -> list[Finding]:
+    """Why an agent plays one trial a process with `isolation = "auto"`."""
+    words = f"with isolation = 'auto' each trial has a process of its own: {loop_bound}"
+    return [Finding(f"isolation {agent_id}", "good", words)] if loop_bound else []
 
 
 def _sight(agent_id: str, visibility: Visibility) -> list[Finding]:

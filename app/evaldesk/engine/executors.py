@@ -27,7 +27,7 @@ from evaldesk.model import ErrorRecord, RunConfig, TrialResult, TrialSpec, trial
 from evaldesk.model.conclusion import counted
 from evaldesk.model.run import ExecutorConfig, Place
 from evaldesk.registry import Registry
-from evaldesk.run_options import BY_NAME, SANDBOX
+from evaldesk.run_options import AUTO, BY_NAME, SANDBOX, SHARING
 from evaldesk.secrets import env_variables
 
 MAX_LOCAL = 500
@@ -330,7 +330,7 @@ class LocalExecutor:
     A player has the agent and the user's side of a case; a grader has the expectations and the metrics, and never the
     agent. The process of this executor hands the transcript from one to the other, and checks what both answer. Players
     come to be by `launcher`, graders always on Evaldesk's own interpreter. `players` are up already and belong to this
-    executor from now on. Where `is_shared` is false each trial has a player of its own, up to `concurrency` of them.
+    executor from now on. By `isolation` trials share players, or each has its own, up to `concurrency` of them.
     Graders get the variables of the `.env` of the agent in `folder` as they are now, for the keys of judges. They score
     by the code in `grading_files`; without them it is copied before the first trial begins.
     """
@@ -344,7 +344,7 @@ class LocalExecutor:
         warm_pool: WarmPool | None = None,
         launcher: Launcher = OWN,
         players: Sequence[WorkerProcess] = (),
-        is_shared: bool = True,
+        isolation: str = AUTO,
         folder: str = "",
         grading_files: GradingFiles | None = None,
     ) -> None:
@@ -354,13 +354,13 @@ class LocalExecutor:
         run_environment = os.environ if environment is None else environment
         workers = partial(WorkerPool, concurrency=concurrency, environment=run_environment)
         self._players = workers(
-            n_workers if is_shared else concurrency,
+            n_workers if isolation in SHARING else concurrency,
             on_result=self._hand_to_graders,
             warm_pool=warm_pool if launcher is OWN else None,
             purpose="player",
             launcher=launcher,
             ready=players,
-            is_shared=is_shared,
+            isolation=isolation,
         )
         self._graders = workers(
             n_workers,

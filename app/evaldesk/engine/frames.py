@@ -78,10 +78,11 @@ class GradeSpec(msgspec.Struct, frozen=True):
 
 
 class Play(msgspec.Struct, frozen=True, tag="play"):
-    """Play a trial; answered by Ended."""
+    """Play a trial; answered by Ended. `is_shared`: its process may play others, before it, beside it or after it."""
 
     key: int
     spec: TrialSpec
+    is_shared: bool = False
 
 
 class Grade(msgspec.Struct, frozen=True, tag="grade"):
@@ -163,12 +164,13 @@ class Happened(msgspec.Struct, frozen=True, tag="happened"):
 
 
 class TurnEnded(msgspec.Struct, frozen=True, tag="turn_ended"):
-    """The whole turn, and how its models were asked."""
+    """The whole turn, how its models were asked, and the object of one event loop that the agent was seen to hold."""
 
     key: int
     record: TurnRecord
     is_tainted: bool = False
     prompts: Prompts | None = None
+    loop_bound: str = ""
 
 
 class Described(msgspec.Struct, frozen=True, tag="described"):
@@ -283,6 +285,7 @@ def player_result(spec: TrialSpec, result: TrialResult, *, is_cancelled: bool = 
         place="",
         changes="",
         prompts=prompts,
+        shared_state=result.shared_state.bounded(),
     )
 
 
@@ -315,6 +318,7 @@ def grader_result(spec: GradeSpec, result: TrialResult) -> TrialResult:
         place=own_result.place,
         changes=own_result.changes,
         prompts=prompts,
+        shared_state=own_result.shared_state,
     )
 
 

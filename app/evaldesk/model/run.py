@@ -18,7 +18,7 @@ from evaldesk.model.options import Limits, ModelOptions, Recording, UserConfig
 from evaldesk.model.prompts import Prompts
 from evaldesk.model.transcript import ErrorRecord, Transcript, TurnRecord, Usage, known_sum
 from evaldesk.model.visibility import Visibility
-from evaldesk.run_options import BY_NAME, EVEN, KEEP, OWN, RUN_OPTIONS, SHARED, RunOption
+from evaldesk.run_options import AUTO, BY_NAME, EVEN, KEEP, OWN, RUN_OPTIONS, SHARED, SHARING, RunOption
 
 TrialStatus: TypeAlias = Literal["finished", "errored", "timed_out", "cancelled"]
 RunStatus: TypeAlias = Literal["pending", "running", "stopping", "stopped", "finished", "failed"]
@@ -239,7 +239,8 @@ class TrialSpec:
 class TurnSpec:
     """Everything a worker needs to play one turn of a chat session; the worker may be a fresh one each time.
 
-    With `resumed`, a turn that waited for a person, that turn goes on by the `decisions` about what it waits for.
+    With `resumed`, a turn that waited for a person, that turn goes on by the `decisions` about what it waits for. One
+    that `observes` looks afterwards whether the agent holds an object of one event loop.
     """
 
     session_id: str
@@ -258,6 +259,7 @@ class TurnSpec:
     decisions: tuple[Decision, ...] = ()
     media: tuple[Media, ...] = ()
     keeps_prompts: bool = False
+    observes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +296,34 @@ class RecordedPlan:
         return ": ".join(filter(None, (_EARLY[self.status], self.reason))) if self.status in _EARLY else ""
 
 
+MAX_GLOBALS, MAX_GLOBAL_NAME, MAX_LOOP_WORDS = 20, 120, 300
+
+
+@dataclass(frozen=True, slots=True)
+class SharedState:
+    """What trials of one process share, as it was observed.
+
+    `loop_bound` says which object of the agent works in one event loop only; such an agent plays one trial a process.
+    `changed_globals` are module globals, as `module.name`, that trials changed for the trials after them.
+    """
+
+    loop_bound: str = ""
+    changed_globals: tuple[str, ...] = ()
+
+    def bounded(self) -> SharedState:
+        """The same with texts and numbers of names that fit a page."""
+        names = tuple(name[:MAX_GLOBAL_NAME] for name in self.changed_globals[:MAX_GLOBALS])
+        return SharedState(self.loop_bound[:MAX_LOOP_WORDS], names)
+
+    def joined(self, other: SharedState) -> SharedState:
+        """What both observed."""
+        names = dict.fromkeys((*self.changed_globals, *other.changed_globals))
+        return SharedState(self.loop_bound or other.loop_bound, tuple(names)).bounded()
+
+
+NOTHING_SHARED = SharedState()
+
+
 @dataclass(frozen=True, slots=True)
 class TrialResult:
     """The result of one trial. `logs` is the agent's printed output, bounded; `cost` None means unknown.
@@ -302,7 +332,8 @@ class TrialResult:
     it gave no result: their worker or their host was lost, and the trial was played again. `changes` tells what the
     trial changed of the process that played it. `prompts` come from the player and are stored apart; a stored result
     has none. `start_ms` is how long its player took to import the agent, which is not in `duration_ms`. `earlier` are
-    the results of the same trial that came before this one in an imported file, oldest first.
+    the results of the same trial that came before this one in an imported file, oldest first. `shared_state` is what
+    it shared with other trials of its process.
     """
 
     run_id: int
@@ -324,6 +355,7 @@ class TrialResult:
     prompts: Prompts | None = None
     earlier: tuple[EarlierResult, ...] = ()
     start_ms: float = 0.0
+    shared_state: SharedState = NOTHING_SHARED
 
     def without_content(self, error: ErrorRecord) -> TrialResult:
         """The trial errored for that reason, without transcript, scores, time and usages."""
@@ -420,10 +452,11 @@ class RunConfig:
     trials of these where a budget gives some cases more than others.
     `compat` names the tool by whose rules trials are judged. `gates` are the conditions of the conclusion.
     `environment` is the name by which a person chose the interpreter or the container of `agent`. `isolation` is
-    `shared` where a player has several trials, at once and one after the other; else each trial has a process or a
-    container of its own. `prompts` says whether it is kept how models were asked. `shows_case` gives the agent's
-    process the whole case, and not only the user's side of it. `recorded` is the plan of an imported run. `files` are
-    those that its command was asked to write, by their option; `command` is set where that has several runs.
+    `shared` where a player has several trials, at once and one after the other; with `auto` it has, until the agent
+    is seen to hold something that is bound to one event loop. Else each trial has a process or a container of its own.
+    `prompts` says whether it is kept how models were asked. `shows_case` gives the agent's process the whole case,
+    and not only the user's side of it. `recorded` is the plan of an imported run. `files` are those that its command
+    was asked to write, by their option; `command` is set where that has several runs.
     """
 
     agent: AgentRef
@@ -457,7 +490,7 @@ class RunConfig:
     allocated_from: tuple[int, ...] = ()
     gates: Gates = field(default_factory=Gates)
     environment: str = ""
-    isolation: str = SHARED
+    isolation: str = AUTO
     prompts: str = KEEP
     executor: ExecutorConfig = field(default_factory=ExecutorConfig)
     shows_case: bool = True
@@ -474,8 +507,8 @@ class RunConfig:
 
     @property
     def is_shared(self) -> bool:
-        """Whether trials share players."""
-        return self.isolation == SHARED
+        """Whether trials share players, as far as their agent can."""
+        return self.isolation in SHARING
 
     @property
     def is_strict(self) -> bool:
@@ -493,6 +526,12 @@ def option_value(owner: object, option: RunOption) -> Any:
 def option_values(owner: object, options: tuple[RunOption, ...] = RUN_OPTIONS) -> dict[str, Any]:
     """The values of options by their names."""
     return {option.name: option_value(owner, option) for option in options}
+
+
+def measured_value(config: RunConfig, option: RunOption) -> Any:
+    """The value of an option as runs are compared by it: isolation `auto` measures the same as `shared`."""
+    value = option_value(config, option)
+    return SHARED if option.name == "isolation" and value == AUTO else value
 
 
 def with_options(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from evaldesk.model import AskedBy, Counted, Counts, Event, JsonObject, RunConfig, RunStatus, TurnRecord
 from evaldesk.model.conclusion import Stop, StopRule
 from evaldesk.model.media import Media
-from evaldesk.model.run import Place
+from evaldesk.model.run import NOTHING_SHARED, Place, SharedState
 
 CaseSort: TypeAlias = Literal["worst", "flaky", "slow", "cost", "file"]
 CaseFilter: TypeAlias = Literal["failed", "errored", "unscored", "flaky", "passed"]
@@ -92,7 +92,8 @@ class RunSummary(Sums):
     its gates are decided, and `stop` says why it did; resumed after that it plays every trial. `places` are where its
     trials were played when that was last told. Of its trials `n_played_again` had been lost with a worker or a host. A
     case has from `n_least` to `n_most` trials; a run with a budget gives some cases more than others.
-    `start_ms` is how long its players took to start, which is in no time of a trial.
+    `start_ms` is how long its players took to start, which is in no time of a trial. `shared_state` is what its trials
+    were seen to share.
     `started_by` is the name of a person, and `started_on` that of the machine; both empty where nobody was named.
     """
 
@@ -122,6 +123,7 @@ class RunSummary(Sums):
     started_by: str = ""
     started_on: str = ""
     start_ms: float = 0.0
+    shared_state: SharedState = NOTHING_SHARED
 
     @property
     def is_uneven(self) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from evaldesk.model import TrialResult
+from evaldesk.model import RunConfig, TrialResult
 from evaldesk.model.conclusion import counted
-from evaldesk.model.run import Place, PlaceKind
+from evaldesk.model.run import Place, PlaceKind, SharedState
+from evaldesk.run_options import AUTO
 
 NOUNS: Mapping[PlaceKind, str] = {"process": "worker", "container": "container", "host": "worker"}
+MOST_NAMES = 5
 MAY_COST = "may have been paid for, too"
 
 
@@ -58,6 +60,28 @@ def again_sentence(n: int, places: Sequence[Place] = ()) -> str:
 def is_lost(place: Place) -> bool:
     """Whether nothing is played there any more."""
     return place.state == "lost"
+
+
+def loop_bound_words(state: SharedState, config: RunConfig) -> str:
+    """How trials are played whose agent holds an object of one event loop, and which; empty for none."""
+    if not state.loop_bound:
+        return ""
+    if config.isolation == AUTO:
+        return f"one for each trial, because {state.loop_bound}"
+    return f"shared although {state.loop_bound}; isolation = 'auto' plays one trial a process"
+
+
+def shared_globals_sentence(state: SharedState) -> str:
+    """The module globals that trials changed for each other, and what that means; empty without any."""
+    names = state.changed_globals
+    if not names:
+        return ""
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    what = "a module global" if len(names) == 1 else "module globals"
+    return (
+        f"Trials of one process share {what} that they change ({', '.join(names[:MOST_NAMES])}{more}), so they may "
+        "depend on each other; with isolation = 'process' each begins anew."
+    )
 
 
 def changes_sentence(result: TrialResult) -> str:

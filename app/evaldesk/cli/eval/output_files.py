@@ -31,6 +31,7 @@ from evaldesk.pages.reports.markdown import (
 )
 from evaldesk.registry import is_installed
 from evaldesk.wording.comparison import again_notes
+from evaldesk.wording.places import shared_globals_sentence
 from evaldesk.wording.printable import cell
 from evaldesk.wording.trial_text import first_words
 from evaldesk.wording.words import asserted_lines
@@ -219,8 +220,9 @@ def _part(runs: StoredRuns, each: Played) -> SummaryPart:
         if worst:
             reasons[case.id] = first_words(case.case, worst)
     title = f"{each.run.config.agent.id} on {each.job.evalset.name or each.job.evalset.id}"
-    asserted = asserted_lines(each.run.config, each.run.n_cases)
-    return SummaryPart(title, runs.numbers(each.run), reasons, each.run.config.evalset_name, asserted)
+    notes = [*asserted_lines(each.run.config, each.run.n_cases)]
+    notes += filter(None, [shared_globals_sentence(each.run.shared_state).rstrip(".")])
+    return SummaryPart(title, runs.numbers(each.run), reasons, each.run.config.evalset_name, notes)
 
 
 def _annotations(

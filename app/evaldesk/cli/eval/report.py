@@ -12,6 +12,7 @@ from evaldesk.errors import AgentError
 from evaldesk.model.stored import CaseRow, RunSummary
 from evaldesk.pages.runs.facts import recording_sentence
 from evaldesk.secrets import scrub
+from evaldesk.wording.places import shared_globals_sentence
 from evaldesk.wording.printable import in_one_line, printable
 from evaldesk.wording.trial_text import first_words, trial_text
 from evaldesk.wording.words import asserted_lines, passed_sentence
@@ -46,6 +47,8 @@ def show_result(runs: StoredRuns, summary: RunSummary, *, is_quiet: bool = False
     show(f" ({', '.join(asides)})" if asides else "")
     for line in asserted_lines(summary.config, summary.n_cases):
         show(line)
+    if shared_state := shared_globals_sentence(summary.shared_state):
+        show(printable(shared_state))
     if repeats_recorded(summary.config):
         show(recording_sentence(summary.config))
     if summary.reason:

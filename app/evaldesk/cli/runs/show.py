@@ -17,7 +17,14 @@ from evaldesk.model.conclusion import Interval
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import MetricRow, RunSummary, host_of
 from evaldesk.pages.runs.facts import options_line, played_in, run_fingerprint, spread_of
-from evaldesk.wording.places import again_sentence, changes_sentence, is_telling, place_words, places_words
+from evaldesk.wording.places import (
+    again_sentence,
+    changes_sentence,
+    is_telling,
+    place_words,
+    places_words,
+    shared_globals_sentence,
+)
 from evaldesk.wording.printable import in_one_line, printable
 from evaldesk.wording.recorded import plan_sentence
 from evaldesk.wording.words import (
@@ -80,12 +87,13 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
         ("Duration", duration_words(run.active_ms) if run.active_ms else "–"),
         ("Result", passed_sentence(run.counts, numbers.interval)),
         *(("At any stop", words) for words in (numbers.any_stop,) if words),
+        *(("Shared", sentence) for sentence in (shared_globals_sentence(run.shared_state),) if sentence),
         *_conclusion_rows(runs, run),
         ("Not counted", f"{run.counts.errored:,} errored, {run.counts.unscored:,} unscored"),
         *(("Asserted", line) for line in asserted_lines(config, run.n_cases)),
         *([("Plan", plan_sentence(config.recorded, run.n_done))] if config.recorded else []),
         ("Agent", f"{config.agent.id} ({config.agent.target})" if config.agent.target else config.agent.id),
-        *(("Played in", place) for place in (played_in(config),) if place),
+        *(("Played in", place) for place in (played_in(config, run.shared_state),) if place),
         *(("Played on", host) for host in (host_of(run.driver),) if host),
         *_places(run),
         *(("Interpreter", line) for line in _interpreter(config)),

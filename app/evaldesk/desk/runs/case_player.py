@@ -220,7 +220,7 @@ class CasePlayer:
             config.concurrency,
             launcher=launcher_of(self._agent),
             players=players,
-            is_shared=config.is_shared,
+            isolation=config.isolation,
             folder=self._agent.folder,
         )
 

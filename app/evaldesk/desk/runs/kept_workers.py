@@ -96,7 +96,7 @@ class SharedWorkers:
                 config.concurrency,
                 launcher=launcher,
                 players=players,
-                is_shared=config.is_shared,
+                isolation=config.isolation,
                 folder=ref.folder,
                 grading_files=grading_files,
             )

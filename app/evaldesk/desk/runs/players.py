@@ -22,6 +22,7 @@ from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, Workspa
 from evaldesk.model import RunConfig
 from evaldesk.model.run import Place, is_more, is_news
 from evaldesk.model.stored import RunSummary
+from evaldesk.run_options import AUTO
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 from evaldesk.store.runs.planning import Planning
@@ -259,7 +260,7 @@ class RunPlayers:
         if config.source_run_id is not None:
             config = as_handed_out(config)
         limit = config.gates.max_cost if playing.max_cost is None else playing.max_cost
-        executor = self._open_executor(config)
+        executor = self._open_executor(await self._as_observed(run_id, config))
         playing.driver = RunDriver(
             run_id,
             config,
@@ -283,6 +284,16 @@ class RunPlayers:
             if summary.counts.done and has_own_driver(config.executor):  # its cluster is away: the rest is for later
                 return Ending("stopped", str(error))
             raise
+
+    async def _as_observed(self, run_id: int, config: RunConfig) -> RunConfig:
+        """The run with a process for each trial where an earlier one saw its agent hold an object of one event loop.
+
+        An agent without a version is observed anew.
+        """
+        if config.isolation != AUTO or not config.agent_version or config.source_run_id is not None:
+            return config
+        is_bound = await self.writer.write_with_retry(self._store.runs.known_loop_bound, run_id)
+        return replace(config, isolation="process") if is_bound else config
 
     async def _cut(self, summary: RunSummary, n_unplanned: int) -> str:
         """Reduce a run whose planning broke off with its process to the planned cases; gives the sentence for it."""

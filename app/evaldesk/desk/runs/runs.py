@@ -519,7 +519,7 @@ class RunDesk:
             config.concurrency,
             warm_pool=self._warm_pool,
             launcher=self._launcher(config),
-            is_shared=config.is_shared,
+            isolation=config.isolation,
             folder=config.agent.folder,
             grading_files=self._grading_files(config.criteria),
         )

@@ -30,6 +30,7 @@ from evaldesk.model import (
     TurnSpec,
 )
 from evaldesk.model.result_checks import check_prompts
+from evaldesk.model.run import SharedState
 from evaldesk.model.transcript import broken_turn, check_event, check_turn
 
 MAX_WORKERS = 4
@@ -47,7 +48,8 @@ class _Turn:
 class ChatPlayers:
     """Workers by agent; beyond `max_workers` the longest idle ones are closed.
 
-    `check` raises for an agent that may not be imported.
+    `check` raises for an agent that may not be imported. `loop_bound` has the objects of one event loop of
+    agents, as turns that observe saw them.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class ChatPlayers:
         max_workers: int = MAX_WORKERS,
         check: Callable[[AgentRef], None] = lambda _: None,
     ) -> None:
+        self.loop_bound: dict[AgentRef, str] = {}
         self._check = check
         self._environment = os.environ if environment is None else environment
         self._max_workers = max_workers
@@ -209,6 +212,8 @@ class ChatPlayers:
                     if isinstance(answer, Death) and not (has_begun or turn.is_stopped or is_last_try):
                         break
                     has_begun = True
+                    if isinstance(answer, TurnEnded) and answer.loop_bound:
+                        self.loop_bound[spec.agent] = SharedState(answer.loop_bound).bounded().loop_bound
                     if isinstance(answer, TurnEnded) and _is_import_error(answer.record):
                         agent.is_retired = True  # the next turn imports afresh, after any error
                     yield answer

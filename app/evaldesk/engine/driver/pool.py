@@ -42,12 +42,14 @@ from evaldesk.engine.frames import (
 from evaldesk.engine.launch import OWN, Launcher
 from evaldesk.engine.worker.attempt import LOAD_TIMEOUT_S, Pause, asks_judges, grading_timeout_s
 from evaldesk.model import ErrorRecord, TrialResult, TrialSpec, TrialStatus
-from evaldesk.model.run import Place
+from evaldesk.model.run import Place, SharedState
 from evaldesk.process_setup import end_marked
+from evaldesk.run_options import AUTO, SHARED, SHARING
 
 MAX_FAILED_STARTS = 3
 MAX_CHANGES = 1_000
 MAX_LOSSES = 5
+BESIDE_OTHERS = "it shared an object of one event loop with other trials of its process"
 
 
 @dataclass(slots=True, eq=False)
@@ -73,7 +75,8 @@ class WorkerPool:
     Another worker starts when each that is up has `n_before_next` trials, and has answered nothing for `slow_after_s`.
     When a worker dies with several trials under way, each of them is played again alone, so that only the trial that
     killed it suffers. It is the same when one of them changed settings that all of them share, such as the working
-    folder. A worker that is not shared has one trial and ends after it.
+    folder. A worker that is not shared has one trial and ends after it. With isolation `auto` workers are shared until
+    a player tells that the agent holds an object of one event loop.
 
     Players are forked from one import of the agent, where that is safe; else `unforked` has the reason.
     """
@@ -91,7 +94,7 @@ class WorkerPool:
         n_before_next: int = 1,
         slow_after_s: float = 0.0,
         ready: Sequence[WorkerProcess] = (),
-        is_shared: bool = True,
+        isolation: str = SHARED,
     ) -> None:
         self.is_cancelled = False
         self.idle = asyncio.Event()
@@ -101,10 +104,14 @@ class WorkerPool:
         self._warm_pool = warm_pool
         self._purpose = purpose
         self._launcher = launcher
-        self._is_shared = is_shared
+        self._is_shared = is_shared = isolation in SHARING
+        self._is_auto = isolation == AUTO
+        self._loop_bound = ""
+        self._concurrency = concurrency
         self.unforked = ""
         self._zygote: Zygote | None = None
         self._zygote_worker: WorkerProcess | None = None
+        self._retired_zygotes: list[tuple[Zygote, WorkerProcess]] = []
         self._forking: Literal["untried", "asked", "settled"] = "settled"
         self._slots = [_Slot() for _ in range(max(1, min(n_workers, concurrency)))]
         self._n_threads = math.ceil(concurrency / len(self._slots))
@@ -192,10 +199,11 @@ class WorkerPool:
         await asyncio.gather(*(worker.close() for worker in workers))
         if self._tasks:
             await asyncio.wait(self._tasks)
-        if self._zygote and self._zygote_worker:
-            self._zygote.close()
-            await self._zygote_worker.close()
-            end_marked(self._zygote.mark)
+        own = [(self._zygote, self._zygote_worker)] if self._zygote and self._zygote_worker else []
+        for zygote, worker in (*self._retired_zygotes, *own):
+            zygote.close()
+            await worker.close()
+            end_marked(zygote.mark)
         for slot in self._slots:
             self._lose(slot, None)
         self._pump()
@@ -258,11 +266,13 @@ class WorkerPool:
             if isinstance(spec, GradeSpec):
                 is_informed, slot.informed = slot.informed is slot.worker, slot.worker
                 copy = self.grading_files.copy if self.grading_files and not is_informed else None
-                frame = Grade(key, sent_to_grader(spec, copy, {} if is_informed else self.variables))
-                slot.worker.send(frame, grading_timeout_s(spec.criteria, spec.limits))
+                grade = Grade(key, sent_to_grader(spec, copy, {} if is_informed else self.variables))
+                slot.worker.send(grade, grading_timeout_s(spec.criteria, spec.limits))
             else:
                 slot.worker.max_processes = spec.limits.processes
-                slot.worker.send(Play(key, player_spec(spec)), spec.limits.trial_timeout_s, _most_s(spec))
+                slot.worker.n_given += 1
+                frame = Play(key, player_spec(spec), self._is_shared)
+                slot.worker.send(frame, spec.limits.trial_timeout_s, _most_s(spec))
         except Exception as error:  # no frame says it: no worker would ever answer
             del slot.jobs[key]
             slot.is_alone = False
@@ -364,6 +374,15 @@ class WorkerPool:
         if frame.changed and (slot.jobs or frame.began_changed) and is_believed:
             self._play_again(slot, spec)
             return
+        loop_bound = frame.result.shared_state.bounded().loop_bound
+        if loop_bound and self._is_shared and self._is_auto and isinstance(spec, TrialSpec):
+            is_alone = slot.worker is not None and slot.worker.n_given == 1
+            self._end_sharing(loop_bound)
+            if not is_alone and is_believed:
+                self._queue.appendleft(_again(spec, BESIDE_OTHERS))
+                self._close_worker(slot)
+                self._pump()
+                return
         slot.is_tainted |= frame.is_tainted or bool(frame.changed) or not self._is_shared
         slot.is_alone = False
         if slot.is_tainted and not slot.jobs and slot.worker:
@@ -373,8 +392,38 @@ class WorkerPool:
             result = grader_result(spec, frame.result)
         else:
             result = player_result(spec, frame.result, is_cancelled=self.is_cancelled)
+        if self._loop_bound and isinstance(spec, TrialSpec):
+            result = replace(result, shared_state=result.shared_state.joined(SharedState(self._loop_bound)))
         self._give_back(spec, _with_changes(result, frame.changed))
         self._pump()
+
+    def _end_sharing(self, loop_bound: str) -> None:
+        """Play each trial in a process of its own from now on, and those again that are beside or after others.
+
+        The agent holds an object of one event loop: with those of other trials it may fail, or wait without end.
+        """
+        self._is_shared, self._loop_bound = False, loop_bound
+        for slot in self._slots:
+            if slot.jobs and slot.worker and slot.worker.n_given > 1:
+                self._queue.extendleft(_again(spec, BESIDE_OTHERS) for spec in slot.jobs.values())
+                slot.jobs.clear()
+                self._close_worker(slot)
+            elif slot.worker and not slot.jobs and not slot.is_starting and slot.worker.n_given:
+                self._close_worker(slot)
+        self._slots += [_Slot() for _ in range(self._concurrency - len(self._slots))]
+        self._n_threads = self._n_before_next = 1
+        if self._zygote and self._zygote_worker:  # its import was not looked at as closely as one for single trials
+            self._zygote.retire()
+            self._retired_zygotes.append((self._zygote, self._zygote_worker))
+            self._zygote = self._zygote_worker = None
+        if self._launcher.can_fork and self._forking == "settled":
+            self._forking = "untried"
+
+    def _close_worker(self, slot: _Slot) -> None:
+        if slot.worker:
+            self._tasks.begin(slot.worker.close())
+        slot.worker = None
+        slot.is_alone = slot.is_tainted = False
 
     def _play_again(self, slot: _Slot, spec: TrialSpec | GradeSpec) -> None:
         """Retire a player in which one of several trials changed the process; alone, each shows whether it was that."""

@@ -95,7 +95,8 @@ class WorkerProcess:
     """One worker. `on_answer` gets its frames, `on_death` is called once, when it is gone and all frames are read.
 
     A worker that is gone before `start` returned is the error of `start` alone. `pauses` are the last reported reasons
-    why its trials wait. `max_processes` bounds the processes of the agent beside the worker; None is any
+    why its trials wait. `n_given` counts the trials that it got. `max_processes` bounds the processes of the agent
+    beside the worker; None is any
     number.
     """
 
@@ -113,6 +114,7 @@ class WorkerProcess:
         self._death = self._loop.create_future()
         self.pauses: tuple[Pause, ...] = ()
         self.max_processes: int | None = None
+        self.n_given = 0
         self._answer_types: dict[int, tuple[type, ...]] = {}
         self._deadlines: dict[int, float] = {}
         self._last: dict[int, float] = {}

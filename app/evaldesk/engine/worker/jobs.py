@@ -61,6 +61,7 @@ from evaldesk.engine.worker.player import (
     timed_out,
     trial_result,
 )
+from evaldesk.engine.worker.shared_state_watch import SharedStateWatch
 from evaldesk.engine.worker.turn import OpenTurn
 from evaldesk.llm import price
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
@@ -184,11 +185,12 @@ _frozen_imports: set[tuple[AgentRef, str]] = set()
 
 
 class TrialJob:
-    """Plays a trial. `watch` is that of the process, which trials share."""
+    """Plays a trial. `watch` is that of the process; `shared_state` that of the agent, where trials share it."""
 
-    def __init__(self, frame: Play, watch: ProcessWatch) -> None:
+    def __init__(self, frame: Play, watch: ProcessWatch, shared_state: SharedStateWatch | None = None) -> None:
         self._frame = frame
         self._watch = watch
+        self._shared_state = shared_state
         self._is_loaded = False
         self._began_changed = False
         self.attempt = Attempt()
@@ -210,6 +212,8 @@ class TrialJob:
     def _note_load(self) -> None:
         """The agent may change the process while it is imported: all trials start from that."""
         self._began_changed = bool(self._watch.changes())
+        if self._shared_state:
+            self._shared_state.begin(self._frame.spec.agent)
         self._is_loaded = True
         self._freeze("loaded")
 
@@ -223,6 +227,8 @@ class TrialJob:
     def _end_frame(self, result: TrialResult, *, is_tainted: bool = False) -> bytes:
         change_phrases = self._watch.changes() if self._is_loaded else ()
         # a child of another trial that holds the end of a pipe keeps its reader waiting
+        if self._shared_state and self._is_loaded:
+            result = self._shared_state.ended(result)
         is_held = result.status == "timed_out" and bool(FORKED_IN - {self.attempt.log.number})
         change_phrases += ("a trial forked it",) if is_held else ()
         return _result_frame(self._frame.key, result, is_tainted, change_phrases, self._began_changed or is_held)
@@ -328,6 +334,7 @@ class TurnJob:
         self._frame = frame
         self._send = send
         self._partial: Event | None = None
+        self._loop_bound = ""
         # Frameworks report events from threads; pieces of a streamed text must stay in order.
         self._telling = Lock()
         self.attempt = Attempt()
@@ -342,6 +349,9 @@ class TurnJob:
             agent = load_ready(spec.agent, spec.model, spec.model_options)
         except BaseException as error:
             return self._failed(failure(error, "agent_import"))
+        watch = SharedStateWatch() if spec.observes else None
+        if watch:
+            watch.begin(spec.agent)
         self.attempt.begin("play", spec.timeout_s)
         self.attempt.prompts = PromptWriter() if spec.keeps_prompts else None
         open_requests = spec.resumed.open_requests if spec.resumed else ()
@@ -354,6 +364,7 @@ class TurnJob:
             open_record=spec.resumed,
             decided=tuple(zip(open_requests, spec.decisions, strict=True)),
         )
+        self._loop_bound = watch.loop_bound((record,), record.error) if watch else ""
         return self._end_frame(replace(record, paused=_kept_paused(session, record)))
 
     def given_up(self, place: str) -> bytes:
@@ -432,7 +443,7 @@ class TurnJob:
         record = without_env_secrets(record)
         prompts = self.attempt.prompts.prompts() if self.attempt.prompts else None
         masked_prompts = without_env_secrets(prompts) if prompts else None
-        frame = to_json(TurnEnded(self._frame.key, record, is_tainted, masked_prompts))
+        frame = to_json(TurnEnded(self._frame.key, record, is_tainted, masked_prompts, self._loop_bound))
         if len(frame) > MAX_RESULT + with_images((record,))[1]:
             frame = to_json(TurnEnded(self._frame.key, cut(record, 1_000), is_tainted))
         return frame

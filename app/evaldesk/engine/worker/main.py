@@ -44,6 +44,7 @@ from evaldesk.engine.frames import (
 from evaldesk.engine.worker import player
 from evaldesk.engine.worker.attempt import STDERR, Attempt, active, capture_output, note_forks
 from evaldesk.engine.worker.jobs import DescribeJob, ForkJob, GradeJob, Job, TrialJob, TurnJob
+from evaldesk.engine.worker.shared_state_watch import SharedStateWatch
 from evaldesk.llm.direct import use_loop
 from evaldesk.process_setup import (
     ImportWatch,
@@ -171,6 +172,7 @@ class Worker:
         self._jobs: dict[int, _ActiveJob] = {}
         self._free: list[TrialThread] = []
         self._watch = ProcessWatch()
+        self._shared_state = SharedStateWatch()
         self._is_ticking = False
 
     def receive(self, line: bytes) -> None:
@@ -214,7 +216,7 @@ class Worker:
 
     def _job(self, frame: Play | Grade | Talk | Describe | Fork) -> Job:
         if isinstance(frame, Play):
-            return TrialJob(frame, self._watch)
+            return TrialJob(frame, self._watch, self._shared_state if frame.is_shared else None)
         if isinstance(frame, Grade):
             return GradeJob(frame)
         if isinstance(frame, Talk):

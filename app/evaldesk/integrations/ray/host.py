@@ -24,6 +24,7 @@ from evaldesk.engine.frames import GradeSpec, cancelled
 from evaldesk.engine.launch import OWN, ProcessLauncher
 from evaldesk.engine.worker.attempt import Pause
 from evaldesk.model import AgentRef, Criterion, ErrorRecord, TrialResult, TrialSpec
+from evaldesk.run_options import AUTO
 from evaldesk.wire import from_json, to_json
 
 T = TypeVar("T")
@@ -46,7 +47,7 @@ class HostSetup:
     root: str
     n_workers: int
     concurrency: int
-    is_shared: bool = True
+    isolation: str = AUTO
     python: str = ""
     environment: tuple[tuple[str, str], ...] = ()
 
@@ -197,7 +198,7 @@ class Host:
                 setup.concurrency,
                 environment=environment_of_workers(os.environ, setup),
                 launcher=ProcessLauncher(setup.python) if setup.python else OWN,
-                is_shared=setup.is_shared,
+                isolation=setup.isolation,
             )
             self._tasks.begin(self._read(self._executor))
         return self._executor

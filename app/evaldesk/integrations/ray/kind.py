@@ -102,7 +102,7 @@ def _open(config: RunConfig, environment: Mapping[str, str]) -> Executor:
         config.agent.root,
         min(options.workers_per_host, share),
         share,
-        config.is_shared,
+        config.isolation,
         options.python,
         tuple(given_variables(config, options, environment).items()),
     )

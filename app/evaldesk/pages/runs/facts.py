@@ -14,12 +14,13 @@ from evaldesk.gate_options import GATES_BY_NAME, asked_of
 from evaldesk.model import Criterion, RunConfig
 from evaldesk.model.conclusion import Gates
 from evaldesk.model.json_text import json_line
-from evaldesk.model.run import option_value, option_values
+from evaldesk.model.run import NOTHING_SHARED, SharedState, measured_value, option_value
 from evaldesk.model.stored import RunSummary, host_of
 from evaldesk.run_options import RUN_OPTIONS, RunOption
 from evaldesk.secrets import mask_values
 from evaldesk.store.runs.run_store import has_evalset, is_imported
 from evaldesk.wire import to_json
+from evaldesk.wording.places import loop_bound_words
 from evaldesk.wording.recorded import plan_sentence
 from evaldesk.wording.words import asserted_lines, needs_words, spread_sentence, started_words
 
@@ -59,10 +60,15 @@ def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
         model_words = f"{config.model} (instead of {config.agent_model})"
     # Model and note have lines of their own; of an imported run only some options are known.
     options = [each for each in RUN_OPTIONS if each.name not in ("model", "note") and _is_of(config, each)]
+    is_elsewhere = bool(config.agent.container or config.agent.commands)
     return (
         Fact("Agent", config.agent.id, "" if is_imported(config) else "/agents", config.agent.target),
         Fact("Agent files", "", "", config.agent_version),
-        Fact("Played in", played_in(config), is_compared=bool(config.agent.container or config.agent.commands)),
+        Fact(
+            "Played in",
+            played_in(config, summary.shared_state),
+            is_compared=is_elsewhere,
+        ),
         Fact("Interpreter", config.interpreter.versions, "", config.interpreter.path),
         Fact("Model", "", "", model_words),
         Fact("Answers", recording_sentence(config), is_compared=False),
@@ -105,12 +111,13 @@ def spread_of(summary: RunSummary) -> str:
     return spread_sentence(summary.config, summary.n_cases, summary.n_trials, summary.n_least, summary.n_most)
 
 
-def played_in(config: RunConfig) -> str:
+def played_in(config: RunConfig, shared_state: SharedState = NOTHING_SHARED) -> str:
     """The place of the agent and the number of trials that share it; empty where none was played here."""
     agent = config.agent
     if is_imported(config) or config.source_run_id is not None:
         return ""
-    each = "" if config.is_shared else ", one for each trial"
+    observed = loop_bound_words(shared_state, config)
+    each = f", {observed}" if observed else "" if config.is_shared else ", one for each trial"
     where = place_of(config.executor) if config.executor.name else HERE
     if agent.container:
         return f"{agent.container.sentence}{each}"
@@ -135,7 +142,8 @@ def run_fingerprint(config: RunConfig) -> str:
     agent = (ref.id, ref.target, ref.kind, ref.declared, ref.part, config.agent_version, config.agent_model)
     evalset = (config.evalset_id, config.evalset_version)
     played_on = config.interpreter  # without its path; of runs before there was one nothing is known
-    parts: list[object] = [agent, evalset, config.criteria, option_values(config, measured_options)]
+    values = {option.name: measured_value(config, option) for option in measured_options}
+    parts: list[object] = [agent, evalset, config.criteria, values]
     parts += [ref.container] if ref.container else []
     parts += [["commands", ref.commands]] if ref.commands else []
     parts += [["functions", config.functions_version]] if config.functions_version else []

@@ -26,6 +26,7 @@ from evaldesk.statistics.intervals import (
 )
 from evaldesk.store import RunStore
 from evaldesk.wording.noise import stop_sentence
+from evaldesk.wording.places import shared_globals_sentence
 from evaldesk.wording.words import (
     FEW_TRIALS,
     any_stop_words,
@@ -240,7 +241,9 @@ def reliability(
         doubt=any_stop_words(counts.scored, n_scored_cases, these, interval)
         if is_watched
         else doubt_words(counts.scored, interval),
-        detail=_stop_words(these, earlier, summary) if is_watched else _basis(outcomes, interval, summary),
+        detail=_detail(
+            _stop_words(these, earlier, summary) if is_watched else _basis(outcomes, interval, summary), summary
+        ),
         why="" if is_watched or summary.is_uneven else basis_why(outcomes, interval),
         points=points,
         chart=pass_chart(points) if len(points) > 1 else None,
@@ -291,6 +294,11 @@ def _basis(outcomes: Sequence[tuple[int, int, int]], interval: Interval | None, 
     if not summary.is_uneven or interval is None:
         return basis_sentence(outcomes, interval)
     return uneven_sentence(summary.n_cases, summary.n_least, summary.n_most)
+
+
+def _detail(basis: str, summary: RunSummary) -> str:
+    """The basis of the interval, and what its trials share."""
+    return " ".join(filter(None, (basis, shared_globals_sentence(summary.shared_state))))
 
 
 def _replay_note(summary: RunSummary) -> str:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select
 from evaldesk.agents.agent import AGENTS
 from evaldesk.model.evalset import CaseKey, numbered_keys
 from evaldesk.model.history import MOST_TRIALS, CaseHistory, SetHistory
-from evaldesk.model.run import RunConfig, option_value
+from evaldesk.model.run import AgentRef, RunConfig, measured_value
 from evaldesk.run_options import RUN_OPTIONS
 from evaldesk.store.runs.totals import are_errors_failures
 from evaldesk.store.tables.runs import LETTERS, N_OF_CASE, OF_CASE, RUN, RUN_CASE, TRIAL, VISIBLE
@@ -41,8 +41,9 @@ def history_class(config: RunConfig) -> str:
     if not is_played or config.recording.may_replay:
         return NO_HISTORY
     options = [option for option in RUN_OPTIONS if option.is_measured and option.name not in _OF_COUNTS]
-    values = {option.name: option_value(config, option) for option in options}
-    defaults = {option.name: option.default for option in options}
+    values = {option.name: measured_value(config, option) for option in options}
+    start = RunConfig(AgentRef("", ""), "")
+    defaults = {option.name: measured_value(start, option) for option in options}
     ref, played_on = config.agent, config.interpreter
     parts: dict[str, object] = {
         "agent": (ref.target, ref.kind, ref.declared, ref.part, config.agent_version, config.agent_model),

@@ -28,6 +28,7 @@ from evaldesk.model.trial_turns import is_in_blocks
 from evaldesk.store import media
 from evaldesk.store.database import Clock, execute_many
 from evaldesk.store.runs import totals
+from evaldesk.store.runs.shared_states import add_shared_states
 from evaldesk.store.tables.columns import adding, pack, pack_json, replacing, upsert
 from evaldesk.store.tables.runs import (
     CASE_METRIC,
@@ -127,6 +128,7 @@ def record(connection: Connection, results: Sequence[Storable], clock: Clock) ->
         more: Values = {"add_n_duplicates": n_late[run_id], "add_n_played_again": n_again[run_id]}
         more["add_start_ms"] = fsum(each.result.start_ms for each in counted_results if each.result.run_id == run_id)
         _add_to_run(connection, run_id, own, fresh, more, clock)
+    add_shared_states(connection, (each.result for each in counted_results))
     return len(counted_results)
 
 

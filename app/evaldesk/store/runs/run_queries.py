@@ -49,6 +49,7 @@ from evaldesk.statistics.intervals import MAX_KINDS, speaks_by_sums, weighed_ali
 from evaldesk.store.database import Clock
 from evaldesk.store.media import put_back, results_whole
 from evaldesk.store.runs import totals
+from evaldesk.store.runs.shared_states import shared_state
 from evaldesk.store.runs.totals import are_errors_failures
 from evaldesk.store.tables.columns import ConfigText, read_packed, unpack
 from evaldesk.store.tables.runs import (
@@ -122,6 +123,7 @@ def _summary(connection: Connection, row: Row[Any], clock: Clock) -> RunSummary:
         stop_rule=row.stop_rule or None,
         stop=from_json(row.stop, Stop) if row.stop else None,
         places=from_json(row.places, tuple[Place, ...]) if row.places else (),
+        shared_state=shared_state(row.shared_state),
         **{name: row._mapping[name] for name in _SUMMARISED},
     )
 
@@ -131,7 +133,7 @@ def _columns(value: type, table: Table, *but: str) -> list[str]:
     return [field.name for field in fields(value) if field.name in table.columns and field.name not in but]
 
 
-_SUMMARISED = _columns(RunSummary, RUN, "config", "active_ms", "stop_rule", "stop", "places")
+_SUMMARISED = _columns(RunSummary, RUN, "config", "active_ms", "stop_rule", "stop", "places", "shared_state")
 _OF_CASE_ROW = _columns(CaseRow, RUN_CASE)
 
 

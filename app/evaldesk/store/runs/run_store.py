@@ -20,7 +20,7 @@ from evaldesk.model.conclusion import Stop, StopRule
 from evaldesk.model.stored import RunSummary
 from evaldesk.model.trial_turns import TrialTurns
 from evaldesk.store.database import StepSize, StorePart, reading, writing
-from evaldesk.store.runs import histories, planning, run_queries, trash
+from evaldesk.store.runs import histories, planning, run_queries, shared_states, trash
 from evaldesk.store.runs.histories import IMPORTED
 from evaldesk.store.runs.planning import Planning
 from evaldesk.store.runs.recording import KIND, Storable, record, storable_rows, unstorable
@@ -56,6 +56,7 @@ class RunStore(StorePart):
     _hidden_last_runs = reading(trash.hidden_last_runs)
     _runs_before = reading(trash.runs_before)
     is_leased = reading(planning.is_leased)
+    known_loop_bound = writing(shared_states.known_loop_bound)
     counts_by_status = reading(run_queries.counts_by_status)
     agents = reading(run_queries.agents)
     evalsets = reading(run_queries.evalsets)

@@ -31,7 +31,8 @@ class Run(Row, table=True):
     than it has cases. By `stop_rule` the run ends before its last trial, once its gates are decided; `stop` says why
     it did. `places` is where its trials are played, as JSON, as old as the lease; empty before it is told. `n` is the
     most trials of a case, `n_least` the fewest, `n_trials` the planned ones of all cases. Runs of one `history_class`
-    are the history of their cases; empty where a run is part of none.
+    are the history of their cases; empty where a run is part of none. `shared_state` is what its trials were seen to
+    share, as JSON; empty for nothing.
     """
 
     __table_args__ = (
@@ -86,6 +87,7 @@ class Run(Row, table=True):
     n_timed: int = Field(default=0, sa_column_kwargs=ZERO)
     history_class: str = Field(default="", sa_column_kwargs=EMPTY)
     start_ms: float = Field(default=0.0, sa_column_kwargs=ZERO)
+    shared_state: str = Field(default="", sa_type=Text, sa_column_kwargs=EMPTY)
 
 
 class RunSource(OfRun, table=True):
