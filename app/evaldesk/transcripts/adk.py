@@ -12,6 +12,7 @@ from typing import Any
 from evaldesk.errors import BadNumberError
 from evaldesk.model import ErrorRecord, Event, JsonObject, JsonValue, ToolCall, Usage, Waiting
 from evaldesk.model.decisions import ANSWER, APPROVAL, Decided, Decision
+from evaldesk.model.json_text import json_line
 from evaldesk.model.media import HELD, Media, base64_text, join_parts, split
 from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.reading.values import (
@@ -30,6 +31,8 @@ from evaldesk.transcripts.recorded import bad_number, usage_event, whole_number
 REQUEST = "adk_request_"
 CONFIRMATION = f"{REQUEST}confirmation"
 """How the names of the calls begin by which google-adk asks a person."""
+NODE_CONFIRMATION = "wf_tool_confirmation:"
+"""How the ids of requests begin by which a node of a workflow asks whether it may run (google-adk 2.13)."""
 
 _TOKENS_IN = ("prompt_token_count", "tool_use_prompt_token_count")
 _TOKENS_OUT = ("candidates_token_count", "thoughts_token_count", "total_token_count")
@@ -65,6 +68,7 @@ class AdkEvents:
         media = join_parts(message_parts([part for part in parts if not part.get("thought")]))[1]
         if (text or media) and author != "user":
             yield Event("agent_message", author=author, text=text, media=media)
+        yield from _node_output(event, author, has_message=bool(text or media))
         unconfirmed = _keys(spelled(_dict(event.get("actions"))).get("requested_tool_confirmations"))
         pending_ids = unconfirmed | _keys(event.get("long_running_tool_ids"))
         for number, part in enumerate(parts):
@@ -94,9 +98,14 @@ class AdkEvents:
         return event
 
     def _ask(self, call: ToolCall) -> None:
-        """Note a request to the person: for a confirmation of another call, or for an input."""
+        """Note a request to the person: for a confirmation of another call or of a node, or for an input."""
         args = spelled(_dict(call.args))
         original = spelled(_dict(args.get("original_function_call")))
+        if (call.id or "").startswith(NODE_CONFIRMATION):
+            payload = spelled(_dict(args.get("payload")))
+            name, node_args = str(payload.get("tool_name") or call.name), _dict(payload.get("args"))
+            self.requests[str(call.id)] = Waiting(str(call.id), name, node_args, APPROVAL, args.get("message"))
+            return
         if not original:
             self.requests[call.id or call.name] = Waiting(
                 call.id or call.name, call.name, call.args, ANSWER, args.get("message")
@@ -198,7 +207,35 @@ def function_response(request: Waiting, decision: Decision) -> JsonObject:
     """The decision as the function response by which a person's client answers google-adk (2.13 cli/cli.py)."""
     if decision.decision == "answer":
         return {"id": request.id, "name": request.tool, "response": wrap_result(decision.answer)}
-    return {"id": request.id, "name": CONFIRMATION, "response": {"confirmed": decision.decision == "approve"}}
+    name = f"{REQUEST}input" if request.id.startswith(NODE_CONFIRMATION) else CONFIRMATION
+    return {"id": request.id, "name": name, "response": {"confirmed": decision.decision == "approve"}}
+
+
+def _node_output(event: dict[str, Any], author: str, *, has_message: bool) -> Iterator[Event]:
+    """The output of a node of a workflow: the answer where it is that of the root, else a log, with the route it takes.
+
+    The path of a node is `root@1/inner@1/node@2`, with the number of its run; `output_for` has the nodes that give the
+    same output.
+    """
+    info = spelled(_dict(event.get("node_info")))
+    names = [step.partition("@")[0] for step in str(info.get("path") or "").split("/")]
+    output, route = event.get("output"), spelled(_dict(event.get("actions"))).get("route")
+    if not names[0] or (output is None and route is None):
+        return
+    text = output if isinstance(output, str) else "" if output is None or has_message else json_line(output)
+    if text and not has_message and any("/" not in str(path) for path in _items(info.get("output_for"))):
+        yield Event("agent_message", author=author, text=text)
+        return
+    told = [
+        f"gave {text}" if text and not has_message else "",
+        f"takes the route {json_line(route)}" if route is not None else "",
+    ]
+    parent = names[-2] if len(names) > 1 else ""
+    yield Event("log", author=names[-1], parent=parent, text=", ".join(filter(None, told)))
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _keys(value: Any) -> frozenset[str]:

@@ -25,6 +25,7 @@ from evaldesk.integrations.adk.models import (
     agents_below,
     is_litellm,
     model_name,
+    nodes_below,
     parents_of,
     use_shared_loop,
     with_model,
@@ -427,12 +428,17 @@ def _describe_tree(agent: Any, kind: str, depth: int) -> AgentDescription:
         description=str(getattr(agent, "description", "") or ""),
         instruction=instruction,
         model=model or None,
-        tools=tuple(_tool(tool) for tool in getattr(agent, "tools", ())),
+        tools=tuple(_tool(tool) for tool in (*getattr(agent, "tools", ()), *_tools_of_nodes(agent))),
         is_demo=model.startswith(DEMO_PREFIX),
         initial_state=state,
         sub_agents=tuple(below),
         missing=tuple(missing_variables),
     )
+
+
+def _tools_of_nodes(workflow: Any) -> Iterator[Any]:
+    """The tools that are nodes of a workflow."""
+    return (node.tool for node in nodes_below(workflow) if hasattr(node, "tool"))
 
 
 def _missing_variables(agent: Any) -> tuple[str, ...]:

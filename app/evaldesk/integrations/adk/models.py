@@ -9,7 +9,6 @@ from functools import cache
 from typing import Any
 
 from evaldesk.agents.agent import breadth_first
-from evaldesk.errors import AgentError
 from evaldesk.llm import litellm_endpoint, litellm_response
 from evaldesk.model import ModelOptions
 
@@ -33,12 +32,20 @@ def agents_of(root: Any) -> list[Any]:
 
 
 def agents_below(agent: Any) -> Iterator[tuple[Any, str]]:
-    """The agents under `agent`, each with its relation to it."""
-    for other in getattr(agent, "sub_agents", ()):
-        yield other, type(other).__name__
+    """The agents under `agent`, and the nodes of a workflow, each with its relation to it."""
+    for other in (*getattr(agent, "sub_agents", ()), *nodes_below(agent)):
+        yield other, type(other).__name__.lstrip("_")
     for tool in getattr(agent, "tools", ()):
         if hasattr(tool, "agent"):
             yield tool.agent, "AgentTool"
+
+
+def nodes_below(node: Any) -> list[Any]:
+    """The nodes of a workflow, and the node that a parallel worker runs; none of an agent and of older versions."""
+    if hasattr(node, "sub_agents") or not hasattr(node, "_iter_static_children"):
+        return []
+    # Private, but the only way to the node inside of a parallel worker.
+    return list(node._iter_static_children())
 
 
 def parents_of(root: Any) -> dict[str, str]:
@@ -51,13 +58,8 @@ def parents_of(root: Any) -> dict[str, str]:
 
 
 def with_model(root: Any, model: str | None, options: ModelOptions) -> Any:
-    """A copy of the tree whose agents with a model of their own use the run's model, or the run's endpoint.
-
-    Raises AgentError for a workflow: it has no `clone`.
-    """
-    if not hasattr(root, "clone"):
-        raise AgentError(f"{getattr(root, 'name', 'the workflow')} is a workflow; the models in it cannot be replaced")
-    return _copy_agent(root, model, options, {}, is_root=True)
+    """A copy of the tree whose agents with a model of their own use the run's model, or the run's endpoint."""
+    return _copy_node(root, model, options, {})
 
 
 def model_name(agent: Any) -> str:
@@ -74,6 +76,30 @@ def is_litellm(name: str) -> bool:
         return bool(LLMRegistry.resolve(name).__name__ == "LiteLlm")
     except ValueError:
         return False
+
+
+def _copy_node(node: Any, model: str | None, options: ModelOptions, copies: dict[int, Any]) -> Any:
+    """The agent with other models; of a workflow a copy with such agents, of any other node the node itself."""
+    if hasattr(node, "clone"):
+        return _copy_agent(node, model, options, copies, is_root=True)
+    if id(node) in copies:
+        return copies[id(node)]
+    copies[id(node)] = copied = node
+    graph = getattr(node, "graph", None)
+    if graph is not None:
+        ends = [
+            {name: _copy_node(getattr(edge, name), model, options, copies) for name in ("from_node", "to_node")}
+            for edge in graph.edges
+        ]
+        edges = [edge.model_copy(update=each) for edge, each in zip(graph.edges, ends, strict=True)]
+        new_graph = type(graph)(edges=edges)
+        new_graph.validate_graph()
+        copied = node.model_copy(update={"graph": new_graph, "edges": edges})
+    elif nodes_below(node):  # a parallel worker, which keeps its node under a private name
+        copied = node.model_copy()
+        copied._node = _copy_node(node._node, model, options, copies)
+    copies[id(node)] = copied
+    return copied
 
 
 def _copy_agent(

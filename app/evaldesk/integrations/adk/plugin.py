@@ -9,6 +9,9 @@ from typing import Any
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolLateError, call_in_time, in_thread_if_sync
 from evaldesk.integrations.adk.translation import events_of_adk
 from evaldesk.integrations.adk.witness import Witness
+from evaldesk.model import Event, ToolCall
+from evaldesk.transcripts.adk import unwrap_result
+from evaldesk.wire import plain_json, plain_object
 
 NAME = "evaldesk"
 
@@ -48,10 +51,14 @@ def plugin_class() -> Any:
 
         async def before_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any) -> dict[str, Any] | None:
             self._witness.begin(tool_context.function_call_id or tool.name)
+            if _is_tool_node(tool, tool_context):
+                _note_node_call(self._witness, tool, tool_args, tool_context)
             return await self._witness.answers.result(tool, tool_args, tool_context)
 
         async def after_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any, result: Any) -> None:
             self._witness.end(tool_context.function_call_id or tool.name)
+            if _is_tool_node(tool, tool_context):
+                _note_node_result(self._witness, tool_context, result)
             self._witness.answers.keep_result(tool_context.function_call_id or tool.name, tool_context, result)
 
     return WitnessPlugin
@@ -61,8 +68,44 @@ def _note_inner_event(witness: Witness, context: Any, adk_event: Any) -> None:
     """Add an event of a nested runner; events of the main session arrive by its own stream."""
     if context.session.id == witness.session_id:
         return
-    tool = witness.tools.setdefault(context.session.id, context.agent.name)
+    tool = witness.tools.setdefault(context.session.id, getattr(context.agent, "name", "") or adk_event.author)
     witness.inner_events.extend(events_of_adk(adk_event, witness, within=tool))
+
+
+def _is_tool_node(tool: Any, context: Any) -> bool:
+    """Whether the tool is a node of a workflow, which no model called: no event of google-adk tells its call."""
+    return getattr(getattr(context, "node", None), "tool", None) is tool  # older versions have no nodes
+
+
+def _note_node_call(witness: Witness, tool: Any, args: Any, context: Any) -> None:
+    """Add the call of a tool node; one that waited for a person is called again when it goes on."""
+    if context.node_path in witness.calls:
+        return
+    call = ToolCall(str(tool.name), plain_object(dict(args or {})), context.function_call_id)
+    witness.calls[context.node_path] = call
+    witness.inner_events.append(Event("tool_call", author=context.node.name, parent=_workflow(context), call=call))
+
+
+def _note_node_result(witness: Witness, context: Any, result: Any) -> None:
+    call = witness.calls.pop(context.node_path, None)
+    is_error = isinstance(result, dict) and result.get("error") not in (None, "", False)
+    witness.inner_events.append(
+        Event(
+            "tool_result",
+            author=context.node.name,
+            parent=_workflow(context),
+            call=call,
+            result=unwrap_result(plain_json(result)),
+            is_error=is_error,
+            duration_ms=witness.took_ms.get(context.function_call_id),
+        )
+    )
+
+
+def _workflow(context: Any) -> str:
+    """The workflow around a node, by its path `root@1/node@1`."""
+    steps = str(context.node_path).split("/")
+    return steps[-2].partition("@")[0] if len(steps) > 1 else ""
 
 
 # An agent used as a tool has tools of its own; the limit applies to those.

@@ -32,7 +32,7 @@ def events_of_adk(adk_event: Any, witness: Witness, *, within: str = "", is_stre
     """
     parent = witness.parents.get(adk_event.author, "")
     for plain in AdkEvents(witness.calls, witness.requests).read(_NOWHERE, _plain_event(adk_event)):
-        event = replace(plain, parent=parent) if plain.author == adk_event.author else plain
+        event = replace(plain, parent=parent) if plain.author == adk_event.author and not plain.parent else plain
         if event.is_partial:
             if is_streaming:
                 yield event
@@ -59,10 +59,32 @@ def _plain_event(adk_event: Any) -> dict[str, Any]:
         "usage_metadata": usage and {key: getattr(usage, key, None) for key in _COUNTS},
         "model_version": getattr(adk_event, "model_version", None),  # older versions do not say
         "long_running_tool_ids": list(adk_event.long_running_tool_ids or ()),
-        "actions": {"requested_tool_confirmations": dict.fromkeys(_confirmations(adk_event))},
+        "actions": {
+            "requested_tool_confirmations": dict.fromkeys(_confirmations(adk_event)),
+            "route": getattr(adk_event.actions, "route", None),
+        },
         "error_code": adk_event.error_code,
         "error_message": adk_event.error_message,
+        **_node(adk_event),
     }
+
+
+def _node(adk_event: Any) -> dict[str, Any]:
+    """The node of a workflow that gave the event, and its output; nothing of other agents and older versions."""
+    info = getattr(adk_event, "node_info", None)
+    if info is None or not info.path:
+        return {}
+    return {
+        "node_info": {"path": info.path, "output_for": info.output_for},
+        "output": plain_json(_plain(getattr(adk_event, "output", None))),
+    }
+
+
+def _plain(output: Any) -> Any:
+    """The output as JSON has it: of a model of pydantic its fields, of a content its text."""
+    if hasattr(output, "parts"):
+        return "".join(part.text or "" for part in output.parts or ())
+    return output.model_dump(mode="json") if hasattr(output, "model_dump") else output
 
 
 def _confirmations(adk_event: Any) -> Iterable[str]:
