@@ -156,7 +156,7 @@ def test_a_run_says_which_module_globals_its_trials_share(shop: Path, command: C
     assert SHARED_WORDS.rstrip(".") in (shop / "summary.md").read_text("utf-8").replace("\\", "")
     assert as_json["data"]["shared_state"] == {"changed_globals": ["shop.agent.seen"], "loop_bound": ""}
     with Store.open(shop / ".evaldesk" / "evaldesk.db", must_exist=True) as store:
-        pages = [read_run(store.runs, number, RunQuery()).answer.detail for number in (1, 2)]
+        pages = [read_run(store.runs, number, RunQuery()).reliability.detail for number in (1, 2)]
     assert [SHARED_WORDS in detail for detail in pages] == [True, False]
 
 
