@@ -226,12 +226,12 @@ def _node_output(event: dict[str, Any], author: str, *, has_message: bool) -> It
     if text and not has_message and any("/" not in str(path) for path in _items(info.get("output_for"))):
         yield Event("agent_message", author=author, text=text)
         return
-    told = [
+    phrases = [
         f"gave {text}" if text and not has_message else "",
         f"takes the route {json_line(route)}" if route is not None else "",
     ]
     parent = names[-2] if len(names) > 1 else ""
-    yield Event("log", author=names[-1], parent=parent, text=", ".join(filter(None, told)))
+    yield Event("log", author=names[-1], parent=parent, text=", ".join(filter(None, phrases)))
 
 
 def _items(value: Any) -> list[Any]:

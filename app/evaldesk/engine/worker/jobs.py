@@ -228,7 +228,7 @@ class TrialJob:
         change_phrases = self._watch.changes() if self._is_loaded else ()
         # a child of another trial that holds the end of a pipe keeps its reader waiting
         if self._shared_state and self._is_loaded:
-            result = self._shared_state.ended(result)
+            result = self._shared_state.observe(result)
         is_held = result.status == "timed_out" and bool(FORKED_IN - {self.attempt.log.number})
         change_phrases += ("a trial forked it",) if is_held else ()
         return _result_frame(self._frame.key, result, is_tainted, change_phrases, self._began_changed or is_held)

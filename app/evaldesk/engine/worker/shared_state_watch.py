@@ -65,7 +65,7 @@ class SharedStateWatch:
                 self._ref = ref
                 self._globals = dict(self._look())
 
-    def ended(self, result: TrialResult) -> TrialResult:
+    def observe(self, result: TrialResult) -> TrialResult:
         """The result with what its trial shares with the others of this process."""
         with self._lock:
             self._n_ended += 1
@@ -121,11 +121,11 @@ class SharedStateWatch:
         """
         modules = self._modules()
         own_names = {module.__name__ for module in modules}
-        seen: set[int] = set()
+        seen_ids: set[int] = set()
         for module in modules:
             for name, value in list(vars(module).items()):
                 if not name.startswith("__"):
-                    holder = _bound_part(value, own_names, self._loops, seen)
+                    holder = _bound_part(value, own_names, self._loops, seen_ids)
                     if holder is not None:
                         verb = "is" if holder is value else "holds"
                         return f"{module.__name__}.{name} {verb} an object of one event loop ({_kind_name(holder)})"
@@ -210,14 +210,14 @@ _NOT_FOLLOWED = (
 )
 
 
-def _bound_part(value: object, own_modules: set[str], loops: set[int], seen: set[int]) -> object:
+def _bound_part(value: object, own_modules: set[str], loops: set[int], seen_ids: set[int]) -> object:
     """The object in or below `value` that belongs to a loop of trials; None without any."""
     queue: deque[tuple[object, bool, object]] = deque([(value, True, value)])
-    while queue and len(seen) < MAX_OBJECTS:
+    while queue and len(seen_ids) < MAX_OBJECTS:
         item, is_own, holder = queue.popleft()
-        if isinstance(item, _NOT_FOLLOWED) or id(item) in seen or _is_ours(item):
+        if isinstance(item, _NOT_FOLLOWED) or id(item) in seen_ids or _is_ours(item):
             continue
-        seen.add(id(item))
+        seen_ids.add(id(item))
         if isinstance(item, asyncio.AbstractEventLoop):
             if id(item) in loops:
                 return holder

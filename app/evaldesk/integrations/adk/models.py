@@ -84,7 +84,7 @@ def _copy_node(node: Any, model: str | None, options: ModelOptions, copies: dict
         return _copy_agent(node, model, options, copies, is_root=True)
     if id(node) in copies:
         return copies[id(node)]
-    copies[id(node)] = copied = node
+    copies[id(node)] = node_copy = node
     graph = getattr(node, "graph", None)
     if graph is not None:
         ends = [
@@ -94,12 +94,12 @@ def _copy_node(node: Any, model: str | None, options: ModelOptions, copies: dict
         edges = [edge.model_copy(update=each) for edge, each in zip(graph.edges, ends, strict=True)]
         new_graph = type(graph)(edges=edges)
         new_graph.validate_graph()
-        copied = node.model_copy(update={"graph": new_graph, "edges": edges})
+        node_copy = node.model_copy(update={"graph": new_graph, "edges": edges})
     elif nodes_below(node):  # a parallel worker, which keeps its node under a private name
-        copied = node.model_copy()
-        copied._node = _copy_node(node._node, model, options, copies)
-    copies[id(node)] = copied
-    return copied
+        node_copy = node.model_copy()
+        node_copy._node = _copy_node(node._node, model, options, copies)
+    copies[id(node)] = node_copy
+    return node_copy
 
 
 def _copy_agent(

@@ -31,8 +31,12 @@ def events_of_adk(adk_event: Any, witness: Witness, *, within: str = "", is_stre
     `within` is the name of the surrounding tool.
     """
     parent = witness.parents.get(adk_event.author, "")
-    for plain in AdkEvents(witness.calls, witness.requests).read(_NOWHERE, _plain_event(adk_event)):
-        event = replace(plain, parent=parent) if plain.author == adk_event.author and not plain.parent else plain
+    for read_event in AdkEvents(witness.calls, witness.requests).read(_NOWHERE, _plain_event(adk_event)):
+        event = (
+            replace(read_event, parent=parent)
+            if read_event.author == adk_event.author and not read_event.parent
+            else read_event
+        )
         if event.is_partial:
             if is_streaming:
                 yield event
@@ -76,11 +80,11 @@ def _node(adk_event: Any) -> dict[str, Any]:
         return {}
     return {
         "node_info": {"path": info.path, "output_for": info.output_for},
-        "output": plain_json(_plain(getattr(adk_event, "output", None))),
+        "output": plain_json(_plain_output(getattr(adk_event, "output", None))),
     }
 
 
-def _plain(output: Any) -> Any:
+def _plain_output(output: Any) -> Any:
     """The output as JSON has it: of a model of pydantic its fields, of a content its text."""
     if hasattr(output, "parts"):
         return "".join(part.text or "" for part in output.parts or ())

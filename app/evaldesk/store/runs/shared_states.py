@@ -46,7 +46,7 @@ def known_loop_bound(connection: Connection, run_id: int) -> str:
 
 
 def _join(connection: Connection, run_id: int, state: SharedState) -> None:
-    stored = connection.execute(select(RUN.c.shared_state).where(RUN.c.id == run_id)).scalar_one()
-    joined = to_json(shared_state(stored).joined(state)).decode()
-    if joined != stored:
-        connection.execute(update(RUN).where(RUN.c.id == run_id).values(shared_state=joined))
+    stored_json = connection.execute(select(RUN.c.shared_state).where(RUN.c.id == run_id)).scalar_one()
+    state_json = to_json(shared_state(stored_json).joined(state)).decode()
+    if state_json != stored_json:
+        connection.execute(update(RUN).where(RUN.c.id == run_id).values(shared_state=state_json))
