@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.documents.statements import HERE, NAMES, NO_CLAIM, OUTSIDE, rows_of
 
-from evaldesk.wording.other_tools import DIFFERENCES
+from evaldesk.desk.adopting import DIFFERENCES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/coming-from.md"

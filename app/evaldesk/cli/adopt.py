@@ -11,9 +11,8 @@ import click
 
 from evaldesk.cli.files.exchange_files import open_home, visible
 from evaldesk.cli.runs.shared import workspace_option
-from evaldesk.desk.adopting import TOOLS, Adoption, ProjectFile, Tool, survey, write
+from evaldesk.desk.adopting import DIFFERENCES, TOOLS, Adoption, ProjectFile, Tool, survey, write
 from evaldesk.errors import EvaldeskError
-from evaldesk.wording.other_tools import DIFFERENCES
 from evaldesk.wording.printable import printable
 from evaldesk.wording.writer import show
 

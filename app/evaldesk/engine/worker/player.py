@@ -167,7 +167,8 @@ async def play_turn(
 
 def trial_result(spec: TrialSpec, attempt: Attempt, error: ErrorRecord | None) -> TrialResult:
     """The result of the trial as far as the attempt came; `error` overrides the last turn's own."""
-    transcript = _with_speaker(attempt.transcript(error), "scripted" if spec.case.scenario is None else "simulated")
+    asked_by: AskedBy = "scripted" if spec.case.scenario is None else "simulated"
+    transcript = Transcript(tuple(replace(turn, asked_by=asked_by) for turn in attempt.transcript(error).turns))
     last = transcript.turns[-1] if transcript.turns else None
     error = error or (last.error if last else None)
     if attempt.stop == "timed_out" and not error:
@@ -207,10 +208,6 @@ def _may_lack(attempt: Attempt, turns: Sequence[TurnRecord]) -> bool:
 def timed_out(timeout_s: float, trace: str = "") -> ErrorRecord:
     """The error of a trial or turn that took longer than it may."""
     return ErrorRecord("timed_out", f"not finished within {timeout_s:g} s", trace)
-
-
-def _with_speaker(transcript: Transcript, asked_by: AskedBy) -> Transcript:
-    return Transcript(tuple(replace(turn, asked_by=asked_by) for turn in transcript.turns))
 
 
 async def _stop_reason(conversed: Coroutine[Any, Any, StopReason], turn: OpenTurn, attempt: Attempt) -> StopReason:

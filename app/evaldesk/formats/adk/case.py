@@ -219,10 +219,6 @@ def _read_response(place: JsonPosition, raw: Any) -> tuple[str, str]:
     return read_text(place.at(0), raw[0]), message_text(parts)
 
 
-def _write_responses(messages: tuple[tuple[str, str], ...]) -> Any:
-    return unless_empty(tuple([author, [{"text": text}]] for author, text in messages))
-
-
 def _patch_responses(raw: Any, messages: tuple[tuple[str, str], ...]) -> Any:
     file_responses = _read_responses(JsonPosition(Document(None)), raw)
     responses = []
@@ -252,7 +248,12 @@ _CALL = Shape(
 _INTERMEDIATE = Shape(
     fields=(
         Field("tool_uses", partial(read_calls, _CALL), partial(write_calls, _CALL), keeps_form=True),
-        Field("intermediate_responses", _read_responses, _write_responses, _patch_responses),
+        Field(
+            "intermediate_responses",
+            _read_responses,
+            lambda messages: unless_empty(tuple([author, [{"text": text}]] for author, text in messages)),
+            _patch_responses,
+        ),
     ),
     order=("tool_uses", "tool_responses", "intermediate_responses"),
 )

@@ -78,7 +78,11 @@ def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
         Fact("Plan", _import_words(summary), is_compared=False),
         *(Fact("" if at else "Criteria", _criterion(each)) for at, each in enumerate(config.criteria)),
         Fact("Function files", "", "", config.functions_version),
-        *(_option_fact(option, config) for option in options),
+        *(
+            Fact(option.title, option.value_words(value), is_usual=_is_usual(option, value))
+            for option in options
+            for value in [shown_value(config, option)]
+        ),
         Fact("Gates", _gates(config), is_compared=False),
         Fact("Spread of the budget", spread_of(summary), is_compared=False),
         Fact("Asserted", "; ".join(asserted_lines(config, summary.n_cases)), is_compared=False),
@@ -172,11 +176,6 @@ def options_line(config: RunConfig) -> str:
 
 def _is_of(config: RunConfig, option: RunOption) -> bool:
     return not is_imported(config) or option.name in IMPORTED
-
-
-def _option_fact(option: RunOption, config: RunConfig) -> Fact:
-    value = shown_value(config, option)
-    return Fact(option.title, option.value_words(value), is_usual=_is_usual(option, value))
 
 
 def _is_usual(option: RunOption, value: object) -> bool:

@@ -235,7 +235,11 @@ def read_run(
         dash_sentence=_dash_sentence(summary, rows[:most], k),
         figures=_figures(summary),
         filters=_filters(summary, query, n_running),
-        sorts=_sorts(summary, query, sort),
+        sorts=[
+            Filter(text, 0, "", query.href(run_id, sort=name, after=None), name == sort)
+            for name, text in SORTS
+            if name not in ("slow", "cost") or is_measured(summary)
+        ],
         only_words=ONLY_WORDS[query.only] if query.only else "",
         k=k,
         columns=columns,
@@ -294,11 +298,6 @@ def _filters(summary: RunSummary, query: RunQuery, n_running: int) -> list[Filte
     if n_queued > 0:
         filters.append(Filter("queued" if summary.status in LIVE else "not played", n_queued, "queued"))
     return filters
-
-
-def _sorts(summary: RunSummary, query: RunQuery, current: CaseSort) -> list[Filter]:
-    sorts = [each for each in SORTS if each[0] not in ("slow", "cost") or is_measured(summary)]
-    return [Filter(text, 0, "", query.href(summary.id, sort=name, after=None), name == current) for name, text in sorts]
 
 
 def _figures(summary: RunSummary) -> list[Figure]:

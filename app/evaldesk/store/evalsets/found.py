@@ -120,7 +120,12 @@ def _folders(root: Path) -> Iterator[tuple[Path, list[os.DirEntry[str]]]]:
         n_entries += len(entries)
         if any(entry.name == "pyvenv.cfg" for entry in entries):
             continue
-        inner = [entry for entry in entries if _is_entered(entry)] if depth < MAX_DEPTH else []
+        is_deepest = depth >= MAX_DEPTH
+        inner = [
+            each
+            for each in entries
+            if not (is_deepest or _is_skipped(each.name)) and each.is_dir(follow_symlinks=False)
+        ]
         folders.extend((folder / entry.name, depth + 1) for entry in reversed(inner))
         yield folder, entries
 
@@ -131,10 +136,6 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
             return sorted(entries, key=lambda entry: entry.name)
     except OSError:
         return []
-
-
-def _is_entered(entry: os.DirEntry[str]) -> bool:
-    return not _is_skipped(entry.name) and entry.is_dir(follow_symlinks=False)
 
 
 def _is_skipped(name: str) -> bool:
