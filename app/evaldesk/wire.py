@@ -119,8 +119,7 @@ def json_scrubber(environment: Mapping[str, str]) -> Callable[[bytes], bytes]:
 
 def json_scrubber_of(names_by_value: Mapping[str, str], counts: Counter[str] | None = None) -> Callable[[bytes], bytes]:
     """As `json_scrubber`, for values that `known_values` gave; `counts` counts them by the names of their variables."""
-    scrub = scrubber_of(names_by_value, counts)
-    values = list(dict.fromkeys(to_json(form)[1:-1] for value in names_by_value for form in forms(value)))
+    scrub, values = scrubber_of(names_by_value, counts), _values_in_json(names_by_value)
 
     def scrubbed(data: bytes) -> bytes:
         if not (may_hold_key(data) or any(value in data for value in values)):
@@ -128,6 +127,23 @@ def json_scrubber_of(names_by_value: Mapping[str, str], counts: Counter[str] | N
         return to_json(_scrubbed(from_json(data, object), scrub))
 
     return scrubbed
+
+
+def value_json_scrubber_of(names_by_value: Mapping[str, str]) -> Callable[[bytes], bytes]:
+    """As `json_scrubber_of`, of JSON in which only these values are looked for.
+
+    It is for a process whose reader looks for texts like keys itself, since a search for them takes the longest.
+    """
+    scrub, values = scrubber_of(names_by_value), _values_in_json(names_by_value)
+
+    def scrubbed(data: bytes) -> bytes:
+        return to_json(_scrubbed(from_json(data, object), scrub)) if any(value in data for value in values) else data
+
+    return scrubbed
+
+
+def _values_in_json(names_by_value: Mapping[str, str]) -> list[bytes]:
+    return list(dict.fromkeys(to_json(form)[1:-1] for value in names_by_value for form in forms(value)))
 
 
 def plain_json(value: object, *, keeps_images: bool = True) -> JsonValue:

@@ -55,6 +55,7 @@ from evaldesk.store import Store, hold_workspace
 from evaldesk.store.backups import LATEST, backup_named, backups_of
 from evaldesk.store.network_disk import disk_refusal
 from evaldesk.store.store import EngineFacts, is_made, repair_marker
+from evaldesk.wire import value_scrubber
 from evaldesk.wording.places import again_sentence, place_words
 from evaldesk.wording.words import duration_words, least_words
 
@@ -314,8 +315,9 @@ async def _play_turn(host: ChatPlayers, agent: FoundAgent, settings: Settings) -
         observes=True,
     )
     record = None
+    scrubbed = value_scrubber(settings.environment)  # what a worker sends is searched by its reader
     async for item in host.play_turn(spec):
-        record = item if isinstance(item, TurnRecord) else record
+        record = scrubbed(item) if isinstance(item, TurnRecord) else record
     about = f"turn {agent.id}"
     isolation = _isolation_findings(agent.id, host.loop_bound.get(agent.ref, ""))
     if record is None or record.error:

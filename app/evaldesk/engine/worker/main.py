@@ -58,7 +58,7 @@ from evaldesk.process_setup import (
     hide_memory,
 )
 from evaldesk.secrets import known_values
-from evaldesk.wire import LineCutter, json_scrubber_of, to_json
+from evaldesk.wire import LineCutter, to_json, value_json_scrubber_of
 
 if TYPE_CHECKING:
     from evaldesk.engine.worker.zygote import LoopRef, Pipes
@@ -376,6 +376,7 @@ class Channel:
 def _scrubbed(frame: bytes) -> bytes:
     """Variables that agents read into the environment themselves, as from `.env`, are known in this process only.
 
+    The driver looks for texts like keys in all that it stores or shows, since it trusts no worker (decision 043).
     The environment is compared as it lies in memory: decoding its variables for each frame takes 0.5 ms.
     """
     global _seen_environment, _scrub  # noqa: PLW0603 - of the process, as the environment is
@@ -395,7 +396,7 @@ _seen_environment: dict[Any, Any] | None = None
 
 @lru_cache(maxsize=8)
 def _scrubber(variable_values: tuple[tuple[str, str], ...]) -> Callable[[bytes], bytes]:
-    return json_scrubber_of(dict(variable_values))
+    return value_json_scrubber_of(dict(variable_values))
 
 
 _scrub = _scrubber(())
