@@ -62,10 +62,10 @@ bench: $(READY) ## Measure speed and size; writes docs/performance.md; ARGS="pag
 	$(BIN)/python -m bench.run $(ARGS)
 
 APT := apt-get -o Acquire::Retries=3
-packages: ## Install what the tests use of Debian: three browsers and PostgreSQL (as root)
+packages: ## Install what the tests use of Debian: three browsers, nginx and PostgreSQL (as root)
 	$(APT) update -qq
 	$(APT) install -y -qq chromium chromium-headless-shell || $(APT) install -y -qq chromium
-	$(APT) install -y -qq --no-install-recommends firefox-esr webkit2gtk-driver xvfb bubblewrap openssl
+	$(APT) install -y -qq --no-install-recommends firefox-esr webkit2gtk-driver xvfb bubblewrap openssl nginx-light
 	test -x /usr/local/bin/postgres || $(APT) install -y -qq --no-install-recommends postgresql
 
 build: $(READY) ## Build the wheel and the source archive

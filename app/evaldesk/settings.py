@@ -45,6 +45,7 @@ KEYS = frozenset(
         "environments",
         "runs_at_once",
         "store",
+        "public_url",
     }
 )
 
@@ -53,6 +54,9 @@ ME_VARIABLE = "EVALDESK_ME"
 MAX_NAME = 80
 """Letters in the name of a person."""
 STORE_VARIABLE = "EVALDESK_STORE"
+PUBLIC_URL_VARIABLE = "EVALDESK_PUBLIC_URL"
+_HOST_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\]", re.ASCII)
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 _SCHEMES = ("postgresql", "postgres")
 _URL_OPTIONS = frozenset({"sslmode", "sslrootcert", "connect_timeout", "target_session_attrs"})
 
@@ -82,6 +86,25 @@ class DatabaseUrl:
 
 
 @dataclass(frozen=True, slots=True)
+class PublicUrl:
+    """The address by which browsers reach the desk through a proxy; its text has no path."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @property
+    def authorities(self) -> frozenset[str]:
+        """The values of Host that browsers send."""
+        full = f"{self.host}:{self.port}"
+        return frozenset({full, self.host}) if self.port == _DEFAULT_PORTS[self.scheme] else frozenset({full})
+
+    def __str__(self) -> str:
+        port = "" if self.port == _DEFAULT_PORTS[self.scheme] else f":{self.port}"
+        return f"{self.scheme}://{self.host}{port}"
+
+
+@dataclass(frozen=True, slots=True)
 class Environment:
     """A place to play agents in: an interpreter of this machine, as the file writes it, or a container."""
 
@@ -105,8 +128,9 @@ class Settings:
     image only bounds those of agents that do. `environments` are other interpreters and images, and `executors` other
     places where runs may be played, by name; a browser can choose these names and no others. `recording` says whether
     runs record the answers of models and tools, or answer from a recording. `store` is a database on a server, in the
-    place of the SQLite file; `is_store_of_file` says
-    that `evaldesk.toml` names it, and not this user's environment. `me` is the name of the person who works here; empty
+    place of the SQLite file; `is_store_of_file` says that `evaldesk.toml` names it, and not this user's environment.
+    `public_url` is the address of a proxy in front of the desk; `is_public_url_of_file` says the same of it. `me` is
+    the name of the person who works here; empty
     is the user of the process.
     """
 
@@ -135,6 +159,8 @@ class Settings:
     store: DatabaseUrl | None = None
     is_store_of_file: bool = False
     me: str = ""
+    public_url: PublicUrl | None = None
+    is_public_url_of_file: bool = False
 
     @property
     def allowed_judges(self) -> tuple[str, ...]:
@@ -185,8 +211,8 @@ def read_settings(
     Limits and Container, `[metrics]` has name = "module:attr", `[agents]` has `folders` to look in and a table for each
     declared agent, `[environments.NAME]` has `python`, or `image` with fields of Container, `[executors.NAME]` has
     `kind` and the keys of that kind, `[store]` has `url` and `me`. `EVALDESK_STORE` and `EVALDESK_ME` replace these,
-    and `EVALDESK_RECORDING` the mode. `EVALDESK_MODELS` and `EVALDESK_JUDGES` add names, separated by commas. Raises
-    UsageError naming the file and key when one is wrong.
+    `EVALDESK_PUBLIC_URL` replaces `public_url`, `EVALDESK_RECORDING` the mode. `EVALDESK_MODELS` and `EVALDESK_JUDGES`
+    add names, separated by commas. Raises UsageError naming the file and key when one is wrong.
     """
     table = _read_toml(workspace / CONFIG_NAME)
     path = workspace / CONFIG_NAME
@@ -216,6 +242,8 @@ def read_settings(
         store=_store(environment.get(STORE_VARIABLE, ""), table.get("store", {}), path),
         me=_me(table.get("store", {}), environment, path),
         is_store_of_file=not environment.get(STORE_VARIABLE) and "url" in _table(table.get("store")),
+        public_url=_public_url(environment.get(PUBLIC_URL_VARIABLE, ""), table.get("public_url", ""), path),
+        is_public_url_of_file=not environment.get(PUBLIC_URL_VARIABLE) and "public_url" in table,
     )
 
 
@@ -246,6 +274,31 @@ def _store(url_text: str, table: object, path: Path) -> DatabaseUrl | None:
             f"address in {STORE_VARIABLE}"
         )
     return url
+
+
+def _public_url(variable: str, value: object, path: Path) -> PublicUrl | None:
+    if variable:
+        return public_url(variable, PUBLIC_URL_VARIABLE)
+    return public_url(value, f"{path}: public_url") if value else None
+
+
+def public_url(text: object, where: str) -> PublicUrl:
+    """The address that a person wrote at `where`. Raises UsageError."""
+    refusal = UsageError(
+        f'{where} is the address that browsers open, such as "https://evals.example", got {text!r:.80}'
+    )
+    if not isinstance(text, str):
+        raise refusal
+    try:
+        parts = urlsplit(text.strip())
+        host, port = (parts.hostname or "").lower(), parts.port
+    except ValueError:
+        raise refusal from None
+    host = f"[{host}]" if ":" in host else host
+    is_plain = parts.path in ("", "/") and not (parts.query or parts.fragment or "@" in parts.netloc)
+    if parts.scheme not in _DEFAULT_PORTS or not _HOST_NAME.fullmatch(host) or not is_plain:
+        raise refusal
+    return PublicUrl(parts.scheme, host, port or _DEFAULT_PORTS[parts.scheme])
 
 
 def database_url(text: str, where: str) -> DatabaseUrl:

@@ -28,7 +28,7 @@ from evaldesk.wording.writer import show
 
 if TYPE_CHECKING:
     from evaldesk.desk.trust import Trust
-    from evaldesk.settings import Settings
+    from evaldesk.settings import PublicUrl, Settings
 
 DEFAULT_PORTS = (*range(8420, 8430), 0)
 """Tried in this order; 0 is any free one."""
@@ -52,6 +52,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @click.option("--base-url", help="An OpenAI-compatible endpoint for the agents' models.")
 @click.option("--listen-beyond-loopback", is_flag=True, help="Let other machines connect. Needs --allowed-host.")
 @click.option("--allowed-host", multiple=True, metavar="NAME", help="A name that browsers may use for this desk.")
+@click.option("--public-url", metavar="URL", help="The address of a proxy in front, such as https://evals.example.")
 @trust_option
 def ui(
     folders: tuple[str, ...],
@@ -65,6 +66,7 @@ def ui(
     base_url: str | None,
     listen_beyond_loopback: bool,
     allowed_host: tuple[str, ...],
+    public_url: str | None,
     is_trusted: bool,
 ) -> None:
     """Chat with the agents under DIR and evaluate them in the browser.
@@ -92,6 +94,7 @@ def ui(
     if python:
         settings = replace(settings, python=interpreter_path(python, Path.cwd()))
     settings = replace(settings, model_options=settings.model_options | ModelOptions(base_url=base_url))
+    settings = _with_public_url(settings, public_url)
     is_person = sys.stdout.isatty() and not no_open and has_screen(sys.platform, os.environ)
     if desk_address(settings) not in ("", OPENING):
         show("The desk of this workspace is open, with the options of its own start. Its address:", err=True)
@@ -99,7 +102,24 @@ def ui(
         return
     trust = trust_of_desk(settings, is_trusted=is_trusted)
     ports = DEFAULT_PORTS if port is None else (port,)
-    serve(settings, Address(host=host, ports=ports, names=names, token=token), is_person_there=is_person, trust=trust)
+    address = Address(host=host, ports=ports, names=names, token=token, public=_public_url(settings, trust))
+    serve(settings, address, is_person_there=is_person, trust=trust)
+
+
+def _with_public_url(settings: Settings, option: str | None) -> Settings:
+    from evaldesk.settings import public_url
+
+    if option is None:
+        return settings
+    return replace(settings, public_url=public_url(option, "--public-url"), is_public_url_of_file=False)
+
+
+def _public_url(settings: Settings, trust: Trust) -> PublicUrl | None:
+    """The public address of the desk. It names Host and Origin, so that one of an untrusted folder does not count."""
+    if settings.public_url and settings.is_public_url_of_file and trust.is_restricted:
+        show("public_url of evaldesk.toml counts once the folder is trusted; --public-url names it now.", err=True)
+        return None
+    return settings.public_url
 
 
 def trust_of_desk(settings: Settings, *, is_trusted: bool) -> Trust:
@@ -154,9 +174,9 @@ def open_run(run_name: str, no_open: bool, is_trusted: bool, workspace: str | No
     if desk_address(settings):
         show_open_desk(settings, page, is_person_there=is_person)
         return
-    address = Address(host=LOOPBACK[0], ports=(0,), names=LOOPBACK_NAMES, page=page)
     settings = open_settings((), workspace=workspace)
     trust = trust_of_desk(settings, is_trusted=is_trusted)
+    address = Address(host=LOOPBACK[0], ports=(0,), names=LOOPBACK_NAMES, page=page)
     serve(settings, address, is_person_there=is_person, trust=trust)
 
 

@@ -45,7 +45,7 @@ MAX_VALUES = 2_000
 _COUNTER_STEP = 1_000
 
 UUID = "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
-_IS_UUID = re.compile(f"(?:[A-Za-z]+[-_:])?{UUID}")
+_IS_UUID = re.compile(r"(?:[A-Za-z]+[-_:])?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _IS_RANDOM_HEX = re.compile(r"(?:[A-Za-z]+[-_:])?(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{16,}")
 _IS_ID = re.compile(r"(?=.*\d)[\w:./-]{4,}")
 _IS_CLOCK = re.compile(r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?: ?[APap][Mm])?")

@@ -20,6 +20,8 @@ from urllib.parse import parse_qsl, quote, urlencode
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from evaldesk.settings import PublicUrl
+
 MAX_BODY = 10 * 1024 * 1024
 UPLOADS = "/imports"
 """Where files of any size are posted; they go to the disk as they come, and its room bounds them."""
@@ -34,12 +36,27 @@ LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 @dataclass(frozen=True, slots=True)
 class GuardSettings:
-    """The permitted requests: `authorities` are the exact values of Host that are served, lower case with port."""
+    """The permitted requests: `authorities` are the exact values of Host that are served, lower case with port.
+
+    `public` is the address of a proxy in front of the desk, and `public_authorities` the values of Host that it sends.
+    """
 
     token: str
     port: int
     authorities: frozenset[str]
-    scheme: str = "http"
+    public: str = ""
+    public_authorities: frozenset[str] = frozenset()
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """All values of Host that are served."""
+        return self.authorities | self.public_authorities
+
+    @property
+    def origins(self) -> frozenset[str]:
+        """The values of Origin of the desk's own pages."""
+        own = {f"http://{authority}" for authority in self.authorities}
+        return frozenset({*own, self.public}) if self.public else frozenset(own)
 
     @property
     def cookie(self) -> str:
@@ -58,12 +75,21 @@ def _digest(token: str, name: str) -> str:
     return hmac.new(token.encode(), name.encode(), "sha256").hexdigest()
 
 
-def guard_settings(token: str, port: int, names: tuple[str, ...] = LOOPBACK_NAMES) -> GuardSettings:
-    """Settings that serve `names` on `port`; port 80 may be left out of Host."""
+def guard_settings(
+    token: str, port: int, names: tuple[str, ...] = LOOPBACK_NAMES, public: PublicUrl | None = None
+) -> GuardSettings:
+    """Settings that serve `names` on `port`, which may be left out of Host where it is 80, and a name that a person
+    allows also without one: a proxy on the usual port sends it so.
+    """
     authorities = {f"{name.lower()}:{port}" for name in names}
-    if port == 80:
-        authorities |= {name.lower() for name in names}
-    return GuardSettings(token=token, port=port, authorities=frozenset(authorities))
+    authorities |= {name.lower() for name in names if port == 80 or name not in LOOPBACK_NAMES}
+    return GuardSettings(
+        token=token,
+        port=port,
+        authorities=frozenset(authorities),
+        public=str(public or ""),
+        public_authorities=public.authorities if public else frozenset(),
+    )
 
 
 @dataclass(slots=True)
@@ -85,6 +111,8 @@ class Guard:
             return
         state = scope.setdefault("state", {})
         state["nonce"] = secrets.token_urlsafe(16)
+        if self._is_encrypted(scope):
+            scope["scheme"] = "https"
         answer = _Answer(send, state)
         refusal = self._refusal(scope)
         if refusal:
@@ -98,7 +126,7 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         hosts = _values(scope, b"host")
-        if len(hosts) != 1 or hosts[0].lower() not in self.settings.authorities:
+        if len(hosts) != 1 or hosts[0].lower() not in self.settings.hosts:
             return 400, "This name is not served here."
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MAX_TARGET:
             return 414, "The address is too long."
@@ -114,7 +142,7 @@ class Guard:
     def _is_foreign(self, scope: Scope) -> bool:
         """Another port of this machine counts as foreign: it is `same-site`, not `same-origin`."""
         origins = _values(scope, b"origin")
-        if any(origin.lower() not in self._origins for origin in origins):
+        if any(origin.lower() not in self.settings.origins for origin in origins):
             return True
         if {"", "same-origin", "none"}.issuperset(_values(scope, b"sec-fetch-site")):
             return False
@@ -123,9 +151,11 @@ class Guard:
         ]
         return scope["method"] not in {"GET", "HEAD"} or not is_link
 
-    @property
-    def _origins(self) -> set[str]:
-        return {f"{self.settings.scheme}://{authority}" for authority in self.settings.authorities}
+    # The headers of a proxy are not asked: anybody could send them to the port of the desk.
+    def _is_encrypted(self, scope: Scope) -> bool:
+        """Whether the browser is at the public address, and that one is encrypted."""
+        hosts = {host.lower() for host in _values(scope, b"host")}
+        return self.settings.public.startswith("https:") and hosts <= self.settings.public_authorities
 
     async def _welcome(self, scope: Scope, answer: _Answer) -> None:
         """Trade the token in the address for a cookie, and leave the address clean."""
@@ -142,6 +172,7 @@ class Guard:
         # With a high priority Chromium keeps it when other programs on this machine set too many of theirs.
         value = f"{self.settings.cookie}={self.settings.cookie_value}"
         cookie = f"{value}; Path=/; HttpOnly; SameSite=Strict; Priority=High"
+        cookie += "; Secure" if scope["scheme"] == "https" else ""
         # A link on another site does not send a strict cookie along a redirect; a page of our own does.
         site = (_values(scope, b"sec-fetch-site") or ["none"])[0]
         if site in {"same-origin", "none"}:

@@ -51,7 +51,7 @@ from evaldesk.errors import (
 )
 from evaldesk.process_setup import gc_paused
 from evaldesk.registry import import_target
-from evaldesk.settings import MAX_NAME, Settings
+from evaldesk.settings import MAX_NAME, PublicUrl, Settings
 from evaldesk.web.guard import Guard, GuardSettings, guard_settings
 from evaldesk.web.live import closing_of
 from evaldesk.web.render import desk_of, environment, page
@@ -72,7 +72,7 @@ _OF_PORTS = (errno.EADDRINUSE, errno.EACCES)
 class Address:
     """Where to listen, which names to answer to, the token (random when None), and the page to begin with.
 
-    The first of `ports` that is free is used; 0 is any.
+    The first of `ports` that is free is used; 0 is any. `public` is the address of a proxy, which browsers open.
     """
 
     host: str
@@ -80,6 +80,7 @@ class Address:
     names: tuple[str, ...]
     token: str | None = None
     page: str = ""
+    public: PublicUrl | None = None
 
 
 def serve(settings: Settings, address: Address, *, is_person_there: bool, trust: Trust | None = None) -> None:
@@ -89,13 +90,16 @@ def serve(settings: Settings, address: Address, *, is_person_there: bool, trust:
         port = listener.getsockname()[1]
         if address.ports[0] not in (port, ANY_PORT):
             show(f"Port {address.ports[0]} is taken; this desk uses {port}.", err=True)
-        home = f"http://{_url_host(address.host)}:{port}/"
+        listens_at = f"http://{_url_host(address.host)}:{port}/"
+        home = f"{address.public}/" if address.public else listens_at
+        if address.public:
+            show(f"Listening at {listens_at} for the proxy of {address.public}", err=True)
         address_file = None if hold.is_read_only else settings.state_folder / ADDRESS_NAME
         with _address_file(address_file, f"{home}?token={token}"):
             # After the file: who reads this address may read that one, which a desk that was killed may have left.
             hold.update(home)
             with gc_paused():
-                app = create_app(Desk.open(settings, trust), guard_settings(token, port, address.names))
+                app = create_app(Desk.open(settings, trust), guard_settings(token, port, address.names, address.public))
                 gc.freeze()
             closing = closing_of(cast("Starlette", app.app))
             browser_folder = settings.state_folder if is_person_there and not hold.is_read_only else None
@@ -339,6 +343,7 @@ class _WithNames:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start" and names not in ([], [cookie_name]):
                 cookie = f"{NAME_COOKIE}={quote(names[0])}; Path=/; HttpOnly; SameSite=Strict; Max-Age={YEAR_S}"
+                cookie += "; Secure" if scope.get("scheme") == "https" else ""
                 MutableHeaders(scope=message).append("set-cookie", cookie)
             await send(message)
 

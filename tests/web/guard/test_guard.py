@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from starlette.applications import Starlette
+from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.types import Message
 
-from evaldesk.web.guard import MAX_BODY, Guard, guard_settings
+from evaldesk.settings import public_url
+from evaldesk.web.guard import LOOPBACK_NAMES, MAX_BODY, Guard, guard_settings
 
 if TYPE_CHECKING:
     from tests.web.guard.conftest import Changes
@@ -240,3 +242,57 @@ def test_a_length_that_is_no_number_is_refused(client: TestClient, changes: Chan
 
 def test_who_is_refused_may_not_go_on_sending(client: TestClient) -> None:
     assert client.post("/", content=b"x").headers["connection"] == "close"
+
+
+PUBLIC = public_url("https://evals.example", "--public-url")
+
+
+@pytest.fixture
+def behind_proxy(changes: Changes) -> TestClient:
+    """A client of a desk that a proxy serves as https://evals.example."""
+    routes = [Route("/{path:path}", changes.endpoint, methods=["GET", "POST"])]
+    settings = guard_settings(TOKEN, 8420, public=PUBLIC)
+    return TestClient(Guard(Starlette(routes=routes), settings), base_url=f"http://{GOOD_HOST}", follow_redirects=False)
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        ("evals.example", "https://evals.example", 200),
+        ("Evals.Example:443", "https://evals.example", 200),
+        ("evals.example", "http://evals.example", 403),
+        ("evals.example", "https://evals.example:8443", 403),
+        ("evals.example", "https://other.example", 403),
+        ("evals.example:8420", "https://evals.example", 400),
+        ("sub.evals.example", "https://evals.example", 400),
+        (GOOD_HOST, f"http://{GOOD_HOST}", 200),
+        (GOOD_HOST, f"https://{GOOD_HOST}", 403),
+    ],
+)
+def test_a_public_address_gives_host_and_origin(behind_proxy: TestClient, host: str, origin: str, status: int) -> None:
+    answer = behind_proxy.post("/runs", headers={**COOKIE, "Host": host, "Origin": origin})
+
+    assert answer.status_code == status
+
+
+@pytest.mark.parametrize(("host", "is_secure"), [("evals.example", True), (GOOD_HOST, False)])
+def test_the_cookie_is_secure_at_an_encrypted_public_address(
+    behind_proxy: TestClient, host: str, is_secure: bool
+) -> None:
+    answer = behind_proxy.get(f"/runs?token={TOKEN}", headers={"Host": host, "X-Forwarded-Proto": "https"})
+
+    assert answer.headers["location"] == "/runs"
+    assert ("; Secure" in answer.headers["set-cookie"]) is is_secure
+
+
+@pytest.mark.parametrize(
+    ("host", "status"), [("desk.example", 200), ("desk.example:8420", 200), ("other.example", 400)]
+)
+def test_an_allowed_name_is_served_with_and_without_the_port(changes: Changes, host: str, status: int) -> None:
+    routes = [Route("/{path:path}", changes.endpoint, methods=["GET", "POST"])]
+    settings = guard_settings(TOKEN, 8420, (*LOOPBACK_NAMES, "desk.example"))
+    client = TestClient(Guard(Starlette(routes=routes), settings), base_url=f"http://{GOOD_HOST}")
+
+    answer = client.post("/runs", headers={**COOKIE, "Host": host, "Origin": f"http://{host}"})
+
+    assert answer.status_code == status
