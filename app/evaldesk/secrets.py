@@ -469,6 +469,9 @@ def provider_of(model: str) -> str:
 
 
 ENV_FILE = ".env"
+PROJECT_FILE = "langgraph.json"
+"""A file of a project whose `env` names a file of variables, or has them."""
+MAX_PROJECT_FILE = 1_000_000
 _OFF = "ADK_DISABLE_LOAD_DOTENV"
 
 _from_files: set[str] = set()
@@ -502,8 +505,20 @@ def env_variables(folder: str, environment: Mapping[str, str] = os.environ) -> d
 
     with path.open(encoding="utf-8") as file:
         _check_owner(path, os.fstat(file.fileno()))
-        values = dotenv_values(stream=file)
-    return {name: value for name, value in values.items() if value is not None}
+        is_project = path.name == PROJECT_FILE
+        values = _project_env(path) if is_project else dotenv_values(stream=file)
+    if not isinstance(values, Mapping):
+        return {}
+    return {str(name): str(value) for name, value in values.items() if value is not None}
+
+
+def _project_env(path: Path) -> Any:
+    """The value of `env` in a project file: the path of a file, or variables; None where there is none."""
+    try:
+        table = json.loads(path.read_bytes()[:MAX_PROJECT_FILE])
+    except (OSError, ValueError, RecursionError):
+        return None
+    return table.get("env") if isinstance(table, dict) else None
 
 
 def _check_owner(path: Path, status: os.stat_result) -> None:
@@ -535,5 +550,14 @@ def file_environment(environment: Mapping[str, str] = os.environ) -> dict[str, s
 
 
 def env_file_of(folder: Path) -> Path | None:
-    """The first `.env` at or above `folder`."""
-    return next((place / ENV_FILE for place in (folder, *folder.parents) if (place / ENV_FILE).is_file()), None)
+    """The first `.env` at or above `folder`, or the file that a project file there names, or one with variables."""
+    return next(filter(None, map(_env_file_in, (folder, *folder.parents))), None)
+
+
+def _env_file_in(place: Path) -> Path | None:
+    project = place / PROJECT_FILE
+    env = _project_env(project) if project.is_file() else None
+    if isinstance(env, dict):
+        return project
+    named = place / env if isinstance(env, str) and env else None
+    return next((path for path in (named, place / ENV_FILE) if path is not None and path.is_file()), None)

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 from evaldesk.model import AgentDescription, AgentRef, Event, Session
@@ -88,6 +89,14 @@ Target: TypeAlias = Literal["object", "address", "command", "file"]
 
 
 @dataclass(frozen=True, slots=True)
+class Project:
+    """The agents that a project file names, and the folders that it puts on `sys.path`."""
+
+    agents: tuple[AgentRef, ...] = ()
+    folders: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class AgentKind:
     """A kind of agent and its traits.
 
@@ -113,6 +122,8 @@ class AgentKind:
     - `home` are modules of which at least one is imported if an object of the kind exists, `first_parameter` is the
       first parameter of a function of the kind; empty if unknown. The adapter is not imported for any other object.
     - `extra` of Evaldesk installs `package`, whose modules are `modules`.
+    - `project_file` is the name of a file that names agents of a project; `read_project` is the `package.module:attr`
+      of a function (path) that returns its Project.
     """
 
     name: str
@@ -140,6 +151,8 @@ class AgentKind:
     extra: str = ""
     package: str = ""
     modules: tuple[str, ...] = ()
+    project_file: str = ""
+    read_project: str = ""
 
     @property
     def is_remote(self) -> bool:
@@ -272,6 +285,8 @@ _KINDS = (
         extra="langgraph",
         package="langgraph",
         modules=("langgraph", "langchain_core"),
+        project_file="langgraph.json",
+        read_project="evaldesk.integrations.langgraph.project:read_project",
         takes=MEDIA_KINDS,
         home=("langgraph",),
     ),

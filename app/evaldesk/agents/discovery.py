@@ -11,18 +11,20 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from evaldesk import paths
-from evaldesk.agents.agent import AGENTS
+from evaldesk.agents.agent import AGENTS, AgentKind, Project
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import AgentRef, Container
 from evaldesk.model.options import check_address
 from evaldesk.paths import OURS
+from evaldesk.registry import import_target
 
 YAML_NAME = "root_agent.yaml"
 FACTORY = "get_agent_async"  # of google-adk: a coroutine function that makes the agent
@@ -56,15 +58,18 @@ def find_agents(roots: Sequence[Path]) -> list[AgentRef]:
 
     An agent's folder has an `agent.py` or an `__init__.py` that mentions `root_agent` or defines `agent`, `app` or
     `get_agent_async`, or a `root_agent.yaml`. It lies in a root, or in a package below `src` or below a member of a
-    workspace of uv; where none does, in a folder of a root. Ids are the names of the folders, made unique.
+    workspace of uv; where none does, in a folder of a root. Ids are the names of the folders, made unique. The agents
+    of a project file, such as `langgraph.json`, in a root or a folder of one come first, under their names there.
     """
     places = [root.resolve() for root in roots]
     folders = dict.fromkeys(folder for place in places for folder in _agent_folders(place))
     refs = [ref for folder in folders if (ref := _folder_ref(folder))]
-    if not refs:
+    project_refs = [ref for place in places for ref in _projects_near(place)]
+    if not refs and not project_refs:
         folders = dict.fromkeys(folder for place in places for folder in _in_packages(place, COLLECTION_DEPTH))
         refs = [ref for folder in folders if (ref := _folder_ref(folder))]
-    return _with_unique_ids(refs)
+    named_files = {_file_of(ref) for ref in project_refs}
+    return _with_unique_ids([*project_refs, *(ref for ref in refs if _file_of(ref) not in named_files)])
 
 
 def agent_ref(spec: str) -> AgentRef:
@@ -75,6 +80,9 @@ def agent_ref(spec: str) -> AgentRef:
     remote = remote_ref(spec)
     if remote:
         return remote
+    project_ref = _project_ref(spec)
+    if project_ref:
+        return project_ref
     folder = Path(spec).expanduser()
     if folder.name in ("__init__.py", "agent.py") and folder.is_file():  # as `adk eval` names an agent
         folder = folder.parent
@@ -97,6 +105,49 @@ def agent_ref(spec: str) -> AgentRef:
     if folder.suffix == ".py" and folder.is_file():
         hint = f"name the agent that it defines, such as {'.'.join(Path(spec).with_suffix('').parts)}:root_agent"
     raise UsageError(f"{spec!r} is {forms}{hint and f'; {hint}'}", field="agent")
+
+
+def _project_files(folder: Path) -> Iterator[tuple[AgentKind, Path]]:
+    """The project files in the folder that name agents, each with its kind."""
+    kinds = (kind for kind in AGENTS.builtin if kind.project_file)
+    return ((kind, folder / kind.project_file) for kind in kinds if (folder / kind.project_file).is_file())
+
+
+def _project(kind: AgentKind, path: Path) -> Project:
+    read = cast("Callable[[Path], Project]", import_target(kind.read_project))
+    return read(path)
+
+
+def _projects_near(root: Path) -> Iterator[AgentRef]:
+    """The agents of project files in the root and its folders; a file that cannot be read names none."""
+    for folder in (root, *(child for child in sorted(_children(root)) if _may_be_agent(child))):
+        for kind, path in _project_files(folder):
+            with suppress(UsageError):
+                yield from _project(kind, path).agents
+
+
+def _project_ref(spec: str) -> AgentRef | None:
+    """The agent of `langgraph.json:NAME`, or the only one of such a file or of a folder with it; None for another spec.
+
+    Raises UsageError with the names there are.
+    """
+    place, _, name = spec.rpartition(":") if ".json:" in spec else (spec, "", "")
+    path = Path(place).expanduser().resolve()
+    files = list(_project_files(path if path.is_dir() else path.parent))
+    kind_path = next((each for each in files if path.is_dir() or each[1] == path), None)
+    if kind_path is None or (path.is_dir() and _folder_ref(path)):
+        return None
+    refs = {ref.id: ref for ref in _project(*kind_path).agents}
+    if not name and len(refs) == 1:
+        return next(iter(refs.values()))
+    if name not in refs:
+        forms = ", ".join(f"{kind_path[1].name}:{each}" for each in refs) or "none"
+        raise UsageError(f"{spec}: name one of its agents: {forms}", field="agent")
+    return refs[name]
+
+
+def _file_of(ref: AgentRef) -> Path:
+    return Path(ref.root, *ref.target.partition(":")[0].split("."))
 
 
 def _agent_folders(root: Path) -> Iterator[Path]:
@@ -133,17 +184,17 @@ def _folder_ref(folder: Path) -> AgentRef | None:
         if attribute:
             return _python_ref(folder, stem, attribute)
     if (folder / YAML_NAME).is_file():
-        return AgentRef(_id(folder.name), YAML_NAME, root=str(folder.parent), folder=str(folder), kind="adk")
+        return AgentRef(agent_id(folder.name), YAML_NAME, root=str(folder.parent), folder=str(folder), kind="adk")
     return None
 
 
 def _python_ref(folder: Path, stem: str, attribute: str) -> AgentRef:
     if "." in folder.name:  # no package can have such a name, so the file is imported as a module of its own
-        return AgentRef(_id(folder.name), f"{stem}:{attribute}", root=str(folder), folder=str(folder))
+        return AgentRef(agent_id(folder.name), f"{stem}:{attribute}", root=str(folder), folder=str(folder))
     top = _top_package(folder)
     names = folder.relative_to(top.parent).parts
     module = ".".join(names if stem == "__init__" else (*names, stem))
-    return AgentRef(_id(folder.name), f"{module}:{attribute}", root=str(top.parent), folder=str(folder))
+    return AgentRef(agent_id(folder.name), f"{module}:{attribute}", root=str(top.parent), folder=str(folder))
 
 
 def _top_package(folder: Path) -> Path:
@@ -195,11 +246,12 @@ def _module_ref(spec: str) -> AgentRef:
         file = root.joinpath(*module.split("."))
         if file.is_dir() or file.with_suffix(".py").is_file():
             folder = file if file.is_dir() else file.parent
-            return AgentRef(_id(spec), spec, root=str(root), folder=str(folder))
-    return AgentRef(_id(spec), spec, root=str(here))
+            return AgentRef(agent_id(spec), spec, root=str(root), folder=str(folder))
+    return AgentRef(agent_id(spec), spec, root=str(here))
 
 
-def _id(name: str) -> str:
+def agent_id(name: str) -> str:
+    """The name as an id: letters, digits, `_`, `.` and `-`."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.") or "agent"
 
 
@@ -230,22 +282,22 @@ def remote_ref(spec: str) -> AgentRef | None:
     return remote_ref_of_kind(kind.name, target.strip())
 
 
-def remote_ref_of_kind(kind: str, target: str, agent_id: str = "", options: str = "") -> AgentRef:
+def remote_ref_of_kind(kind: str, target: str, own_id: str = "", options: str = "") -> AgentRef:
     """The agent of that remote kind at `target`. Raises UsageError."""
     form = AGENTS[kind].target
     if form == "command":
         if not target:
             raise UsageError("command: needs a command, such as command:python my_agent.py", field="agent")
-        name = agent_id or _id(target.rsplit(maxsplit=1)[-1])[:MAX_ID]
+        name = own_id or agent_id(target.rsplit(maxsplit=1)[-1])[:MAX_ID]
         return AgentRef(name, target, root=str(Path.cwd()), kind=kind, declared=options)
     if form == "file":
         path = Path(target).expanduser().resolve()
         if not path.is_file():
             raise UsageError(f"{target}: no file to replay", field="agent")
         return AgentRef(
-            agent_id or _id(path.stem)[:MAX_ID], str(path), root=str(path.parent), kind=kind, declared=options
+            own_id or agent_id(path.stem)[:MAX_ID], str(path), root=str(path.parent), kind=kind, declared=options
         )
-    return AgentRef(agent_id or _id(_id_of_url(target))[:MAX_ID], target.rstrip("/"), kind=kind, declared=options)
+    return AgentRef(own_id or agent_id(_id_of_url(target))[:MAX_ID], target.rstrip("/"), kind=kind, declared=options)
 
 
 def _id_of_url(url: str) -> str:
@@ -308,15 +360,28 @@ def source_folders(folder: Path, environment: Mapping[str, str] = os.environ) ->
     A project has a `pyproject.toml`, `setup.py` or `Pipfile`; its code is in `src`, in the folders of its poetry table,
     and in the members of its uv workspace. Python 3.10 reads no TOML: there only `src` counts.
     """
-    places = _places(folder.absolute(), environment)
-    return list(dict.fromkeys(source for place in places for source in _sources(place)))
+    places = list(_places(folder.absolute(), environment))
+    sources = [source for place in places for source in (*_project_folders(place), *_sources(place))]
+    return list(dict.fromkeys(sources))
+
+
+def source_folders_of(place: Path) -> list[Path]:
+    """The source folders of the project in that very folder."""
+    return list(dict.fromkeys(_sources(place)))
+
+
+def _project_folders(place: Path) -> Iterator[Path]:
+    """The folders that a project file of the place puts on `sys.path`."""
+    for kind, path in _project_files(place):
+        with suppress(UsageError):
+            yield from _project(kind, path).folders
 
 
 def _sources(place: Path) -> Iterator[Path]:
     """The source folders of the project in `place`, then of its workspace; none without a project."""
     if not any((place / name).is_file() for name in ("pyproject.toml", "setup.py", "Pipfile")):
         return
-    table = _project(place).get("tool")
+    table = _pyproject(place).get("tool")
     packages = _table(table, "poetry").get("packages")
     source_names = (
         [each.get("from") for each in packages if isinstance(each, dict)] if isinstance(packages, list) else []
@@ -345,7 +410,7 @@ def _patterns(workspace: Mapping[str, Any], key: str) -> list[str]:
     return [each for each in patterns if each and not Path(each).is_absolute() and ".." not in Path(each).parts]
 
 
-def _project(place: Path) -> Mapping[str, Any]:
+def _pyproject(place: Path) -> Mapping[str, Any]:
     """The `pyproject.toml` of the project; empty when unreadable, as on a Python without tomllib."""
     try:
         from evaldesk.toml_text import parse_toml
@@ -446,7 +511,7 @@ def _numbers(version: str) -> list[int]:
 
 def _project_name(place: Path) -> str:
     """The name of a project of poetry; empty for any other."""
-    table = _project(place)
+    table = _pyproject(place)
     tool, project = _table(table, "tool"), _table(table, "project")
     if "poetry" not in tool and not (place / "poetry.lock").is_file():
         return ""
