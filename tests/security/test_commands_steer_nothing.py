@@ -1,0 +1,161 @@
+"""Every command, in a workspace of hostile names, as a terminal and the logs of builds read what it prints."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from tests.forked_commands import ForkedCommands
+from tests.security.test_outgoing_text import HOSTILE, steering
+
+from evaldesk.cli import cli
+from evaldesk.formats import write_evalset
+from evaldesk.model import (
+    AgentRef,
+    Case,
+    Criterion,
+    ErrorRecord,
+    EvalSet,
+    Event,
+    Expected,
+    RunConfig,
+    RunStatus,
+    Score,
+    ToolCall,
+    Transcript,
+    TrialResult,
+    Turn,
+    TurnRecord,
+)
+from evaldesk.model.failures import FindingDraft
+from evaldesk.store import Store
+
+BUILDS = ("GITHUB_ACTIONS", "GITLAB_CI", "TF_BUILD", "TEAMCITY_VERSION")
+NAME = "x\x1b]0;t\x07\u202e\n::error::forged ##[add-mask]y ##vso[task.x]z ##teamcity[a b='c']"
+"""A name of a file, so without a slash."""
+AGENT = NAME.replace("\n", " ")
+NAMELESS = {
+    *("accept", "adopt", "agents", "mode judge", "mode undo", "trash empty"),
+    *(f"run {name}" for name in ("drive", "rescore", "resume", "retry", "stop")),
+}
+"""Commands that name a run by its number, or nothing; all others must print a hostile name."""
+
+WORDS: dict[str, tuple[str, ...]] = {
+    "accept": ("RUN",),
+    "adopt": ("adk", "FOLDER"),
+    "agents": ("FOLDER", "--trust"),
+    "benchmark": ("FILE",),
+    "completion": (HOSTILE,),
+    "convert": ("SET", "-", "--to", "adk"),
+    "doctor": ("FOLDER",),
+    "eval": ("FOLDER", "SET", "--check"),
+    "export": ("RUN",),
+    "gate explain": ("--cases", HOSTILE),
+    "import": ("FILE",),
+    "metrics": (HOSTILE,),
+    "mode cases": ("KIND",),
+    "mode check": ("RUN", "--max-mode", f"{HOSTILE}=1"),
+    "mode export": ("--format", "json"),
+    "mode import": ("FILE", "--by", "ann"),
+    "mode judge": ("KIND",),
+    "mode list": (),
+    "mode merge": ("KIND", "other", "--by", "ann"),
+    "mode undo": (),
+    "open": (HOSTILE,),
+    "report": ("RUN",),
+    "rubric": ("-d", "FILE", "-r", HOSTILE),
+    "run drive": ("RUN",),
+    "run export": ("RUN",),
+    "run info": ("RUN",),
+    "run list": (),
+    "run logs": ("RUN",),
+    "run rescore": ("RUN", "--config-file-path", "FILE"),
+    "run resume": ("RUN",),
+    "run retry": ("RUN",),
+    "run rm": (HOSTILE,),
+    "run stop": ("RUN",),
+    "run submit": ("FILE",),
+    "store copy": ("FILE", HOSTILE),
+    "trash empty": ("--yes",),
+    "trash list": (),
+    "trash restore": (HOSTILE,),
+    "ui": ("--host", HOSTILE),
+    "validate": ("SET", "FILE"),
+}
+"""The arguments of each command; SET, RUN, KIND, FILE and FOLDER stand for those of the workspace."""
+
+
+def names_of_commands(command: click.Command = cli, *path: str) -> Iterator[str]:
+    """The words of all commands that are no groups."""
+    if not isinstance(command, click.Group):
+        yield " ".join(path)
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        child = command.get_command(context, name)
+        assert child is not None
+        yield from names_of_commands(child, *path, name)
+
+
+@pytest.fixture(scope="module")
+def made_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace in which all that has a name has a hostile one, of runs, cases, sets, agents, files and findings."""
+    home = tmp_path_factory.mktemp("hostile") / NAME
+    home.mkdir()
+    call = ToolCall(HOSTILE, {HOSTILE: HOSTILE}, HOSTILE)
+    case = Case(HOSTILE, (Turn(HOSTILE, Expected((call,), reference=HOSTILE)),), tags=(HOSTILE,))
+    (home / f"{NAME}.evalset.json").write_bytes(write_evalset(EvalSet(HOSTILE, HOSTILE, HOSTILE, (case,))))
+    (home / f"{NAME}.json").write_text(json.dumps({HOSTILE: [HOSTILE, {HOSTILE: None}]}))
+    agent = home / AGENT
+    agent.mkdir()
+    (agent / "agent.py").write_text(f"raise ValueError({HOSTILE!r})\n")
+    error = ErrorRecord("agent_raised", HOSTILE, HOSTILE)
+    events = (
+        Event("tool_call", call=call, author=HOSTILE),
+        Event("agent_message", text=HOSTILE, author=HOSTILE),
+        Event("log", text=HOSTILE),
+        Event("error", error=error),
+    )
+    with Store.open(home / ".evaldesk" / "evaldesk.db") as store:
+        reference = AgentRef(HOSTILE, HOSTILE, root=str(home), folder=str(agent))
+        criteria = (Criterion(HOSTILE, 1.0, {HOSTILE: HOSTILE}),)
+        statuses: tuple[RunStatus, ...] = ("finished", "stopped")
+        for status in statuses:
+            config = RunConfig(reference, HOSTILE, criteria=criteria, note=HOSTILE, model=HOSTILE)
+            run_id = store.runs.create(config, [case])
+            score = Score(HOSTILE, 0.0, 0, 1.0, passed=False, reason=HOSTILE, details={HOSTILE: HOSTILE})
+            transcript = Transcript((TurnRecord(HOSTILE, events, {HOSTILE: HOSTILE}),))
+            trial = TrialResult(run_id, 0, 0, "errored", "errored", HOSTILE, transcript, (score,), error=error)
+            store.runs.record([trial])
+            store.runs.set_status(run_id, status, HOSTILE)
+        store.failures.add(FindingDraft(1, 0, 0, HOSTILE), HOSTILE, HOSTILE)
+        session = store.sessions.create(HOSTILE, HOSTILE, {HOSTILE: HOSTILE})
+        store.sessions.append_turn(session.id, transcript.turns[0])
+        store.runs.delete(run_id)
+    return home
+
+
+def test_every_command_is_tried() -> None:
+    assert {*names_of_commands()} ^ WORDS.keys() == set()
+
+
+@pytest.mark.parametrize("command", WORDS)
+def test_a_command_among_hostile_names_steers_no_terminal_and_no_build(
+    command: str, made_workspace: Path, tmp_path: Path, commands: ForkedCommands
+) -> None:
+    home = tmp_path / NAME
+    shutil.copytree(made_workspace, home)
+    places = {"SET": f"{NAME}.evalset.json", "FILE": f"{NAME}.json", "FOLDER": AGENT, "RUN": "1", "KIND": HOSTILE}
+    words = [*command.split(), *(places.get(word, word) for word in WORDS[command])]
+    environment = {**os.environ, **dict.fromkeys(BUILDS, "true"), "EVALDESK_WORKSPACE": str(home)}
+
+    result = commands.run(*words, cwd=home, environment=environment)
+
+    assert steering(result.stdout) == []
+    assert steering(result.stderr) == []
+    assert ("forged" in result.stdout + result.stderr) is (command not in NAMELESS), result.stdout + result.stderr
