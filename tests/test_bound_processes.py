@@ -36,6 +36,6 @@ def test_a_desk_ends_with_the_worker_that_started_it() -> None:
     os.close(watched)
 
 
-def _has_ended(process: int, patience_s: float) -> bool:
+def _has_ended(process: int, timeout_s: float) -> bool:
     """Whether the process of this descriptor has ended by then."""
-    return bool(select.select([process], [], [], patience_s)[0])
+    return bool(select.select([process], [], [], timeout_s)[0])

@@ -118,12 +118,12 @@ class SessionDesk:
         """The turn that is being played, or None."""
         return self._turns.get(session_id)
 
-    async def elsewhere(self, session_id: str, patience_s: float = 0.0) -> AsyncIterator[OpenTurn]:
+    async def elsewhere(self, session_id: str, wait_s: float = 0.0) -> AsyncIterator[OpenTurn]:
         """The turn that another process plays, again whenever it has grown, until it is over.
 
-        Where there is none it waits for one, up to `patience_s`.
+        Where there is none it waits for one, up to `wait_s`.
         """
-        n_seen, until = -1, asyncio.get_running_loop().time() + patience_s
+        n_seen, until = -1, asyncio.get_running_loop().time() + wait_s
         while session_id not in self._turns:
             turn = await asyncio.to_thread(self._store.sessions.open_turn, session_id)
             if turn is None or not is_turn_played(turn):

@@ -247,10 +247,10 @@ class HostsExecutor:
         while not self.is_cancelled:
             await asyncio.sleep(wait_s)
             without_s = 0.0 if any(slot.up for slot in self._slots) else without_s + wait_s
-            patience_s = NO_HOST_S if self._had_host else FIRST_HOST_S
-            if without_s > patience_s:
+            limit_s = NO_HOST_S if self._had_host else FIRST_HOST_S
+            if without_s > limit_s:
                 notes = "; ".join(dict.fromkeys(filter(None, map(self._note, self._slots))))
-                self._end(f"no host was up for {patience_s:g} s{f': {notes}' if notes else ''}.")
+                self._end(f"no host was up for {limit_s:g} s{f': {notes}' if notes else ''}.")
 
     async def _keep(self, slot: _Slot) -> None:
         """Have a host in the slot, as long as the run goes on."""

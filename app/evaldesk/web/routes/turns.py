@@ -146,7 +146,7 @@ async def _messages(request: Request, turn: RunningTurn | None, after: int) -> A
 
     Without one it is the turn that another process plays. Where a simulated user talks, the next turn follows.
     """
-    desk, session_id, patience_s = desk_of(request), request.path_params["session_id"], 0.0
+    desk, session_id, wait_s = desk_of(request), request.path_params["session_id"], 0.0
     simulation = desk.simulation
     while True:
         followed: OpenTurn | None = None
@@ -155,7 +155,7 @@ async def _messages(request: Request, turn: RunningTurn | None, after: int) -> A
             async for text in _growing(request, turn):
                 yield None, text
         elif turn is None:
-            async for open_turn, text in _follow_stored_turn(request, patience_s):
+            async for open_turn, text in _follow_stored_turn(request, wait_s):
                 followed = open_turn
                 yield None, text
         yield None, _end_html(request, after)
@@ -165,8 +165,8 @@ async def _messages(request: Request, turn: RunningTurn | None, after: int) -> A
             problem = _problem(request, f"The end of the turn could not be stored: {turn.failure}")
             yield None, _out_of_band("innerHTML", "composer-note", problem)
         turn = await simulation.next_turn(session_id)
-        patience_s = NEXT_TURN_S if followed and followed.asked_by == "simulated" else 0.0
-        if turn is None and not patience_s:
+        wait_s = NEXT_TURN_S if followed and followed.asked_by == "simulated" else 0.0
+        if turn is None and not wait_s:
             break
         after = turn.turn_index if turn else followed.turn_index + 1 if followed else after
     if simulation.ending(session_id):
@@ -190,12 +190,12 @@ async def _growing(request: Request, turn: RunningTurn) -> AsyncIterator[str]:
         await asyncio.sleep(max(PAUSE_S, spent_s))
 
 
-async def _follow_stored_turn(request: Request, patience_s: float) -> AsyncIterator[tuple[OpenTurn, str]]:
+async def _follow_stored_turn(request: Request, wait_s: float) -> AsyncIterator[tuple[OpenTurn, str]]:
     """A turn that another process plays, as far as it is stored, and its part of the page."""
     desk, session_id = desk_of(request), request.path_params["session_id"]
     name = agent_of(request, await asyncio.to_thread(desk.sessions.recent, session_id)).name
     began = _began(request, ELSEWHERE)
-    async for turn in desk.sessions.elsewhere(session_id, patience_s):
+    async for turn in desk.sessions.elsewhere(session_id, wait_s):
         view = open_view(turn, name)
         yield turn, began + fragment(request, TEMPLATE, "live", live=view, parts=turn_macros(request))
         began = ""  # a button that has the focus keeps it
