@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TypeAlias
 
-from evaldesk.errors import ConflictError, DiskError
+from evaldesk.errors import NAME_LIMIT, ConflictError, DiskError
 
 if sys.platform != "win32":
     import fcntl
@@ -278,7 +278,7 @@ def _temporary(path: Path, data: Content, mode: int | None) -> Iterator[tuple[Pa
 def _open_temporary(path: Path) -> tuple[int, Path]:
     """A new locked file; another process that looks for leftovers may take one away before it is locked."""
     while True:
-        temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}.evaldesk-tmp")
+        temporary = path.with_name(f".{path.name[:NAME_LIMIT]}.{secrets.token_hex(8)}.evaldesk-tmp")
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             if _lock(handle) and os.fstat(handle).st_nlink:

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-MAX_SHOWN = 200
+NAME_LIMIT, VALUE_LIMIT, TEXT_LIMIT = 40, 80, 200
+"""Foreign text in an error is cut: a name or key, a value, an address or the message of another program."""
 
 
 class EvaldeskError(Exception):
@@ -43,7 +44,7 @@ class NotFoundError(UsageError):
     @classmethod
     def among(cls, kind: str, name: str, known_names: Iterable[str]) -> NotFoundError:
         """Say that `name` is no `kind`, and name the nearest known one, or all of them when they are few."""
-        names, name = sorted(known_names), name[:MAX_SHOWN]
+        names, name = sorted(known_names), name[:TEXT_LIMIT]
         from difflib import get_close_matches
 
         nearest = get_close_matches(name, names, n=1)

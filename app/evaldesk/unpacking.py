@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 
-from evaldesk.errors import FormatError
+from evaldesk.errors import NAME_LIMIT, FormatError
 
 MAX_ANSWER = 32 * 1024 * 1024
 ASKED_FOR = "identity"
@@ -19,7 +19,7 @@ class Unpacker:
     def __init__(self, encoding: str | None, limit: int = MAX_ANSWER) -> None:
         name = (encoding or ASKED_FOR).strip().lower()
         if name not in {ASKED_FOR, "gzip", "x-gzip", "deflate"}:
-            raise FormatError(f"the answer is packed as {name[:40]!r}; only gzip and deflate can be read")
+            raise FormatError(f"the answer is packed as {name[:NAME_LIMIT]!r}; only gzip and deflate can be read")
         self._packed = None if name == ASKED_FOR else zlib.decompressobj(_ZLIB_OR_GZIP)
         self._limit = limit
         self._n_left = limit

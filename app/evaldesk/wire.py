@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, get_args
 
 from evaldesk.codec import msgspec
-from evaldesk.errors import AgentError
+from evaldesk.errors import VALUE_LIMIT, AgentError
 from evaldesk.model import (
     ErrorRecord,
     Event,
@@ -391,4 +391,4 @@ def _value_words(value: object) -> str:
     if value is None:
         return "None"
     text = str(plain_json(value))
-    return f"{type(value).__name__} {text[:80]}{'…' if len(text) > 80 else ''}"
+    return f"{type(value).__name__} {text[:VALUE_LIMIT]}{'…' if len(text) > 80 else ''}"

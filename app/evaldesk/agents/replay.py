@@ -17,7 +17,7 @@ from evaldesk.agents.agent import Agent
 from evaldesk.agents.tools.doubles import RECORDING
 from evaldesk.agents.trial_context import CURRENT_TRIAL
 from evaldesk.codec import msgspec
-from evaldesk.errors import AgentError, FormatError
+from evaldesk.errors import VALUE_LIMIT, AgentError, FormatError
 from evaldesk.llm.retry_events import note_capture
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, Transcript, TurnRecord
 from evaldesk.reading.notes import Notes
@@ -99,7 +99,8 @@ class ReplayAgent:
             place = f"case {playing.case.id!r}, trial {playing.trial_index + 1}, {place}"
         if turn is None:
             return f"the recording has no {place}"
-        return f"the recording has another question at {place}: {turn.query[:80]!r}, not {message[:80]!r}"
+        query = turn.query[:VALUE_LIMIT]
+        return f"the recording has another question at {place}: {query!r}, not {message[:VALUE_LIMIT]!r}"
 
 
 def _is_meant(trial: Trial) -> bool:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from evaldesk.codec import msgspec
-from evaldesk.errors import FormatError, ModelError
+from evaldesk.errors import TEXT_LIMIT, FormatError, ModelError
 from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
 from evaldesk.llm.endpoints import KEY_OF, OPENAI, OwnEndpoint
 from evaldesk.llm.refusals import BrokenAnswerError, EndpointError, without_fields
@@ -300,7 +300,7 @@ def _decode(body: bytes) -> _Answer:
         answer = _decoder.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise BrokenAnswerError(
-            f"the answer cannot be read: {error}: {body[:200].decode('utf-8', 'replace')}"
+            f"the answer cannot be read: {error}: {body[:TEXT_LIMIT].decode('utf-8', 'replace')}"
         ) from None
     if answer.error:
         code = answer.error.get("code") if isinstance(answer.error, Mapping) else None

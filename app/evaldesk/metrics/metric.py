@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import ClassVar, Literal, Protocol, TypeAlias, cast
 
-from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.errors import VALUE_LIMIT, NotFoundError, UsageError
 from evaldesk.metrics.option import OptionInfo, option_infos
 from evaldesk.model import Case, Criterion, Expected, JsonObject, Score, Transcript, TurnRecord
 from evaldesk.model.visibility import Part
@@ -267,7 +267,8 @@ def metric_class(name: str) -> type[Metric]:
         raise unknown
     if not is_metric(name):
         raise UsageError(
-            f"{name[:80]!r}: the label behind {kind_name}/ is 1 to 40 letters, digits, _ or -", field="metric"
+            f"{name[:VALUE_LIMIT]!r}: the label behind {kind_name}/ is 1 to 40 letters, digits, _ or -",
+            field="metric",
         )
     return _load_metric(kind_name)
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from evaldesk.errors import VALUE_LIMIT
 from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.option import option
 from evaldesk.model import Case, JsonValue, Score, Transcript
@@ -49,6 +50,7 @@ class ReportedValue:
         if not (isinstance(value, bool) or is_score(value)):
             return (
                 None,
-                f"The agent reported {self.path}, but it is not a finite number up to 2**53: {str(value)[:80]!r}.",
+                f"The agent reported {self.path}, but it is not a finite number up to 2**53: "
+                f"{str(value)[:VALUE_LIMIT]!r}.",
             )
         return float(value), f"The agent reported {self.path} {value}."

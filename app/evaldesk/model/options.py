@@ -10,7 +10,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import Literal, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
-from evaldesk.errors import UsageError
+from evaldesk.errors import TEXT_LIMIT, UsageError
 from evaldesk.model.evalset import JsonObject
 from evaldesk.run_options import BY_NAME, MODEL_CALL, check_fields
 
@@ -118,16 +118,16 @@ def check_address(url: str, field: str, like: str) -> SplitResult:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError as error:
-        raise UsageError(f"{field} {url[:200]!r} is not an address: {error}", field=field) from error
+        raise UsageError(f"{field} {url[:TEXT_LIMIT]!r} is not an address: {error}", field=field) from error
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise UsageError(f"{field} must look like {like}, not {url[:200]!r}", field=field)
+        raise UsageError(f"{field} must look like {like}, not {url[:TEXT_LIMIT]!r}", field=field)
     if parts.username or parts.password or parts.query or parts.fragment:
         raise UsageError(
             f"{field} must not carry a name, a password or a query; name the key's variable instead", field=field
         )
     if _is_link_local(parts.hostname) and os.environ.get(LINK_LOCAL_VARIABLE) != "1":
         raise UsageError(
-            f"{field} {url[:200]!r} is link-local, where cloud machines serve their credentials; "
+            f"{field} {url[:TEXT_LIMIT]!r} is link-local, where cloud machines serve their credentials; "
             f"use another address, or set {LINK_LOCAL_VARIABLE}=1 where such a host is meant",
             field=field,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from evaldesk.errors import BadNumberError
+from evaldesk.errors import VALUE_LIMIT, BadNumberError
 from evaldesk.model.prompts import Prompts
 from evaldesk.model.run import TrialResult
 from evaldesk.model.transcript import check_turn, checked_amount, checked_count, is_score
@@ -22,7 +22,9 @@ def check_result(result: TrialResult) -> None:
         check_turn(turn)
     for score in result.scores:
         if score.value is not None and not is_score(score.value):
-            raise BadNumberError(f"score.value must be a number from -2**53 to 2**53, got {str(score.value)[:80]}")
+            raise BadNumberError(
+                f"score.value must be a number from -2**53 to 2**53, got {str(score.value)[:VALUE_LIMIT]}"
+            )
         if score.turn is not None:
             checked_count("score.turn", score.turn)
     check_prompts(result.prompts)

@@ -9,7 +9,7 @@ from decimal import Decimal
 from numbers import Real
 from typing import Final, Literal, TypeAlias, TypeGuard, get_args
 
-from evaldesk.errors import BadNumberError
+from evaldesk.errors import NAME_LIMIT, VALUE_LIMIT, BadNumberError
 from evaldesk.model.decisions import Decision, Waiting
 from evaldesk.model.evalset import JsonObject, JsonValue, ToolCall
 from evaldesk.model.media import Media, images_in
@@ -501,8 +501,8 @@ def checked_amount(name: str, value: object) -> float:
     """The number, from 0 to 2**53, of any numeric type. Raises BadNumberError naming the field."""
     number = value if type(value) is float or type(value) is int else _as_number(value)
     if not isinstance(number, int | float) or not 0 <= number <= MAX_NUMBER:
-        value_words = value if isinstance(value, int | float) else f"{type(value).__name__} {str(value)[:40]!r}"
-        raise BadNumberError(f"{name} must be a number from 0 to 2**53, got {str(value_words)[:80]}")
+        value_words = value if isinstance(value, int | float) else f"{type(value).__name__} {str(value)[:NAME_LIMIT]!r}"
+        raise BadNumberError(f"{name} must be a number from 0 to 2**53, got {str(value_words)[:VALUE_LIMIT]}")
     return number
 
 

@@ -9,7 +9,7 @@ from math import floor, log10
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.stored_runs import run_title
-from evaldesk.errors import NotFoundError
+from evaldesk.errors import NAME_LIMIT, NotFoundError
 from evaldesk.model import JsonValue, Prompts, Transcript, Usage
 from evaldesk.model.stored import TrialKey
 from evaldesk.model.transcript import known_sum
@@ -399,7 +399,7 @@ def _find_span(spans: Sequence[Span], prompts: Prompts | None, span_id: str) -> 
         return next((span for span in all_spans if span.prompt >= 0 and span.kind == "model"), None)
     span = next((span for span in all_spans if span.id == span_id), None)
     if span is None:
-        raise NotFoundError(f"the time line has no span {span_id[:40]!r}")
+        raise NotFoundError(f"the time line has no span {span_id[:NAME_LIMIT]!r}")
     return span
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from evaldesk.errors import NAME_LIMIT
 from evaldesk.reading.json_places import path_text
 from evaldesk.reading.strict_json import JsonPosition
 
@@ -33,7 +34,7 @@ class Notes:
         """The keys of an object that are not `known`, to be kept as they are; names like `$form` are our own."""
         for key in raw:
             if key.startswith("$"):
-                self.refuse(f"key {key[:40]!r}, a name that Evaldesk keeps for itself", place)
+                self.refuse(f"key {key[:NAME_LIMIT]!r}, a name that Evaldesk keeps for itself", place)
         return {key: value for key, value in raw.items() if key not in known_keys and not key.startswith("$")}
 
     @property

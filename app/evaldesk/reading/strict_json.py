@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NoReturn
 
-from evaldesk.errors import FormatError
+from evaldesk.errors import NAME_LIMIT, FormatError
 from evaldesk.model import JsonValue
 from evaldesk.reading.json_places import MAX_DIGITS, JsonPath, find_place, first_fault, line_and_column, path_text
 
@@ -137,7 +137,7 @@ def kind_of(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
-        return f"the number {str(value)[:40]}"
+        return f"the number {str(value)[:NAME_LIMIT]}"
     if isinstance(value, str):
         return "a string"
     return "a list" if isinstance(value, list) else "an object"

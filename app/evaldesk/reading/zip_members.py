@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from evaldesk.errors import FormatError
+from evaldesk.errors import TEXT_LIMIT, VALUE_LIMIT, FormatError
 from evaldesk.reading.regular_file import read_at_most
 
 MAX_MEMBERS = 50_000
@@ -46,11 +46,11 @@ class ZipMembers:
         try:
             archive = zipfile.ZipFile(io.BytesIO(data))
         except _DAMAGE as error:
-            raise FormatError(f"this is not a complete zip file: {str(error)[:200]}", source=source) from None
+            raise FormatError(f"this is not a complete zip file: {str(error)[:TEXT_LIMIT]}", source=source) from None
         by_name: dict[str, zipfile.ZipInfo] = {}
         for info in archive.infolist():
             if info.filename in by_name:
-                raise FormatError(f"the zip file has {info.filename[:80]!r} twice", source=source)
+                raise FormatError(f"the zip file has {info.filename[:VALUE_LIMIT]!r} twice", source=source)
             by_name[info.filename] = info
         return cls(data, source, archive, by_name)
 
@@ -62,7 +62,7 @@ class ZipMembers:
 
     def read(self, name: str) -> bytes:
         """The unpacked member. Raises FormatError when it is damaged, packed in a strange way, or too much."""
-        info, source = self.by_name[name], f"{self.source}!{name[:200]}"
+        info, source = self.by_name[name], f"{self.source}!{name[:TEXT_LIMIT]}"
         if info.flag_bits & 1:
             raise FormatError("the member is encrypted", source=source)
         if info.compress_type not in _METHODS:
@@ -73,7 +73,7 @@ class ZipMembers:
         try:
             content = self._unpack(info, limit)
         except _DAMAGE as error:
-            raise FormatError(f"the member is damaged: {str(error)[:200]}", source=source) from None
+            raise FormatError(f"the member is damaged: {str(error)[:TEXT_LIMIT]}", source=source) from None
         self.n_unpacked += len(content)
         if len(content) > limit:
             raise FormatError(f"the member unpacks to more than {limit} bytes, which is refused", source=source)

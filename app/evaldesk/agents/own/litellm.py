@@ -17,7 +17,7 @@ from evaldesk.agents.own.model_calls import ask, reply_message
 from evaldesk.agents.tools.doubles import call_with_double
 from evaldesk.agents.tools.functions import Outcome, Tool, tool_of
 from evaldesk.demo_model import DEMO_PREFIX
-from evaldesk.errors import UsageError
+from evaldesk.errors import TEXT_LIMIT, UsageError
 from evaldesk.llm import ModelCall, ModelReply, RequestedCall, is_direct, missing_keys, warm
 from evaldesk.model import (
     AgentDescription,
@@ -189,7 +189,7 @@ class LlmAgent(ModelCaller):
             refusal = f"there is no tool {call.name}; there are: {', '.join(self._tools) or 'none'}"
             return Outcome(refusal, is_error=True)
         if RAW_ARGS in call.extra:
-            refusal = f"{call.name}: the arguments are not a JSON object: {str(call.extra[RAW_ARGS])[:200]}"
+            refusal = f"{call.name}: the arguments are not a JSON object: {str(call.extra[RAW_ARGS])[:TEXT_LIMIT]}"
             return Outcome(refusal, is_error=True)
         args, state = call.args, session.state
         return await call_with_double(

@@ -25,7 +25,7 @@ from evaldesk.agents.remote.http_protocol import read_options
 from evaldesk.agents.remote.protocol import Calls, read_events, turn_body
 from evaldesk.agents.spans import OPEN_SPANS
 from evaldesk.codec import msgspec
-from evaldesk.errors import AgentError, FormatError
+from evaldesk.errors import VALUE_LIMIT, AgentError, FormatError
 from evaldesk.llm.retry_events import note_capture
 from evaldesk.model import AgentDescription, AgentRef, Event, JsonObject, Session
 from evaldesk.model.decisions import Decided
@@ -239,7 +239,7 @@ def _parse_line(line: bytes) -> object:
     except FormatError as error:
         where = f"column {error.column}: {error.path}: " if error.column else ""
         raise AgentError(
-            f"the command wrote a line that is not a JSON object: {line[:80]!r}: {where}{error.reason}"
+            f"the command wrote a line that is not a JSON object: {line[:VALUE_LIMIT]!r}: {where}{error.reason}"
         ) from None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from evaldesk.agents.agent import Agent
 from evaldesk.agents.remote.protocol import Calls, description_of, read_events, turn_body
 from evaldesk.codec import msgspec
-from evaldesk.errors import AgentError, FormatError
+from evaldesk.errors import VALUE_LIMIT, AgentError, FormatError
 from evaldesk.llm.retry_events import note_capture
 from evaldesk.model import AgentDescription, AgentRef, Event, Session
 from evaldesk.model.decisions import Decided
@@ -92,7 +92,7 @@ class HttpAgent:
         answer = parse_answer(body, self.ref.target)
         raw_events = answer.get("events") if isinstance(answer, dict) else None
         if not isinstance(raw_events, list):
-            raise AgentError(f"{self.ref.target}/turn answered without a list of events: {body[:80]!r}")
+            raise AgentError(f"{self.ref.target}/turn answered without a list of events: {body[:VALUE_LIMIT]!r}")
         events = [event for item in raw_events for event in read_events(item, session, self.ref.id)]
         if isinstance(answer, dict) and answer.get("state") is not None:
             events.extend(read_events({"kind": "state", "state": answer["state"]}, session, self.ref.id))
@@ -165,7 +165,7 @@ def parse_answer(data: bytes, address: str) -> Any:
     try:
         return parse_json(data, source=address, max_bytes=MAX_ANSWER).value
     except FormatError as error:
-        raise AgentError(f"{error}; the answer is not readable JSON: {data[:80]!r}") from None
+        raise AgentError(f"{error}; the answer is not readable JSON: {data[:VALUE_LIMIT]!r}") from None
 
 
 def _refusal(response: Any, address: str, body: bytes) -> str:

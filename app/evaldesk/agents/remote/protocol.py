@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from evaldesk.errors import AgentError
+from evaldesk.errors import VALUE_LIMIT, AgentError
 from evaldesk.model import (
     AgentDescription,
     ErrorRecord,
@@ -88,7 +88,7 @@ def read_events(raw: object, session: Session, author: str) -> Iterator[Event]:
     Raises AgentError.
     """
     if not isinstance(raw, Mapping):
-        raise AgentError(f"an event must be an object, got {type(raw).__name__}: {str(raw)[:80]!r}")
+        raise AgentError(f"an event must be an object, got {type(raw).__name__}: {str(raw)[:VALUE_LIMIT]!r}")
     kind = raw.get("kind")
     maker, keys = _MAKERS.get(str(kind), (None, ""))
     if not keys:
@@ -226,7 +226,7 @@ def _request_event(raw: Mapping[str, Any], author: str) -> Event:
     raw_choices = raw.get("choices")
     choices = tuple(choice for choice in ANY if choice in raw_choices) if isinstance(raw_choices, list) else ANY
     if not choices:
-        raise AgentError(f"choices must be a list of some of {', '.join(ANY)}, got {str(raw_choices)[:80]}")
+        raise AgentError(f"choices must be a list of some of {', '.join(ANY)}, got {str(raw_choices)[:VALUE_LIMIT]}")
     request = Waiting(call.id or call.name, call.name, call.args, choices, plain_json(raw.get("question")))
     return Event("waiting", author=author, waiting=request)
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from evaldesk.errors import EvaldeskError, FormatError, NotFoundError, UsageError
+from evaldesk.errors import VALUE_LIMIT, EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.formats import AdkObject
 from evaldesk.formats.criteria_file import (
     NAMES,
@@ -330,7 +330,7 @@ def _check_judges(judges: Sequence[object], stored_judges: Sequence[object], set
     for judge in judges:
         if judge and judge not in stored_judges and judge not in settings.allowed_judges:
             names = ", ".join(settings.allowed_judges) or "none; add some under judges in evaldesk.toml"
-            raise UsageError(f"{str(judge)[:80]!r} is not among the allowed judges: {names}", field=place)
+            raise UsageError(f"{str(judge)[:VALUE_LIMIT]!r} is not among the allowed judges: {names}", field=place)
 
 
 def _function(name: str, settings: Settings, stored_criteria: Mapping[str, Criterion]) -> JsonObject:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from evaldesk.errors import VALUE_LIMIT
 from evaldesk.formats.files import TEXT_FORMATS, pack, suffix_of, write_file
 from evaldesk.model import EvalSet
 from evaldesk.secrets import known_values, scrubber_of
@@ -92,6 +93,6 @@ def places_of(secret_values: Mapping[str, str], cases: Iterable[tuple[str, objec
 def _where(cases: list[str]) -> str:
     if not cases:
         return ""
-    case_names = [f"case {case_id[:80]}" for case_id in dict.fromkeys(cases)]
+    case_names = [f"case {case_id[:VALUE_LIMIT]}" for case_id in dict.fromkeys(cases)]
     more = f" and {len(case_names) - MAX_PLACES} more" if len(case_names) > MAX_PLACES else ""
     return f" in {', '.join(case_names[:MAX_PLACES])}{more}"

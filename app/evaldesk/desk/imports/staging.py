@@ -14,7 +14,7 @@ from threading import Lock
 from evaldesk.desk.evalsets.names import slug
 from evaldesk.desk.imports.streamed import MAX_FILE, Watch, stream_file
 from evaldesk.desk.imports.uploads import MAX_SMALL, ArrivingFile, Label, Upload, Uploads
-from evaldesk.errors import ConflictError, EvaldeskError, FormatError
+from evaldesk.errors import VALUE_LIMIT, ConflictError, EvaldeskError, FormatError
 from evaldesk.formats.exchange import Imported
 from evaldesk.formats.files import as_one_file, joined_format, title_of
 from evaldesk.formats.process import read_large_upload, read_upload
@@ -164,7 +164,7 @@ class Staging:
         label, data = self._uploads.read(token)
         if label.is_apart:
             if outcome not in staged.contents.outcomes:
-                raise FormatError(f"no row says {outcome[:80]!r}", source=label.source)
+                raise FormatError(f"no row says {outcome[:VALUE_LIMIT]!r}", source=label.source)
             self._uploads.change(token, Label(label.source, outcome, is_apart=True))
             with self._lock:
                 self._staged.pop(token, None)

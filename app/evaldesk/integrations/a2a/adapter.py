@@ -28,7 +28,7 @@ from evaldesk.agents.remote.http_protocol import (
     whole_body,
 )
 from evaldesk.agents.tools.frameworks import lost_turn_error, pause, take_paused_turn, waiting_events
-from evaldesk.errors import AgentError
+from evaldesk.errors import TEXT_LIMIT, AgentError
 from evaldesk.llm.retry_events import note_capture, note_unseen
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, Waiting
 from evaldesk.model.decisions import ANSWER, APPROVAL, Decided
@@ -253,8 +253,8 @@ def _own_address(url: str, place: str) -> str:
     is_same_host = {own_url.hostname, card_url.hostname} <= _LOOPBACK or own_url.hostname == card_url.hostname
     if not is_same_host or own_url.port != card_url.port or card_url.scheme != own_url.scheme:
         raise AgentError(
-            f"the card at {place} names the address {url[:200]!r}, which is on another host; name the agent by that "
-            f"host, as a2a:{card_url.scheme}://{card_url.netloc}"
+            f"the card at {place} names the address {url[:TEXT_LIMIT]!r}, which is on another host; "
+            f"name the agent by that host, as a2a:{card_url.scheme}://{card_url.netloc}"
         )
     return card_url._replace(netloc=own_url.netloc).geturl()
 
@@ -341,7 +341,7 @@ class _Connection:
             raise AgentError(f"{self.card.url} refused: {error.get('code')}: {error_text}")
         result = reply.get("result") if isinstance(reply, Mapping) else None
         if not isinstance(result, Mapping):
-            raise AgentError(f"{self.card.url} gave no result: {data[:200].decode('utf-8', 'replace')!r}")
+            raise AgentError(f"{self.card.url} gave no result: {data[:TEXT_LIMIT].decode('utf-8', 'replace')!r}")
         return result
 
 
@@ -458,7 +458,7 @@ class _AnswerReader:
         """The events of an ADK part: call, result, thought or code, without duplicates of earlier updates."""
         [(kind, data), *_] = part.items()
         part_id = (data.get("id") or data.get("name")) if isinstance(data, Mapping) else None
-        yield from self._new_events(f"{kind} {part_id or json_line(part)[:200]}", content={"parts": [part]})
+        yield from self._new_events(f"{kind} {part_id or json_line(part)[:TEXT_LIMIT]}", content={"parts": [part]})
 
     def _usage_events(self, raw: Mapping[str, Any]) -> Iterator[Event]:
         """Token usage from ADK metadata of an event, or of each message or artifact of it."""

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
 from typing import Any
 
-from evaldesk.errors import FormatError
+from evaldesk.errors import NAME_LIMIT, FormatError
 from evaldesk.formats.exchange import Imported, WritesRuns, imported_sessions
 from evaldesk.model import ErrorRecord, Event, ToolCall, TrialResult, Usage
 from evaldesk.model.conclusion import counted
@@ -135,7 +135,7 @@ def _read_step(place: JsonPosition, raw: Any, model: str | None, notes: Notes) -
         notes.refuse("a step that was copied from the context of another trajectory", place)
         return ()
     if source not in _SOURCES:
-        raise place.at("source").error(f"unknown source {source[:40]!r}; known are system, user and agent")
+        raise place.at("source").error(f"unknown source {source[:NAME_LIMIT]!r}; known are system, user and agent")
     text, _ = read_content(place.at("message"), step.get("message"), notes)
     at_ms = iso_ms(step.get("timestamp"))
     speaker = _SOURCES[source]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
-from evaldesk.errors import FormatError
+from evaldesk.errors import VALUE_LIMIT, FormatError
 from evaldesk.formats.exchange import Imported, ReadOnly
 from evaldesk.model import Case, EvalSet, Expected, SessionInit, ToolCall, Turn
 from evaldesk.model.conclusion import counted
@@ -77,7 +77,7 @@ def _sort_lines(data: bytes, source: str) -> _Lines:
         if "question" not in row and "ground_truth" not in row:
             raise place.error("this line has neither question nor ground_truth, and is not a function")
         if key in rows:
-            raise place.at("id").error(f"{key[:80]!r} is there already")
+            raise place.at("id").error(f"{key[:VALUE_LIMIT]!r} is there already")
         rows[key] = (place, row)
     return lines
 

@@ -28,7 +28,7 @@ from evaldesk.agents.trial_context import CURRENT_TRIAL
 from evaldesk.agents.workspaces import Workspace, isolation, open_workspace
 from evaldesk.backports import UTC
 from evaldesk.codec import msgspec
-from evaldesk.errors import AgentError, ModelError, UsageError
+from evaldesk.errors import VALUE_LIMIT, AgentError, ModelError, UsageError
 from evaldesk.integrations.openhands.metadata import Options, Task
 from evaldesk.integrations.openhands.output import output_events
 from evaldesk.llm.failures import ModelFailure
@@ -325,5 +325,5 @@ def read_line(line: bytes) -> dict[str, Any]:
     try:
         return from_json(line, dict)
     except msgspec.MsgspecError:
-        sentence = f"the process of the instance wrote a line that is not a JSON object: {line[:80]!r}"
+        sentence = f"the process of the instance wrote a line that is not a JSON object: {line[:VALUE_LIMIT]!r}"
         raise AgentError(sentence) from None

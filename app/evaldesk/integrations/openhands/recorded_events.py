@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from evaldesk.errors import NAME_LIMIT
 from evaldesk.model import JsonObject, ToolCall
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import JsonPosition
@@ -145,7 +146,7 @@ def _sdk_event(place: JsonPosition, event: dict[str, Any], notes: Notes) -> Iter
     elif kind == CONVERSATION_ERROR:
         yield Message("system", f"error: {failure_of(event)}", at_ms=at_ms)
     elif kind != "ConversationStateUpdateEvent":
-        notes.refuse(f"an event of kind {kind[:40]!r}", place)
+        notes.refuse(f"an event of kind {kind[:NAME_LIMIT]!r}", place)
 
 
 def failure_of(event: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from sys import getsizeof
 from typing import Any, BinaryIO
 from uuid import UUID
 
-from evaldesk.errors import FormatError
+from evaldesk.errors import NAME_LIMIT, FormatError
 from evaldesk.formats.exchange import Holding, Imported
 from evaldesk.model import Case, EvalSet, Expected, Turn
 from evaldesk.reading.json_lines import read_lines, write_lines
@@ -282,7 +282,9 @@ def _of_table(lines: Iterable[str], source: str) -> Iterator[_Row]:
 def _check_columns(names: Iterable[str], source: str, line: int | None) -> None:
     """Raise FormatError for two columns of one name: a row has room for one of them."""
     if twice := next((name for name, n in Counter(names).items() if n > 1), None):
-        raise FormatError(f"column {twice[:40]!r} stands twice; give each its own name", source=source, line=line)
+        raise FormatError(
+            f"column {twice[:NAME_LIMIT]!r} stands twice; give each its own name", source=source, line=line
+        )
 
 
 def _rows(what: EvalSet | RecordedRun) -> list[dict[str, Any]]:
@@ -443,7 +445,7 @@ def _columns(index: int, raw: Mapping[str, Any], place: JsonPosition, fault: Fau
         if name in row:
             raise fault(f"Row {index}: the column {name!r} is there twice")
         if name.startswith("$"):
-            notes.refuse(f"column {name[:40]!r}, a name that Evaldesk keeps for itself", place)
+            notes.refuse(f"column {name[:NAME_LIMIT]!r}, a name that Evaldesk keeps for itself", place)
         else:
             row[name] = value
     return row

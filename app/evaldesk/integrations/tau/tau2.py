@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, BinaryIO
 
-from evaldesk.errors import FormatError
+from evaldesk.errors import VALUE_LIMIT, FormatError
 from evaldesk.formats.adk.case import SESSION
 from evaldesk.formats.exchange import MAX_ROW, Holding, Imported, ReadOnly
 from evaldesk.formats.large_runs import TrialRowsOnDisk
@@ -109,7 +109,7 @@ def read_tasks(place: JsonPosition, raw: Any, notes: Notes) -> tuple[Case, ...]:
     task_ids: set[str] = set()
     for index, case in enumerate(cases):
         if case.id in task_ids:
-            raise place.at(index, "id").error(f"a task with the id {case.id[:80]!r} is there already")
+            raise place.at(index, "id").error(f"a task with the id {case.id[:VALUE_LIMIT]!r} is there already")
         task_ids.add(case.id)
     return cases
 

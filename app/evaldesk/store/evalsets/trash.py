@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from evaldesk.durable_files import copy_file, create_file, is_same_file, make_folder, remove_file, remove_folder
-from evaldesk.errors import ConflictError, DiskError, EvaldeskError, NotFoundError
+from evaldesk.errors import NAME_LIMIT, ConflictError, DiskError, EvaldeskError, NotFoundError
 from evaldesk.reading.regular_file import check_folder, check_regular, read_regular, version_of_file
 from evaldesk.reading.strict_json import MAX_BYTES
 from evaldesk.wire import from_json
@@ -95,7 +95,7 @@ def origin_of(token: str, trash: Path) -> Path:
     """Where the file behind the token came from. Raises NotFoundError."""
     origin = trash / token / _ORIGIN
     if not _TOKEN.fullmatch(token) or not origin.is_file():
-        raise NotFoundError(f"nothing in the trash under {token[:40]!r}; it may have been restored already")
+        raise NotFoundError(f"nothing in the trash under {token[:NAME_LIMIT]!r}; it may have been restored already")
     try:
         fields = from_json(read_regular(Path(os.path.realpath(origin)), MAX_BYTES), dict[str, str])
     except msgspec.MsgspecError:

@@ -27,7 +27,7 @@ from sqlalchemy import (
     tuple_,
 )
 
-from evaldesk.errors import NotFoundError, UsageError, WorkspaceError
+from evaldesk.errors import TEXT_LIMIT, NotFoundError, UsageError, WorkspaceError
 from evaldesk.model import Case, Counts, ErrorRecord, Prompts, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline, Sample
 from evaldesk.model.conclusion import Stop
@@ -104,7 +104,7 @@ def summary(connection: Connection, row: Row[Any], clock: Clock) -> RunSummary:
     try:
         return _summary(connection, row, clock)
     except (MsgspecError, UsageError, ValueError, TypeError) as error:
-        words = f"run {row.id} cannot be read: another program has changed its row ({str(error)[:200]})"
+        words = f"run {row.id} cannot be read: another program has changed its row ({str(error)[:TEXT_LIMIT]})"
         raise WorkspaceError(words) from error
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from evaldesk.errors import NAME_LIMIT
 from evaldesk.model import Case, ToolCall
 from evaldesk.model.media import Media, base64_text, join_parts, split
 from evaldesk.reading.notes import Notes
@@ -57,7 +58,7 @@ def _read_message(place: JsonPosition, raw: Any, notes: Notes) -> Iterator[Messa
     raw = read_mapping(place, raw)
     role = read_text(place.at("role"), raw.get("role", ABSENT))
     if role not in ("user", "assistant", "system"):
-        raise place.at("role").error(f"unknown role {role[:40]!r}; known are user, assistant, system")
+        raise place.at("role").error(f"unknown role {role[:NAME_LIMIT]!r}; known are user, assistant, system")
     content = raw.get("content")
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
     texts: list[str] = []

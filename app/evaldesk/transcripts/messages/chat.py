@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from evaldesk.errors import FormatError
+from evaldesk.errors import NAME_LIMIT, FormatError
 from evaldesk.model import JsonObject, ToolCall
 from evaldesk.model.media import Media, base64_text, join_parts
 from evaldesk.reading.notes import Notes
@@ -159,7 +159,7 @@ def read_speaker(place: JsonPosition, raw: Any) -> Speaker:
     """The role of the author. Raises FormatError for an unknown role."""
     role = read_text(place, raw)
     if role not in _SPEAKERS:
-        raise place.error(f"unknown role {role[:40]!r}; known are {', '.join(_SPEAKERS)}")
+        raise place.error(f"unknown role {role[:NAME_LIMIT]!r}; known are {', '.join(_SPEAKERS)}")
     return _SPEAKERS[role]
 
 

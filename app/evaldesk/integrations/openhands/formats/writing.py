@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from evaldesk.errors import FormatError
+from evaldesk.errors import VALUE_LIMIT, FormatError
 from evaldesk.integrations.openhands.recorded_rows import FORM, USUAL, test_result
 from evaldesk.model import Criterion, Event, TrialResult, TurnRecord
 from evaldesk.model.json_text import json_or_text
@@ -190,7 +190,7 @@ def chosen_criterion(keys: Sequence[str], outcome_key: str, source: str) -> Crit
     """The deciding key: the wanted one, else the first usual one. Raises FormatError when no row has it."""
     if outcome_key and outcome_key not in keys:
         there = f"there are: {', '.join(keys[:MAX_NAMED])}" if keys else "no row has a true, a false or a share"
-        raise FormatError(f"no row says {outcome_key[:80]!r} of its outcome; {there}", source=source)
+        raise FormatError(f"no row says {outcome_key[:VALUE_LIMIT]!r} of its outcome; {there}", source=source)
     name = outcome_key or next((key for key in keys if key in USUAL), "")
     return Criterion(name, 1.0) if name else None
 
