@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 
+from evaldesk.backports import UTC
 from evaldesk.model import JsonValue
 
 _UNITS = (1.0, 1e3, 1e6, 1e9)
