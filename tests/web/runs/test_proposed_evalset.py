@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.web.evalsets.conftest import fields_of
 from tests.web.runs.conftest import CASES
 
 from evaldesk.model import Event, TurnRecord
@@ -61,6 +62,34 @@ def test_add_current_session_proposes_the_eval_set_used_last(pages: Any, sets: d
     pages.desk.store.sessions.note_case(other.id, sets["own"], "greets")
 
     assert chosen(pages.get(session).text) == sets["own"]
+
+
+TURNS = [{"query": "hello", "expected_tool_use": [], "reference": "Hi"}]
+FORMS = {
+    "flat": ("smoke.test.json", TURNS),
+    "old": ("smoke.evalset.json", [{"name": "greets", "data": TURNS, "initial_session": {"app_name": "dice"}}]),
+}
+
+
+@pytest.mark.parametrize("is_last", [False, True], ids=["the only one", "added to last"])
+@pytest.mark.parametrize("form", FORMS)
+def test_the_default_target_of_a_session_can_take_its_case(
+    pages: Any, session: str, tmp_path: Path, form: str, *, is_last: bool
+) -> None:
+    """A flat list is one case, so it never can; the first press is no conflict."""
+    name, content = FORMS[form]
+    (tmp_path / "evalsets" / "dice_set.evalset.json").unlink()
+    (tmp_path / "evalsets" / name).write_text(json.dumps(content))
+    (file,) = pages.desk.evalsets.list()
+    if is_last:
+        pages.desk.store.sessions.note_case(session.split("/")[2], file.id, "greets")
+    page = pages.get(session).text
+
+    added = pages.post(session, **fields_of(page), then="add")
+
+    assert chosen(page) == ("new" if form == "flat" else file.id)
+    assert added.status_code == 303
+    assert added.headers["location"].startswith("/evalsets/")
 
 
 def test_without_one_of_the_agents_own_a_choice_is_asked_for(

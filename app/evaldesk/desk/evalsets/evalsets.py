@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
@@ -16,10 +16,10 @@ from evaldesk.desk.evalsets.cases import CaseDesk
 from evaldesk.desk.evalsets.masking import masked_file, without_secrets
 from evaldesk.desk.evalsets.names import candidates, plain_name
 from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
-from evaldesk.formats import load_evalset
+from evaldesk.formats import load_evalset, losses
 from evaldesk.formats.files import names_for, suffix_of
 from evaldesk.matching.case_version import case_version
-from evaldesk.model import EvalSet, RunConfig
+from evaldesk.model import Case, EvalSet, RunConfig
 from evaldesk.model.evalset import LargeCases
 from evaldesk.model.stored import EvalSetFile, RunSummary
 from evaldesk.reading.regular_file import version_of_file
@@ -169,12 +169,19 @@ class EvalSetDesk:
         digests = [each.digest for each in self._store.runs.case_outcomes(run.id)]
         return 2 * sum(digest in case_digests for digest in digests) > len(digests)
 
-    def propose_evalset_id(self, agent_id: str) -> str:
-        """The id of the eval set to propose for an agent: the last one used with it, else one of its own.
+    def fits(self, file: EvalSetFile, case: Case) -> bool:
+        """Whether the form of a file can hold another case; the new form of ADK always can."""
+        if file.format == "adk":
+            return True
+        evalset, _, _ = self.read(file.id)
+        return not losses(replace(evalset, cases=(*evalset.cases, case)), file.format)
+
+    def propose_evalset_id(self, agent_id: str, fits: Callable[[EvalSetFile], bool] = lambda _: True) -> str:
+        """The id of the eval set to propose for an agent, of those that `fits`: the last used with it, else its own.
 
         Empty where there is neither, unless there is only one eval set: which one is meant is then for a person to say.
         """
-        readable = [file for file in self.list() if not file.error]
+        readable = [file for file in self.list() if not file.error and (file.is_reading or fits(file))]
         last_uses = self._store.sessions.last_added(agent_id)
         for run in reversed(self._store.runs.list(agent_id=agent_id)):
             last_use = last_uses.get(run.config.evalset_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from urllib.parse import urlencode
 
@@ -323,10 +323,16 @@ def _check_set(request: Request, adding: Adding, problems: Problems) -> None:
 
 
 def _usual_set(request: Request, source: Source, sets: Sequence[EvalSetFile]) -> str:
-    """The set that this session was added to last, else the usual one of its agent, else a new one."""
-    ids = [each.id for each in sets]
-    before = [addition.evalset_id for addition in source.added_to if addition.evalset_id in ids]
-    return before[-1] if before else desk_of(request).evalsets.propose_evalset_id(source.agent_id) or NEW_SET
+    """The set that this session was added to last, else the usual one of its agent, else a new one.
+
+    One whose form cannot hold the case is passed over, such as a flat list of ADK, which is one case.
+    """
+    evalsets = desk_of(request).evalsets
+    fits = partial(evalsets.fits, case=source.record(()).case)
+    before = {addition.evalset_id: at for at, addition in enumerate(source.added_to)}
+    added_to = sorted((each for each in sets if each.id in before), key=lambda each: before[each.id], reverse=True)
+    last = next(filter(fits, added_to), None)
+    return last.id if last else evalsets.propose_evalset_id(source.agent_id, fits) or NEW_SET
 
 
 async def _source(request: Request) -> Source:
