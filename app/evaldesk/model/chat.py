@@ -18,11 +18,16 @@ def chat_messages(turns: Iterable[TurnRecord]) -> list[JsonObject]:
     """User messages, the agent's messages with their tool calls, tool results and answers, in OpenAI's shape."""
     messages: list[JsonObject] = []
     for number, turn in enumerate(turns, start=1):
-        messages.append(user_message(turn.query, turn.media))
+        messages.extend(user_messages(turn.query, turn.media))
         # Without model calls inside a tool, each of which would begin a reply.
         for reply in _replies(event for event in turn.events if not event.within):
             messages.extend(reply.messages(f"call_{number}"))
     return messages
+
+
+def user_messages(text: str, media: Sequence[Media] = ()) -> list[JsonObject]:
+    """The message of the user as a list; empty where there is none, as in a row of Osmosis with metadata alone."""
+    return [user_message(text, media)] if text or media else []
 
 
 def user_message(text: str, media: Sequence[Media] = ()) -> JsonObject:

@@ -9,7 +9,7 @@ from typing import Any
 
 from evaldesk.errors import FormatError
 from evaldesk.model import Case, Expected, JsonObject, ToolCall, Turn, TurnRecord
-from evaldesk.model.chat import user_message
+from evaldesk.model.chat import user_messages
 from evaldesk.model.json_text import json_or_text
 from evaldesk.transcripts.adk import unwrap_result, wrap_result
 
@@ -37,6 +37,8 @@ def check_conversation(case: Case) -> None:
         expected = turn.expected
         if expected.intermediate and expected.reference is None:
             raise FormatError(f"{where}, turn {number}: messages before an answer, and no answer after them")
+        if number > 1 and not (turn.query or turn.media):
+            raise FormatError(f"{where}, turn {number}: no message of the user parts it from the turn before")
         if number < len(case.turns) and not expected.tool_calls and expected.reference is None:
             raise FormatError(f"{where}, turn {number}: neither a call nor an answer parts it from the next message")
 
@@ -46,7 +48,7 @@ def write_openai(case: Case) -> dict[str, Any]:
     prompt = case.extra.get("system_prompt")
     messages: list[dict[str, Any]] = [{"role": "system", "content": prompt}] if isinstance(prompt, str) else []
     for number, turn in enumerate(case.turns):
-        messages.append(dict(user_message(turn.query, turn.media)))
+        messages += map(dict, user_messages(turn.query, turn.media))
         messages += [{"role": "assistant", "content": text} for _, text in turn.expected.intermediate]
         for call_id, call, result in calls_with_results(number, turn):
             arguments = json.dumps(dict(call.args), ensure_ascii=False)

@@ -86,6 +86,20 @@ async def test_the_request_has_the_row_and_run_index(
     assert request.metadata == expected
 
 
+@pytest.mark.parametrize("source", [(SERVER, "agent_loop"), (NEWER, "app")], ids=["loop", "workflow"])
+async def test_a_row_with_metadata_alone_has_no_message(
+    endpoint: Any, loaded: Any, spec: Callable[..., TrialSpec], source: tuple[str, str]
+) -> None:
+    """No value is an empty list, not an empty message; the system prompt of a row stands alone."""
+    agent = loaded(*source)
+    endpoint.says("#### 3").says("#### 3")
+
+    await play_trial(agent, spec(row("", "3", metadata={"task": 1})))
+    await play_trial(agent, spec(row("", "3", metadata={"task": 1}, system_prompt="Add.")))
+
+    assert [each["messages"] for each in endpoint.asked] == [[], [{"role": "system", "content": "Add."}]]
+
+
 async def test_max_turns_is_a_stop_reason_of_its_own(
     endpoint: Any, loaded: Any, spec: Callable[..., TrialSpec]
 ) -> None:

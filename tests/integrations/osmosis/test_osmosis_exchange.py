@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -12,9 +13,10 @@ from typing import Any
 import pytest
 
 from evaldesk.errors import FormatError
-from evaldesk.formats import load_evalset
+from evaldesk.formats import load_evalset, write_evalset
 from evaldesk.formats.exchange import Imported
-from evaldesk.formats.files import read_file, write_file
+from evaldesk.formats.files import read_file, suffix_of, write_file
+from evaldesk.metrics.functions.eval_function import row_of
 from evaldesk.model import Case, EvalSet, Expected, SessionInit, ToolCall, Turn
 
 GOOD = {"system_prompt": "You add.", "user_prompt": "2 + 2?", "ground_truth": "4"}
@@ -130,6 +132,35 @@ def test_rows_of_metadata_need_no_prompt_and_may_hold_json_in_a_string() -> None
 
     assert (first.extra["metadata"], second.extra["metadata"]) == ({"task": 1}, {"task": 2})
     assert second.turns[0].expected.reference == "yes"
+
+
+@pytest.mark.parametrize(
+    ("form", "messages"),
+    [
+        ("openai-messages", [{"role": "assistant", "content": "yes"}]),
+        ("anthropic-messages", [{"role": "assistant", "content": [{"type": "text", "text": "yes"}]}]),
+    ],
+)
+def test_a_row_without_a_prompt_is_exported_without_a_message(form: str, messages: list[Any]) -> None:
+    imported = read_file(lines({"metadata": {"task": 1}, "label": "yes"}), "x.jsonl")
+    assert imported.evalset is not None
+    evalset = replace(imported.evalset, cases=tuple(replace(case, extra={}) for case in cases_of(imported)))
+
+    written = write_file(evalset, form)
+
+    assert json.loads(written.splitlines()[0] if form == "openai-messages" else written)["messages"] == messages
+    again = cases_of(read_file(written, f"x{suffix_of(form)}"))
+    assert [(turn.query, turn.expected.reference) for turn in again[0].turns] == [("", "yes")]
+
+
+def test_a_row_without_a_prompt_has_no_part_in_an_eval_set_of_adk_and_no_column_for_functions() -> None:
+    (case,) = cases_of(read_file(lines({"metadata": {"task": 1}}), "x.jsonl"))
+
+    written = json.loads(write_evalset(EvalSet("x", cases=(case,)), "adk"))
+
+    assert written["eval_cases"][0]["conversation"][0]["user_content"] == {"parts": [], "role": "user"}
+    assert "user_prompt" not in row_of(case)
+    assert read_file(json.dumps(written).encode(), "x.evalset.json").evalset.cases[0].turns == case.turns  # type: ignore[union-attr]
 
 
 def test_names_that_evaldesk_keeps_for_itself_are_refused() -> None:

@@ -29,7 +29,7 @@ from evaldesk.model import (
     Session,
     ToolCall,
 )
-from evaldesk.model.chat import chat_messages, tool_message, user_message
+from evaldesk.model.chat import chat_messages, tool_message, user_messages
 from evaldesk.model.json_text import json_or_text
 from evaldesk.transcripts.messages.chat import RAW_ARGS, tool_call
 
@@ -111,7 +111,7 @@ class LlmAgent(ModelCaller):
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Call the model and its requested tools until an answer without tool calls. Raises ModelError."""
-        messages = [*chat_messages(session.turns), user_message(message, session.media)]
+        messages = [*chat_messages(session.turns), *user_messages(message, session.media)]
         n_calls = session.model_options.max_turns or self.max_iterations
         for _ in range(n_calls):
             try:

@@ -13,7 +13,7 @@ from evaldesk.codec import msgspec
 from evaldesk.llm import ModelCall, is_direct, warm
 from evaldesk.llm.retry_events import note_capture, note_unseen
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session
-from evaldesk.model.chat import chat_messages, user_message
+from evaldesk.model.chat import chat_messages, user_messages
 
 KIND = "http_chat"
 DEFAULT_MODEL = "default"
@@ -82,7 +82,7 @@ class HttpChatAgent(ModelCaller):
         return ModelCall.from_options(
             run_options,
             session.model or own_options.model,
-            [*system, *chat_messages(session.turns), user_message(message, session.media)],
+            [*system, *chat_messages(session.turns), *user_messages(message, session.media)],
             seed=session.seed,
             api_base=self.ref.target.removesuffix("/chat/completions"),
             api_key_env=run_options.api_key_env or own_options.api_key_env,

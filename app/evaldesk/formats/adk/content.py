@@ -27,9 +27,9 @@ def read_query(place: JsonPosition, raw: Any) -> Query:
 
 
 def write_query(query: Query) -> Any:
-    """The content of a user's message."""
+    """The content of a user's message, without a part where there is none."""
     text, media = query
-    return {"parts": written_parts(text, media), "role": "user"}
+    return {"parts": written_parts(text, media) if text or media else [], "role": "user"}
 
 
 def write_reference(reference: str | None) -> Any:

@@ -42,7 +42,7 @@ from evaldesk.model import (
     ToolDescription,
     Usage,
 )
-from evaldesk.model.chat import chat_messages, user_message
+from evaldesk.model.chat import chat_messages, user_messages
 from evaldesk.model.decisions import Decided
 from evaldesk.transcripts.messages.turns import TurnEvents
 from evaldesk.wire import plain_json, plain_object, to_json
@@ -240,7 +240,7 @@ class GraphAgent(OnSharedLoop):
         sender = EventSender(send, session.state, model=session.model or "")
         before = self._past_messages(session)
         sender.skip_past(before)
-        graph_input = {**self._input_state(session), MESSAGES: [*before, user_message(message, session.media)]}
+        graph_input = {**self._input_state(session), MESSAGES: [*before, *user_messages(message, session.media)]}
         await self._run(session, graph_input, sender, send)
 
     async def _resume(self, session: Session, decided: Sequence[Decided], send: SendEvent) -> None:

@@ -42,7 +42,7 @@ from evaldesk.model import (
     Usage,
     Waiting,
 )
-from evaldesk.model.chat import chat_messages, user_message
+from evaldesk.model.chat import chat_messages, user_messages
 from evaldesk.model.decisions import APPROVAL, Decided
 from evaldesk.transcripts.messages.chat import ITEMS, tool_call
 from evaldesk.transcripts.messages.turns import Message, TurnEvents
@@ -99,7 +99,10 @@ class OpenAIAgent(OnSharedLoop):
         calls = begin_tool_calls(session, send)
         deps = await self.dependencies.bind(session, resumes=decided is not None)
         starting, items = self._starting_point(session)
-        run_input: Any = [*items, *_items(dict(user_message(message, session.media)))]
+        run_input: Any = [
+            *items,
+            *(item for each in user_messages(message, session.media) for item in _items(dict(each))),
+        ]
         if decided is not None:
             starting, run_input = self.sdk_agent, saved_state or await self._restore_state(session, deps)
             await _decide(run_input, decided, send)

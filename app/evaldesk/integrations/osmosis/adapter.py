@@ -25,7 +25,7 @@ from evaldesk.agents.trial_context import CURRENT_TRIAL, trial_columns
 from evaldesk.errors import AgentError
 from evaldesk.llm.retry_events import note_unseen
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session, ToolDescription
-from evaldesk.model.chat import chat_messages, user_message
+from evaldesk.model.chat import chat_messages, user_messages
 from evaldesk.model.transcript import report
 from evaldesk.wire import plain_json, plain_object
 
@@ -169,11 +169,11 @@ def request_values(session: Session, message: str) -> dict[str, Any]:
 
 
 def prompt_messages(session: Session, message: str) -> list[dict[str, Any]]:
-    """The row's system prompt, the conversation so far, and the new message."""
+    """The row's system prompt, the conversation so far, and the new message; none of these that the row lacks."""
     system = trial_columns().get("system_prompt")
     first = [{"role": "system", "content": system}] if isinstance(system, str) and system else []
     before = [dict(earlier) for earlier in chat_messages(session.turns)]
-    return [*first, *before, dict(user_message(message, session.media))]
+    return [*first, *before, *map(dict, user_messages(message, session.media))]
 
 
 def tool_schema(tool: Any) -> JsonObject:

@@ -174,15 +174,15 @@ def arguments_of(
 def row_of(case: Case) -> dict[str, Any]:
     """The row of an Osmosis data set that the case is: prompts, ground truth and every other column.
 
-    Facts that the case lacks are taken from its turns: the first query, and the last reference answer.
+    Facts that the case lacks are taken from its turns: the first query, and the last reference answer. A row with
+    metadata alone has no prompt.
     """
     columns = {key: deepcopy(value) for key, value in case.extra.items() if not key.startswith(OWN_KEY_PREFIX)}
     references = [turn.expected.reference for turn in case.turns if turn.expected.reference is not None]
-    fields = {
-        "system_prompt": "",
-        "user_prompt": case.turns[0].query if case.turns else "",
-        "ground_truth": references[-1] if references else "",
-    }
+    query = case.turns[0].query if case.turns else ""
+    fields = {"system_prompt": "", "user_prompt": query, "ground_truth": references[-1] if references else ""}
+    if not query and "metadata" in columns:
+        del fields["user_prompt"]
     return {**fields, **columns}
 
 
@@ -264,7 +264,7 @@ def _actual(index: int, turn: TurnRecord) -> JsonObject:
 def _invocation(index: int, query: str, answer: str | None, steps: JsonObject) -> JsonObject:
     return {
         "invocation_id": f"turn-{index + 1}",
-        "user_content": {"role": "user", "parts": [{"text": query}]},
+        "user_content": {"role": "user", "parts": [{"text": query}] if query else []},
         "final_response": None if answer is None else {"role": "model", "parts": [{"text": answer}]},
         "intermediate_data": dict(steps),
     }

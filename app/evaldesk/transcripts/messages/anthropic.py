@@ -41,7 +41,7 @@ def write_anthropic(case: Case) -> dict[str, Any]:
     messages: list[dict[str, Any]] = []
     for number, turn in enumerate(case.turns):
         content: Any = [_block(part) for part in split(turn.query, turn.media)] if turn.media else turn.query
-        messages.append({"role": "user", "content": content})
+        messages += [{"role": "user", "content": content}] if content else []
         messages += [_assistant(text) for _, text in turn.expected.intermediate]
         for call_id, call, result in calls_with_results(number, turn):
             block = {"type": "tool_use", "id": call_id, "name": call.name, "input": dict(call.args)}
