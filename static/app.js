@@ -281,19 +281,36 @@ function offerTurns() {
 
 document.addEventListener("htmx:after:swap", offerTurns);
 
-/* Earlier turns of a chat come above what one reads, which stays where it is: browsers hold no place at the very top. */
-let below = null; // the turn after a gap that is in sight, the gap, and how far down the turn is
+/* A gap that is filled moves nothing that one reads: neither the turn that an address or a key led to, until one moves
+   oneself, nor else the first turn in sight. Browsers hold no place at the very top, and none by a gap that goes. */
+let isLed = true; // what is in sight is where an address or a key led
+let held = null; // the gaps before a swap, the element that stays in sight, and how far down it is
+for (const kind of ["wheel", "touchmove", "keydown", "pointerdown"]) {
+  document.addEventListener(kind, () => (isLed = false), { passive: true, capture: true });
+}
+window.addEventListener("hashchange", () => (isLed = true));
+document.addEventListener("click", (event) => event.target.closest("a[href^='#']") && (isLed = true));
+function readPlace() {
+  const bars = parseFloat(getComputedStyle(document.documentElement).scrollPaddingBlockStart); // what lies above, in px
+  const isInSight = (each) => each.getBoundingClientRect().bottom > bars && each.getBoundingClientRect().top < innerHeight;
+  const [target] = isLed ? $$(":target") : [];
+  const [current] = isLed ? $$("[data-current]").filter(isInSight) : [];
+  return target ?? current ?? $$("[id^=turn-]:is(article, li)").find(isInSight);
+}
 document.addEventListener("htmx:before:swap", () => {
-  const gap = $$("[data-follow] [data-gap]").find((each) => each.getBoundingClientRect().bottom > 0);
-  const turn = gap?.nextElementSibling;
-  below = turn && { gap, turn, top: turn.getBoundingClientRect().top };
+  const gaps = $$("[data-gap]");
+  if (!gaps.length) return;
+  const place = readPlace();
+  held = place ? { gaps, place, top: place.getBoundingClientRect().top } : null;
 });
 document.addEventListener("htmx:after:swap", () => {
-  if (!below || below.gap.isConnected) return;
-  const box = below.turn.closest("[data-follow]");
-  const scroller = box.scrollHeight > box.clientHeight ? box : document.scrollingElement;
-  scroller.scrollTop += below.turn.getBoundingClientRect().top - below.top;
-  below = null;
+  if (!held || held.gaps.every((gap) => gap.isConnected)) return;
+  const { place, top } = held;
+  held = null;
+  if (isLed && place.matches(":target")) return place.scrollIntoView();
+  const box = place.closest("[data-follow]");
+  const scroller = box && box.scrollHeight > box.clientHeight ? box : document.scrollingElement;
+  scroller.scrollTop += place.getBoundingClientRect().top - top;
 });
 
 /* Text that is marked in a turn is the quote of the next finding. */
@@ -447,6 +464,7 @@ function step(by) {
   next.tabIndex = -1;
   next.focus({ preventScroll: true });
   next.scrollIntoView({ block: "nearest" });
+  isLed = true;
   return true;
 }
 
@@ -583,6 +601,7 @@ function comesBack() {
   const [y, id, top] = JSON.parse(sessionStorage.getItem(placeKey()) ?? "[]");
   left = y ? { y, id, top } : null;
   if (!left) return false;
+  isLed = false;
   history.scrollRestoration = "manual"; // the browser would go to where the page ended at first
   goBack();
   return true;

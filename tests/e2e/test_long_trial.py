@@ -30,6 +30,9 @@ SCROLL_FAST = """(selector) => {
   if (Math.random() < 0.5) box.scrollTo(0, window.isDown ? box.scrollHeight : 0);
   return !document.querySelector("[data-gap]");
 }"""
+# All turns before that one are there, and have been drawn.
+FILLED = """(turn) => !document.querySelector('.htmx-request') && document.getElementById(`turn-${turn - 1}`)
+  && new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"""
 STILL = "(n) => document.querySelectorAll('#turns > li').length === n && !document.querySelector('.htmx-request')"
 
 
@@ -84,7 +87,33 @@ def test_an_address_in_a_gap_leads_to_its_turn_and_keys_go_on_from_there(someone
     expect(page.locator("#turn-200")).to_be_in_viewport()
     assert page.url.endswith("?turn=200#turn-200")
     page.get_by_role("link", name=f"Go to turn {BROKEN}").click()
+    page.wait_for_function(FILLED, arg=BROKEN)
     expect(page.locator(f"#turn-{BROKEN}")).to_be_in_viewport()
+
+
+def test_a_key_leads_to_a_turn_that_stays_while_those_above_it_come(someone: Visitor) -> None:
+    page = someone.page
+    someone.goto(f"{TRIAL}?turn=200")
+    page.evaluate(f"[...document.querySelectorAll('article:has(~ #turn-{BROKEN})')].at(-1).dataset.current = ''")
+
+    page.keyboard.press("j")
+
+    page.wait_for_function(FILLED, arg=BROKEN)
+    expect(page.locator(f"#turn-{BROKEN}")).to_be_in_viewport()
+
+
+def test_one_who_scrolls_up_to_a_gap_goes_on_reading_while_it_is_filled(someone: Visitor) -> None:
+    page = someone.page
+    someone.goto(f"{TRIAL}?turn=410")
+    first = page.locator("[data-gap] + article").last
+    number = int((first.get_attribute("id") or "").removeprefix("turn-"))
+    first.evaluate("(turn) => turn.scrollIntoView()")
+
+    page.mouse.move(600, 600)
+    page.mouse.wheel(0, -8)
+
+    page.wait_for_function(FILLED, arg=number)
+    expect(page.locator(f"#turn-{number}")).to_be_in_viewport()
 
 
 def test_a_turn_that_came_later_can_be_labelled(someone: Visitor) -> None:
