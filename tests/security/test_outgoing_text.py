@@ -137,6 +137,7 @@ FILES = {
     "agents/workspaces.py": _AGENT,
     "cli/eval/output_files.py": "spreadsheet: `cell`; Markdown and JUnit: made by pages.reports; JSON; all masked",
     "cli/files/exchange_files.py": "the file of an export, made by desk.evalsets.exporting or web.report, masked",
+    "integrations/openai_evals/command/adopt.py": "JSON, Markdown and Python with quoted texts of an export, masked",
     "integrations/osmosis/command/rubric.py": "JSON",
     "desk/adopting.py": "the file of a project after a change that a person saw",
     "desk/evalsets/cases.py": _OWN,

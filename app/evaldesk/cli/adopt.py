@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -13,6 +14,7 @@ from evaldesk.cli.files.exchange_files import open_home, visible
 from evaldesk.cli.runs.shared import workspace_option
 from evaldesk.desk.adopting import DIFFERENCES, TOOLS, Adoption, ProjectFile, Tool, survey, write
 from evaldesk.errors import EvaldeskError
+from evaldesk.registry import import_target, is_present
 from evaldesk.wording.printable import printable
 from evaldesk.wording.writer import show
 
@@ -20,14 +22,16 @@ if TYPE_CHECKING:
     from evaldesk.settings import Settings
 
 MAX_SHOWN = 20
+EXPORTS: Mapping[str, str] = {"openai-evals": "evaldesk.integrations.openai_evals.command.adopt:adopt_folder"}
+"""Tools whose folder is an export and no project, with the function that takes it over."""
 
 
 @click.command()
-@click.argument("tool", type=click.Choice(TOOLS))
+@click.argument("tool", type=click.Choice((*TOOLS, *filter(lambda tool: is_present(EXPORTS[tool]), EXPORTS))))
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--write", "is_written", is_flag=True, help="Write the changes that are shown.")
 @workspace_option
-def adopt(tool: Tool, folder: Path, is_written: bool, workspace: str | None) -> None:
+def adopt(tool: str, folder: Path, is_written: bool, workspace: str | None) -> None:
     """Adopt a project of another tool: import its results, show what changes in tests, CI, dependencies.
 
     No code of the project is run. Its files are changed only with --write.
@@ -35,7 +39,17 @@ def adopt(tool: Tool, folder: Path, is_written: bool, workspace: str | None) -> 
     \b
     evaldesk adopt adk .
     evaldesk adopt osmosis my-project --write
+    evaldesk adopt openai-evals export --write
     """
+    if tool in EXPORTS:
+        adopt_folder = cast("Callable[..., None]", import_target(EXPORTS[tool]))
+        adopt_folder(folder, open_home(workspace), is_written=is_written)
+        return
+    adopt_project(cast("Tool", tool), folder, is_written=is_written, workspace=workspace)
+
+
+def adopt_project(tool: Tool, folder: Path, *, is_written: bool, workspace: str | None) -> None:
+    """Import the results of a project, show its changes, and write them."""
     adoption = survey(folder, tool)
     _show_parts(adoption)
     _import_history(folder, [part for part in adoption.parts if part.is_history], open_home(workspace))

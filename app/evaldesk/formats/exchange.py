@@ -41,6 +41,7 @@ FORMATS = Registry(
         "tau2-results": "evaldesk.integrations.tau.tau2:Tau2Results",
         "inspect": "evaldesk.integrations.inspect.log:InspectLog",
         "promptfoo": "evaldesk.integrations.promptfoo.results:Promptfoo",
+        "openai-evals": "evaldesk.integrations.openai_evals.evals:OpenAiEvals",
         "atif": "evaldesk.integrations.atif.trajectory:Atif",
         "swe-agent": "evaldesk.integrations.swe_agent.trajectory:SweAgent",
         "otel": "evaldesk.formats.otel:OpenTelemetry",
@@ -76,6 +77,7 @@ MARKS: Mapping[str, frozenset[str]] = {
         "tau2-results": "tasks",
         "inspect": "eval",
         "promptfoo": "promptidx results",
+        "openai-evals": "object item",
         "atif": "schemaversion steps",
         "swe-agent": "trajectory",
     }.items()

@@ -1,0 +1,1 @@
+"""Evals, runs and output items of OpenAI Evals."""

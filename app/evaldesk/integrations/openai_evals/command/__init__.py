@@ -1,0 +1,1 @@
+"""The command that takes over a folder of OpenAI Evals."""

@@ -1,0 +1,145 @@
+"""`evaldesk adopt openai-evals DIR`: a folder of exports becomes eval sets, runs, criteria, prompts and agents."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from evaldesk.cli.files.exchange_files import visible
+from evaldesk.desk.evalsets.names import slug
+from evaldesk.desk.imports.files import bytes_of
+from evaldesk.desk.imports.importing import open_imports
+from evaldesk.durable_files import make_folder, replace_file
+from evaldesk.errors import EvaldeskError, FormatError, UsageError
+from evaldesk.formats.exchange import Imported
+from evaldesk.integrations.openai_evals.archive import Archive, text
+from evaldesk.integrations.openai_evals.evals import FORMAT, OpenAiEvals, ReadEval, read_evals
+from evaldesk.model import EvalSet
+from evaldesk.model.conclusion import counted
+from evaldesk.reading.fields import read_documents
+from evaldesk.reading.notes import Notes
+from evaldesk.reading.strict_json import JsonPosition
+from evaldesk.secrets import scrubber
+from evaldesk.settings import Settings
+from evaldesk.wording.printable import printable
+from evaldesk.wording.writer import show
+
+MAX_FILES = 50_000
+ENDINGS = (".json", ".jsonl")
+
+
+def adopt_folder(folder: Path, settings: Settings, *, is_written: bool) -> None:
+    """Import every eval of the folder, and show or write the files beside it. Raises UsageError."""
+    notes, archive = Notes(), Archive()
+    for path in _files(folder):
+        try:
+            data = bytes_of(path)
+            if OpenAiEvals.recognises(data, path.name):
+                for document in read_documents(data, path.relative_to(folder).as_posix()):
+                    archive.take(JsonPosition(document), document.value, notes)
+        except FormatError as error:
+            show(f"{visible(path.name)}: {printable(str(error))}", err=True)
+    evals = read_evals(archive, slug(folder.resolve().name, default="evals"), notes)
+    if not evals:
+        raise UsageError(f"{folder} has no objects of OpenAI Evals; name the folder of the export")
+    with open_imports(settings) as imports:
+        for each in evals:
+            name = slug(each.name, default="eval")
+            _show_eval(each)
+            contents = Imported(FORMAT, EvalSet(name, name=each.name, cases=each.cases), tuple(each.runs))
+            try:
+                stored = imports.take_in(contents, source=folder.name, name=name)
+            except EvaldeskError as error:
+                show(f"  not imported: {printable(str(error))}")
+            else:
+                runs = ", ".join(map(str, stored.run_ids)) or "none"
+                show(f"  imported: {counted(len(each.cases), 'case')}, runs {runs}")
+            _write_files(_planned_files(each, name, settings), is_written=is_written)
+    for page in archive.missing_pages:
+        show(f"A page is missing after {printable(page) or 'the last object'}: has_more is true.")
+    for sentence in notes.sentences:
+        show(printable(sentence))
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder; name that of the export")
+    paths = (Path(at) / name for at, _, names in os.walk(folder) for name in sorted(names) if name.endswith(ENDINGS))
+    for number, path in enumerate(paths):
+        if number == MAX_FILES:
+            raise UsageError(f"{folder} has more than {MAX_FILES:,} files; name the folder of the export itself")
+        if path.is_file() and not path.is_symlink():
+            yield path
+
+
+def _show_eval(each: ReadEval) -> None:
+    show(f"\n{printable(each.name)}:")
+    for grader in each.graders:
+        show(f"  {printable(grader.name)} ({printable(grader.kind)}): {printable(grader.words)}")
+    for words in each.words:
+        show(f"  {printable(words)}")
+
+
+def _planned_files(each: ReadEval, name: str, settings: Settings) -> dict[Path, str]:
+    """The files beside the eval set with their contents."""
+    folder = settings.evalset_folder
+    criteria = {
+        grader.metric: 0.8 if grader.threshold is None else grader.threshold for grader in each.graders if grader.metric
+    }
+    files = {
+        folder / f"{name}.criteria.json": json.dumps({"criteria": criteria}, indent=2) + "\n",
+        folder / f"{name}.openai-evals.md": _page(each),
+    }
+    for number, (raw, grader) in enumerate(zip(each.criteria, each.graders, strict=True), 1):
+        place = folder / f"{name}.prompts" / f"grader_{slug(grader.name, default=str(number))}"
+        if grader.kind == "python" and text(raw.get("source")):
+            files[place.with_suffix(".py")] = text(raw.get("source"))
+        elif grader.kind in ("label_model", "score_model"):
+            files[place.with_suffix(".md")] = _prompt(raw)
+    if each.model:
+        files[settings.workspace / "agents" / name / "agent.py"] = _agent(each)
+    scrubbed = scrubber(settings.environment)
+    return {path: scrubbed(content) for path, content in files.items()}
+
+
+def _page(each: ReadEval) -> str:
+    lines = [f"# {each.name}, from OpenAI Evals", ""]
+    lines += ["| grader | type | here |", "|---|---|---|"]
+    cells = ((grader.name, grader.kind, grader.words) for grader in each.graders)
+    lines += [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in cells]
+    lines += ["", "The verdicts and scores of imported runs are those that OpenAI Evals gave."]
+    return "\n".join((*lines, *each.words)) + "\n"
+
+
+def _prompt(raw: Mapping[str, Any]) -> str:
+    settings = {key: raw[key] for key in ("model", "labels", "passing_labels", "range", "pass_threshold") if key in raw}
+    parts = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in settings.items()]
+    messages = raw.get("input")
+    for message in messages if isinstance(messages, list) else ():
+        if isinstance(message, dict):
+            content = message.get("content")
+            words = content.get("text") if isinstance(content, dict) else content
+            parts.append(f"\n## {message.get('role')}\n\n{words}")
+    return "\n".join(parts) + "\n"
+
+
+def _agent(each: ReadEval) -> str:
+    model = each.model if "/" in each.model else f"openai/{each.model}"
+    name = slug(each.name, default="agent")
+    fields = f"    name={name!r},\n    model={model!r},\n    instruction={each.instruction!r},\n"
+    return f"from evaldesk import LlmAgent\n\nroot_agent = LlmAgent(\n{fields})\n"
+
+
+def _write_files(files: Mapping[Path, str], *, is_written: bool) -> None:
+    show("  written:" if is_written else "  written with --write:")
+    for path, content in files.items():
+        if path.exists():
+            show(f"    {visible(str(path))} is there already, and stays")
+            continue
+        if is_written:
+            make_folder(path.parent)
+            replace_file(path, content.encode("utf-8", "replace"))
+        show(f"    {visible(str(path))}")

@@ -1,0 +1,363 @@
+"""The format "openai-evals": evals, runs and output items of OpenAI's hosted Evals, as its API gives them.
+
+Each row is a case and each run a run with a trial a row. The verdict and the scores of the graders are given ones.
+(openai 2.x `openai.types.evals`)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from evaldesk.errors import FormatError
+from evaldesk.formats.exchange import Imported, ReadOnly
+from evaldesk.integrations.openai_evals.archive import Archive, Placed, is_object, mapping, text
+from evaldesk.integrations.openai_evals.graders import Grader, read_graders
+from evaldesk.integrations.openai_evals.templates import rendered
+from evaldesk.model import (
+    Case,
+    Criterion,
+    ErrorRecord,
+    EvalSet,
+    Expected,
+    RecordedPlan,
+    Score,
+    TrialResult,
+    Turn,
+    Usage,
+)
+from evaldesk.model.conclusion import counted
+from evaldesk.model.evalset import for_review
+from evaldesk.reading.fields import read_documents
+from evaldesk.reading.notes import Notes
+from evaldesk.reading.sniffing import peek
+from evaldesk.reading.strict_json import JsonPosition
+from evaldesk.transcripts.messages.turns import Message, turns_of
+from evaldesk.transcripts.recorded import (
+    RecordedRun,
+    TrialRows,
+    file_stem,
+    free_name,
+    read_number,
+    recorded_score,
+    recorded_trial,
+    recorded_usage,
+)
+
+FORMAT = "openai-evals"
+PASS = Criterion("openai_evals", 1.0)
+"""Whether OpenAI Evals calls the row passed, 1 or 0."""
+_SPEAKERS = {"user": "user", "assistant": "agent", "system": "system", "developer": "system"}
+_MEDIA = "an image, a sound or a file of a message"
+
+
+class OpenAiEvals(ReadOnly):
+    """The format "openai-evals"."""
+
+    title = "OpenAI Evals"
+    suffixes = (".json", ".jsonl")
+    instead = "write an eval set as adk, and a run as otel or atif"
+
+    @staticmethod
+    def recognises(data: bytes, source: str) -> bool:
+        """Whether the file, or its first line or entry, is an object of OpenAI Evals."""
+        first = peek(data).first
+        return is_object(first)
+
+    @staticmethod
+    def read(data: bytes, *, source: str) -> Imported:
+        """The rows of all evals as cases and the runs of each. Raises FormatError."""
+        notes, archive = Notes(), Archive()
+        for document in read_documents(data, source):
+            archive.take(JsonPosition(document), document.value, notes)
+        evals = read_evals(archive, file_stem(source), notes)
+        if not evals:
+            raise FormatError("the file has no rows, runs or output items", source=source)
+        return as_import(evals, file_stem(source), archive, notes)
+
+
+@dataclass(slots=True)
+class ReadEval:
+    """One eval: its cases, its runs, its graders, and the model and instruction of its last run."""
+
+    name: str
+    graders: tuple[Grader, ...]
+    criteria: tuple[Mapping[str, Any], ...] = ()
+    cases: tuple[Case, ...] = ()
+    runs: list[RecordedRun] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+    model: str = ""
+    instruction: str = ""
+
+
+def read_evals(archive: Archive, stem: str, notes: Notes) -> list[ReadEval]:
+    """The evals of the archive that have rows; two of one name are told apart by a number."""
+    used_names: dict[str, int] = {}
+    evals = []
+    for eval_id in archive.eval_ids():
+        place_and_raw = archive.evals.get(eval_id)
+        raw = place_and_raw[1] if place_and_raw else {}
+        name = free_name(text(raw.get("name")) or eval_id or stem, used_names)
+        each = ReadEval(name, read_graders(raw.get("testing_criteria")), _objects(raw.get("testing_criteria")))
+        _read_rows(archive, eval_id, each, notes)
+        if each.cases:
+            evals.append(each)
+    return evals
+
+
+def as_import(evals: Sequence[ReadEval], stem: str, archive: Archive, notes: Notes) -> Imported:
+    """All evals as one eval set with their runs."""
+    used_names: dict[str, int] = {}
+    cases = [Case(**{**_fields(case), "id": free_name(case.id, used_names)}) for each in evals for case in each.cases]
+    words = ["A trial passes when OpenAI Evals says so; the scores of its graders are given ones and inform."]
+    for each in evals:
+        words += [f"{each.name}: {grader.name} ({grader.kind}): {grader.words}." for grader in each.graders]
+        words += each.words
+    words += [f"A page is missing after {page or 'the last one'}: has_more is true." for page in archive.missing_pages]
+    name = evals[0].name if len(evals) == 1 else stem
+    runs = tuple(run for each in evals for run in each.runs)
+    return Imported(FORMAT, EvalSet(name, cases=tuple(cases)), runs, tuple(words), refused=notes.sentences)
+
+
+def _fields(case: Case) -> dict[str, Any]:
+    return {name: getattr(case, name) for name in Case.__dataclass_fields__}
+
+
+def _objects(raw: object) -> tuple[Mapping[str, Any], ...]:
+    return tuple(each for each in raw if isinstance(each, dict)) if isinstance(raw, list) else ()
+
+
+@dataclass(slots=True)
+class _Cases:
+    """The cases of an eval by their rows."""
+
+    graders: Sequence[Grader]
+    notes: Notes
+    by_row: dict[str, Case] = field(default_factory=dict)
+    used_names: dict[str, int] = field(default_factory=dict)
+
+    def case(self, place: JsonPosition, item: Mapping[str, Any], row: _Row) -> Case:
+        """The case of a row, the same for equal rows."""
+        key = json.dumps(item, sort_keys=True)
+        if key not in self.by_row:
+            case_id = text(item.get("id")) or f"row_{len(self.by_row) + 1}"
+            self.by_row[key] = _case(free_name(case_id, self.used_names), item, row, self.graders)
+            if row.missing_fields:
+                self.notes.refuse(f"no value for the field {row.missing_fields[0]} of the template", place)
+        return self.by_row[key]
+
+
+def _read_rows(archive: Archive, eval_id: str, each: ReadEval, notes: Notes) -> None:
+    """The cases of an eval from the rows of its runs, and a trial for each output item."""
+    cases = _Cases(each.graders, notes)
+    for run_id in archive.run_ids(eval_id):
+        place, raw = archive.runs.get(run_id) or (None, {})
+        source = mapping(raw.get("data_source"))
+        each.model = text(raw.get("model")) or text(source.get("model")) or each.model
+        if items := [*archive.items.get(run_id, {}).values()]:
+            _read_run(run_id, raw, items, cases, each)
+        elif place is not None:
+            notes.refuse("a run whose output items are not in the export", place)
+        for row_place, content in _file_content(place, source):
+            item = mapping(content.get("item"))
+            cases.case(row_place, item, _row(item, source, content.get("sample"), row_place, notes))
+    for row_place, content in archive.rows if len(archive.eval_ids()) == 1 else ():
+        cases.case(row_place, content["item"], _row(content["item"], {}, content.get("sample"), row_place, notes))
+    each.cases = tuple(cases.by_row.values())
+
+
+def _read_run(run_id: str, raw: Mapping[str, Any], items: Sequence[Placed], cases: _Cases, each: ReadEval) -> None:
+    """Add the run of these output items to the eval."""
+    trials, n_passed, source = TrialRows(), 0, mapping(raw.get("data_source"))
+    for place, output in items:
+        item = output.get("datasource_item")
+        if not isinstance(item, dict):
+            cases.notes.refuse("an output item without its row", place)
+            continue
+        row = _row(item, source, output.get("sample"), place, cases.notes)
+        each.instruction = _instruction(source, cases.notes, place) or row.instruction or each.instruction
+        case = cases.case(place, item, row)
+        at = trials.place(case.id)
+        trials.offer(at, case)
+        result = _result(place, output, row, cases)
+        n_passed += result.verdict == "passed"
+        trials.add(at, result)
+    run_cases, results = trials.finish()
+    if results:
+        each.runs.append(_recorded_run(each, run_id, raw, run_cases, results))
+        each.words += _count_words(text(raw.get("name")) or run_id, raw, results, n_passed)
+
+
+def _file_content(
+    place: JsonPosition | None, source: Mapping[str, Any]
+) -> Iterator[tuple[JsonPosition, dict[str, Any]]]:
+    inner = source.get("source")
+    content = inner.get("content") if isinstance(inner, dict) else None
+    for index, each in enumerate(content if isinstance(content, list) else ()):
+        if isinstance(each, dict) and place is not None:
+            yield place.at("data_source", "source", "content", index), each
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """The messages of a row as the model gets them, without the instruction."""
+
+    messages: tuple[Message, ...]
+    instruction: str
+    missing_fields: tuple[str, ...]
+    answer: str | None
+
+
+def _row(item: Mapping[str, Any], source: Mapping[str, Any], sample: object, place: JsonPosition, notes: Notes) -> _Row:
+    sample_values = mapping(sample)
+    values = {"item": item, "sample": sample_values}
+    raw, missing_fields = _input_messages(source, item), list[str]()
+    recorded = sample_values.get("input")
+    messages: list[Message] = []
+    instructions: list[str] = []
+    for each in recorded if isinstance(recorded, list) and recorded else raw:
+        if not isinstance(each, dict):
+            continue
+        words, absent_fields = rendered(_content(each.get("content"), place, notes), values)
+        missing_fields += absent_fields
+        speaker = _SPEAKERS.get(text(each.get("role")), "user")
+        if speaker == "system":
+            instructions.append(words)
+        else:
+            messages.append(Message("user" if speaker == "user" else "agent", words))
+    output = sample_values.get("output")
+    answers = (
+        [_content(each.get("content"), place, notes) for each in output if isinstance(each, dict)]
+        if isinstance(output, list)
+        else []
+    )
+    answer = "\n".join(filter(None, answers)) or text(sample_values.get("output_text")) or None
+    return _Row(tuple(messages), "\n\n".join(instructions), tuple(missing_fields), answer)
+
+
+def _instruction(source: Mapping[str, Any], notes: Notes, place: JsonPosition) -> str:
+    """The system and developer messages of a template, with its fields as they stand."""
+    messages = (each for each in _input_messages(source, {}) if isinstance(each, dict))
+    instructions = (each for each in messages if _SPEAKERS.get(text(each.get("role"))) == "system")
+    return "\n\n".join(filter(None, (_content(each.get("content"), place, notes) for each in instructions)))
+
+
+def _input_messages(source: Mapping[str, Any], item: Mapping[str, Any]) -> Sequence[object]:
+    """The messages of a template, or those of the item that a reference names."""
+    raw = source.get("input_messages")
+    if not isinstance(raw, dict):
+        return ()
+    if isinstance(raw.get("template"), list):
+        template: Sequence[object] = raw["template"]
+        return template
+    value: Any = {"item": item}
+    for name in text(raw.get("item_reference")).split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, list) else ()
+
+
+def _content(raw: object, place: JsonPosition, notes: Notes) -> str:
+    """The text of a message: a text, one part, or a list of parts."""
+    if isinstance(raw, str):
+        return raw
+    if isinstance(raw, dict):
+        if isinstance(raw.get("text"), str):
+            return str(raw["text"])
+        notes.refuse(_MEDIA, place)
+        return ""
+    if isinstance(raw, list):
+        return "\n".join(filter(None, (_content(part, place, notes) for part in raw)))
+    return ""
+
+
+def _case(case_id: str, item: Mapping[str, Any], row: _Row, graders: Sequence[Grader]) -> Case:
+    references = [item[grader.field] for grader in graders if grader.field in item]
+    reference = next((each if isinstance(each, str) else json.dumps(each) for each in references), None)
+    queries = [message.text for message in row.messages if message.speaker == "user"]
+    *before, last = queries or [""]
+    turns = (*map(Turn, before), Turn(last, Expected(reference=reference)))
+    case = Case(case_id, turns, extra={"item": dict(item)})
+    if not queries:
+        return for_review(case, "its messages are not in the export")
+    return for_review(case, f"no value for {row.missing_fields[0]}") if row.missing_fields else case
+
+
+def _result(place: JsonPosition, output: Mapping[str, Any], row: _Row, cases: _Cases) -> TrialResult:
+    sample = mapping(output.get("sample"))
+    error = mapping(sample.get("error"))
+    status = text(output.get("status"))
+    failure = None
+    if error.get("message") or error.get("code") or status in ("error", "errored"):
+        words = text(error.get("message")) or text(error.get("code"))
+        failure = ErrorRecord("recorded", (words or "OpenAI Evals gives no reason")[:2000])
+    messages = (*row.messages, *([Message("agent", row.answer)] if row.answer is not None else ()))
+    value = {"pass": 1.0, "passed": 1.0, "fail": 0.0, "failed": 0.0}.get(status)
+    scores = [] if failure else [recorded_score(PASS, value, "Given by OpenAI Evals."), *_scores(place, output, cases)]
+    usage = _usage(sample)
+    return recorded_trial(
+        turns_of(messages, failure),
+        scores=scores,
+        criteria=(PASS,),
+        error=failure,
+        stop_reason="error" if failure else "answered",
+        usages=(usage,) if usage else (),
+    )
+
+
+def _scores(place: JsonPosition, output: Mapping[str, Any], cases: _Cases) -> Iterator[Score]:
+    """The given scores of the graders; a result names its grader by its name or its id, which begins with the name."""
+    used_names: dict[str, int] = {PASS.metric: 1}
+    names = {grader_id: grader.name for grader in cases.graders for grader_id in (grader.id, grader.name)}
+    for index, each in enumerate(_objects(output.get("results"))):
+        given_name = text(each.get("name")) or f"grader_{index + 1}"
+        name = free_name(names.get(given_name, given_name), used_names)
+        value = read_number(each.get("score"))
+        if value is None:
+            cases.notes.refuse("a score that is not a number", place.at("results", index))
+            continue
+        passed = each.get("passed")
+        words = f"{'Passed' if passed else 'Failed'}, given by OpenAI Evals." if isinstance(passed, bool) else ""
+        yield recorded_score(Criterion(name), value, words or "Given by OpenAI Evals.")
+
+
+def _usage(sample: Mapping[str, Any]) -> Usage | ErrorRecord | None:
+    counts = sample.get("usage")
+    if not isinstance(counts, dict):
+        return None
+    cached = counts.get("cached_tokens")
+    return recorded_usage(
+        text(sample.get("model")), counts, "prompt_tokens", "completion_tokens", tokens_cached=cached or None
+    )
+
+
+def _recorded_run(
+    each: ReadEval, run_id: str, raw: Mapping[str, Any], cases: Sequence[Case], results: Sequence[TrialResult]
+) -> RecordedRun:
+    names = dict.fromkeys(score.metric for result in results for score in result.scores)
+    counts = mapping(raw.get("result_counts"))
+    total = counts.get("total")
+    n_planned = max(total, len(results)) if isinstance(total, int) and not isinstance(total, bool) else None
+    is_finished = raw.get("status") == "completed"
+    return RecordedRun(
+        name=text(raw.get("name")) or run_id or each.name,
+        agent=each.model or each.name,
+        cases=tuple(cases),
+        results=tuple(results),
+        criteria=(PASS, *(Criterion(name) for name in names if name != PASS.metric)),
+        model=each.model or None,
+        plan=RecordedPlan(n_planned, status="finished" if is_finished else "unknown"),
+    )
+
+
+def _count_words(name: str, raw: Mapping[str, Any], results: Sequence[TrialResult], n_passed: int) -> list[str]:
+    """Where the run's own counts and its rows differ."""
+    counts = mapping(raw.get("result_counts"))
+    words = []
+    total, passed = counts.get("total"), counts.get("passed")
+    if isinstance(total, int) and total > len(results):
+        words.append(f"{name}: {counted(total - len(results), 'row')} of {total} are only at OpenAI.")
+    elif isinstance(passed, int) and not isinstance(passed, bool) and passed != n_passed:
+        words.append(f"{name}: its summary says {passed} passed, its rows say {n_passed}.")
+    return words
