@@ -40,6 +40,7 @@ FULL = Case(
     final_state={"done": True},
     extra={
         "human_decisions": [{"turn": 1, "tool": "a", "decision": "approve"}],
+        "expected_outcomes": [{"outcome": "answered"}],
         "required_calls": [{"name": call.name, "arguments": {**call.args}} for call in CALLS],
     },
 )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from evaldesk.matching.required_calls import REQUIRED_CALLS, required_calls
+from evaldesk.metrics.outcome import expects_outcome
 from evaldesk.metrics.responses.json_match import is_json_reference
 from evaldesk.metrics.responses.number import is_number_reference
 from evaldesk.metrics.responses.required_outputs import case_outputs
 from evaldesk.model import Case, Expected, JsonObject, ToolCall, Turn
 from evaldesk.model.decisions import readable_decisions
-from evaldesk.model.evalset import DECISIONS
+from evaldesk.model.evalset import DECISIONS, EXPECTED_OUTCOMES
 from evaldesk.model.media import Media
 
 _REFERENCES = {(True, True): "1", (True, False): "{}", (False, True): "about 1", (False, False): "text"}
@@ -24,6 +25,8 @@ def asserted_part(case: Case) -> Case:
         extra = {**extra, REQUIRED_CALLS: []}
     if readable_decisions(case):
         extra = {**extra, DECISIONS: [{"turn": 1, "decision": "approve"}]}
+    if expects_outcome(case):
+        extra = {**extra, EXPECTED_OUTCOMES: [{"outcome": "answered"}]}
     return Case(
         id="",
         turns=(*distinct_turns, last) if last else (),

@@ -172,6 +172,7 @@ METRICS = Registry(
         "required_outputs": "evaldesk.metrics.responses.required_outputs:RequiredOutputs",
         "final_state_match": "evaldesk.metrics.state.final_state:FinalStateMatch",
         "decisions_asked": "evaldesk.metrics.decisions_asked:DecisionsAsked",
+        "outcome": "evaldesk.metrics.outcome:Outcome",
         "state_path": "evaldesk.metrics.state.state_path:StatePath",
         "final_response_match_v2": "evaldesk.metrics.judges.final_response:FinalResponseMatch",
         "rubric_based_final_response_quality_v1": "evaldesk.metrics.judges.rubrics.quality:RubricFinalResponse",

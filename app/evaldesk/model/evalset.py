@@ -115,6 +115,8 @@ def ids_for_review(cases: Sequence[Case]) -> list[str]:
 
 
 DECISIONS = "human_decisions"
+EXPECTED_OUTCOMES = "expected_outcomes"
+"""The key of a case's `extra` with the outcomes that it expects of its turns."""
 USER_SIDE_KEYS = frozenset({"tool_doubles", "simulated_user", DECISIONS})
 """Keys of a case's `extra` that its player needs: the answers of tools, the user's own, and what a person decides."""
 

@@ -12,7 +12,7 @@ from evaldesk.errors import UsageError
 from evaldesk.model.comparison import ROUNDING
 from evaldesk.model.conclusion import Criterion, Gates, Score, Verdict
 from evaldesk.model.decisions import Decision, scripts_turns
-from evaldesk.model.evalset import EVALSET_ENDING, Case, JsonObject, some_of
+from evaldesk.model.evalset import EVALSET_ENDING, EXPECTED_OUTCOMES, Case, JsonObject, some_of
 from evaldesk.model.media import Media
 from evaldesk.model.options import Limits, ModelOptions, Recording, UserConfig
 from evaldesk.model.prompts import Prompts
@@ -39,10 +39,11 @@ DEFAULT_CRITERIA: tuple[Criterion, ...] = (
 )
 FINAL_STATE = Criterion("final_state_match", 1.0)
 DECISIONS_ASKED = Criterion("decisions_asked", 1.0)
+OUTCOME = Criterion("outcome", 1.0)
 
 
 def default_criteria(cases: Sequence[Case], *, strict: bool = False) -> tuple[Criterion, ...]:
-    """ADK's two criteria, and criteria for the case's further assertions: final state, decisions of its turns.
+    """ADK's two criteria, and criteria for the case's further assertions: final state, decisions and outcomes of turns.
 
     With `strict` ADK's two only.
     """
@@ -51,7 +52,8 @@ def default_criteria(cases: Sequence[Case], *, strict: bool = False) -> tuple[Cr
     first_cases = some_of(cases)
     own = (FINAL_STATE,) if any(case.final_state is not None for case in first_cases) else ()
     decision_criteria = (DECISIONS_ASKED,) if any(scripts_turns(case) for case in first_cases) else ()
-    return (*DEFAULT_CRITERIA, *own, *decision_criteria)
+    outcome_criteria = (OUTCOME,) if any(case.extra.get(EXPECTED_OUTCOMES) for case in first_cases) else ()
+    return (*DEFAULT_CRITERIA, *own, *decision_criteria, *outcome_criteria)
 
 
 Network: TypeAlias = Literal["none", "model-only", "open"]

@@ -37,6 +37,9 @@ StopReason: TypeAlias = Literal[
     "context_window",
     "budget",
     "content_filter",
+    "usage_limit",
+    "refused",
+    "refused_by_guardrail",
     "error",
     "timed_out",
     "cancelled",
@@ -65,13 +68,19 @@ FATAL_KINDS: frozenset[str] = frozenset(
 """Kinds of errors that every other trial of a run would meet; only Evaldesk itself says that one is so."""
 BOUNDS: frozenset[str] = frozenset(
     # An agent at its limit failed; only a fault around it is an error: decision 014.
-    {"max_turns", "max_iterations", "stuck", "context_window", "budget", "content_filter"}
+    {"max_turns", "max_iterations", "stuck", "context_window", "budget", "content_filter", "usage_limit"}
 )
 """Stop reasons of a turn in which the agent went on until a bound of its own and never answered."""
 AWAITING: Final = "awaiting_approval"
 """The stop reason of a turn in which the agent waits for the decision or the input of a person."""
-UNANSWERED: frozenset[str] = BOUNDS | {AWAITING}
+REFUSALS: frozenset[str] = frozenset({"refused", "refused_by_guardrail"})
+"""Stop reasons of a turn that the model or a guardrail of the agent refused; the conversation may go on."""
+REFUSED_BY: Final = "refused by guardrail "
+"""The log of such a turn begins so; the name of the guardrail follows."""
+UNANSWERED: frozenset[str] = BOUNDS | REFUSALS | {AWAITING}
 """Stop reasons of a turn that ended without an answer, and without a failure."""
+OUTCOMES: frozenset[str] = UNANSWERED | {"answered"}
+"""Stop reasons that a case can expect of a turn: all that are neither failures nor ends from outside."""
 UNMADE: Final = (", which has no result", ", which waits for an answer")
 """What stands behind the name of a call that was not made: in a turn that was cut short, and in one that waits."""
 
@@ -286,6 +295,14 @@ class TurnRecord:
     def all_media(self) -> tuple[Media, ...]:
         """The media of its query, and of the messages of the agent."""
         return (*self.media, *(item for event in self.events for item in event.media))
+
+    @property
+    def guardrail(self) -> str:
+        """The name of the guardrail that refused the turn; empty for any other turn."""
+        if self.stop_reason != "refused_by_guardrail":
+            return ""
+        texts = (event.text for event in reversed(self.events) if event.kind == "log")
+        return next((text[len(REFUSED_BY) :] for text in texts if text.startswith(REFUSED_BY)), "")
 
     @property
     def error(self) -> ErrorRecord | None:

@@ -467,6 +467,9 @@ BOUND_SENTENCES: Mapping[str, str] = {
     "context_window": "The agent filled the context window of its model. Its transcript is scored.",
     "budget": "The agent used up its budget. Its transcript is scored.",
     "content_filter": "A content filter refused what the agent asked of its model. Its transcript is scored.",
+    "usage_limit": "The agent reached a usage limit of its author. Its transcript is scored.",
+    "refused": "The model refused to answer. Its transcript is scored.",
+    "refused_by_guardrail": "A guardrail of the agent refused the turn; the log names it. Its transcript is scored.",
 }
 
 

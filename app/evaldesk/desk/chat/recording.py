@@ -29,6 +29,9 @@ LEFT_OUT = {
     "context_window": "the agent filled the context window of its model and never answered",
     "budget": "the agent used up its budget and never answered",
     "content_filter": "a content filter refused the agent's request, so that it never answered",
+    "usage_limit": "the agent reached a usage limit of its author and never answered",
+    "refused": "the model refused to answer",
+    "refused_by_guardrail": "a guardrail of the agent refused this turn",
 }
 MAX_NAMED = 10
 

@@ -21,6 +21,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from evaldesk.agents.agent import AGENTS, ModelCaller, Resumable, SessionResource, close_session_resources, own_python
+from evaldesk.agents.refusals import outcome_of
 from evaldesk.agents.shared_loop import EventStream
 from evaldesk.agents.spans import OPEN_SPANS
 from evaldesk.agents.tools.doubles import CURRENT_DOUBLES, read_doubles
@@ -217,11 +218,15 @@ async def _stop_reason(conversed: Coroutine[Any, Any, StopReason], turn: OpenTur
         reason = await conversed
         turn.close()
     except BaseException as error:
+        ending = None if _replay_miss() else outcome_of(error)
         error_record = failure(_replay_miss() or error)
         trace = error_record.trace
+        if ending and ending.error and not attempt.stop:
+            turn.take(replace(ending, kind="log", text=ending.error.message, error=None))
+            reason = cast("StopReason", ending.error.kind)
         with suppress(AgentError):  # a state that is no object any more stays as it was seen last
             turn.close()
-        if not attempt.stop:
+        if not attempt.stop and not ending:
             turn.fail(error_record)
     if attempt.stop == "timed_out":
         turn.fail(timed_out(attempt.timeout_s, trace))

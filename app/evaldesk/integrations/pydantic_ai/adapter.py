@@ -128,6 +128,8 @@ class PydanticAgent(ModelCaller, OnSharedLoop):
                             sender.tools = run.ctx.deps.tool_manager.tools or {}
                             await sender.node(node, run.ctx if session.is_streaming else None)
         except UsageLimitExceeded as error:
+            if "request_limit" not in str(error):  # another limit of its author: of tokens, or of tool calls
+                raise
             await send(call_limit_event(session, error))
             return
         await self.dependencies.keep(session, deps)
