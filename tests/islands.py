@@ -19,3 +19,9 @@ def has_island(tool: str) -> bool:
 def island_module(name: str) -> Any:
     """The module `TOOL.module` of an island. Skips the test without the folder."""
     return pytest.importorskip(f"evaldesk.integrations.{name}", reason=f"the folder of {name} was removed")
+
+
+def of_tools(*tools: str) -> pytest.MarkDecorator:
+    """The mark of tests that play files or agents of these tools: they are skipped where one of the folders is gone."""
+    gone = [tool for tool in tools if not has_island(tool)]
+    return pytest.mark.skipif(bool(gone), reason=f"the folder of {', '.join(gone)} was removed")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from tests.faulty_disk import FaultyDisk
+from tests.islands import of_tools
 
 from evaldesk.cli import cli
 from evaldesk.desk.imports import files as import_files
@@ -20,6 +21,8 @@ from evaldesk.formats.files import read_file
 from evaldesk.model import Case, EvalSet, Turn
 from evaldesk.store import Store
 from evaldesk.store.evalsets import large
+
+pytestmark = of_tools("openhands", "osmosis")
 
 SAMPLES = Path(__file__).parents[1] / "formats" / "exchange_samples"
 ROWS = SAMPLES / "osmosis-csv.csv"

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 from tests.agents.test_secrets import RANDOM, SECRET_VARIABLES
 from tests.desk_client import DeskClient
+from tests.islands import of_tools
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.exporting import run_formats
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tests.cli.conftest import CommandFolder
+
+pytestmark = of_tools("osmosis")
 
 CORES = {name: f"{RANDOM[:-4]}{number:04d}" for number, name in enumerate(SECRET_VARIABLES)}
 ENVIRONMENT = {name: text.replace(RANDOM, CORES[name]) for name, text in SECRET_VARIABLES.items()}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 from tests.cli.test_help import COMMANDS
+from tests.islands import of_tools
 
 from evaldesk.cli import EXIT_USAGE, _in_words
 
@@ -73,7 +74,7 @@ NO_OUTPUT = ("folder", "loop", LONG)
 NO_FOLDER = ("pipe", "missing", "loop", LONG)
 
 
-pytestmark = pytest.mark.timeout(100)  # what waits for a writer, or serves pages, is ended
+pytestmark = [of_tools("osmosis"), pytest.mark.timeout(100)]  # what waits for a writer, or serves pages, is ended
 
 
 @pytest.fixture

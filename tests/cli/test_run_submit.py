@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import Result
+from tests.islands import of_tools
 from tests.virtual_environments import make_environment
 
 from evaldesk.cli import _in_words
@@ -23,6 +24,8 @@ from evaldesk.model import Gates, TrialResult, Verdict
 
 if TYPE_CHECKING:
     from tests.cli.conftest import CommandFolder
+
+pytestmark = of_tools("osmosis")
 
 GOOD = """\
 [experiment]

@@ -9,6 +9,7 @@ from pathlib import Path
 from shutil import copyfile
 
 import pytest
+from tests.islands import of_tools
 
 from evaldesk.desk.criteria.criteria import read_criteria
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk, SetNameTakenError
@@ -25,6 +26,8 @@ from evaldesk.pages.runs.page import read_run
 from evaldesk.pages.runs.view import RunQuery
 from evaldesk.settings import Settings
 from evaldesk.store import Store
+
+pytestmark = of_tools("openhands", "osmosis", "promptfoo")
 
 SAMPLES = Path(__file__).parents[1] / "formats" / "exchange_samples"
 ROWS = b'{"user_prompt": "2 + 2?", "ground_truth": "4"}'

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.islands import of_tools
 
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.imports.importing import ImportDesk
@@ -27,6 +28,8 @@ from evaldesk.settings import Settings
 from evaldesk.store import Store
 from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.recorded import RecordedRun, recorded_score, recorded_trial
+
+pytestmark = of_tools("atif", "inspect", "openhands", "osmosis", "promptfoo", "swe_agent", "tau")
 
 Concluded = Callable[[bytes, str], Conclusion]
 

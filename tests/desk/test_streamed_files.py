@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.formats.test_adk_stream import FAULTS, GOOD
+from tests.islands import of_tools
 
 from evaldesk.desk.imports import streamed
 from evaldesk.desk.imports.files import examine_file, read_path
@@ -25,6 +26,8 @@ from evaldesk.model.evalset import LargeCases
 from evaldesk.reading.regular_file import read_regular
 from evaldesk.reading.strict_json import MAX_BYTES
 from evaldesk.store.evalsets import large
+
+pytestmark = of_tools("openhands", "osmosis")
 
 ROWS = [
     {

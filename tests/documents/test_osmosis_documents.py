@@ -16,12 +16,15 @@ from tests.cli.conftest import CommandFolder
 from tests.cli.test_run_submit import WORKFLOW
 from tests.documents.conftest import Snippets
 from tests.documents.statements import commands_of
+from tests.islands import of_tools
 
 from evaldesk.cli import cli, respelled
 from evaldesk.cli.lazy import LazyGroup
 from evaldesk.desk.runs.file import read_run_file
 from evaldesk.model import RunStatus
 from evaldesk.run_options import BY_NAME
+
+pytestmark = of_tools("osmosis")
 
 GUIDE, PLATFORM = "osmosis_eval_mode_2", "osmosis_platform_runs"
 SERVER = '''

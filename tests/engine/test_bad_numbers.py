@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.scripted import REF, Scripted
+from tests.islands import of_tools
 
 from evaldesk.agents.remote.protocol import read_events
 from evaldesk.engine import InlineExecutor
@@ -26,7 +27,7 @@ from evaldesk.model.transcript import MAX_NUMBER
 from evaldesk.transcripts.recorded import whole_number
 from evaldesk.wire import from_json, to_json
 
-pytestmark = pytest.mark.anyio
+pytestmark = [of_tools("atif", "promptfoo", "swe_agent", "tau"), pytest.mark.anyio]
 
 BAD = [-1, -0.5, math.nan, math.inf, -math.inf, 2**53 + 1, 1e300, 10**400]
 FIELDS = ["tokens_in", "tokens_out", "cost"]

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.islands import of_tools
 
 from evaldesk.desk.imports.files import read_path
 from evaldesk.model import Event, ToolCall, TurnRecord
 from evaldesk.model.transcript import StopReason
 from evaldesk.transcripts.recorded import cut_short
+
+pytestmark = of_tools("atif", "inspect", "openhands", "swe_agent", "tau")
 
 SAMPLES = Path(__file__).parent / "exchange_samples"
 

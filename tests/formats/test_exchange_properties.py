@@ -11,6 +11,7 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.islands import of_tools
 
 from evaldesk.formats.files import names_for, read_file, write_file
 from evaldesk.model import (
@@ -32,6 +33,8 @@ from evaldesk.model.json_text import json_or_text
 from evaldesk.transcripts.adk import unwrap_result, wrap_result
 from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.recorded import RecordedRun, recorded_trial
+
+pytestmark = of_tools("atif", "openhands", "osmosis", "tau")
 
 FORMATS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "formats.md"
 

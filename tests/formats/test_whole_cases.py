@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.islands import of_tools
 
 from evaldesk.desk.runs.plan import check_reviewed
 from evaldesk.errors import FormatError, UsageError
@@ -17,6 +18,8 @@ from evaldesk.matching.required_calls import RequiredCall
 from evaldesk.metrics import missing_reasons
 from evaldesk.model import Case, Criterion, EvalSet
 from evaldesk.model.evalset import NEEDS_REVIEW, REVIEW_REASON, for_review
+
+pytestmark = of_tools("atif", "inspect", "promptfoo", "tau")
 
 IMAGE = {"type": "image", "source": {"media_type": "image/png", "path": "images/1.png"}}
 ASKED = [{"type": "text", "text": "What is this?"}, IMAGE]

@@ -364,7 +364,7 @@ def fill(fort: Fort) -> None:
     fill_queue(fort)
     trial = TrialResult(0, 0, 0, "finished", "passed", transcript=trial_of(0, 0, texts).transcript)
     recorded = RecordedRun(texts[0], texts[0], (Case(texts[0], (Turn(texts[0]),)),), (trial,))
-    desk.imports.take_in(Imported("promptfoo", runs=(recorded,)), source=texts[0], name="")
+    desk.imports.take_in(Imported("adk-results", runs=(recorded,)), source=texts[0], name="")
     for text in texts:
         desk.store.sessions.delete(desk.store.sessions.create(agent.id, text).id)
     desk.store.runs.delete(desk.store.runs.create(config, [case]))

@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 from httpx2 import Response
 from starlette.testclient import TestClient
+from tests.islands import of_tools
 
 from evaldesk.desk.desk import Desk
 from evaldesk.engine import ChatPlayers
@@ -23,6 +24,8 @@ from evaldesk.store import Store
 from evaldesk.store.runs.imports import ImportStore
 from evaldesk.web.guard import guard_settings
 from evaldesk.web.server import create_app
+
+pytestmark = of_tools("openhands", "osmosis")
 
 PORT = 8420
 TOKEN = "a-token-of-enough-letters"

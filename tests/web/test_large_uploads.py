@@ -12,6 +12,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+from tests.islands import of_tools
 from tests.web.test_imports import PORT, TOKEN, Visitor, migrated, visitor
 
 from evaldesk.desk.imports import staging, uploads
@@ -23,6 +24,8 @@ from evaldesk.formats.files import load_format
 from evaldesk.store.evalsets import large
 from evaldesk.web.guard import guard_settings
 from evaldesk.web.server import create_app
+
+pytestmark = of_tools("openhands", "osmosis")
 
 __all__ = ["migrated", "visitor"]
 

@@ -8,8 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tests.islands import of_tools
+
 from evaldesk.formats.files import read_file
 from evaldesk.model import Usage
+
+pytestmark = of_tools("swe_agent", "tau")
 
 SAMPLES = Path(__file__).parents[2] / "formats" / "exchange_samples"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.islands import of_tools
 
 from evaldesk.formats.files import read_file
 from evaldesk.model import (
@@ -25,6 +26,8 @@ from evaldesk.model import (
 )
 from evaldesk.pages.prose import Prose
 from evaldesk.pages.source import MAX_LINES, PatchLine, source_of, source_texts
+
+pytestmark = of_tools("inspect", "tau")
 
 SAMPLES = Path(__file__).parents[2] / "formats" / "exchange_samples"
 PATCH = """diff --git a/calc.py b/calc.py
