@@ -40,6 +40,7 @@ EXAMPLES: dict[str, list[str]] = {
     "demo_model/trips.py:_cities": [r"(?i)\brome\b"],
     "desk/adopting.py:_add_package": WORD,
     "desk/search.py:snippet": WORD,
+    "diff/repetition.py:pattern_of": [r"\d+", "[0-9a-f]+", "[0-9A-Za-z]+", r"[\w:./-]+"],
     "llm/price_list.py:is_unlisted": [r"(?i)(?:^|[/.:@])gpt\-4o(?:$|[/.:@])"],
     "llm/refusals.py:Strictness.learn": [r"\btop_p\b"],
     "metrics/responses/required_outputs.py:RequiredOutputs._is_in_answers": [r"(?<!\w)(?<![0-9]\.)12(?!\w)(?!\.[0-9])"],
@@ -240,20 +241,26 @@ def is_slow(compiled: re.Pattern[Any], text: Callable[[int], str | bytes], *, is
 
 
 def _grows(compiled: re.Pattern[Any], text: Callable[[int], str | bytes], is_anchored: bool) -> bool:
-    first = _seconds(compiled, text(FIRST), is_anchored)
-    if first < LEAST_S / 20:
+    size = FIRST
+    first = _seconds(compiled, text(size), is_anchored)
+    if first < LEAST_S / 100:
         return False
+    if first < LEAST_S / 20:  # `.*` takes a nanosecond a letter: 1 ms for this text, and a minute for 1 MB
+        size = FIRST * GROWTH**2
+        first = _seconds(compiled, text(size), is_anchored)
+        if first < LEAST_S / 4:
+            return False
     if first >= LIMIT_S:
         return True
-    long = _seconds(compiled, text(FIRST * GROWTH), is_anchored)
+    long = _seconds(compiled, text(size * GROWTH), is_anchored)
     if long >= LIMIT_S or long < LEAST_S or long < MOST_GROWTH * first:
         return long >= LIMIT_S
     # Beside other processes a single time may be twice the usual one: the least of several is the pattern's own.
-    short, long = (min(_seconds(compiled, text(n), is_anchored) for _ in range(6)) for n in (FIRST, FIRST * GROWTH))
+    short, long = (min(_seconds(compiled, text(n), is_anchored) for _ in range(6)) for n in (size, size * GROWTH))
     if long <= MOST_GROWTH * short:
         return False
     # More than linear time grows on: a busy machine is slow at one length, and seldom at three.
-    longest = min(_seconds(compiled, text(FIRST * GROWTH**2), is_anchored) for _ in range(3))
+    longest = min(_seconds(compiled, text(size * GROWTH**2), is_anchored) for _ in range(3))
     return longest >= LIMIT_S or longest > MOST_GROWTH * long
 
 
@@ -284,12 +291,26 @@ def _texts(parsed: Any) -> Iterator[tuple[str, str, str]]:
     """Beginning, repeated part and end of texts that may be slow."""
     seen = set()
     units = dict.fromkeys(each for each in _units(parsed, "") if each[1])
+    apart = "\n ," if _looks_back(parsed) else ""
     for before, unit in units:
-        for head, repeated in (("", unit), (before, unit), ("", before + unit)):
+        anew = [("", separator + before + unit) for separator in apart] if before else []
+        for head, repeated in (("", unit), (before, unit), ("", before + unit), *anew):
             for end in ENDS[:2] if len(unit) > 1 else ENDS:
                 if (head, repeated, end) not in seen and len(repeated) < 400:
                     seen.add((head, repeated, end))
                     yield head, repeated, end
+
+
+def _looks_back(parsed: Any) -> bool:
+    """Whether a pattern begins at certain places only, as at a word or a line, so that its beginnings do not touch."""
+    for kind, value in parsed:
+        if kind is kinds.AT or (kind in (kinds.ASSERT, kinds.ASSERT_NOT) and value[0] < 0):
+            return True
+        if kind is kinds.SUBPATTERN and _looks_back(value[-1]):
+            return True
+        if kind is kinds.BRANCH and any(map(_looks_back, value[1])):
+            return True
+    return False
 
 
 def _units(parsed: Any, before: str) -> Iterator[tuple[str, str]]:

@@ -20,6 +20,8 @@ SLOW = {
     "a beginning without an end": r"<plan>(.*?)</plan>",
     "a look ahead from each word": r"\b(?=[0-9a-f-]*\d)[0-9a-f-]{8,}\b",
     "another quote": "“[^”]*”",
+    "words between words": r"\bfoo.*bar\b",
+    "letters behind a separator": r"(?<![a-z])a[^;]*;",
 }
 FAST = {
     "a word": r"\bword\b",
