@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agents.installed import skip_without
 
+from evaldesk import evaluate
 from evaldesk.desk.runs.plan import RunOptions, RunPlan, RunSubject
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.engine.driver.inline import InlineExecutor
@@ -77,6 +79,49 @@ async def test_a_refusal_for_good_stops_the_run_once_and_leaves_the_rest_pending
     assert len(endpoint.asked) == 1
     assert run.reason.startswith(says)
     assert "\n" not in run.reason
+
+
+BROKEN_CLIENT = """
+import httpx
+from openai import AsyncOpenAI
+
+class Broken(httpx.AsyncBaseTransport):
+    async def handle_async_request(self, request):
+        with open({tried!r}, "a") as file:
+            file.write("x")
+        import a_package_that_is_not_there
+
+async def root_agent(message):
+    http_client = httpx.AsyncClient(transport=Broken())
+    client = AsyncOpenAI(base_url="http://127.0.0.1:9/v1", api_key="k", http_client=http_client)
+    messages = [{{"role": "user", "content": message}}]
+    return (await client.chat.completions.create(model="small", messages=messages)).choices[0].message.content
+"""
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_an_import_error_inside_a_client_stops_the_run_once_with_one_sentence(
+    tmp_path: Path, own_imports: None, concurrency: int
+) -> None:
+    skip_without("openai")
+    tried = tmp_path / "tried"
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "agent.py").write_text(BROKEN_CLIENT.format(tried=str(tried)))
+    cases = tuple(Case(f"c{index}", (Turn("hi", Expected(reference="hello")),)) for index in range(12))
+
+    result = evaluate(
+        str(tmp_path / "broken"),
+        EvalSet("set", cases=cases),
+        criteria={"response_match_score": 0.5},
+        concurrency=concurrency,
+        workspace=str(tmp_path),
+    )
+
+    assert (result.status, result.counts.errored, result.counts.unplayed) == ("failed", 1, 11)
+    assert len(tried.read_text()) <= concurrency  # no client tries again, and no trial begins after the first
+    assert result.reason.startswith("The client of the model cannot send any request, so no more trials were started: ")
+    assert "a_package_that_is_not_there" in result.reason
+    assert "\n" not in result.reason
 
 
 @both_clients
