@@ -49,6 +49,11 @@ CHANGES = {
     "an attribute of a function": ("def shop(): ...\nshop.n = 0", "shop.n += 1", {"shop"}),
     "a default that is changed": ("def shop(seen=[0]):\n    seen.append(1)", "shop()", {"shop"}),
     "an iterator that counts": ("import itertools\nids = itertools.count()", "next(ids)", {"ids"}),
+    "a list of its own class": (
+        "class Log(list):\n    def __iter__(self):\n        raise OSError\n    __len__ = __iter__\nlog = Log([1])",
+        "log.append(message)",
+        {"log"},
+    ),
     "a client that is made once": ("client = None", "global client\n    client = client or object()", set()),
     "a cache that is filled once": ("cache = {}", "cache['prompt'] = 'You sell books'", set()),
     "a flag that is set once": ("ready = False", "global ready\n    ready = True", set()),
@@ -245,3 +250,27 @@ async def agent(message):
 
     assert len({result.transcript.turns[0].answer for result in results}) == 1
     assert {result.shared_state.loop_bound for result in results} == {""}
+
+
+async def test_a_large_global_hides_no_other(write_agent: Write, trial: Make, play: Play) -> None:
+    ref = write_agent(
+        """
+import asyncio
+
+prices = {number: {"name": str(number), "tags": ["a", "b"]} for number in range(30_000)}
+log = [{"line": number} for number in range(30_000)]
+count = 0
+slots = asyncio.Semaphore(5)
+
+async def agent(message):
+    global count
+    count += 1
+    log.append({})
+    return message
+"""
+    )
+
+    results = await played([trial(ref, index, ("hi",)) for index in range(2)], play, isolation="shared")
+
+    assert names(results) == {"count", "log"}
+    assert all("slots is an object" in result.shared_state.loop_bound for result in results)

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, replace
+from itertools import islice
 from threading import Lock
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -22,8 +23,9 @@ from typing import Any
 from evaldesk.model import AgentRef, ErrorRecord, TrialResult, TurnRecord
 from evaldesk.model.run import SharedState
 
-MAX_VALUES, MAX_OBJECTS = 20_000, 60_000
-"""The values that are compared and the objects that are followed at most: 20 ms each."""
+MAX_VALUES, MAX_VALUES_OF_ONE = 20_000, 4_000
+MAX_OBJECTS, MAX_OBJECTS_OF_ONE = 20_000, 5_000
+"""The values that are compared and the objects that are followed at most, together and below one global: 50 ms."""
 FIRST_TRIALS = 3
 """After these each trial is followed by a look; then those of a power of two."""
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}", f"{os.sep}lib{os.sep}python3")
@@ -93,8 +95,8 @@ class SharedStateWatch:
         for module in modules:
             for name, value in list(vars(module).items()):
                 if not name.startswith("__") and not isinstance(value, ModuleType):
-                    is_empty = value is None or value is False or (isinstance(value, _SIZED) and not len(value))
-                    yield (module.__name__, name), _Global(content.of(value), is_empty)
+                    is_empty = value is None or value is False or _is_empty(value)
+                    yield (module.__name__, name), _Global(content.of_global(value), is_empty)
 
     def _modules(self) -> list[ModuleType]:
         """The imported modules of the project: those below the agent's folder, or its root."""
@@ -132,7 +134,18 @@ class SharedStateWatch:
         return _loop_error(turns, error)
 
 
-_SIZED = (str, bytes, list, dict, set, tuple, frozenset, deque, bytearray)
+_CONTAINERS: tuple[Any, ...] = (dict, list, tuple, deque, set, frozenset)
+_SIZED: tuple[Any, ...] = (*_CONTAINERS, str, bytes, bytearray)
+
+
+def _base(value: object, kinds: tuple[Any, ...] = _CONTAINERS) -> Any:
+    """The builtin class of the value, by whose methods it is read: a class of the project may have others."""
+    return next((kind for kind in kinds if isinstance(value, kind)), None)
+
+
+def _is_empty(value: object) -> bool:
+    base = _base(value, _SIZED)
+    return base is not None and not base.__len__(value)
 
 
 class _Content:
@@ -140,8 +153,16 @@ class _Content:
 
     def __init__(self, own_modules: set[str]) -> None:
         self._own = own_modules
-        self._n_left = MAX_VALUES
+        self._n_left = 0
+        self._n_all = MAX_VALUES
         self._open: set[int] = set()
+
+    def of_global(self, value: Any) -> int:
+        """As `of`, up to the bound of one global."""
+        room = self._n_left = min(self._n_all, MAX_VALUES_OF_ONE)
+        content = self.of(value)
+        self._n_all -= room - max(self._n_left, 0)
+        return content
 
     def of(self, value: Any) -> int:
         """A hash that differs where the content does, within this process."""
@@ -166,13 +187,13 @@ class _Content:
             self._open.discard(id(value))
 
     def _of_parts(self, value: Any) -> int:
-        if isinstance(value, dict):
-            pairs = list(dict.items(value))
-            return hash(("dict", tuple((self.of(key), self.of(each)) for key, each in pairs)))
-        if isinstance(value, list | tuple | deque):
-            return hash(("list", tuple(map(self.of, list(value)))))
-        if isinstance(value, set | frozenset):
-            return hash(("set", frozenset(map(self.of, list(value)))))
+        base = _base(value)
+        if base is dict:
+            pairs = list(islice(dict.items(value), max(self._n_left, 0)))
+            return hash(("dict", dict.__len__(value), tuple((self.of(key), self.of(each)) for key, each in pairs)))
+        if base is not None:
+            parts = map(self.of, list(islice(base.__iter__(value), max(self._n_left, 0))))
+            return hash((base.__len__(value), frozenset(parts) if base in (set, frozenset) else tuple(parts)))
         if getattr(value, "__module__", None) in self._own and isinstance(value, FunctionType | type):
             return self._of_code(value)
         if type(value).__module__ in self._own:
@@ -213,7 +234,8 @@ _NOT_FOLLOWED = (
 def _bound_part(value: object, own_modules: set[str], loops: set[int], seen_ids: set[int]) -> object:
     """The object in or below `value` that belongs to a loop of trials; None without any."""
     queue: deque[tuple[object, bool, object]] = deque([(value, True, value)])
-    while queue and len(seen_ids) < MAX_OBJECTS:
+    most = min(MAX_OBJECTS, len(seen_ids) + MAX_OBJECTS_OF_ONE)
+    while queue and len(seen_ids) < most:
         item, is_own, holder = queue.popleft()
         if isinstance(item, _NOT_FOLLOWED) or id(item) in seen_ids or _is_ours(item):
             continue
@@ -225,7 +247,7 @@ def _bound_part(value: object, own_modules: set[str], loops: set[int], seen_ids:
         if is_own and isinstance(item, _PRIMITIVES) and getattr(item, "_loop", None) is None:
             return item
         is_holder = type(item).__module__ not in ("builtins", "types")
-        for part in _parts(item):
+        for part in filter(gc.is_tracked, _parts(item)):  # no other object refers to a loop
             is_plain = isinstance(item, dict | list | tuple | set | deque) or type(item).__module__ in own_modules
             queue.append((part, is_own and is_plain, item if is_holder else holder))
     return None
