@@ -19,7 +19,8 @@ from evaldesk.formats.exchange import Imported
 from evaldesk.formats.files import read_file
 from evaldesk.integrations.openai_evals.graders import read_graders
 from evaldesk.integrations.openai_evals.templates import rendered
-from evaldesk.model import AgentRef
+from evaldesk.metrics import score_trial
+from evaldesk.model import AgentRef, Criterion, Event, Transcript, TurnRecord
 
 SAMPLE = Path(__file__).parents[2] / "formats" / "exchange_samples" / "openai-evals.json"
 EVAL = {
@@ -167,10 +168,10 @@ def test_scores_usage_and_errors_are_those_of_the_file() -> None:
 def test_every_grader_is_named_with_its_support() -> None:
     label, tone, length, new = read_graders(EVAL["testing_criteria"])
 
-    assert (label.metric, label.field) == ("response_exact", "answer")
-    assert [each.metric for each in (tone, length, new)] == ["", "", ""]
+    assert (label.is_computed, label.field) == (True, "answer")
+    assert [each.is_computed for each in (tone, length, new)] == [False, False, False]
     assert "judge" in tone.words
-    assert "not run" in length.words
+    assert "a function of yours" in length.words
     assert "a type without a metric here" in new.words
 
 
@@ -222,7 +223,7 @@ def test_a_file_without_rows_is_refused() -> None:
         read(EVAL)
 
 
-def test_adopt_imports_each_eval_and_writes_files_that_play(tmp_path: Path) -> None:
+def test_adopt_imports_each_eval_and_writes_files_that_play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     export = tmp_path / "export"
     (export / "items").mkdir(parents=True)
     (export / "eval.json").write_text(json.dumps(EVAL))
@@ -235,15 +236,20 @@ def test_adopt_imports_each_eval_and_writes_files_that_play(tmp_path: Path) -> N
     second = CliRunner().invoke(cli, [*words, "--write"], catch_exceptions=False)
 
     assert "imported: 2 cases, runs 1" in first.output
-    assert "label (string_check): operation eq; near: `response_exact` computes it in new runs" in first.output
+    assert "label (string_check): eq is computed in new runs" in first.output
     assert "written with --write:" in first.output
     assert "not imported" in second.output
     evalset = load_evalset(tmp_path / "evalsets" / "tickets_v1.evalset.json")
     assert [case.turns[0].query for case in evalset.cases] == ["Q: question 1", "Q: question 2"]
-    criteria = json.loads((tmp_path / "evalsets" / "tickets_v1.criteria.json").read_text())
-    assert criteria == {"criteria": {"response_exact": 1.0}}
-    assert "Is this polite?" in (tmp_path / "evalsets" / "tickets_v1.prompts" / "grader_tone.md").read_text()
-    assert "def grade" in (tmp_path / "evalsets" / "tickets_v1.prompts" / "grader_length.py").read_text()
+    criteria = json.loads((tmp_path / "evalsets" / "tickets_v1.criteria.json").read_text())["criteria"]
+    assert criteria == {"tickets_v1_graders:grade_label": 1.0, "tickets_v1_graders:grade_length": 1.0}
+    assert "Is this polite?" in (tmp_path / "evalsets" / "tickets_v1.prompts" / "grade_tone.md").read_text()
+    monkeypatch.syspath_prepend(tmp_path / "agents")
+    answers = [Transcript((TurnRecord("q", (Event("agent_message", text=text),)),)) for text in ("yes", "no")]
+    own = [Criterion(name, bar, {"function": name}) for name, bar in criteria.items()]
+    scored = [score_trial(answer, evalset.cases[0], own) for answer in answers]
+    assert [score.error for scores in scored for score in scores if score.error] == []
+    assert [[score.value for score in scores] for scores in scored] == [[1.0, 1.0], [0.0, 1.0]]
     agent = (tmp_path / "agents" / "tickets_v1" / "agent.py").read_text()
     assert "model='openai/gpt-4o-mini'" in agent
     assert "One word." in agent

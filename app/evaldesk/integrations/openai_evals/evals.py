@@ -214,10 +214,10 @@ def _row(item: Mapping[str, Any], source: Mapping[str, Any], sample: object, pla
     sample_values = mapping(sample)
     values = {"item": item, "sample": sample_values}
     raw, missing_fields = _input_messages(source, item), list[str]()
-    recorded = sample_values.get("input")
+    input_messages = sample_values.get("input")
     messages: list[Message] = []
     instructions: list[str] = []
-    for each in recorded if isinstance(recorded, list) and recorded else raw:
+    for each in input_messages if isinstance(input_messages, list) and input_messages else raw:
         if not isinstance(each, dict):
             continue
         words, absent_fields = rendered(_content(each.get("content"), place, notes), values)
@@ -311,14 +311,14 @@ def _scores(place: JsonPosition, output: Mapping[str, Any], cases: _Cases) -> It
     used_names: dict[str, int] = {PASS.metric: 1}
     names = {grader_id: grader.name for grader in cases.graders for grader_id in (grader.id, grader.name)}
     for index, each in enumerate(_objects(output.get("results"))):
-        given_name = text(each.get("name")) or f"grader_{index + 1}"
-        name = free_name(names.get(given_name, given_name), used_names)
+        result_name = text(each.get("name")) or f"grader_{index + 1}"
+        name = free_name(names.get(result_name, result_name), used_names)
         value = read_number(each.get("score"))
         if value is None:
             cases.notes.refuse("a score that is not a number", place.at("results", index))
             continue
-        passed = each.get("passed")
-        words = f"{'Passed' if passed else 'Failed'}, given by OpenAI Evals." if isinstance(passed, bool) else ""
+        is_passed = each.get("passed")
+        words = f"{'Passed' if is_passed else 'Failed'}, given by OpenAI Evals." if isinstance(is_passed, bool) else ""
         yield recorded_score(Criterion(name), value, words or "Given by OpenAI Evals.")
 
 
@@ -326,9 +326,9 @@ def _usage(sample: Mapping[str, Any]) -> Usage | ErrorRecord | None:
     counts = sample.get("usage")
     if not isinstance(counts, dict):
         return None
-    cached = counts.get("cached_tokens")
+    tokens_cached = counts.get("cached_tokens")
     return recorded_usage(
-        text(sample.get("model")), counts, "prompt_tokens", "completion_tokens", tokens_cached=cached or None
+        text(sample.get("model")), counts, "prompt_tokens", "completion_tokens", tokens_cached=tokens_cached or None
     )
 
 
@@ -355,9 +355,9 @@ def _count_words(name: str, raw: Mapping[str, Any], results: Sequence[TrialResul
     """Where the run's own counts and its rows differ."""
     counts = mapping(raw.get("result_counts"))
     words = []
-    total, passed = counts.get("total"), counts.get("passed")
+    total, n_stated = counts.get("total"), counts.get("passed")
     if isinstance(total, int) and total > len(results):
         words.append(f"{name}: {counted(total - len(results), 'row')} of {total} are only at OpenAI.")
-    elif isinstance(passed, int) and not isinstance(passed, bool) and passed != n_passed:
-        words.append(f"{name}: its summary says {passed} passed, its rows say {n_passed}.")
+    elif isinstance(n_stated, int) and not isinstance(n_stated, bool) and n_stated != n_passed:
+        words.append(f"{name}: its summary says {n_stated} passed, its rows say {n_passed}.")
     return words

@@ -6,23 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evaldesk.integrations.openai_evals.templates import is_output, item_field
+from evaldesk.integrations.openai_evals.scoring import is_computed
+from evaldesk.integrations.openai_evals.templates import item_field
 from evaldesk.transcripts.recorded import read_number
-
-_ROUGE = {"rouge_1": "response_match_score", "rouge_2": "response_rouge_2", "rouge_l": "response_rouge_l"}
-_STRINGS = {"eq": "response_exact", "like": "response_contains", "ilike": "response_contains"}
 
 
 @dataclass(frozen=True, slots=True)
 class Grader:
-    """One testing criterion; `metric` is the criterion of ours that is near it, empty where there is none.
+    """One testing criterion; one that `is_computed` scores new runs, too.
 
     `field` is the field of an item that it compares with, `threshold` the score from which it passes.
     """
 
     name: str
     kind: str
-    metric: str = ""
+    is_computed: bool = False
     threshold: float | None = None
     field: str = ""
     words: str = ""
@@ -40,25 +38,23 @@ def _grader(raw: Mapping[str, Any], number: int) -> Grader:
     kind = raw.get("type") if isinstance(raw.get("type"), str) else "unknown"
     name = raw["name"] if isinstance(raw.get("name"), str) and raw.get("name") else f"{kind}_{number}"
     threshold, field = read_number(raw.get("pass_threshold")), item_field(raw.get("reference"))
-    compares = is_output(raw.get("input")) and bool(field)
-    if kind == "string_check":
-        metric = _STRINGS.get(f"{raw.get('operation')}", "") if compares else ""
-        words = f"operation {raw.get('operation')}"
-    elif kind == "text_similarity":
-        measure = f"{raw.get('evaluation_metric')}"
-        metric = _ROUGE.get(measure, "") if compares else ""
-        words = f"{measure}"
-    else:
-        return Grader(name, f"{kind}", threshold=threshold, words=_GIVEN.get(f"{kind}", "a type without a metric here"))
-    near = f"near: `{metric}` computes it in new runs" if metric else "its given scores are kept; new runs have none"
-    return Grader(name, f"{kind}", metric, 1.0 if kind == "string_check" else threshold, field, f"{words}; {near}")
+    words = _GIVEN.get(f"{kind}", "a type without a metric here; its given scores are kept")
+    measure = raw.get("operation", raw.get("evaluation_metric", ""))
+    if is_computed(raw):
+        words = f"{measure} is computed in new runs" if measure else "the formula is computed in new runs"
+        if kind == "text_similarity":
+            words += "; near: OpenAI does not say how it cuts texts into words"
+    elif kind in ("string_check", "text_similarity"):
+        words = f"{measure} has no metric here; its given scores are kept"
+    is_whole = kind in ("string_check", "label_model")
+    return Grader(name, f"{kind}", is_computed(raw), 1.0 if is_whole else threshold, field, words)
 
 
 _GIVEN: Mapping[str, str] = {
     "label_model": "a judge; its given scores are kept, its prompt is written beside the eval set",
     "score_model": "a judge; its given scores are kept, its prompt is written beside the eval set",
-    "python": "source code; its given scores are kept, the source is written beside the eval set and is not run",
-    "multi": "a formula over graders; its given scores are kept",
+    "python": "source code; written as a function of yours, which runs in the process of the grader",
+    "multi": "a formula over graders that are not all computed here; its given scores are kept",
     "endpoint": "an address; its given scores are kept",
     "azure_ai_evaluator": "an evaluator of Foundry; its given scores are kept",
 }

@@ -33,9 +33,3 @@ def item_field(text: object) -> str:
     """The field of the item that a text consists of, `answer` of `{{ item.answer }}`; empty for any other text."""
     match = _FIELD.fullmatch(text.strip()) if isinstance(text, str) else None
     return match[1].partition(".")[2] if match and match[1].startswith("item.") else ""
-
-
-def is_output(text: object) -> bool:
-    """Whether a text of a grader is the answer of the model."""
-    match = _FIELD.fullmatch(text.strip()) if isinstance(text, str) else None
-    return match is not None and match[1] == "sample.output_text"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from evaldesk.cli.files.exchange_files import visible
-from evaldesk.desk.evalsets.names import slug
+from evaldesk.desk.evalsets.names import free_name, slug
 from evaldesk.desk.imports.files import bytes_of
 from evaldesk.desk.imports.importing import open_imports
 from evaldesk.durable_files import make_folder, replace_file
@@ -86,23 +86,45 @@ def _show_eval(each: ReadEval) -> None:
 def _planned_files(each: ReadEval, name: str, settings: Settings) -> dict[Path, str]:
     """The files beside the eval set with their contents."""
     folder = settings.evalset_folder
-    criteria = {
-        grader.metric: 0.8 if grader.threshold is None else grader.threshold for grader in each.graders if grader.metric
-    }
-    files = {
-        folder / f"{name}.criteria.json": json.dumps({"criteria": criteria}, indent=2) + "\n",
-        folder / f"{name}.openai-evals.md": _page(each),
-    }
+    module, agents = f"{name}_graders", settings.workspace / "agents"
+    criteria: dict[str, float] = {}
+    functions: list[str] = []
+    used_names: set[str] = set()
+    files = {folder / f"{name}.openai-evals.md": _page(each)}
     for number, (raw, grader) in enumerate(zip(each.criteria, each.graders, strict=True), 1):
-        place = folder / f"{name}.prompts" / f"grader_{slug(grader.name, default=str(number))}"
-        if grader.kind == "python" and text(raw.get("source")):
-            files[place.with_suffix(".py")] = text(raw.get("source"))
+        function = free_name(f"grade_{slug(grader.name, default=str(number))}", used_names)
+        used_names.add(function)
+        source = text(raw.get("source")) if grader.kind == "python" else ""
+        if source:
+            files[agents / f"{name}_{function}.py"] = source
+        if source or grader.is_computed:
+            functions.append(_function(function, raw, f"{name}_{function}" if source else ""))
+            criteria[f"{module}:{function}"] = 1.0 if grader.threshold is None else grader.threshold
         elif grader.kind in ("label_model", "score_model"):
-            files[place.with_suffix(".md")] = _prompt(raw)
+            files[folder / f"{name}.prompts" / f"{function}.md"] = _prompt(raw)
+    if functions:
+        files[agents / f"{module}.py"] = _HEAD.format(name=each.name.replace('"', "'")) + "".join(functions)
+    files[folder / f"{name}.criteria.json"] = json.dumps({"criteria": criteria}, indent=2) + "\n"
     if each.model:
         files[settings.workspace / "agents" / name / "agent.py"] = _agent(each)
     scrubbed = scrubber(settings.environment)
     return {path: scrubbed(content) for path, content in files.items()}
+
+
+_HEAD = '''"""Graders of {name}, from OpenAI Evals: metrics of new runs."""
+
+from evaldesk.integrations.openai_evals.scoring import grade, sample_of
+'''
+
+
+def _function(name: str, raw: Mapping[str, Any], module: str) -> str:
+    """A metric that grades as the criterion does; one of source code calls its module."""
+    if module:
+        call = "own_grade(sample_of(transcript), case.extra['item'])"
+        body = f"    from {module} import grade as own_grade\n\n    return {call}\n"
+    else:
+        body = f"    return grade({dict(raw)!r}, transcript, case)\n"
+    return f"\n\ndef {name}(transcript, case):\n{body}"
 
 
 def _page(each: ReadEval) -> str:
