@@ -63,7 +63,7 @@ class ChangingPlace:
     part: Part
     words: str
     target: Allowance
-    recorded: JsonValue
+    recorded_value: JsonValue
     n_plays: int = 0
     others: tuple[JsonValue, ...] = ()
     look: Look = ""
@@ -91,7 +91,7 @@ class ChangingPlace:
     @property
     def recorded_words(self) -> str:
         """The recorded value on one line."""
-        return f"{self.recorded}" if self.part == "calls" else short_json(self.recorded)
+        return f"{self.recorded_value}" if self.part == "calls" else short_json(self.recorded_value)
 
 
 def changing_places(
@@ -204,15 +204,17 @@ class _Search:
         if len(parts) > MAX_PARTS and "" not in parts:
             parts = [""]
         for at in parts:
-            recorded, values_at = part_at(value, at), [part_at(other, at) for other in others]
+            recorded_value, values_at = part_at(value, at), [part_at(other, at) for other in others]
             other_values = tuple(
-                None if each is ABSENT else each for each in values_at if not json_equal(each, recorded)
+                None if each is ABSENT else each for each in values_at if not json_equal(each, recorded_value)
             )
-            look = look_of(recorded, other_values, self.recorded_at)
+            look = look_of(recorded_value, other_values, self.recorded_at)
             place = replace(target, at=at)
             is_absent = any(each is ABSENT for each in values_at)
-            matchers = {} if is_absent else matchers_for(place, look, recorded, other_values)
-            yield ChangingPlace(key + at, part, words + at, place, recorded, len(others), other_values, look, matchers)
+            matchers = {} if is_absent else matchers_for(place, look, recorded_value, other_values)
+            yield ChangingPlace(
+                key + at, part, words + at, place, recorded_value, len(others), other_values, look, matchers
+            )
 
     def _is_suspect(self, leaf: JsonValue, others: Sequence[JsonValue]) -> bool:
         """Whether a value that was seen once, or a day that was seen on one day, looks as if it would change."""

@@ -35,16 +35,18 @@ def state_diff(before: JsonObject, after: JsonObject) -> tuple[Change, ...]:
 
 
 def state_rows(
-    before: JsonObject, after: JsonObject, expected: JsonObject | None = None, accepted: JsonObject | None = None
+    before: JsonObject, after: JsonObject, expected: JsonObject | None = None, accepted_values: JsonObject | None = None
 ) -> tuple[StateRow, ...]:
     """A row for each key, changed or not, with the assertion of `expected` (the case's final state).
 
     `accepted` is the expected state with the values of the trial that the case accepts.
     """
-    accepted = expected if accepted is None else accepted
+    accepted_values = expected if accepted_values is None else accepted_values
     changed_keys = differing_keys(before, after)
     keys = dict.fromkeys([*before, *after, *(expected or {})])
-    return tuple(_state_row(key, before, after, expected or {}, accepted or {}, key in changed_keys) for key in keys)
+    return tuple(
+        _state_row(key, before, after, expected or {}, accepted_values or {}, key in changed_keys) for key in keys
+    )
 
 
 def _state_row(
@@ -52,7 +54,7 @@ def _state_row(
     before: JsonObject,
     after: JsonObject,
     expected: Mapping[str, JsonValue],
-    accepted: Mapping[str, JsonValue],
+    accepted_values: Mapping[str, JsonValue],
     is_changed: bool,
 ) -> StateRow:
     was, now = _value_segments(key, before), _value_segments(key, after)
@@ -66,7 +68,11 @@ def _state_row(
         now,
         is_changed,
         json_line(expected[key]) if is_asserted else None,
-        (json_equal(after[key], accepted[key]) if key in after and key in accepted else key not in accepted)
+        (
+            json_equal(after[key], accepted_values[key])
+            if key in after and key in accepted_values
+            else key not in accepted_values
+        )
         if is_asserted
         else None,
     )

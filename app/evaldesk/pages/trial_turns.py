@@ -353,8 +353,8 @@ class _Drawing:
         final_state = self.turns.case.final_state if index == self.turns.n_turns - 1 else None
         state: tuple[StateRow, ...] = ()
         if record and not is_folded:
-            accepted = accepted_state(self.turns.case, Transcript((record,))) if final_state else None
-            state = state_rows(record.state_before, record.state_after, final_state, accepted)
+            accepted_values = accepted_state(self.turns.case, Transcript((record,))) if final_state else None
+            state = state_rows(record.state_before, record.state_after, final_state, accepted_values)
         is_silent = _expects_nothing(expectations, diff)
         pieces: Sequence[TurnPart | CallRow] = _parts(record, self.most_said) if is_silent else diff.calls
         pieces_on_page, pieces_shown = self._fit(pieces, first)

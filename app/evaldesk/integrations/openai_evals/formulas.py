@@ -28,7 +28,7 @@ def calculate(formula: str, scores: Mapping[str, float]) -> float:
     if len(formula) > MAX_FORMULA:
         raise MetricError(f"the formula has {len(formula):,} characters; at most {MAX_FORMULA:,}")
     try:
-        value = _Reading(_tokens(formula, scores), scores).whole()
+        value = _Reading(_tokens(formula, scores), scores).formula()
     except (ArithmeticError, ValueError, TypeError, RecursionError) as error:
         raise MetricError(f"the formula {formula!r:.80} has no value: {error}") from error
     if not math.isfinite(value):
@@ -58,7 +58,7 @@ class _Reading:
     scores: Mapping[str, float]
     at: int = 0
 
-    def whole(self) -> float:
+    def formula(self) -> float:
         value = self.total()
         if self.at < len(self.tokens):
             raise MetricError(f"the formula has {self.tokens[self.at]!r:.40} where it should end")
