@@ -40,8 +40,14 @@ READ = {
     ("rubric", "config"): "rubric -d talks.jsonl -r polite -c @",
     ("rubric", "data"): "rubric -d @ -r polite --model demo/judge",
     ("rubric", "rubric"): "rubric -d talks.jsonl -r @@ --model demo/judge",
+    ("run play", "baseline"): "run play job.toml --yes --baseline @",
+    ("run play", "dataset_file"): "run play job.toml --yes --dataset-file @",
+    ("run play", "file"): "run play @ --yes",
+    ("run play", "python"): "run play job.toml --yes --python @",
+    ("run play", "secrets_file"): "run play job.toml --yes --secrets-file @",
     ("run rescore", "config_file_path"): "run rescore 1 --config-file-path @",
     ("run submit", "baseline"): "run submit job.toml --yes --baseline @",
+    ("run submit", "dataset_file"): "run submit job.toml --yes --dataset-file @",
     ("run submit", "file"): "run submit @ --yes",
     ("run submit", "python"): "run submit job.toml --yes --python @",
     ("run submit", "secrets_file"): "run submit job.toml --yes --secrets-file @",
@@ -140,6 +146,7 @@ def test_a_workspace_that_is_none_is_said_in_one_line(filled: CommandFolder, pat
     words |= {
         "mode check": "mode check 1 --max-mode a=1",
         "run submit": "run submit job.toml --yes",
+        "run play": "run play job.toml --yes",
         "export": "export 1",
     }
     words |= {

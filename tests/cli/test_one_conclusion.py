@@ -596,7 +596,7 @@ def assert_following_agrees(store: Store, run: RunSummary, code: int, capsys: py
     """A run that is followed ends as the command that started it."""
     capsys.readouterr()
 
-    followed = asyncio.run(follow_run(followed_desk(store), run, lambda _, each: _id_of(each)))
+    followed = asyncio.run(follow_run(followed_desk(store), lambda _: _id_of(run)))
 
     shown = capsys.readouterr()
     outcome = StoredRuns(store.runs).conclusion(run).outcome

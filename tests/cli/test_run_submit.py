@@ -525,3 +525,139 @@ def test_a_method_that_does_not_take_the_context_is_refused_before_anything_is_s
     assert (result.exit_code, handed) == (3, [])
     assert f"{method} must take the context, as in {method}(self, ctx)" in result.stderr
     assert not place.store().runs.counts_by_status()
+
+
+@pytest.fixture
+def played(place: CommandFolder) -> Path:
+    """A project whose agent answers itself, since no model is asked."""
+    path = _write_project(place.folder)
+    _write(place.folder, evaluation="n = 2\nlimit = 3")
+    return path
+
+
+def _numbers(place: CommandFolder) -> list[tuple[int, int, int]]:
+    """The number, the cases and the finished trials of each run, oldest first."""
+    with place.store() as store:
+        return [(run.id, run.n_cases, run.n_done) for run in reversed(store.runs.list())]
+
+
+@pytest.mark.parametrize("words", [("run", "play"), ("eval", "run")], ids=" ".join)
+def test_a_run_file_is_played_to_its_end_as_osmosis_does(
+    place: CommandFolder, played: Path, words: tuple[str, str]
+) -> None:
+    result = place.run(*words, played, "--yes", "--rows", "3,0,10-11")
+
+    assert result.exit_code == 0, result.output + repr(result.exception)
+    assert "rows 3,0,10-11: 4 of 20" in result.output
+    assert _numbers(place) == [(1, 4, 8)]
+    with place.store() as store:
+        assert [row.case_id for row in store.runs.case_outcomes(1)] == ["row_0", "row_3", "row_10", "row_11"]
+
+
+def test_a_run_of_the_same_name_is_continued_and_a_fresh_one_is_new(place: CommandFolder, played: Path) -> None:
+    place.run("run", "play", played, "--yes")
+
+    whole = place.run("run", "play", played, "--yes")
+    retried = place.run("run", "play", played, "--yes", "--retry-failed")
+    fresh = place.run("run", "play", played, "--yes", "--fresh")
+    other = place.run("run", "play", played, "--yes", "--name", "other")
+    none = place.run("run", "play", played, "--yes", "--name", "none", "--retry-failed")
+
+    assert "run 1, named sums, has no trial left to play; --fresh begins a new run" in str(whole.exception)
+    assert "has no errored trial" in str(retried.exception)
+    assert (fresh.exit_code, other.exit_code) == (0, 0), fresh.output + repr(fresh.exception)
+    assert "there is no run named none" in str(none.exception)
+    assert _numbers(place) == [(1, 3, 6), (2, 3, 6), (3, 3, 6)]
+
+
+def test_the_trials_that_are_left_of_a_run_are_played_under_its_name(
+    place: CommandFolder, played: Path, handed: list[Any]
+) -> None:
+    _submit(place, played, "--yes", "--name", "sums")
+    assert _numbers(place) == [(1, 3, 0)]
+
+    result = place.run("eval", "run", played, "--yes")
+
+    assert result.exit_code == 0, result.output + repr(result.exception)
+    assert "Run 1 is continued: 0 of 6 trials are there." in result.output
+    assert _numbers(place) == [(1, 3, 6)]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("row", "3 rows, now 3, the first is row_1"),
+        ("limit", "3 rows, now 2"),
+        ("n", "2 trials a row, now 3"),
+        ("agent", "the files of agent calc"),
+        ("threshold", "the criteria"),
+        ("option", "option temperature"),
+    ],
+)
+def test_changed_inputs_lock_a_run_that_is_continued(
+    place: CommandFolder, played: Path, change: str, words: str
+) -> None:
+    """Its trials would be of two kinds; the message names the input and the way on."""
+    place.run("run", "play", played, "--yes")
+    data, source = place.folder / "data/sums.jsonl", place.folder / "rollouts/calc/main.py"
+    if change == "row":
+        data.write_text(data.read_text().replace("1+3", "one+three"))
+    if change == "agent":
+        source.write_text(source.read_text() + "\nVERSION = 2\n")
+    more = {"limit": ("--limit", "2"), "n": ("--n", "3"), "option": ("--temperature", "0.5")}.get(change, ())
+    if change == "threshold":
+        _write(place.folder, evaluation="n = 2\nlimit = 3\npass_threshold = 0.5")
+
+    refused = place.run("run", "play", played, "--yes", *more)
+
+    assert isinstance(refused.exception, UsageError), refused.output
+    assert str(refused.exception).startswith("run 1 began with other inputs: ")
+    assert words in str(refused.exception)
+    assert str(refused.exception).endswith("undo that, or say --fresh for a new run")
+    assert _numbers(place) == [(1, 3, 6)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--rows", "9-3"), "--rows range '9-3' is inverted; write it as 3-9"),
+        (("--rows", "20"), "--rows: there is no row 20; the file has 20 rows, 0 to 19"),
+        (("--rows", "a"), "--rows: 'a' is not a row or a range"),
+        (("--rows", "1", "--limit", "2"), "choose the rows by one of them"),
+        (("--offset", "20"), "No rows to evaluate: --offset 20 is past the 20 rows"),
+        (("--dataset-file", "gone.jsonl"), "Dataset file not found: gone.jsonl"),
+        (("--fresh", "--retry-failed"), "a new run has no errored trial; leave one out"),
+    ],
+    ids=" ".join,
+)
+def test_rows_that_are_not_there_are_refused_before_the_start(
+    place: CommandFolder, played: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    refused = place.run("run", "play", played, "--yes", *arguments)
+
+    assert isinstance(refused.exception, UsageError), refused.output
+    assert words in str(refused.exception)
+    assert not (place.folder / ".evaldesk/evaldesk.db").exists()
+
+
+def test_a_named_data_set_takes_the_place_of_that_of_the_file(place: CommandFolder, played: Path) -> None:
+    rows = [{"user_prompt": "2+2", "ground_truth": "4", "case_id": name} for name in ("a", "b")]
+    (place.folder / "other.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    result = place.run("eval", "run", played, "--yes", "--dataset-file", place.folder / "other.jsonl")
+
+    assert result.exit_code == 0, result.output + repr(result.exception)
+    with place.store() as store:
+        assert [row.case_id for row in store.runs.case_outcomes(1)] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "words"),
+    [("download", "evaldesk run export"), ("upload", "evaldesk import"), ("cache", "evaldesk run list")],
+)
+def test_a_verb_of_osmosis_names_its_equivalent_and_is_no_agent(place: CommandFolder, verb: str, words: str) -> None:
+    refused = place.run("eval", verb, "3")
+
+    assert isinstance(refused.exception, UsageError)
+    assert f"eval {verb} is not a command" in str(refused.exception)
+    assert words in str(refused.exception)

@@ -16,7 +16,7 @@ import click
 from evaldesk import __version__
 from evaldesk.cli.broken_pipe import EXIT_READER_LEFT, drop_output, open_closed_streams
 from evaldesk.cli.lazy import LazyCommand, LazyGroup, dashed
-from evaldesk.errors import DamagedDatabaseError, EvaldeskError, LostDatabaseError
+from evaldesk.errors import DamagedDatabaseError, EvaldeskError, LostDatabaseError, UsageError
 from evaldesk.process_setup import UNTIL_TRIALS, collect_seldom, end_process
 
 COMMANDS: Mapping[str, LazyCommand] = {
@@ -91,8 +91,22 @@ SPELLED_BY_OSMOSIS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("eval", "rubric"): ("rubric",),
     ("eval", "cache", "ls"): ("run", "list"),
     ("eval", "cache", "rm"): ("run", "rm"),
-    **{("eval", name): ("run", name) for name in ("submit", "list", "info", "logs", "stop", "retry")},
+    ("eval", "run"): ("run", "play"),
+    **{("eval", name): ("run", name) for name in ("submit", "list", "info", "logs", "stop", "retry", "resume")},
 }
+
+DONE_OTHERWISE: Mapping[tuple[str, ...], str] = {
+    (
+        "eval",
+        "download",
+    ): "the results of a run are here: `evaldesk run export RUN`, or the files of `evaldesk eval -o`",
+    ("eval", "upload"): "results stay on this machine; `evaldesk import FOLDER` takes those of others in",
+    ("eval", "cache"): "`evaldesk run list` shows the stored runs, and `evaldesk run rm RUN` removes one",
+    ("eval", "create"): "`evaldesk import DATA` makes an eval set of a data set",
+    ("eval", "delete"): "`evaldesk run rm RUN` moves a run to the trash",
+    ("eval", "status"): "`evaldesk run info RUN` shows the status",
+}
+"""Verbs of other tools that are no command here, with the equivalent. A folder of that name is an agent."""
 
 EXIT_TRACE, EXIT_USAGE, EXIT_ERRORS, EXIT_INTERRUPTED = 1, 2, 3, 130
 OF_THE_MACHINE = frozenset({errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOSPC})
@@ -194,6 +208,9 @@ def respelled(args: list[str]) -> list[str]:
     for osmosis_words, own_words in SPELLED_BY_OSMOSIS.items():
         if tuple(args[: len(osmosis_words)]) == osmosis_words and not Path(osmosis_words[-1]).is_dir():
             return [*own_words, *args[len(osmosis_words) :]]
+    verb = tuple(args[:2])
+    if verb in DONE_OTHERWISE and not Path(args[1]).is_dir():
+        raise UsageError(f"{' '.join(verb)} is not a command: {DONE_OTHERWISE[verb]}")
     return args
 
 

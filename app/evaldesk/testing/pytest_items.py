@@ -201,10 +201,10 @@ class EvalSetCollecting:
             if (session.shouldfail or session.shouldstop) and not self._is_judged:
                 self._not_together = "the test run ended before the last case"
             return
-        collected = {item.nodeid: at for at, item in enumerate(getattr(session, "items", ()))}
-        played = [(collected[nodeid], *each) for nodeid, each in self.compared.items()]
+        positions = {item.nodeid: at for at, item in enumerate(getattr(session, "items", ()))}
+        cases = [(positions[nodeid], *each) for nodeid, each in self.compared.items()]
         numbers = {"n_collected": self.n_collected, "n_judged": self.n_judged}
-        cast("Any", self._config).workeroutput[WORKER_OUTPUT] = {**numbers, "played": pickle.dumps(played)}
+        cast("Any", self._config).workeroutput[WORKER_OUTPUT] = {**numbers, "played": pickle.dumps(cases)}
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
@@ -229,11 +229,11 @@ class EvalSetCollecting:
 
     def _take_from_workers(self) -> None:
         """Put the cases of the workers together, in the order of their collection, which is the same in each."""
-        played = sorted(
+        cases = sorted(
             (each for output in self._worker_outputs for each in pickle.loads(output["played"])),  # noqa: S301 - our own
             key=itemgetter(0),
         )
-        self.compared = {str(at): (compared, numbers) for at, compared, numbers in played}
+        self.compared = {str(at): (case, numbers) for at, case, numbers in cases}
         self.n_collected = max((output["n_collected"] for output in self._worker_outputs), default=0)
         self.n_judged = sum(output["n_judged"] for output in self._worker_outputs)
 

@@ -234,17 +234,17 @@ def _follow(settings: Settings, name: str, begin: RunCall, *, is_trusted: bool) 
         run = runs.find_by_name(name)
     settings = replace(settings, n_workers=n_workers(run.config.concurrency))
     trust = ask_trust(settings, is_trusted=is_trusted, needs_runs_only=True)
-    return asyncio.run(follow_run(Desk.open(settings, trust), run, begin))
+    return asyncio.run(follow_run(Desk.open(settings, trust), lambda desk: begin(desk, run)))
 
 
-async def follow_run(desk: Desk, run: RunSummary, begin: Callable[[Desk, RunSummary], Awaitable[int]]) -> int:
-    """`begin` takes the run up and gives the id of the run to follow; its conclusion is the exit code."""
+async def follow_run(desk: Desk, begin: Callable[[Desk], Awaitable[int]]) -> int:
+    """`begin` starts a run or takes one up, and gives the id to follow; the conclusion of the run is the exit code."""
     desk.poll_requests()
     try:
         with shown_progress(is_quiet=False) as show_moment:
             interruption = Interruption(desk.runs, lambda line: show(line, err=True))
             with on_interrupt(interruption):
-                run_id = interruption.run_id = await begin(desk, run)
+                run_id = interruption.run_id = await begin(desk)
                 async for _ in desk.runs.watch(run_id):
                     waits = desk.runs.trouble(run_id) or desk.runs.pause(run_id)
                     show_moment(await desk.runs.summary(run_id), waits)

@@ -13,6 +13,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "evaldesk.cli.runs.submit:submit",
         "Submit the run of FILE, in Osmosis' TOML; all settings are checked before the start.",
     ),
+    "play": LazyCommand(
+        "evaldesk.cli.runs.submit:play",
+        "Play the run of FILE, in Osmosis' TOML, to its end; `evaldesk eval run FILE` is the same.",
+    ),
     "list": LazyCommand("evaldesk.cli.runs.show:list_runs", "List runs, newest first."),
     "info": LazyCommand("evaldesk.cli.runs.show:info", "Show the details of the run NAME."),
     "logs": LazyCommand(

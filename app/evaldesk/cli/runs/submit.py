@@ -1,4 +1,4 @@
-"""`evaldesk run submit configs/eval/NAME.toml`: a run that goes on in the background."""
+"""`evaldesk run submit` and `run play`: the run of a file in Osmosis' TOML, in the background or in this process."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import asyncio
 import os
 import random
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from evaldesk.cli.eval.dataset import REWARD, read_dataset
+from evaldesk.cli.eval.dataset import REWARD, chosen_rows, read_dataset
 from evaldesk.cli.eval.options import Sectioned, asked_gates, asked_options, gate_options, how_options, place_options
 from evaldesk.cli.eval.playing import plan_jobs, warn_of_false_alarms
 from evaldesk.cli.eval.report import report_error
@@ -24,43 +24,53 @@ from evaldesk.desk.imports.files import bytes_of
 from evaldesk.desk.runs.file import AT_ONCE, RunFile, read_run_file
 from evaldesk.desk.runs.file_places import at_revision, dataset_path, placed_agent, read_secrets, secrets_of
 from evaldesk.desk.runs.handover import hand_over
-from evaldesk.desk.runs.plan import RunOptions
+from evaldesk.desk.runs.plan import RunOptions, RunPlan
 from evaldesk.desk.runs.provenance import run_digest
-from evaldesk.errors import AgentError, UsageError
+from evaldesk.errors import AgentError, ConflictError, NotFoundError, UsageError
 from evaldesk.model import EvalSet, Gates
+from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
 from evaldesk.run_options import Asked
 from evaldesk.wording.printable import in_one_line
 from evaldesk.wording.writer import choose, confirm, show, show_json, style
 
 if TYPE_CHECKING:
+    from evaldesk.desk.desk import Desk
     from evaldesk.settings import Settings
 
 SAMPLE_SEED = 42
 SHARE = 10
 
 
+def _file_options(command: Any) -> Any:
+    """The options of a command that reads a run file."""
+    for option in reversed(
+        (
+            click.argument("file", type=click.Path(path_type=Path)),
+            click.option("--yes", "-y", is_flag=True, help="Do not ask; an omitted limit means all rows."),
+            click.option("--sample", is_flag=True, help="Where the limit is omitted, run a seeded 10 % of the rows."),
+            click.option("--rows", metavar="3,7,10-20", help="The rows to run, counted from 0; wins over the limit."),
+            click.option("--limit", type=click.IntRange(1), metavar="N", help="Most rows to run."),
+            click.option("--offset", type=click.IntRange(0), metavar="N", default=0, help="Rows to leave out first."),
+            click.option("--dataset-file", metavar="FILE", help="The data set, in place of that of the file."),
+            click.option(
+                "--secrets-file", metavar="FILE|-", help="NAME=value lines; - reads them from standard input."
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
 @click.command(cls=Sectioned)
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--yes", "-y", is_flag=True, help="Do not ask; an omitted limit means all rows.")
-@click.option("--sample", is_flag=True, help="Where the limit is omitted, run a seeded 10 % of the rows.")
+@_file_options
 @click.option("--name", help="Name of the run; default: name of the file and the time.")
-@click.option("--secrets-file", metavar="FILE|-", help="NAME=value lines; - reads them from standard input.")
 @json_option
 @workspace_option
 @how_options
 @place_options
 @gate_options
-def submit(
-    file: Path,
-    yes: bool,
-    sample: bool,
-    name: str | None,
-    secrets_file: str | None,
-    is_json: bool,
-    workspace: str | None,
-    **values: Any,
-) -> None:
+def submit(name: str | None, is_json: bool, workspace: str | None, **values: Any) -> None:
     """Submit the run of FILE, in Osmosis' TOML; all settings are checked before the start.
 
     An option of a run that is given here wins over the file, which has them under [evaldesk].
@@ -71,35 +81,149 @@ def submit(
     evaldesk run submit configs/eval/my-run.toml --yes --secrets-file .env
     evaldesk run submit configs/eval/my-run.toml --yes --baseline 12 --regression-rule confirm
     """
-    run_file = _with_options(read_run_file(file), asked_options(values))
+    is_asked = not (values["yes"] or is_json)
+    file_run = _read(values, workspace, name or f"{values['file'].stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}", is_asked)
+    if not is_json:
+        file_run.show_plan()
+    if file_run.may_ask:
+        confirm("Submit this evaluation run?", abort=True)
+    elif is_asked:
+        raise UsageError("no terminal for the question; add --yes to submit the run")
+    os.environ.update(file_run.own_environment)
+    try:
+        run, digest = asyncio.run(_submit(_settings(workspace, file_run.run_file), file_run.job, file_run.baseline))
+    except AgentError as error:
+        report_error(file_run.job.agent.id, error)
+        sys.exit(3)
+    who = hand_over(open_home(workspace), run.id, digest, environment=file_run.own_environment or None)
+    _show_submitted(run, file_run.name, who, is_json=is_json)
+
+
+@click.command(cls=Sectioned)
+@_file_options
+@click.option("--name", help="Name of the run; default: name of the file. A run of this name is continued.")
+@click.option("--fresh", "is_fresh", is_flag=True, help="Begin a new run, also where one of this name is there.")
+@click.option("--retry-failed", "is_retry", is_flag=True, help="Play the errored trials of the run of this name again.")
+@workspace_option
+@how_options
+@place_options
+@gate_options
+def play(name: str | None, is_fresh: bool, is_retry: bool, workspace: str | None, **values: Any) -> None:
+    """Play the run of FILE, in Osmosis' TOML, to its end; `evaldesk eval run FILE` is the same.
+
+    A run of the same name is continued: its finished trials count. If its inputs changed since (agent, rows, criteria,
+    options), nothing is played, and they are named.
+
+    \b
+    evaldesk run play configs/eval/my-run.toml --rows 3,7,10-20
+    evaldesk run play configs/eval/my-run.toml --fresh
+    """
+    if is_fresh and is_retry:
+        raise UsageError("--fresh and --retry-failed: a new run has no errored trial; leave one out")
+    file_run = _read(values, workspace, name or values["file"].stem, is_asked=not values["yes"])
+    file_run.show_plan()
+    os.environ.update(file_run.own_environment)
+    try:
+        code = asyncio.run(
+            _play(_settings(workspace, file_run.run_file), file_run, is_fresh=is_fresh, is_retry=is_retry)
+        )
+    except AgentError as error:
+        report_error(file_run.job.agent.id, error)
+        code = 3
+    sys.exit(code)
+
+
+@dataclass(frozen=True, slots=True)
+class _FileRun:
+    """The run that a file and the options beside it ask for."""
+
+    run_file: RunFile
+    job: Job
+    name: str
+    words: str
+    commit: str
+    baseline: str | None
+    may_ask: bool
+    own_environment: dict[str, str]
+
+    def show_plan(self) -> None:
+        """Print the settings."""
+        _show_plan(self.run_file, self.name, self.job.path, self.words, self.commit)
+
+
+def _read(values: dict[str, Any], workspace: str | None, name: str, is_asked: bool) -> _FileRun:
+    """Read and check the file and the options. Raises UsageError, FormatError."""
+    names = ("file", "yes", "sample", "rows", "limit", "offset", "dataset_file", "secrets_file")
+    of_file = {each: values.pop(each) for each in names}
+    run_file = _with_options(read_run_file(of_file["file"]), asked_options(values))
+    if of_file["dataset_file"]:
+        run_file = replace(run_file, dataset=of_file["dataset_file"])
+    if of_file["limit"] is not None:
+        run_file = replace(run_file, limit=of_file["limit"])
     request = EvalRequest((), run_file.run_options, asked_gates(values), **values)
-    gates = request.gates
     run_file, commit = at_revision(run_file, open_home(workspace).state_folder / "revisions")
-    agent, path = placed_agent(run_file, open_home(workspace), request.python, request.image), dataset_path(run_file)
+    agent = placed_agent(run_file, open_home(workspace), request.python, request.image)
+    path = Path(of_file["dataset_file"]) if of_file["dataset_file"] else dataset_path(run_file)
     evalset = read_dataset(path)
-    secrets = secrets_of(run_file, _given_secrets(secrets_file), os.environ)
-    may_ask = not (yes or is_json) and sys.stdin.isatty()
-    case_ids, words = _chosen_rows(run_file, evalset, is_sample=sample, may_ask=may_ask)
-    run_name = name or f"{run_file.path.stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    note = f"{run_name}\n{run_file.path}{f', commit {commit[:7]}' if commit else ''}; {words}"
+    secrets = secrets_of(run_file, _given_secrets(of_file["secrets_file"]), os.environ)
+    may_ask = is_asked and sys.stdin.isatty()
+    if of_file["rows"] is not None or of_file["offset"]:
+        limit = of_file["limit"] if of_file["rows"] is not None else run_file.limit
+        case_ids = chosen_rows(evalset, rows=of_file["rows"], offset=of_file["offset"], limit=limit)
+        row_words = of_file["rows"] if of_file["rows"] is not None else f"from {of_file['offset']}"
+        words = f"rows {row_words}: {len(case_ids or ()):,} of {len(evalset.cases):,}"
+    else:
+        case_ids, words = _chosen_rows(run_file, evalset, is_sample=of_file["sample"], may_ask=may_ask)
+    note = f"{name}\n{run_file.path}{f', commit {commit[:7]}' if commit else ''}; {words}"
     if given_note := run_file.run_options.get("note"):
         note = f"{note}\n{given_note}"
-    job = Job(agent, evalset, path, _options(run_file, case_ids, note, gates))
-    if not is_json:
-        _show_plan(run_file, run_name, path, words, commit)
-    if may_ask:
-        confirm("Submit this evaluation run?", abort=True)
-    elif not (yes or is_json):
-        raise UsageError("no terminal for the question; add --yes to submit the run")
-    own = {**run_file.env, **secrets}
-    os.environ.update(own)
-    try:
-        run, digest = asyncio.run(_submit(_settings(workspace, run_file), job, request.baseline))
-    except AgentError as error:
-        report_error(agent.id, error)
-        sys.exit(3)
-    who = hand_over(open_home(workspace), run.id, digest, environment=own or None)
-    _show_submitted(run, run_name, who, is_json=is_json)
+    job = Job(agent, evalset, path, _options(run_file, case_ids, note, request.gates))
+    own_environment = {**run_file.env, **secrets}
+    return _FileRun(run_file, job, name, words, commit, request.baseline, may_ask, own_environment)
+
+
+async def _play(settings: Settings, file_run: _FileRun, *, is_fresh: bool, is_retry: bool) -> int:
+    """Play a new run, or continue the one of this name; gives the exit code."""
+    from evaldesk.cli.runs.change import follow_run
+    from evaldesk.desk.desk import Desk
+    from evaldesk.desk.runs.input_lock import check_inputs
+
+    desk = Desk.open(settings)
+
+    async def begin(desk: Desk) -> int:
+        plan = await _plan(desk, file_run.job, file_run.baseline)
+        runs = desk.stored_runs
+        run = None if is_fresh else await asyncio.to_thread(runs.newest_of_name, file_run.name)
+        if run is None:
+            if is_retry:
+                raise NotFoundError(f"--retry-failed: there is no run named {file_run.name}; leave it out to begin one")
+            return await desk.runs.start(plan)
+        await asyncio.to_thread(check_inputs, runs, run, plan)
+        if is_retry:
+            if not run.n_to_retry:
+                raise ConflictError(
+                    f"run {run.id}, named {file_run.name}, has no errored trial; --fresh begins a new run"
+                )
+            await desk.runs.retry(run.id)
+        elif run.n_todo or run.status in LIVE:
+            show(f"Run {run.id} is continued: {run.n_done:,} of {run.n_trials:,} trials are there.", err=True)
+            await desk.runs.resume(run.id)
+        else:
+            raise ConflictError(
+                f"run {run.id}, named {file_run.name}, has no trial left to play; --fresh begins a new run, "
+                "--retry-failed plays its errored trials again"
+            )
+        return run.id
+
+    return await follow_run(desk, begin)
+
+
+async def _plan(desk: Desk, job: Job, compared_with: str | None) -> RunPlan:
+    gates = job.options.gates
+    baseline = None if compared_with is None else await asyncio.to_thread(desk.stored_runs.baseline, compared_with)
+    (plan,) = await plan_jobs(desk, [job], gates=gates, baseline=baseline)
+    warn_of_false_alarms(gates, [plan])
+    return plan
 
 
 def _settings(workspace: str | None, run_file: RunFile) -> Settings:
@@ -113,10 +237,7 @@ async def _submit(settings: Settings, job: Job, compared_with: str | None) -> tu
 
     desk = Desk.open(settings)
     try:
-        gates = job.options.gates
-        baseline = None if compared_with is None else await asyncio.to_thread(desk.stored_runs.baseline, compared_with)
-        (plan,) = await plan_jobs(desk, [job], gates=gates, baseline=baseline)
-        warn_of_false_alarms(gates, [plan])
+        plan = await _plan(desk, job, compared_with)
         run_id = await desk.runs.submit(plan)
         return await desk.runs.summary(run_id), run_digest(plan.config)
     finally:

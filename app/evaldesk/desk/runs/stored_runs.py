@@ -115,6 +115,10 @@ class StoredRuns:
             raise _unknown_run(name, [known_name for known_name, run in runs.items() if run.note.strip()])
         return runs[names[0]]
 
+    def newest_of_name(self, name: str) -> RunSummary | None:
+        """The newest run of exactly this name."""
+        return next((run for run in self._store.list(limit=MOST_SEARCHED) if run_name(run) == name), None)
+
     def list_newest(
         self,
         status: RunStatus | None = None,

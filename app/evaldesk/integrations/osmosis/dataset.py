@@ -269,9 +269,11 @@ def _of_table(lines: Iterable[str], source: str) -> Iterator[_Row]:
 
             if None in row:
                 raise fault(f"CSV row {number} has more columns than the header")
-            cut = next((key for key, cell in row.items() if cell is None and key.lower() in CONTRACT), None)
-            if cut:  # a file that was cut off ends so, and its last case would be played without its assertion
-                raise fault(f"Row {number - 1}: {cut!r} cannot be null: the row ends before it; write blank cells, too")
+            missing_key = next((key for key, cell in row.items() if cell is None and key.lower() in CONTRACT), None)
+            if missing_key:  # a file that was cut off ends so, and its last case would be played without its assertion
+                raise fault(
+                    f"Row {number - 1}: {missing_key!r} cannot be null: the row ends before it; write blank cells, too"
+                )
             # a table has no null: a blank cell of a column of Osmosis is one, any other is a key that is not there
             cells = {key: row[key] or None for key in row if row[key] or key in PROMPTS}
             yield JsonPosition(Document(None, source=source)), cells, fault

@@ -293,8 +293,8 @@ def any_stop_point(point: CurvePoint, counts: Counts, interval: Interval | None)
     """
     rate, at_one = counts.rate, point.pass_at_k if point.k == 1 else None
     is_rate = rate is not None and at_one is not None and isclose(rate, at_one)
-    shown = interval if is_rate else None
-    return replace(point, at_interval=shown, hat_interval=shown)
+    ends = interval if is_rate else None
+    return replace(point, at_interval=ends, hat_interval=ends)
 
 
 FEWEST_LIKE_THESE = 10
@@ -526,10 +526,10 @@ def _pass_rate(run: RunNumbers, least: float, undecided: Undecided | None) -> Ga
         return GateOutcome(name, "undecided", words)
     words = f"pass rate {beside_words(rate, least)} {'is at least' if rate >= least - ROUNDING else 'is below'}"
     is_of_these = run.is_any_stop
-    passed = (
+    sentence = (
         passed_of_these_sentence(counts, interval, run.n_rated) if is_of_these else passed_sentence(counts, interval)
     )
-    words += f" {least:g}: {passed}{asides_words(counts)}"
+    words += f" {least:g}: {sentence}{asides_words(counts)}"
     is_near = interval is not None and interval.low < least <= interval.high
     if is_near:
         words += _near_words(least)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from evaldesk.cli.eval.dataset import REWARD, read_dataset
+from evaldesk.cli.eval.dataset import REWARD, chosen_rows, read_dataset
 from evaldesk.cli.eval.outcome import play_and_judge
 from evaldesk.cli.eval.playing import Played
 from evaldesk.cli.eval.request import EvalRequest, Job
@@ -17,7 +17,7 @@ from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.integrations.osmosis.command.options import OsmosisOptions
 from evaldesk.integrations.osmosis.command.results import compared, summary_objects
-from evaldesk.model import Criterion, EvalSet
+from evaldesk.model import Criterion
 from evaldesk.model.conclusion import counted
 from evaldesk.model.transcript import BOUNDS
 from evaldesk.wording.comparison import comparison_sentence, left_out_words
@@ -33,7 +33,7 @@ def eval_osmosis(request: EvalRequest) -> int:
     _check(request, form)
     path = Path(str(form.dataset))
     evalset = read_dataset(path)
-    case_ids = _chosen_ids(evalset, form.offset, form.limit)
+    case_ids = chosen_rows(evalset, rows=form.rows, offset=form.offset, limit=form.limit)
     if form.api_key:  # handed to the workers in their environment, and stored nowhere
         os.environ[KEY_VARIABLE] = form.api_key
         request = replace(request, run_options={**request.run_options, "api_key_env": KEY_VARIABLE})
@@ -95,16 +95,6 @@ def _criteria(request: EvalRequest, eval_fns: Sequence[str]) -> tuple[Criterion,
     if request.config_file_path:
         return given_criteria(request.config_file_path)
     return (replace(REWARD, threshold=threshold),)
-
-
-def _chosen_ids(evalset: EvalSet, offset: int, limit: int | None) -> tuple[str, ...] | None:
-    if not offset and limit is None:
-        return None
-    end = None if limit is None else offset + limit
-    ids = tuple(case.id for case in evalset.cases[offset:end])
-    if not ids:
-        raise UsageError(f"No rows to evaluate: --offset {offset} is past the {len(evalset.cases):,} rows")
-    return ids
 
 
 def _show_summary(runs: StoredRuns, played_runs: Sequence[Played]) -> None:

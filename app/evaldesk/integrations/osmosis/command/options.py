@@ -21,6 +21,7 @@ class OsmosisOptions:
     eval_fns: tuple[str, ...] = ()
     offset: int = 0
     limit: int | None = None
+    rows: str | None = None
     api_key: str | None = None
     baseline_model: str | None = None
     baseline_base_url: str | None = None
@@ -29,7 +30,7 @@ class OsmosisOptions:
 DONE_OTHERWISE: Mapping[str, str] = {
     "--mcp": "tools of an MCP server are the agent's to call: name by -m an agent that has them, such as one of "
     "google-adk with an McpToolset",
-    "--fresh": "leave it out, every `evaldesk eval` is a new run; `evaldesk run resume RUN` goes on with an old one",
+    "--fresh": "leave it out, every `evaldesk eval -m` is a new run; `evaldesk run resume RUN` continues an old one",
     "--retry-failed": "`evaldesk run retry RUN` plays the errored trials of a run again",
     "--log-samples": "leave it out, every conversation is kept; `evaldesk run export RUN` gives them out",
     "--baseline-api-key": "leave it out, both models are asked with the key of --api-key-env",
@@ -57,6 +58,7 @@ OPTIONS = ToolOptions(
             ["--offset"], type=click.IntRange(0), metavar="N", default=0, help="Rows to leave out at the start."
         ),
         click.Option(["--limit"], type=click.IntRange(1), metavar="N", help="Most rows to run."),
+        click.Option(["--rows"], metavar="3,7,10-20", help="The rows to run, counted from 0."),
         click.Option(["--api-key"], metavar="KEY", help="The key of the model; better its variable, by --api-key-env."),
         click.Option(["--baseline-model"], metavar="MODEL", help="A second model, compared row by row."),
         click.Option(["--baseline-base-url"], metavar="URL", help="Its endpoint."),

@@ -1,0 +1,44 @@
+"""The inputs of a run that is continued by its name: what changed since its start is refused, never mixed in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from evaldesk.desk.runs.plan import RunPlan
+from evaldesk.desk.runs.stored_runs import StoredRuns
+from evaldesk.errors import UsageError
+from evaldesk.matching.case_version import case_version
+from evaldesk.model.run import measured_value
+from evaldesk.model.stored import RunSummary
+from evaldesk.run_options import RUN_OPTIONS
+
+
+def check_inputs(runs: StoredRuns, run: RunSummary, plan: RunPlan) -> None:
+    """Raise UsageError where the plan would not play the trials of the run, with the inputs that differ."""
+    names = list(changed_inputs(runs, run, plan))
+    if names:
+        raise UsageError(
+            f"run {run.id} began with other inputs: {'; '.join(names)}; undo that, or say --fresh for a new run"
+        )
+
+
+def changed_inputs(runs: StoredRuns, run: RunSummary, plan: RunPlan) -> Iterator[str]:
+    """The inputs that differ, with their values where these are short."""
+    before, now = run.config, plan.config
+    if (before.agent.id, before.agent.target) != (now.agent.id, now.agent.target):
+        yield f"agent {before.agent.id} {before.agent.target}, now {now.agent.id} {now.agent.target}"
+    elif before.agent_version != now.agent_version:
+        yield f"the files of agent {now.agent.id}"
+    old_rows = [(key.case_id, key.digest) for key in runs.store.case_keys(run.id)]
+    rows = [(case.id, case_version(case)) for case in plan.cases]
+    if old_rows != rows:
+        differing = [now_row[0] for old_row, now_row in zip(old_rows, rows, strict=False) if old_row != now_row]
+        first = f", the first is {differing[0]}" if differing else ""
+        yield f"{len(old_rows):,} rows, now {len(rows):,}{first}"
+    if before.n != now.n:
+        yield f"{before.n:,} trials a row, now {now.n:,}"
+    if before.criteria != now.criteria:
+        yield "the criteria"
+    for option in RUN_OPTIONS:
+        if option.is_measured and measured_value(before, option) != measured_value(now, option):
+            yield f"option {option.name}"
