@@ -211,3 +211,62 @@ def test_a_removed_file_is_a_change(folder: Path) -> None:
 
     assert before.changes() == ["rewards.py (removed)"]
     assert [*before.copy.sources.values()] == [STRICT]
+
+
+READS_DATA = """
+from pathlib import Path
+
+def word(solution_str, ground_truth, extra_info=None):
+    return 1.0 if Path(__file__).with_name("words.json").read_text() == solution_str else 0.0
+"""
+REWRITES_DATA = """
+from pathlib import Path
+
+def root_agent(message, state):
+    Path(__file__).with_name("words.json").write_text("nonsense")
+    Path(__file__).with_name("answers.json").write_text("{}")
+    return "nonsense"
+"""
+
+
+def test_a_run_names_the_data_files_beside_its_functions_that_changed_while_it_was_played(folder: Path) -> None:
+    (folder / "rewards.py").write_text(READS_DATA)
+    (folder / "agent.py").write_text(REWRITES_DATA)
+    (folder / "words.json").write_text("sense")
+    (folder / "other.json").write_text("{}")
+    criteria = [Criterion("word", 1.0, {"function": "rewards:word", "root": str(folder)})]
+
+    result = evaldesk.evaluate(str(folder), [Case("a", (Turn("hi"),))], criteria=criteria)
+
+    assert re.match(r"data file words.json \(at [0-9:]{8}\) was changed while the run was played; ", result.reason)
+    assert "eval functions beside it read it as it was then" in result.reason
+    assert "answers.json" not in result.reason
+    assert "other.json" not in result.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "is_named"),
+    [("words.json", True), ("data/words.CSV", True), ("a/b/words.json", False), ("trips.evalset.json", False)],
+)
+@pytest.mark.parametrize("change", ["written", "replaced", "removed"])
+def test_data_files_are_compared_by_a_time_that_no_program_sets(
+    folder: Path, name: str, change: str, *, is_named: bool
+) -> None:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("sense")
+    criteria = [Criterion("word", 1.0, {"function": "rewards:word", "root": str(folder)})]
+    before: GradingFiles = freeze(criteria)
+    times = path.stat()
+
+    if change == "removed":
+        path.unlink()
+    elif change == "replaced":
+        (folder / "new").write_text("other")
+        (folder / "new").replace(path)
+    else:
+        path.write_text("other")
+    if change != "removed":
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    assert [phrase.partition(" (")[0] for phrase in before.changes()] == [f"data file {path.name}"] * is_named

@@ -26,6 +26,7 @@ from evaldesk.desk.runs.plan import order_of_play
 from evaldesk.desk.runs.rescoring import StoredTrials, missing_ending
 from evaldesk.desk.runs.stored_runs import plan_confirming
 from evaldesk.engine import Executor, GradeSpec, drive_batches
+from evaldesk.engine.driver.grading_files import DATA
 from evaldesk.engine.worker.attempt import pauses_sentence
 from evaldesk.errors import DamagedDatabaseError, LostDatabaseError, WorkspaceError
 from evaldesk.model import Case, RunConfig, TrialResult, TrialSpec
@@ -470,11 +471,21 @@ def untold_sentence(case_id: str, trial_index: int, max_cost: float, n_left: int
 
 def grading_sentence(changes: Sequence[str]) -> str:
     """The note of a run whose scoring files were changed while it was played; empty where none was."""
-    if not changes:
-        return ""
-    names = ", ".join(changes[:3]) + (f" and {len(changes) - 3} more" if len(changes) > 3 else "")
-    verb = "was" if len(changes) == 1 else "were"
-    return f"{names} {verb} changed while the run was played; trials were scored by the copy from before its start."
+    data = [phrase for phrase in changes if phrase.startswith(DATA)]
+    code = [phrase for phrase in changes if phrase not in data]
+    return " ".join(
+        f"{_changed_words(phrases)} changed while the run was played; {consequence}."
+        for phrases, consequence in (
+            (code, "trials were scored by the copy from before its start"),
+            (data, "eval functions beside it read it as it was then"),
+        )
+        if phrases
+    )
+
+
+def _changed_words(phrases: Sequence[str]) -> str:
+    names = ", ".join(phrases[:3]) + (f" and {len(phrases) - 3} more" if len(phrases) > 3 else "")
+    return f"{names} {'was' if len(phrases) == 1 else 'were'}"
 
 
 log = logging.getLogger("evaldesk.runs")

@@ -31,6 +31,12 @@ MAX_COPY = 16 * 1024 * 1024
 CACHE = "__pycache__"
 NO_BYTECODE = {"PYTHONPYCACHEPREFIX": os.devnull, "PYTHONDONTWRITEBYTECODE": "1"}
 """Variables by which Python looks for bytecode where no file can be."""
+DATA = "data file "
+DATA_ENDINGS = (".csv", ".json", ".jsonl", ".md", ".parquet", ".pkl", ".toml", ".tsv", ".txt", ".xml", ".yaml", ".yml")
+"""Files that a function may compare answers with; databases and logs are written by agents as a matter of course."""
+SETS = (".evalset.json", ".test.json")
+"""Eval sets, which people edit while runs are played; a run has the cases as they were."""
+MAX_DATA = 5_000
 MODULE_ENDINGS = tuple(all_suffixes())
 STARTED = ("sitecustomize", "usercustomize")
 """Modules that an interpreter imports at its start."""
@@ -39,16 +45,21 @@ STARTED = ("sitecustomize", "usercustomize")
 @dataclass(frozen=True, slots=True)
 class GradingFiles:
     """`copy` has the user's functions. `own` are digests by path of Evaldesk's modules and of what an interpreter runs
-    at its start, the standard library among it. `bytecode` are the states of what Python compiled of these modules.
+    at its start, the standard library among it. `bytecode` are the states of what Python compiled of these modules,
+    `data` those of the data files beside the user's functions, which are not copied.
     """
 
     copy: SourceCopy
     own: Mapping[str, bytes]
     bytecode: Mapping[str, tuple[int, ...]]
+    data: Mapping[str, tuple[int, ...]]
 
     def changes(self) -> list[str]:
-        """A phrase for each copied file that is not on the disk any more as it was: its name, and when it changed."""
-        phrases = []
+        """A phrase for each of these files that is not on the disk as it was: its name, and when it changed.
+
+        Those of data files begin with DATA.
+        """
+        phrases = self._data_changes()
         for path, source in self.copy.sources.items():
             try:
                 changed_at = clock_words(os.stat(path).st_ctime_ns)
@@ -58,6 +69,18 @@ class GradingFiles:
                 continue
             if not is_same:
                 phrases.append(f"{Path(path).name} (at {changed_at})")
+        return phrases
+
+    def _data_changes(self) -> list[str]:
+        phrases = []
+        for path, state in self.data.items():
+            try:
+                now = os.stat(path)
+            except OSError:
+                phrases.append(f"{DATA}{Path(path).name} (removed)")
+                continue
+            if _state(now) != state:
+                phrases.append(f"{DATA}{Path(path).name} (at {clock_words(now.st_ctime_ns)})")
         return phrases
 
     def variables(self) -> Mapping[str, str]:
@@ -106,7 +129,26 @@ def freeze(criteria: Sequence[Criterion]) -> GradingFiles:
             if len(content) <= MAX_BYTES and n_bytes <= MAX_COPY:
                 sources[path] = content.decode("latin-1")
     copy = SourceCopy(sources, time.time_ns(), _folder_inodes())
-    return GradingFiles(copy, _own_digests(), _bytecode_states())
+    return GradingFiles(copy, _own_digests(), _bytecode_states(), dict(_data_states(sources)))
+
+
+def _data_states(sources: Iterable[str]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The first MAX_DATA files of data in the folders of these modules, and in the folders below them."""
+    n = 0
+    for folder in sorted({os.path.dirname(path) for path in sources}):
+        for place in (folder, *(each.path for each in _entries(folder) if each.is_dir(follow_symlinks=False))):
+            for entry in _entries(place):
+                name = entry.name.lower()
+                if name.endswith(DATA_ENDINGS) and not name.endswith(SETS) and n < MAX_DATA:
+                    n += 1
+                    with suppress(OSError):
+                        yield entry.path, _state(entry.stat())
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    with suppress(OSError), os.scandir(folder) as entries:
+        return sorted((each for each in entries if not each.name.startswith(".")), key=lambda each: each.name)
+    return []
 
 
 def _own_digests() -> dict[str, bytes]:
