@@ -76,7 +76,7 @@ BUDGETS = (
     Budget(measure_newcomer.READY),
     Budget(measure_newcomer.TESTS),
 )
-HEAD = "| what | budget | measured | processor | load | best peer |\n|---|---|---|---|---|---|\n"
+HEAD = "| measure | budget | measured | processor | load | best peer |\n|---|---|---|---|---|---|\n"
 NOT_MADE = "not measured here"
 
 
@@ -89,7 +89,7 @@ def page(machine: str, rows: Sequence[Row]) -> str:
     return f"""# Performance
 
 `make bench` writes this page, and nothing asserts its figures: they are of one machine at one time.
-"Processor" is what was spent to take a figure, over all processes of ours. "Load" is the number of processes that
+"Processor" is the time spent to take a figure, over all processes of ours. "Load" is the number of processes that
 wanted a processor meanwhile, those of the bench included: on a machine that others use, times on the clock are longer
 than on a quiet one, and processor time is nearly the same. Figures of peers were measured on the same machine, at
 another time.
