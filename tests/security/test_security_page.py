@@ -77,6 +77,7 @@ SHOWN: Mapping[str, str] = {
     "The random token and a key from the environment": (
         "test_kept_private.py: neither token nor key is in the command line, a worker is not told"
     ),
+    "The run names those beside the functions": "engine/test_grading_files.py: a run names the data files",
     "Agents of Osmosis, benchmarks": "test_cheating_agents.py: three kinds are given the case",
     "Inline scripts are never allowed": "test_route_audit.py: every answer of every route",
 }
