@@ -22,7 +22,7 @@ from evaldesk import Event, ToolCall
 from evaldesk.agents.python import PythonAgent
 from evaldesk.desk.chat.recording import record_session
 from evaldesk.desk.chat.replays import is_cheap
-from evaldesk.diff.repetition import changing_places, look_of, matchers_for, pattern_of, repeatable_case
+from evaldesk.diff.repetition import MAX_VALUES, changing_places, look_of, matchers_for, pattern_of, repeatable_case
 from evaldesk.engine import play_trial
 from evaldesk.matching import Allowance, read_allowances
 from evaldesk.metrics import score_trial
@@ -313,3 +313,12 @@ def test_only_a_cheap_conversation_is_played_again_unasked(
     events = tuple(Event("usage", usage=Usage("m", cost=cost)) for cost in usages)
 
     assert is_cheap((TurnRecord("q", events, duration_ms=duration_ms),)) is is_so
+
+
+def test_of_a_large_state_the_first_values_are_looked_at() -> None:
+    late = {f"key_{at}": "text 20251129" for at in range(MAX_VALUES)} | {"made": str(uuid.uuid4())}
+    early = dict(reversed(late.items()))
+
+    found = [changing_places(Case("c", (Turn("q"),), final_state=state)) for state in (late, early)]
+
+    assert [[place.key for place in places] for places in found] == [[], ["state.made"]]

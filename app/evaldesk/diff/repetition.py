@@ -10,7 +10,8 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from functools import cached_property
+from itertools import islice, takewhile
 from typing import Literal, TypeAlias
 
 from evaldesk.matching import (
@@ -42,6 +43,9 @@ MAX_PLACES = 40
 MAX_PARTS = 8
 """More changing parts of one value are one place."""
 MAX_VALUES = 2_000
+"""Texts and numbers of one case that are looked at without another play."""
+MAX_INPUTS = 1_000_000
+"""Characters of the messages and the first state in which a suspected value is looked for."""
 _COUNTER_STEP = 1_000
 
 UUID = "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
@@ -105,8 +109,7 @@ def changing_places(
     `recorded_at` is the time of the recording in seconds since 1970. A play may have fewer turns than the case. Places
     of which the case accepts other values already are none.
     """
-    texts = [turn.query for turn in case.turns] + [json_line(dict(case.initial_state))]
-    search = _Search(plays, recorded_at, "\n".join(texts))
+    search = _Search(plays, recorded_at, case)
     places: list[ChangingPlace] = []
     for index, turn in enumerate(case.turns):
         records = [play.turns[index] for play in plays if index < len(play.turns)]
@@ -116,6 +119,8 @@ def changing_places(
             places += _of_answer(index, turn.expected.reference, records)
     final_states = [play.final_state for play in plays if len(play.turns) >= len(case.turns)]
     for key, value in (case.final_state or {}).items():
+        if not final_states and search.n_values <= 0:
+            break
         others = [state.get(key, ABSENT) for state in final_states]
         places += search.of_value("state", f"state.{key}", f"Final state, {key}", Allowance(state=key), value, others)
     allowances = read_allowances(case)
@@ -157,13 +162,22 @@ def _without(case: Case, place: ChangingPlace, origins: Origins) -> Case:
     return replace(case, turns=tuple(turns))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class _Search:
-    """The look for changing values; `inputs` is the text that a user and the first state gave the agent."""
+    """The look for changing values of a case."""
 
-    plays: Sequence[Transcript]
-    recorded_at: float | None
-    inputs: str
+    plays: Sequence[Transcript] = ()
+    recorded_at: float | None = None
+    case: Case | None = None
+    n_values: int = MAX_VALUES
+
+    @cached_property
+    def inputs(self) -> str:
+        """The text that a user and the first state gave the agent."""
+        if self.case is None:
+            return ""
+        state = islice(self.case.initial_state.items(), MAX_VALUES)
+        return "\n".join((*(turn.query for turn in self.case.turns), json_line(dict(state))))[:MAX_INPUTS]
 
     def of_calls(
         self, index: int, calls: Sequence[ToolCall], others: Sequence[Sequence[ToolCall]]
@@ -199,7 +213,9 @@ class _Search:
     ) -> Iterator[ChangingPlace]:
         """The changing parts of one value; the value itself where its shape changes, or too many of its parts do."""
         changes = dict(_changing_parts("", value, others))
-        suspects = {at: leaf for at, leaf in _leaves("", value) if at not in changes and self._is_suspect(leaf, others)}
+        leaves = [*islice(_leaves("", value), max(self.n_values, 0))]
+        self.n_values -= len(leaves)
+        suspects = {at: leaf for at, leaf in leaves if at not in changes and self._is_suspect(leaf, others)}
         parts = sorted({*changes, *suspects})
         if len(parts) > MAX_PARTS and "" not in parts:
             parts = [""]
@@ -218,12 +234,14 @@ class _Search:
 
     def _is_suspect(self, leaf: JsonValue, others: Sequence[JsonValue]) -> bool:
         """Whether a value that was seen once, or a day that was seen on one day, looks as if it would change."""
-        if isinstance(leaf, bool) or not isinstance(leaf, str | int | float) or f"{leaf}" in self.inputs:
+        if isinstance(leaf, bool) or not isinstance(leaf, str | int | float):
             return False
         moment = moment_of(leaf)
         if moment and moment.is_day:
-            return self.recorded_at is not None and abs(moment.seconds - self.recorded_at) <= DAY_S
-        return not others and bool(look_of(leaf, (), self.recorded_at))
+            is_suspect = self.recorded_at is not None and abs(moment.seconds - self.recorded_at) <= DAY_S
+        else:
+            is_suspect = not others and bool(look_of(leaf, (), self.recorded_at))
+        return is_suspect and f"{leaf}" not in self.inputs
 
 
 def look_of(value: JsonValue, others: Sequence[JsonValue] = (), recorded_at: float | None = None) -> Look:
@@ -293,7 +311,7 @@ def matchers_of_values(
     target: Allowance, value: JsonValue, others: Sequence[JsonValue], looks: Collection[Look]
 ) -> list[Allowance]:
     """The proposed matchers of a value that had `others` in trials, one a part; none if a part has another look."""
-    places = [*_Search((), None, "").of_value("state", "", "", target, value, others)]
+    places = [*_Search().of_value("state", "", "", target, value, others)]
     if not places or any(place.look not in looks or not place.matchers for place in places):
         return []
     return [place.matchers[place.proposed_way] for place in places]
@@ -398,11 +416,10 @@ def _changing_parts(at: str, value: JsonValue, others: Sequence[JsonValue]) -> I
 
 
 def _leaves(at: str, value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
-    """The texts and numbers inside the value with their pointers, at most MAX_VALUES."""
-    stack, n = [(at, value)], 0
-    while stack and n < MAX_VALUES:
+    """The texts and numbers inside the value with their pointers, in no order."""
+    stack = [(at, value)]
+    while stack:
         at, value = stack.pop()
-        n += 1
         if isinstance(value, Mapping):
             stack += [(_inner(at, key), item) for key, item in value.items()]
         elif isinstance(value, list):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,6 +24,7 @@ _FORMATS = (
     "%d %B %Y",
 )
 _LONGEST = 64
+_YEAR = re.compile(r"(?<!\d)(?:20|21)\d\d(?!\d)|(?<!\d)(?:20|21)\d{6}T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def _of_number(value: float) -> Moment | None:
 
 
 def _of_text(text: str) -> datetime | None:
-    if not any(letter.isdecimal() for letter in text):
+    if not _YEAR.search(text):  # each try of a format costs as much as a page of other texts
         return None
     with suppress(ValueError):
         return datetime.fromisoformat(text)
