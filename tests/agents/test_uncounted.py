@@ -159,15 +159,6 @@ UNASKED = STREAM.replace("{more}", ", stream=True")
 BROKEN_OFF = CLIENT.replace("{more}", ", stream=True").replace(
     "{read}", "async for chunk in found:\n            return chunk.choices[0].delta.content"
 )
-URLLIB = """
-import json
-from urllib.request import Request, urlopen
-
-def root_agent(message):
-    question = json.dumps({"model": "small", "messages": [{"role": "user", "content": message}]}).encode()
-    with urlopen(Request("{address}/chat/completions", question, {"content-type": "application/json"})) as answer:
-        return json.load(answer)["choices"][0]["message"]["content"]
-"""
 THREAD = """
 import threading
 from openai import OpenAI
@@ -201,14 +192,11 @@ async def test_an_own_client_of_a_function_is_counted_without_usage_events(
     assert not any(usage.is_least for usage in turn.usages)
 
 
-@pytest.mark.parametrize("source", [UNASKED, BROKEN_OFF, URLLIB], ids=["no usage", "broken off", "urllib"])
+@pytest.mark.parametrize("source", [UNASKED, BROKEN_OFF], ids=["no usage", "broken off"])
 async def test_unknown_tokens_of_a_call_make_the_usage_a_lower_bound(
     source: str, endpoint: Endpoint, loaded: Any, played: Any
 ) -> None:
-    if source is URLLIB:
-        endpoint.says("hello")
-    else:
-        endpoint.answers.append(Answer(stream=chunks({"content": "hello"})[:-1]))
+    endpoint.answers.append(Answer(stream=chunks({"content": "hello"})[:-1]))
 
     turn = await played(loaded(source.replace("{address}", endpoint.address)), Session("s"), "hi")
 

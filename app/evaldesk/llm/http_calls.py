@@ -14,14 +14,11 @@ import json
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache, wraps
 from typing import Any
 from urllib.parse import urlsplit
 
-from evaldesk.llm.apis import OWN_ADDRESSES, api_of, model_in
 from evaldesk.llm.client_wrapping import AIOHTTP, CLIENT_OF_GOOGLE, HTTPX, on_import, parts_of, wrap_once
 from evaldesk.llm.faults import (
     FAULTS_BEFORE_REQUEST,
@@ -35,25 +32,11 @@ from evaldesk.llm.faults import (
     malformed_body,
     refusal_body,
 )
-from evaldesk.llm.recording import CURRENT_RECORDER, Recorder, is_replaying, not_recorded_error
-from evaldesk.llm.redirects import is_asking_model
-from evaldesk.llm.refusals import MAY_REFUSE, STRICTNESS, dropped_fields_note, without_fields
-from evaldesk.llm.retry_events import (
-    PLAYED_TURN,
-    HttpCall,
-    TurnListener,
-    body_of,
-    current_turns,
-    hide_requests,
-    hides_requests,
-)
-from evaldesk.model import JsonObject
+from evaldesk.llm.model_request import END_MARK, ModelRequest, is_to_model, request_of_turn
+from evaldesk.llm.refusals import MAY_REFUSE
+from evaldesk.llm.unrecorded_calls import watch_aiohttp, watch_getresponse, watch_putrequest, watch_send
 
 _MARK = "_is_seen"
-_SEED = "seed"  # differs from run to run
-_BEDROCK = "bedrock-runtime"
-_KIND = "http"
-_END_MARK = b"[DONE]"
 
 
 def watch_requests() -> None:
@@ -69,171 +52,13 @@ def _wrap() -> None:
     for owner, name in parts_of(CLIENT_OF_GOOGLE, ("BaseApiClient",), ("_async_request", "_request")):
         wrap_once(owner, name, _watch_google, _MARK)
     for owner, name in parts_of(AIOHTTP, ("ClientSession",), ("_request",)):
-        wrap_once(owner, name, _watch_aiohttp, _MARK)
-    wrap_once(http.client.HTTPConnection, "putrequest", _watch_http_client, _MARK)
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """A model request of a turn, and its key in the recording of the trial, if any."""
-
-    path: str
-    data: bytes | Mapping[str, Any] | None
-    turn: TurnListener | None
-    recorder: Recorder | None = None
-    content: JsonObject = field(default_factory=dict)
-    key: str = ""
-    start_s: float = field(default_factory=time.perf_counter)
-
-    @property
-    def has_usage(self) -> bool:
-        """Whether its answer has token usage."""
-        return api_of(self.path) is not None
-
-    def find_recording(self) -> dict[str, Any] | None:
-        """The recorded answer; None to call the model. Raises ModelError."""
-        entry = self.recorder.find(self.key, f"the call of {self.model}") if self.recorder else None
-        if self.turn and self.has_usage:
-            self.turn.note_request()
-        return entry
-
-    @property
-    def model(self) -> str:
-        """The model in the body or path of the request, else its path."""
-        body = self.content.get("body") if self.recorder else _body(self.data)
-        name = body.get("model") if isinstance(body, Mapping) else None
-        return name if isinstance(name, str) else model_in(self.path) or self.path
-
-    def without_unsupported(self, request: Any) -> Any:
-        """The request without the fields that its model refused before; None without such fields.
-
-        Only fields of the run's options count: a field of the agent itself fails here as in production.
-        """
-        body = body_of(request.content)
-        names = STRICTNESS.unknown_to(str(body.get("model")), str(request.url)) & self._optional_fields(body)
-        if not names:
-            return None
-        headers = [(name, value) for name, value in request.headers.raw if name.lower() != b"content-length"]
-        data = json.dumps(without_fields(body, names)).encode()
-        return type(request)(request.method, request.url, headers=headers, content=data, extensions=request.extensions)
-
-    def learn_refusal(self, request: Any, status: int, answer: bytes) -> Any:
-        """The request without the fields that this answer refuses, which are reported to the turn; None without any."""
-        body = body_of(request.content)
-        optional_fields, model, text = (
-            self._optional_fields(body),
-            str(body.get("model")),
-            answer.decode("utf-8", "replace"),
-        )
-        new_fields = STRICTNESS.learn(model, str(request.url), optional_fields, status, text) & optional_fields
-        if self.turn and (note := dropped_fields_note(model, new_fields)):
-            self.turn.log_note(note)
-        return self.without_unsupported(request)  # also what a call beside it learned meanwhile
-
-    def _optional_fields(self, body: JsonObject) -> frozenset[str]:
-        return self.turn.optional_fields & body.keys() if self.turn and self.has_usage else frozenset()
-
-    @contextmanager
-    def sending(self) -> Iterator[None]:
-        """A context to send the request in; a failure is recorded, and its recording key is released."""
-        try:
-            with hide_requests():
-                yield
-        except BaseException as error:
-            self.record_failure(f"{type(error).__name__}: {error}"[:500])
-            raise
-
-    def record_answer(self, data: bytes, answer: JsonObject) -> None:
-        """Record the answer, and report it to the turn."""
-        if self.recorder:
-            self.recorder.keep(self.key, answer)
-        self.report(data)
-
-    def record_failure(self, why: str) -> None:
-        """Report a failed request, and release its recording key."""
-        self.release()
-        if self.turn and self.has_usage:
-            self.turn.note_failed_request()
-            took_ms = (time.perf_counter() - self.start_s) * 1000
-            self.turn.note_failure(HttpCall(self.path, self.data or b"", b"", took_ms), why, took_ms)
-
-    def release(self) -> None:
-        """Release the recording key for the next equal request."""
-        if self.recorder:
-            self.recorder.release(_KIND, self.content)
-
-    def fault(self) -> str:
-        """The fault to inject into the request; empty for none."""
-        return self.turn.fault(self.model) if self.turn and self.has_usage else ""
-
-    def report(self, data: bytes, *, is_replayed: bool = False) -> None:
-        """Report the answer to the turn, if it has token usage."""
-        if self.turn and self.has_usage:
-            took_ms = (time.perf_counter() - self.start_s) * 1000
-            self.turn.note_answer(HttpCall(self.path, self.data or b"", data, took_ms, is_replayed=is_replayed))
-
-
-def _request(path: str, data: bytes | Mapping[str, Any] | None) -> _Request | None:
-    """The model request; None inside a call of our own client, or without a turn. Raises ModelError in a replay."""
-    if hides_requests():
-        return None
-    turn, recorder = PLAYED_TURN.get(), CURRENT_RECORDER.get()
-    if recorder is not None:
-        content: dict[str, Any] = {"path": path, "body": _body(data)}
-        return _Request(path, data, turn, recorder, content, recorder.key(_KIND, content))
-    if turn is None:
-        _refuse_in_replay("it is asked from a thread that does not know its trial")
-        turn = _only_turn()
-    return _Request(path, data, turn) if turn else None
-
-
-def _only_turn() -> TurnListener | None:
-    """The only current turn, for a request from an agent's own thread; several turns each note a missed call."""
-    turns = current_turns()
-    if len(turns) > 1:
-        for turn in turns:
-            turn.note_missed_call()
-    return turns[0] if len(turns) == 1 else None
-
-
-def _body(data: bytes | Mapping[str, Any] | None) -> object:
-    if data is None or isinstance(data, Mapping):
-        body: object = data
-    else:
-        try:
-            body = json.loads(data)
-        except (ValueError, RecursionError):
-            return data.decode("utf-8", "replace")
-    return {name: value for name, value in body.items() if name != _SEED} if isinstance(body, Mapping) else body
-
-
-def _note_missed_call(reason: str) -> None:
-    """Note a request with an unreadable answer. Raises ModelError in a replay."""
-    if hides_requests():
-        return
-    _refuse_in_replay(reason)
-    turn = PLAYED_TURN.get() or _only_turn()
-    if turn:
-        turn.note_missed_call()
-
-
-def _refuse_in_replay(reason: str) -> None:
-    """Raise ModelError when model calls are not allowed: the trial, or another one of the process, is a replay."""
-    recorder = CURRENT_RECORDER.get()
-    replays = is_replaying() and PLAYED_TURN.get() is None
-    if recorder.recording.mode == "replay" if recorder else replays:
-        error = not_recorded_error(f"a replay asks no model, and this call cannot be recorded: {reason}")
-        if recorder:
-            recorder.replay_error = error
-        raise error
-
-
-def _is_to_model(host: str, path: str) -> bool:
-    return host not in OWN_ADDRESSES and (is_asking_model() or api_of(path) is not None)
+        wrap_once(owner, name, watch_aiohttp, _MARK)
+    for name, wrapper in (("putrequest", watch_putrequest), ("send", watch_send), ("getresponse", watch_getresponse)):
+        wrap_once(http.client.HTTPConnection, name, wrapper, _MARK)
 
 
 def _is_sent_to_model(request: Any) -> bool:
-    return _is_to_model(request.url.netloc.decode(), request.url.path)
+    return is_to_model(request.url.netloc.decode(), request.url.path)
 
 
 # Private functions of clients are wrapped, as no hook sees every call: decision 105.
@@ -245,7 +70,7 @@ def _watch_httpx(send: Callable[..., Any]) -> Callable[..., Any]:
 def _watch_async(send: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(send)
     async def send_soon(client: Any, request: Any, **options: Any) -> Any:
-        model_request = _request(request.url.path, await request.aread()) if _is_sent_to_model(request) else None
+        model_request = request_of_turn(request.url.path, await request.aread()) if _is_sent_to_model(request) else None
         if model_request is None:
             return await send(client, request, **options)
         is_stream = bool(options.get("stream"))
@@ -274,7 +99,7 @@ def _watch_async(send: Callable[..., Any]) -> Callable[..., Any]:
 def _watch_sync(send: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(send)
     def send_now(client: Any, request: Any, **options: Any) -> Any:
-        model_request = _request(request.url.path, request.read()) if _is_sent_to_model(request) else None
+        model_request = request_of_turn(request.url.path, request.read()) if _is_sent_to_model(request) else None
         if model_request is None:
             return send(client, request, **options)
         is_stream = bool(options.get("stream"))
@@ -299,7 +124,7 @@ def _watch_sync(send: Callable[..., Any]) -> Callable[..., Any]:
     return send_now
 
 
-def _fault_and_response(model_request: _Request, request: Any, *, is_stream: bool) -> tuple[str, Any]:
+def _fault_and_response(model_request: ModelRequest, request: Any, *, is_stream: bool) -> tuple[str, Any]:
     """The fault to inject, and the response without a request, if any: from the recording, or of the fault."""
     entry = model_request.find_recording()
     if entry is not None:
@@ -314,7 +139,7 @@ def _fault_and_response(model_request: _Request, request: Any, *, is_stream: boo
     ) if fault in FAULTS_BEFORE_REQUEST else None
 
 
-def _fault_response(model_request: _Request, request: Any, fault: str, *, is_stream: bool) -> Any:
+def _fault_response(model_request: ModelRequest, request: Any, fault: str, *, is_stream: bool) -> Any:
     """The answer of an endpoint with that fault, without a request. Raises the library's error of a timeout."""
     model_request.record_failure(f"{WORDS[fault]} (injected)")
     library = _library(request)
@@ -329,7 +154,7 @@ def _fault_response(model_request: _Request, request: Any, fault: str, *, is_str
     return response
 
 
-def _truncate_answer(model_request: _Request, request: Any, response: Any, *, is_stream: bool) -> Any:
+def _truncate_answer(model_request: ModelRequest, request: Any, response: Any, *, is_stream: bool) -> Any:
     """Half of the answer, then a connection error; its whole usage counts, and it is not recorded."""
     if not response.is_success:
         return _report_answer(model_request, request, response, is_stream=is_stream)
@@ -366,7 +191,7 @@ def _half(library: Any) -> Any:
     return Half
 
 
-def _report_answer(model_request: _Request, request: Any, response: Any, *, is_stream: bool) -> Any:
+def _report_answer(model_request: ModelRequest, request: Any, response: Any, *, is_stream: bool) -> Any:
     """The response, reported and recorded if successful; a stream stays readable."""
     if not response.is_success:
         model_request.record_failure(f"HTTP {response.status_code}")
@@ -385,7 +210,7 @@ def _tee(library: Any) -> Any:
     """A stream class of the library that reports the answer at its end."""
 
     class Tee(library.AsyncByteStream, library.SyncByteStream):  # type: ignore[misc] # the library may be missing
-        def __init__(self, response: Any, model_request: _Request) -> None:
+        def __init__(self, response: Any, model_request: ModelRequest) -> None:
             self._stream, self._model_request = response.stream, model_request
             self._headers, self._parts = response.headers, [b""]
 
@@ -416,7 +241,7 @@ def _tee(library: Any) -> Any:
         def _leave(self) -> None:
             """Report a stream that was closed after its end mark; any other closed stream stays a pending request."""
             data, self._parts = b"".join(self._parts), []
-            if _END_MARK in data:
+            if END_MARK in data:
                 self._model_request.report(data)
 
     return Tee
@@ -448,7 +273,7 @@ def _watch_google(send: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(send)
     async def send_soon(client: Any, http_request: Any, *args: Any, **options: Any) -> Any:
-        model_request = _request(urlsplit(http_request.url).path, http_request.data)
+        model_request = request_of_turn(urlsplit(http_request.url).path, http_request.data)
         if model_request is None:
             return await send(client, http_request, *args, **options)
         entry = model_request.find_recording()
@@ -470,7 +295,7 @@ def _watch_google(send: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(send)
     def send_now(client: Any, http_request: Any, *args: Any, **options: Any) -> Any:
-        model_request = _request(urlsplit(http_request.url).path, http_request.data)
+        model_request = request_of_turn(urlsplit(http_request.url).path, http_request.data)
         if model_request is None:
             return send(client, http_request, *args, **options)
         entry = model_request.find_recording()
@@ -506,7 +331,9 @@ def _raise_as_google(fault: str) -> None:
         json.loads(malformed_body(is_stream=False)[1])
 
 
-def _tee_async(segments: Callable[[], AsyncIterator[Any]], model_request: _Request) -> Callable[[], AsyncIterator[Any]]:
+def _tee_async(
+    segments: Callable[[], AsyncIterator[Any]], model_request: ModelRequest
+) -> Callable[[], AsyncIterator[Any]]:
     async def report_at_end() -> AsyncIterator[Any]:
         parts = []
         async for part in segments():
@@ -517,7 +344,7 @@ def _tee_async(segments: Callable[[], AsyncIterator[Any]], model_request: _Reque
     return report_at_end
 
 
-def _tee_sync(segments: Callable[[], Iterator[Any]], model_request: _Request) -> Callable[[], Iterator[Any]]:
+def _tee_sync(segments: Callable[[], Iterator[Any]], model_request: ModelRequest) -> Callable[[], Iterator[Any]]:
     def report_at_end() -> Iterator[Any]:
         parts = []
         for part in segments():
@@ -534,27 +361,3 @@ def _json_array(parts: Iterable[str]) -> bytes:
 
 def _response_of_google(answer: Mapping[str, Any]) -> Any:
     return sys.modules[CLIENT_OF_GOOGLE].HttpResponse({}, [str(part) for part in answer["parts"]])
-
-
-def _watch_aiohttp(send: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(send)
-    async def request(session: Any, method: str, str_or_url: Any, **options: Any) -> Any:
-        address = urlsplit(str(str_or_url))
-        if _is_to_model(address.netloc, address.path):
-            _note_missed_call("it is sent by aiohttp")
-        return await send(session, method, str_or_url, **options)
-
-    return request
-
-
-def _watch_http_client(send: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `http.client`, the library of `requests`, `urllib` and AWS's client."""
-
-    @wraps(send)
-    def putrequest(connection: Any, method: str, url: str, *args: Any, **options: Any) -> Any:
-        host = f"{connection.host}:{connection.port}"
-        if method == "POST" and (_is_to_model(host, urlsplit(url).path) or _BEDROCK in host):
-            _note_missed_call("it is sent by http.client, as requests and urllib do")
-        return send(connection, method, url, *args, **options)
-
-    return putrequest
