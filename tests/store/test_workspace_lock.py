@@ -143,6 +143,19 @@ def test_a_network_disk_is_told_from_a_local_one(tmp_path: Path, place: str, exp
     assert network_disk(Path(place), tmp_path / "no proc here") == ""
 
 
+@pytest.mark.parametrize("kind", ["nfs", "ceph", "lustre", "fuse.glusterfs", "fuse.s3fs", "fuse.rclone"])
+def test_of_two_mounts_at_one_place_the_last_is_the_disk(tmp_path: Path, kind: str) -> None:
+    lines = ("30 22 0:40 / /data rw - autofs systemd-1 rw\n", f"31 30 0:41 / /data rw - {kind} server:/data rw\n")
+    mounts = tmp_path / "mountinfo"
+
+    mounts.write_text("22 1 8:1 / / rw - ext4 /dev/sda1 rw\n" + "".join(lines))
+    of_automounter = network_disk(Path("/data/me"), mounts)
+    mounts.write_text("22 1 8:1 / / rw - ext4 /dev/sda1 rw\n" + lines[1] + "32 31 8:2 / /data rw - ext4 /dev/sdb rw\n")
+    local = network_disk(Path("/data/me"), mounts)
+
+    assert (of_automounter, local) == (kind, "")
+
+
 @pytest.mark.parametrize("is_made", [False, True], ids=["a new file", "a file that is there"])
 def test_a_database_on_a_network_disk_is_refused_in_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_made: bool

@@ -8,7 +8,18 @@ from pathlib import Path
 
 from evaldesk.errors import WorkspaceError
 
-KINDS = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "9p", "vboxsf", "prl_fs", "fuse.sshfs"})
+KINDS = frozenset(
+    {
+        *("nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "ncpfs", "afs", "coda", "davfs"),
+        *("ceph", "lustre", "gpfs", "beegfs", "orangefs", "pvfs2", "glusterfs", "gfs2", "ocfs2"),
+        *("9p", "vboxsf", "vmhgfs", "prl_fs"),
+        *(f"fuse.{name}" for name in ("sshfs", "ceph", "ceph-fuse", "glusterfs", "juicefs", "davfs", "davfs2")),
+        *(f"fuse.{name}" for name in ("s3fs", "goofys", "mount-s3", "gcsfuse", "blobfuse", "blobfuse2", "rclone")),
+        *(f"fuse.{name}" for name in ("smbnetfs", "cifs", "curlftpfs", "vmhgfs-fuse")),
+    }
+)
+"""Disks of other machines, of clusters and object stores, and of the host of a virtual machine; not virtiofs, which is
+the root of containers that no other machine writes."""
 VARIABLE = "EVALDESK_NETWORK_DISK"
 MOUNTS = Path("/proc/self/mountinfo")
 
@@ -24,7 +35,8 @@ def network_disk(folder: Path, mounts: Path = MOUNTS) -> str:
         return ""
     here = folder.resolve()
     enclosing_mounts = [mount for mount in map(_mount, lines) if mount and here.is_relative_to(mount[0])]
-    kind = max(enclosing_mounts, key=lambda mount: len(mount[0].parts), default=(here, ""))[1]
+    # Of mounts at one place the last hides the others: the automounter has one there, and then the disk itself.
+    kind = max(reversed(enclosing_mounts), key=lambda mount: len(mount[0].parts), default=(here, ""))[1]
     return kind if kind in KINDS else ""
 
 
