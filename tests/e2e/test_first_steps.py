@@ -15,12 +15,23 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 
-AGENT = "import time\n\n\ndef root_agent(message, state):\n    return f'It is {time.time_ns()} now.'\n"
+AGENT = """
+import time
+
+from evaldesk import Event, ToolCall
+
+
+def root_agent(message, state):
+    call = ToolCall(f"clock_{time.time_ns()}", {})
+    yield Event("tool_call", call=call)
+    yield Event("tool_result", call=call, result="now")
+    yield "It is now."
+"""
 
 
 @pytest.fixture(scope="module")
 def furniture() -> Furniture:
-    """An agent that never says the same again."""
+    """An agent that never calls the same tool again: the form leaves its calls asserted."""
     return _furnish
 
 
