@@ -78,7 +78,7 @@ TRIPS = {
     "price": ("refused_by_guardrail", "no_prices"),
     "refund": ("refused_by_guardrail", "no_refunds"),
     "lookup": ("refused_by_guardrail", "no secrets"),
-    "refuse": ("refused", ""),
+    "refuse": ("refused_by_model", ""),
     "hello": ("answered", ""),
 }
 
@@ -175,7 +175,7 @@ EXPECTED = {
 
 
 def test_the_criterion_is_a_default_where_a_case_has_outcomes() -> None:
-    other, expecting = Case("a"), Case("b", extra={"expected_outcomes": [{"outcome": "refused"}]})
+    other, expecting = Case("a"), Case("b", extra={"expected_outcomes": [{"outcome": "refused_by_model"}]})
 
     assert [[each.metric for each in default_criteria([case])][2:] for case in (other, expecting)] == [[], ["outcome"]]
 

@@ -38,7 +38,7 @@ EXTRA = st.sampled_from(
         {"human_decisions": [{"turn": 2, "decision": "approve"}]},
         {"human_decisions": [{"decision": "approve"}]},
         {"human_decisions": [{"turn": 0}]},
-        {"expected_outcomes": [{"outcome": "refused", "turn": 2}]},
+        {"expected_outcomes": [{"outcome": "refused_by_model", "turn": 2}]},
         {"expected_outcomes": []},
         {"expected_outcomes": "refused"},
         {"required_calls": [{"name": "f", "arguments": {}}]},

@@ -48,9 +48,12 @@ def test_every_outcome_can_be_expected(outcome: Any) -> None:
         ("refused", "expected_outcomes must be a list of outcomes, got str"),
         (["refused"], r"expected_outcomes\[0\] must be an object, got str"),
         ([{"outcome": "error"}], r"expected_outcomes\[0\]: outcome must be one of answered, .*, not 'error'"),
-        ([{"outcome": "refused", "turn": 0}], "turn must be 1 or more, or absent for the last, not '0'"),
-        ([{"outcome": "refused", "guardrail": "a"}], "guardrail is the name of one, with the outcome refused_by"),
-        ([{"outcome": "refused", "rail": "a"}], "unknown key 'rail'; there are outcome, turn and guardrail"),
+        ([{"outcome": "refused_by_model", "turn": 0}], "turn must be 1 or more, or absent for the last, not '0'"),
+        (
+            [{"outcome": "refused_by_model", "guardrail": "a"}],
+            "guardrail is the name of one, with the outcome refused_by",
+        ),
+        ([{"outcome": "refused_by_model", "rail": "a"}], "unknown key 'rail'; there are outcome, turn and guardrail"),
     ],
 )
 def test_what_cannot_be_read_is_refused(outcomes: Any, problem: str) -> None:

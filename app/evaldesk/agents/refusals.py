@@ -24,7 +24,7 @@ def outcome_of(error: BaseException) -> Event | None:
         if name.endswith(GUARDRAIL):
             return _event("refused_by_guardrail", f"{REFUSED_BY}{guardrail_name(each)[:MAX_NAME]}")
         if name == "ModelRefusalError":  # of the OpenAI Agents SDK
-            return _event("refused", f"the model refused: {getattr(each, 'refusal', None) or each}")
+            return _event("refused_by_model", f"the model refused: {getattr(each, 'refusal', None) or each}")
         if name == "ContentFilterError":  # of pydantic-ai
             return _event("content_filter", str(each))
         if name == "UsageLimitExceeded":  # of pydantic-ai

@@ -38,7 +38,7 @@ StopReason: TypeAlias = Literal[
     "budget",
     "content_filter",
     "usage_limit",
-    "refused",
+    "refused_by_model",
     "refused_by_guardrail",
     "error",
     "timed_out",
@@ -73,7 +73,7 @@ BOUNDS: frozenset[str] = frozenset(
 """Stop reasons of a turn in which the agent went on until a bound of its own and never answered."""
 AWAITING: Final = "awaiting_approval"
 """The stop reason of a turn in which the agent waits for the decision or the input of a person."""
-REFUSALS: frozenset[str] = frozenset({"refused", "refused_by_guardrail"})
+REFUSALS: frozenset[str] = frozenset({"refused_by_model", "refused_by_guardrail"})
 """Stop reasons of a turn that the model or a guardrail of the agent refused; the conversation may go on."""
 REFUSED_BY: Final = "refused by guardrail "
 """The log of such a turn begins so; the name of the guardrail follows."""

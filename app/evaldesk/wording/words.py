@@ -468,7 +468,7 @@ BOUND_SENTENCES: Mapping[str, str] = {
     "budget": "The agent used up its budget. Its transcript is scored.",
     "content_filter": "A content filter refused what the agent asked of its model. Its transcript is scored.",
     "usage_limit": "The agent reached a usage limit of its author. Its transcript is scored.",
-    "refused": "The model refused to answer. Its transcript is scored.",
+    "refused_by_model": "The model refused to answer. Its transcript is scored.",
     "refused_by_guardrail": "A guardrail of the agent refused the turn; the log names it. Its transcript is scored.",
 }
 

@@ -30,7 +30,7 @@ LEFT_OUT = {
     "budget": "the agent used up its budget and never answered",
     "content_filter": "a content filter refused the agent's request, so that it never answered",
     "usage_limit": "the agent reached a usage limit of its author and never answered",
-    "refused": "the model refused to answer",
+    "refused_by_model": "the model refused to answer",
     "refused_by_guardrail": "a guardrail of the agent refused this turn",
 }
 MAX_NAMED = 10
