@@ -74,6 +74,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "run info": ("RUN",),
     "run list": (),
     "run logs": ("RUN",),
+    "run play": ("FILE",),
     "run rescore": ("RUN", "--config-file-path", "FILE"),
     "run resume": ("RUN",),
     "run retry": ("RUN",),

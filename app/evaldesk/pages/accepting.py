@@ -101,7 +101,7 @@ class AcceptPage:
 
 def accept_href(desk: Desk, run: RunSummary, turns: TrialTurns, divergence: Divergence | None) -> str:
     """Where the differences of a trial are accepted; empty without one, or where its eval set is not of this desk."""
-    if turns.result is None or not (divergence if turns.is_long else _has_acceptable(*turns.read_trial())):
+    if turns.result is None or not (divergence if turns.is_large else _has_acceptable(*turns.read_trial())):
         return ""
     query = urlencode({"case": turns.case.id, "trial": str(turns.result.trial_index + 1)})
     return f"/runs/{run.id}/acceptance?{query}" if desk.evalsets.id_of_run(run.config) else ""
