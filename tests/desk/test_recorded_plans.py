@@ -29,7 +29,7 @@ from evaldesk.store import Store
 from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.recorded import RecordedRun, recorded_score, recorded_trial
 
-pytestmark = of_tools("atif", "inspect", "openhands", "osmosis", "promptfoo", "swe_agent", "tau")
+pytestmark = of_tools("atif", "inspect", "openai_evals", "openhands", "osmosis", "promptfoo", "swe_agent", "tau")
 
 Concluded = Callable[[bytes, str], Conclusion]
 
@@ -108,6 +108,18 @@ def openhands(*instances: str, limit: int = 2, resolved: bool = True) -> bytes:
     return b"\n".join(json.dumps({"instance_id": name, **row}).encode() for name in instances)
 
 
+def openai_evals(*rows: int, total: int = 3, status: str = "pass") -> dict[str, Any]:
+    evals = {"object": "eval", "id": "e", "name": "sums", "testing_criteria": []}
+    run = {"object": "eval.run", "id": "r", "eval_id": "e", "status": "completed", "result_counts": {"total": total}}
+    ids = {"object": "eval.run.output_item", "run_id": "r", "eval_id": "e", "status": status}
+    question, answer = [{"role": "user", "content": "q"}], [{"role": "assistant", "content": "a"}]
+    items = [
+        {**ids, "id": f"o{row}", "datasource_item": {"q": row}, "sample": {"input": question, "output": answer}}
+        for row in rows
+    ]
+    return {"object": "list", "data": [evals, run, *items]}
+
+
 ALL = (("t1", 0), ("t1", 1), ("t2", 0), ("t2", 1))
 NUMBERS = ((0, 0), (0, 1), (1, 0), (1, 1))
 EPOCHS = (("a", 1), ("a", 2), ("b", 1), ("b", 2))
@@ -118,6 +130,7 @@ WHOLE = {
     "inspect": inspect(*EPOCHS),
     "promptfoo": promptfoo(0, 1, 2),
     "openhands": openhands("a", "b"),
+    "openai-evals": openai_evals(0, 1, 2),
 }
 """A file of each format that tells its plan, with every trial of it."""
 
@@ -148,6 +161,7 @@ TRUNCATED = {
         "the run had not ended when the file was written: started",
     ),
     "promptfoo-errors": (promptfoo(0, 1, 2, n_errors=7), "7 of 10 planned trials are not in the file"),
+    "openai-evals-rows": (openai_evals(0), "2 of 3 planned trials are not in the file"),
     "openhands-an-instance": (openhands("a", "b", limit=3), "1 of 3 planned trials is not in the file"),
 }
 OVERFULL = {
@@ -160,6 +174,8 @@ OVERFULL = {
     "inspect-a-sample-more": inspect(*EPOCHS, ("c", 1), ("c", 2)),
     "promptfoo-a-row-twice": promptfoo(0, 1, 2, 2, n_passed=3),
     "promptfoo-a-row-more": promptfoo(0, 1, 2, n_passed=2),
+    "openai-evals-a-row-twice": openai_evals(0, 1, 2, 2),
+    "openai-evals-a-row-more": openai_evals(0, 1, 2, 3),
     "openhands-an-instance-twice": openhands("a", "b", "a"),
     "openhands-an-instance-more": openhands("a", "b", "c"),
 }
@@ -189,6 +205,9 @@ def with_each_entry_doubled(name: str) -> bytes:
     file = json.loads(data)
     if isinstance(file, list):
         return encoded(file + file)
+    if name == "openai-evals":
+        items = [each for each in file["data"] if each["object"] == "eval.run.output_item"]
+        return encoded({**file, "data": [*file["data"], *items]})
     key = {
         "adk-results": "eval_case_results",
         "atif": "steps",
@@ -387,6 +406,7 @@ def test_a_failure_of_a_truncated_file_stays_a_failure(concluded: Concluded, nam
         "osmosis": osmosis(*NUMBERS[:3], config={"n_runs": 2, "pass_threshold": 2.0, "eval_fns": ["f"]}),
         "inspect": inspect(*EPOCHS[:3], status="error", scores={"match": {"value": "I"}}),
         "openhands": openhands("a", resolved=False),
+        "openai-evals": openai_evals(0, status="fail"),
     }
 
     assert concluded(encoded(failing[name]), name_of(failing[name])).outcome == "failed"

@@ -27,16 +27,16 @@ def is_object(value: object) -> bool:
 
 @dataclass(slots=True)
 class Archive:
-    """Objects by their ids; `items` are by run, `rows` are data without a run."""
+    """Objects by their ids; `items` are by run, each as often as it comes, and `rows` are data without a run."""
 
     evals: dict[str, Placed] = field(default_factory=dict)
     runs: dict[str, Placed] = field(default_factory=dict)
-    items: dict[str, dict[str, Placed]] = field(default_factory=dict)
+    items: dict[str, dict[str, list[Placed]]] = field(default_factory=dict)
     rows: list[Placed] = field(default_factory=list)
     open_pages: list[str] = field(default_factory=list)
 
     def take(self, place: JsonPosition, value: object, notes: Notes) -> None:
-        """Take in an object, the objects of a page, or a list of them; an object that comes twice counts once."""
+        """Take in an object, the objects of a page, or a list of them; the last one of an id counts."""
         if isinstance(value, list):
             for index, each in enumerate(value):
                 self.take(place.at(index), each, notes)
@@ -56,7 +56,7 @@ class Archive:
             self.runs[name] = place, value
         elif kind == "eval.run.output_item":
             items = self.items.setdefault(text(value.get("run_id")), {})
-            items[name or f"{len(items)}"] = place, value
+            items.setdefault(name or f"{len(items)}", []).append((place, value))
         else:
             self.rows.append((place, value))
 
@@ -81,7 +81,7 @@ class Archive:
         return [*dict.fromkeys([*self.evals, *owners])] or ([""] if self.rows else [])
 
     def _owner(self, run_id: str) -> str:
-        return next((text(raw.get("eval_id")) for _, raw in self.items.get(run_id, {}).values()), "")
+        return next((text(raw.get("eval_id")) for each in self.items.get(run_id, {}).values() for _, raw in each), "")
 
 
 def text(value: object) -> str:

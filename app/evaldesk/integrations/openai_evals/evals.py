@@ -7,6 +7,7 @@ Each row is a case and each run a run with a trial a row. The verdict and the sc
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -88,6 +89,7 @@ class ReadEval:
     cases: tuple[Case, ...] = ()
     runs: list[RecordedRun] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
     model: str = ""
     instruction: str = ""
 
@@ -118,7 +120,8 @@ def as_import(evals: Sequence[ReadEval], stem: str, archive: Archive, notes: Not
     words += [f"A page is missing after {page or 'the last one'}: has_more is true." for page in archive.missing_pages]
     name = evals[0].name if len(evals) == 1 else stem
     runs = tuple(run for each in evals for run in each.runs)
-    return Imported(FORMAT, EvalSet(name, cases=tuple(cases)), runs, tuple(words), refused=notes.sentences)
+    kept = tuple(sentence for each in evals for sentence in each.kept)
+    return Imported(FORMAT, EvalSet(name, cases=tuple(cases)), runs, tuple(words), kept, notes.sentences)
 
 
 def _fields(case: Case) -> dict[str, Any]:
@@ -156,7 +159,7 @@ def _read_rows(archive: Archive, eval_id: str, each: ReadEval, notes: Notes) -> 
         place, raw = archive.runs.get(run_id) or (None, {})
         source = mapping(raw.get("data_source"))
         each.model = text(raw.get("model")) or text(source.get("model")) or each.model
-        if items := [*archive.items.get(run_id, {}).values()]:
+        if items := archive.items.get(run_id, {}):
             _read_run(run_id, raw, items, cases, each)
         elif place is not None:
             notes.refuse("a run whose output items are not in the export", place)
@@ -168,10 +171,12 @@ def _read_rows(archive: Archive, eval_id: str, each: ReadEval, notes: Notes) -> 
     each.cases = tuple(cases.by_row.values())
 
 
-def _read_run(run_id: str, raw: Mapping[str, Any], items: Sequence[Placed], cases: _Cases, each: ReadEval) -> None:
+def _read_run(
+    run_id: str, raw: Mapping[str, Any], items: Mapping[str, Sequence[Placed]], cases: _Cases, each: ReadEval
+) -> None:
     """Add the run of these output items to the eval."""
-    trials, n_passed, source = TrialRows(), 0, mapping(raw.get("data_source"))
-    for place, output in items:
+    trials, numbers, source = TrialRows(), defaultdict[int, dict[str, int]](dict), mapping(raw.get("data_source"))
+    for item_id, (place, output) in ((name, placed) for name, several in items.items() for placed in several):
         item = output.get("datasource_item")
         if not isinstance(item, dict):
             cases.notes.refuse("an output item without its row", place)
@@ -181,13 +186,13 @@ def _read_run(run_id: str, raw: Mapping[str, Any], items: Sequence[Placed], case
         case = cases.case(place, item, row)
         at = trials.place(case.id)
         trials.offer(at, case)
-        result = _result(place, output, row, cases)
-        n_passed += result.verdict == "passed"
-        trials.add(at, result)
+        number = numbers[at].setdefault(item_id, len(numbers[at]))
+        trials.add(at, _result(place, output, row, cases), number)
     run_cases, results = trials.finish()
+    each.kept += trials.earlier_words
     if results:
         each.runs.append(_recorded_run(each, run_id, raw, run_cases, results))
-        each.words += _count_words(text(raw.get("name")) or run_id, raw, results, n_passed)
+        each.words += _count_words(text(raw.get("name")) or run_id, raw, results)
 
 
 def _file_content(
@@ -351,8 +356,9 @@ def _recorded_run(
     )
 
 
-def _count_words(name: str, raw: Mapping[str, Any], results: Sequence[TrialResult], n_passed: int) -> list[str]:
+def _count_words(name: str, raw: Mapping[str, Any], results: Sequence[TrialResult]) -> list[str]:
     """Where the run's own counts and its rows differ."""
+    n_passed = sum(result.verdict == "passed" for result in results)
     counts = mapping(raw.get("result_counts"))
     words = []
     total, n_stated = counts.get("total"), counts.get("passed")
