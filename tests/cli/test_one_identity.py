@@ -144,6 +144,7 @@ def documented_sets() -> list[str]:
         for line in re.findall(r"evaldesk eval ([^\n`|]*)", file.read_text("utf-8")):
             words = shlex.split(line.partition(" #")[0])
             is_named = len(words) > 1 and not any(word.startswith("-") for word in words[:2]) and "..." not in words
+            is_named &= words[0] != "run"  # a run file of Osmosis
             found |= {words[1].partition(".json:")[0] + ".json" * (".json:" in words[1]): None} if is_named else {}
     return list(found)
 
@@ -161,6 +162,7 @@ def test_each_documented_command_meets_the_desk_in_one_set(
     is_sample = "hello_world" in name
     if "/" in name:
         (place.folder / name).parent.mkdir(exist_ok=True)
+    if (CHECKOUT / name).is_file():
         shutil.copy(CHECKOUT / name, place.folder / name)
     elif not is_sample:
         place.evalset(name.removesuffix(".evalset.json"), {"hi": "hi"})

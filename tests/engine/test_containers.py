@@ -297,7 +297,7 @@ async def test_a_container_for_models_only_asks_models_and_reaches_nothing_else(
     assert answers["upload"].startswith("404 a container without a network can ask models")
     assert len(endpoint.asked) == 1
     assert endpoint.headers[0]["authorization"] == "Bearer sk-outside"
-    assert results[0].is_least, "http.client tells no tokens"
+    assert [(usage.tokens_in, usage.is_least) for usage in results[0].usages] == [(11, False)]
     [run] = [words for words in commands(on_path)[-2:] if words[0] == "run"]
     assert run[run.index("--network") + 1] == "none"
     assert not any(key in json.dumps(commands(on_path)) for key in ("sk-outside", "sk-listed"))
