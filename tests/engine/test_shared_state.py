@@ -74,6 +74,41 @@ async def test_globals_that_trials_change_for_each_other_are_named(
     assert names(results) == wanted
 
 
+LAZY = """
+import sys, types
+
+class Lazy:
+    def __getattribute__(self, name):
+        raise RuntimeError("working outside of the context")
+    __eq__ = __hash__ = __len__ = __iter__ = __bool__ = __repr__ = __call__ = __getattribute__
+
+class LazyList(list):
+    __getattribute__ = __eq__ = __len__ = __iter__ = __repr__ = Lazy.__getattribute__
+
+class LazyModule(types.ModuleType):
+    def __getattribute__(self, name):
+        raise OSError("not installed")
+
+request, settings, rows = Lazy(), [Lazy()], LazyList([1])
+sys.modules["a_lazy_one"] = LazyModule("a_lazy_one")
+count = 0
+
+def agent(message):
+    global count
+    count += 1
+    return message
+"""
+
+
+async def test_the_look_calls_no_code_of_lazy_objects(write_agent: Write, trial: Make, play: Play) -> None:
+    ref = write_agent(LAZY)
+
+    results = await played([trial(ref, index, ("hi",)) for index in range(3)], play)
+
+    assert [(result.status, result.error) for result in results] == [("finished", None)] * 3
+    assert names(results) == {"count"}
+
+
 async def test_globals_of_packages_are_not_looked_at(write_agent: Write, trial: Make, play: Play) -> None:
     ref = write_agent("import json\n\ndef agent(message):\n    json.seen = message * 2\n    return message\n")
 

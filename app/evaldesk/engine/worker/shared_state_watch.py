@@ -94,7 +94,7 @@ class SharedStateWatch:
         content = _Content({module.__name__ for module in modules})
         for module in modules:
             for name, value in list(vars(module).items()):
-                if not name.startswith("__") and not isinstance(value, ModuleType):
+                if not name.startswith("__") and not _is_a(value, ModuleType):
                     is_empty = value is None or value is False or _is_empty(value)
                     yield (module.__name__, name), _Global(content.of_global(value), is_empty)
 
@@ -104,17 +104,18 @@ class SharedStateWatch:
             return []
         roots = tuple(os.path.join(os.path.abspath(each), "") for each in (self._ref.root, self._ref.folder) if each)
 
-        def is_own(module: object) -> bool:
-            path = getattr(module, "__file__", None)
+        def is_own(name: str, module: object) -> bool:
+            path = None
+            with suppress(Exception):  # a lazy module imports what is missing here
+                path = getattr(module, "__file__", None) if _is_a(module, ModuleType) else None
             return (
-                isinstance(module, ModuleType)
-                and isinstance(path, str)
+                isinstance(path, str)
                 and path.startswith(roots)
                 and not any(each in path for each in _PACKAGES)
-                and module.__name__.partition(".")[0] != "evaldesk"
+                and name.partition(".")[0] != "evaldesk"
             )
 
-        return [module for module in list(sys.modules.values()) if is_own(module)]
+        return [module for name, module in list(sys.modules.items()) if is_own(name, module)]
 
     def loop_bound(self, turns: Sequence[TurnRecord], error: ErrorRecord | None) -> str:
         """The object of the agent which works in one event loop only, in words, after these turns; empty for none.
@@ -138,9 +139,15 @@ _CONTAINERS: tuple[Any, ...] = (dict, list, tuple, deque, set, frozenset)
 _SIZED: tuple[Any, ...] = (*_CONTAINERS, str, bytes, bytearray)
 
 
+# `isinstance` asks the object for its class, and a lazy one, as of settings or of a request, raises anything then.
+def _is_a(value: object, kinds: Any) -> bool:
+    """Whether the type of the value is one of these, without calling code of the project."""
+    return issubclass(type(value), kinds)
+
+
 def _base(value: object, kinds: tuple[Any, ...] = _CONTAINERS) -> Any:
     """The builtin class of the value, by whose methods it is read: a class of the project may have others."""
-    return next((kind for kind in kinds if isinstance(value, kind)), None)
+    return next((kind for kind in kinds if _is_a(value, kind)), None)
 
 
 def _is_empty(value: object) -> bool:
@@ -174,8 +181,8 @@ class _Content:
             return hash(hex(value))  # -1 and -2 have one hash
         if kind in (str, bytes, float, complex):
             return hash((kind.__name__, value))
-        if kind is bytearray or isinstance(value, itertools.count):
-            return hash(repr(value))
+        if kind is bytearray:
+            return hash(bytes(value))
         if id(value) in self._open:
             return 0
         self._open.add(id(value))
@@ -188,21 +195,23 @@ class _Content:
 
     def _of_parts(self, value: Any) -> int:
         base = _base(value)
+        if type(value) is itertools.count:
+            return hash(("count", *map(self.of, value.__reduce__()[1])))
         if base is dict:
             pairs = list(islice(dict.items(value), max(self._n_left, 0)))
             return hash(("dict", dict.__len__(value), tuple((self.of(key), self.of(each)) for key, each in pairs)))
         if base is not None:
             parts = map(self.of, list(islice(base.__iter__(value), max(self._n_left, 0))))
             return hash((base.__len__(value), frozenset(parts) if base in (set, frozenset) else tuple(parts)))
-        if getattr(value, "__module__", None) in self._own and isinstance(value, FunctionType | type):
-            return self._of_code(value)
+        if _is_a(value, (FunctionType, type)):
+            return self._of_code(value) if value.__module__ in self._own else 2
         if type(value).__module__ in self._own:
             return hash(("object", tuple(map(self.of, _attributes(value).items()))))
         return 2
 
-    def _of_code(self, value: FunctionType | type) -> int:
+    def _of_code(self, value: Any) -> int:
         """Of a function its defaults and attributes, of a class its values."""
-        if isinstance(value, FunctionType):
+        if _is_a(value, FunctionType):
             cells = []
             for cell in value.__closure__ or ():
                 with suppress(ValueError):  # an empty one
@@ -237,32 +246,32 @@ def _bound_part(value: object, own_modules: set[str], loops: set[int], seen_ids:
     most = min(MAX_OBJECTS, len(seen_ids) + MAX_OBJECTS_OF_ONE)
     while queue and len(seen_ids) < most:
         item, is_own, holder = queue.popleft()
-        if isinstance(item, _NOT_FOLLOWED) or id(item) in seen_ids or _is_ours(item):
+        if _is_a(item, _NOT_FOLLOWED) or id(item) in seen_ids or _is_ours(item):
             continue
         seen_ids.add(id(item))
-        if isinstance(item, asyncio.AbstractEventLoop):
+        if _is_a(item, asyncio.AbstractEventLoop):
             if id(item) in loops:
                 return holder
             continue
-        if is_own and isinstance(item, _PRIMITIVES) and getattr(item, "_loop", None) is None:
+        if is_own and _is_a(item, _PRIMITIVES) and getattr(item, "_loop", None) is None:
             return item
         is_holder = type(item).__module__ not in ("builtins", "types")
         for part in filter(gc.is_tracked, _parts(item)):  # no other object refers to a loop
-            is_plain = isinstance(item, dict | list | tuple | set | deque) or type(item).__module__ in own_modules
+            is_plain = _is_a(item, (dict, list, tuple, set, deque)) or type(item).__module__ in own_modules
             queue.append((part, is_own and is_plain, item if is_holder else holder))
     return None
 
 
-def _is_ours(item: object) -> bool:
+def _is_ours(item: Any) -> bool:
     """Whether it is a part of Evaldesk, which knows the loop of each trial."""
-    module = item.__module__ if isinstance(item, FunctionType) else type(item).__module__
+    module = item.__module__ if _is_a(item, FunctionType) else type(item).__module__
     return isinstance(module, str) and module.partition(".")[0] == "evaldesk"
 
 
-def _parts(item: object) -> Iterable[object]:
-    if isinstance(item, FunctionType):  # not its module, from where all is in reach
+def _parts(item: Any) -> Iterable[object]:
+    if _is_a(item, FunctionType):  # not its module, from where all is in reach
         return [item.__defaults__, item.__kwdefaults__, item.__closure__, item.__dict__]
-    if isinstance(item, MethodType):
+    if _is_a(item, MethodType):
         return [item.__self__, item.__func__]
     return gc.get_referents(item)
 
