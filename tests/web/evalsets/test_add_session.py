@@ -230,6 +230,12 @@ def test_the_preview_says_what_would_be_saved_and_saves_nothing(pages: Pages, ca
     assert pages.stored() == before
 
 
+def test_without_a_script_the_preview_is_the_whole_form(pages: Pages, calc: str, address: str) -> None:
+    answer = pages.client.post(f"{address}/preview", data=pages.fields(address))
+
+    assert (answer.status_code, "<html" in answer.text) == (200, True)
+
+
 def test_a_secret_in_what_would_be_saved_is_pointed_out_without_showing_it_again(
     pages: Pages, calc: str, address: str
 ) -> None:

@@ -176,7 +176,7 @@ async def save(request: Request) -> Response:
 async def preview(request: Request) -> Response:
     """POST .../case/preview: the case that the form would save now; saves nothing."""
     adding = await _read_adding(request, await read_form(request))
-    return page(request, "cases/add.html", block="saved", adding=adding)
+    return page(request, "cases/add.html", block="saved", adding=adding, is_swap=False)
 
 
 def _store(request: Request, adding: Adding, choice: str, form: FormData) -> tuple[str, FoundCase]:
