@@ -75,6 +75,17 @@ def test_every_metric_of_calls_accepts_it(metric: str, form: Any, wish: Any, cal
     assert acceptable_changes(case, trial_of(call), [turn, whole]) == ()
 
 
+def test_a_metric_of_the_answer_tells_nothing_of_the_calls_that_were_accepted() -> None:
+    accepts = [{"turn": 1, "tool": "book", "argument": "city", "ignore": True}]
+    case = case_of(book(city="Paris"), answer="It is booked.", accepts=accepts)
+
+    scores = score_trial(
+        trial_of(book(city="Nice"), answer="It is booked."), case, [Criterion("response_match_score", 0.8)]
+    )
+
+    assert not any("ccepted" in score.reason or "accepted" in score.details for score in scores)
+
+
 @pytest.mark.parametrize("metric", TOOLS)
 @pytest.mark.parametrize(("form", "wish", "call"), REFUSED)
 def test_nothing_else_is_accepted(metric: str, form: Any, wish: Any, call: Any) -> None:

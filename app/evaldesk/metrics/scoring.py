@@ -110,12 +110,13 @@ class _Comparison:
         if any("adk_value" in score.details for score in scores):
             alone = metric.score(self.transcript, self.written)
             own = {score.turn: score.details for score in alone} if isinstance(alone, list) else {}
-        return [self._explain_score(score, own.get(score.turn, {})) for score in scores]
+        is_of_calls = "calls" in metric.info.parts
+        return [self._explain_score(score, own.get(score.turn, {}), is_of_calls=is_of_calls) for score in scores]
 
-    def _explain_score(self, score: Score, alone: JsonObject) -> Score:
+    def _explain_score(self, score: Score, alone: JsonObject, *, is_of_calls: bool) -> Score:
         details = {**score.details, **{name: each for name, each in alone.items() if name.startswith("adk_")}}
         alternatives = self._taken.get(score.turn, ()) if score.turn is not None else ()
-        if score.turn is None or not alternatives or "n_expected" not in details:
+        if score.turn is None or not alternatives or not is_of_calls or "n_expected" not in details:
             return replace(score, details=details)
         expected, record = self.written.turns[score.turn].expected, self.transcript.turns[score.turn]
         steps: list[Step] = [("~", each.expected, each.actual) for each in alternatives]
