@@ -281,33 +281,38 @@ function offerTurns() {
 
 document.addEventListener("htmx:after:swap", offerTurns);
 
-/* A gap that is filled moves nothing that one reads: neither the turn that an address or a key led to, until one moves
+/* A gap that is filled moves nothing that one reads: neither the place that an address or a key led to, until one moves
    oneself, nor else the first turn in sight. Browsers hold no place at the very top, and none by a gap that goes. */
-let isLed = true; // what is in sight is where an address or a key led
-let held = null; // the gaps before a swap, the element that stays in sight, and how far down it is
-for (const kind of ["wheel", "touchmove", "keydown", "pointerdown"]) {
-  document.addEventListener(kind, () => (isLed = false), { passive: true, capture: true });
+let led = addressed; // gives the place that an address or a key led to
+let held = null; // the gaps before a swap, the turn that stays in sight, and how far down it is
+function addressed() {
+  return document.querySelector(":target");
 }
-window.addEventListener("hashchange", () => (isLed = true));
-document.addEventListener("click", (event) => event.target.closest("a[href^='#']") && (isLed = true));
-function readPlace() {
-  const bars = parseFloat(getComputedStyle(document.documentElement).scrollPaddingBlockStart); // what lies above, in px
-  const isInSight = (each) => each.getBoundingClientRect().bottom > bars && each.getBoundingClientRect().top < innerHeight;
-  const [target] = isLed ? $$(":target") : [];
-  const [current] = isLed ? $$("[data-current]").filter(isInSight) : [];
-  return target ?? current ?? $$("[id^=turn-]:is(article, li)").find(isInSight);
+for (const kind of ["wheel", "touchmove", "keydown", "pointerdown", "mousedown"]) {
+  document.addEventListener(kind, () => (led = () => null), { passive: true, capture: true });
+}
+window.addEventListener("hashchange", () => (led = addressed));
+document.addEventListener("click", (event) => event.target.closest("a[href^='#']") && (led = addressed));
+/* Once more in the next frames: turns that come into sight are drawn then, and may be larger than they were taken for. */
+function showLed(which, nFrames = 3) {
+  const place = led === which && which();
+  if (!place) return;
+  place.scrollIntoView({ block: which === addressed ? "start" : "nearest" });
+  if (nFrames) requestAnimationFrame(() => showLed(which, nFrames - 1));
 }
 document.addEventListener("htmx:before:swap", () => {
   const gaps = $$("[data-gap]");
   if (!gaps.length) return;
-  const place = readPlace();
+  const bars = parseFloat(getComputedStyle(document.documentElement).scrollPaddingBlockStart); // what lies above, in px
+  const isInSight = (each) => each.getBoundingClientRect().bottom > bars && each.getBoundingClientRect().top < innerHeight;
+  const place = led() ?? $$("[id^=turn-]:is(article, li)").find(isInSight);
   held = place ? { gaps, place, top: place.getBoundingClientRect().top } : null;
 });
 document.addEventListener("htmx:after:swap", () => {
   if (!held || held.gaps.every((gap) => gap.isConnected)) return;
   const { place, top } = held;
   held = null;
-  if (isLed && place.matches(":target")) return place.scrollIntoView();
+  if (place === led()) return showLed(led);
   const box = place.closest("[data-follow]");
   const scroller = box && box.scrollHeight > box.clientHeight ? box : document.scrollingElement;
   scroller.scrollTop += place.getBoundingClientRect().top - top;
@@ -464,7 +469,7 @@ function step(by) {
   next.tabIndex = -1;
   next.focus({ preventScroll: true });
   next.scrollIntoView({ block: "nearest" });
-  isLed = true;
+  led = () => (next.isConnected ? next : null);
   return true;
 }
 
@@ -601,7 +606,7 @@ function comesBack() {
   const [y, id, top] = JSON.parse(sessionStorage.getItem(placeKey()) ?? "[]");
   left = y ? { y, id, top } : null;
   if (!left) return false;
-  isLed = false;
+  led = () => null;
   history.scrollRestoration = "manual"; // the browser would go to where the page ended at first
   goBack();
   return true;
