@@ -57,6 +57,10 @@ class ProxiedDesk:
     port: int
 
 
+SLOW = ENVIRONMENT | {"EVALDESK_DEMO_DELAY_MS": "150"}
+"""Each piece of an answer comes by itself, also on a busy machine."""
+
+
 @pytest.fixture(scope="module")
 def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxiedDesk]:
     nginx, openssl = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin"), shutil.which("openssl")
@@ -69,7 +73,7 @@ def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxiedDesk]:
     command = [*bound_python("-c", WITHOUT_WARM_POOL), "ui", "--demo", "--no-open", "--token", TOKEN, "--port", "0"]
     command += ["--workspace", str(folder), "--public-url", address]
     desk = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder, env=os.environ | ENVIRONMENT
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder, env=os.environ | SLOW
     )
     assert desk.stdout
     assert desk.stderr
@@ -128,10 +132,8 @@ def test_an_answer_streams_through_the_proxy_piece_by_piece(proxied: ProxiedDesk
     )
     page.get_by_label("Message").fill("Roll a 12-sided die.")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("link", name="Add current session")).to_be_visible()
-    expect(page.locator("#live .message[aria-busy=true]")).to_have_count(0)
 
-    assert len(page.evaluate("[...window.lengths]")) > 1
+    page.wait_for_function("() => window.lengths.size > 1")
 
 
 def test_forms_without_a_script_post_and_come_back_to_the_public_address(
