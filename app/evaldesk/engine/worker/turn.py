@@ -338,8 +338,8 @@ class OpenTurn(TurnListener):
         told_usages = [event.usage if event.usage and event.usage.role == "agent" else None for event in own]
         usage_by_place = self._wire_usage_by_place(told_usages)
         for place, usage in usage_by_place.items():
-            told = told_usages[place]
-            own[place] = replace(own[place], usage=self._merged_usage(told, usage) if told else usage)
+            told_usage = told_usages[place]
+            own[place] = replace(own[place], usage=self._merged_usage(told_usage, usage) if told_usage else usage)
         all_usages = [self._read(at_ms, call) for at_ms, _, call in self._observed_calls if call]
         self._events = [*before, *own]
         self._reported_usages = [event.usage for event in own if event.usage]

@@ -89,7 +89,7 @@ class ReadEval:
     cases: tuple[Case, ...] = ()
     runs: list[RecordedRun] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
-    kept: list[str] = field(default_factory=list)
+    replaced_words: list[str] = field(default_factory=list)
     model: str = ""
     instruction: str = ""
 
@@ -120,8 +120,8 @@ def as_import(evals: Sequence[ReadEval], stem: str, archive: Archive, notes: Not
     words += [f"A page is missing after {page or 'the last one'}: has_more is true." for page in archive.missing_pages]
     name = evals[0].name if len(evals) == 1 else stem
     runs = tuple(run for each in evals for run in each.runs)
-    kept = tuple(sentence for each in evals for sentence in each.kept)
-    return Imported(FORMAT, EvalSet(name, cases=tuple(cases)), runs, tuple(words), kept, notes.sentences)
+    replaced_words = tuple(sentence for each in evals for sentence in each.replaced_words)
+    return Imported(FORMAT, EvalSet(name, cases=tuple(cases)), runs, tuple(words), replaced_words, notes.sentences)
 
 
 def _fields(case: Case) -> dict[str, Any]:
@@ -189,7 +189,7 @@ def _read_run(
         number = numbers[at].setdefault(item_id, len(numbers[at]))
         trials.add(at, _result(place, output, row, cases), number)
     run_cases, results = trials.finish()
-    each.kept += trials.earlier_words
+    each.replaced_words += trials.earlier_words
     if results:
         each.runs.append(_recorded_run(each, run_id, raw, run_cases, results))
         each.words += _count_words(text(raw.get("name")) or run_id, raw, results)

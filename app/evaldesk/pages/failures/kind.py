@@ -161,13 +161,13 @@ def read_mode(
     older = [run_id for run_id in all_runs if runs_before is None or run_id < runs_before]
     runs = [_run_row(store, mode, run_id) for run_id in older[:N_ROWS]]
     findings = store.failures.of_mode(mode_id, limit=N_FINDINGS + 1, before=before)
-    shown = findings[:N_FINDINGS]
+    page_findings = findings[:N_FINDINGS]
     return ModePage(
         mode=mode,
         runs=runs,
         runs_left=len(older) - len(runs),
-        findings=shown,
-        case_names=_case_names(store, shown),
+        findings=page_findings,
+        case_names=_case_names(store, page_findings),
         n_findings=store.failures.n_of_mode(mode_id),
         has_older=len(findings) > N_FINDINGS,
         is_newest=before is None,

@@ -323,9 +323,12 @@ def _proposals(
     groups: Sequence[ProposedGroup], modes: Mapping[int, Mode], is_wanted: Callable[[int], bool]
 ) -> list[Proposal]:
     """The proposals for the wanted trials, the most frequent first."""
-    wanted = (replace(each, findings=[pair for pair in each.findings if is_wanted(pair[1])]) for each in groups)
+    filtered_groups = (
+        replace(each, findings=[pair for pair in each.findings if is_wanted(pair[1])]) for each in groups
+    )
     ordered = sorted(
-        (each for each in wanted if each.findings), key=lambda each: (-len(each.findings), each.signature, each.note)
+        (each for each in filtered_groups if each.findings),
+        key=lambda each: (-len(each.findings), each.signature, each.note),
     )
     active = {mode.id: mode for mode in modes.values() if mode.is_active}
     return [Proposal(each, active.get(each.mode_id or 0)) for each in ordered]

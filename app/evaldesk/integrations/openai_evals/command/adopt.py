@@ -79,7 +79,7 @@ def _show_eval(each: ReadEval) -> None:
     show(f"\n{printable(each.name)}:")
     for grader in each.graders:
         show(f"  {printable(grader.name)} ({printable(grader.kind)}): {printable(grader.words)}")
-    for words in (*each.words, *each.kept):
+    for words in (*each.words, *each.replaced_words):
         show(f"  {printable(words)}")
 
 
@@ -133,7 +133,7 @@ def _page(each: ReadEval) -> str:
     cells = ((grader.name, grader.kind, grader.words) for grader in each.graders)
     lines += [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in cells]
     lines += ["", "The verdicts and scores of imported runs are those that OpenAI Evals gave."]
-    return "\n".join((*lines, *each.words, *each.kept)) + "\n"
+    return "\n".join((*lines, *each.words, *each.replaced_words)) + "\n"
 
 
 def _prompt(raw: Mapping[str, Any]) -> str:
