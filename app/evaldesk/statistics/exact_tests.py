@@ -6,8 +6,10 @@ Not from scipy, which would be imported into the process that answers pages: 0.9
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import accumulate
 from math import comb
 
 
@@ -43,20 +45,27 @@ def sign_flips(differences: Sequence[int]) -> float:
     """
     nonzero = [abs(difference) for difference in differences if difference]
     distance = abs(sum(differences))
-    left_sums, right_sums = _sums(nonzero[::2]), sorted(_sums(nonzero[1::2]))
-    n_near = (
-        sum(bisect_left(right_sums, distance - each) - bisect_right(right_sums, -distance - each) for each in left_sums)
-        if distance
-        else 0
+    if not distance:
+        return 1.0
+    left, right = _sums(nonzero[::2]), _sums(nonzero[1::2])
+    sums = sorted(right)
+    n_below = [0, *accumulate(right[each] for each in sums)]
+    n_near = sum(
+        n * (n_below[bisect_left(sums, distance - each)] - n_below[bisect_right(sums, -distance - each)])
+        for each, n in left.items()
     )
     return 1 - n_near / (1 << len(nonzero))
 
 
-def _sums(values: Sequence[int]) -> list[int]:
-    """The sum for every pattern of signs."""
-    sums = [0]
+def _sums(values: Sequence[int]) -> Counter[int]:
+    """The sums over all patterns of signs, with the number of patterns of each: rates of few trials have few sums."""
+    sums = Counter([0])
     for value in values:
-        sums = [*(each + value for each in sums), *(each - value for each in sums)]
+        following: Counter[int] = Counter()
+        for each, n in sums.items():
+            following[each + value] += n
+            following[each - value] += n
+        sums = following
     return sums
 
 

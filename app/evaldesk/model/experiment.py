@@ -1,0 +1,191 @@
+"""The analysis of an experiment: each variant against the baseline and all others, over the cases that both scored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from evaldesk.model.comparison import Comparison
+from evaldesk.model.conclusion import Interval
+
+ALPHA = 0.05
+"""The largest p value, adjusted by Holm, from which a difference has a word."""
+FEWEST_SHARED_CASES = 5
+"""Below these two variants are counted and not tested."""
+Difference: TypeAlias = Literal["better", "worse", "cannot be told", "too few shared cases"]
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """An option that the variants of a grid differ in, with its levels."""
+
+    name: str
+    levels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A full grid: its factors, and the name of the variant of each combination of their levels."""
+
+    factors: tuple[Factor, ...]
+    variants: Mapping[tuple[str, ...], str]
+
+
+@dataclass(frozen=True, slots=True)
+class RateDifference:
+    """A difference of pass rates over the shared cases, with its p value adjusted for all that are tested beside it.
+
+    `comparison` is None without a shared case, `holm_p` also below `FEWEST_SHARED_CASES`.
+    """
+
+    comparison: Comparison | None
+    holm_p: float | None
+
+    @property
+    def n_cases(self) -> int:
+        """The number of shared cases."""
+        return self.comparison.n_cases if self.comparison else 0
+
+    @property
+    def n_unshared_cases(self) -> int:
+        """The number of cases that only one side scored."""
+        return self.comparison.n_only_before + self.comparison.n_only_after if self.comparison else 0
+
+    @property
+    def value(self) -> float | None:
+        """The mean difference; None where the cases are too few for one."""
+        return self.comparison.difference if self.comparison and self.holm_p is not None else None
+
+    @property
+    def interval(self) -> Interval | None:
+        """The 95 % interval; None below `FEWEST_SHARED_CASES`, and where every case differs by the same."""
+        return self.comparison.interval if self.comparison and self.holm_p is not None else None
+
+    @property
+    def p(self) -> float | None:
+        """The p value of this difference alone."""
+        return self.comparison.p if self.comparison and self.holm_p is not None else None
+
+    @property
+    def word(self) -> Difference:
+        """The answer, from the adjusted p value alone."""
+        if self.value is None or self.holm_p is None:
+            return "too few shared cases"
+        if self.holm_p > ALPHA or self.value == 0:
+            return "cannot be told"
+        return "better" if self.value > 0 else "worse"
+
+
+@dataclass(frozen=True, slots=True)
+class VariantDifference(RateDifference):
+    """The difference variant - baseline. `family_interval` is wide enough to hold for all variants at once."""
+
+    variant: str
+    family_interval: Interval | None
+
+
+@dataclass(frozen=True, slots=True)
+class PairDifference(RateDifference):
+    """The difference first - second, of one pair of all."""
+
+    first: str
+    second: str
+
+    @property
+    def loser(self) -> str | None:
+        """The variant that the other beats; None where they cannot be told apart."""
+        return {"better": self.second, "worse": self.first}.get(self.word)
+
+    @property
+    def winner(self) -> str | None:
+        """The variant that beats the other; None where they cannot be told apart."""
+        return {"better": self.first, "worse": self.second}.get(self.word)
+
+
+@dataclass(frozen=True, slots=True)
+class Effect(RateDifference):
+    """A main effect of a full grid, or an interaction.
+
+    A main effect is the difference level - reference within each case, over all levels of the other factors. An
+    interaction is how much larger that is with `other_level` of `other_factor` than with its `other_reference`.
+    """
+
+    factor: str
+    level: str
+    reference: str
+    other_factor: str = ""
+    other_level: str = ""
+    other_reference: str = ""
+
+    @property
+    def is_interaction(self) -> bool:
+        """Whether it is a difference of differences."""
+        return bool(self.other_factor)
+
+
+@dataclass(frozen=True, slots=True)
+class VariantRate:
+    """The pass rate of a variant, the mean over its scored cases, and its cost in dollars of a trial.
+
+    `rate` and `interval` are None without a scored case. `beaten_by` are the variants that beat it, `dominated_by`
+    those of them that cost no more. `is_dominated_by_points`: another has a rate and a cost that are no worse and not
+    both the same, which may be chance. `may_be_best` is False as well where a variant is not compared with all.
+    """
+
+    variant: str
+    n_cases: int
+    n_trials: int
+    rate: float | None
+    interval: Interval | None
+    cost: float | None
+    beaten_by: tuple[str, ...]
+    dominated_by: tuple[str, ...]
+    is_dominated_by_points: bool
+    may_be_best: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Luck:
+    """The lead over its own rate that the best of `n_variants` equal ones shows by chance; `n_trials` is that of each."""
+
+    leader: str
+    n_variants: int
+    n_trials: int
+    lead: float
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """All that an experiment says: of each variant in order, against the baseline, of all pairs, and of the factors."""
+
+    baseline: str
+    rates: tuple[VariantRate, ...]
+    differences: tuple[VariantDifference, ...]
+    pairs: tuple[PairDifference, ...]
+    effects: tuple[Effect, ...]
+    luck: Luck | None
+
+    @property
+    def may_be_best(self) -> tuple[str, ...]:
+        """The variants that no other beats."""
+        return tuple(each.variant for each in self.rates if each.may_be_best)
+
+    @property
+    def best(self) -> str | None:
+        """The one variant that may be the best; None while there are more."""
+        names = self.may_be_best
+        return names[0] if len(names) == 1 else None
+
+    @property
+    def front(self) -> tuple[str, ...]:
+        """The variants that none beats at the same cost or less."""
+        return tuple(each.variant for each in self.rates if not each.dominated_by)
+
+    def rate_of(self, variant: str) -> VariantRate:
+        """The rate of the variant of that name."""
+        return next(each for each in self.rates if each.variant == variant)
+
+    def difference_of(self, variant: str) -> VariantDifference | None:
+        """The difference of the variant of that name from the baseline; None for the baseline itself."""
+        return next((each for each in self.differences if each.variant == variant), None)
