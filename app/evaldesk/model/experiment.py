@@ -147,7 +147,7 @@ class VariantRate:
 
 @dataclass(frozen=True, slots=True)
 class Luck:
-    """The lead over its own rate that the best of `n_variants` equal ones shows by chance; `n_trials` is that of each."""
+    """The lead over its own rate that the best of `n_variants` equal ones shows by chance at `n_trials` of each."""
 
     leader: str
     n_variants: int
