@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaldesk.desk.runs.accepting import StagedCase, _effect, left_out, one_of
-from evaldesk.diff.acceptance import accept_changes, acceptable_changes, with_others
+from evaldesk.diff.acceptance import AcceptableChange, Way, accept_changes, acceptable_changes, offered_changes
+from evaldesk.errors import UsageError
 from evaldesk.matching import Tolerance, distance, json_equal, read_allowances
 from evaldesk.metrics import score_trial
 from evaldesk.model import (
@@ -196,8 +198,9 @@ def test_a_value_that_several_trials_gave_is_accepted_once() -> None:
     case = Case("c", (Turn("a", Expected((ToolCall("roll", {"n": 6}),))),))
     trial, *others = (two_rolls(ToolCall("roll", {"n": n})) for n in (8, "8", 8, 9, 8))
 
-    [change] = acceptable_changes(case, trial)
-    now = accept_changes(case, trial, {change.key: "as_well"}, (), [(other, ()) for other in others])
+    of_others = [(other, ()) for other in others]
+    ways: dict[str, Way] = {each.key: "as_well" for each in offered_changes(case, trial, (), of_others)}
+    now = accept_changes(case, trial, ways, (), of_others)
 
     assert now.extra["also_accepted"] == [{"turn": 1, "tool": "roll", "argument": "n", "any_of": [8, "8", 9]}]
 
@@ -226,67 +229,65 @@ def staged(case: Case, *trials: Transcript) -> StagedCase:
         scores = score_trial(each, case, EXACT)
         results.append(TrialResult(1, 0, at, "finished", trial_verdict(scores, EXACT, None), "", each, scores))
     shown = next(each for each in results if each.verdict == "failed")
-    return StagedCase("c", case, shown, acceptable_changes(case, shown.transcript, shown.scores), tuple(results))
+    return StagedCase(
+        "c", case, shown, offered_of(case, [shown, *(each for each in results if each is not shown)]), tuple(results)
+    )
+
+
+def offered_of(case: Case, trials: Sequence[TrialResult]) -> tuple[AcceptableChange, ...]:
+    """The changes of the first trial, with the values of the others that ended."""
+    first, *others = trials
+    ended = [(each.transcript, each.scores) for each in others if each.verdict != "errored"]
+    return offered_changes(case, first.transcript, first.scores, ended)
 
 
 ROLL = ToolCall("roll", {"n": 6})
-OTHERS = ToolCall("roll", {"n": 7}), ToolCall("look")
+
+
+def test_each_value_that_trials_gave_is_a_change_of_its_own_and_what_takes_all_is_one_more() -> None:
+    case = Case("c", (Turn("a", Expected((ROLL,))),))
+    values = [7, 8, 8, 9, 6]
+
+    shown = staged(case, *(two_rolls(ToolCall("roll", {"n": value})) for value in values))
+
+    offered = [(each.key, each.actual, each.n_trials, each.ways) for each in shown.offered]
+    assert offered == [
+        ("1.1.n", "7", 1, ("as_well", "replace")),
+        ("other2.1.1.n", "8", 2, ("as_well", "replace")),
+        ("other3.1.1.n", "9", 1, ("as_well", "replace")),
+        ("all.1.1.n", "7", 4, ("within", "match", "ignore")),
+    ]
 
 
 @pytest.mark.parametrize(
-    ("trials", "found"),
+    ("ways", "accepted", "expected"),
     [
-        (5 * [(ROLL,)] + [(ROLL, OTHERS[1])], {"Turn 1, look": None}),
-        (1 * [(ROLL,)] + 5 * [(ROLL, OTHERS[1])], {"Turn 1, look": "replace"}),
-        (5 * [(ROLL,)] + [(OTHERS[0],)], {"Turn 1, roll, n": "as_well"}),
-        (5 * [(ROLL,)] + [OTHERS], {"Turn 1, roll, n": "as_well", "Turn 1, look": None}),
-        (1 * [(ROLL,)] + 5 * [OTHERS], {"Turn 1, roll, n": "as_well", "Turn 1, look": "replace"}),
-        (5 * [(ROLL,)] + [(OTHERS[1],)], {"Turn 1, roll": None, "Turn 1, look": None}),
-        (3 * [(OTHERS[1],)], {"Turn 1, roll": None, "Turn 1, look": None}),
-        (3 * [()], {"Turn 1, roll": None}),
-        (3 * [(ToolCall("roll"),)], {"Turn 1, roll, n": None}),
-        ([(ROLL,), (ToolCall("roll"),)], {"Turn 1, roll, n": None}),
+        ({"1.1.n": "as_well"}, [7], 6),
+        ({"other3.1.1.n": "as_well"}, [9], 6),
+        ({"1.1.n": "as_well", "other2.1.1.n": "as_well"}, [7, 8], 6),
+        ({"other2.1.1.n": "replace"}, [], 8),
+        ({"other2.1.1.n": "replace", "1.1.n": "as_well"}, [7], 8),
+        ({"other2.1.1.n": "within"}, [], 6),
     ],
+    ids=["its own", "another's alone", "two of three", "another's instead", "both", "not its way"],
 )
-def test_the_ways_that_let_most_trials_pass_are_chosen_first(trials: Any, found: Any) -> None:
+def test_only_the_chosen_values_are_accepted(ways: Any, accepted: list[int], expected: int) -> None:
     case = Case("c", (Turn("a", Expected((ROLL,))),))
+    shown = staged(case, *(two_rolls(ToolCall("roll", {"n": value})) for value in (7, 8, 8, 9)))
 
-    shown = staged(case, *(two_rolls(*calls) for calls in trials))
-    ways = shown.best(BY_CALLS) if shown.is_flaky else shown.kindest()
+    now = shown.with_changes(ways)
 
-    assert {change.place: ways.get(change.key) for change in shown.offered} == found
-
-
-@given(played())
-def test_nothing_is_chosen_at_first_by_which_a_case_would_expect_less(found: tuple[Case, Transcript]) -> None:
-    case, trial = found
-    offered = acceptable_changes(case, trial)
-    shown = StagedCase("c", case, TrialResult(1, 0, 0, "finished", "failed", "", trial), offered, ())
-
-    now = shown.with_changes(shown.kindest())
-
-    def n_calls(each: Case) -> list[int]:
-        return [len(turn.expected.tool_calls or ()) for turn in each.turns]
-
-    assert all(more >= before for more, before in zip(n_calls(now), n_calls(case), strict=True))
-    assert {*(now.final_state or {})} == {*(case.final_state or {})}
-    for before, after in zip(case.turns, now.turns, strict=True):
-        assert bool(after.expected.reference) == bool(before.expected.reference) or not before.expected.reference
+    assert [value for each in read_allowances(now) for value in each.any_of] == accepted
+    (call,) = now.turns[0].expected.tool_calls or ()
+    assert call.args == {"n": expected}
 
 
-@given(CALLS.filter(bool), st.lists(CALLS, min_size=1, max_size=4))
-def test_what_is_chosen_first_never_makes_fewer_trials_pass(expected: tuple[ToolCall, ...], made: Any) -> None:
-    case = Case("c", (Turn("a", Expected(expected)),))
-    trials = [two_rolls(*expected), *(two_rolls(*calls) for calls in made)]
+def test_two_values_do_not_replace_the_same_one() -> None:
+    case = Case("c", (Turn("a", Expected((ROLL,))),))
+    shown = staged(case, *(two_rolls(ToolCall("roll", {"n": value})) for value in (7, 8)))
 
-    def n_passed(by: Case) -> int:
-        return sum(score_trial(each, by, EXACT)[-1].value == 1.0 for each in trials)
-
-    if n_passed(case) == len(trials):
-        return
-    found = staged(case, *trials)
-
-    assert n_passed(found.with_changes(found.best(BY_CALLS))) >= n_passed(case)
+    with pytest.raises(UsageError, match="Turn 1, roll, n: choose one value to replace the expected one"):
+        shown.with_changes({"1.1.n": "replace", "other2.1.1.n": "replace"})
 
 
 def _trial_that_said(at: int, text: str, verdict: Verdict) -> TrialResult:
@@ -318,14 +319,15 @@ def test_a_change_that_cannot_be_written_in_the_asked_way_is_left_and_named(
     assert state == ("c", "Final state, k", {"replace", "ignore"})
 
 
-def test_what_a_trial_that_broke_off_said_is_not_accepted_as_well() -> None:
+def test_what_a_trial_that_broke_off_said_is_not_offered() -> None:
     case = Case("c", (Turn("roll", Expected(reference="9")),))
     failed, other = _trial_that_said(0, "8", "failed"), _trial_that_said(1, "7", "failed")
-    trials = (failed, other, _trial_that_said(2, "", "errored"))
-    [change] = acceptable_changes(case, failed.transcript)
+    trials = (failed, other, _trial_that_said(2, "6", "errored"))
+    shown = StagedCase("0", case, failed, offered_of(case, trials), trials)
 
-    now = StagedCase("0", case, failed, (change,), trials).with_changes({change.key: "as_well"})
+    now = shown.with_changes({each.key: "as_well" for each in shown.offered})
 
+    assert [each.actual for each in shown.offered if each.scope == "one"] == ["8", "7"]
     assert [each.answer for each in read_allowances(now)] == ["8", "7"]
 
 
@@ -369,11 +371,8 @@ def test_values_that_change_from_trial_to_trial_are_accepted_by_a_matcher() -> N
         return TrialResult(1, 0, index, "finished", "failed", "", transcript)
 
     trials = tuple(map(trial, range(3)))
-    changes = [acceptable_changes(case, each.transcript) for each in trials]
-    offered = with_others(changes[0], [*changes[1], *changes[2]])
-    shown = StagedCase("c", case, trials[0], offered, trials)
-
-    ways = shown.kindest()
+    shown = StagedCase("c", case, trials[0], offered_of(case, trials), trials)
+    ways: Any = {each.key: each.ways[0] for each in shown.offered}
     now = shown.with_changes(ways)
 
     assert ways == {"state.t": "match", "state.n": "match", "state.fix": "replace"}

@@ -218,7 +218,7 @@ def test_the_whole_walk_by_keyboard_alone_at_10_ms_between_keys(someone: Visitor
     assert _n_read(someone, queue).count('<span class="sub">run') == 50
     keyboard.press("a")
     expect(page.get_by_role("heading", name="Accept actual as expected")).to_be_visible()
-    expect(page.get_by_text("would pass instead of 0")).to_be_visible()
+    expect(page.get_by_text("No change is chosen.")).to_be_visible()
     expect(page.get_by_text("Eval set saved.")).to_have_count(0)
     n_cases = page.locator("[data-group]").count()
     for _ in range(n_cases):

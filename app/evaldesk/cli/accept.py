@@ -74,9 +74,9 @@ def accept(wanted: str, parts: tuple[str, ...], turn: int | None, way: str, yes:
         if not yes and not _is_confirmed(f"Write {what} to {file_name}?"):
             show("Nothing was written.")
             return
-        save(desk, staged, keys)
+        token = save(desk, staged, keys)
         more_words = f" {counted(staged.n_more, 'case')} more failed: accept again." if staged.n_more else ""
-        show(f"Wrote {what} to {file_name}.{more_words}")
+        show(f"Wrote {what} to {file_name}.{more_words} Take it back: evaldesk trash restore {token}")
 
 
 def _parts(target: str) -> tuple[str, str | None, int | None]:

@@ -1,4 +1,4 @@
-"""The trash of a workspace: deleted eval sets, cases, chats and runs, listed, restored, and removed for good."""
+"""The trash of a workspace: deleted eval sets, cases, chats, runs and replaced expectations, restored or removed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from evaldesk.store.evalsets.trash import InTrash, list_trash
 from evaldesk.store.runs.run_store import DELETED_RUNS_KEPT
 from evaldesk.store.store import check_exists
 
-EVALSET, CASES, SESSION, RUN = "eval set", "cases", "chat", "run"
+EVALSET, CASES, EDITS, SESSION, RUN = "eval set", "cases", "expectations", "chat", "run"
 
 
 @dataclass(frozen=True, slots=True)
 class TrashItem:
-    """A deleted eval set, chat or run, or cases that were deleted together; `parent` is the eval set of cases.
+    """A deleted eval set, chat or run, or cases that were deleted together or had their expectations changed.
+
+    `parent` is the eval set of cases.
 
     The size of a run is about that of its transcripts. `kept_until` is None where only a person empties the trash.
     """
@@ -56,6 +58,9 @@ def trash_items(desk: Desk) -> Sequence[TrashItem]:
     for token, set_id, ids, at, size in desk.evalsets.cases.in_trash():
         name = f"{', '.join(ids)} of {names.get(set_id, 'an eval set that is gone')}"
         items.append(TrashItem(token, CASES, name, at, size, parent=set_id))
+    for token, set_id, ids, at, size in desk.evalsets.cases.edits_in_trash():
+        name = f"{', '.join(ids)} of {names.get(set_id, 'an eval set that is gone')}, before a change was accepted"
+        items.append(TrashItem(token, EDITS, name, at, size, parent=set_id))
     for key, title, at, size in desk.store.sessions.deleted():
         items.append(TrashItem(key, SESSION, title or "Untitled", at, size))
     runs = desk.store.runs.deleted()
@@ -81,6 +86,9 @@ def restore_item(desk: Desk, item_id: str) -> tuple[TrashItem, str]:
     if item.kind == CASES:
         desk.evalsets.cases.restore(item.parent, item_id)
         return item, item.parent
+    if item.kind == EDITS:
+        desk.evalsets.cases.take_back(item.parent, item_id)
+        return item, item.parent
     if item.kind == RUN:
         run_id = item_id.removeprefix("run-")
         desk.store.runs.restore(int(run_id))
@@ -95,6 +103,8 @@ def empty(desk: Desk, until: datetime) -> tuple[int, FreedSpace]:
     for item in items:
         if item.kind == CASES:
             desk.evalsets.cases.discard(item.id)
+        elif item.kind == EDITS:
+            desk.evalsets.cases.discard_edits(item.id)
         elif item.kind == EVALSET:
             InTrash(item.id, _folder(desk) / item.id, item.name).discard()
     desk.store.sessions.remove_deleted(until)

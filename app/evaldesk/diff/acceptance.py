@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 from evaldesk.diff.repetition import LOOKS, matchers_of_values, sentence_pattern
 from evaldesk.diff.turn_diff import CallRow, turn_diff
+from evaldesk.errors import UsageError
 from evaldesk.matching import (
     Allowance,
     allowances_after_edit,
@@ -27,16 +28,19 @@ Way: TypeAlias = Literal["as_well", "within", "match", "replace", "ignore"]
 """The way to accept: as an alternative, within a tolerance, by a matcher, in its place, or by ignoring the value."""
 Ways: TypeAlias = Mapping[str, Way]
 """The ways of the accepted changes by key."""
+ValueScope: TypeAlias = Literal["only", "one", "all"]
+"""The values that a change is of: the only one that trials gave there, one of several, or all of them together."""
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptableChange:
-    """One difference between a case and its trial; `key` is its name within the case.
+    """One difference between a case and its trial, or a value that another trial has there.
 
-    `expected` and `actual` are text: an answer verbatim, everything else as JSON on one line. None is an absent side.
-    `others` are different values that other trials have there. `call` is the index of an argument's call among the
-    expected calls of its tool in the turn, from 0. A change of all calls of a turn `lacks_calls` if an expected call
-    is missing in it.
+    `key` is its name within the case, `trial_key` that of the difference of the trial. `expected` and `actual` are
+    text: an answer verbatim, everything else as JSON on one line. None is an absent side. `others` are different values
+    that other trials have there. `call` is the index of an argument's call among the expected calls of its tool in the
+    turn, from 0. A change of all calls of a turn `lacks_calls` if an expected call is missing in it. `n_trials` have
+    this value, of a change of all values one of them.
     """
 
     key: str
@@ -52,16 +56,30 @@ class AcceptableChange:
     call: int | None = None
     lacks_calls: bool = False
     others: tuple[JsonValue, ...] = ()
+    scope: ValueScope = "only"
+    trial_key: str = ""
+    n_trials: int = 1
 
     # One click must not turn a regression into a passing test: decision 091.
     @property
     def is_less(self) -> bool:
-        """Whether acceptance would weaken the case; such a change is never accepted by default."""
+        """Whether acceptance would weaken the case."""
         return self.lacks_calls or not self.actual
+
+    @property
+    def is_of_trial(self) -> bool:
+        """Whether it is the difference of the staged trial, and not a value of other trials."""
+        return not self.trial_key
 
     @property
     def ways(self) -> tuple[Way, ...]:
         """The possible ways to accept it, the least permissive first."""
+        ways = self._ways()
+        if self.scope == "only":
+            return ways
+        return tuple(way for way in ways if (way in ("within", "match", "ignore")) == (self.scope == "all"))
+
+    def _ways(self) -> tuple[Way, ...]:
         match: tuple[Way, ...] = ("match",) if self.matchers() else ()
         if self.part == "answer":
             return ("as_well", *match, "replace")
@@ -134,11 +152,15 @@ def accept_changes(
 ) -> Case:
     """The case with the accepted changes in its expectations; everything else is unchanged.
 
-    A collection of keys means `replace` for each. Alternatives and tolerances also cover the trials `others`.
+    The keys are those of `offered_changes` with the same trials `others`; a collection of keys means `replace` for
+    each. Raises UsageError where two values would replace the same one.
     """
     ways: Ways = changes if isinstance(changes, Mapping) else dict.fromkeys(changes, "replace")
-    keys = {key for key, way in ways.items() if way == "replace"}
-    ignored_keys = {key for key, way in ways.items() if way == "ignore"}
+    accepted_changes = (
+        [each for each in offered_changes(case, transcript, scores, others) if each.key in ways] if ways else []
+    )
+    replacements = _replacements(accepted_changes, ways)
+    ignored_keys = {each.argument for each in accepted_changes if each.part == "state" and ways[each.key] == "ignore"}
     turns, origins = (
         list(case.turns),
         [(at, [*range(len(turn.expected.tool_calls or ()))]) for at, turn in enumerate(case.turns)],
@@ -146,69 +168,107 @@ def accept_changes(
     for index, record in enumerate(transcript.turns[: len(turns)]):
         expected = turns[index].expected
         of_turn = [score for score in scores if score.turn == index]
-        if f"{index + 1}.answer" in keys and expected.reference is not None:
-            expected = replace(expected, reference=record.answer or "")
+        if (answer := replacements.get(f"{index + 1}.answer")) and expected.reference is not None:
+            expected = replace(expected, reference=answer.actual or "")
         if expected.tool_calls is not None:
-            calls = _accepted_calls(index, expected, record, of_turn, keys)
+            calls = _accepted_calls(index, expected, record, of_turn, replacements)
             expected = replace(expected, tool_calls=tuple(call for call, _ in calls))
             origins[index] = index, [place for _, place in calls]
         turns[index] = replace(turns[index], expected=expected)
     new_case = replace(
-        case, turns=tuple(turns), final_state=_accepted_state(case.final_state, transcript, keys, ignored_keys)
+        case, turns=tuple(turns), final_state=_accepted_state(case.final_state, replacements, ignored_keys)
     )
-    allowances = allowances_after_edit([*_allowances(case, transcript, ways, scores, others)], case, new_case, origins)
+    allowances = allowances_after_edit([*_allowances(accepted_changes, ways)], case, new_case, origins)
     new_case = renumber_allowances(case, new_case, origins)
     return with_allowances(new_case, allowances) if allowances else new_case
 
 
-def with_others(
-    changes: Collection[AcceptableChange], other_changes: Collection[AcceptableChange]
-) -> tuple[AcceptableChange, ...]:
-    """The changes with the different values of the other trials, whose changes these are."""
-    values: dict[tuple[object, ...], dict[str | None, JsonValue]] = {}
-    for each in other_changes:
-        value = each.actual if each.part == "answer" else each.value
-        values.setdefault(each.place_key, {})[each.actual] = value
-    return tuple(
-        replace(change, others=tuple(value for text, value in seen.items() if text != change.actual))
-        if (seen := values.get(change.place_key))
-        else change
-        for change in changes
-    )
+def _replacements(accepted_changes: Collection[AcceptableChange], ways: Ways) -> dict[str, AcceptableChange]:
+    """The changes that replace an expectation, by the key of the difference of the trial. Raises UsageError."""
+    replacements: dict[str, AcceptableChange] = {}
+    for each in accepted_changes:
+        key = each.trial_key or each.key
+        if ways[each.key] != "replace":
+            continue
+        if key in replacements:
+            raise UsageError(f"{each.place}: choose one value to replace the expected one, and accept others as well")
+        replacements[key] = each
+    return replacements
 
 
-def _allowances(
+def offered_changes(
     case: Case,
     transcript: Transcript,
-    ways: Ways,
-    scores: Collection[Score],
-    others: Collection[tuple[Transcript, Collection[Score]]],
-) -> Iterator[Allowance]:
-    """The allowances (alternatives, tolerances, ignored values) of all changes with another way than `replace`."""
-    kept_beside = [
-        each for each in acceptable_changes(case, transcript, scores) if ways.get(each.key, "replace") != "replace"
-    ]
-    if not kept_beside:
+    scores: Collection[Score] = (),
+    others: Collection[tuple[Transcript, Collection[Score]]] = (),
+) -> tuple[AcceptableChange, ...]:
+    """The differences of a trial, each value that other trials gave in its place as a change of its own.
+
+    Where they gave several, what accepts all of them at once (a tolerance, a matcher, any value) is one change more.
+    """
+    changes = acceptable_changes(case, transcript, scores)
+    if not changes or not others:
+        return changes
+    by_place: dict[tuple[object, ...], dict[str | None, list[AcceptableChange]]] = {}
+    for trial, trial_scores in others:
+        for each in acceptable_changes(case, trial, trial_scores):
+            by_place.setdefault(each.place_key, {}).setdefault(each.actual, []).append(each)
+    return tuple(row for change in changes for row in _with_other_values(change, by_place.get(change.place_key, {})))
+
+
+def _with_other_values(
+    change: AcceptableChange, changes_by_value: Mapping[str | None, Sequence[AcceptableChange]]
+) -> Iterator[AcceptableChange]:
+    if change.part in ("call", "calls"):
+        yield change
         return
-    other_changes = [each for trial, trial_scores in others for each in acceptable_changes(case, trial, trial_scores)]
-    for each in with_others(kept_beside, other_changes):
-        same_place = [each, *(other for other in other_changes if other.place_key == each.place_key)]
+    if change.part == "state":  # a key has one expected value: the others only show what may stand in its place
+        other_values = tuple(same[0].value for text, same in changes_by_value.items() if text != change.actual)
+        yield replace(change, others=other_values, n_trials=1 + len(changes_by_value.get(change.actual, ())))
+        return
+    others = {text: same for text, same in changes_by_value.items() if text != change.actual}
+    own = replace(change, scope="one" if others else "only", n_trials=1 + len(changes_by_value.get(change.actual, ())))
+    yield own
+    for number, (text, same) in enumerate(others.items(), start=2):
+        yield replace(
+            own,
+            key=f"other{number}.{change.key}",
+            actual=text,
+            value=same[0].value,
+            trial_key=change.key,
+            n_trials=len(same),
+        )
+    values = tuple(same[0].actual if change.part == "answer" else same[0].value for same in others.values())
+    n_trials = own.n_trials + sum(map(len, others.values()))
+    together = replace(
+        own, key=f"all.{change.key}", others=values, scope="all", trial_key=change.key, n_trials=n_trials
+    )
+    if others and together.ways:
+        yield together
+
+
+def _allowances(accepted_changes: Collection[AcceptableChange], ways: Ways) -> Iterator[Allowance]:
+    """The allowances (alternatives, tolerances, ignored values) of all changes with another way than `replace`."""
+    values: dict[tuple[object, ...], list[AcceptableChange]] = {}
+    for each in accepted_changes:
         way = ways[each.key]
+        if way == "replace" or way not in each.ways:
+            continue
         if way == "match":
             yield from each.matchers()
         elif each.part == "answer" and way == "as_well":
-            answers = dict.fromkeys(other.actual for other in same_place if other.actual is not None)
-            yield from (Allowance(each.turn, answer=answer) for answer in answers)
+            yield Allowance(each.turn, answer=each.actual)
         elif each.part == "argument" and way == "ignore":
             yield Allowance(each.turn, each.tool, each.argument, is_ignored=True, call=each.call)
         elif each.part == "argument" and way == "within":
-            tolerances = [
-                tolerance for other in same_place if (tolerance := distance(each.wish, other.value)) is not None
-            ]
-            yield Allowance(each.turn, each.tool, each.argument, within=max(tolerances), call=each.call)
+            distances = (distance(each.wish, value) for value in (each.value, *each.others))
+            within = max(far for far in distances if far is not None)
+            yield Allowance(each.turn, each.tool, each.argument, within=within, call=each.call)
         elif each.part == "argument":
-            of_text = {other.actual: other.value for other in same_place if other.actual is not None}
-            yield Allowance(each.turn, each.tool, each.argument, tuple(of_text.values()), call=each.call)
+            values.setdefault(each.place_key, []).append(each)
+    for first, *more in values.values():
+        all_values = tuple(each.value for each in (first, *more))
+        yield Allowance(first.turn, first.tool, first.argument, all_values, call=first.call)
 
 
 def _of_turn(
@@ -283,11 +343,15 @@ def _differing_state(expected: JsonObject, actual: JsonObject) -> list[str]:
 
 
 def _accepted_calls(
-    index: int, expected: Expected, record: TurnRecord, scores: list[Score], keys: Collection[str]
+    index: int,
+    expected: Expected,
+    record: TurnRecord,
+    scores: list[Score],
+    replacements: Mapping[str, AcceptableChange],
 ) -> list[tuple[ToolCall, int | None]]:
     """The new expected calls, each with its place, from 0, among the former ones."""
     rows = _rows(expected, record, scores)
-    if f"{index + 1}.calls" in keys:
+    if f"{index + 1}.calls" in replacements:
         rows_by_place = sorted(rows, key=lambda row: row.actual_place or 0)
         return [
             (_without_trial_facts(row.actual), _previous_place(row)) for row in rows_by_place if row.actual is not None
@@ -297,10 +361,10 @@ def _accepted_calls(
     calls: list[tuple[ToolCall, int | None]] = []
     for number, row in enumerate(rows, start=1):
         key = f"{index + 1}.{number}"
-        if key in keys:
+        if key in replacements:
             calls += [(_without_trial_facts(row.actual), None)] if row.actual else []
         elif row.expected and row.actual:
-            args = _accepted_args(row.expected.args, row.actual.args, key, keys)
+            args = _accepted_args(row.expected.args, key, replacements)
             calls.append((replace(row.expected, args=args), _previous_place(row)))
         elif row.expected:
             calls.append((row.expected, _previous_place(row)))
@@ -311,23 +375,24 @@ def _previous_place(row: CallRow) -> int | None:
     return None if row.expected_place is None else row.expected_place - 1
 
 
-def _accepted_args(expected: JsonObject, actual: JsonObject, key: str, keys: Collection[str]) -> JsonObject:
-    accepted_names = [name for name in differing_keys(expected, actual) if f"{key}.{name}" in keys]
-    args = {name: value for name, value in expected.items() if name not in accepted_names or name in actual}
-    return {**args, **{name: actual[name] for name in accepted_names if name in actual}}
+def _accepted_args(expected: JsonObject, key: str, replacements: Mapping[str, AcceptableChange]) -> JsonObject:
+    """The arguments with each replaced one: its new value, or none where the trial did not give it."""
+    new_values = [each for name, each in replacements.items() if name == f"{key}.{each.argument}"]
+    args = {name: value for name, value in expected.items() if name not in {each.argument for each in new_values}}
+    new_args = {each.argument: each.value for each in new_values if each.actual is not None}
+    return {name: {**args, **new_args}[name] for name in (*expected, *new_args) if name in args or name in new_args}
 
 
 def _accepted_state(
-    expected: JsonObject | None, transcript: Transcript, keys: Collection[str], ignored_keys: Collection[str]
+    expected: JsonObject | None, replacements: Mapping[str, AcceptableChange], ignored_keys: Collection[str]
 ) -> JsonObject | None:
-    if expected is None or not transcript.turns:
+    if expected is None:
         return expected
-    actual = transcript.final_state
-    accepted_keys = [key for key in _differing_state(expected, actual) if f"state.{key}" in keys]
+    change_of = {key: replacements.get(f"state.{key}") for key in expected}
     return {
-        key: actual[key] if key in accepted_keys else value
+        key: change.value if change else value
         for key, value in expected.items()
-        if f"state.{key}" not in ignored_keys and (key not in accepted_keys or key in actual)
+        if key not in ignored_keys and not ((change := change_of[key]) and change.actual is None)
     }
 
 

@@ -11,8 +11,10 @@ from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.accepting import Effect, Keys, Staged, StagedCase, StagedFile
 from evaldesk.diff.acceptance import AcceptableChange, Way, Ways, acceptable_changes
 from evaldesk.diff.divergence import Divergence
-from evaldesk.errors import LossError
+from evaldesk.diff.text_diff import TextDiff, diff_text
+from evaldesk.errors import LossError, UsageError
 from evaldesk.model import Case, TrialResult
+from evaldesk.model.conclusion import counted
 from evaldesk.model.stored import RunSummary
 from evaldesk.model.trial_turns import TrialTurns
 from evaldesk.pages.case_text import Line, changed_lines
@@ -34,6 +36,20 @@ class ChangeView:
     way: Way | None
     lines: Mapping[Way, tuple[Line, ...]]
     effects: Mapping[Way | None, str]
+
+    @property
+    def text(self) -> TextDiff | None:
+        """Both sides with their differences marked; None where one is absent, or it is of several values."""
+        change = self.change
+        if change.expected is None or change.actual is None or change.scope == "all":
+            return None
+        return diff_text(change.expected, change.actual)
+
+    @property
+    def trials(self) -> str:
+        """`actual of 3 trials` where several trials give a value."""
+        words = "values of" if self.change.scope == "all" else "actual of"
+        return f"{words} {counted(self.change.n_trials, 'trial')}"
 
     @property
     def choices(self) -> Sequence[Choice]:
@@ -66,6 +82,7 @@ class CaseView:
     trial_href: str
     changes: tuple[ChangeView, ...]
     effect: Effect | None
+    n_trials: int
 
     @property
     def n_wanted(self) -> int:
@@ -157,7 +174,11 @@ def accept_page(desk: Desk, staged: Staged, choices: Keys, problem: str = "", *,
 
     Metrics are imported when the trials are to be judged: the page asks for that once it is shown.
     """
-    effects = staged.effects(choices) if is_judged else {}
+    effects: Mapping[str, Effect] = {}
+    try:
+        effects = staged.effects(choices) if is_judged else {}
+    except UsageError as error:  # two values for one place
+        problem = problem or str(error)
     of_ways = staged.effects_of_ways(choices) if is_judged else {}
     file = _shown_file(desk, staged)
     cases = []
@@ -170,6 +191,7 @@ def accept_page(desk: Desk, staged: Staged, choices: Keys, problem: str = "", *,
                 trial_href=trial_href(staged.run.id, (case.trial.case_index, case.trial.trial_index)),
                 changes=tuple(_change(file, case, each, choices.get(case.key, {}), of_ways) for each in case.offered),
                 effect=effects.get(case.key),
+                n_trials=len(case.trials),
             )
         )
     return AcceptPage(staged, tuple(cases), problem, is_judged, _sentence(effects) if effects else "")

@@ -106,6 +106,18 @@ class _Kept(msgspec.Struct, frozen=True):
     cases: tuple[_KeptCase, ...]
 
 
+class _Edit(msgspec.Struct, frozen=True):
+    before: dict[str, JsonValue]
+    after: dict[str, JsonValue]
+
+
+class _Edits(msgspec.Struct, frozen=True):
+    """A file of cases in the trash as they were before an edit, and as it left them."""
+
+    evalset: str
+    edits: tuple[_Edit, ...]
+
+
 class CaseDesk:
     """The cases of all eval sets of a workspace; `trash` is where deleted ones go.
 
@@ -244,6 +256,75 @@ class CaseDesk:
         with suppress(DiskError):  # the cases are back; a token that is left says that their names are taken
             remove_file(self._path(token))
         return keys
+
+    def keep_edits(self, evalset_id: str, edits: Sequence[tuple[Case, Case]]) -> str:
+        """Put cases into the trash as they are and as they will be; the token takes the edit back. Raises DiskError."""
+        token = secrets.token_hex(8)
+        make_folder(self._trash)
+        pairs = [{"before": case_to_json(before), "after": case_to_json(after)} for before, after in edits]
+        text = json.dumps({"evalset": evalset_id, "edits": pairs}, ensure_ascii=False)
+        replace_file(self._edits_path(token), text.encode())
+        return token
+
+    def edits_in_trash(self) -> Iterator[tuple[str, str, list[str], datetime, int]]:
+        """Token, eval set, case ids, time and size of edits that can be taken back; broken files are left out."""
+        for path in sorted(self._trash.glob("*.edits.json")):
+            token = path.name.partition(".")[0]
+            try:
+                stat = path.lstat()
+            except OSError:  # it was taken back meanwhile
+                continue
+            if edit := self._read_edits(token):
+                ids = [before.id for before, _ in edit[1]]
+                yield token, edit[0], ids, datetime.fromtimestamp(stat.st_mtime, UTC), stat.st_size
+
+    def is_edit_kept(self, token: str) -> bool:
+        """Whether the token would take an edit back."""
+        return self._read_edits(token) is not None
+
+    def discard_edits(self, token: str) -> None:
+        """Forget an edit, so that it cannot be taken back; a disk that fails at this leaves it in the trash."""
+        with suppress(DiskError):
+            remove_file(self._edits_path(token))
+
+    def take_back(self, evalset_id: str, token: str) -> list[str]:
+        """Give cases the content that they had before an edit; gives their ids.
+
+        Raises NotFoundError for an unknown token or a case that is gone, CaseChangedError for one edited since.
+        """
+        edit = self._read_edits(token)
+        if not edit or edit[0] != evalset_id:
+            raise NotFoundError("nothing to undo; the expectations are already as they were")
+
+        def change(evalset: EvalSet) -> tuple[EvalSet, list[str]]:
+            result = evalset
+            for before, after in edit[1]:
+                current = _find(result, case_key(before.id))
+                if current.case == before:  # an undo that was killed after the save
+                    continue
+                if current.case != after:
+                    raise CaseChangedError(f"case {before.id!r} was edited since; its expectations stay as they are")
+                result = _splice_set(result, current.index, current.index + 1, before)
+            return result, [before.id for before, _ in edit[1]]
+
+        ids = self._edit(evalset_id, change)
+        self.discard_edits(token)
+        return ids
+
+    def _read_edits(self, token: str) -> tuple[str, list[tuple[Case, Case]]] | None:
+        """The eval set, and its cases before and after; None where there is no such file, or it is broken."""
+        if not _TOKEN.fullmatch(token):
+            return None
+        path = self._edits_path(token)
+        try:
+            content = from_json(read_regular(path, MAX_RECORDED_BYTES), _Edits)
+            both = [[case_from_json(case, path.name) for case in (each.before, each.after)] for each in content.edits]
+            return content.evalset, [(before, after) for before, after in both]
+        except (EvaldeskError, OSError, msgspec.MsgspecError):
+            return None
+
+    def _edits_path(self, token: str) -> Path:
+        return self._trash / f"{token}.edits.json"
 
     def _keep(self, token: str, evalset_id: str, removed_cases: Sequence[FoundCase]) -> None:
         make_folder(self._trash)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -10,10 +11,10 @@ from evaldesk.desk.criteria.criteria import is_plain
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.cases import case_keys
 from evaldesk.desk.other_tools import as_tool_judges
-from evaldesk.diff.acceptance import AcceptableChange, Way, Ways, accept_changes, acceptable_changes, with_others
+from evaldesk.diff.acceptance import AcceptableChange, Way, Ways, accept_changes, offered_changes
 from evaldesk.errors import FormatError, NotFoundError, UsageError
 from evaldesk.metrics import score_trial
-from evaldesk.model import Case, Counts, EvalSet, RunConfig, TrialResult
+from evaldesk.model import Case, Counts, EvalSet, RunConfig, Score, Transcript, TrialResult
 from evaldesk.model.conclusion import trial_verdict
 from evaldesk.model.stored import CaseRow, RunSummary
 
@@ -61,9 +62,8 @@ class StagedCase:
     trials: tuple[TrialResult, ...]
 
     def with_changes(self, ways: Ways) -> Case:
-        """The case with these changes; its alternatives are the values of all its ended trials."""
-        other_trials = (each for each in self.trials if each is not self.trial and each.verdict != "errored")
-        others = [(each.transcript, each.scores) for each in other_trials]
+        """The case with these changes. Raises UsageError where two values would replace the same one."""
+        others = _others(self.trial, self.trials)
         return accept_changes(self.case, self.trial.transcript, ways, self.trial.scores, others)
 
     @property
@@ -72,52 +72,14 @@ class StagedCase:
         return len(self.trials) * sum(len(change.ways) + 1 for change in self.offered)
 
     @property
-    def is_flaky(self) -> bool:
-        """Whether a trial passed, so that a change can make one fail."""
-        return any(each.verdict == "passed" for each in self.trials)
-
-    @property
     def unasked(self) -> tuple[AcceptableChange, ...]:
-        """The changes that may be chosen first: none after which the case would expect less.
+        """The changes that a command writes unless one is named: none after which the case would expect less.
 
         Of a turn in which a call is missing the calls beyond the expected ones are left with it.
         """
         lacking = {change.turn for change in self.offered if change.part == "call" and change.is_less}
         others = (each for each in self.offered if each.part != "call" or each.turn not in lacking)
         return tuple(each for each in others if not each.is_less)
-
-    def kindest(self) -> Ways:
-        """The way of each change where nothing is judged: beside the expected value where that passes, too."""
-        return {change.key: self._kindest_way(change) for change in self.unasked}
-
-    def _kindest_way(self, change: AcceptableChange) -> Way:
-        if "match" in change.ways and change.others:
-            return "match"
-        return change.ways[0] if self.is_flaky and change.part != "state" else "replace"
-
-    def best(self, config: RunConfig) -> Ways:
-        """The ways of the changes with which most trials pass; a change that only makes more fail is left.
-
-        Each change is tried while the others stay, once from all of them written and once from none. No argument is
-        ignored unasked, and none has a matcher whose trials agree.
-        """
-        passed: dict[frozenset[tuple[str, Way]], int] = {}
-
-        def n_passed(ways: Ways) -> int:
-            name = frozenset(ways.items())
-            if name not in passed:
-                passed[name] = _effect(self.trials, self.with_changes(ways), config).after.passed
-            return passed[name]
-
-        def improve(ways: Ways) -> Ways:
-            for change in self.unasked:
-                others = {key: way for key, way in ways.items() if key != change.key}
-                is_allowed = {"ignore": False, "match": bool(change.others)}
-                variants = ({**others, change.key: way} for way in change.ways if is_allowed.get(way, True))
-                ways = max((*variants, others), key=n_passed)
-            return ways
-
-        return max((improve(start) for start in (self.kindest(), {})), key=n_passed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,17 +114,6 @@ class Staged:
             if keys.get(each.key)
         }
 
-    def best_ways(self) -> Keys:
-        """How the changes are written unless one says otherwise: of a flaky case so that most trials pass.
-
-        Only for the first flaky cases with at most MAX_JUDGED judged trials; the others have their mildest ways.
-        """
-        ways, budget = dict[str, Ways](), MAX_JUDGED
-        for each in self.cases:
-            budget -= 2 * each.n_judged if each.is_flaky else 0
-            ways[each.key] = each.best(self.run.config) if each.is_flaky and budget >= 0 else each.kindest()
-        return ways
-
     def effects_of_ways(self, keys: Keys) -> dict[tuple[str, str, Way | None], Effect]:
         """The effect of each way of a change, and of leaving it, while all others stay.
 
@@ -181,8 +132,10 @@ class Staged:
                     ways |= {} if way is None else {change.key: way}
                     name = frozenset(ways.items())
                     if name not in effects_of_case:
-                        effects_of_case[name] = _effect(each.trials, each.with_changes(ways), self.run.config)
-                    effects[each.key, change.key, way] = effects_of_case[name]
+                        with suppress(UsageError):  # another value replaces this one already
+                            effects_of_case[name] = _effect(each.trials, each.with_changes(ways), self.run.config)
+                    if name in effects_of_case:
+                        effects[each.key, change.key, way] = effects_of_case[name]
         return effects
 
 
@@ -236,14 +189,25 @@ def verdicts_now(desk: Desk, run: RunSummary, case_ids: Collection[str]) -> dict
 
 
 def save(desk: Desk, staged: Staged, keys: Keys) -> str:
-    """Write these changes to the file, if it is still as it was staged; gives its new version.
+    """Write these changes to the file, if it is still as it was staged; gives the token that takes them back.
 
     Raises ConflictError when the file changed meanwhile, UsageError without a change, LossError, DiskError.
     """
     evalset = staged.with_changes(keys)
-    if evalset == staged.evalset:
+    edits = [
+        (each.case, new_case)
+        for each in staged.cases
+        if (new_case := each.with_changes(keys.get(each.key, {}))) != each.case
+    ]
+    if not edits:
         raise UsageError("choose a change")
-    return desk.evalsets.save(staged.evalset_id, evalset, staged.version)
+    token = desk.evalsets.cases.keep_edits(staged.evalset_id, edits)
+    try:
+        desk.evalsets.save(staged.evalset_id, evalset, staged.version)
+    except BaseException:
+        desk.evalsets.cases.discard_edits(token)
+        raise
+    return token
 
 
 class StagedFile:
@@ -306,10 +270,13 @@ def _staged_case(
         trial = next(iter(failed or trials), None)
     if trial is None:
         return None
-    others = (each for each in trials if each is not trial and each.verdict != "errored")
-    changes_of_others = [change for each in others for change in acceptable_changes(case, each.transcript, each.scores)]
-    offered = with_others(acceptable_changes(case, trial.transcript, trial.scores), changes_of_others)
+    offered = offered_changes(case, trial.transcript, trial.scores, _others(trial, trials))
     return StagedCase(key, case, trial, offered, trials) if offered else None
+
+
+def _others(trial: TrialResult, trials: Collection[TrialResult]) -> list[tuple[Transcript, Collection[Score]]]:
+    """The other trials that failed: from them further values are offered."""
+    return [(each.transcript, each.scores) for each in trials if each is not trial and each.verdict == "failed"]
 
 
 def _trials(desk: Desk, run: RunSummary, row: CaseRow) -> tuple[TrialResult, ...]:
@@ -347,6 +314,7 @@ def one_of(cases: Sequence[StagedCase], parts: Sequence[str], turn: int | None, 
             change.key: each_way
             for change in (each.offered if parts else each.unasked)
             if (not parts or change.part in parts) and (turn is None or change.turn == turn)
+            if way != "replace" or change.is_of_trial
             for each_way in change.ways
             if each_way == way
         }
@@ -364,6 +332,7 @@ def left_out(
             change
             for change in each.offered
             if change.key not in keys[each.key]
+            and change.is_of_trial
             and (not parts or change.part in parts)
             and (turn is None or change.turn == turn)
         ]

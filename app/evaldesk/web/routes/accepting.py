@@ -29,7 +29,7 @@ async def show(request: Request) -> Response:
     query = request.query_params
     queue = query.get("queue", "")
     staged = await _staged_acceptance(request, query.get("case"), query.get("trial"), queue)
-    return await _page(request, staged, await asyncio.to_thread(staged.best_ways), queue)
+    return await _page(request, staged, {}, queue)
 
 
 async def preview(request: Request) -> Response:
@@ -52,24 +52,27 @@ async def create(request: Request) -> Response:
         problem = f"Not saved: {staged.file_name} changed meanwhile. {fits}"
         return await _page(request, staged, keys_of(remaining_ways), queue, problem)
     try:
-        await asyncio.to_thread(save, desk_of(request), staged, change_keys)
+        token = await asyncio.to_thread(save, desk_of(request), staged, change_keys)
     except (UsageError, ConflictError, LossError) as error:
         return await _page(request, staged, change_keys, queue, f"Not saved: {error}")
     case_ids = [each.case.id for each in staged.cases if change_keys.get(each.key)]
-    address = f"/runs/{staged.run.id}/acceptance?{urlencode([('saved', name) for name in case_ids])}"
-    return go(address)
+    query = urlencode([*(("saved", name) for name in case_ids), ("undo", token)])
+    return go(f"/runs/{staged.run.id}/acceptance?{query}")
 
 
 async def _saved_page(request: Request, names: list[str]) -> Response:
     desk = desk_of(request)
     run = await desk.runs.summary(run_id_of(request))
     effects = await asyncio.to_thread(verdicts_now, desk, run, names)
+    token = request.query_params.get("undo", "")
+    can_undo = await asyncio.to_thread(desk.evalsets.cases.is_edit_kept, token)
     again = {"agent": run.config.agent.id, "evalset": run.config.evalset_id, "case": list(effects)}
     return page(
         request,
         "runs/accepted.html",
         run=run,
         effects=effects,
+        undo=token if can_undo else "",
         again_href=f"/runs/new?{urlencode(again, doseq=True)}",
     )
 

@@ -29,6 +29,7 @@ NOTES = {
     "duplicated": "This is the copy.",
     "restored": "Back from the trash.",
     "cases_restored": "Brought back.",
+    "expectations_restored": "The cases expect again what they did before.",
 }
 
 

@@ -1,4 +1,4 @@
-"""The trash: deleted eval sets, cases, chats and runs, restored, or removed for good."""
+"""The trash: deleted eval sets, cases, chats and runs, and accepted changes, restored, or removed for good."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ async def restore(request: Request) -> Response:
     addresses = {
         trash.EVALSET: f"/evalsets/{restored_id}?note=restored",
         trash.CASES: f"/evalsets/{restored_id}?note=cases_restored",
+        trash.EDITS: f"/evalsets/{restored_id}?note=expectations_restored",
         trash.SESSION: f"/sessions/{restored_id}",
         trash.RUN: f"/runs/{restored_id}",
     }
