@@ -210,6 +210,8 @@ def with_each_entry_doubled(name: str) -> bytes:
         return encoded({**file, "data": [*file["data"], *items]})
     key = {
         "adk-results": "eval_case_results",
+        "agents-cli-results": "eval_case_results",
+        "agents-cli-traces": "eval_cases",
         "atif": "steps",
         "inspect": "samples",
         "osmosis-results": "rows",
@@ -223,6 +225,8 @@ def with_each_entry_doubled(name: str) -> bytes:
     return encoded(file)
 
 
+WITHOUT_VERDICTS = {"agents-cli-results", "agents-cli-traces"}
+"""Formats of scores without thresholds, whose runs pass with no number of trials: formats/test_agents_cli.py."""
 IS_NO_PLANNED_TRIAL = {
     "adk-results": "an entry has no number: more of them are more trials",
     "atif": "a step has no id: it was made twice",
@@ -267,8 +271,9 @@ def test_each_format_that_tells_its_plan_has_a_file_that_lacks_some_and_one_that
     lacking = {read_file(encoded(file), name_of(file)).format for file, _ in TRUNCATED.values()}
     overfull = {read_file(encoded(file), name_of(file)).format for file in OVERFULL.values()}
 
-    assert told - lacking == {"adk-results", "swe-agent"}, "both have a test of their own"
-    assert told - overfull == {"adk-results", "swe-agent"}, "a trial has no number, and one trial has no other"
+    others = {"adk-results", "swe-agent", *WITHOUT_VERDICTS}
+    assert told - lacking == others, "they have tests of their own"
+    assert told - overfull == others, "a trial has no number, one trial has no other, and no trial passes"
 
 
 def recorded(n: int, plan: RecordedPlan) -> RecordedRun:

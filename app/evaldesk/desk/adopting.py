@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
@@ -71,10 +72,13 @@ _KINDS: Mapping[Tool, Sequence[_Kind]] = {
     "adk": (
         _Kind("agent", re.compile(r"(^|/)(agent|__init__)\.py$"), re.compile(r"^(root_agent|app)\b.*=", re.MULTILINE)),
         _Kind("agent", re.compile(r"(^|/)root_agent\.yaml$")),
-        _Kind("eval set", re.compile(r"\.(evalset|test)\.json$")),
-        _Kind("criteria", re.compile(r"(^|/)test_config\.json$")),
+        _Kind("eval set", re.compile(r"\.(evalset|test)\.json$|(^|/)eval/datasets/[^/]+\.json$")),
+        _Kind("criteria", re.compile(r"(^|/)(test_config\.json|eval/eval_config\.(ya?ml|json))$")),
+        _Kind("project of agents-cli", re.compile(r"(^|/)agents-cli-manifest\.yaml$")),
         _Kind("sessions", re.compile(r"(^|/)\.adk/session\.db$|\.session\.json$")),
         _Kind("result", re.compile(r"\.evalset_result\.json$"), is_history=True),
+        _Kind("result", re.compile(r"(^|/)artifacts/grade_results/[^/]+\.json$"), is_history=True),
+        _Kind("traces", re.compile(r"(^|/)artifacts/traces/[^/]+\.json$"), is_history=True),
         _Kind("test module", _PYTHON, re.compile(r"google\.adk\.evaluation")),
     ),
     "osmosis": (
@@ -102,6 +106,10 @@ _COMMANDS: Mapping[Tool, Sequence[tuple[re.Pattern[str], str]]] = {
     "osmosis": ((re.compile(r"\bosmosis (eval|eval-rubric)(?=\s)"), r"evaldesk \1"),),
     "openhands": ((re.compile(r"\b(?:poetry run )?python3? (\S*run_infer\.py)\b"), r"evaldesk benchmark \1"),),
 }
+_AGENTS_CLI = re.compile(r"\bagents-cli eval run(?P<arguments>(?:[ \t]+[^\s;&|#]+)*)")
+_MANIFEST = re.compile(r"(^|/)agents-cli-manifest\.yaml$")
+_AGENT_FOLDER = re.compile(r"^agent_directory:[ \t]*[\"']?(?P<name>[\w./-]+)", re.MULTILINE)
+_DATASET_OF_PROJECT = "tests/eval/datasets/basic-dataset.json"
 _IMPORTS: Mapping[Tool, Sequence[tuple[re.Pattern[str], str]]] = {
     "adk": (
         (
@@ -187,7 +195,10 @@ def survey(folder: Path, tool: Tool) -> Adoption:
         raise UsageError(f"{folder} is not a folder; name that of the project")
     parts: list[ProjectFile] = []
     texts: list[tuple[str, str, str]] = []
-    for name in sorted(_files(folder)):
+    names = sorted(_files(folder))
+    manifests = (_AGENT_FOLDER.search(_text_of(folder / name)) for name in names if _MANIFEST.search(name))
+    agent = next((match["name"] for match in manifests if match), "app")
+    for name in names:
         text = _text_of(folder / name)
         kind = next((kind for kind in _KINDS[tool] if _is_of(kind, folder / name, name, text)), None)
         if kind:
@@ -196,6 +207,8 @@ def survey(folder: Path, tool: Tool) -> Adoption:
         after = text
         for pattern, replacement in rules:
             after = pattern.sub(replacement, after)
+        if tool == "adk" and _CI.search(name):
+            after = _AGENTS_CLI.sub(partial(_own_eval_command, agent), after)
         if name.endswith(".py") or _CI.search(name) or _LISTING.search(name) or _QUOTING.search(name):
             texts.append((name, text, after))
     package = _PACKAGES[tool]
@@ -206,6 +219,21 @@ def survey(folder: Path, tool: Tool) -> Adoption:
     return Adoption(
         parts, [Change(folder / name, text, after, name) for name, text, after in new_texts if after != text]
     )
+
+
+def _own_eval_command(agent: str, match: re.Match[str]) -> str:
+    """The command of ours for an `agents-cli eval run`; the same text where an option has no equivalent."""
+    words = match["arguments"].split()
+    values: dict[str, str] = {}
+    while words:
+        option, is_joined, value = words.pop(0).partition("=")
+        if not is_joined and words:
+            value = words.pop(0)
+        if option not in ("--dataset", "--config") or not value or option in values:
+            return match[0]
+        values[option] = value
+    config = f" --config-file-path {values['--config']}" if "--config" in values else ""
+    return f"evaldesk eval {agent} {values.get('--dataset', _DATASET_OF_PROJECT)}{config}"
 
 
 def _with_own_package(name: str, text: str, package: _Package, *, keeps_extra: bool) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from evaldesk.durable_files import replace_file
 from evaldesk.formats.adk import case as adk_case
+from evaldesk.formats.adk import dataset_case
 from evaldesk.formats.adk import old_case as adk_old_case
 from evaldesk.formats.forms import EVALSET_FORMS, form_named, form_of_document, read_evalset
 from evaldesk.model import Case, EvalSet, JsonValue
@@ -84,12 +85,12 @@ def dump_evalset(evalset: EvalSet, path: Path | str, format: str = "adk") -> Non
 
 def case_to_json(case: Case) -> dict[str, Any]:
     """The case as the JSON object it is in its file."""
-    write = adk_old_case.write_case if format_in(case.extra) == "adk-old" else adk_case.write_case
-    return write(case)
+    writers = {"adk-old": adk_old_case.write_case, dataset_case.DATASET: dataset_case.write_case}
+    return writers.get(format_in(case.extra), adk_case.write_case)(case)
 
 
 def case_from_json(value: JsonValue, source: str) -> Case:
-    """The case that a JSON object of `case_to_json` says, old form or new. Raises FormatError with the JSON path."""
+    """The case that a JSON object of `case_to_json` says, of any form. Raises FormatError with the JSON path."""
     return _read_case(Document(value, "", source))
 
 
@@ -102,4 +103,6 @@ def _read_case(document: Document) -> Case:
     value = document.value
     is_old = isinstance(value, dict) and "data" in value and not {"eval_id", "evalId"} & set(value)
     reader = adk_old_case.read_case if is_old else adk_case.read_case
+    if dataset_case.is_dataset_case(value):
+        reader = dataset_case.read_case
     return reader(JsonPosition(document), value)

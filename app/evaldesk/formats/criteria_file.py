@@ -100,7 +100,7 @@ def _fields(place: JsonPosition, raw: Any) -> dict[str, tuple[JsonPosition, Any]
     return {snake_case(key): (place.at(key), value) for key, value in read_mapping(place, raw).items()}
 
 
-NAMES = ("test_config.json", "eval_config.json")
+NAMES = ("test_config.json", "eval_config.json", "eval_config.yaml")
 """The names of a criteria file beside an eval set; the first existing one counts."""
 
 _KEYS = frozenset({"criteria", "custom_metrics", "user_simulator_config"})
@@ -114,7 +114,7 @@ class CriteriaFile:
     """The criteria in the order of the file, with the other contents of the file.
 
     `custom` are the options that `custom_metrics` adds to the criteria of those names. `extra` holds every other key
-    and the form of the file.
+    and the form of the file. `left_out` has a sentence for each metric that is not computed here.
     """
 
     criteria: tuple[Criterion, ...] = ()
@@ -122,6 +122,7 @@ class CriteriaFile:
     user_simulator: JsonObject | None = None
     extra: JsonObject = field(default_factory=dict)
     document: Document = field(default_factory=lambda: Document(None), compare=False, repr=False)
+    left_out: tuple[str, ...] = ()
 
     @property
     def whole_criteria(self) -> tuple[Criterion, ...]:
@@ -178,7 +179,11 @@ def criteria_of_document(document: Document) -> CriteriaFile:
 
 def load_criteria_file(path: Path) -> CriteriaFile:
     """The contents of the file at `path`. Raises FormatError, or OSError when there is no such file."""
-    return read_criteria_file(read_regular_file(path, MAX_BYTES), source=str(path))
+    from evaldesk.formats.adk.metrics_config import is_metrics_config, read_metrics_config
+
+    data = read_regular_file(path, MAX_BYTES)
+    read = read_metrics_config if is_metrics_config(data, path.name) else read_criteria_file
+    return read(data, source=str(path))
 
 
 def write_criteria_file(file: CriteriaFile, source: str = "criteria") -> bytes:

@@ -19,6 +19,9 @@ FORMATS = Registry(
     "evaldesk.exchange_formats",
     {
         "adk": "evaldesk.formats.adk.evalset:Adk",
+        "agents-cli": "evaldesk.formats.adk.dataset:Dataset",
+        "agents-cli-traces": "evaldesk.formats.adk.traces:AgentsCliTraces",
+        "agents-cli-results": "evaldesk.formats.adk.grades:AgentsCliResults",
         "adk-old": "evaldesk.formats.adk.old:OldList",
         "adk-flat": "evaldesk.formats.adk.old:FlatList",
         "adk-session": "evaldesk.formats.adk.session:AdkSession",
@@ -57,6 +60,9 @@ The first that recognises a file reads it, and those of ADK's eval sets are aske
 MARKS: Mapping[str, frozenset[str]] = {
     name: frozenset(keys.split())
     for name, keys in {
+        "agents-cli": "evalcases",
+        "agents-cli-traces": "evalcases",
+        "agents-cli-results": "evalcaseresults",
         "adk-session": "events",
         "adk-session-db": "",
         "adk-results": "evalcaseresults",

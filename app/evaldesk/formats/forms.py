@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from evaldesk.errors import NotFoundError
+from evaldesk.formats.adk.dataset import Dataset
 from evaldesk.formats.adk.evalset import Adk
 from evaldesk.formats.adk.form import AdkForm
 from evaldesk.formats.adk.old import FlatList, OldList
@@ -11,7 +12,7 @@ from evaldesk.process_setup import gc_paused
 from evaldesk.reading.refusals import refusal
 from evaldesk.reading.strict_json import Document, parse_json
 
-EVALSET_FORMS: dict[str, type[AdkForm]] = {form.name: form for form in (Adk, OldList, FlatList)}
+EVALSET_FORMS: dict[str, type[AdkForm]] = {form.name: form for form in (Adk, Dataset, OldList, FlatList)}
 """Those of `FORMATS` in which a file of the eval set folder is kept: it is edited there, so nothing may be lost."""
 
 

@@ -1,7 +1,7 @@
 """Metrics: ways to score a trial. A new one is a file here and a line in `METRICS`."""
 
 from evaldesk.metrics.functions.eval_function import function_options, load_function_of
-from evaldesk.metrics.functions.finding import check_function
+from evaldesk.metrics.functions.finding import check_function, check_source
 from evaldesk.metrics.functions.import_guard import guard_imports
 from evaldesk.metrics.functions.loading import use_copy
 from evaldesk.metrics.judges.rubrics.sources import rubric_line
@@ -48,6 +48,7 @@ __all__ = [
     "case_outputs",
     "check_criteria",
     "check_function",
+    "check_source",
     "function_options",
     "grade_trial",
     "guard_imports",

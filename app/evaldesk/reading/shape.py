@@ -54,7 +54,7 @@ class Shape:
 
     def field(self, key: str) -> Field | None:
         """The field that `key` spells, in snake_case or camelCase."""
-        spelled = snake_case(key) if self.format == "adk" else key
+        spelled = key if self.format == "adk-old" else snake_case(key)
         for field in self.fields:
             if field.key == spelled:
                 return field

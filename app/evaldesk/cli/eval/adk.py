@@ -8,11 +8,12 @@ from pathlib import Path
 from evaldesk import paths
 from evaldesk.cli.eval.outcome import play_and_judge
 from evaldesk.cli.eval.request import EvalRequest, Job
-from evaldesk.desk.criteria.criteria import find_criteria_file, read_criteria, read_user
+from evaldesk.desk.criteria.criteria import find_criteria_file, open_criteria_file, read_criteria, read_user
 from evaldesk.desk.imports.files import read_path
 from evaldesk.desk.named_agents import named_agent
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import EvalSet
+from evaldesk.wording.printable import printable
 from evaldesk.wording.writer import show
 
 MOST_LISTED = 50
@@ -29,6 +30,8 @@ def eval_adk(request: EvalRequest) -> int:
     config = _config(request, cases_by_file)
     criteria_file = None if request.config_file_path else config
     criteria, user = (read_criteria(config), read_user(config)) if config else ((), None)
+    for sentence in open_criteria_file(config).left_out if config else ():
+        show(f"Left out: {printable(sentence)}.", err=True)
     if config and not criteria:
         raise UsageError(f'{config} names no criteria; add them, such as "criteria": {{"response_match_score": 0.8}}')
     criteria = request.named_criteria or criteria

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from evaldesk.errors import VALUE_LIMIT, EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.formats import AdkObject
+from evaldesk.formats.adk.metrics_config import is_metrics_config
 from evaldesk.formats.criteria_file import (
     NAMES,
     CriteriaFile,
@@ -25,6 +26,7 @@ from evaldesk.metrics import (
     METRICS,
     check_criteria,
     check_function,
+    check_source,
     function_options,
     is_function,
     is_metric,
@@ -50,9 +52,12 @@ MAX_CRITERIA = 1024 * 1024
 def holds_criteria(path: Path) -> bool:
     """Whether the file looks like a criteria file; False for an unreadable one, whose fault its reader names."""
     try:
-        return path.is_file() and path.stat().st_size <= MAX_CRITERIA and is_criteria_file(path.read_bytes())
+        if not path.is_file() or path.stat().st_size > MAX_CRITERIA:
+            return False
+        data = path.read_bytes()
     except OSError:
         return False
+    return is_metrics_config(data, path.name) or is_criteria_file(data)
 
 
 def read_criteria(path: Path | str) -> tuple[Criterion, ...]:
@@ -130,9 +135,12 @@ def checked_criteria(file: CriteriaFile) -> tuple[Criterion, ...]:
 def find_criteria_file(evalset: Path) -> Path | None:
     """The criteria file beside an eval set, as ADK's AgentEvaluator looks for it; None when there is none.
 
-    Raises UsageError for a link that leads nowhere, a folder or a pipe of that name, which no default stands for.
+    That of a set in a folder `datasets` is beside the folder, as agents-cli has it. Raises UsageError for a link that
+    leads nowhere, a folder or a pipe of that name, which no default stands for.
     """
-    file = next((path for name in NAMES if os.path.lexists(path := evalset.parent / name)), None)
+    places = [evalset.parent, *([evalset.parent.parent] if evalset.parent.name == "datasets" else [])]
+    paths = (place / name for place in places for name in NAMES)
+    file = next((path for path in paths if os.path.lexists(path)), None)
     if file and not file.is_file():
         what = "not a file" if file.exists() else "a link that leads nowhere"
         raise UsageError(f"{file} is {what}; repair or remove it, or name the criteria", field="criteria")
@@ -347,6 +355,9 @@ def _ready(criterion: Criterion, settings: Settings, root: str) -> Criterion:
     options: dict[str, JsonValue] = dict(criterion.options)
     if is_function(criterion):
         import_root = str(options.get("root") or root)
+        if "source" in options:
+            check_source(str(options[FUNCTION_OPTION]), str(options["source"]))
+            return criterion
         place = check_function(str(options[FUNCTION_OPTION]), import_root, Path.cwd())
         return replace(criterion, options=options | ({"root": place} if place else {}))
     if not is_metric(criterion.metric) or not metric_info(criterion.metric).has_judge:

@@ -83,11 +83,15 @@ def stream_file(
             return None
 
 
+_KEYS_OF_DATASETS = (b'"eval_case_id"', b'"agent_data"', b'"evalCaseId"', b'"agentData"')
+"""Keys of agents-cli, whose datasets are read whole."""
+
+
 def _recognise_format(file: BinaryIO, source: str) -> str | None:
     head = file.read(HEAD)
     if not head.lstrip(_BLANK).startswith((b"{", b"[")):
         return recognised(head[: head.rfind(b"\n") + 1], source)
-    if b'"eval_cases"' in head or b'"evalCases"' in head:
+    if (b'"eval_cases"' in head or b'"evalCases"' in head) and not any(key in head for key in _KEYS_OF_DATASETS):
         return "adk"
     format_name = recognised(head[: head.rfind(b"\n") + 1], source)
     try:

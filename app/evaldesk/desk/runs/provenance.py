@@ -238,7 +238,7 @@ class Provenance:
         settings = self._settings
         if is_function(criterion):
             target = settings.functions.get(criterion.metric)
-            if target is None:
+            if target is None or "source" in criterion.options:
                 return None
             place = str(criterion.options.get("root", ""))
             own = {"", str(settings.workspace), self._agent(config).root}

@@ -171,7 +171,7 @@ def _read_intermediate(place: JsonPosition, raw: Any) -> Expected:
         return Expected(tool_calls=())
     key = events_key(raw)
     if key:
-        calls, messages = read_events(place.at(key), raw[key], _read_call)
+        calls, messages = read_events(place.at(key), raw[key], read_adk_call)
         return Expected(calls, messages, extra={FORM: {"events": raw}})
     values, extra = read_object(_INTERMEDIATE, place, raw)
     return Expected(values["tool_uses"], values["intermediate_responses"], extra=extra)
@@ -191,18 +191,22 @@ def _write_events(raw: dict[str, Any], expected: Expected) -> Any:
     key = events_key(raw) or ""
     place = JsonPosition(Document(None))
     if expected.tool_calls is not None:
-        events = patch_events(place, raw[key], expected.tool_calls, expected.intermediate, _read_call, _write_call)
+        events = patch_events(
+            place, raw[key], expected.tool_calls, expected.intermediate, read_adk_call, write_adk_call
+        )
         return {**raw, key: events}
     answers = {"tool_responses": tool_responses(raw[key])}
     extra = {name: value for name, value in answers.items() if value}
     return _write_intermediate(Expected(None, expected.intermediate, extra=extra))
 
 
-def _read_call(place: JsonPosition, raw: Any) -> ToolCall:
+def read_adk_call(place: JsonPosition, raw: Any) -> ToolCall:
+    """The tool call of a FunctionCall. Raises FormatError."""
     return read_call(_CALL, place, raw)
 
 
-def _write_call(call: ToolCall) -> dict[str, Any]:
+def write_adk_call(call: ToolCall) -> dict[str, Any]:
+    """The FunctionCall of a tool call."""
     return write_call(_CALL, call)
 
 

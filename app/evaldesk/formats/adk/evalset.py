@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from evaldesk.formats.adk.case import read_case, write_case
+from evaldesk.formats.adk.dataset_case import dataset_cases, is_dataset_case
 from evaldesk.formats.adk.form import AdkForm
 from evaldesk.model import Case, EvalSet
 from evaldesk.reading.fields import as_is, unless_none
@@ -28,7 +29,9 @@ class Adk(AdkForm):
         if not isinstance(value, dict):
             return False
         keys = {snake_case(key) for key in value}
-        return bool(keys & {"eval_cases", "eval_set_id"}) and "eval_case_results" not in keys
+        if not keys & {"eval_cases", "eval_set_id"} or "eval_case_results" in keys:
+            return False
+        return not any(map(is_dataset_case, dataset_cases(value)))
 
     @staticmethod
     def from_json(document: Document) -> EvalSet:
@@ -66,6 +69,8 @@ class AdkStream:
 
     def __iter__(self) -> Iterator[tuple[Item, Case]]:
         for item in self._list:
+            if is_dataset_case(item.value):
+                raise NotStreamedError
             yield item, read_case(JsonPosition(item), item.value)
         if not Adk.is_form_of(self._list.shell.value):
             raise NotStreamedError

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 from evaldesk.formats.adk.case import read_case, write_case
 from evaldesk.formats.adk.content import read_query, write_query
 from evaldesk.formats.adk.events import events_key
+from evaldesk.formats.adk.grades import is_grade_file
 from evaldesk.formats.exchange import MAX_ROW, Imported, WritesRuns
 from evaldesk.formats.large_runs import TrialRowsOnDisk
 from evaldesk.model import (
@@ -69,7 +70,7 @@ class AdkResults(WritesRuns):
         value = peek(data).document
         if isinstance(value, str):
             return any(f'"{key}"' in value for key in _RESULTS)
-        return isinstance(value, dict) and bool(_RESULTS & set(value))
+        return isinstance(value, dict) and bool(_RESULTS & set(value)) and not is_grade_file(value)
 
     @staticmethod
     def read(data: bytes, *, source: str) -> Imported:

@@ -11,7 +11,7 @@ import inspect
 import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, Literal, cast
 
@@ -36,12 +36,12 @@ from evaldesk.model.chat import chat_messages
 from evaldesk.model.transcript import MAX_NUMBER, is_score
 from evaldesk.wire import converted, plain_json
 
-_OPTIONS = (FUNCTION_OPTION, "root", "compat", "low", "high", "description")
+_OPTIONS = (FUNCTION_OPTION, "root", "source", "compat", "low", "high", "description")
 
 
 @dataclass(frozen=True, slots=True)
 class EvalFunction:
-    """Calls `function`, a `module:attr` found from `root`; its result is the value of the trial.
+    """Calls `function`, a `module:attr` found from `root` or made by `source`; its result is the value of the trial.
 
     A value is any finite number unless `low` and `high` bound it. Exceptions of the function, None, NaN and infinity
     are errors; with `compat = "osmosis"` each of them but infinity counts as 0, and the reason says so.
@@ -50,6 +50,7 @@ class EvalFunction:
     name: str
     function: str
     root: str = ""
+    source: str = ""
     compat: Literal["", "osmosis"] = ""
     low: float | None = None
     high: float | None = None
@@ -83,11 +84,13 @@ class EvalFunction:
             return [Score(self.name, 0.0, reason=reason, details={"osmosis": plain_json(message)})]
 
     async def _scores(self, transcript: Transcript, case: Case) -> list[Score]:
-        function = load_function(self.function, self.root)
+        function = load_function(self.function, self.root, self.source)
         mode = mode_of(function)
         if mode == "adk":
             result = await _call(function, adk_arguments(transcript, case, self.name, self.threshold))
             return adk_scores(self.name, result, len(transcript.turns))
+        if mode == "instance":
+            return [self._instance_score(await _call(function, {"instance": instance_of(transcript, case)}))]
         is_osmosis = bool(self.compat)
         result = await _call(function, arguments_of(mode, function, transcript, case, is_osmosis=is_osmosis))
         if isinstance(result, Score):
@@ -99,6 +102,15 @@ class EvalFunction:
     def _score(self, value: float) -> Score:
         who = "The function" if self.name == self.function else self.function
         return Score(self.name, value, reason=f"{who} gave {value:g}.")
+
+    def _instance_score(self, result: object) -> Score:
+        """A number, or an object with a score and an explanation, as agents-cli takes them. Raises MetricError."""
+        values = result if isinstance(result, Mapping) else {"score": result}
+        if "score" not in values:
+            raise MetricError('the function gave an object without "score"; wanted a number or {"score": ...}')
+        score = self._score(_number(values["score"], is_osmosis=False))
+        explanation = values.get("explanation")
+        return replace(score, reason=explanation) if isinstance(explanation, str) and explanation else score
 
 
 def build_function(criterion: Criterion) -> Metric:
@@ -121,7 +133,8 @@ def load_function_of(criterion: Criterion) -> None:
     Raises MetricError for a wrong signature, and exceptions of its import.
     """
     options = criterion.options
-    mode_of(load_function(str(options[FUNCTION_OPTION]), str(options.get("root", ""))))
+    root, source = (str(options.get(name, "")) for name in ("root", "source"))
+    mode_of(load_function(str(options[FUNCTION_OPTION]), root, source))
 
 
 def function_options(function: str, **options: Any) -> JsonObject:
@@ -208,6 +221,57 @@ def _accepted_arguments(function: Function, arguments: dict[str, Any]) -> dict[s
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return arguments
     return {name: value for name, value in arguments.items() if name in parameters}
+
+
+def instance_of(transcript: Transcript, case: Case) -> dict[str, Any]:
+    """The instance of a function of agents-cli: the case with the trial's answer and events. (its SDK 2.7)
+
+    Contents are objects with parts; keys of the case that no field of ours holds stand beside them.
+    """
+    turns = [
+        {"turn_index": at, "turn_id": f"turn_{at}", "events": _instance_events(turn)}
+        for at, turn in enumerate(transcript.turns)
+    ]
+    references = [turn.expected.reference for turn in case.turns if turn.expected.reference is not None]
+    query = case.turns[-1].query if case.turns else next((turn.query for turn in transcript.turns), "")
+    own_keys = {key: deepcopy(value) for key, value in case.extra.items() if not key.startswith(OWN_KEY_PREFIX)}
+    rubrics = [
+        {"rubric_id": each.get("rubric_id"), "content": {"property": {"description": _rubric_text(each)}}}
+        for each in case.rubrics
+    ]
+    return {
+        **own_keys,
+        "eval_case_id": case.id,
+        "prompt": _content("user", query),
+        "response": _content("model", solution(transcript)),
+        **({"reference": {"response": _content("model", references[-1])}} if references else {}),
+        **({"rubric_groups": {"rubrics": {"rubrics": rubrics}}} if rubrics else {}),
+        "agent_data": {"turns": turns},
+    }
+
+
+def _instance_events(turn: TurnRecord) -> list[dict[str, Any]]:
+    events = [{"author": "user", "content": _content("user", turn.query)}]
+    for event in turn.own_events:
+        author = event.author or "agent"
+        if event.kind == "agent_message" and not event.is_partial:
+            events.append({"author": author, "content": _content("model", event.text)})
+        elif event.kind == "tool_call" and event.call:
+            call = {"id": event.call.id, "name": event.call.name, "args": dict(event.call.args)}
+            events.append({"author": author, "content": {"role": "model", "parts": [{"function_call": call}]}})
+        elif event.kind == "tool_result" and event.call:
+            response = _result(event, event.call)
+            events.append({"author": author, "content": {"role": "user", "parts": [{"function_response": response}]}})
+    return events
+
+
+def _content(role: str, text: str) -> dict[str, Any]:
+    return {"role": role, "parts": [{"text": text}]}
+
+
+def _rubric_text(rubric: JsonObject) -> JsonValue:
+    content = rubric.get("rubric_content")
+    return content.get("text_property") if isinstance(content, dict) else None
 
 
 _MODULES = {

@@ -61,6 +61,19 @@ def check_function(target: str, root: str, folder: Path) -> str:
     return _place_of(module, root, folder)
 
 
+def check_source(target: str, source: str) -> None:
+    """Raise UsageError for a source that is no Python, or does not define the function of `target`."""
+    name = target.rpartition(":")[2]
+    try:
+        with parsing:
+            body = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
+        raise UsageError(f"the source of {target.rpartition(':')[0]}, {line}", field="metric") from error
+    if name not in set(_defined_names(body)):
+        raise UsageError(f"the source of {target.rpartition(':')[0]} defines no function {name!r}", field="metric")
+
+
 def _place_of(module: str, root: str, folder: Path) -> str:
     return next((place for place in (root, str(folder)) if place and _spec(module, [place])), root)
 

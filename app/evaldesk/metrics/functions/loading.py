@@ -28,7 +28,7 @@ from evaldesk.metrics.functions.import_guard import ChangedSourceError
 from evaldesk.registry import import_target
 
 Function: TypeAlias = Callable[..., Any]
-Mode: TypeAlias = Literal["solution", "messages", "trial", "adk"]
+Mode: TypeAlias = Literal["solution", "messages", "trial", "adk", "instance"]
 
 _MODES: Mapping[str, Mode] = {
     "solution_str": "solution",
@@ -37,18 +37,20 @@ _MODES: Mapping[str, Mode] = {
     "case": "trial",
     "state": "trial",
     "eval_metric": "adk",
+    "instance": "instance",
 }
 PASSED: Mapping[Mode, tuple[str, ...]] = {
     "solution": ("solution_str", "ground_truth", "extra_info"),
     "messages": ("messages", "ground_truth", "metadata"),
     "trial": ("transcript", "case", "state", "messages", "ground_truth", "extra_info"),
     "adk": ("eval_metric", "actual_invocations", "expected_invocations", "conversation_scenario"),
+    "instance": ("instance",),
 }
 """The parameters that a function of each kind is called with, by keyword."""
 # A module of the user is imported once, also when two trial threads need it first.
 _lock = Lock()
 _as_source: set[str] = set()
-_loaded: dict[tuple[str, str], Function | BaseException] = {}
+_loaded: dict[tuple[str, str, str], Function | BaseException] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +73,16 @@ class _Copy:
 _copy = _Copy()
 
 
-def load_function(target: str, root: str) -> Function:
+def load_function(target: str, root: str, source: str = "") -> Function:
     """The function that `target`, a `module:attr`, names, imported once with `root` first on `sys.path`.
 
-    Raises MetricError naming its fault, and the exception of its import again each time.
+    The module is that of `source` where there is one. Raises MetricError naming its fault, and the exception of its
+    import again each time.
     """
-    key = (target, root)
+    key = (target, root, source)
     with _lock:
         if key not in _loaded:
-            _loaded[key] = _import(target, root)
+            _loaded[key] = _execute(target, source) if source else _import(target, root)
     function = _loaded[key]
     if isinstance(function, BaseException):
         raise function
@@ -235,6 +238,18 @@ def _import(target: str, root: str) -> Function | BaseException:
     except (Exception, SystemExit) as error:
         return error
     return function if callable(function) else MetricError(f"{name!r} in {module!r} is not callable")
+
+
+def _execute(target: str, source: str) -> Function | BaseException:
+    """The function that the source of a criterion defines."""
+    module, _, name = target.rpartition(":")
+    namespace: dict[str, Any] = {"__name__": module}
+    try:
+        exec(compile(source, f"<{module}>", "exec"), namespace)  # noqa: S102 - the user's own function, in a grader
+    except (Exception, SystemExit) as error:
+        return error
+    function = namespace.get(name)
+    return function if callable(function) else MetricError(f"the source of {module!r} defines no function {name!r}")
 
 
 def _available(module: str) -> list[str]:

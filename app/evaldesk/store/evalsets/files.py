@@ -22,6 +22,7 @@ from evaldesk.durable_files import (
 )
 from evaldesk.errors import ConflictError, DiskError, FormatError, LossError, NotFoundError, UsageError
 from evaldesk.formats import evalset_format, format_of, losses, read_evalset, write_evalset
+from evaldesk.formats.forms import form_named
 from evaldesk.model import EvalSet
 from evaldesk.model.stored import EvalSetFacts, EvalSetFile
 from evaldesk.reading.json_stream import NotStreamedError
@@ -458,7 +459,8 @@ def _encode(evalset: EvalSet, file_format: str, *, as_new_form: bool) -> bytes:
     if not loss_texts:
         return write_evalset(evalset, file_format)
     if not as_new_form:
-        reason = "ADK's old form, which this file has, cannot hold all of this; save it in the new form"
+        title = form_named(file_format).title
+        reason = f"the form of this file, {title}, cannot hold all of this; save it as an ADK eval set"
         raise LossError(f"{reason}: {'; '.join(loss_texts[:3])}", loss_texts)
     return write_evalset(evalset, "adk")
 

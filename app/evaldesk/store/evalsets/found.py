@@ -14,6 +14,8 @@ MAX_DEPTH = 8
 MAX_FILES = 2_000
 MAX_ENTRIES = 50_000
 NAMED = (".evalset.json", ".test.json")
+DATASETS = "datasets"
+"""The folder below an eval folder in which agents-cli has its datasets."""
 EVAL_FOLDERS = frozenset({"eval", "evals", "evalset", "evalsets", "eval_set", "eval_sets"})
 SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", "venv"})
 
@@ -75,7 +77,7 @@ def id_of_new(path: Path, roots: Sequence[Path], home: Path) -> str:
 
 def may_be_found(path: Path, roots: Iterable[Path]) -> bool:
     """Whether `find_files` may give the file at `path`, going by its name and those of its folders."""
-    if not _is_candidate(path.name, path.parent.name):
+    if not _is_candidate(path.name, path.parent):
         return False
     inner = [path.parent.relative_to(root).parts for root in roots if path.is_relative_to(root)]
     is_searched = any(len(folders) <= MAX_DEPTH and not any(map(_is_skipped, folders)) for folders in inner)
@@ -106,7 +108,7 @@ def _free_id(path: Path, home: Path, files: dict[str, FoundFile]) -> str:
 def _candidates(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
     for folder, entries in _folders(root):
         for entry in entries:
-            stat = _stat_of(entry) if _is_candidate(entry.name, folder.name) else None
+            stat = _stat_of(entry) if _is_candidate(entry.name, folder) else None
             if stat is not None:
                 yield folder / entry.name, stat
 
@@ -142,11 +144,12 @@ def _is_skipped(name: str) -> bool:
     return name.startswith(".") or name in SKIPPED
 
 
-def _is_candidate(name: str, folder: str) -> bool:
+def _is_candidate(name: str, folder: Path) -> bool:
     lowered = name.lower()
     if lowered.startswith(".") or not lowered.endswith(".json"):
         return False
-    return lowered.endswith(NAMED) or folder.lower() in EVAL_FOLDERS
+    eval_folder = folder.parent if folder.name.lower() == DATASETS else folder
+    return lowered.endswith(NAMED) or eval_folder.name.lower() in EVAL_FOLDERS
 
 
 def _stat_of(entry: os.DirEntry[str]) -> os.stat_result | None:
