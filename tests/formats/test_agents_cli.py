@@ -290,7 +290,7 @@ def test_a_case_that_the_summary_counts_and_the_file_lacks_is_planned() -> None:
 
     run = read_file(json.dumps({**GRADES, "summary_metrics": summary}).encode(), "results.json").runs[0]
 
-    assert (run.plan.n_planned, len(run.results)) == (3, 1)
+    assert (run.plan.n_planned, len(run.results)) == (3, 2)
 
 
 CONFIG = """\

@@ -179,11 +179,7 @@ def criteria_of_document(document: Document) -> CriteriaFile:
 
 def load_criteria_file(path: Path) -> CriteriaFile:
     """The contents of the file at `path`. Raises FormatError, or OSError when there is no such file."""
-    from evaldesk.formats.adk.metrics_config import is_metrics_config, read_metrics_config
-
-    data = read_regular_file(path, MAX_BYTES)
-    read = read_metrics_config if is_metrics_config(data, path.name) else read_criteria_file
-    return read(data, source=str(path))
+    return read_criteria_file(read_regular_file(path, MAX_BYTES), source=str(path))
 
 
 def write_criteria_file(file: CriteriaFile, source: str = "criteria") -> bytes:

@@ -12,13 +12,12 @@ from typing import Any, TypeAlias
 
 from evaldesk.errors import VALUE_LIMIT, EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.formats import AdkObject
-from evaldesk.formats.adk.metrics_config import is_metrics_config
+from evaldesk.formats.adk.metrics_config import is_metrics_config, read_metrics_config
 from evaldesk.formats.criteria_file import (
     NAMES,
     CriteriaFile,
     criteria_of_document,
     is_criteria_file,
-    load_criteria_file,
     read_criteria_file,
 )
 from evaldesk.metrics import (
@@ -37,7 +36,8 @@ from evaldesk.metrics.judges.options import full_name, sampling_of
 from evaldesk.model import Criterion, JsonObject, JsonValue, ModelOptions
 from evaldesk.model.options import UserConfig
 from evaldesk.paths import did_you_mean
-from evaldesk.reading.strict_json import Document, parse_json
+from evaldesk.reading.regular_file import read_regular_file
+from evaldesk.reading.strict_json import MAX_BYTES, Document, parse_json
 from evaldesk.reading.values import snake_case
 from evaldesk.settings import Settings
 
@@ -82,9 +82,11 @@ def _user_in(file: CriteriaFile) -> UserConfig | None:
 def open_criteria_file(path: Path | str) -> CriteriaFile:
     """The file at `path`, its metrics not checked yet. Raises UsageError, FormatError."""
     try:
-        return load_criteria_file(Path(path))
+        data = read_regular_file(Path(path), MAX_BYTES)
     except OSError as error:
         raise UsageError(_not_there(Path(path), error), field="criteria") from error
+    read = read_metrics_config if is_metrics_config(data, Path(path).name) else read_criteria_file
+    return read(data, source=os.fspath(path))
 
 
 def metric_and_criterion(text: str) -> tuple[str, object]:

@@ -230,9 +230,9 @@ def _placed_state(
     own_keys = form.get("state_keys", ())
     state = {key: value for key, value in session.state.items() if key in own_keys or not form.get("has_session")}
     rest = {key: value for key, value in session.state.items() if key not in state}
-    other = replace(session, state=rest)
+    rest_session = replace(session, state=rest)
     is_needed = form.get("has_session") or rest or session.app_name or session.user_id
-    return other if is_needed else None, state
+    return rest_session if is_needed else None, state
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,12 +309,12 @@ def _patch_agent_data(raw: Any, value: _AgentData | None) -> Any:
     """`raw` with other messages or another state; history, agents and unchanged messages stay."""
     if value is None or not isinstance(raw, dict):
         return _write_agent_data(value)
-    old = _read_agent_data(_NOWHERE, raw) or _AgentData()
+    file_value = _read_agent_data(_NOWHERE, raw) or _AgentData()
     key = next((each for each in raw if snake_case(each) == "turns"), "turns")
     turns = list(_raw_turns(raw))
-    if old.queries != value.queries:
-        turns = _with_queries(turns, old.queries, value.queries)
-    if old.state != value.state:
+    if file_value.queries != value.queries:
+        turns = _with_queries(turns, file_value.queries, value.queries)
+    if file_value.state != value.state:
         turns = _with_state_delta(turns, value.state)
     return {**raw, key: turns}
 
@@ -324,14 +324,14 @@ def _with_queries(
 ) -> list[dict[str, Any]]:
     """The turns with other messages; the history behind a removed message goes with it."""
     pairs = edited_pairs([write_query(query) for query in before], [write_query(query) for query in after])
-    new_places = {old: new for old, new in pairs if old is not None}
-    added: dict[int, list[int]] = {}
+    new_places = {start: end for start, end in pairs if start is not None}
+    additions: dict[int, list[int]] = {}
     last = -1
-    for old, new in pairs:
-        last = old if old is not None else last
-        if old is None and new is not None:
-            added.setdefault(last, []).append(new)
-    new_turns = [_new_turn(after[at]) for at in added.get(-1, ())]
+    for start, end in pairs:
+        last = start if start is not None else last
+        if start is None and end is not None:
+            additions.setdefault(last, []).append(end)
+    new_turns = [_new_turn(after[at]) for at in additions.get(-1, ())]
     number, is_removed = -1, False
     for turn in turns:
         events = []
@@ -339,15 +339,17 @@ def _with_queries(
         for event in turn.get("events") or ():
             if is_users(event):
                 number += 1
-                new = new_places[number]
-                is_removed = new is None
-                if new is not None:
-                    events.append({**event, "content": patch_query(event["content"], after[new])})
+                place = new_places[number]
+                is_removed = place is None
+                if place is not None:
+                    events.append({**event, "content": patch_query(event["content"], after[place])})
             elif not is_removed:
                 events.append(event)
         if events or not turn.get("events"):
             new_turns.append({**turn, "events": events})
-        new_turns += [_new_turn(after[at]) for old in range(first + 1, number + 1) for at in added.get(old, ())]
+        new_turns += [
+            _new_turn(after[at]) for before_at in range(first + 1, number + 1) for at in additions.get(before_at, ())
+        ]
     if len(new_turns) == len(turns):
         return new_turns
     return [{**turn, "turn_index": at} if "turn_index" in turn else turn for at, turn in enumerate(new_turns)]
@@ -454,8 +456,8 @@ def _read_rubric(place: JsonPosition, raw: Any) -> JsonObject:
     values = spelled(read_mapping(place, raw))
     content = read_optional_mapping(place.at("content"), values.get("content")) or {}
     property_at = place.at("content", "property")
-    described = read_optional_mapping(property_at, content.get("property")) or {}
-    text = read_text(property_at.at("description"), described.get("description", ABSENT))
+    property_value = read_optional_mapping(property_at, content.get("property")) or {}
+    text = read_text(property_at.at("description"), property_value.get("description", ABSENT))
     rubric_id = read_optional_text(place.at("rubric_id"), values.get("rubric_id"))
     kind = read_optional_text(place.at("type"), values.get("type"))
     name = rubric_id or f"rubric_{_number(place)}"
