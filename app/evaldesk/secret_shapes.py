@@ -340,12 +340,18 @@ def machine_words(data: bytes) -> bytes:
     while (start := flat.find(_RUN, end)) >= 0:
         end = flat.find(b" ", start + len(_RUN))
         end = len(flat) if end < 0 else end
+        # Rows of tools have thousands of ids, so this is inline: hexadecimal, as a UUID is, under a name such as
+        # `order_id`, where no key is.
+        word = data[start:end]
+        if not word.strip(_HEX) and (
+            word.isdigit() or data[max(0, start - 14) : start].rstrip(b'\\": ').endswith(_ENDS_OF_NAMES)
+        ):
+            continue
         if end - start > _LONGEST_RUN:
-            if not (data[start:end].isdigit() or _is_identity(data, start, end)):
-                places += [(max(0, start - _BEFORE), start + _EDGE), *_inner_places(data, start, end)]
-                places.append((end - _EDGE, end))
+            places += [(max(0, start - _BEFORE), start + _EDGE), *_inner_places(data, start, end)]
+            places.append((end - _EDGE, end))
         # Most runs are names of small letters, which one search tells.
-        elif _MIXED.search(data, start, end) and not (data[start:end].isdigit() or _is_identity(data, start, end)):
+        elif _MIXED.search(word):
             begin = max(0, start - _BEFORE)
             if places and begin <= places[-1][1]:
                 begin = places.pop()[0]
@@ -409,17 +415,6 @@ def _places_of(mark: bytes, data: bytes, start: int, end: int) -> Iterator[int]:
 
 
 _ENDS_OF_NAMES = (b"id", b"Id", b"ID", b"hash", b"digest", b"sha256", b"checksum", b"etag")
-
-
-def _is_identity(data: bytes, start: int, end: int) -> bool:
-    """Whether a run is hexadecimal, as a UUID is, under a name such as `order_id`, so that it names a thing.
-
-    Rows of tools are full of them, and no key is under such a name.
-    """
-    before = data[max(0, start - 14) : start].rstrip(b'\\": ')
-    return before.endswith(_ENDS_OF_NAMES) and not data[start:end].strip(_HEX)
-
-
 _HEX = b"0123456789abcdef-"
 
 
