@@ -21,6 +21,7 @@ from bench import (
     measure_pages,
     measure_players,
     measure_scale,
+    measure_secrets,
     measure_start,
     measure_trials,
 )
@@ -71,6 +72,7 @@ BUDGETS = (
     *(Budget(f"{name}, {measure_commands.OVER_IMPORT}") for name in PACKAGES),
     *(Budget(f"{name}, {measure_players.OVER_LOOP}") for name in PACKAGES),
     *(Budget(f"{name}, {measure_players.ADAPTER}") for name in PACKAGES),
+    *(Budget(f"{measure_secrets.SHARE}, {what}") for what in measure_secrets.SIZES),
     Budget(f"{measure_scale.alone('PostgreSQL')}: processor"),
     Budget(f"{measure_scale.ON_HOSTS}: of the driver"),
     Budget(measure_newcomer.READY),

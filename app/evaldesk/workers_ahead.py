@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 from evaldesk.process_setup import WORKER_VARIABLE, hide_memory, working_folder
 
-SECRETS = ("EVALDESK_TOKEN",)
+SECRETS = ("EVALDESK_TOKEN", "EVALDESK_STORE")
+"""Variables that no worker gets: they open the desk and its database."""
 # Started before the imports of the command: decision 234.
 COMMAND = (sys.executable, "-P", "-X", "faulthandler", "-m", "evaldesk.engine.worker.main")
 

@@ -224,7 +224,11 @@ def test_copies_of_an_eval_set_are_hidden_and_the_files_of_the_agent_are_not(
 ) -> None:
     folder = tmp_path / "shop"
     text = json.dumps({"eval_set_id": "one", "eval_cases": [CASE]}).replace("hi", "hi, it's a request").encode()
-    own = {"agent.py": text, "facts.md": b"The treasure is in the sea.", "examples.json": b'["hi, it\'s a request"]'}
+    own = {
+        "agent.py": b"EXAMPLES = " + text,
+        "facts.md": b"The treasure is in the sea.",
+        "examples.json": b'["hi, it\'s a request"]',
+    }
     for each, content in {**own, name: write(text), "one.evalset.json": text}.items():
         (folder / each).parent.mkdir(parents=True, exist_ok=True)
         (folder / each).write_bytes(content)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from evaldesk.agents.containers import PULL_TIMEOUT_S, container_client, docker_run_command, is_podman
 from evaldesk.agents.discovery import is_imported, with_place
@@ -25,6 +25,9 @@ from evaldesk.paths import OURS, PACKAGE, interpreter_path
 from evaldesk.process_setup import WORKER_VARIABLE
 from evaldesk.settings import Environment, Settings
 from evaldesk.workers_ahead import COMMAND, SECRETS, own_environment
+
+FileIdentity: TypeAlias = tuple[str, tuple[int, int]]
+"""The path of a file with its device and number; of an absent one zeros."""
 
 BOOT = str(Path(__file__).resolve().with_name("boot.py"))
 # Another interpreter would take our packages for its own: decision 088.
@@ -75,6 +78,10 @@ class Launcher(Protocol):
     def start_timeout_s(self) -> float:
         """Seconds after which a worker that is not up is given up."""
 
+    @property
+    def is_stale(self) -> bool:
+        """Whether a worker that starts now has other walls than the forks of an earlier one."""
+
     def launch(self, environment: Mapping[str, str], purpose: str) -> Launch:
         """A worker; `environment` is the environment of the run. Raises UsageError where there is no place for one."""
 
@@ -87,6 +94,7 @@ class ProcessLauncher:
     start_timeout_s: float = START_TIMEOUT_S
     kind: PlaceKind = "process"
     can_fork: bool = sys.platform == "linux"
+    is_stale: bool = False
 
     def place(self, machine: str) -> str:
         """The machine; with the interpreter, where it is not ours."""
@@ -125,13 +133,16 @@ class SandboxLauncher:
     """Starts each worker as `process` does, and hides files from it before it imports anything of the agent.
 
     Paths in `hidden` are covered but for `visible` ones inside; folders that are `read_only` cannot be
-    written. Where the machine allows namespaces to bubblewrap alone, it makes the sandbox.
+    written. Where the machine allows namespaces to bubblewrap alone, it makes the sandbox. Variables that are
+    `left_out` are not given to it. `identities` are those of the hidden files when they were looked for.
     """
 
     process: ProcessLauncher
     hidden_paths: tuple[str, ...]
     visible: tuple[str, ...]
     read_only: tuple[str, ...]
+    identities: tuple[FileIdentity, ...] = ()
+    left_out: tuple[str, ...] = ()
     start_timeout_s: float = START_TIMEOUT_S
     kind: PlaceKind = "process"
 
@@ -139,6 +150,11 @@ class SandboxLauncher:
     def can_fork(self) -> bool:
         """Whether a player may be forked: not behind bubblewrap, whose process is another."""
         return self.process.can_fork and not sandbox_problem()
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether a hidden file was saved anew, by which the kernel takes away its cover in all earlier sandboxes."""
+        return any(_identity(path) != identity for path, identity in self.identities)
 
     @property
     def words(self) -> str:
@@ -151,7 +167,9 @@ class SandboxLauncher:
 
     def launch(self, environment: Mapping[str, str], purpose: str) -> Launch:
         """A process of this machine, which ends with this one. Raises UsageError where no sandbox can be made."""
-        own = self.process.launch(environment, purpose)
+        own = self.process.launch(
+            {name: value for name, value in environment.items() if name not in self.left_out}, purpose
+        )
         python = (self.process.python or sys.executable, "-X", "faulthandler", BOOT)
         if not sandbox_problem():
             plan = plan_text([*self.hidden_paths], [*self.visible], [*self.read_only])
@@ -161,6 +179,19 @@ class SandboxLauncher:
         check_sandbox()
         command = bubblewrap_command(self.hidden_paths, self.visible, self.read_only)
         return replace(own, command=(*command, *python, str(NO_PARENT), purpose))
+
+
+def file_identities(paths: Iterable[str]) -> Iterator[FileIdentity]:
+    """The files among some paths, each with its device and number."""
+    yield from ((path, _identity(path)) for path in paths if os.path.isfile(path))
+
+
+def _identity(path: str) -> tuple[int, int]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return 0, 0
+    return found.st_dev, found.st_ino
 
 
 @cache
@@ -192,6 +223,7 @@ class ContainerLauncher:
     start_timeout_s: float = PULL_TIMEOUT_S
     kind: PlaceKind = "container"
     can_fork: bool = False
+    is_stale: bool = False
 
     def place(self, machine: str) -> str:
         """The machine with the image."""

@@ -57,6 +57,8 @@ def enter(text: str) -> None:
     _mount("none", "/", "", MS_REC | MS_PRIVATE)
 
     staging = tempfile.mkdtemp(prefix="evaldesk-sandbox-")
+    # Forks of this process would share the sequence of names, so that a zygote refuses one that has begun.
+    vars(tempfile)["_name_sequence"] = None
     _mount("tmpfs", staging, "tmpfs", MS_NOSUID | MS_NODEV)
     copies = []
     for number, path in enumerate(inside):  # held aside while their folder is covered
@@ -72,9 +74,8 @@ def enter(text: str) -> None:
     for copy, path in copies:
         _make_place(path, is_folder=os.path.isdir(copy))
         _mount(copy, path, "", MS_BIND | MS_REC)
-    for path in plan["hidden"]:
-        if os.path.realpath(path) not in hidden_paths and os.path.exists(path):  # inside of what is visible again
-            _cover(path, nothing)
+    for path in _hidden_again(plan["hidden"], hidden_paths):
+        _cover(path, nothing)
     for path in plan["read_only"]:
         if os.path.isdir(path):
             _mount(path, path, "", MS_BIND | MS_REC)
@@ -120,8 +121,7 @@ def bubblewrap_command(
     command += [part for path in there for part in _cover_arguments(path)]
     inside = _visible_inside(visible, there)
     command += [part for path in inside for part in ("--bind", path, path)]
-    again = [path for path in hidden_paths if os.path.realpath(path) not in there and os.path.exists(path)]
-    command += [part for path in again for part in _cover_arguments(path)]
+    command += [part for path in _hidden_again(hidden_paths, there) for part in _cover_arguments(path)]
     command += [part for path in read_only if os.path.isdir(path) for part in ("--ro-bind", path, path)]
     return [*command, "--chdir", os.getcwd(), "--"]
 
@@ -148,6 +148,12 @@ def _visible_inside(visible: "Sequence[str]", hidden_paths: "list[str]") -> "lis
             if os.path.exists(path) and _is_inside(path, hidden_paths) and os.path.realpath(path) not in hidden_paths
         ]
     )
+
+
+def _hidden_again(paths: "Sequence[str]", outermost: "list[str]") -> "list[str]":
+    """The hidden paths inside of what is visible again, each once where links lead to it."""
+    real = {os.path.realpath(path) for path in paths if os.path.exists(path)}
+    return sorted(real.difference(outermost))
 
 
 def _is_inside(path: str, folders: "list[str]") -> bool:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 
 from evaldesk.desk.runs.set_copies import SetCopies
-from evaldesk.engine.launch import ProcessLauncher, SandboxLauncher
+from evaldesk.engine.launch import ProcessLauncher, SandboxLauncher, file_identities
 from evaldesk.llm.price_list import price_list
 from evaldesk.model import AgentRef, RunConfig
 from evaldesk.paths import EVALSET_SUFFIX, PACKAGE
@@ -21,29 +23,38 @@ from evaldesk.settings import Settings
 MAX_SEEN = 20_000
 """Files and folders that are looked at for eval sets below one folder."""
 SET_ENDINGS = (EVALSET_SUFFIX, ".test.json")
-LEFT_OUT = frozenset({"node_modules", "site-packages", "__pycache__", ".git"})
+PACKAGES = frozenset({"node_modules", "site-packages", "__pycache__"})
+"""Folders that are looked at last, for the same files as a set only."""
+REPOSITORIES = frozenset({".git", ".hg", ".svn", ".jj", ".bzr", ".sl", ".pijul", "_darcs"})
+"""Folders of version control, in which earlier versions of eval sets are."""
+STORE_VARIABLES = ("PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE")
 
 
 def sandbox_launcher(settings: Settings, config: RunConfig) -> SandboxLauncher:
     """The launcher of players that see no eval set, no database and nothing of the home but their own code."""
-    agent = config.agent
+    agent, store = config.agent, settings.store
     own = [*_code_of(agent), *_interpreters(agent)]
     hidden_paths = [str(settings.state_folder), str(settings.evalset_folder), str(Path.home())]
     hidden_paths += [config.evalset_path] if config.evalset_path else []
+    hidden_paths += [*_sockets(os.environ), *_disks()]
+    hidden_paths += [store.host] if store and store.host.startswith("/") else []
     places = (str(settings.workspace), *map(str, settings.roots), agent.root, agent.folder)
-    others: list[str] = []
+    files = _Files()
     for folder in dict.fromkeys(filter(None, places)):
-        hidden_paths += islice(_evalsets(folder, others), MAX_SEEN)
+        hidden_paths += islice(_evalsets(folder, files), MAX_SEEN)
         hidden_paths += _repositories_above(folder)
     sets = [path for path in hidden_paths if path == config.evalset_path or path.endswith(SET_ENDINGS)]
     copies = SetCopies(dict.fromkeys(chain(sets, _files_in(settings.evalset_folder))))
-    hidden_paths += filter(copies.has, dict.fromkeys(others))
+    hidden_paths += filter(copies.has, dict.fromkeys(files.others))
+    hidden_paths += filter(copies.is_same, dict.fromkeys(files.of_packages))
     recordings = [config.recording.folder] if config.recording.mode != "off" else []
     return SandboxLauncher(
         ProcessLauncher(agent.python),
         hidden_paths=tuple(hidden_paths),
         visible=(*own, *recordings),
         read_only=(str(PACKAGE), sysconfig.get_path("purelib")),
+        identities=tuple(file_identities(hidden_paths)),
+        left_out=STORE_VARIABLES if store else (),
     )
 
 
@@ -65,6 +76,28 @@ def _interpreters(agent: AgentRef) -> Iterator[str]:
     for program in ("node", "npm"):  # what such a program is linked to lies beside it
         if path := shutil.which(program):
             yield str(Path(path).resolve().parent.parent)
+
+
+def _sockets(environment: Mapping[str, str]) -> Iterator[str]:
+    """The sockets of programs outside that run commands or read files for this user: session, terminals, containers."""
+    user = os.getuid()
+    yield from (f"/run/user/{user}", f"/tmp/tmux-{user}", "/run/screen", "/var/run/screen")  # noqa: S108
+    yield from ("/run/docker.sock", "/var/run/docker.sock", "/run/podman", "/run/containerd", "/run/dbus")
+    yield from filter(None, (environment.get("XDG_RUNTIME_DIR"), environment.get("TMUX", "").partition(",")[0]))
+    yield from filter(None, (environment.get("SSH_AUTH_SOCK"), environment.get("SCREENDIR")))
+    for name in ("DOCKER_HOST", "CONTAINER_HOST", "DBUS_SESSION_BUS_ADDRESS"):
+        form, _, path = environment.get(name, "").partition(":")
+        path = path.removeprefix("path=").partition(",")[0].removeprefix("//")
+        if form == "unix" and path.startswith("/"):
+            yield path
+
+
+def _disks() -> Iterator[str]:
+    """The disks that this user may read as bytes."""
+    with suppress(OSError):
+        for entry in os.scandir("/dev"):
+            if stat.S_ISBLK(entry.stat(follow_symlinks=False).st_mode) and os.access(entry.path, os.R_OK):
+                yield entry.path
 
 
 def _repositories_above(folder: str) -> Iterator[str]:
@@ -93,23 +126,50 @@ def _files_in(folder: Path) -> Iterator[str]:
         yield from sorted(entry.path for entry in os.scandir(folder) if entry.is_file())
 
 
-def _evalsets(folder: str, others: list[str]) -> Iterator[str]:
-    """The eval sets below a folder, and the git data, in which earlier versions are; `others` gets all other files."""
+@dataclass(slots=True)
+class _Files:
+    """The files that are no eval sets by their name, and those of installed packages and of bytecode."""
+
+    others: list[str] = field(default_factory=list)
+    of_packages: list[str] = field(default_factory=list)
+
+
+def _evalsets(folder: str, files: _Files) -> Iterator[str]:
+    """The eval sets below a folder, and the data of version control; `files` gets all other files."""
     n_seen = 0
-    for place, folders, files in os.walk(folder):
-        if ".git" in folders or ".git" in files:
+    packages: list[str] = []
+    for place, folders, names in os.walk(folder):
+        if ".git" in names:
             yield from _git_data(Path(place, ".git"))
-        folders[:] = [each for each in folders if each not in LEFT_OUT and not _is_environment(place, each)]
+        for name in REPOSITORIES.intersection(folders):
+            yield from _git_data(Path(place, name))
+        if _is_bare_repository(folders, names):
+            yield place
+            folders.clear()
+            continue
+        packages += (os.path.join(place, name) for name in PACKAGES.intersection(folders))
+        left_out = REPOSITORIES | PACKAGES
+        folders[:] = [each for each in folders if each not in left_out and not _is_environment(place, each)]
         folders.sort(key=lambda name: name.startswith("."))  # large caches are the last to be looked at
-        n_seen += len(folders) + len(files)
-        for name in files:
+        n_seen += len(folders) + len(names)
+        for name in names:
             path = os.path.join(place, name)
             if any(ending in name for ending in SET_ENDINGS):  # also one that an editor or a person put aside
                 yield path
             else:
-                others.append(path)
+                files.others.append(path)
         if n_seen > MAX_SEEN:
             return
+    for package in packages:
+        for place, folders, names in os.walk(package):
+            files.of_packages += (os.path.join(place, name) for name in names)
+            n_seen += len(folders) + len(names)
+            if n_seen > MAX_SEEN:
+                return
+
+
+def _is_bare_repository(folders: Sequence[str], names: Sequence[str]) -> bool:
+    return "HEAD" in names and "objects" in folders and "refs" in folders
 
 
 def _is_environment(place: str, name: str) -> bool:

@@ -9,6 +9,7 @@ import io
 import lzma
 import os
 import re
+import stat
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
@@ -28,7 +29,7 @@ MAX_CASES = 20
 """Cases of a set that its copies are known by, from all of it."""
 MAX_FILE_BYTES, MAX_READ_BYTES = 32 * 1024 * 1024, 512 * 1024 * 1024
 CODE = frozenset({".py", ".pyi", ".pyc", ".so", ".pyd", ".js", ".ts", ".mjs", ".sh", ".toml", ".whl", ".lock", ".css"})
-"""Endings of files that an agent is made of: they are not hidden, whatever they hold."""
+"""Endings of files that an agent is made of: they are hidden only where they are the same file as a set."""
 MIN_QUERY, MIN_ANSWER, MAX_FRAGMENT = 8, 3, 60
 _SPECIAL = re.compile(rb"[^\x20-\x7e]|[\"'\\<>&;=]")
 """Characters that some format writes in another way."""
@@ -48,10 +49,13 @@ class SetCopies:
     def __init__(self, paths: Iterable[str]) -> None:
         self._digests: dict[int, set[bytes]] = {}
         self._marks: list[_Mark] = []
+        self._linked_files: set[tuple[int, int]] = set()
         self._n_left = MAX_READ_BYTES
         for path in islice(paths, MAX_SETS):
             with suppress(OSError, EvaldeskError, ValueError):
-                if os.path.getsize(path) > MAX_SET_BYTES:
+                found = os.stat(path)
+                self._linked_files.add((found.st_dev, found.st_ino))
+                if found.st_size > MAX_SET_BYTES:
                     continue
                 with open(path, "rb") as file:
                     content = file.read()
@@ -60,10 +64,12 @@ class SetCopies:
                 self._marks += filter(None, map(_mark, cases[:: -(-len(cases) // MAX_CASES) or 1]))
 
     def has(self, path: str) -> bool:
-        """Whether a file is a copy: byte for byte, or with a case and what is expected of it, packed or not.
+        """Whether a file is a copy: the same file, or one with a case and what is expected of it, packed or not.
 
-        So is each database of Evaldesk, in which cases are packed.
+        So is each database of Evaldesk, in which cases are packed, and each bundle of git.
         """
+        if self.is_same(path):
+            return True
         if os.path.splitext(path)[1].lower() in CODE:
             return False
         if _is_database(path):
@@ -74,7 +80,18 @@ class SetCopies:
                 self._n_left -= size
                 with open(path, "rb") as file:
                     content = file.read()
-                return any(self._holds(text) for text in chain([content], _unpacked(content)))
+                return _is_bundle(content) or any(self._holds(text) for text in chain([content], _unpacked(content)))
+        return False
+
+    def is_same(self, path: str) -> bool:
+        """Whether a file is a hard link to a set, or holds the same bytes, whatever its name says."""
+        with suppress(OSError):
+            found = os.stat(path)
+            if (found.st_dev, found.st_ino) in self._linked_files:
+                return True
+            if found.st_size in self._digests and stat.S_ISREG(found.st_mode):
+                with open(path, "rb") as file:
+                    return hashlib.sha256(file.read()).digest() in self._digests[found.st_size]
         return False
 
     def _holds(self, text: bytes) -> bool:
@@ -89,6 +106,11 @@ def _is_database(path: str) -> bool:
             with open(path, "rb") as file:
                 return file.read(len(_SQLITE)) == _SQLITE and b"CREATE TABLE case_snapshot" in file.read(MAX_SCHEMA)
     return False
+
+
+def _is_bundle(content: bytes) -> bool:
+    """Whether a file is packed git data: a bundle."""
+    return content.startswith((b"# v2 git bundle", b"# v3 git bundle"))
 
 
 _SQLITE, MAX_SCHEMA = b"SQLite format 3\0", 4 * 1024 * 1024

@@ -322,6 +322,9 @@ class WorkerPool:
     async def _start(self, slot: _Slot, worker: WorkerProcess, spec: TrialSpec | GradeSpec | None) -> None:
         """Bring up the worker of a slot; with a `spec`, make it a zygote for its agent, where it can be one."""
         zygote = self._zygote if self._zygote and self._zygote.is_up else None
+        if zygote and self._launcher.is_stale:
+            zygote.retire()  # its forks would have its walls: decision 471
+            zygote = None
         try:
             if isinstance(spec, TrialSpec):
                 await self._try_to_fork(slot, worker, spec)
