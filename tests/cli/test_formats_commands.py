@@ -191,7 +191,7 @@ def test_the_folder_of_a_run_of_openhands_is_imported_with_its_metadata(run: Run
     elsewhere = run("import", folder.parent)
 
     assert "contains no trial; choose the output.jsonl beside it" in error_of(alone)
-    assert "is a folder without an output.jsonl" in error_of(elsewhere)
+    assert "is a folder without results that a tool is known by: output.jsonl, or" in error_of(elsewhere)
     assert "A trial passes when its own is true or 1" in whole.output
     with Store.open(Path(".evaldesk/evaldesk.db"), must_exist=True) as store:
         summary = store.runs.summary(1)

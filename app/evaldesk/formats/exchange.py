@@ -93,6 +93,13 @@ MARKS: Mapping[str, frozenset[str]] = {
 A format is imported and asked about a file only where one of its marks is there; one without a row is always asked.
 """
 
+FOLDERS: Mapping[str, str] = {
+    "osmosis-results": "evaldesk.integrations.osmosis.run_folder:RunFolder",
+    "openhands": "evaldesk.integrations.openhands.formats.attempts:AttemptsFolder",
+    "atif": "evaldesk.integrations.atif.job_folder:JobFolder",
+}
+"""Formats whose results fill a folder of several files, with the reader that knows it by its parts."""
+
 MAX_ROW = 64 * 1024 * 1024
 """Bytes of one trial in a file that is read trial by trial."""
 
@@ -188,6 +195,28 @@ class JoinedFormat(Protocol):
 
     def join(self, parts: Sequence[tuple[str, bytes]]) -> tuple[str, bytes]:
         """Name and bytes of one file with the contents of the named files. Raises FormatError for unrelated files."""
+
+
+class ResultFolder(Protocol):
+    """The files of a folder by their paths in it, with `/`; links and hidden folders of tools are not among them."""
+
+    name: str
+    paths: Sequence[str]
+
+    def read(self, path: str) -> bytes:
+        """The bytes of a file. Raises FormatError for one that is too large, and UsageError."""
+
+
+class FolderFormat(Protocol):
+    """A format of results that fill a folder."""
+
+    parts: str
+
+    def holds(self, paths: Sequence[str]) -> bool:
+        """Whether the folder with these files is one of this format."""
+
+    def read_folder(self, folder: ResultFolder, outcome: str) -> Imported:
+        """The runs of the folder; `outcome` as in `read_by`. Raises FormatError."""
 
 
 class PackedFormat(Protocol):

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 from evaldesk.errors import BadNumberError, FormatError, NotFoundError
 from evaldesk.formats.exchange import (
+    FOLDERS,
     FORMATS,
     MARKS,
+    FolderFormat,
     Format,
     Holding,
     Imported,
     JoinedFormat,
     OutcomeFormat,
     PackedFormat,
+    ResultFolder,
     StreamedFormat,
 )
 from evaldesk.formats.forms import EVALSET_FORMS, read_evalset
@@ -24,13 +27,14 @@ from evaldesk.process_setup import gc_paused
 from evaldesk.reading.refusals import refusal
 from evaldesk.reading.sniffing import first_keys, peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, kind_of, parse_json
+from evaldesk.registry import import_target, is_present
 from evaldesk.transcripts.recorded import RecordedRun
 
 TEXT_FORMATS = {"osmosis-parquet": "osmosis-jsonl"}
 """Formats whose files are no text that can be searched, each with the text format that holds the same rows."""
 
-JOINED = "openhands"
-"""The format of several files that are read as one."""
+JOINED = ("openhands", "osmosis-results")
+"""The formats of several files that are read as one; the first stands for files of none."""
 
 
 def read_file(data: bytes, source: str, format: str | None = None, outcome: str = "") -> Imported:  # noqa: A002
@@ -55,12 +59,38 @@ def read_file(data: bytes, source: str, format: str | None = None, outcome: str 
 
 def as_one_file(parts: Sequence[tuple[str, bytes]]) -> tuple[str, bytes]:
     """Name and bytes of several files that are one run. Raises FormatError for files that do not belong together."""
-    return parts[0] if len(parts) == 1 else joined_format().join(parts)
+    return parts[0] if len(parts) == 1 else joined_format([name for name, _ in parts]).join(parts)
 
 
-def joined_format() -> JoinedFormat:
-    """The format of several files that are read as one. Raises NotFoundError."""
-    return cast("JoinedFormat", load_format(JOINED))
+def joined_format(names: Iterable[str] = ()) -> JoinedFormat:
+    """The format of files of these names that are read as one. Raises NotFoundError."""
+    forms = [cast("JoinedFormat", load_format(name)) for name in JOINED if name in FORMATS]
+    if not forms:
+        raise NotFoundError.among("format", JOINED[0], FORMATS)
+    keys = {name.rpartition("/")[2] for name in names}
+    return next((form for form in forms if keys & {form.main, *form.companions}), forms[0])
+
+
+def folder_formats() -> Iterator[tuple[str, FolderFormat]]:
+    """The formats of folders of results by name, without those of removed tools."""
+    for name, target in FOLDERS.items():
+        if is_present(target):
+            yield name, cast("FolderFormat", import_target(target))
+
+
+def read_folder(folder: ResultFolder, format: str | None, outcome: str) -> Imported | None:  # noqa: A002
+    """The contents of a folder that a format knows by its parts; None where none does. Raises FormatError."""
+    for name, form in folder_formats():
+        if format in (None, name) and form.holds(folder.paths):
+            try:
+                return with_words(form.read_folder(folder, outcome))
+            except FormatError as error:
+                raise (
+                    error if error.source else FormatError(error.reason, source=folder.name, path=error.path)
+                ) from error
+            except BadNumberError as error:
+                raise FormatError(str(error), source=folder.name) from error
+    return None
 
 
 def _read(form: Format, data: bytes, source: str, outcome: str) -> Imported:

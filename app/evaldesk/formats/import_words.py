@@ -101,6 +101,12 @@ def _of_run(run: RecordedRun) -> Iterator[str]:
         yield f"Undecided, because {n_absent:,} of {counted(n_planned, 'planned trial')} {are} not in the file."
     if run.plan.is_cut:
         yield f"Undecided, because {run.plan.ending}."
+    different = [value for value in run.summary if value.differs]
+    if different:
+        pairs = (f"{value.name} {value.in_file:.6g} (here {value.from_trials:.6g})" for value in different)
+        yield f"The tool's own summary differs from its trials: {', '.join(pairs)}."
+    elif run.summary:
+        yield f"The tool's own summary agrees: {', '.join(f'{each.name} {each.in_file:.6g}' for each in run.summary)}."
     if run.criteria:
         yield f"Scores of {', '.join(criterion.metric for criterion in run.criteria)}."
 

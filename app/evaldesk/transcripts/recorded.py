@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import takewhile
+from math import isclose
 from operator import itemgetter
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
@@ -47,11 +48,26 @@ else:
 
 
 @dataclass(frozen=True, slots=True)
+class SummaryValue:
+    """A number in the tool's own summary of a run, and the same number counted from its trials as that tool counts."""
+
+    name: str
+    in_file: float
+    from_trials: float
+
+    @property
+    def differs(self) -> bool:
+        """Whether they are not the same, but for the rounding of decimals in a file."""
+        return not isclose(self.in_file, self.from_trials, rel_tol=1e-4, abs_tol=1e-4)
+
+
+@dataclass(frozen=True, slots=True)
 class RecordedRun:
     """Trials that another tool played. `results` name their case by its place in `cases`; their `run_id` is 0.
 
     `criteria` are the metrics the scores are of, whether or not Evaldesk has a metric of that name. Cases and results
-    of a large run are ReadItems. `plan` has the number of planned trials and the end of the run.
+    of a large run are ReadItems. `plan` has the number of planned trials and the end of the run, `summary` the values
+    of the tool's own summary.
     """
 
     name: str
@@ -62,6 +78,7 @@ class RecordedRun:
     model: str | None = None
     note: str = ""
     plan: RecordedPlan = field(default_factory=RecordedPlan)
+    summary: tuple[SummaryValue, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,7 @@ def test_the_counts_of_a_run_are_those_of_its_rows(seed: int) -> None:
 
     verdicts = [result.verdict for result in found.runs[0].results]
     assert [verdicts.count(name) for name in ("passed", "failed", "errored")] == [*counts.values()]
-    assert not any("summary" in words for words in found.understood)
+    assert any("own summary agrees" in words for words in found.understood)
 
 
 def test_a_summary_that_disagrees_and_rows_that_are_missing_are_named() -> None:
@@ -136,7 +136,8 @@ def test_a_summary_that_disagrees_and_rows_that_are_missing_are_named() -> None:
     more = {**RUN, "result_counts": {"total": 14, "passed": 2}}
 
     assert (
-        "mini: its summary says 2 passed, its rows say 1." in read(EVAL, wrong, output(1), output(2, "fail")).understood
+        "The tool's own summary differs from its trials: passed 2 (here 1)."
+        in read(EVAL, wrong, output(1), output(2, "fail")).understood
     )
     found = read(EVAL, more, output(1), output(2))
     assert "mini: 12 rows of 14 are only at OpenAI." in found.understood

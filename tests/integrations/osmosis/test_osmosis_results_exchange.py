@@ -153,5 +153,5 @@ def test_an_error_says_where(path: tuple[Any, ...], value: Any, place: str) -> N
 
 
 def test_metrics_alone_are_called_by_their_name() -> None:
-    with pytest.raises(FormatError, match=r"import the index\.jsonl beside it"):
+    with pytest.raises(FormatError, match=r"import its folder, or the index\.jsonl beside it"):
         recorded({"eval_run": {"id": "x"}, "summary": {"graded": 1}}, "metrics.json")

@@ -42,7 +42,7 @@ def import_(
 ) -> None:
     """Import each FILE: the eval set into the folder of eval sets, the runs into the database.
 
-    The folder of a run of OpenHands, with output.jsonl and metadata.json, is a FILE too.
+    A folder of results of Osmosis, OpenHands or Harbor is a FILE too.
 
     All files are read and checked before anything is stored. A file is stored whole or not at all: Ctrl-C
     cancels the import of a file, a killed one is removed by the next start, and others can write meanwhile.

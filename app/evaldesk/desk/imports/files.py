@@ -17,7 +17,16 @@ from evaldesk.desk.runs.file import is_run_file, read_run_file
 from evaldesk.errors import DiskError, UsageError
 from evaldesk.formats import EVALSET_FORMS, losses
 from evaldesk.formats.exchange import Imported
-from evaldesk.formats.files import as_one_file, joined_format, names_for, read_file, suffix_of, title_of
+from evaldesk.formats.files import (
+    as_one_file,
+    folder_formats,
+    joined_format,
+    names_for,
+    read_file,
+    read_folder,
+    suffix_of,
+    title_of,
+)
 from evaldesk.model import EvalSet
 from evaldesk.model.evalset import repeats_words
 from evaldesk.paths import did_you_mean
@@ -42,12 +51,59 @@ def read_path(path: Path, format_name: str | None = None, outcome: str = "", wat
     return read_file(bytes_of(path), str(path), format_name, outcome)
 
 
+MAX_FOLDER_FILES = 20_000
+MAX_FOLDER_BYTES = 1024 * 1024 * 1024
+"""Files of a folder of results and the bytes that are read of all of them."""
+MAX_FOLDER_DEPTH = 4
+
+
+@dataclass(slots=True)
+class FolderOnDisk:
+    """A folder of results that a person named; a link in it is no part of it."""
+
+    folder: Path
+    name: str
+    paths: Sequence[str]
+    n_bytes: int = 0
+
+    def read(self, path: str) -> bytes:
+        """The bytes of one of its files. Raises FormatError, and UsageError where they are too many."""
+        data = bytes_of(self.folder / path)
+        self.n_bytes += len(data)
+        if self.n_bytes > MAX_FOLDER_BYTES:
+            limit = f"more than {MAX_FOLDER_BYTES // 2**20} MiB of results"
+            raise UsageError(f"{self.folder} has {limit}; import parts of it")
+        return data
+
+
+def _files_of(folder: Path) -> Iterator[str]:
+    """The paths of the files in a folder, in order."""
+    n = 0
+    for at, folders, names in os.walk(folder):
+        here = Path(at).relative_to(folder)
+        folders[:] = sorted(folders) if len(here.parts) < MAX_FOLDER_DEPTH else []
+        n += len(names)
+        if n > MAX_FOLDER_FILES:
+            raise UsageError(f"{folder} has more than {MAX_FOLDER_FILES:,} files; name the folder of one run")
+        for name in sorted(names):
+            path = Path(at) / name
+            if path.is_file() and not path.is_symlink():
+                yield (here / name).as_posix()
+
+
 def _read_folder(folder: Path, format_name: str | None, outcome: str, watch: Watch | None) -> Imported:
-    """The file of rows in the folder of a run and its companions, such as those of OpenHands, as one file."""
+    """The results of a folder, known by its parts: those of a run of OpenHands are streamed."""
+    files = FolderOnDisk(folder, str(folder), [*_files_of(folder)])
+    if imported := read_folder(files, format_name, outcome):
+        return imported
     form = joined_format()
     rows = folder / form.main
     if not rows.is_file():
-        raise UsageError(f"{folder} is a folder without an {form.main}; name the file that holds the results")
+        known_parts = "; ".join(form.parts for _, form in folder_formats())
+        raise UsageError(
+            f"{folder} is a folder without results that a tool is known by: {form.main}, or {known_parts}; name the "
+            "file that holds the results"
+        )
     more = [(str(path), bytes_of(path)) for name in form.companions if (path := folder / name).is_file()]
     with _leave_to_whole_reader():
         _, tail = as_one_file([("", b""), *more])

@@ -95,13 +95,13 @@ class Staging:
         """
         for problem in filter(None, (file.problem for file in files)):
             raise problem
-        companions = joined_format().companions if len(files) > 1 else ()
+        companions = joined_format(file.name for file in files).companions if len(files) > 1 else ()
         rows = min(files, key=lambda file: [file.name.endswith(name) for name in companions])
         other_files = [file for file in files if file is not rows]
         if any(file.size > MAX_RECORDED_BYTES for file in other_files):
             limit = f"of several files only the trials may have more than {MAX_RECORDED_BYTES // 2**20} MiB"
             raise FormatError(f"{limit}; import their folder with `evaldesk import FOLDER`", source=rows.name)
-        _, tail = as_one_file([("", b""), *((file.name, file.read()) for file in other_files)])
+        _, tail = as_one_file([(rows.name, b""), *((file.name, file.read()) for file in other_files)])
         rows.write((b"\n" if rows.size and tail else b"") + tail)
         if rows.problem:
             raise rows.problem

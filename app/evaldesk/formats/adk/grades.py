@@ -6,7 +6,7 @@ Scores have no threshold there, so that no trial passes or fails. (agentplatform
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +14,8 @@ from evaldesk.errors import FormatError
 from evaldesk.formats.adk.dataset_case import is_dataset_case
 from evaldesk.formats.adk.traces import Trace, read_trace
 from evaldesk.formats.exchange import Imported, ReadOnly
-from evaldesk.model import Case, Criterion, ErrorRecord, Event, Score, TurnRecord
-from evaldesk.model.transcript import last_stop
+from evaldesk.model import Case, Criterion, ErrorRecord, Event, Score, TrialResult, TurnRecord
+from evaldesk.model.transcript import is_score, last_stop
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, JsonPosition, parse_json
 from evaldesk.reading.values import (
@@ -29,7 +29,14 @@ from evaldesk.reading.values import (
     text_of,
 )
 from evaldesk.transcripts.adk import spelled
-from evaldesk.transcripts.recorded import RecordedRun, TrialRows, file_stem, recorded_score, recorded_trial
+from evaldesk.transcripts.recorded import (
+    RecordedRun,
+    SummaryValue,
+    TrialRows,
+    file_stem,
+    recorded_score,
+    recorded_trial,
+)
 
 FORMAT = "agents-cli-results"
 
@@ -104,6 +111,21 @@ def _n_cases(raw: Mapping[str, Any], n_read: int) -> int:
     summary = [spelled(item) for item in raw.get("summary_metrics") or () if isinstance(item, dict)]
     counts = [item.get("num_cases_total") for item in summary]
     return max([n_read, *(n for n in counts if isinstance(n, int) and not isinstance(n, bool) and n <= MAX_COUNT)])
+
+
+def _summary(raw: Mapping[str, Any], results: Sequence[TrialResult]) -> Iterator[SummaryValue]:
+    """The means and the errors of the tool's own summary beside those of the scores."""
+    for item in raw.get("summary_metrics") or ():
+        values = spelled(item) if isinstance(item, dict) else {}
+        name = values.get("metric_name")
+        scores = [score for result in results for score in result.scores if score.metric == name]
+        numbers = [score.value for score in scores if score.value is not None]
+        if is_score(values.get("mean_score")) and numbers:
+            yield SummaryValue(f"mean of {name}", float(values["mean_score"]), sum(numbers) / len(numbers))
+        if is_score(values.get("num_cases_error")):
+            yield SummaryValue(
+                f"errors of {name}", float(values["num_cases_error"]), sum(score.error is not None for score in scores)
+            )
 
 
 def _scores(place: JsonPosition, values: Mapping[str, Any]) -> tuple[Score, ...]:

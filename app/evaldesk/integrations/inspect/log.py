@@ -27,7 +27,7 @@ from evaldesk.model import (
 )
 from evaldesk.model.evalset import for_review
 from evaldesk.model.run import EarlierResult, RecordedStatus
-from evaldesk.model.transcript import BOUNDS
+from evaldesk.model.transcript import BOUNDS, is_score
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, JsonPosition, parse_json
@@ -48,6 +48,7 @@ from evaldesk.transcripts.messages.chat import NO_TEXT, read_chat
 from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.recorded import (
     RecordedRun,
+    SummaryValue,
     TrialRows,
     file_stem,
     known_time,
@@ -147,9 +148,33 @@ def _build_import(header: Document, raw: Iterator[tuple[JsonPosition, Any]], ste
         model=read_optional_text(place.at("eval", "model"), spec.get("model")),
         note=f"Inspect task {name}, {spec['created']}" if isinstance(spec.get("created"), str) else "",
         plan=_plan(place, log, trials.plan_of(len(ids), _n_epochs(place, spec))),
+        summary=() if trials.n_replaced else tuple(_summary(log, results)),
     )
     evalset, runs = EvalSet(name, cases=run.cases), (run,) if samples else ()
     return Imported("inspect", evalset, runs, tuple(_understood_words(run)), trials.earlier_words, notes.sentences)
+
+
+def _summary(log: dict[str, Any], results: Sequence[TrialResult]) -> Iterator[SummaryValue]:
+    """The accuracy and mean of each scorer in the results of the log, beside those of its samples.
+
+    The epochs of a sample are reduced to their mean, as Inspect does unless it is told otherwise.
+    """
+    stated = log.get("results")
+    for each in stated.get("scores") or () if isinstance(stated, dict) else ():
+        if not isinstance(each, dict) or each.get("reducer") not in (None, "mean"):
+            continue
+        values: dict[int, list[float]] = {}
+        for result in results:
+            for score in result.scores:
+                if score.metric == each.get("name") and score.turn is None and score.value is not None:
+                    values.setdefault(result.case_index, []).append(score.value)
+        metrics = each.get("metrics")
+        for name in ("accuracy", "mean"):
+            metric = metrics.get(name) if isinstance(metrics, dict) else None
+            value = metric.get("value") if isinstance(metric, dict) else None
+            if values and is_score(value):
+                means = [sum(own) / len(own) for own in values.values()]
+                yield SummaryValue(f"{name} of {each['name']}", float(value), sum(means) / len(means))
 
 
 def _n_epochs(place: JsonPosition, spec: dict[str, Any]) -> int | None:

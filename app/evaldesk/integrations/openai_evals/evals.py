@@ -38,6 +38,7 @@ from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.recorded import (
     RecordedRun,
+    SummaryValue,
     TrialRows,
     file_stem,
     free_name,
@@ -353,17 +354,27 @@ def _recorded_run(
         criteria=(PASS, *(Criterion(name) for name in names if name != PASS.metric)),
         model=each.model or None,
         plan=RecordedPlan(n_planned, status="finished" if is_finished else "unknown"),
+        summary=tuple(_summary(raw, results)) if n_planned is None or n_planned <= len(results) else (),
     )
 
 
-def _count_words(name: str, raw: Mapping[str, Any], results: Sequence[TrialResult]) -> list[str]:
-    """Where the run's own counts and its rows differ."""
-    n_passed = sum(result.verdict == "passed" for result in results)
+def _summary(raw: Mapping[str, Any], results: Sequence[TrialResult]) -> Iterator[SummaryValue]:
+    """The counts of the run, and those of its graders, beside those of its rows."""
     counts = mapping(raw.get("result_counts"))
-    words = []
-    total, n_stated = counts.get("total"), counts.get("passed")
+    for key, verdict in (("passed", "passed"), ("failed", "failed"), ("errored", "errored")):
+        n = counts.get(key)
+        if isinstance(n, int) and not isinstance(n, bool):
+            yield SummaryValue(key, n, sum(result.verdict == verdict for result in results))
+    for each in _objects(raw.get("per_testing_criteria_results")):
+        name, n = text(each.get("testing_criteria")), each.get("passed")
+        reasons = [score.reason for result in results for score in result.scores if name and score.metric == name]
+        if reasons and isinstance(n, int) and not isinstance(n, bool):
+            yield SummaryValue(f"{name} passed", n, sum(reason.startswith("Passed") for reason in reasons))
+
+
+def _count_words(name: str, raw: Mapping[str, Any], results: Sequence[TrialResult]) -> list[str]:
+    """A sentence about rows that the run counts and the export does not hold."""
+    total = mapping(raw.get("result_counts")).get("total")
     if isinstance(total, int) and total > len(results):
-        words.append(f"{name}: {counted(total - len(results), 'row')} of {total} are only at OpenAI.")
-    elif isinstance(n_stated, int) and not isinstance(n_stated, bool) and n_stated != n_passed:
-        words.append(f"{name}: its summary says {n_stated} passed, its rows say {n_passed}.")
-    return words
+        return [f"{name}: {counted(total - len(results), 'row')} of {total} are only at OpenAI."]
+    return []

@@ -13,14 +13,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import comb, fsum, sqrt
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import MAX_ROW, Imported, WritesRuns
 from evaldesk.formats.large_runs import TrialRowsOnDisk, scratch
 from evaldesk.model import Case, Criterion, ErrorRecord, RecordedPlan, Score, TrialResult, Turn, Usage, trial_verdict
+from evaldesk.model.conclusion import counted
+from evaldesk.model.run import RecordedStatus
 from evaldesk.model.transcript import is_score
-from evaldesk.reading.json_lines import read_lines
+from evaldesk.reading.json_lines import Line, read_lines, write_lines
 from evaldesk.reading.json_stream import Item, NotStreamedError, StreamedList
 from evaldesk.reading.json_text import text_parts
 from evaldesk.reading.notes import Notes
@@ -38,7 +40,7 @@ from evaldesk.reading.values import (
     text_of,
     wrong_value,
 )
-from evaldesk.transcripts.recorded import RecordedRun, TrialRows, file_stem, recorded_score
+from evaldesk.transcripts.recorded import RecordedRun, SummaryValue, TrialRows, file_stem, recorded_score
 from evaldesk.transcripts.recorded_ends import bound_of
 from evaldesk.transcripts.recorded_sessions import plan_note, read_plan, read_score, score_note
 
@@ -56,6 +58,19 @@ class OsmosisResults(WritesRuns):
     suffixes = (".json", ".jsonl")
     no_evalset = "a file of results holds a run, not an eval set; write it as osmosis-jsonl"
     n_readings = 2
+    main = "index.jsonl"
+    companions = ("metrics.json",)
+
+    @staticmethod
+    def join(parts: Sequence[tuple[str, bytes]]) -> tuple[str, bytes]:
+        """Name and bytes of an index with its `metrics.json` as the last line. Raises FormatError."""
+        metrics = [part for part in parts if part[0].endswith("metrics.json")]
+        rows = [part for part in parts if part not in metrics]
+        if len(metrics) > 1 or len(rows) != 1:
+            raise FormatError("choose one index.jsonl with its metrics.json", source=parts[0][0])
+        ((source, data),) = rows
+        lines = [data.rstrip(), *(write_lines([parse_json(each, source=name).value], source) for name, each in metrics)]
+        return source, b"\n".join(line for line in lines if line)
 
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
@@ -76,10 +91,11 @@ class OsmosisResults(WritesRuns):
         """A run with the trials of the primary model, and one with those of the baseline. Raises FormatError."""
         preview = peek(data)
         if isinstance(preview.line, dict) and set(preview.line) >= _INDEX:
-            runs = [_flat(JsonPosition(line), line.value) for line in read_lines(data, source)]
-            return _build_import(_Header(file_stem(source)), lambda: runs, TrialRows)
+            lines = list(read_lines(data, source))
+            runs = [_flat(JsonPosition(line), line.value) for line in lines if not _is_metrics(line.value)]
+            return _build_import(_index_header(lines, source), lambda: runs, TrialRows)
         if _is_metrics(preview.document):
-            reason = "this is the metrics.json of a run, which has no trials; import the index.jsonl beside it"
+            reason = "this is the metrics.json of a run without trials; import its folder, or the index.jsonl beside it"
             raise FormatError(reason, source=source)
         document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
         place = JsonPosition(document)
@@ -94,7 +110,9 @@ class OsmosisResults(WritesRuns):
         """As `read`, a row or a run at a time, twice: the first time for the configuration, which may stand last."""
         line = peek(file.readline(MAX_LINE)).line
         if isinstance(line, dict) and set(line) >= _INDEX:
-            return _build_import(_Header(file_stem(source)), lambda: _read_index(file, source), TrialRowsOnDisk)
+            file.seek(0)
+            header = _index_header(read_lines(file, source), source)
+            return _build_import(header, lambda: _read_index(file, source), TrialRowsOnDisk)
         shell = _open_list(file, source)
         for _ in shell:
             pass
@@ -132,6 +150,16 @@ class OsmosisResults(WritesRuns):
             yield from text_parts(document, run.name)
 
 
+def attempts_in(data: bytes, source: str) -> dict[tuple[int, int], str]:
+    """The attempts of an index by row and run, each with the name of its trajectory."""
+    rows: list[Any] = [line.value for line in read_lines(data, source)]
+    return {
+        (row["row_index"], row["run_index"]): text_of(row.get("trajectory_filename"))
+        for row in rows
+        if isinstance(row, dict) and set(row) >= _INDEX
+    }
+
+
 def _is_metrics(value: Any) -> bool:
     return isinstance(value, dict) and {"eval_run", "summary"} <= set(value)
 
@@ -141,7 +169,7 @@ class _Header:
     """The configuration of all runs; `cases` are our own names of rows, `own` are thresholds of single functions.
 
     Each row was to be played `n_runs` times. `total_runs` counts the runs that the summary is over, those of a baseline
-    among them. `plan` is of a run of ours, else it says only how the run ended.
+    among them. `plan` is of a run of ours, else it says only how the run ended. `metrics` is the summary of the tool.
     """
 
     name: str
@@ -156,6 +184,7 @@ class _Header:
     n_runs: int | None = None
     total_runs: int = 0
     plan: RecordedPlan = field(default_factory=RecordedPlan)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +196,32 @@ class _Run:
     run_index: int
     tag: str
     raw: dict[str, Any]
+
+
+def _index_header(lines: Iterable[Line], source: str) -> _Header:
+    """The facts of a local run, of its metrics where they are among the lines."""
+    for line in lines:
+        if _is_metrics(line.value):
+            return _metrics_header(JsonPosition(line), read_mapping(JsonPosition(line), line.value), source)
+    return _Header(file_stem(source))
+
+
+def _metrics_header(place: JsonPosition, raw: dict[str, Any], source: str) -> _Header:
+    run = read_mapping(place.at("eval_run"), raw["eval_run"])
+    at, summary = place.at("summary"), read_mapping(place.at("summary"), raw["summary"])
+    threshold = read_optional_number(at.at("pass_threshold"), summary.get("pass_threshold", run.get("pass_threshold")))
+    status = text_of(run.get("status"))
+    ending = {"finished": "finished", "stopped": "stopped", "failed": "failed"}.get(status, "unknown")
+    return _Header(
+        name=text_of(run.get("name")) or file_stem(source),
+        model=text_of(run.get("model_name")) or text_of(run.get("model")),
+        agent=text_of(run.get("rollout_name")),
+        threshold=1.0 if threshold is None else threshold,
+        n_runs=read_optional_count(at.at("n_runs"), summary.get("n_runs")),
+        total_runs=read_optional_count(at.at("total_samples"), summary.get("total_samples")) or 0,
+        plan=RecordedPlan(status=cast("RecordedStatus", ending)),
+        metrics=summary,
+    )
 
 
 def _header(place: JsonPosition, raw: Any, source: str) -> _Header:
@@ -195,6 +250,7 @@ def _header(place: JsonPosition, raw: Any, source: str) -> _Header:
         n_runs=None if own else read_optional_count(place.at("n_runs"), raw.get("n_runs")),
         total_runs=read_optional_count(root.at("summary", "total_runs"), summary.get("total_runs")) or 0,
         plan=read_plan(own.get("plan")) or _ending(document, summary),
+        metrics={} if own else summary,
     )
 
 
@@ -210,7 +266,8 @@ def _ending(document: dict[str, Any], summary: dict[str, Any]) -> RecordedPlan:
 
 def _read_index(file: BinaryIO, source: str) -> Iterator[_Run]:
     file.seek(0)
-    return (_flat(JsonPosition(line), line.value) for line in read_lines(file, source))
+    lines = (line for line in read_lines(file, source) if not _is_metrics(line.value))
+    return (_flat(JsonPosition(line), line.value) for line in lines)
 
 
 def _open_list(file: BinaryIO, source: str) -> StreamedList:
@@ -250,7 +307,8 @@ def _build_import(header: _Header, runs: Callable[[], Iterable[_Run]], rows: Cal
     functions = header.functions or ((REWARD,) if any(REWARD in run.raw for run in runs()) else ())
     criteria = tuple(Criterion(name, header.own.get(name, header.threshold)) for name in functions)
     by_tag: dict[bool, TrialRows] = {}
-    first = None
+    sums = {False: _Sums(), True: _Sums()}
+    first, n_failed_passes = None, 0
     for run in runs():
         is_baseline = run.tag == BASELINE
         own = by_tag.get(is_baseline) or by_tag.setdefault(is_baseline, rows())
@@ -258,6 +316,9 @@ def _build_import(header: _Header, runs: Callable[[], Iterable[_Run]], rows: Cal
         is_skipped = run.raw.get("status") == "skipped"
         result = None if is_skipped else _result(run, criteria, model)
         own.add(own.place(run.row_index), result, run.run_index)
+        sums[is_baseline].add(result)
+        if result is not None and result.error is not None and _is_at_least(run.raw.get(REWARD), header.threshold):
+            n_failed_passes += 1
         if is_skipped:
             notes.refuse("a skipped sample without a score", run.place)
         first = first or run
@@ -266,11 +327,70 @@ def _build_import(header: _Header, runs: Callable[[], Iterable[_Run]], rows: Cal
     models = {False: header.model, True: header.baseline}
     if len(by_tag) > 1:
         header = replace(header, total_runs=0)
-    recorded_runs = tuple(_recorded_run(header, by_tag[tag], criteria, models[tag]) for tag in sorted(by_tag))
+    recorded_runs = tuple(
+        replace(
+            _recorded_run(header, by_tag[tag], criteria, models[tag]),
+            summary=() if tag or by_tag[tag].n_replaced else tuple(sums[tag].compared(header.metrics)),
+        )
+        for tag in sorted(by_tag)
+    )
     kept_words = tuple(words for tag in sorted(by_tag) for words in by_tag[tag].earlier_words)
     least = "its threshold" if header.own else f"{header.threshold:g}"
-    words = (f"A trial passes when every score reaches {least}; the file has no conversations.",)
-    return Imported(_NAME, runs=recorded_runs, understood=words, kept=kept_words, refused=notes.sentences)
+    words = [f"A trial passes when every score reaches {least}; the file has no conversations."]
+    if n_failed_passes:
+        words.append(
+            f"{counted(n_failed_passes, 'failed run')} with a reward of at least {header.threshold:g}: passed in "
+            "Osmosis, errored here."
+        )
+    return Imported(_NAME, runs=recorded_runs, understood=tuple(words), kept=kept_words, refused=notes.sentences)
+
+
+def _is_at_least(value: Any, threshold: float) -> bool:
+    return is_score(value) and value >= threshold
+
+
+@dataclass(slots=True)
+class _Sums:
+    """Counts of the trials as Osmosis counts them: a missing score is 0 in a mean, and its trial is not graded."""
+
+    n: int = 0
+    skipped: int = 0
+    graded: int = 0
+    passed: int = 0
+    failed: int = 0
+    totals: dict[str, float] = field(default_factory=dict)
+
+    def add(self, result: TrialResult | None) -> None:
+        """Count one more trial; None is a skipped one."""
+        if result is None:
+            self.skipped += 1
+            return
+        self.n += 1
+        self.failed += result.status == "errored"
+        self.passed += result.verdict == "passed"
+        values = [(score.metric, score.value) for score in result.scores if score.value is not None]
+        self.graded += bool(values)
+        for metric, value in values:
+            self.totals[metric] = self.totals.get(metric, 0.0) + value
+
+    def compared(self, metrics: Mapping[str, Any]) -> Iterator[SummaryValue]:
+        """The values of the summary of Osmosis, of a local run or of `-o`, beside these counts."""
+        counts = {
+            "total_runs": self.n,
+            "completed_samples": self.n,
+            "graded": self.graded,
+            "passed": self.passed,
+            "failed": self.failed,
+            "skipped": self.skipped,
+            "pass_rate": self.passed / self.n if self.n else 0.0,
+        }
+        for name, count in counts.items():
+            if is_score(metrics.get(name)):
+                yield SummaryValue(name, float(metrics[name]), count)
+        functions = metrics.get("eval_fns")
+        for metric, values in functions.items() if isinstance(functions, dict) else ():
+            if isinstance(values, dict) and is_score(values.get("mean")) and self.n:
+                yield SummaryValue(f"mean of {metric}", float(values["mean"]), self.totals.get(metric, 0.0) / self.n)
 
 
 def _recorded_run(header: _Header, rows: TrialRows, criteria: tuple[Criterion, ...], model: str) -> RecordedRun:

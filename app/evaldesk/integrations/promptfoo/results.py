@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evaldesk.errors import FormatError
@@ -49,6 +49,7 @@ from evaldesk.transcripts.messages.parts import json_value
 from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.recorded import (
     RecordedRun,
+    SummaryValue,
     TrialRows,
     file_stem,
     free_name,
@@ -57,11 +58,14 @@ from evaldesk.transcripts.recorded import (
     recorded_score,
     recorded_trial,
     recorded_usage,
+    verdict_counts,
 )
 from evaldesk.transcripts.recorded_ends import bound_of
 from evaldesk.transcripts.recorded_sessions import lost_words
 
 _ROW = {"promptIdx", "testIdx"}
+_STATS = {"successes": "passed", "failures": "failed", "errors": "errored"}
+"""The counts of promptfoo, each with the verdict that it is of."""
 
 
 class Promptfoo(ReadOnly):
@@ -137,6 +141,7 @@ class _PlannedTrials:
     by_prompt: dict[int, int] = field(default_factory=dict)
     n_rows: int = 0
     n_counted: int = 0
+    stats: dict[str, int] = field(default_factory=dict)
 
     def add(self, place: JsonPosition, results: dict[str, Any]) -> None:
         """The statistics of one file, under `results`."""
@@ -146,7 +151,16 @@ class _PlannedTrials:
             at = place.at("prompts", index).at("metrics")
             if n := _total(at, metrics, "testPassCount", "testFailCount", "testErrorCount"):
                 self.by_prompt[index] = n
-        self.n_counted += _total(place.at("stats"), results.get("stats"), "successes", "failures", "errors")
+        self.n_counted += _total(place.at("stats"), results.get("stats"), *_STATS)
+        for key in _STATS if isinstance(results.get("stats"), dict) else ():
+            self.stats[key] = self.stats.get(key, 0) + _total(place.at("stats"), results["stats"], key)
+
+    def summary(self, results: Sequence[TrialResult]) -> tuple[SummaryValue, ...]:
+        """The statistics of the file beside the verdicts of all its rows; none where rows are missing."""
+        if self.n_counted != len(results):
+            return ()
+        verdicts = verdict_counts(results)
+        return tuple(SummaryValue(key, n, verdicts[_STATS[key]]) for key, n in self.stats.items())
 
     def plan_of(self, prompt_index: int | None, n_present: int) -> RecordedPlan:
         """The plan of the run of a prompt; rows that only the statistics count may be of any run of the file."""
@@ -178,7 +192,8 @@ def _rows(data: bytes, source: str, planned_trials: _PlannedTrials) -> Iterator[
 
 def _build_import(runs: Sequence[_Run], stem: str, notes: Notes, planned_trials: _PlannedTrials) -> Imported:
     pairs = [run.recorded_run(stem, len(runs) > 1, planned_trials) for run in runs]
-    recorded_runs = tuple(run for run, _ in pairs)
+    summary = planned_trials.summary([result for run, _ in pairs for result in run.results])
+    recorded_runs = tuple(replace(run, summary=() if at else summary) for at, (run, _) in enumerate(pairs))
     kept_words = tuple(words for _, own in pairs for words in own)
     rows = [row for run in runs for row in run.rows]
     understood_words = ["A trial passes when promptfoo says so; scores and assertions inform."]
