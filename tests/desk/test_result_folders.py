@@ -49,10 +49,11 @@ def _trajectory(question: str, answer: str) -> dict[str, Any]:
             {
                 "step_id": 2,
                 "source": "agent",
-                "message": answer,
+                "message": "",
                 "tool_calls": [{"tool_call_id": "c", "function_name": "add", "arguments": {"a": 1}}],
                 "observation": {"results": [{"source_call_id": "c", "content": "2"}]},
             },
+            {"step_id": 3, "source": "agent", "message": answer},
         ],
     }
 

@@ -180,19 +180,16 @@ def _turns(queries: Sequence[Query], values: Mapping[str, Any]) -> Iterator[Turn
     last = len(queries) - 1
     for at, (text, media) in enumerate(queries):
         turn = own.get(at, Turn(""))
-        expected = turn.expected
-        if at == last:
-            expected = replace(expected, tool_calls=values["reference_trajectory"], reference=values["reference"])
-        yield Turn(text, expected, turn.rubrics, media=media)
+        of_last = {"tool_calls": values["reference_trajectory"], "reference": values["reference"]} if at == last else {}
+        yield Turn(text, replace(turn.expected, **of_last), turn.rubrics, media=media)
 
 
 def _expectations(turns: Sequence[Turn]) -> Iterator[tuple[int, Turn]]:
     """The expectations of turns that have no place in the fields of a case, with the number of their turn."""
     for at, turn in enumerate(turns):
-        expected = turn.expected
-        if at == len(turns) - 1:
-            expected = Expected(intermediate=expected.intermediate)
-        own = Turn("", Expected(expected.tool_calls, expected.intermediate, expected.reference), turn.rubrics)
+        is_last = at == len(turns) - 1
+        calls, reference = (None, None) if is_last else (turn.expected.tool_calls, turn.expected.reference)
+        own = Turn("", Expected(calls, turn.expected.intermediate, reference), turn.rubrics)
         if own != Turn(""):
             yield at, own
 
@@ -514,8 +511,8 @@ def _read_expectations(place: JsonPosition, raw: Any) -> tuple[tuple[int, Turn],
 
 def _read_expectation(place: JsonPosition, raw: Any) -> tuple[int, Turn]:
     values, extra = read_object(_EXPECTATION, place, read_mapping(place, raw))
-    expected = Expected(values["tool_uses"], values["intermediate_responses"], values["reference"])
-    return values["turn"], Turn("", expected, values["rubrics"], extra)
+    own = Expected(values["tool_uses"], values["intermediate_responses"], values["reference"])
+    return values["turn"], Turn("", own, values["rubrics"], extra)
 
 
 def _write_expectation(entry: tuple[int, Turn]) -> dict[str, Any]:

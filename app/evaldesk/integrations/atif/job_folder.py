@@ -141,7 +141,7 @@ def _read_trial(folder: ResultFolder, name: str) -> _Trial:
         name_of_model = text_of(model.get("name"))
         tokens = ("n_input_tokens", "n_output_tokens")
         usages = (recorded_usage(name_of_model, counts, *tokens, cost=counts.get("cost_usd"), tokens_cached=cached),)
-    began, ended = iso_ms(raw.get("started_at")), iso_ms(raw.get("finished_at"))
+    start_ms, end_ms = iso_ms(raw.get("started_at")), iso_ms(raw.get("finished_at"))
     return _Trial(
         read_optional_text(place.at("task_name"), raw.get("task_name")) or name.rpartition("__")[0] or name,
         text_of(agent.get("name")),
@@ -149,7 +149,7 @@ def _read_trial(folder: ResultFolder, name: str) -> _Trial:
         {key: float(value) for key, value in rewards.items() if is_score(value)},
         turns,
         _error(raw.get("exception_info")),
-        max(ended - began, 0.0) if began is not None and ended is not None else None,
+        max(end_ms - start_ms, 0.0) if start_ms is not None and end_ms is not None else None,
         usages,
     )
 

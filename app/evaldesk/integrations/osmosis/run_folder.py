@@ -61,8 +61,12 @@ class RunFolder:
             n_files = sum(map(len, artifacts.values()))
             of = f"{counted(n_files, 'artifact')} of {counted(len(artifacts), 'trial')}"
             words.append(f"{of}: named in the trial, the files stay in the folder.")
-        refused = (*imported.refused, *unread)
-        return replace(imported, runs=(new_run,), understood=tuple(filter(None, words)), refused=refused)
+        return replace(
+            imported,
+            runs=(new_run,),
+            understood=tuple(filter(None, words)),
+            refused=(*imported.refused, *unread),
+        )
 
 
 def _with_trajectories(

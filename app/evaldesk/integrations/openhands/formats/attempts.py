@@ -86,15 +86,15 @@ class AttemptsFolder:
 
 def _rows(folder: ResultFolder) -> Iterator[tuple[int, dict[str, Any]]]:
     """The rows with the numbers of their attempts; those of output.jsonl where no attempt is about their instance."""
-    seen: set[str] = set()
+    attempted_ids: set[str] = set()
     attempts = sorted((int(match[1]), match[0]) for match in filter(None, map(ATTEMPT.fullmatch, folder.paths)))
     for number, path in attempts:
         for row in _rows_of(folder, path):
-            seen.add(str(row.get("instance_id")))
+            attempted_ids.add(str(row.get("instance_id")))
             yield number, row
     for path in (OUTPUT, "output_errors.jsonl"):
         rows = _rows_of(folder, path) if path in folder.paths else iter(())
-        yield from ((1, row) for row in rows if str(row.get("instance_id")) not in seen)
+        yield from ((1, row) for row in rows if str(row.get("instance_id")) not in attempted_ids)
 
 
 def _rows_of(folder: ResultFolder, path: str) -> Iterator[dict[str, Any]]:
@@ -146,7 +146,7 @@ def _summary(folder: ResultFolder, run: RecordedRun, report: dict[str, bool]) ->
         try:
             costs = json.loads(folder.read(COSTS))
         except ValueError as error:
-            raise FormatError(f"{COSTS} is no JSON", source=folder.name) from error
+            raise FormatError(f"{COSTS} is not JSON", source=folder.name) from error
         summary = costs.get("summary") if isinstance(costs, dict) else None
         total = summary.get("total_cost") if isinstance(summary, dict) else None
         if is_score(total):
