@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import evaldesk
 from evaldesk.desk.other_tools import as_tool_judges, decides, difference, tools_beside
 from evaldesk.errors import EvaldeskError
-from evaldesk.formats import load_evalset
+from evaldesk.formats import case_from_json, load_evalset
 from evaldesk.metrics import score_trial
 from evaldesk.model import (
     AgentRef,
@@ -35,6 +35,7 @@ from evaldesk.model import (
     TrialResult,
     Turn,
     TurnRecord,
+    Usage,
     trial_verdict,
 )
 from evaldesk.wording.trial_text import first_words
@@ -395,3 +396,54 @@ def test_a_trial_without_a_verdict_names_the_metric_that_gave_none(of_judge: Sco
     assert difference("adk", case, trial, criteria) == (
         f"{verdict} here, failed by `adk eval`: it leaves out the turns that could not be judged"
     )
+
+
+@pytest.mark.parametrize(
+    ("raw_call", "verdict"),
+    [
+        ({"name": "list_all"}, "failed"),
+        ({"name": "list_all", "args": None}, "failed"),
+        ({"name": "list_all", "args": {}}, "passed"),
+    ],
+    ids=["absent", "null", "empty"],
+)
+def test_a_call_without_arguments_in_the_file_is_null_in_adk(raw_call: dict[str, Any], verdict: str) -> None:
+    from google.adk.evaluation.eval_case import IntermediateData, Invocation
+    from google.adk.evaluation.trajectory_evaluator import TrajectoryEvaluator
+    from google.genai import types
+
+    turn: Any = {"user_content": {"parts": [{"text": "x"}]}, "intermediate_data": {"tool_uses": [raw_call]}}
+    case = case_from_json({"eval_id": "c", "conversation": [turn]}, "c")
+    criteria = [Criterion(CALLS, 1.0)]
+    trial = trial_of(case, (record((ToolCall("list_all", {}),), "x"),), criteria, strict=False)
+
+    content = types.Content(parts=[types.Part(text="x")])
+    actual, expected = (
+        Invocation(user_content=content, intermediate_data=IntermediateData(tool_uses=[types.FunctionCall(**call)]))
+        for call in ({"name": "list_all", "args": {}}, raw_call)
+    )
+    evaluation = TrajectoryEvaluator(threshold=1.0).evaluate_invocations([actual], [expected])
+
+    assert trial.verdict == "passed"
+    assert as_tool_judges("adk", case, trial, criteria).verdict == verdict
+    assert evaluation.overall_score == (1.0 if verdict == "passed" else 0.0)
+
+
+def test_a_turn_without_a_model_call_counts_0_in_adk_and_nothing_here() -> None:
+    criteria = [Criterion("inference_call_count_v1")]
+    case = Case("c", (Turn("a"), Turn("b")))
+    turns = (record((), "x"), with_usage(record((), "y")))
+    trial = trial_of(case, turns, criteria, strict=False)
+
+    own, by_adk = (
+        {score.turn: score.value for score in each.scores}
+        for each in (trial, as_tool_judges("adk", case, trial, criteria))
+    )
+
+    assert own == {0: None, 1: 1.0, None: 1.0}
+    assert by_adk == {0: 0.0, 1: 1.0, None: 0.5}
+
+
+def with_usage(turn: TurnRecord) -> TurnRecord:
+    """The turn with a model call."""
+    return replace(turn, events=(*turn.events, Event("usage", usage=Usage("m", tokens_in=1, tokens_out=1))))

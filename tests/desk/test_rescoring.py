@@ -337,6 +337,21 @@ async def test_criteria_that_cannot_be_are_refused(
     assert len(store.runs.list()) == 1
 
 
+async def test_trials_are_measured_again_by_efficiency_alone(desk: RunDesk, store: Store) -> None:
+    source = played(store, "four it is", "it is four")
+    criteria = (Criterion("tool_call_count_v1"), Criterion("turn_count"))
+
+    again = await over(desk, await desk.rescore(source, criteria))
+
+    assert (again.status, again.counts.unscored, again.counts.done) == ("finished", 2, 2)
+    scores = store.runs.trial(again.id, 0, 0).scores
+    assert {score.metric: score.value for score in scores if score.turn is None} == {
+        "tool_call_count_v1": 0.0,
+        "turn_count": 1.0,
+    }
+    assert store.runs.summary(source).n_passed == 1
+
+
 async def test_a_run_that_goes_on_or_does_not_exist_is_not_scored_again(desk: RunDesk, store: Store) -> None:
     source = played(store, "four it is")
     store.runs.set_status(source, "running")

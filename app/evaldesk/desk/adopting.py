@@ -32,6 +32,10 @@ DIFFERENCES: Mapping[str, Sequence[str]] = {
         "A metric that crashed makes its trial errored, and the run undecided (exit code 3); `adk eval` "
         "ignores the metric and passes. Where the verdicts of ADK differ, the line says why; `--compat adk` "
         "gives ADK's own.",
+        "An expected call without `args` asks for no arguments, as `{}` does. ADK compares null, which no call of "
+        "an agent equals; `--compat adk` does so too.",
+        "A turn that reports no model call has no `inference_call_count_v1`, and the mean leaves it out. ADK counts "
+        "it as 0; `--compat adk` does so too.",
     ),
     "osmosis": (
         "A run in which trials broke off ends with exit code 3, and errors are not zeros; Osmosis ends with 0."

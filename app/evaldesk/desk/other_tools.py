@@ -32,6 +32,7 @@ from evaldesk.model import (
 )
 from evaldesk.model.decisions import ANSWER
 from evaldesk.model.transcript import AWAITING
+from evaldesk.reading.shape import form_of
 from evaldesk.run_options import OWN
 from evaldesk.transcripts.adk import REQUEST
 
@@ -39,6 +40,7 @@ CALLED: dict[str, str] = {"adk": "`adk eval`", "osmosis": "Osmosis", "openhands"
 """The tools, as sentences name them."""
 
 REPORTED = "reported_value"
+MODEL_CALLS = "inference_call_count_v1"
 READ_OTHERWISE = ("tool_trajectory_avg_score", "response_match_score")
 ADK_METRICS = frozenset(
     {
@@ -138,7 +140,8 @@ def decides(tool: str, criterion: Criterion) -> bool:
 
 def leaves_open(expectation: Expected) -> bool:
     """Whether ADK reads more into the turn than it asserts."""
-    return expectation.tool_calls is None or expectation.reference is None
+    has_null = any(map(_expects_null, expectation.tool_calls or ()))
+    return expectation.tool_calls is None or expectation.reference is None or has_null
 
 
 def as_adk_reads(case: Case) -> Case:
@@ -148,7 +151,7 @@ def as_adk_reads(case: Case) -> Case:
             turn,
             expected=replace(
                 turn.expected,
-                tool_calls=() if turn.expected.tool_calls is None else turn.expected.tool_calls,
+                tool_calls=tuple(map(_as_adk_call, turn.expected.tool_calls or ())),
                 reference=turn.expected.reference or "",
             ),
         )
@@ -156,6 +159,21 @@ def as_adk_reads(case: Case) -> Case:
     )
     extra = {name: value for name, value in case.extra.items() if name != allowed.ALSO_ACCEPTED}
     return replace(case, turns=tuple(turns), extra=extra)
+
+
+NO_ARGS = "no args in the file"
+
+
+def _as_adk_call(call: ToolCall) -> ToolCall:
+    """The call, with arguments that no call of an agent has where ADK expects null."""
+    return replace(call, args={NO_ARGS: None}) if _expects_null(call) else call
+
+
+def _expects_null(call: ToolCall) -> bool:
+    """Whether the file has no arguments or null, with which no `{}` of an agent is equal in ADK."""
+    form = form_of(call.extra)
+    raw_args = form.get("raw", {}).get("args", {}) if "args" in form.get("keys", ("args",)) else None
+    return not call.args and raw_args is None
 
 
 def as_adk_hears(transcript: Transcript) -> Transcript:
@@ -211,6 +229,8 @@ def _adk_scores(case: Case, trial: TrialResult, criteria: Sequence[Criterion]) -
             own = list(score_trial(adk_transcript, case, [criterion]))
         if is_played and metric_kind(criterion.metric) == "response_match_score" and case.turns:
             scores += _against_empty_answers(own, criterion, case)
+        elif is_played and metric_kind(criterion.metric) == MODEL_CALLS:
+            scores += _with_silent_turns(own, criterion)
         elif is_played and metric_kind(criterion.metric) in READ_OTHERWISE and not is_function(criterion):
             scores += score_trial(adk_transcript, adk_case, [criterion], strict=True)
         else:
@@ -234,6 +254,19 @@ def _against_empty_answers(own: Sequence[Score], criterion: Criterion, case: Cas
     if not n_missing:
         reason = by_turn[None].reason if None in by_turn else ""
     return [*turns, Score(criterion.metric, value, None, criterion.threshold, _passes(criterion, value), reason=reason)]
+
+
+def _with_silent_turns(own: Sequence[Score], criterion: Criterion) -> list[Score]:
+    """The model calls of each turn, 0 where a turn reports none, and their mean: no value is no answer of ADK here."""
+    turns = [
+        score if score.value is not None else replace(score, value=0.0, passed=_passes(criterion, 0.0))
+        for score in own
+        if score.turn is not None
+    ]
+    total = mean([score.value or 0.0 for score in turns]) if turns else None
+    passed = None if total is None else _passes(criterion, total)
+    whole = next((score for score in own if score.turn is None), Score(criterion.metric))
+    return [*turns, replace(whole, value=total, passed=passed)]
 
 
 def _over_judged_turns(score: Score, criterion: Criterion) -> Score:

@@ -253,6 +253,14 @@ def is_function(criterion: Criterion) -> bool:
     return FUNCTION_OPTION in criterion.options
 
 
+def is_efficiency(criterion: Criterion) -> bool:
+    """Whether the metric measures how much a trial took, and informs unless it is given a threshold."""
+    if is_function(criterion) or not is_metric(criterion.metric):
+        return False
+    info = metric_info(criterion.metric)
+    return info.default_threshold is None and not info.is_higher_better
+
+
 def is_metric(name: str) -> bool:
     """Whether the name, with its label, is that of a metric of the table."""
     return name in METRICS or ("/" in name and metric_kind(name) in METRICS and is_label(metric_label(name)))

@@ -22,7 +22,7 @@ from evaldesk.engine.driver.code_files import agent_version, functions_version
 from evaldesk.engine.executors import check_place
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.metrics import applies_by_part, check_criteria, missing_reasons, unset_option
-from evaldesk.metrics.metric import is_function, metric_info
+from evaldesk.metrics.metric import is_efficiency, is_function, metric_info
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -365,6 +365,14 @@ def check_deciding(criteria: Sequence[Criterion]) -> None:
     check_criteria(criteria)
     if not any(criterion.threshold is not None for criterion in criteria):
         raise UsageError("choose at least one metric that decides; without one every trial is unscored", field="metric")
+
+
+def check_measuring(criteria: Sequence[Criterion]) -> None:
+    """As `check_deciding`; criteria of efficiency alone are allowed: they measure trials that were judged before."""
+    if criteria and all(each.threshold is None and is_efficiency(each) for each in criteria):
+        check_criteria(criteria)
+    else:
+        check_deciding(criteria)
 
 
 def foresee(

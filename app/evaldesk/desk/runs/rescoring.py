@@ -12,7 +12,7 @@ from evaldesk import __version__
 from evaldesk.desk.criteria.criteria import is_plain
 from evaldesk.desk.other_tools import as_tool_calls
 from evaldesk.desk.runs.gates.conclusion import Ending
-from evaldesk.desk.runs.plan import RunPlan, check_deciding, foreseen_plan
+from evaldesk.desk.runs.plan import RunPlan, check_measuring, foreseen_plan
 from evaldesk.engine import GradeSpec
 from evaldesk.engine.executors import check_executor
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
@@ -50,7 +50,7 @@ def plan_rescoring(
         raise ConflictError(f"run {run_id} is still running; stop it or wait for its end, then re-score it")
     if not summary.n_done:
         raise UsageError(f"run {run_id} has no finished trial to score; resume it first", field="metric")
-    check_deciding(criteria)
+    check_measuring(criteria)
     cases = tuple(runs.cases(run_id)) if cases is None else tuple(cases)
     source_id = played_run_id(runs, run_id)
     config = replace(
