@@ -853,6 +853,7 @@ NOT_OPTIONS: Mapping[str, str] = {
     "interpreter.digest": "said by the player when the run starts",
     "recorded": "the plan of an imported run, as its file tells it",
     "files": "written by the command that began the run",
+    "experiment": "the place of the run among the variants of its experiment, set when that begins",
     "command": "the place of the run among those of its command, set when the command begins",
     "shows_case": "follows from the kind of the agent when the run starts",
     "gates": "what the conclusion asks; they change nothing that is measured, and are declared in model/conclusion.py",

@@ -168,8 +168,10 @@ def test_runs_of_earlier_versions_tell_whether_their_trials_are_whole_and_what_h
         connection.execute(text("ALTER TABLE trial DROP COLUMN is_least"))
         for table, name in product(("run", "run_case"), ("n_uncounted", "n_timed")):
             connection.execute(text(f"ALTER TABLE {table} DROP COLUMN {name}"))
-        connection.execute(text("DROP INDEX ix_run_history_class_id"))
-        for name in ("history_class", "start_ms", "shared_state"):
+        connection.execute(text("DROP TABLE experiment"))
+        for index in ("history_class_id", "experiment_id_variant_index"):
+            connection.execute(text(f"DROP INDEX ix_run_{index}"))
+        for name in ("history_class", "start_ms", "shared_state", "experiment_id", "variant_index"):
             connection.execute(text(f"ALTER TABLE run DROP COLUMN {name}"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0034'"))
     store.close()

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from evaldesk.desk.chat.replays import ReplayDesk
     from evaldesk.desk.chat.sessions import SessionDesk
     from evaldesk.desk.chat.simulation import SimulationDesk
+    from evaldesk.desk.experiments.experiments import ExperimentDesk
     from evaldesk.desk.failures import FailureDesk
     from evaldesk.desk.imports.importing import ImportDesk
     from evaldesk.desk.labels import LabelDesk, Person
@@ -122,6 +123,13 @@ class Desk:
         from evaldesk.desk.runs.runs import RunDesk
 
         return RunDesk(self.settings, self.store, trust=self.trust)
+
+    @cached_property
+    def experiments(self) -> ExperimentDesk:
+        """The experiments, whose variants are runs."""
+        from evaldesk.desk.experiments.experiments import ExperimentDesk
+
+        return ExperimentDesk(self.store, self.runs)
 
     def share_workers(self) -> None:
         """Share worker processes among consecutive runs, with the process that described the agent."""

@@ -271,28 +271,35 @@ class _Driver:
         self._on_end = on_end
         self._ended_trials: list[TrialResult] = []
         self._has_news = asyncio.Event()
+        self._has_room = asyncio.Event()
+        self._has_begun = asyncio.Event()
+        self._n_under_way = 0
 
     async def run(self) -> None:
-        """Hand out and collect until nothing is under way."""
+        """Hand out, and collect meanwhile, until nothing is under way: the next spec may wait for another run."""
+        handing_out = asyncio.create_task(self._hand_out())
         try:
             results = self._executor.results()
-            n_under_way = 0
-            while True:
-                while n_under_way < self._concurrency and await self._hand_out():
-                    n_under_way += 1
-                if not n_under_way:
-                    return
+            while self._n_under_way or not handing_out.done():
+                if not self._n_under_way:
+                    self._has_begun.clear()
+                    await self._has_begun.wait()
+                    continue
                 result = await anext(results, None)
                 if result is None and self._executor.is_cancelled:
                     return  # it was closed
                 if result is None:
-                    trials = counted(n_under_way, "trial")
+                    trials = counted(self._n_under_way, "trial")
                     raise EvaldeskError(f"the executor ended while {trials} had no result")
                 self._on_end(result)
                 self._ended_trials.append(result)
-                n_under_way -= 1
+                self._n_under_way -= 1
+                self._has_room.set()
                 self._has_news.set()
+            await handing_out
         finally:
+            handing_out.cancel()
+            await asyncio.gather(handing_out, return_exceptions=True)
             self._has_news.set()
 
     async def take(self, task: asyncio.Task[None]) -> list[TrialResult]:
@@ -303,14 +310,22 @@ class _Driver:
         batch, self._ended_trials = self._ended_trials, []
         return batch
 
-    async def _hand_out(self) -> bool:
-        if self._executor.is_cancelled:
-            return False
-        spec = await anext(self._specs, None)
-        if spec is None:
-            return False
-        await self._executor.submit(spec)
-        return True
+    async def _hand_out(self) -> None:
+        """Submit specs while fewer than the trials at once are under way."""
+        try:
+            while not self._executor.is_cancelled:
+                if self._n_under_way >= self._concurrency:
+                    self._has_room.clear()
+                    await self._has_room.wait()
+                    continue
+                spec = await anext(self._specs, None)
+                if spec is None:
+                    return
+                self._n_under_way += 1
+                self._has_begun.set()
+                await self._executor.submit(spec)
+        finally:
+            self._has_begun.set()
 
 
 async def _each(specs: Iterable[TrialSpec | GradeSpec]) -> AsyncGenerator[TrialSpec | GradeSpec]:

@@ -1,13 +1,15 @@
-"""The analysis of an experiment: each variant against the baseline and all others, over the cases that both scored."""
+"""An experiment: one eval set played under several configurations, its variants, and the analysis of their results."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal, TypeAlias
 
 from evaldesk.model.comparison import Comparison
 from evaldesk.model.conclusion import Interval
+from evaldesk.model.evalset import JsonObject
 
 ALPHA = 0.05
 """The largest p value, adjusted by Holm, from which a difference has a word."""
@@ -30,6 +32,73 @@ class Grid:
 
     factors: tuple[Factor, ...]
     variants: Mapping[tuple[str, ...], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One configuration of an experiment: its name, and the options that it has of its own, as a person gave them.
+
+    `levels` are its levels of the factors of a full grid, in their order; empty without one.
+    """
+
+    name: str
+    options: JsonObject
+    levels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentPlan:
+    """A request for an experiment: its variants, the order and the bounds of their trials.
+
+    `baseline` is the index of the variant that others are compared with. `budget` bounds all trials together, as
+    `budget_of` reads it: at the cap no trial begins. With `drops_worse` a variant that is worse than the leader is not
+    played on, looked at after each of `n_looks` blocks. `factors` are those of a full grid.
+    """
+
+    name: str
+    variants: tuple[Variant, ...]
+    seed: int
+    concurrency: int
+    baseline: int = 0
+    budget: str | None = None
+    drops_worse: bool = False
+    n_looks: int = 1
+    factors: tuple[Factor, ...] = ()
+
+    @property
+    def grid(self) -> Grid | None:
+        """The full grid; None where the variants were listed."""
+        if not self.factors:
+            return None
+        return Grid(self.factors, {each.levels: each.name for each in self.variants if each.levels})
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """The run of a variant. `run_id` is None where the run was removed for good, `is_deleted` in the trash."""
+
+    variant_index: int
+    run_id: int | None
+    is_deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """A stored experiment with the runs of its variants, in their order.
+
+    `dropped` has the number of blocks that a variant had when it was dropped early, by its index.
+    """
+
+    id: int
+    plan: ExperimentPlan
+    members: tuple[Member, ...]
+    created_at: datetime
+    dropped: Mapping[int, int]
+
+    @property
+    def run_ids(self) -> tuple[int, ...]:
+        """The runs that are there, in the order of their variants."""
+        return tuple(each.run_id for each in self.members if each.run_id is not None and not each.is_deleted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -439,6 +439,15 @@ class CommandPart:
 
 
 @dataclass(frozen=True, slots=True)
+class ExperimentPart:
+    """The place of a run among the variants of an experiment: its number, counted from 0, and its name."""
+
+    experiment_id: int
+    variant_index: int
+    variant: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunConfig:
     """A run's configuration, frozen when it starts.
 
@@ -458,7 +467,8 @@ class RunConfig:
     is seen to hold something that is bound to one event loop. Else each trial has a process or a container of its own.
     `prompts` says whether it is kept how models were asked. `shows_case` gives the agent's process the whole case,
     and not only the user's side of it. `recorded` is the plan of an imported run. `files` are those that its command
-    was asked to write, by their option; `command` is set where that has several runs.
+    was asked to write, by their option; `command` is set where that has several runs, `experiment` where the run is a
+    variant of one.
     """
 
     agent: AgentRef
@@ -500,6 +510,7 @@ class RunConfig:
     recorded: RecordedPlan | None = None
     files: tuple[tuple[FileOption, str], ...] = ()
     command: CommandPart | None = None
+    experiment: ExperimentPart | None = None
 
     @property
     def evalset_name(self) -> str:

@@ -39,6 +39,7 @@ from evaldesk.store.database import (
 )
 from evaldesk.store.evalsets.joining import join_evalsets
 from evaldesk.store.evalsets.lines import LineStore, note_moved
+from evaldesk.store.experiments import ExperimentStore
 from evaldesk.store.failures import FailureStore
 from evaldesk.store.labels import LabelStore
 from evaldesk.store.media import MediaStore
@@ -85,6 +86,7 @@ class Store:
 
     imports = _part(ImportStore)
     evalset_lines = _part(LineStore)
+    experiments = _part(ExperimentStore)
     failures = _part(FailureStore)
     labels = _part(LabelStore)
     media = _part(MediaStore)
@@ -218,7 +220,7 @@ def _rename_baseline(connection: Connection, run_id: int, old_name: str, new_nam
     connection.execute(update(RUN_BASELINE).where(own).values(codec=codec, data=data))
 
 
-HEAD = "0039"
+HEAD = "0040"
 
 
 def prepare(path: Path) -> None:

@@ -40,6 +40,7 @@ from evaldesk.store.runs.planning import Planning
 from evaldesk.wording.words import cost_words, stopped_words
 
 if TYPE_CHECKING:
+    from evaldesk.desk.experiments.turns import Rank, VariantTurns
     from evaldesk.desk.runs.deciding import Decider
 
 BATCH_SIZE = 100
@@ -83,6 +84,7 @@ class RunDriver:
         lease: int | None = None,
         planning: Planning | None = None,
         stop_rule: StopRule | None = None,
+        turns: VariantTurns | None = None,
     ) -> None:
         self.run_id = run_id
         self.in_flight: set[TrialKey] = set()
@@ -102,8 +104,12 @@ class RunDriver:
         self._scrubbed = scrubbed
         self._on_change = on_change
         self._source_trials = StoredTrials(store.runs, config, run_id) if config.source_run_id is not None else None
+        self._turns = turns
         self._queue = TrialQueue(
-            store.runs, run_id, self._source_trials.expect if self._source_trials else lambda _: None
+            store.runs,
+            run_id,
+            self._source_trials.expect if self._source_trials else lambda _: None,
+            rank=turns.rank if turns else None,
         )
         self._decider: Decider | None = None
         self._cases: dict[TrialKey, Case] = {}
@@ -128,6 +134,8 @@ class RunDriver:
             await self._decide()
             await self._confirm()
             while self._queue.n_left and not (self._is_stopped or self._is_beyond_limit or self.decided):
+                if self._turns and self._turns.reason:
+                    break
                 concurrency = self._config.concurrency
                 async with (
                     aclosing(self._hand_out()) as specs,
@@ -152,6 +160,8 @@ class RunDriver:
         if self.decided and n_left and not self._n_cancelled:
             n_trials = (await asyncio.to_thread(self._store.runs.summary, self.run_id)).n_trials
             return Ending("finished", decided_sentence(self.decided, n_trials), self.decided)
+        if n_left and self._turns and self._turns.reason and not self._n_cancelled:
+            return Ending("stopped", self._turns.reason)
         if n_left and self._max_cost is not None and self._is_overspent:
             return Ending("stopped", overspent_sentence(self._cost_so_far, self._max_cost, n_left))
         if n_left and self._max_cost is not None and self._without_cost:
@@ -190,6 +200,8 @@ class RunDriver:
     def stop(self) -> None:
         """Start no more trials; running ones finish and count."""
         self._is_stopped = True
+        if self._turns:
+            self._turns.leave()
 
     async def cancel(self) -> None:
         """Start no more trials and end running ones, which stay planned."""
@@ -204,8 +216,19 @@ class RunDriver:
             if pause != self.pause:
                 self.pause = pause
                 self._on_change()
+                if self._turns:
+                    self._turns.hold(is_held=bool(pause))
 
     async def _hand_out(self) -> AsyncGenerator[TrialSpec | GradeSpec]:
+        try:
+            async with aclosing(self._hand_out_each()) as specs:
+                async for spec in specs:
+                    yield spec
+        finally:
+            if self._turns:
+                self._turns.leave()
+
+    async def _hand_out_each(self) -> AsyncGenerator[TrialSpec | GradeSpec]:
         while self._queue.n_left and self._may_begin():
             if self.stop_rule and len(self.in_flight) >= self._config.concurrency:
                 await asyncio.sleep(ROOM_S)  # those that ended are looked at before another begins
@@ -213,6 +236,12 @@ class RunDriver:
             if not self._queue.is_read:
                 await self._read_page()
                 continue
+            if self._turns:
+                if not await self._turns.wait(self._queue.key):
+                    return
+                if not self._may_begin():
+                    self._turns.give_back()
+                    continue
             trial, case = self._queue.take()
             spec = await self._spec(trial, case)
             if spec is None:
@@ -282,6 +311,8 @@ class RunDriver:
             await self._record(batch)
             keys = [(result.case_index, result.trial_index) for result in batch]
             self.in_flight.difference_update(keys)
+            if self._turns:
+                self._turns.store(len(batch))
             for key in keys:
                 self._cases.pop(key, None)
             self._on_change()
@@ -303,6 +334,8 @@ class RunDriver:
         Storing it takes a while. An unknown cost counts nothing; with a limit of cost no more trials start either.
         """
         own = self._without_playing(result)
+        if self._turns:
+            self._turns.end(own)
         self._cost_so_far += own.cost or 0.0
         if self._needs_cost and not self._without_cost and own.status == "finished" and not own.tells_cost:
             self._without_cost = own.case_index, own.trial_index
@@ -345,13 +378,20 @@ CASES_KEPT = 2 * PAGE
 class TrialQueue:
     """The pending trials of a run in the order of play. `n_left` counts the remaining ones.
 
-    `on_page` is told the trials of each page before one of them is taken.
+    `on_page` is told the trials of each page before one of them is taken. With `rank` they come in that order.
     """
 
     def __init__(
-        self, runs: RunStore, run_id: int, on_page: Callable[[Sequence[PendingTrial]], None] = lambda _: None
+        self,
+        runs: RunStore,
+        run_id: int,
+        on_page: Callable[[Sequence[PendingTrial]], None] = lambda _: None,
+        *,
+        rank: Callable[[TrialKey], Rank] | None = None,
     ) -> None:
         self.n_left = 0
+        self._rank = rank
+        self._ranked: deque[PendingTrial] | None = None
         self._runs = runs
         self._run_id = run_id
         self._on_page = on_page
@@ -366,11 +406,14 @@ class TrialQueue:
         self.n_left = summary.n_todo
         self._order = order_of_play(summary.config, summary.n_cases, summary.n_most)
         self._page.clear()
+        self._ranked = None
         self._last = None
 
     def read_page(self) -> bool:
         """Read more trials; False when no more are stored yet."""
-        page = self._runs.pending(self._run_id, self._last, PAGE, self._order)
+        page = (
+            self._runs.pending(self._run_id, self._last, PAGE, self._order) if self._rank is None else self._by_rank()
+        )
         if not page:
             return False
         case_indices = {trial.case_index for trial in page}
@@ -386,10 +429,23 @@ class TrialQueue:
         self._last = (page[-1].case_index, page[-1].trial_index)
         return True
 
+    def _by_rank(self) -> list[PendingTrial]:
+        """The next trials by their rank, of all that are pending."""
+        if self._ranked is None:
+            trials = self._runs.pending(self._run_id)
+            rank = self._rank or (lambda key: (key[1], ""))
+            self._ranked = deque(sorted(trials, key=lambda each: rank((each.case_index, each.trial_index))))
+        return [self._ranked.popleft() for _ in range(min(PAGE, len(self._ranked)))]
+
     @property
     def is_shuffled(self) -> bool:
-        """Whether the cases come in another order than that of the file."""
-        return self._order is not None
+        """Whether the trials come in another order than that of the file."""
+        return self._order is not None or self._rank is not None
+
+    @property
+    def key(self) -> TrialKey:
+        """The place of the next trial, where one is read."""
+        return self._page[0].case_index, self._page[0].trial_index
 
     @property
     def is_read(self) -> bool:

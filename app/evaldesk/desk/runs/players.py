@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from typing import Any
 from weakref import WeakValueDictionary
 
+from evaldesk.desk.experiments.turns import Turns, VariantTurns
 from evaldesk.desk.process_owner import current_owner
 from evaldesk.desk.runs.driver import RunDriver, RunWriter, grading_sentence
 from evaldesk.desk.runs.gates.conclusion import Ending
@@ -20,7 +21,7 @@ from evaldesk.engine import Executor
 from evaldesk.engine.executors import has_own_driver
 from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, WorkspaceError
 from evaldesk.model import RunConfig
-from evaldesk.model.run import Place, is_more, is_news
+from evaldesk.model.run import ExperimentPart, Place, is_more, is_news
 from evaldesk.model.stored import RunSummary
 from evaldesk.run_options import AUTO
 from evaldesk.settings import Settings
@@ -91,7 +92,7 @@ class Playing:
 
     `max_cost` is what is left of the limit of a command with several runs; else that of the run's gates counts. `lease`
     is the one that this process has of it; `planning` plans its later trials. `unstored` says why its end could not be
-    stored, should that be given up.
+    stored, should that be given up. A `variant` of an experiment has the `turns` of that one.
     """
 
     live: LiveRun = field(default_factory=LiveRun)
@@ -102,6 +103,8 @@ class Playing:
     max_cost: float | None = None
     unstored: str = ""
     planning: Planning | None = None
+    turns: Turns | None = None
+    variant: int = 0
 
 
 class RunPlayers:
@@ -124,6 +127,7 @@ class RunPlayers:
         self._check = check
         self._scrubbed = result_scrubber(settings.environment)
         self._slots = asyncio.Semaphore(settings.n_runs_at_once)
+        self._turns: WeakValueDictionary[int, Turns] = WeakValueDictionary()
         self._is_closing = False
 
     @cached_property
@@ -132,12 +136,30 @@ class RunPlayers:
         return current_owner()
 
     def play(
-        self, run_id: int, note: str = "", max_cost: float | None = None, planning: Planning | None = None
+        self,
+        run_id: int,
+        note: str = "",
+        max_cost: float | None = None,
+        planning: Planning | None = None,
+        part: ExperimentPart | None = None,
     ) -> Playing:
-        """Play a run that is ours when its turn comes; `note` becomes part of its reason. It is planned meanwhile."""
+        """Play a run that is ours when its turn comes; `note` becomes part of its reason. It is planned meanwhile.
+
+        A `part` of an experiment begins no trial before the others that are expected by then.
+        """
         playing = self.playing.setdefault(run_id, Playing(max_cost=max_cost, planning=planning))
+        if part:
+            playing.turns, playing.variant = self.expect(part), part.variant_index
         playing.task = asyncio.create_task(self._play_one(run_id, playing, note), name=f"run {run_id}")
         return playing
+
+    def expect(self, part: ExperimentPart) -> Turns:
+        """Let the other variants of an experiment wait for this one, which is about to be played."""
+        turns = self._turns.get(part.experiment_id)
+        if turns is None:
+            turns = self._turns[part.experiment_id] = Turns()
+        turns.expect(part.variant_index)
+        return turns
 
     async def take_up(self, summary: RunSummary, note: str = "") -> Playing:
         """Make a run that rests ours before anybody can see it at rest again, and play it.
@@ -147,16 +169,19 @@ class RunPlayers:
         if summary.id in self.playing:
             return self.playing[summary.id]
         playing = self.playing[summary.id] = Playing(lease=summary.lease + 1)
-        is_ours = False
+        part, is_ours = summary.config.experiment, False
+        turns = self.expect(part) if part else None
         try:
             is_ours = await self.writer.write(self._store.runs.move_on, summary, "pending", note, driver=self.owner)
         finally:
             if not is_ours:
                 del self.playing[summary.id]
+                if turns and part:
+                    turns.leave(part.variant_index)
                 await playing.live.end()
         if not is_ours:
             raise ConflictError(f"run {summary.id} was taken up, stopped or deleted by another process just now")
-        return self.play(summary.id, note)
+        return self.play(summary.id, note, part=part)
 
     async def close(self) -> None:
         """End the runs of this process without a verdict; they stay `running` and go on at the next start."""
@@ -196,6 +221,8 @@ class RunPlayers:
                 task.cancel()
             await asyncio.gather(pulse, renewing, plan_task, return_exceptions=True)
             del self.playing[run_id]
+            if playing.turns:
+                playing.turns.leave(playing.variant)
             await playing.live.end()
 
     async def _plan(self, playing: Playing) -> None:
@@ -236,7 +263,7 @@ class RunPlayers:
     async def _ending(self, run_id: int, playing: Playing, note: str) -> Ending:
         """Play the run when its turn comes; how that ended, and why."""
         try:
-            async with self._slots:
+            async with playing.turns.slot(self._slots) if playing.turns else self._slots:
                 ending = await self._drive(run_id, playing, note)
             return replace(ending, reason=" ".join(filter(None, (ending.reason, note))))
         except asyncio.CancelledError:  # it waited for its turn when it was stopped
@@ -260,6 +287,7 @@ class RunPlayers:
         if config.source_run_id is not None:
             config = as_handed_out(config)
         limit = config.gates.max_cost if playing.max_cost is None else playing.max_cost
+        turns = await self._opened_turns(playing, config)
         executor = self._open_executor(await self._as_observed(run_id, config))
         playing.driver = RunDriver(
             run_id,
@@ -275,6 +303,7 @@ class RunPlayers:
             lease=playing.lease,
             planning=playing.planning,
             stop_rule=summary.stop_rule,
+            turns=turns,
         )
         try:
             ending = await playing.driver.drive()
@@ -284,6 +313,17 @@ class RunPlayers:
             if summary.counts.done and has_own_driver(config.executor):  # its cluster is away: the rest is for later
                 return Ending("stopped", str(error))
             raise
+
+    async def _opened_turns(self, playing: Playing, config: RunConfig) -> VariantTurns | None:
+        """The turns of a variant, with the plan of its experiment; None outside of one."""
+        turns, part = playing.turns, config.experiment
+        if turns is None or part is None:
+            return None
+        from evaldesk.desk.experiments.results import begun_so_far, worse_variants  # most runs are no variants
+
+        load = partial(asyncio.to_thread, begun_so_far, self._store, part.experiment_id)
+        await turns.open(load, partial(self.writer.write_with_retry, worse_variants, self._store, part.experiment_id))
+        return VariantTurns(turns, part.variant_index, config.n)
 
     async def _as_observed(self, run_id: int, config: RunConfig) -> RunConfig:
         """The run with a process for each trial where an earlier one saw its agent hold an object of one event loop.

@@ -38,7 +38,7 @@ LOOK_S = 5.0
 MOST_CONSENTS = 2_000
 """Consents for runs of one database that are stored; the oldest go."""
 
-_NOT_IN_DIGEST = frozenset({"note", "evalset_id", "evalset_path", "evalset_version", "n_asserted"})
+_NOT_IN_DIGEST = frozenset({"note", "experiment", "evalset_id", "evalset_path", "evalset_version", "n_asserted"})
 """Names of data, which change after the start, as when an eval set is moved."""
 _DATA = frozenset(
     {

@@ -17,6 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk.desk.criteria.criteria import allowed_criteria, ready_criteria
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
+from evaldesk.desk.experiments.turns import Turns
 from evaldesk.desk.process_owner import is_elsewhere
 from evaldesk.desk.runs.allocating import with_budget
 from evaldesk.desk.runs.driver import RunDriver
@@ -142,6 +143,26 @@ class RunDesk:
             return run_id
         run_id, _ = await self._begin(plan)
         return run_id
+
+    async def start_together(self, plans: Sequence[RunPlan]) -> list[int]:
+        """Store the runs of an experiment, then play them in the background; none begins before all are stored."""
+        for plan in plans:
+            self._check_agent(plan.config)
+        plannings = [(await self._plan_first(plan), plan.config) for plan in plans]
+        for planning, config in plannings:
+            self._players.play(planning.run_id, planning=planning, part=config.experiment)
+        return [planning.run_id for planning, _ in plannings]
+
+    async def resume_together(self, run_ids: Sequence[int]) -> None:
+        """As `resume`, for runs of an experiment: none begins before all are taken up. Raises as `resume`."""
+        summaries = [await self.summary(run_id) for run_id in run_ids]
+        parts = [summary.config.experiment for summary in summaries]
+        expected = [(self._players.expect(part), part.variant_index) for part in parts if part]
+        try:
+            for run_id in run_ids:
+                await self.resume(run_id)
+        finally:
+            self._forget_others(expected)
 
     async def submit(self, plan: RunPlan) -> int:
         """Store the run for the process that takes it up: the desk that is open, or a driver of its own."""
@@ -372,9 +393,20 @@ class RunDesk:
 
     async def start_up(self) -> None:
         """Go on with the runs that a dead desk left behind; those of a living process are left alone."""
-        for summary in await asyncio.to_thread(self._store.runs.unfinished_runs):
+        unfinished = await asyncio.to_thread(self._store.runs.unfinished_runs)
+        parts = [summary.config.experiment for summary in unfinished]
+        expected = [(self._players.expect(part), part.variant_index) for part in parts if part]
+        for summary in unfinished:
             is_said = is_elsewhere(summary.driver)  # one that ended here may be this desk, opened again
             await self._take_over(summary, is_said=is_said)
+        self._forget_others(expected)
+
+    def _forget_others(self, expected: Sequence[tuple[Turns, int]]) -> None:
+        """Let the variants of experiments that are played here wait for no other ones."""
+        playing = [(each.turns, each.variant) for each in self._playing.values()]
+        for turns, variant in expected:
+            if (turns, variant) not in playing:
+                turns.leave(variant)
 
     async def _take_over(self, summary: RunSummary, *, is_said: bool = True) -> None:
         """Continue a run whose process is gone, or end it where it was to stop."""
@@ -461,10 +493,15 @@ class RunDesk:
     async def _begin(self, plan: RunPlan, max_cost: float | None = None) -> tuple[int, Playing]:
         """Store a run that is ours from its first moment, and play it."""
         note = await asyncio.to_thread(self._edited_sentence, plan.config.criteria)
+        planning = await self._plan_first(plan)
+        return planning.run_id, self._players.play(planning.run_id, note, max_cost=max_cost, planning=planning)
+
+    async def _plan_first(self, plan: RunPlan) -> Planning:
+        """Store a run that is ours from its first moment, with its first cases."""
         planning = self._planning(plan)
         await self._write(planning.step)
         await self._note_start(planning.run_id, plan.config)
-        return planning.run_id, self._players.play(planning.run_id, note, max_cost=max_cost, planning=planning)
+        return planning
 
     def _edited_sentence(self, criteria: Sequence[Criterion]) -> str:
         """The note of a run whose functions were edited since this process began, which an agent may have done.
@@ -510,12 +547,12 @@ class RunDesk:
         return open_executor(config, self._local_executor, os.environ)
 
     def _local_executor(self, config: RunConfig) -> Executor:
-        if self.shared_workers is not None:
+        if self.shared_workers is not None and config.experiment is None:
             return self.shared_workers.lend(
                 config.agent, config, self._grading_files(config.criteria), self._launcher(config)
             )
         return LocalExecutor(
-            self._settings.n_workers,
+            1 if config.experiment else self._settings.n_workers,  # variants are played at once, each in its own
             config.concurrency,
             warm_pool=self._warm_pool,
             launcher=self._launcher(config),

@@ -349,7 +349,7 @@ def insert_run(
     starter: Starter = NOBODY,
 ) -> int:
     """Insert the row of a run without cases yet, and return its id."""
-    names = {
+    names: Values = {
         "agent_id": config.agent.id,
         "evalset_id": config.evalset_id,
         "note": config.note,
@@ -361,6 +361,9 @@ def insert_run(
         "started_on": starter.host,
         "stop_rule": (config.source_run_id is None and config.gates.stop_when_decided) or "",
     }
+    if config.experiment:
+        part = config.experiment
+        names |= {"experiment_id": part.experiment_id, "variant_index": part.variant_index}
     n_cases, n_trials = len(n_each), sum(n_each)
     sizes = {"n_cases": n_cases, "n_totalled": n_cases, "n_trials": n_trials}
     sizes |= {"n": max(n_each, default=config.n), "n_least": min(n_each, default=config.n)}

@@ -5,10 +5,22 @@ Columns are only for values in SQL questions: a case, a transcript and a turn ar
 
 from __future__ import annotations
 
-from evaldesk.store.tables import evalsets, failures, imports, media, presets, queues, runs, sessions
+from evaldesk.store.tables import evalsets, experiments, failures, imports, media, presets, queues, runs, sessions
 from evaldesk.store.tables.columns import Row
 
-__all__ = ["METADATA", "NUMBERED", "evalsets", "failures", "imports", "media", "presets", "queues", "runs", "sessions"]
+__all__ = [
+    "METADATA",
+    "NUMBERED",
+    "evalsets",
+    "experiments",
+    "failures",
+    "imports",
+    "media",
+    "presets",
+    "queues",
+    "runs",
+    "sessions",
+]
 
 METADATA = Row.metadata
 """All tables; each of the modules above declares its own."""

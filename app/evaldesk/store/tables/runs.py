@@ -32,7 +32,7 @@ class Run(Row, table=True):
     it did. `places` is where its trials are played, as JSON, as old as the lease; empty before it is told. `n` is the
     most trials of a case, `n_least` the fewest, `n_trials` the planned ones of all cases. Runs of one `history_class`
     are the history of their cases; empty where a run is part of none. `shared_state` is what its trials were seen to
-    share, as JSON; empty for nothing.
+    share, as JSON; empty for nothing. `experiment_id` and `variant_index` are its place in an experiment, None outside.
     """
 
     __table_args__ = (
@@ -40,6 +40,7 @@ class Run(Row, table=True):
         Index(None, "agent_id", "id"),
         Index(None, "evalset_id", "id"),
         Index(None, "history_class", "id"),
+        Index(None, "experiment_id", "variant_index"),
         {"sqlite_autoincrement": True},
     )
 
@@ -88,6 +89,8 @@ class Run(Row, table=True):
     history_class: str = Field(default="", sa_column_kwargs=EMPTY)
     start_ms: float = Field(default=0.0, sa_column_kwargs=ZERO)
     shared_state: str = Field(default="", sa_type=Text, sa_column_kwargs=EMPTY)
+    experiment_id: int | None = None
+    variant_index: int | None = None
 
 
 class RunSource(OfRun, table=True):

@@ -1,0 +1,1 @@
+"""Experiments: variants of a run, planned, played in turn and analysed."""

@@ -1,0 +1,103 @@
+"""Experiments: begun, stopped, resumed, extended, and read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from evaldesk.desk.experiments.results import Results, results
+from evaldesk.desk.experiments.variants import MOST_VARIANTS, check_names
+from evaldesk.errors import ConflictError, UsageError
+from evaldesk.model.experiment import Experiment, ExperimentPlan, Variant
+from evaldesk.model.run import LIVE, ExperimentPart
+from evaldesk.model.stored import RunSummary
+from evaldesk.store import Store
+
+if TYPE_CHECKING:
+    from evaldesk.desk.runs.plan import RunPlan
+    from evaldesk.desk.runs.runs import RunDesk
+
+
+class ExperimentDesk:
+    """The experiments of a workspace. Each variant is a run of its own."""
+
+    def __init__(self, store: Store, runs: RunDesk) -> None:
+        self._store = store
+        self._runs = runs
+
+    async def start(self, plan: ExperimentPlan, run_plans: Sequence[RunPlan]) -> int:
+        """Store an experiment with the runs of its variants, and play them in the background; gives its id."""
+        experiment_id = await asyncio.to_thread(self._store.experiments.create, plan)
+        await self._runs.start_together(self._as_parts(experiment_id, plan, run_plans))
+        return experiment_id
+
+    async def play(
+        self, experiment_id: int, on_progress: Callable[[Sequence[RunSummary]], None] = lambda _: None
+    ) -> Results:
+        """Wait for the end of an experiment that this process plays, and give its results.
+
+        Cancelling it stops the experiment.
+        """
+        run_ids = (await self.get(experiment_id)).run_ids
+        try:
+            for run_id in run_ids:
+                async for _ in self._runs.watch(run_id):
+                    on_progress([await self._runs.summary(each) for each in run_ids])
+        except asyncio.CancelledError:
+            await self.stop(experiment_id, cancel=True)
+            raise
+        return await self.results(experiment_id)
+
+    async def get(self, experiment_id: int) -> Experiment:
+        """An experiment. Raises NotFoundError."""
+        return await asyncio.to_thread(self._store.experiments.get, experiment_id)
+
+    async def results(self, experiment_id: int) -> Results:
+        """Its results as they are stored now. Raises NotFoundError."""
+        return await asyncio.to_thread(results, self._store, experiment_id)
+
+    async def stop(self, experiment_id: int, *, cancel: bool = False) -> None:
+        """Start no more trials of any variant; running ones finish, or end now with `cancel`. Raises NotFoundError."""
+        run_ids = (await self.get(experiment_id)).run_ids
+        await asyncio.gather(*(self._runs.stop(run_id, cancel=cancel) for run_id in run_ids))
+
+    async def resume(self, experiment_id: int) -> int:
+        """Play the remaining trials of all variants but dropped ones; gives their number. Raises as for a run."""
+        experiment = await self.get(experiment_id)
+        dropped = {experiment.members[index].run_id for index in experiment.dropped}
+        run_ids = [run_id for run_id in experiment.run_ids if run_id not in dropped]
+        summaries = [await self._runs.summary(run_id) for run_id in run_ids]
+        to_play = [run.id for run in summaries if run.n_todo]
+        n_todo = sum(run.n_todo for run in summaries)
+        await self._runs.resume_together(to_play)
+        return n_todo
+
+    async def add(self, experiment_id: int, variants: Sequence[Variant], run_plans: Sequence[RunPlan]) -> None:
+        """Add variants to an experiment, and play them; the earlier trials stay, and the grid is no full one any more.
+
+        Raises UsageError, and ConflictError while it goes on.
+        """
+        experiment = await self.get(experiment_id)
+        summaries = [await self._runs.summary(run_id) for run_id in experiment.run_ids]
+        if any(run.status in LIVE for run in summaries):
+            raise ConflictError(f"experiment {experiment_id} is still running; stop it first, or wait for its end")
+        old = experiment.plan.variants
+        check_names([each.name for each in (*old, *variants)])
+        if len(old) + len(variants) > MOST_VARIANTS:
+            raise UsageError(f"an experiment has at most {MOST_VARIANTS} variants", field="variants")
+        plan = replace(experiment.plan, variants=(*old, *variants), factors=())
+        await asyncio.to_thread(self._store.experiments.change, experiment_id, plan)
+        await self._runs.start_together(self._as_parts(experiment_id, plan, run_plans, first=len(old)))
+
+    def _as_parts(
+        self, experiment_id: int, plan: ExperimentPlan, run_plans: Sequence[RunPlan], first: int = 0
+    ) -> list[RunPlan]:
+        """The runs with their places; each has the trials at once of the whole experiment."""
+        parts = []
+        for index, run_plan in enumerate(run_plans, first):
+            part = ExperimentPart(experiment_id, index, plan.variants[index].name)
+            config = replace(run_plan.config, experiment=part, concurrency=plan.concurrency)
+            parts.append(replace(run_plan, config=config))
+        return parts

@@ -1,0 +1,162 @@
+"""The results of an experiment: the scored trials of its variants, and their analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from evaldesk.errors import NotFoundError
+from evaldesk.model.comparison import TO_PLAY, Sample
+from evaldesk.model.experiment import Analysis, Experiment, ExperimentPlan
+from evaldesk.model.stored import RunSummary
+from evaldesk.statistics.experiment import analyse, worse_than_leader
+from evaldesk.store import Store
+from evaldesk.store.runs.run_store import is_imported
+
+CaseId: TypeAlias = tuple[str, str, int]
+"""A case by its id, its content and its place among equal ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The results of an experiment as they are stored now.
+
+    `runs` has the run of each variant by its index; one that was deleted is missing. `n_blocks` are the trials of each
+    case that count, which every variant that was not dropped has; `is_cut` where some variants have more, as at the cap
+    of a budget or while the experiment goes on.
+    """
+
+    experiment: Experiment
+    runs: Mapping[int, RunSummary]
+    n_blocks: int
+    is_cut: bool
+    analysis: Analysis
+
+    def run_of(self, variant: str) -> RunSummary | None:
+        """The run of the variant of that name; None where it was deleted."""
+        names = [each.name for each in self.experiment.plan.variants]
+        return self.runs.get(names.index(variant))
+
+
+def results(store: Store, experiment_id: int) -> Results:
+    """The results of an experiment; the analysis is computed once for each change of its trials. Raises NotFoundError.
+
+    While a budget cut it or it goes on, only blocks that are complete for all variants count. A variant that was
+    dropped early, or deleted, does not shorten the others.
+    """
+    experiment = store.experiments.get(experiment_id)
+    plan, runs = experiment.plan, _runs(store, experiment)
+    strips = {index: store.runs.strips(run.id) for index, run in runs.items()}
+    n_most = max((len(strip) for each in strips.values() for strip in each), default=0)
+    playing = [index for index in strips if index not in experiment.dropped]
+    whole = min((_n_whole(strips[index]) for index in playing), default=0)
+    is_cut = any(TO_PLAY in strip for index in playing for strip in strips[index])
+    n_blocks = whole if is_cut else n_most
+    state = _state(runs, n_blocks)
+    analysis = store.experiments.analysis(experiment_id, state)
+    if analysis is None:
+        analysis = _analyse(store, plan, runs, strips, n_blocks)
+        if not store.is_read_only:
+            store.experiments.keep_analysis(experiment_id, state, analysis)
+    return Results(experiment, runs, n_blocks, is_cut, analysis)
+
+
+def begun_so_far(store: Store, experiment_id: int) -> tuple[ExperimentPlan, int, float]:
+    """The plan of an experiment, with the trials and the dollars that its variants have so far."""
+    experiment = store.experiments.get(experiment_id)
+    runs = _runs(store, experiment).values()
+    return experiment.plan, sum(run.n_done for run in runs), sum(run.cost for run in runs)
+
+
+def worse_variants(store: Store, experiment_id: int, n_blocks: int) -> list[int]:
+    """The variants that are worse than the leader after so many blocks, which are noted as dropped."""
+    experiment = store.experiments.get(experiment_id)
+    names = [each.name for each in experiment.plan.variants]
+    runs = {index: run for index, run in _runs(store, experiment).items() if index not in experiment.dropped}
+    rates = {names[index]: _rates(store, run, store.runs.strips(run.id), n_blocks) for index, run in runs.items()}
+    if len(rates) < 2:
+        return []
+    dropped = [names.index(name) for name in worse_than_leader(rates, experiment.plan.n_looks)]
+    for index in dropped:
+        store.experiments.note_drop(experiment_id, index, n_blocks)
+    return dropped
+
+
+def analyse_runs(store: Store, run_ids: Sequence[int], baseline: int = 0) -> Analysis:
+    """The analysis of stored runs by their numbers, each with all of its trials; `baseline` is a place among them.
+
+    Raises NotFoundError.
+    """
+    runs = {str(run_id): store.runs.summary(run_id) for run_id in run_ids}
+    rates = {name: _rates(store, run, store.runs.strips(run.id), None) for name, run in runs.items()}
+    costs = {name: _cost(run) for name, run in runs.items()}
+    unranked = {name for name, run in runs.items() if _is_no_evidence(run)}
+    return analyse(rates, str(run_ids[baseline]), costs=costs, unranked=unranked)
+
+
+def _runs(store: Store, experiment: Experiment) -> dict[int, RunSummary]:
+    runs = {}
+    for member in experiment.members:
+        if member.run_id is None or member.is_deleted:
+            continue
+        try:
+            runs[member.variant_index] = store.runs.summary(member.run_id)
+        except NotFoundError:  # it was deleted at this moment
+            continue
+    return runs
+
+
+def _n_whole(strips: Sequence[str]) -> int:
+    """The trials that every case has."""
+    return min((len(strip) if TO_PLAY not in strip else strip.index(TO_PLAY) for strip in strips), default=0)
+
+
+def _state(runs: Mapping[int, RunSummary], n_blocks: int) -> str:
+    """The state of all trials that an analysis is of."""
+    parts = [
+        f"{index}:{run.id}:{run.counts.passed}.{run.counts.failed}.{run.counts.errored}.{run.counts.unscored}:{run.cost}"
+        for index, run in sorted(runs.items())
+    ]
+    return f"{n_blocks}/" + ",".join(parts)
+
+
+def _analyse(
+    store: Store,
+    plan: ExperimentPlan,
+    runs: Mapping[int, RunSummary],
+    strips: Mapping[int, Sequence[str]],
+    n_blocks: int,
+) -> Analysis:
+    names = [each.name for each in plan.variants]
+    rates: dict[str, dict[CaseId, Sample]] = {name: {} for name in names}
+    costs: dict[str, float | None] = {}
+    for index, run in runs.items():
+        rates[names[index]] = _rates(store, run, strips[index], n_blocks)
+        costs[names[index]] = _cost(run)
+    unranked = {names[index] for index, run in runs.items() if _is_no_evidence(run)}
+    unranked |= {name for name in names if not rates[name]}
+    return analyse(rates, names[plan.baseline], costs=costs, grid=plan.grid, unranked=unranked)
+
+
+def _rates(store: Store, run: RunSummary, strips: Sequence[str], n_blocks: int | None) -> dict[CaseId, Sample]:
+    """The first scored trials of each case; a case without any is left out."""
+    rates = {}
+    for key, strip in zip(store.runs.case_keys(run.id), strips, strict=True):
+        letters = strip[:n_blocks]
+        n_failed = letters.count("f") + (letters.count("e") if run.config.errors_are_failures else 0)
+        n_passed = letters.count("p")
+        if n_passed + n_failed:
+            place = (key.case_id, key.digest, key.ordinal)
+            rates[place] = Sample.of_sums(n_passed + n_failed, n_passed, n_passed)
+    return rates
+
+
+def _cost(run: RunSummary) -> float | None:
+    """Dollars of a trial; None where that is not known."""
+    return None if run.is_cost_unknown or not run.n_done else run.cost / run.n_done
+
+
+def _is_no_evidence(run: RunSummary) -> bool:
+    """Whether the trials were imported, or may be answered from a recording."""
+    return is_imported(run.config) or run.config.recording.may_replay

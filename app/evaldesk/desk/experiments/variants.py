@@ -1,0 +1,208 @@
+"""The variants of a request: options with several values, the grid that they span, and the checks of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.model.experiment import ExperimentPlan, Factor, Variant
+from evaldesk.run_options import BY_NAME, RUN_OPTIONS
+from evaldesk.store.runs.histories import history_class
+
+if TYPE_CHECKING:
+    from evaldesk.desk.runs.plan import RunOptions, RunPlan
+
+FEWEST_VARIANTS, MOST_VARIANTS = 2, 60
+MOST_NAME = 200
+AGENT, EVALSET = "agent", "evalset"
+OF_EXPERIMENT = frozenset({"n", "budget", "allocate", "concurrency", "seed", "note"})
+"""Options that an experiment has once for all variants, but for `n`."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_COMMA = re.compile(r"(?<!\\),")
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A value of an option that varies, as a person typed it, and its name."""
+
+    name: str
+    text: str
+
+
+def varied_option(text: str) -> tuple[str, tuple[Level, ...]]:
+    """The name and the values of `model=a,b`; `\\,` is a comma inside a value, `@FILE` the text of a file.
+
+    Raises UsageError.
+    """
+    name, equals, values = text.partition("=")
+    name = name.strip()
+    if not equals or not name:
+        raise UsageError(f"--vary {text[:80]!r}: wanted OPTION=VALUE,VALUE, such as --vary model=a,b", field="vary")
+    option, at, agent = name.partition("@")
+    name = f"{option.replace('-', '_')}{at}{agent}"
+    _check_option(name)
+    return name, levels_of(name, [each.replace("\\,", ",").strip() for each in _COMMA.split(values)])
+
+
+def levels_of(option: str, values: Sequence[str]) -> tuple[Level, ...]:
+    """The values with their names, each different. Raises UsageError for an empty one and an unreadable file."""
+    levels = []
+    for value in values:
+        if not value:
+            raise UsageError(f"{option}: one of its values is empty; leave the comma out", field="vary")
+        text = _file_text(option, value[1:]) if value.startswith("@") else value
+        levels.append(Level(_level_name(value), text))
+    names = [level.name for level in levels]
+    if len(set(names)) < len(names):
+        levels = [replace(level, name=value.lstrip("@")) for level, value in zip(levels, values, strict=True)]
+    return tuple(levels)
+
+
+def grid_of(options: Sequence[tuple[str, Sequence[Level]]]) -> tuple[tuple[Factor, ...], tuple[Variant, ...]]:
+    """The factors and the variants of a full grid, the last option varying first.
+
+    Raises UsageError for an option that is named twice, and above `MOST_VARIANTS`.
+    """
+    names = [name for name, _ in options]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise UsageError(f"{twice} is varied twice; name all of its values at one place", field="vary")
+    n_variants = 1
+    for _, levels in options:
+        n_variants *= len(levels)
+    if n_variants > MOST_VARIANTS:
+        sizes = " x ".join(str(len(levels)) for _, levels in options)
+        raise UsageError(
+            f"{sizes} = {n_variants:,} variants are more than {MOST_VARIANTS}; vary fewer values, or play two "
+            "experiments",
+            field="vary",
+        )
+    factors = tuple(Factor(name, tuple(level.name for level in levels)) for name, levels in options)
+    variants = []
+    for combination in product(*(levels for _, levels in options)):
+        level_names = tuple(level.name for level in combination)
+        values = {name: level.text for name, level in zip(names, combination, strict=True)}
+        variants.append(Variant("/".join(level_names), values, level_names))
+    return factors if len(factors) > 1 else (), tuple(variants)
+
+
+def variant_options(options: RunOptions, variant: Variant) -> RunOptions:
+    """The options of a run with those of the variant. Raises UsageError naming the variant at fault."""
+    overrides: dict[str, object] = {}
+    instructions: dict[str, str] = {}
+    for name, value in variant.options.items():
+        option, at, agent = name.partition("@")
+        if option in (AGENT, EVALSET):
+            continue
+        if at:
+            instructions[agent] = str(value)
+            continue
+        try:
+            overrides[name] = BY_NAME[name].read(value) if isinstance(value, str) else BY_NAME[name].check(value)
+        except UsageError as error:
+            raise UsageError(f"variant {variant.name!r}: {error}", field=name) from error
+    if instructions:
+        overrides["instructions"] = {**(options.value("instructions") or {}), **instructions}
+    return options.but(**overrides)  # type: ignore[arg-type]
+
+
+def check_variants(plan: ExperimentPlan, run_plans: Sequence[RunPlan], *, allows_equal: bool = False) -> None:
+    """Raise UsageError for too few or too many variants, names that cannot be shown, and equal or unlike ones."""
+    check_names([variant.name for variant in plan.variants])
+    seen: dict[tuple[str, ...], str] = {}
+    for variant, run_plan in zip(plan.variants, run_plans, strict=True):
+        same = (history_class(run_plan.config), run_plan.config.evalset_version, str(run_plan.config.recording.mode))
+        if not allows_equal and same in seen:
+            raise UsageError(
+                f"variants: {variant.name} is the same as {seen[same]}; leave one out, or say --allow-equal to compare "
+                "a variant with itself",
+                field="variants",
+            )
+        seen.setdefault(same, variant.name)
+        if run_plan.config.gates.stop_when_decided:
+            raise UsageError(
+                "an experiment plays all trials of all variants; leave out --stop-when-decided",
+                field="stop_when_decided",
+            )
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raise UsageError for fewer than 2 variants, more than 60, and names that are empty, equal or unprintable."""
+    if len(names) < FEWEST_VARIANTS:
+        raise UsageError(
+            f"an experiment has at least 2 variants, and this has {len(names)}; add a value: --vary model=a,b",
+            field="variants",
+        )
+    if len(names) > MOST_VARIANTS:
+        raise UsageError(
+            f"an experiment has at most {MOST_VARIANTS} variants, and this has {len(names)}; play two of them",
+            field="variants",
+        )
+    for name in names:
+        if not name.strip():
+            raise UsageError("a variant has no name; give each one", field="variants")
+        if len(name) > MOST_NAME:
+            raise UsageError(
+                f"the name of a variant has {len(name):,} characters; {MOST_NAME} fit: {name[:40]}…", field="variants"
+            )
+        if _CONTROL.search(name):
+            raise UsageError(
+                f"the name {name[:40]!r} of a variant has control characters; leave them out", field="variants"
+            )
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise UsageError(f"two variants are named {twice!r}; give each its own name", field="variants")
+
+
+def baseline_index(names: Sequence[str], baseline: str | None) -> int:
+    """The place of the baseline; the first variant where none is named. Raises NotFoundError with the nearest name."""
+    if baseline is None:
+        return 0
+    if baseline not in names:
+        raise NotFoundError.among("variant", baseline, names)
+    return names.index(baseline)
+
+
+def _check_option(name: str) -> None:
+    option, at, agent = name.partition("@")
+    if option in (AGENT, EVALSET) and not at:
+        return
+    if option in OF_EXPERIMENT:
+        raise UsageError(f"{option} is one for all variants; say --{option.replace('_', '-')}", field="vary")
+    if option not in BY_NAME:
+        raise UsageError(str(NotFoundError.among("option", option, [*BY_NAME, AGENT, EVALSET])), field="vary")
+    if at and (option != "instruction" or not agent):
+        raise UsageError(f"{name}: only an instruction is of one agent of a tree: instruction@NAME=@p.md", field="vary")
+
+
+def _file_text(option: str, name: str) -> str:
+    """The text of a file. Raises UsageError."""
+    try:
+        text = Path(name).read_bytes().decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{option}=@{name}: {error}", field="vary") from error
+    if not text.strip():
+        raise UsageError(f"{option}=@{name}: the file is empty", field="vary")
+    return text
+
+
+def _level_name(value: str) -> str:
+    """`p1` of `@prompts/p1.md`; of a long text its beginning."""
+    name = Path(value[1:]).stem if value.startswith("@") else " ".join(value.split())
+    return name if len(name) <= 60 else f"{name[:59]}…"
+
+
+def own_options(options: Mapping[str, object]) -> dict[str, object]:
+    """Options of a variant in a file. Raises UsageError for an unknown one, with the nearest."""
+    for name in options:
+        _check_option(name)
+    return dict(options)
+
+
+NAMES = tuple(option.name for option in RUN_OPTIONS if option.name not in OF_EXPERIMENT)
+"""The options that may vary, without those of an agent of a tree."""

@@ -1,0 +1,99 @@
+"""Experiments: their plans, and the runs of their variants."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, insert, select, update
+
+from evaldesk.errors import NotFoundError
+from evaldesk.model.experiment import Analysis, Experiment, ExperimentPlan, Member
+from evaldesk.store.database import StorePart
+from evaldesk.store.tables.experiments import EXPERIMENT
+from evaldesk.store.tables.runs import RUN
+from evaldesk.wire import from_json, to_json
+
+
+class ExperimentStore(StorePart):
+    """The experiments of a workspace. A variant whose run is gone keeps its place."""
+
+    def create(self, plan: ExperimentPlan) -> int:
+        """Store an experiment before the runs of its variants; gives its id."""
+        row = {
+            "name": plan.name,
+            "plan": to_json(plan).decode(),
+            "dropped": "{}",
+            "analysed": "",
+            "analysis": "",
+            "created_at": self._clock(),
+        }
+        with self._database.writing() as connection:
+            created: int = connection.execute(insert(EXPERIMENT).values(row).returning(EXPERIMENT.c.id)).scalar_one()
+        return created
+
+    def change(self, experiment_id: int, plan: ExperimentPlan) -> None:
+        """Replace the plan, as when variants were added. Raises NotFoundError."""
+        self._update(experiment_id, plan=to_json(plan).decode(), name=plan.name)
+
+    def note_drop(self, experiment_id: int, variant_index: int, n_blocks: int) -> None:
+        """Note that a variant is not played on after so many blocks. Raises NotFoundError."""
+        with self._database.writing() as connection:
+            dropped = {**_dropped(_row(connection, experiment_id)), variant_index: n_blocks}
+            values = {"dropped": to_json(dropped).decode()}
+            connection.execute(update(EXPERIMENT).where(EXPERIMENT.c.id == experiment_id).values(values))
+
+    def keep_analysis(self, experiment_id: int, state: str, analysis: Analysis) -> None:
+        """Store the analysis of the trials that `state` tells. Raises NotFoundError."""
+        self._update(experiment_id, analysed=state, analysis=to_json(analysis).decode())
+
+    def analysis(self, experiment_id: int, state: str) -> Analysis | None:
+        """The stored analysis, if it is of the trials that `state` tells. Raises NotFoundError."""
+        with self._database.reading() as connection:
+            row = _row(connection, experiment_id)
+        return from_json(row.analysis, Analysis) if row.analysis and row.analysed == state else None
+
+    def get(self, experiment_id: int) -> Experiment:
+        """An experiment. Raises NotFoundError."""
+        with self._database.reading() as connection:
+            return _experiments(connection, [_row(connection, experiment_id)])[0]
+
+    def list(self, *, before: int | None = None, limit: int = 50) -> builtins.list[Experiment]:
+        """Experiments, newest first; `before` ends the last page."""
+        rows = select(EXPERIMENT).order_by(EXPERIMENT.c.id.desc()).limit(limit)
+        if before is not None:
+            rows = rows.where(EXPERIMENT.c.id < before)
+        with self._database.reading() as connection:
+            return _experiments(connection, connection.execute(rows).all())
+
+    def _update(self, experiment_id: int, **values: object) -> None:
+        with self._database.writing() as connection:
+            _row(connection, experiment_id)
+            connection.execute(update(EXPERIMENT).where(EXPERIMENT.c.id == experiment_id).values(values))
+
+
+def _row(connection: Connection, experiment_id: int) -> Any:
+    row = connection.execute(select(EXPERIMENT).where(EXPERIMENT.c.id == experiment_id)).first()
+    if row is None:
+        raise NotFoundError(f"there is no experiment {experiment_id}; `evaldesk experiment list` shows them")
+    return row
+
+
+def _dropped(row: Any) -> dict[int, int]:
+    return from_json(row.dropped, dict[int, int])
+
+
+def _experiments(connection: Connection, rows: Sequence[Any]) -> builtins.list[Experiment]:
+    """The experiments of some rows; the newest run of a variant counts."""
+    columns = (RUN.c.experiment_id, RUN.c.variant_index, RUN.c.id, RUN.c.deleted_at)
+    runs = select(*columns).where(RUN.c.experiment_id.in_([row.id for row in rows])).order_by(RUN.c.id)
+    members: dict[tuple[int, int], Member] = {}
+    for experiment_id, index, run_id, deleted_at in connection.execute(runs):
+        members[experiment_id, index] = Member(index, run_id, deleted_at is not None)
+    experiments = []
+    for row in rows:
+        plan = from_json(row.plan, ExperimentPlan)
+        of_variants = tuple(members.get((row.id, at), Member(at, None)) for at in range(len(plan.variants)))
+        experiments.append(Experiment(row.id, plan, of_variants, row.created_at, _dropped(row)))
+    return experiments

@@ -1,0 +1,101 @@
+"""Experiments as they are stored: their variants are runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from tests.store.conftest import plan_run
+
+from evaldesk.errors import NotFoundError
+from evaldesk.model import AgentRef, Case, RunConfig, Turn
+from evaldesk.model.comparison import Sample
+from evaldesk.model.experiment import ExperimentPlan, Factor, Member, Variant
+from evaldesk.model.run import ExperimentPart
+from evaldesk.statistics.experiment import analyse
+from evaldesk.store import Store
+
+PLAN = ExperimentPlan(
+    "prompts",
+    tuple(Variant(name, {"model": name}, (name,)) for name in ("a", "b", "c")),
+    seed=7,
+    concurrency=4,
+    budget="20usd",
+    factors=(Factor("model", ("a", "b", "c")),),
+)
+
+
+def play(store: Store, experiment_id: int, index: int) -> int:
+    """Plan the run of a variant."""
+    part = ExperimentPart(experiment_id, index, PLAN.variants[index].name)
+    config = RunConfig(AgentRef("hello", "a:b"), "calc", experiment=part)
+    return store.runs.create(config, [Case("one", (Turn("Hi"),))])
+
+
+def test_an_experiment_comes_back_with_the_runs_of_its_variants(store: Store) -> None:
+    experiment_id = store.experiments.create(PLAN)
+    runs = [play(store, experiment_id, index) for index in (1, 0)]
+
+    found = store.experiments.get(experiment_id)
+
+    assert (found.id, found.plan) == (experiment_id, PLAN)
+    assert found.members == (Member(0, runs[1]), Member(1, runs[0]), Member(2, None))
+    assert found.run_ids == (runs[1], runs[0])
+    assert store.runs.summary(runs[0]).config.experiment == ExperimentPart(experiment_id, 1, "b")
+
+
+def test_a_deleted_run_keeps_its_place_and_a_later_run_of_the_variant_takes_it(store: Store) -> None:
+    experiment_id = store.experiments.create(PLAN)
+    gone, _ = play(store, experiment_id, 0), play(store, experiment_id, 1)
+    store.runs.set_status(gone, "stopped")
+    store.runs.delete(gone)
+
+    assert store.experiments.get(experiment_id).members[0] == Member(0, gone, is_deleted=True)
+
+    later = play(store, experiment_id, 0)
+
+    assert store.experiments.get(experiment_id).members[0] == Member(0, later)
+
+
+def test_experiments_are_listed_newest_first_in_pages(store: Store) -> None:
+    ids = [store.experiments.create(replace(PLAN, name=f"e{at}")) for at in range(5)]
+
+    first = store.experiments.list(limit=3)
+    rest = store.experiments.list(before=first[-1].id, limit=3)
+
+    assert [each.id for each in (*first, *rest)] == ids[::-1]
+
+
+def test_an_analysis_is_read_again_until_a_trial_is_added(store: Store) -> None:
+    experiment_id = store.experiments.create(PLAN)
+    cases: Mapping[str, Mapping[int, Sample]] = {
+        name: {at: Sample.of_sums(5, passes, passes) for at in range(6)} for name, passes in (("a", 5), ("b", 3))
+    }
+    analysis = analyse(cases, "a")
+
+    store.experiments.keep_analysis(experiment_id, "60 trials", analysis)
+
+    assert store.experiments.analysis(experiment_id, "60 trials") == analysis
+    assert store.experiments.analysis(experiment_id, "61 trials") is None
+
+
+def test_a_dropped_variant_is_noted_beside_the_others(store: Store) -> None:
+    experiment_id = store.experiments.create(PLAN)
+
+    store.experiments.note_drop(experiment_id, 2, 3)
+    store.experiments.note_drop(experiment_id, 1, 4)
+
+    assert store.experiments.get(experiment_id).dropped == {2: 3, 1: 4}
+
+
+def test_an_unknown_experiment_is_refused_with_the_command_that_lists_them(store: Store) -> None:
+    for call in (store.experiments.get, lambda each: store.experiments.note_drop(each, 0, 1)):
+        with pytest.raises(NotFoundError, match="no experiment 9; `evaldesk experiment list` shows them"):
+            call(9)
+
+
+def test_a_run_outside_of_an_experiment_belongs_to_none(store: Store) -> None:
+    run_id = plan_run(store)
+
+    assert store.runs.summary(run_id).config.experiment is None
