@@ -161,8 +161,12 @@ def test_each_documented_command_meets_the_desk_in_one_set(
     """The set is played as the command names it, and on a desk, in either order."""
     is_sample = "hello_world" in name
     if "/" in name:
-        (place.folder / name).parent.mkdir(exist_ok=True)
-    if (CHECKOUT / name).is_file():
+        (place.folder / name).parent.mkdir(parents=True, exist_ok=True)
+    if "/datasets/" in name:
+        content = {"role": "user", "parts": [{"text": "hi"}]}
+        dataset = {"eval_cases": [{"eval_case_id": "hi", "prompt": content, "reference": {"response": content}}]}
+        (place.folder / name).write_text(json.dumps(dataset))
+    elif (CHECKOUT / name).is_file():
         shutil.copy(CHECKOUT / name, place.folder / name)
     elif not is_sample:
         place.evalset(name.removesuffix(".evalset.json"), {"hi": "hi"})

@@ -66,6 +66,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
     "convert": LazyCommand(
         "evaldesk.cli.files.export:convert", "Convert the eval set or the run of IN to OUT; `-` is the stream."
     ),
+    "eval_set": LazyCommand(
+        "evaldesk.integrations.adk.command.eval_set:eval_set",
+        "Create eval sets of google-adk beside AGENT, and add scenarios to them, as `adk eval_set` does.",
+    ),
     "adopt": LazyCommand(
         "evaldesk.cli.adopt:adopt",
         "Adopt a project of another tool: import its results, show what changes in tests, CI, dependencies.",

@@ -105,6 +105,7 @@ _KINDS: Mapping[Tool, Sequence[_Kind]] = {
 _COMMANDS: Mapping[Tool, Sequence[tuple[re.Pattern[str], str]]] = {
     "adk": (
         (re.compile(r"\badk eval(?=\s)"), "evaldesk eval"),
+        (re.compile(r"\badk eval_set(?=\s)"), "evaldesk eval_set"),
         (re.compile(r"\badk web(?=\s|$)"), "evaldesk ui"),
     ),
     "osmosis": ((re.compile(r"\bosmosis (eval|eval-rubric)(?=\s)"), r"evaldesk \1"),),

@@ -9,7 +9,7 @@ from typing import Any
 from evaldesk.errors import FormatError
 from evaldesk.formats.adk.old import stem
 from evaldesk.formats.exchange import Holding, Imported
-from evaldesk.model import Case, EvalSet
+from evaldesk.model import Case, EvalSet, JsonObject
 from evaldesk.reading.json_text import to_text
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
@@ -66,6 +66,10 @@ def _read_case(place: JsonPosition, raw: Any) -> Case:
     spelled = {snake_case(key): key for key in scenario}
     for key in _REQUIRED_KEYS:
         read_text(place.at(spelled.get(key, key)), scenario.get(spelled.get(key, key), ABSENT))
-    # As ADK names the case it makes of a scenario: a second import adds none twice.
-    text = json.dumps(scenario, sort_keys=True)
-    return Case(hashlib.sha256(text.encode()).hexdigest()[:8], scenario=scenario)
+    return Case(scenario_id(scenario), scenario=scenario)
+
+
+def scenario_id(scenario: JsonObject) -> str:
+    """The id that google-adk gives the case of a scenario: a second addition of the same one adds nothing."""
+    fields = {"user_persona": None, **scenario}
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:8]

@@ -133,6 +133,19 @@ class Kinds(msgspec.Struct, frozen=True):
     kinds: tuple[Kind, ...]
 
 
+class Scenario(msgspec.Struct, frozen=True):
+    """A proposed conversation: the first message of the user, and the plan of the others."""
+
+    starting_prompt: str
+    conversation_plan: str
+
+
+class Scenarios(msgspec.Struct, frozen=True):
+    """All conversations that are proposed."""
+
+    scenarios: tuple[Scenario, ...]
+
+
 SCHEMAS = {
     Validity: '{"reasoning": "<why, step by step>", "is_the_agent_response_valid": "valid" or "invalid"}',
     Verdict: '{"reasoning": "<why, step by step>", "verdict": "yes" or "no"}',
@@ -146,6 +159,10 @@ SCHEMAS = {
     Kinds: (
         '{"kinds": [{"name": "<name of the kind>", "definition": "<when a trial shows it>", "trials": [{"trial": '
         '"<letter of the trial>", "quote": "<passage that shows it>"}, ...]}, ...]}'
+    ),
+    Scenarios: (
+        '{"scenarios": [{"starting_prompt": "<first message of the user>", "conversation_plan": "<what the user wants '
+        'and does, step by step>"}, ...]}'
     ),
     Points: '{"reasoning": "<why, step by step>", "score": <number>}',
 }

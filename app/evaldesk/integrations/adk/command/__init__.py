@@ -1,0 +1,1 @@
+"""Commands that are spelled as those of google-adk."""
