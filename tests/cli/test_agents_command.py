@@ -59,7 +59,7 @@ def test_an_agent_is_said_with_what_it_lacks(home: Path) -> None:
 
     assert result.exit_code == 0
     assert result.output.splitlines() == [
-        "dice  ready  LiteLLM  openai/gpt-4o-mini",
+        "dice  key missing  LiteLLM  openai/gpt-4o-mini",
         f"  dice.agent:root_agent in {home / 'dice'}",
         "  not set: OPENAI_API_KEY",
         "  tool roll_die(sides: integer = 6)",

@@ -37,7 +37,7 @@ def test_kappa_lies_in_its_interval_and_below_one(pairs: list[tuple[bool, bool]]
     found = agreement(pairs)
 
     if found.kappa is None:
-        assert not pairs or len({label for pair in pairs for label in pair}) == 1
+        assert any(len({pair[side] for pair in pairs}) < 2 for side in (0, 1))
     else:
         assert found.kappa <= 1
     if found.interval and found.kappa is not None:
@@ -93,9 +93,11 @@ def test_labels_of_one_kind_correct_nothing() -> None:
         (Agreement(50, 43, 0.55, Interval(0.36, 0.74)), "kappa 0.55, 95 % CI 0.36 to 0.74"),
         (Agreement(50, 47, -0.03, Interval(-0.06, 0.0)), "kappa −0.03, 95 % CI −0.06 to 0.00"),
         (Agreement(10, 8, 0.6, Interval(0.15, 1.05)), "kappa 0.60, 95 % CI 0.15 to 1.00"),
-        (Agreement(50, 50, None, None), "kappa is not measurable: only one label was used"),
+        (Agreement(50, 50, None, None), "kappa is not measurable: one side has only one verdict"),
         (Agreement(10, 10, 1.0, None), "kappa 1.00, without an interval: there is no disagreement yet"),
-        (agreement([(True, False)]), "kappa 0.00, without an interval: there are too few labels"),
+        (Agreement(2, 1, 0.0, None), "kappa 0.00, without an interval: there are too few labels"),
+        (agreement([(True, False)]), "kappa is not measurable: one side has only one verdict"),
+        (agreement([(True, False), (False, False)]), "kappa is not measurable: one side has only one verdict"),
         (Agreement(0, 0, None, None), "no labels to compare"),
     ],
 )

@@ -65,6 +65,8 @@ def _show(agent_list: Sequence[FoundAgent]) -> None:
         facts: dict[str, Any] = agent_facts(agent)
         is_ready = agent.state == "ready"
         words, colour = STATES.get(agent.state, ("does not load", "red"))
+        if agent.description and agent.description.missing:
+            words, colour = "key missing", "yellow"
         state = style(words, fg=colour)
         kind = kind_words(facts["kind"]) if is_ready else ""
         model = (facts.get("model") or "") if is_ready else ""

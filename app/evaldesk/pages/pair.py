@@ -113,11 +113,16 @@ def pair_href(a: tuple[int, TrialKey], b: tuple[int, TrialKey], *, is_all: bool 
 
 
 def other_trial(runs: RunStore, run_id: int, key: TrialKey) -> tuple[int, TrialKey] | None:
-    """The next trial of the case whose verdict is another one; without any, the next one; None when it is alone."""
+    """The next trial of the case with the opposite verdict, else with another one, else the next; None when alone.
+
+    A trial that did not pass stands beside one that passed, where there is one.
+    """
     letters = runs.case_row(run_id, key[0]).verdicts
     order = [*range(key[1] + 1, len(letters)), *range(key[1])]
-    differing = (at for at in order if letters[at] not in (letters[key[1]], "."))
-    trial_index = next(differing, order[0] if order else None)
+    own = letters[key[1]]
+    opposites = [at for at in order if letters[at] == ("f" if own == "p" else "p")]
+    others = [at for at in order if letters[at] not in (own, ".")]
+    trial_index = next(iter([*opposites, *others, *order]), None)
     return None if trial_index is None else (run_id, (key[0], trial_index))
 
 

@@ -17,7 +17,7 @@ from evaldesk.statistics.judge_rate import CorrectedRate, correct_rate, correcte
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Two labellers over the same `n` things. `kappa` is None where only one label was ever used: not measurable.
+    """Two labellers over the same `n` things. `kappa` is None where one of them used a single label: not measurable.
 
     `interval` is None, too, where its formula would claim certainty: both agree on all, or there are too few.
     """
@@ -71,6 +71,7 @@ class JudgeSkill:
 def agreement(pairs: Iterable[tuple[Hashable, Hashable]]) -> Agreement:
     """Cohen's kappa of pairs of labels, or of their counts, with its 95 % interval.
 
+    Where one labeller used a single label it would be 0 whatever the other did: there is none.
     (Cohen 1960; variance after Fleiss, Cohen and Everitt 1969)
     """
     counts = Counter(pairs)
@@ -80,7 +81,7 @@ def agreement(pairs: Iterable[tuple[Hashable, Hashable]]) -> Agreement:
     row = {label: fsum(p for (a, _), p in table.items() if a == label) for label in labels}
     column = {label: fsum(p for (_, b), p in table.items() if b == label) for label in labels}
     by_chance = fsum(row[label] * column[label] for label in labels)
-    if not n or 1 - by_chance < 1e-12:
+    if any(sum(share > 0 for share in shares.values()) < 2 for shares in (row, column)):
         return Agreement(n, n_agreed, None, None)
     kappa = (n_agreed / n - by_chance) / (1 - by_chance)
     same = fsum(

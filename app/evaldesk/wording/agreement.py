@@ -35,7 +35,7 @@ def kappa_words(agreement: Agreement) -> str:
     if not agreement.n:
         return "no labels to compare"
     if agreement.kappa is None:
-        return "kappa is not measurable: only one label was used"
+        return "kappa is not measurable: one side has only one verdict"
     if agreement.interval is None:
         why = "there is no disagreement yet" if agreement.n == agreement.n_agreed else "there are too few labels"
         return f"kappa {_signed_number(agreement.kappa)}, without an interval: {why}"

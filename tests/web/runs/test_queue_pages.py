@@ -279,14 +279,52 @@ def test_a_bulk_label_is_stored_whole_or_not_at_all(pages: Any) -> None:
 def test_a_second_queue_draws_what_was_not_labelled_yet(pages: Any) -> None:
     run = pages.finish(n="3")
     queue = draw(pages, run, "failed", n="2")
-    assert "2 of 3 failed" in pages.get(queue).text
     say(pages, queue, "failed")
     say(pages, queue, "failed")
+    assert "2 of 3 failed" in pages.get(f"{queue}/trials").text
 
     other = draw(pages, run, "failed", n="2")
 
     assert "0 of 1 read" in pages.get(other).text
-    assert "1 of 1 failed" in pages.get(other).text
+    say(pages, other, "failed")
+    assert "1 of 1 failed" in pages.get(f"{other}/trials").text
+
+
+def test_a_blind_reader_does_not_read_in_the_head_which_verdicts_were_drawn(pages: Any) -> None:
+    run = pages.finish(n="3")
+    queue = draw(pages, run, "failed", n="2")
+
+    unread = [pages.get(path).text for path in (queue, f"{queue}/trials")]
+    unread.append(pages.get("/queues").text.partition("<h2 id=\"list-title\">")[2])
+
+    assert not any(re.search(r"\d of \d (failed|passed)", text) for text in unread)
+    assert all("drawn at random" in text for text in unread)
+
+
+def test_the_form_of_a_queue_draws_ten_of_each_verdict_from_a_run_with_unread_trials(pages: Any) -> None:
+    older = pages.finish(n="3").rpartition("/")[2]
+    newest = pages.finish(n="3")
+    assert chosen_in(pages.get("/queues").text) == (
+        newest.rpartition("/")[2],
+        ["failed", "errored", "passed", "unscored"],
+        "10",
+    )
+    queue = draw(pages, newest, n="50")
+    while "<h1>Queue" not in (text := pages.get(queue).text):
+        assert " read <span>" in text
+        say(pages, queue, "failed")
+
+    assert chosen_in(pages.get("/queues").text)[0] == older
+
+
+def chosen_in(text: str) -> tuple[str, list[str], str]:
+    """The run, the kinds and the number that the form of a queue proposes."""
+    (run,) = re.findall(r'name="run" value="(\d+)" checked', text)
+    return (
+        run,
+        re.findall(r'name="of" value="(\w+)" checked', text),
+        re.findall(r'name="n"[^>]* value="(\d+)"', text)[0],
+    )
 
 
 def test_what_people_and_metrics_or_two_readers_say_otherwise_is_read_again(pages: Any) -> None:

@@ -12,7 +12,7 @@ from evaldesk.diff.divergence import Divergence
 from evaldesk.errors import NotFoundError
 from evaldesk.model.failures import Finding, Mode
 from evaldesk.model.json_text import json_line
-from evaldesk.model.queues import QUEUE_KINDS, Queue, QueueItem, QueueKind, QueueProgress
+from evaldesk.model.queues import QUEUE_KINDS, VERDICT_KINDS, Queue, QueueItem, QueueKind, QueueProgress
 from evaldesk.model.stored import RunSummary
 from evaldesk.model.trial_turns import PlayedTurn, TrialTurns
 from evaldesk.pages.accepting import accept_href
@@ -383,6 +383,15 @@ class NewQueuePage:
         return QUEUE_KINDS
 
 
+def _first_to_read(desk: Desk, runs: Sequence[RunSummary], reader: str) -> Sequence[RunSummary]:
+    """The newest of the runs with a trial that the reader has not labelled, else the newest one."""
+    for run in runs:
+        candidates = desk.queues.candidates(run.id, reader)
+        if any(candidates.find(kind) for kind in VERDICT_KINDS.values()):
+            return [run]
+    return runs[:1]
+
+
 def new_queue_page(
     desk: Desk,
     run_ids: Sequence[int],
@@ -394,11 +403,15 @@ def new_queue_page(
     problem: str = "",
     field: str = "",
 ) -> NewQueuePage:
-    """The form for a queue of these runs, of the newest one without any. Raises NotFoundError."""
+    """The form for a queue of these runs; without any of the newest one in which the reader has trials to read.
+
+    Unless kinds are chosen it draws 10 of each verdict. Raises NotFoundError.
+    """
     runs = desk.store.runs.list(limit=50)
-    runs_chosen = [desk.store.runs.summary(run_id) for run_id in run_ids] or runs[:1]
     who = desk.queues.reader(reader)
+    runs_chosen = [desk.store.runs.summary(run_id) for run_id in run_ids] or _first_to_read(desk, runs, who)
     candidates = [desk.queues.candidates(run.id, who) for run in runs_chosen]
+    is_drawn_evenly = not any(kind in kinds for kind in QUEUE_KINDS)
     counts = {
         kind: None if kind == "disputed" else sum(len(each.find(kind)) for each in candidates) for kind in QUEUE_KINDS
     }
@@ -407,8 +420,8 @@ def new_queue_page(
         runs=[run for run in runs if run not in runs_chosen],
         chosen_runs=runs_chosen,
         counts=counts,
-        chosen_kinds={kind for kind in QUEUE_KINDS if kind in kinds} or {"failed"},
-        n=n or "40",
+        chosen_kinds={kind for kind in QUEUE_KINDS if kind in (VERDICT_KINDS.values() if is_drawn_evenly else kinds)},
+        n=n or ("10" if is_drawn_evenly else "40"),
         reader=who,
         is_blind=is_blind,
         queues=queues,

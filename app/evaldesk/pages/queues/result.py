@@ -205,7 +205,7 @@ def queue_title(queue: Queue, runs: Mapping[int, RunSummary]) -> str:
 
 
 def queue_words(queue: Queue) -> str:
-    """`10 of 40 failed, 10 of 157 passed trials`."""
+    """`10 of 40 failed, 10 of 157 passed, drawn at random`: nothing for a blind reader."""
     n: Counter[QueueKind] = Counter()
     n_all: Counter[QueueKind] = Counter()
     for each in queue.strata:
