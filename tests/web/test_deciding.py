@@ -52,6 +52,11 @@ def test_the_page_shows_what_waits_with_its_arguments_and_choices(chat: ChatDesk
     assert "<b>broken</b>" not in page
     assert "Is it &lt;i&gt;right&lt;/i&gt;?" in page
     assert re.findall(r'name="choice-0" value="(\w+)"', page) == ["approve", "deny", "answer"]
+    form = page[page.index("waits for your decision") :]
+    assert form.index('value="approve"') < form.index("<details><summary") < form.index('name="reason-0"')
+    assert all(
+        re.search(rf"<details>(?:(?!</details>).)*name=\"{name}-0\"", form, re.DOTALL) for name in ("reason", "answer")
+    )
     assert "waiting for a decision" in page
 
 
