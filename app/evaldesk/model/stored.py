@@ -362,7 +362,8 @@ class OpenTurn:
 class StoredSession:
     """A chat session with its turns, as it is reopened; `open_turn` comes after them.
 
-    Of a session of many turns a page reads the last ones: `first` is the index of the first of `turns`.
+    Of a session of many turns a page reads the last ones: `first` is the index of the first of `turns`. A branch has
+    the turns before the index `branch_turn` of the session `branch_of`, and others from there on.
     """
 
     id: str
@@ -376,6 +377,8 @@ class StoredSession:
     updated_at: datetime
     open_turn: OpenTurn | None = None
     first: int = 0
+    branch_of: str = ""
+    branch_turn: int = 0
 
     @property
     def n_turns(self) -> int:

@@ -181,6 +181,11 @@ class TurnView:
         return bool(self.parts) and isinstance(self.parts[-1], TurnPart) and self.parts[-1].is_live
 
     @property
+    def is_errored(self) -> bool:
+        """Whether an error ended the turn."""
+        return any(isinstance(part, TurnPart) and part.kind == "error" for part in self.parts[-1:])
+
+    @property
     def is_silent(self) -> bool:
         """Whether the turn is over without a word of the agent and without an error that says why."""
         return not self.is_live and not self.has_words

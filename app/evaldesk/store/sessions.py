@@ -9,7 +9,21 @@ from datetime import datetime
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, delete, false, func, insert, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    delete,
+    false,
+    func,
+    insert,
+    literal,
+    select,
+    true,
+    tuple_,
+    update,
+)
 
 from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model import Event, JsonObject, Prompts, TurnRecord
@@ -47,6 +61,36 @@ class SessionStore(StorePart):
         with self._database.writing() as connection:
             connection.execute(insert(SESSION), row)
             return _read_session(connection, session_id)
+
+    def branch(self, session_id: str, at: int, title: str) -> StoredSession:
+        """A new session with the turns before the index `at` of this one, and the state before that turn.
+
+        How models were asked and media are copied with the turns. Raises NotFoundError for the turn.
+        """
+        new_id, now = secrets.token_hex(8), self._clock()
+        with self._database.writing() as connection:
+            origin, turn = _row(connection, session_id), _turn(connection, session_id, at)
+            if turn is None:
+                raise NotFoundError(f"session {session_id!r} has no finished turn {at + 1}")
+            row = {
+                "id": new_id,
+                "agent_id": origin.agent_id,
+                "title": title,
+                "n_turns": at,
+                "started_by": self._starter.name,
+            }
+            states = {"initial_state": origin.initial_state, "state": to_json(turn.state_before).decode()}
+            place = {"branch_of": session_id, "branch_turn": at, "created_at": now, "updated_at": now}
+            connection.execute(insert(SESSION), row | states | place)
+            for table, where in (
+                (SESSION_TURN, SESSION_TURN.c.turn_index < at),
+                (TURN_PROMPTS, TURN_PROMPTS.c.turn_index < at),
+                (SESSION_MEDIA, true()),
+            ):
+                columns = [literal(new_id) if each.name == "session_id" else each for each in table.c]
+                rows = select(*columns).where(table.c.session_id == session_id, where)
+                connection.execute(insert(table).from_select([each.name for each in table.c], rows))
+            return _read_session(connection, new_id)
 
     def get(self, session_id: str) -> StoredSession:
         """A session with its turns."""
@@ -393,6 +437,8 @@ def _read_session(connection: Connection, session_id: str, most: int | None = No
         updated_at=row.updated_at,
         open_turn=_open_turn(connection, session_id),
         first=first,
+        branch_of=row.branch_of,
+        branch_turn=row.branch_turn,
     )
 
 

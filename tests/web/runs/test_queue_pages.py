@@ -295,7 +295,7 @@ def test_a_blind_reader_does_not_read_in_the_head_which_verdicts_were_drawn(page
     queue = draw(pages, run, "failed", n="2")
 
     unread = [pages.get(path).text for path in (queue, f"{queue}/trials")]
-    unread.append(pages.get("/queues").text.partition("<h2 id=\"list-title\">")[2])
+    unread.append(pages.get("/queues").text.partition('<h2 id="list-title">')[2])
 
     assert not any(re.search(r"\d of \d (failed|passed)", text) for text in unread)
     assert all("drawn at random" in text for text in unread)

@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 
 from evaldesk.desk.agents import AgentDesk, FoundAgent, error_record
 from evaldesk.desk.chat.running_turn import RunningTurn, TurnJournal, is_turn_played, owning_turn
-from evaldesk.errors import ConflictError, FormatError, UsageError, WorkspaceError
+from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError, WorkspaceError
 from evaldesk.model import AskedBy, Case, Decision, ErrorRecord, Event, JsonObject, Prompts, TurnRecord, TurnSpec
 from evaldesk.model.decisions import fits
 from evaldesk.model.media import MAX_MEDIA_COUNT, Media, with_names
@@ -192,6 +192,24 @@ class SessionDesk:
             *before, last_turn = session.turns
             session = replace(session, turns=tuple(before), state=last_turn.state_before)
         return await self._start(session, open_turn.message, model, open_turn.asked_by, open_turn.media)
+
+    async def branch(self, session_id: str, at: int, message: str | None = None) -> RunningTurn:
+        """Send the message of the turn at index `at` again, or another one, in a new session with the turns before it.
+
+        The session itself stays as it is. Its media and its model are those of the turn. Raises NotFoundError for the
+        turn, UsageError for the message.
+        """
+        turns = await asyncio.to_thread(self.turns, session_id, at, at + 1)
+        if not turns:
+            raise NotFoundError(f"this session has no finished turn {at + 1}")
+        (turn,) = turns
+        text = turn.query if message is None else self._check_message(message, None, turn.media)
+        origin = await asyncio.to_thread(self._store.sessions.recent, session_id, 0, 0)
+        self._agents.check_trust(self._agents.get(origin.agent_id))
+        title = _clean(f"{origin.title or propose_title(turn.query)}, again from turn {at + 1}")
+        branch = await asyncio.to_thread(self._store.sessions.branch, session_id, at, title)
+        used_models = [usage.model for usage in turn.usages if usage.model in self._agents.models]
+        return await self._start(branch, text, used_models[-1] if used_models else None, "person", turn.media)
 
     async def _start(
         self,

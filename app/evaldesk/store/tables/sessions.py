@@ -11,7 +11,10 @@ from evaldesk.store.tables.columns import Row, UtcTime, cascade
 
 
 class Session(Row, table=True):
-    """A chat session; its turns are rows of their own."""
+    """A chat session; its turns are rows of their own.
+
+    A branch has those before turn `branch_turn`, from 0, of the session `branch_of`, and others from there on.
+    """
 
     __table_args__ = (Index(None, "agent_id", "updated_at"), Index(None, "updated_at"))
 
@@ -26,6 +29,8 @@ class Session(Row, table=True):
     initial_state: str = Field(sa_type=Text)
     state: str = Field(sa_type=Text)
     started_by: str = Field(default="", sa_column_kwargs={"server_default": ""})
+    branch_of: str = Field(default="", sa_column_kwargs={"server_default": ""})
+    branch_turn: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
 
 
 class SessionTurn(Row, table=True):

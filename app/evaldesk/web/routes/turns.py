@@ -23,7 +23,7 @@ from evaldesk.pages.conversation import TurnView, live_view, open_view, turn_vie
 from evaldesk.pages.typed import typed_value
 from evaldesk.web.forms.fields import number_of, read_form, text_of
 from evaldesk.web.live import Message, event_stream, has_room
-from evaldesk.web.render import desk_of, fragment, go
+from evaldesk.web.render import desk_of, fragment, go, number, page
 from evaldesk.web.routes.sessions import ELSEWHERE, agent_of, session_view, show_session, turn_macros
 
 PAUSE_S = 0.06
@@ -88,6 +88,34 @@ def _decision(form: FormData, index: int) -> Decision:
     if choice == "approve":
         return Decision("approve")
     raise UsageError("Decide every waiting call: approve, deny or answer.")
+
+
+async def branch(request: Request) -> Response:
+    """POST /sessions/{session_id}/branches: send a turn again, or its text `message`, in a new session."""
+    session_id = request.path_params["session_id"]
+    form = await read_form(request)
+    turn_number = number_of(text_of(form, "turn"))
+    message = text_of(form, "message") if "message" in form else None
+    try:
+        if not turn_number:
+            raise UsageError("Name the turn to send again.")
+        turn = await desk_of(request).sessions.branch(session_id, turn_number - 1, message)
+    except NotFoundError:
+        raise
+    except (UsageError, ConflictError, WorkspaceError) as error:
+        return _refusal(request, error, message or "")
+    return go(f"/sessions/{turn.session_id}#turn-{turn_number}")
+
+
+async def edit(request: Request) -> Response:
+    """GET /sessions/{session_id}/turns/{turn}/message: the form that sends the message of a turn (from 0) changed."""
+    session_id, at = request.path_params["session_id"], request.path_params["turn"]
+    desk = desk_of(request)
+    session = await asyncio.to_thread(desk.sessions.recent, session_id)
+    turns = await asyncio.to_thread(desk.sessions.turns, session_id, at, at + 1)
+    if not turns:
+        raise NotFoundError(f"this session has no finished turn {at + 1}")
+    return page(request, "sessions/edit.html", session=session, number=at + 1, turn=turns[0])
 
 
 async def send_again(request: Request) -> Response:
@@ -280,6 +308,8 @@ def _wants_stream(request: Request) -> bool:
 
 routes = [
     Route("/sessions/{session_id}/turns", send, methods=["POST"]),
+    Route("/sessions/{session_id}/branches", branch, methods=["POST"]),
+    Route("/sessions/{session_id}/turns/" + number("turn") + "/message", edit),
     Route("/sessions/{session_id}/decisions", decide, methods=["POST"]),
     Route("/sessions/{session_id}/interrupted-turn", send_again, methods=["POST"]),
     Route("/sessions/{session_id}/events", events),

@@ -1,0 +1,11 @@
+"""A chat session may be a branch of another one."""
+
+from evaldesk.store.migrations.tables import add_columns
+
+revision = "0040"
+down_revision = "0039"
+
+
+def upgrade() -> None:
+    add_columns("session", "branch_of str", default="")
+    add_columns("session", "branch_turn int", default="0")
