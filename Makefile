@@ -43,10 +43,10 @@ run: $(READY) ## Open the desk; ARGS="--port 9000 --no-open" are passed on
 	@$(BIN)/evaldesk ui $(ARGS)
 
 test: $(READY) ## Run the tests but for the journeys
-	$(BIN)/pytest --forks -m "not torture and not browser and not server and not long" $(ARGS)
+	$(BIN)/pytest -n auto -m "not torture and not browser and not server and not long" $(ARGS)
 
 journeys: $(READY) ## Run the long tests and those in Chromium, Firefox and WebKit, on PostgreSQL, on Ray and of served desks
-	EVALDESK_REQUIRE_BROWSER=1 EVALDESK_REQUIRE_POSTGRES=1 $(BIN)/pytest --forks -m "(browser or server or long) and not torture" $(ARGS)
+	EVALDESK_REQUIRE_BROWSER=1 EVALDESK_REQUIRE_POSTGRES=1 $(BIN)/pytest -n auto -m "(browser or server or long) and not torture" $(ARGS)
 
 versions: ## Play the tests on newer Pythons, those of PYTHONS="python3.12 python3.13" that are installed
 	@for python in $(PYTHONS); do version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || { echo "$$python is not installed"; continue; }; \

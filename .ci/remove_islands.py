@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
             for each in TOOLS if name == "all" else [name]:
                 for place in FOLDERS:
                     shutil.rmtree(tree / place / each)
-            how = ["--forks", "--tb=short"] if is_played else ["--collect-only", "--quiet"]
+            how = ["-n", "auto", "--tb=short"] if is_played else ["--collect-only", "--quiet"]
             command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", BARE, *how, *more]
             environment = {**os.environ, "PYTHONPATH": str(tree / "app")}
             done = subprocess.run(command, cwd=tree, env=environment, stdout=subprocess.PIPE, text=True, check=False)

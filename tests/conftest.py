@@ -18,13 +18,28 @@ import pytest
 from _pytest.pytester import SysModulesSnapshot
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
+from tests.distribution import (
+    import_ahead,
+    is_worker,
+    put_first,
+    pytest_configure_node,
+    pytest_xdist_auto_num_workers,
+    pytest_xdist_make_scheduler,
+    seed_of_controller,
+)
 from tests.leftovers import nothing_left, own_imports
 from tests.processor_time import ProcessorTime
-from tests.selection import Outcomes, leave_out_played, shuffle
+from tests.selection import Outcomes, SkippedFiles, leave_out_played, shuffle
 
 from evaldesk.process_setup import prepare_litellm
 
-__all__ = ["nothing_left", "own_imports"]
+__all__ = [
+    "nothing_left",
+    "own_imports",
+    "pytest_configure_node",
+    "pytest_xdist_auto_num_workers",
+    "pytest_xdist_make_scheduler",
+]
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -111,9 +126,7 @@ GARBAGE_THRESHOLDS = (50_000, 20, 20)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let the Makefile ask for forks, and `.ci/run` for a random order and for what an earlier run left out."""
-    n_workers = (os.cpu_count() or 1) + 1  # a test that waits for a process or a page leaves its core to another
-    parser.addoption("--forks", type=int, nargs="?", const=min(n_workers, 4), help="play in so many forks")
+    """Let `.ci/run` ask for a random order and for the tests that an earlier run left out."""
     parser.addoption("--random-order", type=int, nargs="?", const=0, help="play in a random order, of this seed")
     parser.addoption("--outcomes", metavar="FILE", help="write the outcome of each test, as JSON lines")
     parser.addoption(
@@ -130,12 +143,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let Ctrl-C reach the processes under test, also where a shell started the tests in its background."""
-    if config.option.random_order == 0:
+    if is_worker(config):
+        config.option.random_order = seed_of_controller(config)
+    elif config.option.random_order == 0:
         config.option.random_order = random.randrange(1, 10_000)
     if config.option.outcomes:
-        config.pluginmanager.register(Outcomes(config.option.outcomes))
+        config.pluginmanager.register(SkippedFiles() if is_worker(config) else Outcomes(config.option.outcomes))
     if config.option.cpu_by_file:
-        config.pluginmanager.register(ProcessorTime(config.option.cpu_by_file))
+        config.pluginmanager.register(ProcessorTime(config.option.cpu_by_file, in_worker=is_worker(config)))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -155,17 +170,6 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Play in forks of this process where they are asked for."""
-    n_workers = session.config.getoption("forks")
-    if not n_workers or session.config.option.collectonly or session.testsfailed:
-        return None
-    from tests.forked_workers import play_in_forks
-
-    play_in_forks(session, n_workers, LONGEST)
-    return True
-
-
 @pytest.hookimpl(tryfirst=True)  # then pytest brings those together that share a fixture of their file
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what needs PostgreSQL, leave out what passed before, and bring the rest into the order asked for."""
@@ -176,6 +180,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         leave_out_played(config, items, config.option.but_passed)
     if config.option.random_order:
         shuffle(items, config.option.random_order)
+    if is_worker(config):
+        put_first(items, LONGEST)
+        import_ahead(items)
 
 
 @pytest.fixture(scope="session", autouse=True)

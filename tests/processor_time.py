@@ -20,13 +20,14 @@ N_SHOWN = 25
 class ProcessorTime:
     """Writes the CPU seconds of each test to a file of JSON lines, and shows the dearest test files."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, *, in_worker: bool) -> None:
         self._file = Path(file)
-        self._file.write_bytes(b"")
+        if not in_worker:
+            self._file.write_bytes(b"")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Measure a test in the process that plays it; a fork adds its line to the file of all."""
+        """Measure a test in the process that plays it; a worker adds its line to the file of all."""
         before = cpu_s()
         try:
             return (yield)
@@ -36,7 +37,7 @@ class ProcessorTime:
                 lines.write(f"{json.dumps(row)}\n")
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Show the dearest files, and what no test has spent: start, collection, imports before the forks."""
+        """Show the dearest files, and what no test has spent: start, collections, imports ahead."""
         by_file, n_tests = Counter[str](), Counter[str]()
         for row in map(json.loads, self._file.read_text("utf-8").splitlines()):
             by_file[row["id"].partition("::")[0]] += row["cpu_s"]
@@ -45,7 +46,9 @@ class ProcessorTime:
         for file, seconds in by_file.most_common(N_SHOWN):
             terminalreporter.write_line(f"{seconds:8.1f} {n_tests[file]:5d} tests  {file}")
         terminalreporter.write_line(f"{by_file.total():8.1f} {n_tests.total():5d} tests  in all files")
-        terminalreporter.write_line(f"{cpu_s():8.1f}              with the start, the collection and the forks")
+        terminalreporter.write_line(
+            f"{cpu_s():8.1f}              with the start, the collections and the imports ahead"
+        )
 
 
 def cpu_s() -> float:

@@ -7,6 +7,10 @@ import random
 from pathlib import Path
 
 import pytest
+from xdist.workermanage import WorkerController
+
+SKIPPED_FILES = "evaldesk_skipped_files"
+"""The key of the files that a worker skipped while it collected, in its output for the process that writes outcomes."""
 
 
 class Outcomes:
@@ -30,10 +34,32 @@ class Outcomes:
         else:
             self._outcomes.setdefault(report.nodeid, ("passed", ""))
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: WorkerController) -> None:
+        """Note the files that a worker skipped: xdist names one file of those with the same reason."""
+        for file, reason in getattr(node, "workeroutput", {}).get(SKIPPED_FILES, {}).items():
+            self._outcomes[file] = ("skipped", reason)
+
     def pytest_sessionfinish(self) -> None:
         """Write them."""
         rows = ({"id": name, "outcome": kind, "reason": why} for name, (kind, why) in self._outcomes.items())
         self._file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+
+
+class SkippedFiles:
+    """Sends the files that a worker skips while it collects to the process that writes outcomes."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[str, str] = {}
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note a file that is skipped whole."""
+        if report.skipped:
+            self._reasons[report.nodeid] = _reason(report)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Put them into the output of the worker."""
+        session.config.workeroutput[SKIPPED_FILES] = self._reasons  # type: ignore[attr-defined]
 
 
 def _reason(report: pytest.CollectReport | pytest.TestReport) -> str:

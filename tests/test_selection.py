@@ -16,7 +16,10 @@ pytest_plugins = ["pytester"]
 CHECKOUT = Path(__file__).parents[1]
 CONFTEST = """
 import os
-from tests.conftest import pytest_addoption, pytest_collection_modifyitems, pytest_configure, pytest_terminal_summary
+from tests.conftest import (
+    pytest_addoption, pytest_collection_modifyitems, pytest_configure, pytest_configure_node,
+    pytest_terminal_summary, pytest_xdist_auto_num_workers, pytest_xdist_make_scheduler
+)
 """
 TESTS = """
 import os, pytest
@@ -60,7 +63,7 @@ def _skips() -> Any:
 def test_the_second_part_plays_what_the_first_did_not_and_the_rest_is_told(
     project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ("-p", "no:xdist", "-p", "no:evaldesk", "--forks", "2")
+    options = ("-p", "no:evaldesk", "-n", "2")
     first = project.runpytest_subprocess(*options, "--outcomes", "first", "--cpu-by-file", "seconds")
     alone = _skips().main(["first"])
     told_alone = capsys.readouterr().out
@@ -70,7 +73,7 @@ def test_the_second_part_plays_what_the_first_did_not_and_the_rest_is_told(
 
     first.assert_outcomes(passed=16, skipped=5)
     first.stdout.re_match_lines([r" +\d+\.\d +10 tests  test_a.py", r" +\d+\.\d +20 tests  in all files"])
-    second.assert_outcomes(passed=3, skipped=2, deselected=16)
+    second.assert_outcomes(passed=3, skipped=2)
     second.stdout.fnmatch_lines(["*again with --random-order=*"])
     assert alone == 1
     assert "3 tests skipped for any other reason" in told_alone

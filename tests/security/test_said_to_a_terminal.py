@@ -161,13 +161,13 @@ def test_a_cell_is_no_formula(first: str) -> None:
     assert (cell("plain"), cell(-1.5), cell(None)) == ("plain", -1.5, None)
 
 
-@pytest.mark.parametrize("blank", [*_SPACES, "\ufeff", "\u200b", '"', '\u3000" \u2003'], ids=ascii)
+@pytest.mark.parametrize("blank", [*sorted(_SPACES), "\ufeff", "\u200b", '"', '\u3000" \u2003'], ids=ascii)
 @pytest.mark.parametrize("n", [1, 200])
 def test_no_blanks_hide_a_formula_from_a_spreadsheet(blank: str, n: int) -> None:
     assert cell(f"{blank * n}=1+1").startswith("'")
 
 
-@pytest.mark.parametrize("blank", [*_SPACES, " ", '"', "' \u3000\""], ids=ascii)
+@pytest.mark.parametrize("blank", [*sorted(_SPACES), " ", '"', "' \u3000\""], ids=ascii)
 @pytest.mark.parametrize("separator", [";", ",", "\t", "\n"], ids=ascii)
 @pytest.mark.parametrize("n", [1, 200])
 def test_no_blanks_hide_a_formula_in_a_part_of_a_cell(separator: str, blank: str, n: int) -> None:

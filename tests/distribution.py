@@ -1,0 +1,89 @@
+"""Distribution of test files over the workers of pytest-xdist (decision 370)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from importlib import import_module
+from typing import cast
+
+import pytest
+from xdist.scheduler.loadfile import LoadFileScheduling
+from xdist.workermanage import WorkerController
+
+MAX_WORKERS = 4
+SEED = "evaldesk_random_order"
+N_FILES_OF_MANY = 100
+"""Above it nearly the whole suite is played."""
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether this process plays the tests that another one hands out."""
+    return hasattr(config, "workerinput")
+
+
+def seed_of_controller(config: pytest.Config) -> int | None:
+    """Return the seed of the random order in a worker; None for the order of the files."""
+    return cast("int | None", config.workerinput[SEED])  # type: ignore[attr-defined]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return the workers of `-n auto`: a test that waits for a process or a page leaves its core to another."""
+    return min((os.cpu_count() or 1) + 1, MAX_WORKERS)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: WorkerController) -> None:
+    """Give each worker the seed of one order for all: each collects by itself."""
+    node.workerinput[SEED] = node.config.option.random_order
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> FileScheduling:
+    """Keep each file in one worker: its browser, desk and database belong to it."""
+    return FileScheduling(config, log)
+
+
+def put_first(items: list[pytest.Item], names: Sequence[str]) -> None:
+    """Move the files of these names to the front, in their order; other files and the tests of a file keep theirs."""
+    files: dict[object, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    order = {name: place for place, name in enumerate(names)}
+    by_place = sorted(files.values(), key=lambda file: order.get(file[0].path.name, len(order)))
+    items[:] = [item for file in by_place for item in file]
+
+
+def import_ahead(items: Sequence[pytest.Item]) -> None:
+    """Import the slow packages of many files before the garbage collector is told to leave alone what is there."""
+    if len({item.path for item in items}) > N_FILES_OF_MANY:
+        from evaldesk.llm.client import open_litellm
+
+        open_litellm()
+        for name in ("alembic.command", "pandas", "rouge_score.rouge_scorer"):
+            import_module(name)
+
+
+class FileScheduling(LoadFileScheduling):  # type: ignore[misc] # xdist has no types
+    """Hands out whole files in the order of the collection; the test in which a worker ends is not played again."""
+
+    def __init__(self, config: pytest.Config, log: object = None) -> None:
+        config.option.loadscopereorder = False
+        super().__init__(config, log)
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Name the test in which the worker ended, and queue the rest of its files.
+
+        xdist would queue this test again, which ends the next worker, and files that are done, for whose tests a worker
+        waits for ever.
+        """
+        files = self.assigned_work[node]
+        crashed = next(((file, test) for file, tests in files.items() for test in tests if not tests[test]), None)
+        if crashed:
+            file, test = crashed
+            files[file][test] = True
+        for file in [file for file, tests in files.items() if all(tests.values())]:
+            del files[file]
+        super().remove_node(node)  # its attributes are private to xdist: decision 370
+        return crashed[1] if crashed else None
