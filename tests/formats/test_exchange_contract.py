@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from evaldesk.errors import FormatError
 from evaldesk.formats import EVALSET_FORMS
 from evaldesk.formats.exchange import FORMATS, MARKS
-from evaldesk.formats.files import load_format, read_file, recognised, write_file
-from evaldesk.model import EvalSet
+from evaldesk.formats.files import load_format, names_for, read_file, recognised, suffix_of, write_file
+from evaldesk.model import Case, EvalSet, Event, Turn, TurnRecord
 from evaldesk.reading.sniffing import first_keys, peek
-from evaldesk.transcripts.recorded import RecordedRun
+from evaldesk.transcripts.recorded import RecordedRun, recorded_trial
 
 FOLDER = Path(__file__).parent / "exchange_samples"
 SAMPLES = {path.name.partition(".")[0]: path for path in sorted(FOLDER.iterdir()) if path.is_file()}
@@ -270,3 +270,36 @@ def _with(value: Any, path: tuple[Any, ...], odd: Any) -> Any:
     else:
         copy[path[0]] = odd
     return copy
+
+
+def test_a_run_of_a_row_with_metadata_alone_is_exported_without_an_empty_message() -> None:
+    answer = Event("agent_message", text="It is 3.")
+    turn = TurnRecord("", (Event("user_message", author="user", text=""), answer))
+    case = Case("c", (Turn(""),), extra={"metadata": {"x": 1}})
+    run = RecordedRun("r", "solver", (case,), (recorded_trial((turn,)),))
+
+    for name in names_for("run"):
+        data = write_file(run, name)
+        texts = [value for each in values_in(data) for key, value in each.items() if key in MESSAGE_KEYS]
+        assert "" not in texts, name
+        again = read_file(data, f"r{suffix_of(name)}").runs[0]
+        if name != "osmosis-results":  # it has no conversations
+            assert (again.results[0].transcript.turns[0].query, again.results[0].transcript.turns[0].answer) == (
+                "",
+                "It is 3.",
+            )
+
+
+MESSAGE_KEYS = ("message", "content", "instruction", "text", "args")
+
+
+def values_in(data: bytes) -> list[dict[str, Any]]:
+    """All objects in a file of JSON or of lines, those inside of texts of JSON too."""
+    found: list[dict[str, Any]] = []
+    for value in map(json.loads, data.splitlines() if data.count(b"\n{") else [data]):
+        for each in objects_in(value):
+            found.append(each)
+            texts = [text for text in each.values() if isinstance(text, str) and text.startswith(("[", "{"))]
+            for inner in map(json.loads, texts):
+                found += objects_in(inner)
+    return found

@@ -26,7 +26,7 @@ from evaldesk.transcripts.otel.span_messages import model_of
 from evaldesk.transcripts.otel.spans import is_trace, read_spans
 from evaldesk.transcripts.otel.trace_turns import EVALUATION, RESULT, session_of
 from evaldesk.transcripts.otel.traces import NOTE, conversations
-from evaldesk.transcripts.recorded import RecordedRun, file_stem, free_name, told_turns
+from evaldesk.transcripts.recorded import RecordedRun, file_stem, free_name, spoken_turns, told_turns
 from evaldesk.transcripts.recorded_sessions import run_of_sessions, session_note
 
 _OPENINFERENCE = (b"openinference.span.kind", b"llm.input_messages", b"llm.output_messages", b'"openinference"')
@@ -128,7 +128,7 @@ def _of_trial(
     """The spans of a trial; gives the time at which the next may begin."""
     if not result.transcript.turns:  # a span with its note, and the tokens
         result = replace(result, transcript=Transcript((TurnRecord(""),)))
-    turns = told_turns(result)
+    turns = spoken_turns(told_turns(result))
     open_calls: list[str] = []
     for number, turn in enumerate(turns):
         trace_id = sha256(f"{run.name}\0{conversation}\0{number}".encode()).hexdigest()[:32]

@@ -276,6 +276,15 @@ ENDING_TOOLS = frozenset(
 """Tools by whose call an agent ends: the call is its answer, and has no result in many files."""
 
 
+def spoken_turns(turns: tuple[TurnRecord, ...]) -> tuple[TurnRecord, ...]:
+    """The turns, the first one without the message that its case does not have: a row with metadata alone has none."""
+    if not turns or turns[0].query or turns[0].media:
+        return turns
+    first, *others = turns
+    events = tuple(event for event in first.events if event.kind != "user_message" or event.text)
+    return (replace(first, events=events), *others)
+
+
 def cut_short(turn: TurnRecord) -> TurnRecord:
     """The turn of a file that tells results, which was interrupted if it ends in calls.
 

@@ -16,7 +16,13 @@ from pydantic import SecretStr
 from evaldesk.agents.workspaces import open_workspace
 from evaldesk.errors import AgentError, UsageError
 from evaldesk.integrations.openhands.kit import controller, trial
-from evaldesk.integrations.openhands.kit.config import LLMConfig, OpenHandsConfig, get_llm_config_arg, get_parser
+from evaldesk.integrations.openhands.kit.config import (
+    LLMConfig,
+    OpenHandsConfig,
+    get_evaluation_parser,
+    get_llm_config_arg,
+    get_parser,
+)
 from evaldesk.integrations.openhands.kit.controller import ControllerRun, call_async_from_sync
 from evaldesk.integrations.openhands.kit.events import (
     Action,
@@ -36,6 +42,7 @@ from evaldesk.integrations.openhands.kit.events import (
     event_to_dict,
     get_pairs_from_events,
 )
+from evaldesk.integrations.openhands.kit.logger import openhands_logger
 from evaldesk.integrations.openhands.kit.runtime import Runtime
 from evaldesk.integrations.openhands.kit.shared import (
     EvalMetadata,
@@ -270,6 +277,30 @@ def test_the_arguments_of_the_main_program_are_those_of_the_guide() -> None:
         "CodeActAgent",
         "llm",
     )
+
+
+def test_the_score_key_is_an_argument_of_plain_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVALDESK_SCORE_KEY", "x")
+    del os.environ["EVALDESK_SCORE_KEY"]
+
+    without = get_evaluation_parser().parse_args([])
+    assert "EVALDESK_SCORE_KEY" not in os.environ
+    get_evaluation_parser().parse_args(["--score-key", "resolved"])
+
+    assert without.score_key is None
+    assert os.environ["EVALDESK_SCORE_KEY"] == "resolved"
+
+
+def test_a_wrong_group_of_models_is_answered_with_the_groups(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('[llm]\nmodel = "m"\n[llm.eval_gpt]\nmodel = "n"\n')
+
+    with caplog.at_level("ERROR", logger=openhands_logger.name):
+        openhands_logger.addHandler(caplog.handler)
+        assert get_llm_config_arg("nope", str(file)) is None
+        openhands_logger.removeHandler(caplog.handler)
+
+    assert "there are: [llm], [llm.eval_gpt]" in caplog.text
 
 
 def test_a_function_that_no_other_process_can_import_is_refused() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -189,6 +190,42 @@ async def test_a_workflow_asks_the_runs_model_over_http_and_is_graded(
     assert reported_values(result.transcript) == {"factor": 2.0, "reward": 1.0}
     assert [usage.tokens_in for usage in result.usages] == [11]
     assert endpoint.asked[0]["model"] == "small"
+
+
+ARTIFACTS = """
+import os
+from osmosis_ai.rollout.agent_workflow import AgentWorkflow
+from osmosis_ai.rollout.grader import Grader
+
+class Writes(AgentWorkflow):
+    async def run(self, ctx):
+        (ctx.artifacts_dir / "notes").mkdir()
+        (ctx.artifacts_dir / "notes" / "plan.txt").write_text("first add")
+        (ctx.artifacts_dir / "raw.bin").write_bytes(bytes([255, 254]))
+        (ctx.artifacts_dir / "link.txt").symlink_to("/etc/hostname")
+        return [{"role": "assistant", "content": str(ctx.artifacts_dir)}]
+
+class Reads(Grader):
+    async def grade(self, ctx):
+        ctx.set_reward(1.0 if (ctx.artifacts_dir / "notes" / "plan.txt").read_text() == "first add" else 0.0)
+"""
+
+
+async def test_a_grader_reads_the_artifacts_of_its_workflow_and_the_trial_keeps_them(
+    loaded: Any, spec: Callable[..., TrialSpec]
+) -> None:
+    agent: Agent = loaded(ARTIFACTS, "Writes")
+
+    result = await play_trial(agent, spec(row("hello", "x")))
+
+    assert result.status == "finished", result.error
+    assert reported_values(result.transcript) == {"reward": 1.0}
+    turn = result.transcript.turns[0]
+    assert [event.text for event in turn.events if event.author == "artifacts"] == [
+        "notes/plan.txt:\nfirst add",
+        "raw.bin:\n2 bytes that are not text",
+    ]
+    assert not Path(turn.answer).exists()
 
 
 async def test_a_workflow_of_several_samples_is_rewarded_by_their_mean(

@@ -33,7 +33,7 @@ from evaldesk.reading.values import (
 )
 from evaldesk.transcripts.messages.chat import NO_TEXT, read_arguments, read_content
 from evaldesk.transcripts.messages.turns import Message, Speaker, turns_of
-from evaldesk.transcripts.recorded import RecordedRun, file_stem, iso_ms, recorded_usage
+from evaldesk.transcripts.recorded import RecordedRun, file_stem, iso_ms, recorded_usage, spoken_turns
 from evaldesk.transcripts.recorded_sessions import Session, run_of_sessions, session_note
 
 _SOURCES: dict[str, Speaker] = {"system": "system", "user": "user", "agent": "agent"}
@@ -220,7 +220,7 @@ def _steps(result: TrialResult) -> Iterator[dict[str, Any]]:
     """The steps of all turns; times count from 1970, since the trial's own date is not stored."""
     has_times = any(event.at_ms for turn in result.transcript.turns for event in turn.events)
     start_ms = 0.0
-    for turn in result.transcript.turns:
+    for turn in spoken_turns(result.transcript.turns):
         writing = _Writing(start_ms if has_times else None)
         for event in turn.own_events:
             writing.add(event)

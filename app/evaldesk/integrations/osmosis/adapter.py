@@ -10,8 +10,10 @@ import inspect
 import math
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any, cast
 
@@ -236,28 +238,39 @@ class WorkflowAgent:
             rollout = module.RolloutContext(
                 chat_completions_url=bridge.address, api_key=bridge.key, rollout_id=session.id[:256]
             )
-            with rollout:
+            with rollout, TemporaryDirectory(prefix="evaldesk-artifacts-") as folder:
+                artifacts = Path(folder)
                 context = _build(
-                    module.AgentWorkflowContext, prompt=prompt, config=self.workflow_config, metadata=_metadata()
+                    module.AgentWorkflowContext,
+                    prompt=prompt,
+                    config=self.workflow_config,
+                    metadata=_metadata(),
+                    artifacts_dir=artifacts,
                 )
                 output = await _instance_with_config(self.workflow, self.workflow_config).run(context)
                 samples = await _samples(rollout, output, module)
-        events.catch_up(
-            [*prompt, *(reply for sample in samples.values() for reply in _new_messages(sample.messages, prompt))]
-        )
-        values = _output_metrics(output)
-        if self.grader is not None and CURRENT_TRIAL.get() is not None:
-            values |= await self._grade(module, samples, send)
+                events.catch_up(
+                    [
+                        *prompt,
+                        *(reply for sample in samples.values() for reply in _new_messages(sample.messages, prompt)),
+                    ]
+                )
+                values = _output_metrics(output)
+                if self.grader is not None and CURRENT_TRIAL.get() is not None:
+                    values |= await self._grade(module, samples, artifacts, send)
+                for event in _artifact_events(artifacts):
+                    send(event)
         if values:
             send(report(values))
 
-    async def _grade(self, module: Any, samples: Mapping[str, Any], send: SendEvent) -> dict[str, Any]:
+    async def _grade(self, module: Any, samples: Mapping[str, Any], artifacts: Path, send: SendEvent) -> dict[str, Any]:
         trial = CURRENT_TRIAL.get()
         label = trial.ground_truth if trial else None
         if label is None and not _metadata():
             return {}
         fields = {"label": label, "metadata": _metadata()}
-        context = _build(module.GraderContext, **fields, samples=samples, sample=next(iter(samples.values()), None))
+        sample = next(iter(samples.values()), None)
+        context = _build(module.GraderContext, **fields, samples=samples, sample=sample, artifacts_dir=artifacts)
         await _instance_with_config(self.grader, self.grader_config).grade(context)
         scored_samples = [sample for sample in samples.values() if not getattr(sample, "remove_sample", False)]
         if not scored_samples:
@@ -269,6 +282,28 @@ class WorkflowAgent:
             return {}
         mean = math.fsum(map(float, rewards)) / len(rewards)
         return {"reward": mean if math.isfinite(mean) else repr(mean)}
+
+
+MAX_ARTIFACTS = 50
+MAX_ARTIFACT = 20_000
+"""Artifacts that a trial keeps, and the characters of each."""
+
+
+def _artifact_events(folder: Path) -> Iterator[Event]:
+    """A line of log for each file in the folder of artifacts, with its text; that of bytes alone has its size."""
+    home = folder.resolve()
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.resolve().is_relative_to(home))
+    for path in paths[:MAX_ARTIFACTS]:
+        name = path.relative_to(folder).as_posix()
+        with path.open("rb") as file:
+            head = file.read(4 * MAX_ARTIFACT)
+        try:
+            text = head.decode("utf-8")[:MAX_ARTIFACT]
+        except UnicodeDecodeError:
+            text = f"{path.stat().st_size:,} bytes that are not text"
+        yield Event("log", author="artifacts", text=f"{name}:\n{text}")
+    if len(paths) > MAX_ARTIFACTS:
+        yield Event("log", author="artifacts", text=f"and {len(paths) - MAX_ARTIFACTS} more artifacts")
 
 
 def _workflow_agent(workflow: object, ref: AgentRef) -> WorkflowAgent:

@@ -14,7 +14,7 @@ from evaldesk.model.json_text import json_or_text
 from evaldesk.model.transcript import artefact_text
 from evaldesk.reading.json_lines import write_lines
 from evaldesk.transcripts.messages.chat import RAW_ARGS
-from evaldesk.transcripts.recorded import RecordedRun
+from evaldesk.transcripts.recorded import RecordedRun, spoken_turns
 from evaldesk.transcripts.recorded_sessions import plan_note
 
 NOTE = "evaldesk"
@@ -59,7 +59,7 @@ def row_of(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
     return {
         "instance_id": case.id,
         "test_result": _test_result(result),
-        "instruction": case.turns[0].query if case.turns else "",
+        "instruction": (case.turns[0].query or None) if case.turns else None,
         "metadata": {
             "agent_class": run.agent,
             "llm_config": {"model": run.model},
@@ -100,7 +100,7 @@ def _history(turns: tuple[TurnRecord, ...], duration: float) -> list[dict[str, A
     events: list[dict[str, Any]] = []
     causes: dict[str, int] = {}
     began = 0.0
-    for turn in turns:
+    for turn in spoken_turns(turns):
         for event in turn.own_events:
             for entry in _event(event, causes):
                 at = _START + timedelta(milliseconds=began + event.at_ms)

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr
 from evaldesk.errors import UsageError
 from evaldesk.integrations.openhands.kit.logger import openhands_logger
 from evaldesk.integrations.openhands.llm_profiles import OPTIONS, LlmProfile, read_profile
+from evaldesk.integrations.openhands.run_facts import SCORE_KEY
 
 __all__ = [
     "AgentConfig",
@@ -222,7 +223,19 @@ def get_evaluation_parser() -> argparse.ArgumentParser:
     parser.add_argument("--eval-num-workers", default=4, type=int, help="Number of instances at once")
     parser.add_argument("--eval-note", default=None, type=str, help="Note that ends the name of the folder")
     parser.add_argument("--eval-ids", default=None, type=str, help="Comma-separated ids of the instances to run")
+    parser.add_argument(
+        "--score-key", action=_ScoreKey, help="Evaldesk's own: the key of test_result that decides; default: success"
+    )
     return parser
+
+
+class _ScoreKey(argparse.Action):
+    """Leaves the key in the environment, where `run_evaluation` finds it: scripts do not pass it on."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any) -> None:
+        """Note the key."""
+        os.environ[SCORE_KEY] = str(values)
+        setattr(namespace, self.dest, values)
 
 
 def parse_arguments() -> argparse.Namespace:
