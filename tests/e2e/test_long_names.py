@@ -55,7 +55,7 @@ def runs(resident: Visitor) -> Mapping[int, str]:
     return runs
 
 
-@pytest.mark.parametrize("page", ["/", "/evalsets", "/runs", "run", "/agents", "/compare?a=1&b=2", "/gates"])
+@pytest.mark.parametrize("page", ["/", "/evalsets", "/runs", "run", "/agents", "/table?runs=1,2", "/gates"])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_name_of_one_word_makes_no_page_wider(
     someone: Visitor, runs: Mapping[int, str], page: str, width: int

@@ -112,6 +112,7 @@ class Fort:
             "digest": picture().digest,
             "queue_id": "1",
             "preset_id": "1",
+            "view_id": "1",
             "place": "1",
         } | others
         path = route.path
@@ -169,10 +170,11 @@ class Fort:
                 f"{run}/scorings/new",
                 f"{run}/acceptance",
                 "/compare",
-                f"/compare?a={self.run}&b={self.run - 1}&show=only+in+A",
+                f"/table?runs={self.run},{self.run - 1}&show=only+in+A",
+                f"/table?runs={self.run},{self.run - 1},{self.run + 1}",
             ),
             *(
-                f"/compare?a={self.run}&b={self.run + 1}&show=same",
+                f"/table?runs={self.run},{self.run + 1}&show=same",
                 "/labels",
                 f"/labels?run={self.run}",
                 "/trash",
@@ -357,6 +359,7 @@ def fill(fort: Fort) -> None:
     for start in range(min(len(texts), MAX_PRESETS)):
         named = texts[start::MAX_PRESETS]
         desk.store.presets.save(agent.id, " ".join(named), [("n", named[0]), (named[0], named[0])])
+        desk.store.views.save(fort.evalset, " ".join(named), f"q={named[0]}")
     for text in texts:
         desk.store.labels.put(fort.run, (0, 0), None, text, "failed", text)
         anchor = Anchor(0, quote=text)

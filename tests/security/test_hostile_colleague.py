@@ -515,7 +515,7 @@ def pages_of(fort: Fort) -> list[str]:
         *few,
         *MORE_PAGES,
         *own,
-        f"/compare?a={fort.run}&b={fort.run - 1}",
+        f"/table?runs={fort.run},{fort.run - 1}",
         f"{session}/timeline",
         fort.conversation,
     ]

@@ -18,12 +18,12 @@ from evaldesk.store.tables.runs import RUN
 FOLDER = Path(evaldesk.store.__file__).parent
 OF_ONE_ENGINE = {
     *("sqlite.py", "space.py", "recovery.py", "upgrade.py", "store.py", "migrations/env.py"),
-    *("backups.py", "broken_rows.py", "damaged_rows.py"),
+    *("backups.py", "broken_rows.py", "damaged_rows.py", "tables/columns.py"),
     *("postgresql.py", "copy_places.py", "evalsets/case_index.py", "migrations/versions/r0037_case_versions.py"),
 }
 """Of a file: connections, space, backups, repair, upgrade, creation, and the check after a migration. Of a server: all.
-Of both: the places of a copy, the search for broken rows, and the migration that asks a file for its workspace. The
-index of a large eval set is a file of its own beside any store."""
+Of both: the places of a copy, the search for broken rows, rows of a JSON array, and the migration that asks a file for
+its workspace. The index of a large eval set is a file of its own beside any store."""
 WORDS = re.compile(r"PRAGMA|sqlite_master|sqlite3\b|OR IGNORE|OR REPLACE|json_each|\browid|GLOB|VACUUM|exec_driver_sql")
 DIALECTS: dict[str, Any] = {"sqlite": sqlite, "postgresql": postgresql}
 

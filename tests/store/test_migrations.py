@@ -173,8 +173,13 @@ def test_runs_of_earlier_versions_tell_whether_their_trials_are_whole_and_what_h
         connection.execute(text("DROP TABLE experiment"))
         for index in ("history_class_id", "experiment_id_variant_index"):
             connection.execute(text(f"DROP INDEX ix_run_{index}"))
-        for name in ("history_class", "start_ms", "shared_state", "experiment_id", "variant_index"):
+        columns = ("history_class", "start_ms", "shared_state", "experiment_id", "variant_index", "n_faceted")
+        for name in columns:
             connection.execute(text(f"ALTER TABLE run DROP COLUMN {name}"))
+        connection.execute(text("DROP INDEX ix_trial_divergence"))
+        connection.execute(text("ALTER TABLE trial DROP COLUMN divergence"))
+        for table in ("case_facet", "table_view"):
+            connection.execute(text(f"DROP TABLE {table}"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0034'"))
     store.close()
 

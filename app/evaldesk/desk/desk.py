@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from evaldesk.desk.runs.stored_runs import StoredRuns
     from evaldesk.desk.search import SearchDesk
     from evaldesk.store.presets import PresetStore
+    from evaldesk.store.views import ViewStore
 
 log = logging.getLogger("evaldesk.desk")
 BACKUP_LOOK_S = 60.0
@@ -205,6 +206,11 @@ class Desk:
         return LabelDesk(self.store, self.person)
 
     @property
+    def views(self) -> ViewStore:
+        """Named views of the table of cases."""
+        return self.store.views
+
+    @property
     def presets(self) -> PresetStore:
         """The named forms of a run."""
         return self.store.presets
@@ -321,4 +327,5 @@ class Desk:
             await asyncio.to_thread(self.store.sessions.remove_deleted)
             await asyncio.to_thread(self.store.give_back)
             await asyncio.to_thread(self.store.runs.add_totals)
+            await asyncio.to_thread(self.store.runs.add_facets)
         self._indexing = asyncio.create_task(self.search.follow(lambda: not (self.is_read_only or self.is_restricted)))

@@ -13,7 +13,7 @@ from datetime import date
 from itertools import combinations, pairwise, takewhile
 from math import fsum, log, sqrt
 
-from evaldesk.diff.divergence import first_divergence
+from evaldesk.diff.divergence import Divergence, first_divergence
 from evaldesk.diff.turn_diff import CallRow
 from evaldesk.matching import json_equal
 from evaldesk.model import Case, ErrorRecord, JsonValue, Score, Transcript
@@ -51,8 +51,12 @@ class Signature:
 # No values, so equal signatures do not depend on the data: decision 110.
 def failure_signature(case: Case, transcript: Transcript, scores: Sequence[Score]) -> Signature | None:
     """The signature of a failed trial by its deciding scores; None without a divergence or a failed score."""
+    return signature_of(first_divergence(case, transcript, scores), scores)
+
+
+def signature_of(divergence: Divergence | None, scores: Sequence[Score]) -> Signature | None:
+    """The same by the first divergence of the trial."""
     failed_metric = next((score.metric for score in scores if score.passed is False), "")
-    divergence = first_divergence(case, transcript, scores)
     if divergence is None:
         return Signature(f"{failed_metric}|score", f"{failed_metric} failed") if failed_metric else None
     if divergence.row:

@@ -141,7 +141,7 @@ def compared_runs(
     a, b, most = runs.summary(a_id), runs.summary(b_id), PAGE_SIZE if most is None else most
     olds, news = runs.case_outcomes(a_id), runs.case_outcomes(b_id)
     before, after = by_place(olds), by_place(news)
-    change = compare_cases(f"run {a_id}", *_played_sides(runs, (a, olds), (b, news)))
+    change = change_of(runs, (a, olds), (b, news))
     fitting = [each for each in change.cases if each.kind in kinds]
     same = {each.key.place for each in change.cases if each.is_same_case}
     k = min(columns_k(a.n_least), columns_k(b.n_least))
@@ -292,6 +292,13 @@ def by_place(cases: Sequence[CaseRow]) -> dict[CasePosition, CaseRow]:
     return {key.place: case for key, case in zip(keys, cases, strict=True)}
 
 
+def change_of(
+    runs: RunStore, a: tuple[RunSummary, Sequence[CaseRow]], b: tuple[RunSummary, Sequence[CaseRow]]
+) -> RunChange:
+    """The second run against the first, case by case."""
+    return compare_cases(f"run {a[0].id}", *_played_sides(runs, a, b))
+
+
 def _played_sides(runs: RunStore, *sides: tuple[RunSummary, Sequence[CaseRow]]) -> list[list[PlayedCase]]:
     """The cases of both runs; their assertions are read only where the content of some case differs."""
     digests = [{case.digest for case in cases} for _, cases in sides]
@@ -367,7 +374,7 @@ def config_difference(a: RunSummary, b: RunSummary) -> ConfigDifference:
 
     An option with its default in both is neither among the lines nor among the same.
     """
-    before, after = _facts(a), _facts(b)
+    before, after = facts_of(a), facts_of(b)
     names = list({**before, **after})
     differing = [name for name in names if before.get(name) != after.get(name)]
     fact_names = {fact.name for run in (a, b) for fact in run_facts(run)}
@@ -403,6 +410,37 @@ def warnings(a: RunSummary, b: RunSummary, change: RunChange) -> list[str]:
     return notes
 
 
+def warnings_of(runs: Sequence[RunSummary]) -> list[str]:
+    """The same of several runs: each reason once, and each option that differs once with the words of every run."""
+    notes = [f"Run {run.id} is still running; its numbers may change." for run in runs if run.status in LIVE]
+    replayed = [str(run.id) for run in runs if repeats_recorded(run.config)]
+    if replayed:
+        verb = "replays" if len(replayed) == 1 else "replay"
+        of = "Run" if len(replayed) == 1 else "Runs"
+        notes.append(f"{of} {', '.join(replayed)} {verb} recorded answers, which are no new evidence.")
+    if len({_played_run_id(run) for run in runs}) < len(runs):
+        notes.append("Some of these runs score the same stored trials; their differences come from the criteria.")
+    if len({run.config.evalset_id for run in runs}) > 1:
+        notes.append("The runs are of different eval sets; only cases with the same id are compared.")
+    facts = [facts_of(run) for run in runs]
+    for name in dict.fromkeys(name for own in facts for name in own):
+        runs_by_text: dict[str, list[str]] = {}
+        for run, own in zip(runs, facts, strict=True):
+            runs_by_text.setdefault(shortened(own.get(name, "not set")), []).append(str(run.id))
+        if len(runs_by_text) > 1:
+            parts = [f"{text} (run{'s' * (len(ids) > 1)} {', '.join(ids)})" for text, ids in runs_by_text.items()]
+            notes.append(f"{name} differs: {'; '.join(parts)}.")
+    return notes
+
+
+MAX_FACT = 60
+
+
+def shortened(text: str) -> str:
+    """The beginning of a long text."""
+    return text if len(text) <= MAX_FACT else f"{text[:MAX_FACT].rstrip()}…"
+
+
 def _cases_note(
     names: Sequence[str], was: str, were: str, so: tuple[str, str] = ("it is not compared", "they are not compared")
 ) -> list[str]:
@@ -414,7 +452,7 @@ def _cases_note(
     return [f"{count} {became}: {case_names}; {follows}."]
 
 
-def _facts(run: RunSummary) -> dict[str, str]:
+def facts_of(run: RunSummary) -> dict[str, str]:
     """Name -> all that is said under it; a fact without a name goes on with the one before."""
     texts: dict[str, str] = {}
     name = ""

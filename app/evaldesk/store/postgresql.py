@@ -314,15 +314,16 @@ class WordTables:
                 connection.exec_driver_sql("DELETE FROM search_seen WHERE run_id = %s", (run_id,))
         return is_left
 
+    def numbers_in(self, words: Sequence[str], first: int, end: int, limit: int) -> Sequence[int]:
+        """The places with all words from the number `first` to before `end`."""
+        some = "SELECT number FROM search_place WHERE words @@ %s::tsquery AND number >= %s AND number < %s LIMIT %s"
+        return [number for (number,) in self._rows(some, (_ts_query(words), first, end, limit))]
+
     def numbers(self, words: Sequence[str], but: Collection[int], limit: int) -> Sequence[int]:
         """The newest places that hold all words."""
-        *whole_words, prefix = words
-        ts_query = " & ".join(
-            [*(f"'{word}'" for word in whole_words), f"'{prefix}'" + (":*" if len(prefix) > 1 else "")]
-        )
         outside = "".join(f" AND NOT number BETWEEN {first} AND {end - 1}" for first, end in map(numbers_of, but))
         newest = f"SELECT number FROM search_place WHERE words @@ %s::tsquery{outside} ORDER BY number DESC LIMIT %s"  # noqa: S608
-        return [number for (number,) in self._rows(newest, (ts_query, limit))]
+        return [number for (number,) in self._rows(newest, (_ts_query(words), limit))]
 
     def size(self) -> int:
         """The bytes of the table with the words and of its indexes."""
@@ -331,3 +332,9 @@ class WordTables:
     def _rows(self, question: str, values: tuple[Any, ...] = ()) -> Sequence[Any]:
         with self._database.reading() as connection:
             return connection.exec_driver_sql(question, values).all()
+
+
+def _ts_query(words: Sequence[str]) -> str:
+    """All words, the last one perhaps a beginning of a word."""
+    *whole_words, prefix = words
+    return " & ".join([*(f"'{word}'" for word in whole_words), f"'{prefix}'" + (":*" if len(prefix) > 1 else "")])

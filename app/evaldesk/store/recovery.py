@@ -60,6 +60,7 @@ from evaldesk.store.backups import Backup, backups_of, copy_database
 from evaldesk.store.damaged_rows import DamagedRows, Row, Value
 from evaldesk.store.database import FIRST_TABLES, Clock, execute_many, utc_now
 from evaldesk.store.runs import planning, trash
+from evaldesk.store.runs.facets import add_some_facets, forget_facets
 from evaldesk.store.runs.recording import (
     outcome,
     record,
@@ -97,7 +98,7 @@ LOST_OPTIONS = "The database was damaged: the options and criteria of this run a
 _NAME = re.compile(r"damaged-[0-9a-f]{8}")
 _NEW, _REPORT, _COPY = "recovered.db", "recovered.txt", "readable.db"
 _PARTS = ("-wal", "-shm", "-journal", "")
-_MADE_AGAIN = ("last_run", "case_metric", "error_group", "run_metric", "run_outcome", "label_total")
+_MADE_AGAIN = ("last_run", "case_facet", "case_metric", "error_group", "run_metric", "run_outcome", "label_total")
 _COPIED = [name for name in METADATA.tables if name not in _MADE_AGAIN]
 """The others are made again from these."""
 _COUNTED = ("run_case", "trial", "session_turn")
@@ -572,6 +573,9 @@ class _Recovery:
         for run_id in self._connection.scalars(select(RUN.c.id).order_by(RUN.c.id)).all():
             recount(self._connection, run_id)
             planning.count_planned(self._connection, run_id)
+            forget_facets(self._connection, run_id)
+            while add_some_facets(self._connection, run_id):
+                pass
             while add_totals(self._connection, run_id):
                 pass
         recount_labels(self._connection)

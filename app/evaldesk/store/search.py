@@ -19,6 +19,7 @@ from sqlalchemy import ColumnElement, Connection, Select, select
 
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, TrialResult
+from evaldesk.model.case_table import FoundCases
 from evaldesk.model.stored import TrialKey
 from evaldesk.store.database import StorePart
 from evaldesk.store.runs import run_queries
@@ -36,6 +37,8 @@ MAX_WORD = 40
 MOST_AT_ONCE = 50
 """Trials of one step."""
 MOST_WORDS_ASKED = 16
+TRIALS_OF_CASE = 4
+"""Places that are read for each case of a search in one run; a case has one, and one for each trial."""
 
 _CASE_BITS, _TRIAL_BITS = 20, 19
 _COUNTED = ("n_passed", "n_failed", "n_errored", "n_unscored", "n_confirming", "n_confirming_todo", "n_duplicates")
@@ -130,6 +133,29 @@ class SearchStore(StorePart):
         return FoundPlaces(
             places, sum(progress_by_run.get(run_id, _NEVER).mark != mark for run_id, mark in marks.items())
         )
+
+    def cases(self, run_ids: Sequence[int], query: str, limit: int) -> FoundCases:
+        """The cases of these runs that hold all words of `query`, in the case itself or in one trial, at most `limit`.
+
+        A run whose texts are not all searched yet has fewer.
+        """
+        words = words_of(query)[:MOST_WORDS_ASKED]
+        if not words or self.refusal:
+            return FoundCases({}, text=query.strip())
+        cases_by_run, is_cut = {}, False
+        for run_id in run_ids:
+            numbers = self._index.numbers_in(words, *numbers_of(run_id), limit * TRIALS_OF_CASE)
+            indexes = sorted({SearchPosition.of(number).case_index for number in numbers})
+            is_cut = is_cut or len(numbers) == limit * TRIALS_OF_CASE or len(indexes) > limit
+            cases_by_run[run_id] = indexes[:limit]
+        return FoundCases(cases_by_run, is_cut, query.strip())
+
+    def n_behind(self, run_ids: Collection[int]) -> int:
+        """The number of these runs whose texts are not all searched yet."""
+        with self._database.reading() as connection:
+            marks = _marks(connection, run_ids)
+        progress_by_run = self._index.indexed_runs()
+        return sum(progress_by_run.get(run_id, _NEVER).mark != mark for run_id, mark in marks.items())
 
     def notes(self, query: str, limit: int = 20) -> Sequence[Note]:
         """The notes of people with all words of `query`, newest first."""
@@ -234,10 +260,11 @@ class SearchStore(StorePart):
 _NEVER = Seen("")
 
 
-def _marks(connection: Connection) -> dict[int, str]:
-    """The mark of each visible run, which changes with each recorded trial."""
+def _marks(connection: Connection, run_ids: Collection[int] | None = None) -> dict[int, str]:
+    """The mark of each of these visible runs, or of all, which changes with each recorded trial."""
     columns = [RUN.c[name] for name in (*_COUNTED, *_SUMMED)]
-    rows = connection.execute(select(RUN.c.id, RUN.c.created_at, *columns).where(VISIBLE))
+    visible = select(RUN.c.id, RUN.c.created_at, *columns).where(VISIBLE)
+    rows = connection.execute(visible if run_ids is None else visible.where(RUN.c.id.in_(run_ids)))
     return {row[0]: f"{VERSION} {row[1].timestamp()} {'/'.join(map(str, row[2:]))}" for row in rows}
 
 

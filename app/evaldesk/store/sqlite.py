@@ -326,18 +326,19 @@ class WordFile:
             connection.execute("COMMIT")
         return bool(numbers)
 
+    def numbers_in(self, words: Sequence[str], first: int, end: int, limit: int) -> Sequence[int]:
+        """The places with all words from the number `first` to before `end`."""
+        some = "SELECT rowid FROM place WHERE place MATCH ? AND rowid >= ? AND rowid < ? ORDER BY rowid LIMIT ?"
+        with self._open() as connection:
+            match = _match(connection, words)
+            return [number for (number,) in connection.execute(some, (match, first, end, limit))]
+
     def numbers(self, words: Sequence[str], but: Collection[int], limit: int) -> Sequence[int]:
         """The newest places that hold all words."""
-        *whole_words, prefix = words
         outside = "".join(f" AND NOT rowid BETWEEN {first} AND {end - 1}" for first, end in map(numbers_of, but))
         newest = f"SELECT rowid FROM place WHERE place MATCH ?{outside} ORDER BY rowid DESC LIMIT ?"  # noqa: S608
         with self._open() as connection:
-            ends = [prefix]
-            if len(prefix) > 1:
-                terms = "SELECT term FROM temp.word WHERE term >= ? AND term < ? LIMIT ?"
-                ends += [term for (term,) in connection.execute(terms, (prefix, prefix + _LAST_CHARACTER, MOST_BEGUN))]
-            match = " AND ".join([*map(_quote, whole_words), f"({' OR '.join(map(_quote, ends))})"])
-            return [number for (number,) in connection.execute(newest, (match, limit))]
+            return [number for (number,) in connection.execute(newest, (_match(connection, words), limit))]
 
     def size(self) -> int:
         """The bytes of the file."""
@@ -385,6 +386,16 @@ class WordFile:
     def _remove(self) -> None:
         for end in ("", "-wal", "-shm"):
             self.path.with_name(self.path.name + end).unlink(missing_ok=True)
+
+
+def _match(connection: sqlite3.Connection, words: Sequence[str]) -> str:
+    """All words, the last one perhaps a beginning of a word."""
+    *whole_words, prefix = words
+    ends = [prefix]
+    if len(prefix) > 1:
+        terms = "SELECT term FROM temp.word WHERE term >= ? AND term < ? LIMIT ?"
+        ends += [term for (term,) in connection.execute(terms, (prefix, prefix + _LAST_CHARACTER, MOST_BEGUN))]
+    return " AND ".join([*map(_quote, whole_words), f"({' OR '.join(map(_quote, ends))})"])
 
 
 def has_fts5() -> bool:

@@ -57,6 +57,7 @@ from evaldesk.store.tables import METADATA
 from evaldesk.store.tables.columns import DatabaseSeconds, pack
 from evaldesk.store.tables.runs import LAST_RUN, RUN, RUN_BASELINE
 from evaldesk.store.tables.sessions import SESSION_CASE
+from evaldesk.store.views import ViewStore
 from evaldesk.wire import from_json, to_json
 
 T = TypeVar("T")
@@ -91,6 +92,7 @@ class Store:
     labels = _part(LabelStore)
     media = _part(MediaStore)
     presets = _part(PresetStore)
+    views = _part(ViewStore)
     proposals = _part(ProposalStore)
     queues = _part(QueueStore)
     search = _part(SearchStore)
@@ -220,7 +222,7 @@ def _rename_baseline(connection: Connection, run_id: int, old_name: str, new_nam
     connection.execute(update(RUN_BASELINE).where(own).values(codec=codec, data=data))
 
 
-HEAD = "0040"
+HEAD = "0042"
 
 
 def prepare(path: Path) -> None:

@@ -36,5 +36,8 @@ class WordIndex(Protocol):
     def numbers(self, words: Sequence[str], but: Collection[int], limit: int) -> Sequence[int]:
         """The newest places with all words, the last one perhaps a beginning of a word, in no run of `but`."""
 
+    def numbers_in(self, words: Sequence[str], first: int, end: int, limit: int) -> Sequence[int]:
+        """The places with all words from the number `first` to before `end`, as `numbers` takes the words."""
+
     def size(self) -> int:
         """The bytes that it takes."""

@@ -14,6 +14,7 @@ from typing import Any
 from markupsafe import Markup
 
 from evaldesk import paths
+from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.pages.reports.html import (
     Masking,
@@ -23,6 +24,8 @@ from evaldesk.pages.reports.html import (
     read_report,
     report_trials,
 )
+from evaldesk.pages.run_table import read_table_page
+from evaldesk.pages.runs.table_query import TableQuery
 from evaldesk.web.render import environment as templates
 
 # A report travels by mail: decision 078.
@@ -30,6 +33,8 @@ MAX_TRIALS_BYTES = 2 * 1024 * 1024
 """Transcripts in one report; the other trials are squares of the table only."""
 MAX_COMPARED_BYTES = 1024 * 1024
 """Transcripts in the report of a comparison, which stays below 2 MB with 1,000 cases."""
+MAX_ROWS = 1_000
+"""Rows of the table in a report."""
 MAX_MISSES = 20
 """Trials in a row that have no room, until no further one is tried."""
 
@@ -37,6 +42,7 @@ _SYMBOL = re.compile(r'(?s)(?=<symbol id="([^"]+)")(<symbol.*?</symbol>)')
 _USE = re.compile(r'href="/static/icons\.svg#([a-z-]+)"')
 """No text of an agent holds this: its quotes are escaped."""
 _LINK = re.compile(r'(?<=<a )href="(/(?!static/)[^"]*)"')
+_ADDRESS = re.compile(r' href="/(?!static/)[^"]*"')
 _ICON = re.compile(r'href="#icon-([a-z-]+)"')
 
 
@@ -83,6 +89,18 @@ def comparison_report(
     body = _render("reports/comparison.html", title=title, comparison=comparison, trials=trials)
     body = _LINK.sub(lambda match: f'href="#{trials[match[1]].anchor}"' if match[1] in trials else "", body)
     return _file(f"run_{b_id}_against_{a_id}.html", title, now or datetime.now(UTC), body, masking)
+
+
+def table_report(
+    desk: Desk, query: TableQuery, environment: Mapping[str, str] = os.environ, now: datetime | None = None
+) -> Report:
+    """The report of a table of runs; that of two is their comparison. Raises NotFoundError."""
+    if len(query.run_ids) == 2 and not query.has_filter:
+        return comparison_report(desk.stored_runs, *query.run_ids, environment, now)
+    view, masking = read_table_page(desk, query, most=MAX_ROWS), Masking(environment)
+    body = _ADDRESS.sub("", _render("reports/table.html", view=view, table=view.table))
+    name = f"runs_{'_'.join(map(str, query.run_ids))}.html"
+    return _file(name[:200], view.title, now or datetime.now(UTC), body, masking)
 
 
 def _write_trials(

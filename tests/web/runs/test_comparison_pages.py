@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -15,24 +16,24 @@ def test_two_ticked_runs_are_compared_the_earlier_first(pages: Any) -> None:
     answer = pages.get(f"/compare?run={second[6:]}&run={first[6:]}")
 
     assert answer.status_code == 303
-    assert answer.headers["location"] == f"/compare?a={first[6:]}&b={second[6:]}"
+    assert answer.headers["location"] == f"/table?runs={first[6:]}%2C{second[6:]}"
     assert f'name="run" value="{first[6:]}"' in pages.get("/runs").text
 
 
 def test_a_comparison_says_what_it_found_in_words(pages: Any) -> None:
     a, b = pages.finish()[6:], pages.finish()[6:]
 
-    text = pages.get(f"/compare?a={a}&b={b}").text
+    text = pages.get(f"/table?runs={a},{b}").text
 
     assert "No difference in the mean" in text
     assert "No verdict changed." in text
     table = text.partition('id="metrics-title"')[2].partition("</table>")[0]
     assert table.count("<summary>Why<span") == table.count('<th scope="row">') > 0
     assert "p 1.00" not in table.partition("<details")[0]
-    assert "No case changed." in text
-    assert f'href="/compare?a={b}&amp;b={a}"' in text
+    assert re.search(r"Changed <b>0</b>", text)
+    assert f'href="/table?runs={b}%2C{a}"' in text
     assert ">Seed<" in text
-    shown = pages.get(f"/compare?a={a}&b={b}&show=same").text
+    shown = pages.get(f"/table?runs={a},{b}&show=same").text
     assert f'href="/runs/{a}/cases/1/trials/0"' in shown
     assert f'href="/runs/{b}/cases/1/trials/0"' in shown
 
@@ -40,7 +41,7 @@ def test_a_comparison_says_what_it_found_in_words(pages: Any) -> None:
 def test_cases_of_one_run_alone_are_counted_by_its_number_in_both_orders(pages: Any) -> None:
     whole, part = pages.finish(n="1"), pages.finish(n="1", cases="selected", case="greets")
 
-    texts = [pages.get(f"/compare?a={a[6:]}&b={b[6:]}").text for a, b in ((whole, part), (part, whole))]
+    texts = [pages.get(f"/table?runs={a[6:]},{b[6:]}").text for a, b in ((whole, part), (part, whole))]
 
     assert [f"Left out: 3 cases only in run {whole[6:]}." in text for text in texts] == [True, True]
 
@@ -49,7 +50,7 @@ def test_runs_without_a_scored_trial_have_no_rate_of_nothing(pages: Any) -> None
     config = RunConfig(AgentRef("dice", "dice:root_agent"), "calc")
     a, b = (pages.desk.store.runs.create(config, [Case("a", (Turn("hi"),))]) for _ in range(2))
 
-    assert "0 of 0" not in pages.get(f"/compare?a={a}&b={b}").text
+    assert "0 of 0" not in pages.get(f"/table?runs={a},{b}").text
 
 
 def test_a_run_leads_to_the_choice_of_another(pages: Any) -> None:
@@ -71,11 +72,10 @@ def test_a_single_run_has_nothing_to_be_compared_with(pages: Any) -> None:
     ("query", "status", "said"),
     [
         ("a=1&b=1", 422, "Run 1 is the same as itself"),
-        ("run=1&run=2&run=3", 422, "Tick two runs, not 3"),
+        ("&".join(f"run={n}" for n in range(1, 22)), 422, "Tick 2 to 20 runs, not 21"),
         ("run=1&run=1", 200, "Compare two runs"),
         ("a=1&b=99", 404, "there is no run 99"),
         ("a=1&b=../2", 200, "Compare two runs"),
-        ("a=1&b=2&show=__class__&from=9999999", 200, "No case changed."),
     ],
 )
 def test_what_cannot_be_compared_says_why(pages: Any, query: str, status: int, said: str) -> None:

@@ -434,7 +434,7 @@ def test_two_runs_are_compared_once_their_failed_trials_are_read(pages: Any) -> 
     pages.post(f"{second}/cases/1/trials/0/findings", labeller="Ana", op="clear")
 
     assert "gone in 1 of 1 case; 50 points less over all cases (p 1.00)" in pages.get(address).text
-    compared = pages.get(f"/compare?a={first[6:]}&b={second[6:]}").text
+    compared = pages.get(f"/table?runs={first[6:]},{second[6:]}").text
     assert "gone in 1 of 1 case; 50 points less over all cases (p 1.00)" in compared.partition('id="otherwise"')[2]
 
 

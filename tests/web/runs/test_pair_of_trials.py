@@ -98,7 +98,7 @@ def test_trials_of_two_runs_stand_beside_each_other(pages: Any) -> None:
     a, b = stored(pages, ONE), stored(pages, TWO)
 
     page = pages.get(f"/runs/{a}/cases/0/trials/0/pair?with={b}.0.0").text
-    comparison = pages.get(f"/compare?a={a}&b={b}&show=same").text
+    comparison = pages.get(f"/table?runs={a},{b}&show=same").text
 
     assert f'<a href="/runs/{b}/cases/0/trials/0">run {b}, trial 1</a>' in page
     assert f'href="/runs/{a}/cases/0/trials/0/pair?with={b}.0.0">side by side' in comparison

@@ -133,10 +133,10 @@ def test_a_comparison_is_reported_with_the_trials_of_changed_cases_first(pages: 
     before = stored(pages, ["same", "was right"], ["failed", "passed"])
     after = stored(pages, [f"same {KEY}", HOSTILE], ["failed", "failed"])
 
-    answer = pages.get(f"/compare/report?a={before}&b={after}")
+    answer = pages.get(f"/table/report?runs={before},{after}")
 
-    page = pages.get(f"/compare?a={before}&b={after}")
-    assert f'href="/compare/report?a={before}&amp;b={after}"' in page.text
+    page = pages.get(f"/table?runs={before},{after}")
+    assert f'href="/table/report?runs={before}%2C{after}' in page.text
     assert answer.headers["content-disposition"] == f'attachment; filename="run_{after}_against_{before}.html"'
     for said in ("1 of 2 cases broke", "Same in both", "broken"):
         assert (said in page.text) == (said in answer.text)
@@ -150,7 +150,7 @@ def test_a_comparison_is_reported_with_the_trials_of_changed_cases_first(pages: 
     assert masked.masked.endswith("SERVICE_API_KEY in case c0.")
     assert KEY not in masked.data.decode()
     assert pages.get("/compare/report?a=1").headers["location"] == "/compare"
-    assert pages.get("/compare/report?a=1&b=1").status_code == 422
+    assert pages.get("/table/report?runs=1,1").status_code == 422
 
 
 @pytest.mark.long

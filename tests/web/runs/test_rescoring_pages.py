@@ -40,7 +40,7 @@ def test_the_new_scores_are_a_run_beside_the_old_one(pages: Any) -> None:
         assert "Tool trajectory at least 1.00, Response match at least 0.80" in text
         assert f'href="/compare?a={source[6:]}&amp;b={again[6:]}"' in text
     assert f"re-score of run {source[6:]}" in pages.get("/runs").text
-    assert "Both runs score the same stored trials" in pages.get(f"/compare?a={source[6:]}&b={again[6:]}").text
+    assert "Both runs score the same stored trials" in pages.get(f"/table?runs={source[6:]},{again[6:]}").text
     assert "tool_trajectory_avg_score" in _scores(pages.get(source).text)
     assert "tool_trajectory_avg_score" not in _scores(pages.get(again).text)
 

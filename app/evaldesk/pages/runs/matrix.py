@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
+from evaldesk.model.case_table import RowOrder
 from evaldesk.model.conclusion import Counts, scored_and_passed
 from evaldesk.model.stored import CaseRow, MetricRow, RunSummary, TrialKey
 from evaldesk.pages.runs.view import (
@@ -20,11 +22,15 @@ from evaldesk.pages.runs.view import (
     metric_doubt,
 )
 from evaldesk.statistics.intervals import CurvePoint, pass_at_k, pass_hat_k
+from evaldesk.store import RunStore
 from evaldesk.store.runs.run_store import is_imported
 from evaldesk.wording.words import needs_words, passed_cell, share_range, short_title
 
 MAX_SQUARES = 20
-CellKind: TypeAlias = Literal["trials", "text", "rate", "score", "cost", "duration"]
+NO_WORDS: Mapping[TrialKey, str] = {}
+CellKind: TypeAlias = Literal[
+    "trials", "squares", "text", "rate", "score", "cost", "duration", "count", "dumbbell", "change"
+]
 """The notation of a value: a branch of the macro `cell` in `runs/parts.html`."""
 
 
@@ -40,7 +46,7 @@ class Cell:
     @property
     def is_number(self) -> bool:
         """Whether the column is set to the right."""
-        return self.kind not in ("trials", "rate")
+        return self.kind not in ("trials", "squares", "rate", "dumbbell", "change")
 
     @property
     def sort_value(self) -> float | str | None:
@@ -54,7 +60,10 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: `of_case` gives its value for a case, `total` is that of the whole run."""
+    """A column: `of_case` gives its value for a case, `total` is that of the whole run.
+
+    `key` names it in an address. A click on its head sorts by `order`, with the `metric` of that order.
+    """
 
     title: str
     kind: CellKind
@@ -63,6 +72,9 @@ class Column:
     doubt: str = ""
     sub: str = ""
     label: str = ""
+    key: str = ""
+    order: RowOrder | None = None
+    metric: str = ""
 
     @property
     def is_number(self) -> bool:
@@ -104,8 +116,12 @@ def columns_of(
     reliability: Reliability,
     point: CurvePoint,
     in_flight: Collection[TrialKey] = frozenset(),
+    words: Mapping[TrialKey, str] = NO_WORDS,
 ) -> list[Column]:
-    """The columns after the name of the case; `point` is the run's pass@k and pass^k at the k of its columns."""
+    """The columns after the name of the case; `point` is the run's pass@k and pass^k at the k of its columns.
+
+    `words` are the first divergences of trials.
+    """
 
     def at_k(measure: Callable[[int, int, int], float | None]) -> Callable[[CaseRow], float | None]:
         return lambda row: measure(*equal_counts_of(summary, row), k)
@@ -115,23 +131,42 @@ def columns_of(
 
     k, by_metric = columns_k(summary.n_least), {each.metric: each for each in metrics}
     columns = [
-        Column("Trials", "trials", lambda row: trial_strip(summary.id, row, in_flight)),
-        Column("Passed", "text", lambda row: passed_cell(row.counts), passed_cell(summary.counts)),
+        Column("Trials", "trials", lambda row: trial_strip(summary.id, row, in_flight, words), key="trials"),
+        Column(
+            "Passed",
+            "text",
+            lambda row: passed_cell(row.counts),
+            passed_cell(summary.counts),
+            key="passed",
+            order="worst",
+        ),
         Column(
             "Pass rate",
             "rate",
             lambda row: _rate(bar(row.counts.passed, row.counts.scored), row.counts),
             _rate(reliability.bar, summary.counts),
             sub="95 % CI",
+            key="rate",
+            order="worst",
         ),
     ]
     if k:
-        for title, of_case, of_run, interval, words in (
+        for title, of_case, of_run, interval, which in (
             (f"pass@{k}", at_k(pass_at_k), point.pass_at_k, point.at_interval, "one"),
             (f"pass^{k}", at_k(pass_hat_k), point.pass_hat_k, point.hat_interval, "all"),
         ):
             columns.append(
-                Column(title, "score", of_case, of_run, share_range(interval), sub=f"{words} of {k}", label=title)
+                Column(
+                    title,
+                    "score",
+                    of_case,
+                    of_run,
+                    share_range(interval),
+                    sub=f"{which} of {k}",
+                    label=title,
+                    key=title.rstrip("0123456789"),
+                    order="worst" if which == "all" else "flaky",
+                )
             )
     for criterion in summary.config.criteria:
         title, scored = short_title(criterion.metric), by_metric.get(criterion.metric)
@@ -144,14 +179,79 @@ def columns_of(
                 metric_doubt(scored, summary) if scored else "",
                 sub=needs_words(criterion.metric, criterion.threshold),
                 label=title,
+                key=f"metric.{criterion.metric}",
+                order="metric",
+                metric=criterion.metric,
             )
         )
-    if is_measured(summary):
-        columns += [
-            Column("Cost", "cost", lambda row: known_cost(summary, row), known_cost(summary, summary), label="cost"),
-            Column("Time", "duration", lambda row: row.mean_ms, summary.mean_ms, sub="mean", label="time"),
-        ]
-    return columns
+    return [*columns, *_measured_columns(summary)]
+
+
+def plain_columns(summary: RunSummary) -> list[Column]:
+    """The columns of a run beside others: what its trials scored, cost and took, without a last line of their own."""
+
+    def mean_of(metric: str) -> Callable[[CaseRow], float | None]:
+        return lambda row: row.means.get(metric)
+
+    rate = Column(
+        "Pass rate",
+        "rate",
+        lambda row: _rate(bar(row.counts.passed, row.counts.scored), row.counts),
+        "",
+        sub="95 % CI",
+        key="rate",
+        order="worst",
+    )
+    metrics = [
+        Column(
+            short_title(each.metric),
+            "score",
+            mean_of(each.metric),
+            label=short_title(each.metric),
+            key=f"metric.{each.metric}",
+            order="metric",
+            metric=each.metric,
+        )
+        for each in summary.config.criteria
+    ]
+    return [rate, *metrics, *_measured_columns(summary)]
+
+
+def _measured_columns(summary: RunSummary) -> list[Column]:
+    """Cost, tokens and time, where the run may have them."""
+    if not is_measured(summary):
+        return []
+    return [
+        Column(
+            "Cost",
+            "cost",
+            lambda row: known_cost(summary, row),
+            known_cost(summary, summary),
+            label="cost",
+            key="cost",
+            order="cost",
+        ),
+        Column(
+            "Time",
+            "duration",
+            lambda row: row.mean_ms,
+            summary.mean_ms,
+            sub="mean",
+            label="time",
+            key="time",
+            order="slow",
+        ),
+    ]
+
+
+@lru_cache(maxsize=256)
+def _metric_rows(runs: RunStore, run_id: int, _: object) -> Sequence[MetricRow]:
+    return runs.metric_rows(run_id)
+
+
+def metric_rows_of(runs: RunStore, summary: RunSummary) -> Sequence[MetricRow]:
+    """The scores of a run; kept as long as no trial ended."""
+    return _metric_rows(runs, summary.id, (summary.counts, summary.duration_ms, summary.n_duplicates))
 
 
 def is_measured(summary: RunSummary) -> bool:
@@ -183,10 +283,17 @@ def case_href(run_id: int, row: CaseRow) -> str:
     return f"{run_id}/cases/{row.case_index}/trials/{first_problem(row.verdicts)}"
 
 
-def trial_strip(run_id: int, row: CaseRow, in_flight: Collection[TrialKey] = frozenset()) -> TrialStrip:
-    """The trials of a case, those that are being played overlaid as running."""
+def trial_strip(
+    run_id: int,
+    row: CaseRow,
+    in_flight: Collection[TrialKey] = frozenset(),
+    words: Mapping[TrialKey, str] = NO_WORDS,
+) -> TrialStrip:
+    """The trials of a case with the `words` of their first divergences, those that are being played as running."""
     base = f"{run_id}/cases/{row.case_index}/trials/"
     letters = row.verdicts[:MAX_SQUARES]
     statuses = ["running" if (row.case_index, at) in in_flight else STATUS_OF[each] for at, each in enumerate(letters)]
-    squares = tuple(Square(at + 1, status, f"{base}{at}") for at, status in enumerate(statuses))
+    squares = tuple(
+        Square(at + 1, status, f"{base}{at}", words.get((row.case_index, at), "")) for at, status in enumerate(statuses)
+    )
     return TrialStrip(squares, len(row.verdicts) - len(letters), f"{base}{len(letters)}")

@@ -87,10 +87,10 @@ class RunQuery:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """One of a row of alternatives; without `href` it only counts."""
+    """One of a row of alternatives; without `href` it only counts, without `n` it only leads there."""
 
     text: str
-    n: int
+    n: int | None
     status: str = ""
     href: str = ""
     is_current: bool = False
@@ -108,11 +108,12 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Square:
-    """One trial in the matrix; `number` counts from 1."""
+    """One trial in the matrix; `number` counts from 1, `words` are its first divergence."""
 
     number: int
     status: str
     href: str
+    words: str = ""
 
 
 def window(at: int, n: int, most: int) -> range:

@@ -16,6 +16,7 @@ from evaldesk.model.stored import ImportStatus, ImportSummary
 from evaldesk.store import media
 from evaldesk.store.database import Clock, StepSize, StorePart
 from evaldesk.store.runs import planning, totals, trash
+from evaldesk.store.runs.facets import add_tags
 from evaldesk.store.runs.planning import NO_EVALSET
 from evaldesk.store.runs.recording import Storable, record, scores, storable_rows
 from evaldesk.store.tables.columns import DatabaseSeconds
@@ -164,13 +165,14 @@ class ImportStore(StorePart):
         """
         size = StepSize(MAX_ROWS)
         both = enumerate(zip(run.cases, run.n_each, strict=True))
-        cases = ((*planning.case_rows(index, case, n), case.media) for index, (case, n) in both)
+        cases = ((*planning.case_rows(index, case, n), case) for index, (case, n) in both)
         for rows in _batches(cases, lambda rows: (2, len(rows[1]["data"])), size):
             with self._step(import_id, len(rows), size) as connection:
-                connection.execute(insert(RUN_CASE), [{"run_id": run_id} | case for case, _, _ in rows])
+                connection.execute(insert(RUN_CASE), [{"run_id": run_id} | own for own, _, _ in rows])
                 connection.execute(insert(CASE_SNAPSHOT), [{"run_id": run_id} | snapshot for _, snapshot, _ in rows])
                 totals.add_planned(connection, run_id, len(rows))
-                bytes_by_digest = media.bytes_of(item for *_, own in rows for item in own)
+                add_tags(connection, run_id, ((own["case_index"], case) for own, _, case in rows))
+                bytes_by_digest = media.bytes_of(item for *_, case in rows for item in case.media)
                 media.keep(connection, {"run_id": run_id}, bytes_by_digest, self._clock)
             yield len(rows)
         trial_places = ((index, trial) for index, n in enumerate(run.n_each) for trial in range(n))

@@ -125,12 +125,12 @@ def _turns_of(scores: Sequence[Score]) -> tuple[int, int]:
 
 def divergence_of(case: Case, result: TrialResult, config: RunConfig) -> Divergence | None:
     """The first place where a trial and its case differ for a metric that decides."""
-    return first_divergence(case, result.transcript, _gating(result, config))
+    return first_divergence(case, result.transcript, gating_scores(result, config))
 
 
 def stored_divergence(codec: int, data: bytes, result: TrialResult, config: RunConfig) -> Divergence | None:
     """The same by a stored case; one in blocks is read block by block, up to the divergence."""
-    gating = _gating(result, config)
+    gating = gating_scores(result, config)
     if codec != BLOCKS or is_of_conversation(gating):
         return first_divergence(unpack(codec, data, Case), result.transcript, gating)
     blocks = Blocks(lambda start, n: data[start : start + n])
@@ -138,7 +138,8 @@ def stored_divergence(codec: int, data: bytes, result: TrialResult, config: RunC
     return first_divergence(blocks.head(LongCase).case, result.transcript, gating, turns)
 
 
-def _gating(result: TrialResult, config: RunConfig) -> list[Score]:
+def gating_scores(result: TrialResult, config: RunConfig) -> list[Score]:
+    """The scores of the metrics that decide."""
     gating = {criterion.metric for criterion in config.criteria if criterion.threshold is not None}
     return [score for score in result.scores if score.metric in gating]
 

@@ -31,6 +31,7 @@ from evaldesk.model.trial_turns import MANY_TURNS
 from evaldesk.store import media
 from evaldesk.store.database import NOBODY, Clock, Database, Starter, execute_many
 from evaldesk.store.runs import totals
+from evaldesk.store.runs.facets import add_tags
 from evaldesk.store.runs.histories import history_class
 from evaldesk.store.runs.recording import Storable, Values
 from evaldesk.store.runs.recounting import forget_errors, recount_some
@@ -122,6 +123,7 @@ class Planning:
             if self.run_id and not (renew if self.driver else is_own)(connection, run_id, 1):
                 raise ConflictError(f"run {run_id} was deleted or taken over while it was planned")
             _plan_cases(connection, run_id, self.config, both)
+            add_tags(connection, run_id, enumerate(some, self.n_planned))
             if all_media:
                 media.keep(connection, {"run_id": run_id}, media.bytes_of(all_media), self.clock)
         self.run_id = run_id
@@ -162,7 +164,7 @@ def n_unplanned(connection: Connection, run_id: int) -> int:
 def cut_to_planned(connection: Connection, run_id: int) -> None:
     """Let a run whose planning broke off be one of the cases that it has."""
     n_cases = run_row(connection, run_id).n_cases - n_unplanned(connection, run_id)
-    sizes = {"n_cases": n_cases, "n_totalled": n_cases}
+    sizes = {"n_cases": n_cases, "n_totalled": n_cases, "n_faceted": n_cases}
     connection.execute(update(RUN).where(RUN.c.id == run_id).values(sizes))
     count_planned(connection, run_id)
 
@@ -326,7 +328,7 @@ def retry_some(connection: Connection, run_id: int, first: int) -> tuple[int, in
     connection.execute(delete(SCORE).where(SCORE.c.run_id == run_id, exists().where(errored_trials & own)))
     again = {"status": "planned", "verdict": None, "attempt": TRIAL.c.attempt + 1, "n_calls": 0, "cost": None}
     nothing = {"tokens_in": 0, "tokens_out": 0, "duration_ms": 0.0, "error_kind": None, "error_message": None}
-    nothing |= {"is_least": False}
+    nothing |= {"is_least": False, "divergence": None}
     connection.execute(update(TRIAL).where(errored_trials).values(again | nothing))
     forget_errors(connection, trials)
     recount_some(connection, run_id, first, end, n_confirming)
@@ -365,7 +367,7 @@ def insert_run(
         part = config.experiment
         names |= {"experiment_id": part.experiment_id, "variant_index": part.variant_index}
     n_cases, n_trials = len(n_each), sum(n_each)
-    sizes = {"n_cases": n_cases, "n_totalled": n_cases, "n_trials": n_trials}
+    sizes = {"n_cases": n_cases, "n_totalled": n_cases, "n_faceted": n_cases, "n_trials": n_trials}
     sizes |= {"n": max(n_each, default=config.n), "n_least": min(n_each, default=config.n)}
     run_values = {"config": to_json(config).decode(), "status": "pending", "created_at": now} | sizes
     run_id: int = connection.execute(insert(RUN).values(names | run_values).returning(RUN.c.id)).scalar_one()

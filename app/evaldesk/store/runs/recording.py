@@ -28,6 +28,7 @@ from evaldesk.model.trial_turns import is_in_blocks
 from evaldesk.store import media
 from evaldesk.store.database import Clock, execute_many
 from evaldesk.store.runs import totals
+from evaldesk.store.runs.facets import add_tools
 from evaldesk.store.runs.shared_states import add_shared_states
 from evaldesk.store.tables.columns import adding, pack, pack_json, replacing, upsert
 from evaldesk.store.tables.runs import (
@@ -68,12 +69,16 @@ SUMS = ("n", "n_passed", "total", "total_squares")
 
 
 class Storable(NamedTuple):
-    """A result with its rows, which are made before the transaction, so that the write lock is held briefly."""
+    """A result with its rows, which are made before the transaction, so that the write lock is held briefly.
+
+    `divergence` is the first one of a failed trial in words; None where it is not known.
+    """
 
     result: TrialResult
     transcript: Values
     prompts: Values | None = None
     media: tuple[Media, ...] = ()
+    divergence: str | None = None
 
 
 def record(connection: Connection, results: Sequence[Storable], clock: Clock) -> int:
@@ -83,7 +88,7 @@ def record(connection: Connection, results: Sequence[Storable], clock: Clock) ->
     evidence. One for a trial that does not exist, its run deleted meanwhile, is dropped.
     """
     counted_results, late_results = _sort(results, _to_do(connection, (each.result for each in results)))
-    rows = [trial_key(each.result) | outcome(each.result) for each in counted_results]
+    rows = [trial_key(each.result) | outcome(each.result) | {"divergence": each.divergence} for each in counted_results]
     rules, n_planned = _rules(connection, rows), _n_planned(connection, rows)
     ended_rows = [row for row in rows if row["verdict"] is not None]
     planned_rows = [row for row in ended_rows if row["trial_index"] < n_planned[_case_key(row)]]
@@ -117,6 +122,7 @@ def record(connection: Connection, results: Sequence[Storable], clock: Clock) ->
     execute_many(connection, _ADD_CONFIRMING, [_at(row) | _gain([], [row]) for row in confirming])
     add_scores(connection, values)
     totals.carry(connection, before)
+    add_tools(connection, (each.result for each in counted_results))
     add_errors(connection, [row for row in ended_rows if row["verdict"] == "errored"])
     n_late = Counter(each.result.run_id for each in late_results)
     results_again = (
@@ -375,12 +381,23 @@ Compared: TypeAlias = Callable[[TrialResult], "Divergence | None"]
 """Gives the first divergence of a trial and its case; raises NotFoundError where they cannot be compared."""
 
 
-def storable_rows(results: Iterable[TrialResult], compare: Compared | None = None) -> list[Storable]:
+Worded: TypeAlias = Callable[[TrialResult], str | None]
+"""Gives the words of the first divergence of a failed trial; None where it is not known."""
+
+
+def storable_rows(
+    results: Iterable[TrialResult], compare: Compared | None = None, words_of: Worded | None = None
+) -> list[Storable]:
     """Each result with its rows; a result that the database cannot hold becomes an errored one with the reason.
 
     `compare` compares a trial of many turns with its case, so that its page need not read all of them.
     """
-    return [_storable(result, compare) for result in results]
+    rows = [_storable(result, compare) for result in results]
+    if words_of is None:
+        return rows
+    return [
+        each._replace(divergence=words_of(each.result)) if each.result.verdict == "failed" else each for each in rows
+    ]
 
 
 def unstorable(result: TrialResult, reason: str) -> Storable:

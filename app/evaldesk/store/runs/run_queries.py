@@ -238,7 +238,7 @@ def metric_rows(connection: Connection, run_id: int) -> list[MetricRow]:
     )
     if run.n > run.n_least:
         alike: dict[str, list[float]] = defaultdict(list)
-        for means in _means(connection, run_id).values():
+        for means in means_of_cases(connection, run_id).values():
             for metric, mean in means.items():
                 alike[metric].append(mean)
         rows_with_kinds = [(weighed_alike(row, alike[row.metric]), True) for row, _ in rows_with_kinds if row.n]
@@ -381,9 +381,9 @@ def case_outcomes(connection: Connection, run_id: int) -> list[CaseRow]:
     run = run_row(connection, run_id)
     config = from_json(run.config, RunConfig)
     fresh = _confirming(connection, run_id) if run.n_confirming else {}
-    means = _means(connection, run_id)
+    means = means_of_cases(connection, run_id)
     rows = connection.execute(select(RUN_CASE).where(_C.run_id == run_id).order_by(_C.case_index))
-    return [_case_row(row, means[row.case_index], config, confirming=fresh.get(row.case_index, "")) for row in rows]
+    return [case_row_of(row, means[row.case_index], config, confirming=fresh.get(row.case_index, "")) for row in rows]
 
 
 def metric_samples(connection: Connection, run_id: int) -> dict[str, dict[int, Sample]]:
@@ -507,8 +507,8 @@ def case_rows(
     query = _page_query(sort, only, config.errors_are_failures, is_continued=bool(after), is_indexed=is_indexed)
     values = {"run_id": run_id, "limit": limit, "pass_threshold": config.pass_threshold} | place
     page = connection.execute(query, values).all()
-    means = _means(connection, run_id, [row.case_index for row in page])
-    return [_case_row(row, means[row.case_index], config, cursor=_cursor(sort, row)) for row in page]
+    means = means_of_cases(connection, run_id, [row.case_index for row in page])
+    return [case_row_of(row, means[row.case_index], config, cursor=_cursor(sort, row)) for row in page]
 
 
 def case_row(connection: Connection, run_id: int, case_index: int) -> CaseRow:
@@ -518,8 +518,8 @@ def case_row(connection: Connection, run_id: int, case_index: int) -> CaseRow:
     row = connection.execute(query, {"run_id": run_id}).first()
     if row is None:
         raise NotFoundError(f"run {run_id} has no case {case_index}")
-    means = _means(connection, run_id, [case_index])[case_index]
-    return _case_row(row, means, config, cursor=_cursor("file", row))
+    means = means_of_cases(connection, run_id, [case_index])[case_index]
+    return case_row_of(row, means, config, cursor=_cursor("file", row))
 
 
 def case_ids(connection: Connection, run_id: int, case_indexes: Sequence[int] | None = None) -> dict[int, str]:
@@ -725,7 +725,7 @@ _MEANS = (
 _SOME_MEANS = _MEANS.where(_HELD.case_index.in_(bindparam("cases", expanding=True)))
 
 
-def _means(
+def means_of_cases(
     connection: Connection, run_id: int, case_indexes: Sequence[int] | None = None
 ) -> Mapping[int, dict[str, float]]:
     """The mean of each metric in these cases, or in all."""
@@ -736,7 +736,8 @@ def _means(
     return means
 
 
-def _case_row(row: Row[Any], means: Mapping[str, float], config: RunConfig, **more: Any) -> CaseRow:
+def case_row_of(row: Row[Any], means: Mapping[str, float], config: RunConfig, **more: Any) -> CaseRow:
+    """A row of `run_case` as a value."""
     counts = counts_of(row, len(row.strip), config)
     values = {name: row._mapping[name] for name in _OF_CASE_ROW}
     return CaseRow(counts=counts, verdicts=row.strip, means=means, **values, **more)

@@ -20,7 +20,8 @@ from evaldesk.model.conclusion import Stop, StopRule
 from evaldesk.model.stored import RunSummary
 from evaldesk.model.trial_turns import TrialTurns
 from evaldesk.store.database import StepSize, StorePart, reading, writing
-from evaldesk.store.runs import histories, planning, run_queries, shared_states, trash
+from evaldesk.store.runs import case_table, histories, planning, run_queries, shared_states, trash
+from evaldesk.store.runs.facets import add_some_facets
 from evaldesk.store.runs.histories import IMPORTED
 from evaldesk.store.runs.planning import Planning
 from evaldesk.store.runs.recording import KIND, Storable, record, storable_rows, unstorable
@@ -53,6 +54,7 @@ class RunStore(StorePart):
     _begin_retry = writing(planning.begin_retry)
     _retry_some = writing(planning.retry_some)
     _add_some_totals = writing(add_totals)
+    _add_some_facets = writing(add_some_facets)
     _hidden_last_runs = reading(trash.hidden_last_runs)
     _runs_before = reading(trash.runs_before)
     is_leased = reading(planning.is_leased)
@@ -74,6 +76,12 @@ class RunStore(StorePart):
     case_rows = reading(run_queries.case_rows)
     case_row = reading(run_queries.case_row)
     case_ids = reading(run_queries.case_ids)
+    table_part = reading(case_table.table_part)
+    are_alike = reading(case_table.are_alike)
+    first_divergences = reading(case_table.first_divergences)
+    facet_counts = reading(case_table.facet_counts)
+    divergence_counts = reading(case_table.divergence_counts)
+    time_quantiles = reading(case_table.time_quantiles)
     cases_named = reading(run_queries.cases_named)
     case_counts = reading(run_queries.case_counts)
     case_outcomes = reading(run_queries.case_outcomes)
@@ -127,7 +135,8 @@ class RunStore(StorePart):
         of the process that played them, all of one run: when another process took the run since, ConflictError is
         raised and nothing is stored.
         """
-        return self._record(storable_rows(results, self._first_divergence), lease) if results else 0
+        rows = storable_rows(results, self._first_divergence, self._divergence_words)
+        return self._record(rows, lease) if results else 0
 
     def _first_divergence(self, result: TrialResult) -> Divergence | None:
         """That of a result that is not stored yet, by its stored case, also in a run that is hidden."""
@@ -135,6 +144,15 @@ class RunStore(StorePart):
 
         config, codec, data = self._compared_with(result.run_id, result.case_index)
         return stored_divergence(codec, data, result, config)
+
+    def _divergence_words(self, result: TrialResult) -> str | None:
+        """The first divergence of a failed result in words; None where its case is gone."""
+        from evaldesk.store.runs.facets import divergence_words
+
+        with suppress(NotFoundError):
+            config, codec, data = self._compared_with(result.run_id, result.case_index)
+            return divergence_words(codec, data, result, config)
+        return None
 
     _compared_with = reading(run_queries.compared_with)
 
@@ -247,6 +265,17 @@ class RunStore(StorePart):
             run_ids = connection.scalars(lacking).all()
         for run_id in run_ids:
             self._add_totals(run_id)
+
+    def add_facets(self, *run_ids: int) -> None:
+        """Store the facets of these runs of earlier versions, or of all, in steps that let others write."""
+        lacking = select(RUN.c.id).where(VISIBLE, RUN.c.n_faceted < RUN.c.n_cases).order_by(RUN.c.id.desc())
+        if run_ids:
+            lacking = lacking.where(RUN.c.id.in_(run_ids))
+        with self._database.reading() as connection:
+            lacking_ids = connection.scalars(lacking).all()
+        for run_id in lacking_ids:
+            while self._add_some_facets(run_id):
+                pass
 
     def _add_totals(self, run_id: int) -> None:
         while self._add_some_totals(run_id):

@@ -5,7 +5,18 @@ Columns are only for values in SQL questions: a case, a transcript and a turn ar
 
 from __future__ import annotations
 
-from evaldesk.store.tables import evalsets, experiments, failures, imports, media, presets, queues, runs, sessions
+from evaldesk.store.tables import (
+    evalsets,
+    experiments,
+    failures,
+    imports,
+    media,
+    presets,
+    queues,
+    runs,
+    sessions,
+    views,
+)
 from evaldesk.store.tables.columns import Row
 
 __all__ = [
@@ -20,6 +31,7 @@ __all__ = [
     "queues",
     "runs",
     "sessions",
+    "views",
 ]
 
 METADATA = Row.metadata

@@ -18,11 +18,18 @@ from sqlalchemy import (
     Dialect,
     Float,
     ForeignKeyConstraint,
+    FromClause,
+    Integer,
     MetaData,
     String,
     Table,
+    Text,
+    bindparam,
+    cast,
+    func,
     select,
 )
+from sqlalchemy.dialects.postgresql import JSON
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import declared_attr, registry
 from sqlalchemy.sql.functions import FunctionElement
@@ -215,6 +222,36 @@ def _seconds(element: Any, compiler: Any, **options: Any) -> str:
 @compiles(DatabaseSeconds, "postgresql")
 def _seconds_on_postgresql(element: Any, compiler: Any, **options: Any) -> str:
     return "cast(extract(epoch from clock_timestamp()) as double precision)"
+
+
+class JsonItem(FunctionElement[int]):
+    """A number of a JSON array, by its place; null where there is none."""
+
+    inherit_cache = True
+    type = Integer()
+
+
+@compiles(JsonItem)
+def _json_item(element: Any, compiler: Any, **options: Any) -> str:
+    array, at = element.clauses
+    return f"json_extract({compiler.process(array, **options)}, '$[' || {compiler.process(at, **options)} || ']')"
+
+
+@compiles(JsonItem, "postgresql")
+def _json_item_on_postgresql(element: Any, compiler: Any, **options: Any) -> str:
+    array, at = element.clauses
+    return f"CAST({compiler.process(array, **options)} ->> {compiler.process(at, **options)} AS INTEGER)"
+
+
+def json_rows(dialect: str, array: str) -> tuple[FromClause, ColumnElement[int], ColumnElement[Any]]:
+    """The items of a JSON array as rows: the rows, the place of each from 0, and the item."""
+    text = bindparam("items", array, type_=Text, unique=True)
+    if dialect == "sqlite":
+        rows = func.json_each(text).table_valued("key", "value", name="item")
+        return rows, rows.c.key, rows.c.value
+    elements = func.json_array_elements(cast(text, JSON))
+    rows = elements.table_valued("value", with_ordinality="key", name="item").render_derived()
+    return rows, cast(rows.c.key - 1, Integer), rows.c.value
 
 
 class ConfigText(FunctionElement[str]):

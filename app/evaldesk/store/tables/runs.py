@@ -33,6 +33,7 @@ class Run(Row, table=True):
     most trials of a case, `n_least` the fewest, `n_trials` the planned ones of all cases. Runs of one `history_class`
     are the history of their cases; empty where a run is part of none. `shared_state` is what its trials were seen to
     share, as JSON; empty for nothing. `experiment_id` and `variant_index` are its place in an experiment, None outside.
+    Facets and first divergences are known of its first `n_faceted` cases.
     """
 
     __table_args__ = (
@@ -91,6 +92,7 @@ class Run(Row, table=True):
     shared_state: str = Field(default="", sa_type=Text, sa_column_kwargs=EMPTY)
     experiment_id: int | None = None
     variant_index: int | None = None
+    n_faceted: int = Field(default=0, sa_column_kwargs=ZERO)
 
 
 class RunSource(OfRun, table=True):
@@ -169,6 +171,16 @@ class CaseMetric(OfCase, table=True):
     high: float
 
 
+class CaseFacet(OfRun, table=True):
+    """A property of a case by which a table is filtered: a tag of the case, or a tool that one of its trials called."""
+
+    __table_args__ = (of_run(), {"sqlite_with_rowid": False})
+
+    kind: str = Field(primary_key=True)
+    value: str = Field(primary_key=True)
+    case_index: int = Field(primary_key=True)
+
+
 class RunMetric(OfRun, table=True):
     """The scores of one metric in all cases of a run; `sums` and `kinds` as `store.runs.totals` packs them."""
 
@@ -214,6 +226,7 @@ class Trial(OfTrial, table=True):
 
     `place` is the host that played it; None for the machine of the driver. Its tokens and cost may be lower bounds: it
     `is_least`. Cases and runs count such trials as `n_uncounted`, and those whose time is known as `n_timed`.
+    `divergence` is the first divergence of a failed trial in words, empty where nothing diverges.
     """
 
     __table_args__ = (of_case(), {"sqlite_with_rowid": False})
@@ -231,6 +244,7 @@ class Trial(OfTrial, table=True):
     recorded_at: datetime | None = Field(default=None, sa_type=UtcTime)
     place: str | None = None
     is_least: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
+    divergence: str | None = Field(default=None, sa_type=Text)
 
 
 class Score(OfTrial, table=True):
@@ -296,6 +310,7 @@ RUN_SOURCE = Row.metadata.tables["run_source"]
 RUN_CASE = Row.metadata.tables["run_case"]
 CASE_SNAPSHOT = Row.metadata.tables["case_snapshot"]
 LAST_RUN = Row.metadata.tables["last_run"]
+CASE_FACET = Row.metadata.tables["case_facet"]
 CASE_METRIC = Row.metadata.tables["case_metric"]
 RUN_METRIC = Row.metadata.tables["run_metric"]
 RUN_OUTCOME = Row.metadata.tables["run_outcome"]
@@ -308,6 +323,9 @@ LABEL = Row.metadata.tables["label"]
 LABEL_TOTAL = Row.metadata.tables["label_total"]
 
 Index("ix_run_case_worst", RUN_CASE.c.run_id, RUN_CASE.c.worst, RUN_CASE.c.n_errored.desc(), RUN_CASE.c.case_index)
+
+_IS_KNOWN = TRIAL.c.divergence.is_not(None)
+Index("ix_trial_divergence", TRIAL.c.run_id, TRIAL.c.divergence, sqlite_where=_IS_KNOWN, postgresql_where=_IS_KNOWN)
 
 N_OF_CASE = func.length(RUN_CASE.c.strip)
 """The planned trials of a case; the indexes from there on are of fresh ones that confirm a regression."""

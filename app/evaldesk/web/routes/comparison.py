@@ -1,4 +1,4 @@
-"""Two runs side by side."""
+"""The choice of runs to compare; the table of runs shows them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from evaldesk.pages.comparison import read_choice, read_comparison
-from evaldesk.pages.failures.over_runs import failure_changes
-from evaldesk.web.forms.fields import attachment, number_of, start_of
+from evaldesk.model.case_table import MAX_RUNS
+from evaldesk.pages.comparison import read_choice
+from evaldesk.pages.runs.table_query import TableQuery
+from evaldesk.web.forms.fields import number_of
 from evaldesk.web.render import desk_of, go, page
-from evaldesk.web.report import comparison_report
 
-TWO = "Tick two runs, not {n}: a comparison is of one run against another."
+MOST = f"Tick 2 to {MAX_RUNS} runs, not {{n}}."
 
 
 async def show(request: Request) -> Response:
-    """GET /compare: run `b` against run `a`; without both, or with other than two `run`, the form to choose them."""
+    """GET /compare: to the table of run `b` against run `a`, or of all `run`; with fewer the form to choose them."""
     query, desk = request.query_params, desk_of(request)
     ticked = _numbers(query.getlist("run"))
     run_ids = _numbers(query.get(f"{name}-number") or query.get(name, "") for name in ("a", "b"))
-    if len(set(ticked)) == 2:
-        return go(f"/compare?a={min(ticked)}&b={max(ticked)}")
+    if 2 <= len(set(ticked)) <= MAX_RUNS:
+        return go(TableQuery.of("/table", sorted(set(ticked)), {}, names_runs=True).href())
     if len(run_ids) < 2:
-        problem = TWO.format(n=len(set(ticked))) if len(ticked) > 2 else ""
+        problem = MOST.format(n=len(set(ticked))) if len(ticked) > 2 else ""
         choice = await asyncio.to_thread(read_choice, desk, ticked or run_ids, problem)
         return page(request, "comparison/choose.html", status=422 if problem else 200, choice=choice)
     if query.get("a-number") or query.get("b-number"):
@@ -35,21 +35,18 @@ async def show(request: Request) -> Response:
         problem = f"Run {run_ids[0]} is the same as itself: choose two different runs."
         choice = await asyncio.to_thread(read_choice, desk, run_ids, problem)
         return page(request, "comparison/choose.html", status=422, choice=choice)
-    start = start_of(request)
-    comparison = await asyncio.to_thread(read_comparison, desk, run_ids[0], run_ids[1], query.get("show", ""), start)
-    unread, otherwise = await asyncio.to_thread(failure_changes, desk, *run_ids)
-    return page(request, "comparison/show.html", comparison=comparison, unread=unread, otherwise=otherwise)
+    for run_id in run_ids:
+        await desk.runs.summary(run_id)
+    return go(TableQuery.of("/table", run_ids, query, names_runs=True).href())
 
 
 async def report(request: Request) -> Response:
-    """GET /compare/report?a=1&b=2: the comparison as one HTML file."""
-    query, desk = request.query_params, desk_of(request)
+    """GET /compare/report?a=1&b=2: to the report of the table of both."""
+    query = request.query_params
     run_ids = _numbers(query.get(name) for name in ("a", "b"))
     if len(run_ids) < 2:
         return go("/compare")
-    environment = desk.settings.environment
-    file = await asyncio.to_thread(comparison_report, desk.stored_runs, run_ids[0], run_ids[1], environment)
-    return attachment(file.data, file.file_name, "text/html")
+    return go(TableQuery.of("/table/report", run_ids, {}, names_runs=True).href())
 
 
 def _numbers(texts: Iterable[str | None]) -> list[int]:

@@ -2,8 +2,8 @@
 
 from evaldesk.store.migrations.tables import add_columns
 
-revision = "0040"
-down_revision = "0039"
+revision = "0041"
+down_revision = "0040"
 
 
 def upgrade() -> None:

@@ -1,0 +1,64 @@
+"""The page of 2 to 20 runs: the table of their cases, their differing options, and of two all of their comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from evaldesk.desk.desk import Desk
+from evaldesk.model.run import LIVE
+from evaldesk.model.stored import RunSummary
+from evaldesk.pages.comparison import ComparisonPage, read_comparison, warnings_of
+from evaldesk.pages.failures.over_runs import ChangeRow, failure_changes
+from evaldesk.pages.runs.table import PAGE_SIZE, CaseTable, differing_facts, read_table
+from evaldesk.pages.runs.table_query import TableQuery
+
+
+@dataclass(frozen=True, slots=True)
+class TablePage:
+    """All that the page shows. `comparison` is that of two runs; `settings` are the differing ones of more."""
+
+    title: str
+    table: CaseTable
+    comparison: ComparisonPage | None
+    warnings: Sequence[str]
+    settings: Mapping[str, Sequence[str]]
+    is_live: bool
+    unread: str = ""
+    otherwise: Sequence[ChangeRow] = ()
+
+    def export_href(self, name: str) -> str:
+        """The address of an export of the table."""
+        return self.table.query.href(after=None).replace(self.table.query.base, f"{self.table.query.base}/{name}", 1)
+
+
+def read_table_page(desk: Desk, query: TableQuery, most: int = PAGE_SIZE) -> TablePage:
+    """The page of the runs of a query. Raises NotFoundError where none is there; UsageError for a strange cursor."""
+    table = read_table(desk, query, most=most)
+    summaries = [each.summary for each in table.groups if each.summary]
+    is_pair = len(query.run_ids) == len(summaries) == 2
+    first, last = query.run_ids[0], query.run_ids[-1]
+    comparison = read_comparison(desk, first, last) if is_pair else None
+    unread, otherwise = failure_changes(desk, first, last) if is_pair else ("", ())
+    return TablePage(
+        title=title_of(query.run_ids),
+        table=table,
+        comparison=comparison,
+        warnings=comparison.warnings if comparison else run_warnings(table, summaries),
+        settings={} if comparison else differing_facts(summaries),
+        is_live=any(each.status in LIVE for each in summaries),
+        unread=unread,
+        otherwise=otherwise,
+    )
+
+
+def title_of(run_ids: Sequence[int]) -> str:
+    """`Runs 1, 2 and 7`."""
+    *first, last = map(str, run_ids)
+    return f"Runs {', '.join(first)} and {last}"
+
+
+def run_warnings(table: CaseTable, summaries: Sequence[RunSummary]) -> list[str]:
+    """Why differences between these runs may not be ones between the agents: each reason and each option once."""
+    notes = [f"Run {each.run_id} was deleted; its column is empty." for each in table.groups if not each.summary]
+    return notes + warnings_of(summaries)

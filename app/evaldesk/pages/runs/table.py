@@ -1,0 +1,741 @@
+"""The one table of cases: rows are cases, column groups are runs. A run, compared runs and an experiment show it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any
+from urllib.parse import parse_qsl
+
+from evaldesk.desk.desk import Desk
+from evaldesk.desk.runs.fresh_trials import repeats_recorded
+from evaldesk.desk.runs.stored_runs import StoredRuns, run_title
+from evaldesk.errors import NotFoundError, WorkspaceError
+from evaldesk.model.case_table import OVER_RUNS, CaseLayout, FoundCases, RowOrder, RowSort, TablePart, TableRow
+from evaldesk.model.comparison import KINDS, CaseChange, PlayedCase, RunChange, match_cases
+from evaldesk.model.conclusion import Interval
+from evaldesk.model.evalset import CaseKey, CasePosition, numbered_keys
+from evaldesk.model.run import LIVE
+from evaldesk.model.stored import CaseFilter, RunSummary, TrialKey
+from evaldesk.pages.comparison import BADGES, CHANGED, by_place, change_of, facts_of
+from evaldesk.pages.pair import pair_href
+from evaldesk.pages.runs.matrix import (
+    MAX_SQUARES,
+    Cell,
+    Column,
+    MatrixRow,
+    case_href,
+    columns_of,
+    is_measured,
+    metric_rows_of,
+    plain_columns,
+)
+from evaldesk.pages.runs.table_query import FILTERS, TableQuery
+from evaldesk.pages.runs.view import STATUS_OF, Filter, columns_k, first_problem, known_cost, reliability, trial_href
+from evaldesk.statistics.intervals import wilson
+from evaldesk.store import RunStore, Store
+from evaldesk.store.runs.run_store import is_imported
+from evaldesk.wording.words import CI, doubt_cell, passed_cell, share_range, short_title
+
+PAGE_SIZE = 100
+MOST_FOUND = 20_000
+"""Cases that one search of texts gives."""
+MAX_OPTIONS = 100
+"""Tags, tools, errors or kinds of failure to choose from."""
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+TOLD = 2
+"""A number of passes is marked where it differs by as many trials from that of the first run."""
+VERDICTS: tuple[CaseFilter, ...] = ("passed", "failed", "errored", "unscored", "flaky")
+QUANTILES = (0.5, 0.95)
+MAX_CHIPS = 6
+MOST_SPREAD = 200_000
+"""Cells of a table that is sorted by the spread of its rows unless its address says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """An option that differs between the runs of a table, as one run has it."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableGroup:
+    """The columns of one run, with the head above them; without a `summary` the run was deleted.
+
+    `mark` says why its trials are no fresh evidence. `cost` is that of a trial in US dollars, `times` are the times in
+    ms below which half and 95 % of its trials lie.
+    """
+
+    run_id: int
+    letter: str
+    title: str
+    summary: RunSummary | None
+    chips: Sequence[Chip] = ()
+    mark: str = ""
+    rate: float | None = None
+    low: float = 0.0
+    high: float = 0.0
+    doubt: str = ""
+    cost: float | None = None
+    times: tuple[float | None, ...] = (None, None)
+    n_columns: int = 1
+    baseline_href: str = ""
+    hide_href: str = ""
+
+    @property
+    def href(self) -> str:
+        """The page of the run."""
+        return f"/runs/{self.run_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class RowColumn:
+    """A column of the table: its head, its cell of a row, and its cell of the last line."""
+
+    key: str
+    title: str
+    of_row: Callable[[TableRow], Cell]
+    total: Cell
+    sub: str = ""
+    group: int | None = None
+    sort_href: str = ""
+    direction: str = ""
+    is_extra: bool = False
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the column is set to the right."""
+        return self.total.is_number
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A value to filter by, or a column to show, with its number of cases; `href` takes it or leaves it."""
+
+    value: str
+    text: str
+    n: int | None = None
+    is_current: bool = False
+    href: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedView:
+    """A named view of the eval set, as an address of this table."""
+
+    id: int
+    name: str
+    href: str
+    is_current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CaseTable:
+    """All that the table shows. `is_alone` is one of a single run, whose groups have no head."""
+
+    query: TableQuery
+    groups: Sequence[TableGroup]
+    columns: Sequence[RowColumn]
+    rows: Sequence[MatrixRow]
+    n_rows: int
+    n_fitting: int
+    more_href: str
+    filters: Sequence[Filter]
+    sorts: Sequence[Filter]
+    selects: Mapping[str, Sequence[Choice]]
+    column_choices: Sequence[Choice]
+    views: Sequence[SavedView]
+    evalset_id: str
+    search_note: str = ""
+    has_total: bool = True
+    hidden: Sequence[Choice] = ()
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is the table of one run."""
+        return len(self.groups) == 1
+
+    @property
+    def all_href(self) -> str:
+        """The address without a filter."""
+        return self.query.href(**dict.fromkeys(FILTERS))
+
+    @property
+    def fields(self) -> Sequence[tuple[str, str]]:
+        """The parts of the address that a new search keeps."""
+        own = ("q", "tag", "tool", "error", "kind", "below", "after")
+        return [(name, value) for name, value in self.query.fields().items() if name not in own]
+
+    @property
+    def density_href(self) -> str:
+        """The address with the other density."""
+        return self.query.href(density=None if self.query.density else "tight")
+
+
+def table_layout(runs: RunStore, summaries: Sequence[RunSummary]) -> CaseLayout:
+    """The places of the cases of these runs in one table: one rule says which cases are the same, `match_cases`."""
+    return _layout(runs, tuple((each.id, each.n_cases, each.counts.planned) for each in summaries))
+
+
+@lru_cache(maxsize=64)
+def _layout(runs: RunStore, marks: tuple[tuple[int, int, int], ...]) -> CaseLayout:
+    """The layout; kept as long as no run gets or loses cases."""
+    run_ids = tuple(run_id for run_id, *_ in marks)
+    if len(run_ids) == 1 or runs.are_alike(run_ids):
+        return CaseLayout(run_ids)
+    rows: list[list[int | None]] = []
+    row_by_key: dict[CaseKey, int] = {}
+    for at, run_id in enumerate(run_ids):
+        keys = numbered_keys(("", case_id, digest) for case_id, digest in runs.case_versions(run_id))
+        known_rows = match_cases([PlayedCase(key, "") for key in row_by_key], keys)
+        for index, key in enumerate(keys):
+            known_row = known_rows.get(key.place)
+            row = row_by_key[known_row.key] if known_row else len(rows)
+            if known_row is None:
+                rows.append([None] * len(run_ids))
+                row_by_key[key] = row
+            rows[row][at] = index
+    return CaseLayout(run_ids, tuple(map(tuple, rows)))
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedPair:
+    """Two runs case by case, with the index of each case in its run by its place."""
+
+    change: RunChange
+    indexes: tuple[Mapping[CasePosition, int], Mapping[CasePosition, int]]
+
+
+def compared_pair(runs: RunStore, a: RunSummary, b: RunSummary) -> ComparedPair:
+    """The second run against the first, case by case; computed once for the trials that both have."""
+    return _compared_pair(runs, *((each.id, each.counts, each.n_confirming_todo, each.duration_ms) for each in (a, b)))
+
+
+@lru_cache(maxsize=16)
+def _compared_pair(runs: RunStore, a: tuple[Any, ...], b: tuple[Any, ...]) -> ComparedPair:
+    sides = [(runs.summary(run_id), runs.case_outcomes(run_id)) for run_id, *_ in (a, b)]
+    change = change_of(runs, *sides)
+    before, after = ({place: row.case_index for place, row in by_place(rows).items()} for _, rows in sides)
+    return ComparedPair(change, (before, after))
+
+
+def rows_of_changes(layout: CaseLayout, pair: ComparedPair) -> list[tuple[int, CaseChange]]:
+    """The row of each case of a comparison, broken ones first."""
+    row_of: list[Mapping[int, int] | None] = [None, None]
+    if layout.places is not None:
+        row_of = [
+            {index: row for row, places in enumerate(layout.places) if (index := places[at]) is not None}
+            for at in (0, 1)
+        ]
+    rows = []
+    for each in pair.change.cases:
+        at, case = (1, each.after) if each.after else (0, each.before)
+        index = pair.indexes[at][case.key.place] if case else 0
+        own_rows = row_of[at]
+        rows.append((index if own_rows is None else own_rows[index], each))
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """The runs of a table that are there, some of its rows, and the cases of a comparison of two by their rows."""
+
+    query: TableQuery
+    summaries: Sequence[RunSummary]
+    part: TablePart
+    changes: Sequence[tuple[int, CaseChange]]
+    n_rows: int
+    note: str
+
+
+def table_rows(desk: Desk, query: TableQuery, *, most: int, has_means: bool = False) -> TableRows:
+    """The rows that an address asks for. Raises NotFoundError where no run of it is there; UsageError for a cursor."""
+    runs = desk.store.runs
+    summaries = [summary for run_id in query.shown_ids if (summary := _summary(runs, run_id)) is not None]
+    if not summaries:
+        raise NotFoundError(f"there is no run {query.run_ids[0]}; it was deleted, or belongs to another workspace")
+    layout = table_layout(runs, summaries)
+    pair = compared_pair(runs, *summaries) if len(summaries) == 2 else None
+    changes = rows_of_changes(layout, pair) if pair else []
+    sort = query.sort or _own_sort(summaries)
+    sort = replace(sort, run_id=sort.run_id or summaries[0].id) if sort.order not in OVER_RUNS else sort
+    if sort.order == "change" and not changes:
+        sort = RowSort("file", run_id=summaries[0].id)
+    matches, note = _found(desk.store, query, summaries)
+    has_means = has_means or len(summaries) == 1 or any(key.startswith("metric.") for key in query.columns)
+    kinds = CHANGED if query.show == "changed" else (query.show,)
+    part = runs.table_part(
+        layout,
+        sort,
+        query.only,
+        matches,
+        query.after,
+        most,
+        [each.id for each in summaries] if has_means else [],
+        {row: rank for rank, (row, _) in enumerate(changes)} if sort.order == "change" else None,
+        [row for row, change in changes if change.kind in kinds] if query.show else None,
+    )
+    n_rows = summaries[0].n_cases if layout.places is None else len(layout.places)
+    return TableRows(replace(query, sort=sort), summaries, part, changes, n_rows, note)
+
+
+def read_table(
+    desk: Desk, query: TableQuery, *, in_flight: Collection[TrialKey] = frozenset(), most: int = PAGE_SIZE
+) -> CaseTable:
+    """The table that an address asks for. Raises as `table_rows`."""
+    runs, shown_ids = desk.store.runs, query.shown_ids
+    table_part = table_rows(desk, query, most=most)
+    query, summaries, part, changes = table_part.query, table_part.summaries, table_part.part, table_part.changes
+    letters = dict(zip(query.run_ids, LETTERS, strict=False))
+    places = {each.id: at for at, each in enumerate(summaries)}
+    facts = differing_facts(summaries)
+    groups, columns = [], []
+    for at, run_id in enumerate(shown_ids):
+        if run_id not in places:
+            groups.append(TableGroup(run_id, letters[run_id], f"Run {run_id}", None))
+            columns.append(RowColumn("trials", "Deleted", lambda _: Cell("text", ""), Cell("text", ""), group=at))
+            continue
+        place = places[run_id]
+        summary = summaries[place]
+        cases = [case for row in part.rows if (case := row.cases[place]) is not None]
+        words = runs.first_divergences(run_id, [case.case_index for case in cases])
+        groups.append(_group(runs, query, letters[run_id], summary, facts, at))
+        columns += _run_columns(runs, query, summaries, place, at, words, in_flight)
+    columns += _row_columns(query, changes, summaries) if len(summaries) > 1 else []
+    visible_columns = [column for column in columns if _is_chosen(column, query, len(summaries))]
+    groups = [
+        replace(group, n_columns=sum(each.group == at for each in visible_columns)) for at, group in enumerate(groups)
+    ]
+    return CaseTable(
+        query=query,
+        groups=groups,
+        columns=visible_columns,
+        rows=[_line(row, visible_columns, summaries, changes) for row in part.rows],
+        n_rows=table_part.n_rows,
+        n_fitting=part.n_fitting,
+        more_href=query.href(after=part.cursor) if part.cursor else "",
+        filters=_filters(query, summaries, changes),
+        sorts=_sorts(query, summaries),
+        selects=_selects(desk.store, query, summaries),
+        column_choices=_column_choices(query, columns, visible_columns),
+        views=_views(desk.store, query, summaries[0].config.evalset_id),
+        evalset_id=summaries[0].config.evalset_id,
+        search_note=table_part.note,
+        has_total=not query.has_filter,
+        hidden=[Choice(str(each), f"Run {each}", href=_shown_href(query, each)) for each in query.hidden],
+    )
+
+
+def _summary(runs: RunStore, run_id: int) -> RunSummary | None:
+    try:
+        return runs.summary(run_id)
+    except NotFoundError:
+        return None
+
+
+def _own_sort(summaries: Sequence[RunSummary]) -> RowSort:
+    """The order of a table whose address names none: what differs most comes first."""
+    first = summaries[0]
+    if len(summaries) == 1:
+        return RowSort("file" if first.status in LIVE else "worst")
+    if len(summaries) == 2:
+        return RowSort("change")
+    return RowSort("spread") if first.n_cases * len(summaries) <= MOST_SPREAD else RowSort("worst")
+
+
+def _found(store: Store, query: TableQuery, summaries: Sequence[RunSummary]) -> tuple[FoundCases | None, str]:
+    """The cases of a search, and which of them are not searched."""
+    if not query.text:
+        return None, ""
+    search, run_ids = store.search, [each.id for each in summaries]
+    try:
+        matches = search.cases(run_ids, query.text, MOST_FOUND)
+        n_behind = 0 if search.refusal else search.n_behind(run_ids)
+    except WorkspaceError as error:
+        return FoundCases({}, text=query.text), f"Only ids are searched: {error}"
+    if search.refusal:
+        return matches, f"Only ids are searched. {search.refusal}"
+    if n_behind:
+        return matches, "The texts of these trials are not all searched yet; the index is being made."
+    return matches, f"More than {MOST_FOUND:,} cases hold these words; add a word." if matches.is_cut else ""
+
+
+def differing_facts(summaries: Sequence[RunSummary]) -> Mapping[str, Sequence[str]]:
+    """The options that differ between runs, with the words of each run; empty where a run does not have it."""
+    facts = [facts_of(each) for each in summaries]
+    names = dict.fromkeys(name for own in facts for name in own)
+    texts = {name: [own.get(name, "") for own in facts] for name in names}
+    return {name: of_runs for name, of_runs in texts.items() if len(set(of_runs)) > 1}
+
+
+def _group(
+    runs: RunStore,
+    query: TableQuery,
+    letter: str,
+    summary: RunSummary,
+    facts: Mapping[str, Sequence[str]],
+    at: int,
+) -> TableGroup:
+    interval, times = _measures(runs, summary.id, (summary.counts, summary.duration_ms, summary.n_confirming_todo))
+    others = [run_id for run_id in query.run_ids if run_id != summary.id]
+    cost = known_cost(summary, summary)
+    n_done = summary.counts.done
+    return TableGroup(
+        summary.id,
+        letter,
+        run_title(summary),
+        summary,
+        chips=[Chip(name, texts[at]) for name, texts in facts.items() if at < len(texts) and texts[at]][:MAX_CHIPS],
+        mark=_mark(summary),
+        rate=summary.counts.rate,
+        low=interval.low if interval else 0.0,
+        high=interval.high if interval else 1.0,
+        doubt=doubt_cell(summary.counts.scored, interval),
+        cost=cost.dollars / n_done if cost.dollars is not None and n_done else None,
+        times=times,
+        baseline_href=query.baseline_href(summary.id) if others else "",
+        hide_href=query.href(hide=",".join(map(str, (*query.hidden, summary.id)))) if len(others) > 1 else "",
+    )
+
+
+def _mark(summary: RunSummary) -> str:
+    """Why the trials of a run are no fresh evidence of its agent."""
+    if is_imported(summary.config):
+        return "imported"
+    return "replayed" if repeats_recorded(summary.config) else ""
+
+
+@lru_cache(maxsize=512)
+def _measures(runs: RunStore, run_id: int, _: tuple[Any, ...]) -> tuple[Interval | None, tuple[float | None, ...]]:
+    """The interval of the pass rate and the quantiles of times; kept as long as no trial ended."""
+    return StoredRuns(runs).interval(runs.summary(run_id)), tuple(runs.time_quantiles(run_id, QUANTILES))
+
+
+def _run_columns(
+    runs: RunStore,
+    query: TableQuery,
+    summaries: Sequence[RunSummary],
+    place: int,
+    at: int,
+    words: Mapping[TrialKey, str],
+    in_flight: Collection[TrialKey],
+) -> list[RowColumn]:
+    """The columns of one run: those of its own page, or beside others its squares with the number of passes first."""
+    summary, is_alone = summaries[place], len(summaries) == 1
+    if is_alone:
+        metrics = metric_rows_of(runs, summary)
+        outcomes = runs.outcome_counts(summary.id)
+        curves, point = reliability(
+            outcomes, summary, columns_k(summary.n_least), equal=StoredRuns(runs).equal_counts(summary)
+        )
+        own = columns_of(summary, metrics, curves, point, in_flight, words)
+    else:
+        own = plain_columns(summary)
+    columns = []
+    for column in own:
+        sort = RowSort(column.order, column.metric, summary.id) if column.order else None
+        columns.append(
+            RowColumn(
+                column.key,
+                column.title,
+                partial(_cell_of, column, place),
+                column.total_cell,
+                column.sub,
+                at,
+                query.sort_href(sort) if sort else "",
+                _sorted(query, sort),
+                is_extra=not is_alone,
+            )
+        )
+    if is_alone:
+        return columns
+    squares = partial(_squares_cell, summaries, place, words)
+    sort = RowSort("worst", run_id=summary.id)
+    total = Cell("squares", SquaresCell("", "", (), passed_cell(summary.counts), "", ""))
+    return [
+        RowColumn("trials", "Trials", squares, total, "", at, query.sort_href(sort), _sorted(query, sort)),
+        *columns,
+    ]
+
+
+def _cell_of(column: Column, place: int, row: TableRow) -> Cell:
+    case = row.cases[place]
+    if case is not None:
+        return column.cell(case)
+    return Cell("text", "") if column.kind in ("text", "rate", "cost") else Cell(column.kind, None)
+
+
+def _squares_cell(summaries: Sequence[RunSummary], place: int, words: Mapping[TrialKey, str], row: TableRow) -> Cell:
+    case, first = row.cases[place], row.cases[0]
+    if case is None:
+        return Cell("squares", None)
+    run_id, n = summaries[place].id, len(case.verdicts)
+    letters = case.verdicts[:MAX_SQUARES]
+    titles = tuple(words.get((case.case_index, number), "") for number in range(len(letters)))
+    way = ""
+    if place and first is not None and len(first.verdicts) == n:
+        moved = case.counts.passed - first.counts.passed
+        way = "better" if moved >= TOLD else "worse" if moved <= -TOLD else ""
+    href = trial_href(run_id, (case.case_index, first_problem(case.verdicts)))
+    more = f"+{n - len(letters)}" if n > len(letters) else ""
+    return Cell("squares", SquaresCell(href, letters, titles, str(case.counts.passed), way, more))
+
+
+@dataclass(frozen=True, slots=True)
+class SquaresCell:
+    """The trials of a case in one run: a letter for each, the words of its first divergence, and the passes.
+
+    `href` leads to the first trial that did not pass. `way` says whether clearly more or fewer pass than in the first
+    run, `more` how many trials are not drawn.
+    """
+
+    href: str
+    letters: str
+    titles: tuple[str, ...]
+    passed: str
+    way: str
+    more: str
+
+    @property
+    def squares(self) -> list[tuple[str, str]]:
+        """The status of each trial, and the words beside it."""
+        return [(STATUS_OF[letter], title) for letter, title in zip(self.letters, self.titles, strict=True)]
+
+    @property
+    def label(self) -> str:
+        """The cell in words: `3 of 5 passed`."""
+        return f"{self.passed} of {len(self.letters) + int(self.more[1:] or 0)} passed"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeCell:
+    """The change of a case between two runs; `pair_href` shows a trial of each side by side, where both have it."""
+
+    change: CaseChange
+    pair_href: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dumbbell:
+    """The pass rates of a case in two runs, 0 to 1, and the 95 % CI of the later one."""
+
+    before: float
+    after: float
+    low: float
+    high: float
+
+    @property
+    def words(self) -> str:
+        """Both rates, and the interval."""
+        return (
+            f"A {100 * self.before:.0f} %, B {100 * self.after:.0f} %; "
+            f"{CI} of B {share_range(Interval(self.low, self.high))}"
+        )
+
+    @property
+    def way(self) -> str:
+        """Whether B passes more often."""
+        return "better" if self.after > self.before else "worse" if self.after < self.before else ""
+
+
+def _row_columns(
+    query: TableQuery, changes: Sequence[tuple[int, CaseChange]], summaries: Sequence[RunSummary]
+) -> list[RowColumn]:
+    """The columns over all runs: how far apart they are, and of two the change and its dumbbell."""
+    spread = RowSort("spread")
+    of_spread = (query.sort_href(spread), _sorted(query, spread))
+    if len(summaries) > 2:
+        return [RowColumn("spread", "Spread", _spread_cell, Cell("text", ""), "points", None, *of_spread)]
+    by_row, change = dict(changes), RowSort("change")
+
+    def change_cell(row: TableRow) -> Cell:
+        each = by_row.get(row.row)
+        keys = [(case.case_index, first_problem(case.verdicts)) if case else None for case in row.cases]
+        (a, b), (a_key, b_key) = summaries, keys
+        pair = pair_href((a.id, a_key), (b.id, b_key)) if a_key and b_key else ""
+        return Cell("change", ChangeCell(each, pair) if each else None)
+
+    def points_cell(row: TableRow) -> Cell:
+        each = by_row.get(row.row)
+        points = None if each is None else each.points
+        text = "" if points is None else f"{points:+.0f}".replace("-", "−").replace("+0", "0")
+        return Cell("text", text, "B − A")
+
+    return [
+        RowColumn("dumbbell", "A to B", _dumbbell_cell, Cell("dumbbell", None), CI, None, *of_spread),
+        RowColumn("points", "B − A", points_cell, Cell("text", ""), "points", None, *of_spread),
+        RowColumn(
+            "change",
+            "Change",
+            change_cell,
+            Cell("change", None),
+            "",
+            None,
+            query.sort_href(change),
+            _sorted(query, change),
+        ),
+    ]
+
+
+def _dumbbell_cell(row: TableRow) -> Cell:
+    counts = [case.counts for case in row.cases if case is not None and case.counts.scored]
+    if len(counts) < 2:
+        return Cell("dumbbell", None)
+    before, after = counts
+    interval = wilson(after.passed, after.scored)
+    rates = before.passed / before.scored, after.passed / after.scored
+    return Cell("dumbbell", Dumbbell(rates[0], rates[1], interval.low, interval.high))
+
+
+def _spread_cell(row: TableRow) -> Cell:
+    """The difference of the highest and the lowest pass rate in points."""
+    cases = [case for case in row.cases if case is not None and case.counts.scored]
+    rates = [case.counts.passed / case.counts.scored for case in cases]
+    return Cell("text", f"{100 * (max(rates) - min(rates)):.0f}" if len(rates) > 1 else "")
+
+
+def _line(
+    row: TableRow, columns: Sequence[RowColumn], summaries: Sequence[RunSummary], changes: Sequence[object]
+) -> MatrixRow:
+    at = next(at for at, case in enumerate(row.cases) if case is not None)
+    case = row.case
+    if changes and row.cases[-1] is not None:
+        at, case = len(row.cases) - 1, row.cases[-1]
+    return MatrixRow(
+        row.row, case.case_id, case_href(summaries[at].id, case), tuple(column.of_row(row) for column in columns)
+    )
+
+
+def _sorted(query: TableQuery, sort: RowSort | None) -> str:
+    """The direction in which a head is sorted, as `aria-sort` has it; empty where it is not."""
+    now = query.sort
+    if sort is None or now is None or replace(now, is_reversed=False) != sort:
+        return ""
+    is_rising = sort.order in ("worst", "id", "metric", "file")
+    return "ascending" if is_rising != now.is_reversed else "descending"
+
+
+def _is_chosen(column: RowColumn, query: TableQuery, n_runs: int) -> bool:
+    if query.columns:
+        return column.key in query.columns
+    return n_runs == 1 or not column.is_extra
+
+
+def _filters(
+    query: TableQuery, summaries: Sequence[RunSummary], changes: Sequence[tuple[int, CaseChange]]
+) -> list[Filter]:
+    """Filters by one click: of one run by verdict, of two by kind of change, of more by verdict in any."""
+    nothing = query.href(only=None, disagree=None, show=None, **{"in": None})
+    is_all = query.only.verdict is None and not query.only.disagree and not query.show
+    filters = [Filter("All", None, "", nothing, is_all)]
+    if len(summaries) > 1:
+        filters.append(Filter("Disagree", None, "", query.disagree_href, query.only.disagree))
+    if changes:
+        counts = Counter(change.kind for _, change in changes)
+        n_changed = sum(counts[kind] for kind in CHANGED)
+        filters.append(Filter("Changed", n_changed, "", query.href(show="changed"), query.show == "changed"))
+        filters += [
+            Filter(kind, counts[kind], BADGES.get(kind, ""), query.href(show=kind), query.show == kind)
+            for kind in KINDS
+            if counts[kind] or query.show == kind
+        ]
+        return filters
+    return filters + [
+        Filter(
+            verdict,
+            None,
+            "" if verdict == "flaky" else verdict,
+            query.href(only=verdict),
+            query.only.verdict == verdict,
+        )
+        for verdict in VERDICTS
+    ]
+
+
+SORT_TITLES: Mapping[RowOrder, str] = {
+    "change": "Change",
+    "spread": "Spread",
+    "worst": "Worst",
+    "flaky": "Flakiest",
+    "slow": "Slowest",
+    "cost": "Most expensive",
+    "tokens": "Most tokens",
+    "id": "Case id",
+    "file": "File order",
+}
+
+
+def _sorts(query: TableQuery, summaries: Sequence[RunSummary]) -> list[Filter]:
+    """The orders to choose from; those of a single run are of the first one unless a head chooses another."""
+    now, n = query.sort, len(summaries)
+    sorts = []
+    for order, title in SORT_TITLES.items():
+        if (order == "change" and n != 2) or (order == "spread" and n < 2):
+            continue
+        if order in ("slow", "cost", "tokens") and not is_measured(summaries[0]):
+            continue
+        sorts.append(Filter(title, None, "", query.href(sort=order), now is not None and now.order == order))
+    return sorts
+
+
+def _selects(store: Store, query: TableQuery, summaries: Sequence[RunSummary]) -> dict[str, Sequence[Choice]]:
+    """The values of each filter that is chosen from a list; a filter without a value is left out."""
+    run_ids = tuple(each.id for each in summaries)
+    marks = tuple((each.counts, each.n_duplicates) for each in summaries)
+    tags, tools, errors = _facets(store.runs, run_ids, marks)
+    metrics = dict.fromkeys(
+        each.metric for summary in summaries for each in summary.config.criteria if each.threshold is not None
+    )
+    only = query.only
+    modes = {str(mode.id): mode.name for mode in store.failures.modes() if mode.is_active or mode.id == only.mode}
+    selects = {
+        "tag": [Choice(tag, tag, n, tag == only.tag) for tag, n in tags],
+        "tool": [Choice(tool, tool, n, tool == only.tool) for tool, n in tools],
+        "error": [Choice(kind, kind.replace("_", " "), n, kind == only.error) for kind, n in errors],
+        "kind": [Choice(value, name, None, value == str(only.mode or "")) for value, name in modes.items()],
+        "below": [Choice(metric, short_title(metric), None, metric == only.below) for metric in metrics],
+    }
+    return {name: choices[:MAX_OPTIONS] for name, choices in selects.items() if choices}
+
+
+@lru_cache(maxsize=64)
+def _facets(
+    runs: RunStore, run_ids: tuple[int, ...], _: tuple[Any, ...]
+) -> tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]:
+    """Tags and tools with their cases, errors with their trials; kept as long as no trial ended."""
+    errors: Counter[str] = Counter()
+    for run_id in run_ids:
+        for group in runs.error_groups(run_id):
+            errors[group.kind] += group.n
+    tags, tools = (tuple(runs.facet_counts(run_ids, kind).items()) for kind in ("tag", "tool"))
+    return tags, tools, tuple(errors.most_common())
+
+
+def _column_choices(
+    query: TableQuery, columns: Sequence[RowColumn], visible_columns: Sequence[RowColumn]
+) -> list[Choice]:
+    titles = {column.key: column.title for column in columns}
+    keys = list(dict.fromkeys(column.key for column in visible_columns))
+    choices = []
+    for key, title in titles.items():
+        others = [each for each in titles if (each in keys) != (each == key)]
+        choices.append(Choice(key, title, None, key in keys, query.href(columns=",".join(others))))
+    return choices
+
+
+def _views(store: Store, query: TableQuery, evalset_id: str) -> list[SavedView]:
+    own = dict(parse_qsl(query.view_text()))
+    views = []
+    for view in store.views.of_evalset(evalset_id):
+        parts = dict(parse_qsl(view.address))
+        base = TableQuery(query.base, query.run_ids, query.names_runs)
+        views.append(SavedView(view.id, view.name, base.href(**parts), parts == own))
+    return views
+
+
+def _shown_href(query: TableQuery, run_id: int) -> str:
+    return query.href(hide=",".join(str(each) for each in query.hidden if each != run_id) or None)
