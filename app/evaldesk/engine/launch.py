@@ -188,10 +188,10 @@ def file_identities(paths: Iterable[str]) -> Iterator[FileIdentity]:
 
 def _identity(path: str) -> tuple[int, int]:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return 0, 0
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 @cache

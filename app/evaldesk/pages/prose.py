@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from itertools import groupby
 from typing import Any
 
+from evaldesk.diff.text_diff import opcodes
 from evaldesk.pages.json_tree import Node, Trees
 
 MAX_RENDERED = 20_000
@@ -20,6 +23,8 @@ DIRECTED = ("ol", "ul", "blockquote", "table")
 WORDS = frozenset({"strong", "em", "s", "code", "a"})
 SCHEMES = frozenset({"http", "https", "mailto"})
 _MARKS = re.compile(r"[*_`#\[\]|~<&\\]|^[ \t]*(?:[-+>]|\d+[.)])\s|^[ \t]*(?:-{3,}|={1,})[ \t]*$", re.MULTILINE)
+_WORD_OR_TAG = re.compile(r"<[^<>]*>|\s*(?:&#?\w+;|\w+|[^\w\s<])|\s+")
+"""A tag of sanitised HTML, a word with the space before it (a character reference is one), or space."""
 _PLAIN = re.compile(r"</?p>|<br>|\n")
 
 
@@ -57,17 +62,60 @@ class Markdown:
         self.n_left -= len(text)
         return Prose(text, _rendered(text))
 
+    def difference(self, expected: str, actual: str) -> tuple[Prose, Prose] | None:
+        """Two texts as prose with marks at the words that differ; None without Markdown, or where there is no room."""
+        if max(len(expected), len(actual)) > MAX_RENDERED or len(expected) + len(actual) > self.n_left:
+            return None
+        if not (_rendered(expected) or _rendered(actual)):
+            return None
+        self.n_left -= len(expected) + len(actual)
+        expected_html, actual_html = _marked(_html(expected), _html(actual))
+        return Prose(expected, expected_html), Prose(actual, actual_html)
+
 
 def _has_marks(text: str) -> bool:
     return _MARKS.search(text) is not None
 
 
+def _marked(expected: str, actual: str) -> tuple[str, str]:
+    """Sanitised HTML of two texts with `del` and `ins` around the words that differ, inside of single text nodes."""
+    old_parts, new_parts = _WORD_OR_TAG.findall(expected), _WORD_OR_TAG.findall(actual)
+    old_places = [at for at, part in enumerate(old_parts) if _is_word(part)]
+    new_places = [at for at, part in enumerate(new_parts) if _is_word(part)]
+    old_words, new_words = [old_parts[at].strip() for at in old_places], [new_parts[at].strip() for at in new_places]
+    deletions, insertions = set[int](), set[int]()
+    for op, i, i_end, j, j_end in opcodes(old_words, new_words):
+        if op != "equal":
+            deletions.update(old_places[i:i_end])
+            insertions.update(new_places[j:j_end])
+    return _with_marks(old_parts, deletions, "del"), _with_marks(new_parts, insertions, "ins")
+
+
+def _with_marks(parts: Sequence[str], places: Collection[int], tag: str) -> str:
+    """The parts joined; a run of marked words is one element, and the space before it stays outside."""
+    html: list[str] = []
+    for is_marked, run in groupby(enumerate(parts), key=lambda each: each[0] in places):
+        text = "".join(part for _, part in run)
+        space = text[: len(text) - len(text.lstrip())]
+        html.append(f"{space}<{tag}>{text.lstrip()}</{tag}>" if is_marked else text)
+    return "".join(html)
+
+
+def _is_word(part: str) -> bool:
+    return not part.startswith("<") and not part.isspace()
+
+
 @lru_cache(maxsize=1024)
 def _rendered(text: str) -> str:
     """Sanitised HTML; empty where it says no more than the text itself."""
+    html = _html(text)
+    return html if "<" in _PLAIN.sub("", html) else ""
+
+
+def _html(text: str) -> str:
     import nh3
 
-    html = nh3.clean(
+    html: str = nh3.clean(
         _parser().render(text),
         # Nothing of a hostile text may become another element or attribute: decision 021.
         tags=set(BLOCKS | CELLS | WORDS),
@@ -82,7 +130,7 @@ def _rendered(text: str) -> str:
             **{tag: {"dir": "auto"} for tag in DIRECTED},
         },
     )
-    return html if "<" in _PLAIN.sub("", html) else ""
+    return html
 
 
 @cache

@@ -165,6 +165,7 @@ class TurnPanel:
     answer_media: tuple[MediaView, ...] = ()
     answer_tree: Node | None = None
     answer_lines: Sequence[PatchLine] = ()
+    answer_prose: tuple[Prose, Prose] | None = None
     inner: Sequence[TurnPart] = ()
     n_inner: int = 0
 
@@ -393,6 +394,7 @@ class _Drawing:
             answer_media=media_views(_said_media(record)) if record and not is_silent else (),
             answer_tree=tree,
             answer_lines=list(patch_lines(lines)),
+            answer_prose=self.markdown.difference(*answers) if answers and not tree and not lines else None,
             inner=parts_of(inner[:MAX_INNER], self.markdown, most=MAX_INNER_TEXT, most_said=MAX_INNER_TEXT),
             n_inner=sum(event.kind in ("agent_message", "tool_call") for event in inner),
         )

@@ -114,16 +114,16 @@ def variant_options(options: RunOptions, variant: Variant) -> RunOptions:
 def check_variants(plan: ExperimentPlan, run_plans: Sequence[RunPlan], *, allows_equal: bool = False) -> None:
     """Raise UsageError for too few or too many variants, names that cannot be shown, and equal or unlike ones."""
     check_names([variant.name for variant in plan.variants])
-    seen: dict[tuple[str, ...], str] = {}
+    names: dict[tuple[str, ...], str] = {}
     for variant, run_plan in zip(plan.variants, run_plans, strict=True):
         same = (history_class(run_plan.config), run_plan.config.evalset_version, str(run_plan.config.recording.mode))
-        if not allows_equal and same in seen:
+        if not allows_equal and same in names:
             raise UsageError(
-                f"variants: {variant.name} is the same as {seen[same]}; leave one out, or say --allow-equal to compare "
-                "a variant with itself",
+                f"variants: {variant.name} is the same as {names[same]}; leave one out, or say --allow-equal to "
+                "compare a variant with itself",
                 field="variants",
             )
-        seen.setdefault(same, variant.name)
+        names.setdefault(same, variant.name)
         if run_plan.config.gates.stop_when_decided:
             raise UsageError(
                 "an experiment plays all trials of all variants; leave out --stop-when-decided",

@@ -53,9 +53,9 @@ class SetCopies:
         self._n_left = MAX_READ_BYTES
         for path in islice(paths, MAX_SETS):
             with suppress(OSError, EvaldeskError, ValueError):
-                found = os.stat(path)
-                self._linked_files.add((found.st_dev, found.st_ino))
-                if found.st_size > MAX_SET_BYTES:
+                status = os.stat(path)
+                self._linked_files.add((status.st_dev, status.st_ino))
+                if status.st_size > MAX_SET_BYTES:
                     continue
                 with open(path, "rb") as file:
                     content = file.read()
@@ -80,18 +80,20 @@ class SetCopies:
                 self._n_left -= size
                 with open(path, "rb") as file:
                     content = file.read()
-                return _is_bundle(content) or any(self._holds(text) for text in chain([content], _unpacked(content)))
+                return _is_bundle(content) or any(
+                    self._holds(text) for text in chain([content], _unpacked_texts(content))
+                )
         return False
 
     def is_same(self, path: str) -> bool:
         """Whether a file is a hard link to a set, or holds the same bytes, whatever its name says."""
         with suppress(OSError):
-            found = os.stat(path)
-            if (found.st_dev, found.st_ino) in self._linked_files:
+            status = os.stat(path)
+            if (status.st_dev, status.st_ino) in self._linked_files:
                 return True
-            if found.st_size in self._digests and stat.S_ISREG(found.st_mode):
+            if status.st_size in self._digests and stat.S_ISREG(status.st_mode):
                 with open(path, "rb") as file:
-                    return hashlib.sha256(file.read()).digest() in self._digests[found.st_size]
+                    return hashlib.sha256(file.read()).digest() in self._digests[status.st_size]
         return False
 
     def _holds(self, text: bytes) -> bool:
@@ -117,23 +119,26 @@ _SQLITE, MAX_SCHEMA = b"SQLite format 3\0", 4 * 1024 * 1024
 
 
 def _mark(case: Case) -> _Mark | None:
-    query = max((_plain(turn.query) for turn in case.turns), key=len, default=b"")
-    expected = [turn.expected for turn in case.turns]
-    texts = [each.reference for each in expected if each.reference]
-    texts += [text for each in expected for _, text in each.intermediate]
+    query = max((_plain_part(turn.query) for turn in case.turns), key=len, default=b"")
+    expectations = [turn.expected for turn in case.turns]
+    texts = [each.reference for each in expectations if each.reference]
+    texts += [text for each in expectations for _, text in each.intermediate]
     texts += [
-        to_json(value).decode() for each in expected for call in each.tool_calls or () for value in call.args.values()
+        to_json(value).decode()
+        for each in expectations
+        for call in each.tool_calls or ()
+        for value in call.args.values()
     ]
-    answers = tuple(dict.fromkeys(part for part in map(_plain, texts) if len(part) >= MIN_ANSWER))
+    answers = tuple(dict.fromkeys(part for part in map(_plain_part, texts) if len(part) >= MIN_ANSWER))
     return _Mark(query, answers) if len(query) >= MIN_QUERY and answers else None
 
 
-def _plain(text: str) -> bytes:
+def _plain_part(text: str) -> bytes:
     """The longest piece of a text that every format writes as it is."""
     return max(_SPECIAL.split(text.encode()), key=len).strip()[:MAX_FRAGMENT]
 
 
-def _unpacked(content: bytes) -> Iterator[bytes]:
+def _unpacked_texts(content: bytes) -> Iterator[bytes]:
     """The contents of a packed file, within bounds; a packed tar archive holds the text of its files as it is."""
     with suppress(*_FAULTS):
         if content.startswith(b"\x1f\x8b"):
