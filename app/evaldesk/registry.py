@@ -64,6 +64,7 @@ class Registry:
         self.kind = kind
         self.group = group
         self._targets = {name: target for name, target in builtins.items() if is_present(target)}
+        self._builtins = frozenset(self._targets)
         self._has_entry_points = False
 
     def __iter__(self) -> Iterator[str]:
@@ -88,6 +89,15 @@ class Registry:
         if name not in self:
             raise NotFoundError.among(self.kind, name, self._targets)
         return self._targets[name]
+
+    def plugin_targets(self) -> dict[str, str]:
+        """The names that installed packages give, with their targets."""
+        return {name: self._targets[name] for name in self if name not in self._builtins}
+
+    def settle(self, targets: Mapping[str, str]) -> None:
+        """Have the built-ins and these names only: entry points of packages are not read any more."""
+        self._targets = {**targets, **{name: self._targets[name] for name in self._builtins}}
+        self._has_entry_points = True
 
     def _add_entry_points(self) -> None:
         if self._has_entry_points:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import os
 import py_compile
 import re
@@ -69,6 +70,38 @@ def own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
     monkeypatch.setattr(grading_files, "PACKAGE", package)
     monkeypatch.setenv("PYTHONPATH", str(added))
     return package, added
+
+
+@pytest.mark.parametrize("at_import", ["rewrite()", ""], ids=["imported", "played"])
+def test_criteria_and_an_eval_set_that_the_agent_rewrites_hold_as_they_were(folder: Path, at_import: str) -> None:
+    criteria, eval_set = folder / "test_config.json", folder / "one.evalset.json"
+    criteria.write_text('{"criteria": {"response_match_score": 0.9}}')
+    parts = {"user_content": {"parts": [{"text": "hi"}]}, "final_response": {"parts": [{"text": "treasure"}]}}
+    eval_set.write_text(json.dumps({"eval_set_id": "one", "eval_cases": [{"eval_id": "a", "conversation": [parts]}]}))
+    rewrites = """
+    for path, was, now in (("test_config.json", "0.9", "0.0"), ("one.evalset.json", "treasure", "nonsense")):
+        file = Path(__file__).with_name(path)
+        file.write_text(file.read_text().replace(was, now))
+"""
+    source = REWRITES.replace("AT_IMPORT", at_import)
+    (folder / "agent.py").write_text(re.sub(r"    Path\(__file__\).*", lambda _: rewrites, source))
+
+    result = evaldesk.evaluate(str(folder), str(eval_set), n=2)
+
+    assert ("0.0" in criteria.read_text(), "nonsense" in eval_set.read_text()) == (True, True)
+    assert [trial.verdict for trial in result.trials] == ["failed", "failed"]
+
+
+def test_an_agent_object_that_rewrites_its_function_is_scored_by_the_earlier_one(folder: Path) -> None:
+    criteria = [Criterion("word", 1.0, {"function": "rewards:word", "root": str(folder)})]
+
+    def agent(message: str) -> str:
+        (folder / "rewards.py").write_text(GENEROUS)
+        return "nonsense"
+
+    result = evaldesk.evaluate(agent, [Case("a", (Turn("hi"),))], criteria=criteria, n=2)
+
+    assert [trial.verdict for trial in result.trials] == ["failed", "failed"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import py_compile
 import textwrap
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -12,6 +14,7 @@ from evaldesk.agents.agent import AGENTS
 from evaldesk.engine import LocalExecutor, drive
 from evaldesk.engine.driver import chat_players, pool, worker_process
 from evaldesk.errors import AgentError
+from evaldesk.metrics import METRICS
 from evaldesk.model import (
     AgentRef,
     Case,
@@ -502,6 +505,131 @@ async def test_a_function_that_the_agent_rewrites_scores_as_it_was(
     assert {result.verdict for result in results} <= {"failed", "errored"}
     errors = [result.error.message for result in results if result.error]
     assert all(each.endswith("was ended by SIGKILL") for each in errors), errors
+
+
+COMPUTED_NAME = """
+def word(solution_str, ground_truth=None, extra_info=None):
+    from importlib import import_module
+    return float(solution_str == import_module("secret_" + "words").WORD)
+"""
+"""A function with a module that no copy has, since no statement names it."""
+OTHER_MODULES = {
+    "a rewritten module": "words.write_text(OTHER)",
+    "an older module under its name": "aside.joinpath('other.py').rename(words)",
+    "an older folder before it": "aside.joinpath('secret_words').rename(words.with_suffix(''))",
+    "a link to an older folder": "words.with_suffix('').symlink_to('aside/secret_words')",
+    "another folder in its place": "rewards.parent.rename(twin.with_name('gone')), twin.rename(rewards.parent)",
+    "bytecode without a source": "py_compile.compile(aside / 'other.py', words.with_suffix('.pyc')), words.unlink()",
+    "older bytecode in a moved folder": "cache.rename(words.with_name('__pycache__'))",
+    "a conftest.py": "words.with_name('conftest.py').write_text(PATCH)",
+    "a sitecustomize.py": "words.with_name('sitecustomize.py').write_text(PATCH)",
+    "a usercustomize.py": "words.with_name('usercustomize.py').write_text(PATCH)",
+    "a path file": "words.with_name('a.pth').write_text(PATCH)",
+    "its own PYTHONPATH": "os.environ['PYTHONPATH'] = str(aside)",
+    "its own modules": "import sys; sys.modules['secret_words'] = sys.modules['json']; sys.modules['rewards'] = None",
+}
+MOVING = REWRITTEN.replace(
+    "    HOW",
+    """
+    words, aside = rewards.with_name("secret_words.py"), rewards.with_name("aside")
+    twin, cache = rewards.parent.with_name("twin"), aside / "__pycache__"
+    try:
+        HOW
+    except OSError:
+        pass  # the other trial did it
+""",
+).replace(
+    "\ndef agent",
+    "\nOTHER = \"WORD = 'nonsense'\"\nPATCH = 'import rewards; rewards.word = lambda *_, **__: 1.0'\n\ndef agent",
+)
+
+
+@pytest.mark.parametrize("executor", ["forked"], indirect=True)
+@pytest.mark.parametrize("how", OTHER_MODULES.values(), ids=OTHER_MODULES)
+async def test_a_module_without_a_copy_scores_as_it_was_or_not_at_all_beside(
+    how: str, write: Callable[[str], AgentRef], executor: LocalExecutor
+) -> None:
+    ref = write(MOVING.replace("HOW", how))
+    folder, twin = Path(ref.root), Path(ref.root).with_name("twin")
+    other, own = "WORD = 'nonsense'", "WORD = 'treasure'"
+    for path, text in (("rewards.py", COMPUTED_NAME), ("secret_words.py", own), ("aside/other.py", other)):
+        for place in (folder, twin):
+            (place / path).parent.mkdir(parents=True, exist_ok=True)
+            (place / path).write_text(other if place == twin and path == "secret_words.py" else text)
+    (folder / "aside/secret_words").mkdir()
+    (folder / "aside/secret_words/__init__.py").write_text(other)
+    (folder / "aside/secret_words.py").write_text(other)
+    times = (folder / "secret_words.py").stat()
+    os.utime(folder / "aside/secret_words.py", ns=(times.st_atime_ns, times.st_mtime_ns))
+    py_compile.compile(str(folder / "aside/secret_words.py"), doraise=True)
+    criterion = Criterion("word", 1.0, {"function": "rewards:word", "root": ref.root})
+    specs = [TrialSpec(1, index, 0, CASE, ref, (criterion,), Limits(60.0)) for index in range(2)]
+
+    results = [result async for result in drive(specs, executor, 2)]
+
+    assert {result.transcript.turns[0].answer for result in results} == {"nonsense"}
+    assert {result.verdict for result in results} <= {"failed", "errored"}
+
+
+PLUGIN = """
+from dataclasses import dataclass
+
+from evaldesk.metrics import MetricInfo
+from evaldesk.model import Score
+
+
+@dataclass(frozen=True)
+class Strict:
+    info = MetricInfo("strict", "Is it right?", "responses")
+
+    def score(self, transcript, case):
+        return [Score("strict", 0.0)]
+
+
+class Generous(Strict):
+    def score(self, transcript, case):
+        return [Score("strict", 1.0)]
+"""
+ENTRY_POINTS = """
+from pathlib import Path
+
+for place in POINTS:
+    Path(place).parent.mkdir(exist_ok=True)
+    Path(place).write_text("[evaldesk.metrics]\\nstrict = plugin_of_test:Generous\\n")
+    Path(place).with_name("METADATA").write_text("Name: " + Path(place).parent.name)
+
+def agent(message):
+    return "nonsense"
+"""
+
+
+@pytest.mark.parametrize("executor", ["forked"], indirect=True)
+@pytest.mark.parametrize("changed", ["plugin-1.0", "another-1.0"], ids=["of its package", "of another package"])
+async def test_an_entry_point_that_the_agent_rewrites_scores_as_it_was(
+    changed: str,
+    tmp_path: Path,
+    write: Callable[[str], AgentRef],
+    executor: LocalExecutor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    packages = tmp_path / "packages"
+    points = packages / "plugin-1.0.dist-info" / "entry_points.txt"
+    points.parent.mkdir(parents=True)
+    points.write_text("[evaldesk.metrics]\nstrict = plugin_of_test:Strict\n")
+    points.with_name("METADATA").write_text("Name: plugin\nVersion: 1.0\n")
+    (packages / "plugin_of_test.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(packages)
+    monkeypatch.setenv("PYTHONPATH", str(packages))
+    monkeypatch.setattr(METRICS, "_has_entry_points", False)
+    monkeypatch.setattr(METRICS, "_targets", dict(METRICS._targets))
+    places = [str(packages / f"{changed}.dist-info" / "entry_points.txt")]
+    ref = write(ENTRY_POINTS.replace("POINTS", repr(places)))
+    spec = TrialSpec(1, 0, 0, CASE, ref, (Criterion("strict", 1.0),), Limits(60.0))
+
+    [result] = [result async for result in drive([spec], executor, 1)]
+
+    assert Path(places[0]).read_text().endswith("Generous\n")
+    assert (result.verdict, [score.value for score in result.scores]) == ("failed", [0.0]), result.scores
 
 
 @pytest.mark.parametrize(

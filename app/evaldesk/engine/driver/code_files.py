@@ -104,12 +104,17 @@ def agent_version(ref: AgentRef) -> str:
     return _version(_contents(path_pairs))
 
 
+def function_roots(criteria: Sequence[Criterion]) -> list[str]:
+    """The folders from which the user's functions among the criteria are imported."""
+    return [os.path.abspath(root) for _, root in _functions(criteria)]
+
+
 def functions_version(criteria: Sequence[Criterion], sources: Mapping[str, str] | None = None) -> str:
     """As `agent_version`, for the user's functions among the criteria and their imports from their folders.
 
     `sources` are copies of these files by path, each byte as one character; without them the files are read now.
     """
-    roots = [Path(os.path.abspath(root)) for _, root in _functions(criteria)]
+    roots = [Path(root) for root in function_roots(criteria)]
     if sources is None:
         contents = dict(_contents((Path(path), path) for path in function_files(criteria)))
     else:

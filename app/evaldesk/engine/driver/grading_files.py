@@ -16,11 +16,11 @@ import sysconfig
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.machinery import all_suffixes
 from pathlib import Path
 
-from evaldesk.engine.driver.code_files import MAX_BYTES, function_files
+from evaldesk.engine.driver.code_files import MAX_BYTES, function_files, function_roots
 from evaldesk.engine.frames import SourceCopy
 from evaldesk.errors import UsageError
 from evaldesk.model import Criterion
@@ -37,6 +37,9 @@ DATA_ENDINGS = (".csv", ".json", ".jsonl", ".md", ".parquet", ".pkl", ".toml", "
 SETS = (".evalset.json", ".test.json")
 """Eval sets, which people edit while runs are played; a run has the cases as they were."""
 MAX_DATA = 5_000
+MAX_FOLDERS = 2_000
+NO_MODULES = frozenset({"node_modules", "site-packages"})
+"""Folders in which no function looks for its modules."""
 MODULE_ENDINGS = tuple(all_suffixes())
 STARTED = ("sitecustomize", "usercustomize")
 """Modules that an interpreter imports at its start."""
@@ -128,7 +131,17 @@ def freeze(criteria: Sequence[Criterion]) -> GradingFiles:
             n_bytes += len(content)
             if len(content) <= MAX_BYTES and n_bytes <= MAX_COPY:
                 sources[path] = content.decode("latin-1")
-    copy = SourceCopy(sources, time.time_ns(), _folder_inodes())
+    from evaldesk.metrics import METRICS  # not for a driver that only plays
+
+    folders = _listed_folders(function_roots(criteria))
+    copy = SourceCopy(
+        sources,
+        time.time_ns(),
+        {**_folder_inodes(), **folders.inodes},
+        tuple(folders.listed),
+        tuple(folders.links),
+        METRICS.plugin_targets(),
+    )
     return GradingFiles(copy, _own_digests(), _bytecode_states(), dict(_data_states(sources)))
 
 
@@ -245,6 +258,32 @@ def _folder_inodes() -> dict[str, int]:
             inodes[place] = os.lstat(place).st_ino
             _add_folders(place, inodes, is_deep=place not in _INSTALLED)
     return inodes
+
+
+@dataclass(slots=True)
+class _Folders:
+    """The inodes of folders by path; `listed` are those all of whose folders are there but for links."""
+
+    inodes: dict[str, int] = field(default_factory=dict)
+    listed: list[str] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
+
+
+def _listed_folders(roots: Iterable[str]) -> _Folders:
+    """The folders below those of the user's functions and of PYTHONPATH: a moved one may hold other modules."""
+    found = _Folders()
+    for root in dict.fromkeys((*roots, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))):
+        top = os.path.abspath(root)
+        for n, (place, folders, _) in enumerate(os.walk(top)):
+            with suppress(OSError):
+                found.inodes[place] = os.lstat(place).st_ino
+            found.links += (path for name in folders if os.path.islink(path := os.path.join(place, name)))
+            folders[:] = [name for name in folders if name not in NO_MODULES and not name.startswith(".")]
+            if n > MAX_FOLDERS:
+                break
+        else:
+            found.listed.append(top)
+    return found
 
 
 def _add_folders(place: str, inodes: dict[str, int], *, is_deep: bool) -> None:

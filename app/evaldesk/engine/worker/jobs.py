@@ -243,10 +243,12 @@ class GradeJob:
         if frame.spec.variables:
             take_variables(frame.spec.variables)
         if frame.spec.copy:
-            from evaldesk.metrics import guard_imports, use_copy
+            from evaldesk.metrics import METRICS, guard_imports, use_copy
 
-            guard_imports(frame.spec.copy.taken_at_ns, frame.spec.copy.inodes)
-            use_copy(frame.spec.copy.sources, frame.spec.copy.taken_at_ns)
+            copy = frame.spec.copy
+            guard_imports(copy.taken_at_ns, copy.inodes, copy.listed, copy.links)
+            use_copy(copy.sources, copy.taken_at_ns)
+            METRICS.settle(copy.metrics)
 
     async def run(self) -> bytes:
         """Grade, encode."""

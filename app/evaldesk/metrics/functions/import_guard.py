@@ -11,7 +11,7 @@ import csv
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -28,10 +28,15 @@ class ChangedSourceError(MetricError):
 
 @dataclass(frozen=True)
 class _Guard:
-    """Files must not be younger than `taken_at_ns`, nor in another folder than that of `inodes` by path."""
+    """Files must not be younger than `taken_at_ns`, nor in another folder than that of `inodes` by path.
+
+    Below the folders that were `listed` there may be no other ones, but for those behind `links`.
+    """
 
     taken_at_ns: int = 0
     inodes: Mapping[str, int] = field(default_factory=dict)
+    listed: Sequence[str] = ()
+    links: Sequence[str] = ()
 
     def read(self, path: str) -> bytes:
         """The bytes of a module or of a data file of a package.
@@ -64,6 +69,8 @@ class _Guard:
             return (
                 not stat.S_ISDIR(state.st_mode) or state.st_ino != known_inode
             )  # a link may get the number of a removed folder
+        if stat.S_ISDIR(state.st_mode) and _is_below(path, self.listed) and not _is_below(path, self.links):
+            return True  # its own time says nothing: whoever writes a file into a folder changes it, too
         if state.st_ctime_ns <= self.taken_at_ns:
             return False
         # A player adds bytecode to a folder of its own, and a build adds files: only links and installed folders count.
@@ -104,10 +111,15 @@ _read_file: Any = SourceFileLoader.get_data
 _make_module: Any = ExtensionFileLoader.create_module
 
 
-def guard_imports(taken_at_ns: int, inodes: Mapping[str, int]) -> None:
-    """Refuse in this process, from now on, to import what was changed after this moment; `inodes` are of folders."""
+def guard_imports(
+    taken_at_ns: int, inodes: Mapping[str, int], listed: Sequence[str] = (), links: Sequence[str] = ()
+) -> None:
+    """Refuse in this process, from now on, to import what was changed after this moment; `inodes` are of folders.
+
+    Below `listed` these are all folders, but for those behind `links`.
+    """
     global _guard  # noqa: PLW0603 - of the process, as the loaders are
-    _guard = _Guard(taken_at_ns, dict(inodes))
+    _guard = _Guard(taken_at_ns, dict(inodes), listed, links)
     for loader in (SourceFileLoader, SourcelessFileLoader):
         loader.get_data = _get_data  # type: ignore[assignment, method-assign]
     ExtensionFileLoader.create_module = _create_module  # type: ignore[assignment, method-assign]
@@ -121,6 +133,10 @@ def _create_module(loader: ExtensionFileLoader, spec: Any) -> Any:
     if _guard:
         _guard.check(str(spec.origin))
     return _make_module(loader, spec)
+
+
+def _is_below(path: str, folders: Sequence[str]) -> bool:
+    return any(path.startswith(folder + os.sep) for folder in folders)
 
 
 def _ways_to(path: str) -> Iterator[str]:
