@@ -141,3 +141,14 @@ def test_each_agent_is_there_once_below_its_parent_and_nothing_is_lost(turns: li
     for at, each in enumerate(tree):
         above = [other.name for other in tree[:at] if other.depth == each.depth - 1]
         assert not each.depth or above[-1] == each.parent
+
+
+@pytest.mark.parametrize("field", ["parent", "within"])
+def test_a_chain_of_thousands_of_agents_is_a_tree(field: str) -> None:
+    names: list[dict[str, Any]] = [{"author": f"a{at}", field: f"a{at - 1}"} for at in range(1, 3_000)]
+    events = tuple(Event("agent_message", text="hi", **each) for each in names)
+
+    tree = agent_tree((TurnRecord("hi", events),))
+
+    assert {each.name for each in tree} >= {f"a{at}" for at in range(1, 3_000)}
+    assert max(each.depth for each in tree) == (2_999 if field == "parent" else 0)

@@ -78,6 +78,11 @@ SHOWN: Mapping[str, str] = {
         "test_kept_private.py: neither token nor key is in the command line, a worker is not told"
     ),
     "The run names those beside the functions": "engine/test_grading_files.py: a run names the data files",
+    "Code, bytecode and installed packages are hidden": (
+        "engine/test_sandbox_attacks.py: an agent in a sandbox does not read; engine/test_sandbox.py: copies of an eval set"
+    ),
+    "The network is open": "engine/test_sandbox_attacks.py: an agent in a sandbox does not read",
+    "An agent object that a program gives": "engine/test_grading_files.py: an agent object that rewrites its function",
     "Agents of Osmosis, benchmarks": "test_cheating_agents.py: three kinds are given the case",
     "Inline scripts are never allowed": "test_route_audit.py: every answer of every route",
 }
@@ -94,7 +99,6 @@ PLAIN = (
         "A file with false sizes",
         "An agent that looks for the file",
         "The search for copies is bounded",
-        "It looks into no code",
         "Sets and git data beyond",
         "Data files that",
         "Keep them where",

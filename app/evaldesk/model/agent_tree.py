@@ -96,19 +96,15 @@ class _Tallies:
             names_below.setdefault(tally.parent if tally.parent in self.by_name else "", []).append(tally.name)
         names_done: set[str] = set()
 
-        def below(name: str, depth: int) -> Iterator[AgentActions]:
-            for other in names_below.get(name, ()):
-                if other not in names_done:
-                    names_done.add(other)
-                    yield self._actions(self.by_name[other], depth)
-                    yield from below(other, depth + 1)
-
-        yield from below("", 0)
-        for name, tally in self.by_name.items():  # those whose parents are a circle
-            if name not in names_done:
-                names_done.add(name)
-                yield self._actions(tally, 0)
-                yield from below(name, 1)
+        # Without recursion: a program that says who called whom may say so thousands of times.
+        for first in ("", *self.by_name):  # those whose parents are a circle begin with themselves
+            waiting = [(first, 0)] if first else [(name, 0) for name in reversed(names_below.get("", ()))]
+            while waiting:
+                name, depth = waiting.pop()
+                if name not in names_done:
+                    names_done.add(name)
+                    yield self._actions(self.by_name[name], depth)
+                    waiting += [(other, depth + 1) for other in reversed(names_below.get(name, ()))]
 
     def _tally(self, event: Event, caller_by_tool: dict[str, str]) -> _Tally:
         """The tally of the agent of an event."""

@@ -39,8 +39,11 @@ from evaldesk.model.stored import ImportStatus
 from evaldesk.model.transcript import MAX_NUMBER
 from evaldesk.store.database import Database
 from evaldesk.store.tables.columns import Row
-from evaldesk.store.tables.runs import LETTERS, RUN, RUN_CASE, TO_DO, TRIAL
-from evaldesk.store.tables.sessions import SESSION
+from evaldesk.store.tables.failures import CODEBOOK_STEP
+from evaldesk.store.tables.presets import PRESET
+from evaldesk.store.tables.queues import LABEL_STEP, QUEUE
+from evaldesk.store.tables.runs import LETTERS, RUN, RUN_CASE, RUN_METRIC, TO_DO, TRIAL
+from evaldesk.store.tables.sessions import OPEN_TURN, SESSION
 from evaldesk.wire import from_json
 
 CHECK_CPU_S, CHECK_S = 2.0, 30.0
@@ -48,7 +51,11 @@ CHECK_CPU_S, CHECK_S = 2.0, 30.0
 MAX_SHOWN = 80
 
 _STRIP = "".join((TO_DO, *LETTERS.values()))
-_OF_JSON = (RUN.c.config, SESSION.c.initial_state, SESSION.c.state)
+_OF_JSON = (
+    *(RUN.c.config, RUN.c.stop, RUN.c.places, RUN.c.shared_state, RUN_METRIC.c.kinds),
+    *(SESSION.c.initial_state, SESSION.c.state, OPEN_TURN.c.media),
+    *(PRESET.c.fields, CODEBOOK_STEP.c.before, LABEL_STEP.c.before, QUEUE.c.strata),
+)
 _MOMENT = "[12][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9] [0-2][0-9]:[0-5][0-9]:[0-5][0-9]*"
 """The form in which SQLAlchemy writes a moment into SQLite."""
 _LARGEST = float(MAX_NUMBER**2)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 from sqlalchemy import Connection, select, update
 
+from evaldesk.codec import msgspec
 from evaldesk.model import TrialResult
 from evaldesk.model.run import NOTHING_SHARED, SharedState
 from evaldesk.store.tables.runs import RUN, VISIBLE
@@ -39,7 +41,9 @@ def known_loop_bound(connection: Connection, run_id: int) -> str:
         return own
     of_class = (RUN.c.history_class == row.history_class, RUN.c.shared_state != "", RUN.c.id < run_id, VISIBLE)
     newest = connection.execute(select(RUN.c.shared_state).where(*of_class).order_by(RUN.c.id.desc()).limit(1)).scalar()
-    loop_bound = shared_state(newest or "").loop_bound
+    loop_bound = ""
+    with suppress(msgspec.DecodeError):  # a row that another program wrote keeps no other run from its trials
+        loop_bound = shared_state(newest or "").bounded().loop_bound
     if loop_bound:
         _join(connection, run_id, SharedState(loop_bound))
     return loop_bound
