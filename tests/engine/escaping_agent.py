@@ -190,9 +190,15 @@ def _() -> bytes:
     return b"".join(found)
 
 
-@attack("a trace of the process above")
+@attack("a trace of the processes that know")
 def _() -> bytes:
-    return b"treasure-TRACED00" if libc.ptrace(PTRACE_ATTACH, os.getppid(), 0, 0) == 0 else b""
+    driver = os.getppid()
+    while any(word in read(f"/proc/{driver}/cmdline") for word in (b"player", b"zygote")):
+        driver = int(read(f"/proc/{driver}/stat").rpartition(b")")[2].split()[1])
+    children = map(int, read(f"/proc/{driver}/task/{driver}/children").split())
+    graders = [pid for pid in children if b"grader" in read(f"/proc/{pid}/cmdline")]
+    is_traced = [libc.ptrace(PTRACE_ATTACH, pid, 0, 0) == 0 for pid in (driver, *graders)]
+    return b"treasure-TRACED00" if any(is_traced) else b""
 
 
 @attack("a clone of the mounts")

@@ -106,7 +106,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def seen_by_agent(isolation: str) -> dict[str, bool]:
     result = evaldesk.evaluate(".", "one.evalset.json", isolation=isolation, workspace=".")
     [trial] = result.trials
-    assert trial.transcript is not None, trial.error
+    assert trial.transcript is not None
+    assert trial.transcript.turns, trial.error
     found: dict[str, bool] = json.loads(trial.transcript.turns[0].answer)
     return found
 

@@ -151,9 +151,9 @@ def _visible_inside(visible: "Sequence[str]", hidden_paths: "list[str]") -> "lis
 
 
 def _hidden_again(paths: "Sequence[str]", outermost: "list[str]") -> "list[str]":
-    """The hidden paths inside of what is visible again, each once where links lead to it."""
+    """The outermost hidden paths inside of what is visible again, each once where links lead to it."""
     real = {os.path.realpath(path) for path in paths if os.path.exists(path)}
-    return sorted(real.difference(outermost))
+    return _outermost(sorted(real.difference(outermost)))
 
 
 def _is_inside(path: str, folders: "list[str]") -> bool:
