@@ -78,17 +78,15 @@ def test_criteria_and_an_eval_set_that_the_agent_rewrites_hold_as_they_were(fold
     criteria.write_text('{"criteria": {"response_match_score": 0.9}}')
     parts = {"user_content": {"parts": [{"text": "hi"}]}, "final_response": {"parts": [{"text": "treasure"}]}}
     eval_set.write_text(json.dumps({"eval_set_id": "one", "eval_cases": [{"eval_id": "a", "conversation": [parts]}]}))
-    rewrites = """
-    for path, was, now in (("test_config.json", "0.9", "0.0"), ("one.evalset.json", "treasure", "nonsense")):
-        file = Path(__file__).with_name(path)
-        file.write_text(file.read_text().replace(was, now))
-"""
+    changed = {str(criteria): "0.9", str(eval_set): "treasure"}
+    texts = {path: Path(path).read_text().replace(word, "0.0") for path, word in changed.items()}
+    rewrites = f"    for path, text in {texts!r}.items():\n        Path(path).write_text(text)"
     source = REWRITES.replace("AT_IMPORT", at_import)
     (folder / "agent.py").write_text(re.sub(r"    Path\(__file__\).*", lambda _: rewrites, source))
 
     result = evaldesk.evaluate(str(folder), str(eval_set), n=2)
 
-    assert ("0.0" in criteria.read_text(), "nonsense" in eval_set.read_text()) == (True, True)
+    assert ("0.0" in criteria.read_text(), "0.0" in eval_set.read_text()) == (True, True)
     assert [trial.verdict for trial in result.trials] == ["failed", "failed"]
 
 

@@ -79,7 +79,8 @@ SHOWN: Mapping[str, str] = {
     ),
     "The run names those beside the functions": "engine/test_grading_files.py: a run names the data files",
     "Code, bytecode and installed packages are hidden": (
-        "engine/test_sandbox_attacks.py: an agent in a sandbox does not read; engine/test_sandbox.py: copies of an eval set"
+        "engine/test_sandbox_attacks.py: an agent in a sandbox does not read; "
+        "engine/test_sandbox.py: copies of an eval set"
     ),
     "The network is open": "engine/test_sandbox_attacks.py: an agent in a sandbox does not read",
     "An agent object that a program gives": "engine/test_grading_files.py: an agent object that rewrites its function",
