@@ -49,14 +49,14 @@ MAX_LOSS = 300
 class SourceCopy(msgspec.Struct, frozen=True):
     """The files of the user's functions by path, each byte one character, as they were at `taken_at_ns` (Unix time).
 
-    `inodes` are those of the folders with other modules, by path; below `listed` they are all folders that there were,
+    `inodes` are those of the folders with other modules, by path; below `roots` they are all folders that there were,
     but for those behind `links`. `metrics` are the targets of metrics that installed packages give.
     """
 
     sources: dict[str, str]
     taken_at_ns: int
     inodes: dict[str, int] = msgspec.field(default_factory=dict)
-    listed: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
     metrics: dict[str, str] = msgspec.field(default_factory=dict)
 

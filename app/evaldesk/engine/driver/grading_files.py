@@ -133,12 +133,12 @@ def freeze(criteria: Sequence[Criterion]) -> GradingFiles:
                 sources[path] = content.decode("latin-1")
     from evaldesk.metrics import METRICS  # not for a driver that only plays
 
-    folders = _listed_folders(function_roots(criteria))
+    folders = _folders_below(function_roots(criteria))
     copy = SourceCopy(
         sources,
         time.time_ns(),
         {**_folder_inodes(), **folders.inodes},
-        tuple(folders.listed),
+        tuple(folders.roots),
         tuple(folders.links),
         METRICS.plugin_targets(),
     )
@@ -262,28 +262,28 @@ def _folder_inodes() -> dict[str, int]:
 
 @dataclass(slots=True)
 class _Folders:
-    """The inodes of folders by path; `listed` are those all of whose folders are there but for links."""
+    """The inodes of folders by path; `roots` are those all of whose folders are there but for links."""
 
     inodes: dict[str, int] = field(default_factory=dict)
-    listed: list[str] = field(default_factory=list)
+    roots: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
 
 
-def _listed_folders(roots: Iterable[str]) -> _Folders:
+def _folders_below(roots: Iterable[str]) -> _Folders:
     """The folders below those of the user's functions and of PYTHONPATH: a moved one may hold other modules."""
-    found = _Folders()
+    below = _Folders()
     for root in dict.fromkeys((*roots, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))):
         top = os.path.abspath(root)
         for n, (place, folders, _) in enumerate(os.walk(top)):
             with suppress(OSError):
-                found.inodes[place] = os.lstat(place).st_ino
-            found.links += (path for name in folders if os.path.islink(path := os.path.join(place, name)))
+                below.inodes[place] = os.lstat(place).st_ino
+            below.links += (path for name in folders if os.path.islink(path := os.path.join(place, name)))
             folders[:] = [name for name in folders if name not in NO_MODULES and not name.startswith(".")]
             if n > MAX_FOLDERS:
                 break
         else:
-            found.listed.append(top)
-    return found
+            below.roots.append(top)
+    return below
 
 
 def _add_folders(place: str, inodes: dict[str, int], *, is_deep: bool) -> None:

@@ -246,7 +246,7 @@ class GradeJob:
             from evaldesk.metrics import METRICS, guard_imports, use_copy
 
             copy = frame.spec.copy
-            guard_imports(copy.taken_at_ns, copy.inodes, copy.listed, copy.links)
+            guard_imports(copy.taken_at_ns, copy.inodes, copy.roots, copy.links)
             use_copy(copy.sources, copy.taken_at_ns)
             METRICS.settle(copy.metrics)
 

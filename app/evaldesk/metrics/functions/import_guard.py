@@ -30,12 +30,12 @@ class ChangedSourceError(MetricError):
 class _Guard:
     """Files must not be younger than `taken_at_ns`, nor in another folder than that of `inodes` by path.
 
-    Below the folders that were `listed` there may be no other ones, but for those behind `links`.
+    Below `roots` there may be no other ones, but for those behind `links`.
     """
 
     taken_at_ns: int = 0
     inodes: Mapping[str, int] = field(default_factory=dict)
-    listed: Sequence[str] = ()
+    roots: Sequence[str] = ()
     links: Sequence[str] = ()
 
     def read(self, path: str) -> bytes:
@@ -69,7 +69,7 @@ class _Guard:
             return (
                 not stat.S_ISDIR(state.st_mode) or state.st_ino != known_inode
             )  # a link may get the number of a removed folder
-        if stat.S_ISDIR(state.st_mode) and _is_below(path, self.listed) and not _is_below(path, self.links):
+        if stat.S_ISDIR(state.st_mode) and _is_below(path, self.roots) and not _is_below(path, self.links):
             return True  # its own time says nothing: whoever writes a file into a folder changes it, too
         if state.st_ctime_ns <= self.taken_at_ns:
             return False
@@ -112,14 +112,14 @@ _make_module: Any = ExtensionFileLoader.create_module
 
 
 def guard_imports(
-    taken_at_ns: int, inodes: Mapping[str, int], listed: Sequence[str] = (), links: Sequence[str] = ()
+    taken_at_ns: int, inodes: Mapping[str, int], roots: Sequence[str] = (), links: Sequence[str] = ()
 ) -> None:
     """Refuse in this process, from now on, to import what was changed after this moment; `inodes` are of folders.
 
-    Below `listed` these are all folders, but for those behind `links`.
+    Below `roots` these are all folders, but for those behind `links`.
     """
     global _guard  # noqa: PLW0603 - of the process, as the loaders are
-    _guard = _Guard(taken_at_ns, dict(inodes), listed, links)
+    _guard = _Guard(taken_at_ns, dict(inodes), roots, links)
     for loader in (SourceFileLoader, SourcelessFileLoader):
         loader.get_data = _get_data  # type: ignore[assignment, method-assign]
     ExtensionFileLoader.create_module = _create_module  # type: ignore[assignment, method-assign]
