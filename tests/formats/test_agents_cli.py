@@ -19,7 +19,7 @@ from evaldesk.desk.criteria.criteria import (
 from evaldesk.errors import FormatError, UsageError
 from evaldesk.formats import case_from_json, case_to_json, losses, read_evalset, write_evalset
 from evaldesk.formats.files import read_file, recognised
-from evaldesk.metrics import score_trial
+from evaldesk.metrics import build_metric, score_trial
 from evaldesk.model import (
     Case,
     Criterion,
@@ -304,7 +304,10 @@ custom_metrics:
       def evaluate(instance):
           return {"score": len(instance["agent_data"]["turns"]), "explanation": instance["prompt"]["parts"][0]["text"]}
   - name: prompted
-    prompt_template: "Rate {response}."
+    prompt_template: "Rate {response} to {prompt} as {score}."
+    judge_model: gemini-2.5-pro
+    judge_model_sampling_count: 3
+    threshold: 4
 """
 JUDGE = """\
 def evaluate(instance):
@@ -333,13 +336,24 @@ def test_a_config_of_agents_cli_is_found_above_its_datasets_and_read_as_criteria
 
     criteria = {each.metric: each for each in read_criteria(config)}
 
-    assert list(criteria) == ["judge", "turns", "hallucinations_v1"]
+    assert list(criteria) == ["judge", "turns", "hallucinations_v1", "rubric_score/prompted"]
     assert criteria["judge"].threshold == 3
     assert criteria["turns"].threshold is None
     assert open_criteria_file(config).left_out == (
         "multi_turn_task_success: only Google's evaluation service computes it",
-        "prompted: its prompt_template is judged at Google only",
     )
+    assert criteria["rubric_score/prompted"] == Criterion(
+        "rubric_score/prompted",
+        0.75,
+        {
+            "rubric": "Rate ANSWER to QUESTION as {score}.",
+            "score_min": 1.0,
+            "score_max": 5.0,
+            "judge_model": "gemini-2.5-pro",
+            "num_samples": 3,
+        },
+    )
+    build_metric(criteria["rubric_score/prompted"])
 
 
 @pytest.mark.usefixtures("own_imports")
@@ -370,8 +384,9 @@ def test_functions_of_a_config_get_the_instance_that_agents_cli_gives(config: Pa
         ("metrics_to_run: []\n", "metrics_to_run names no metric"),
         ("metrics_to_run: [safety]\n", "only Google's evaluation service computes it"),
         ("metrics_to_run: [a]\ncustom_metrics: [{name: a, custom_function_file: gone.py}]\n", "gone.py is not there"),
+        ("metrics_to_run: [a]\ncustom_metrics: [{name: a, prompt_template: b, score_min: 6}]\n", "over score_min"),
     ],
-    ids=["yaml", "empty", "managed", "no file"],
+    ids=["yaml", "empty", "managed", "no file", "scale"],
 )
 def test_a_wrong_config_is_refused(config: Path, text: str, words: str) -> None:
     config.write_text(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -75,6 +76,15 @@ async def test_a_free_rubric_is_graded_on_its_scale(told: Callable[..., Told]) -
     assert score.value == 0.7
     assert "from 0 (worst) to 10 (best)" in re.sub(r"\s+", " ", judge.prompts[0][0])
     assert "<<<RUBRIC " in judge.prompts[0][1]
+
+
+async def test_a_rubric_takes_fields_of_the_case(told: Callable[..., Told]) -> None:
+    judge = told(json.dumps({"reasoning": "so", "score": 1}))
+    case = replace(ONE, extra={"item": {"answer": "42", "more": {"a": [1]}}})
+
+    await score_of("rubric_score", of=case, rubric="As {{ item.answer }}, {{item.more}}, {{item.gone}}, {{x}}.")
+
+    assert 'As 42, {"a": [1]}, {{item.gone}}, {{x}}.' in judge.prompts[0][1]
 
 
 @pytest.mark.parametrize("grade", ["11", "-1", "1e999", "NaN"])

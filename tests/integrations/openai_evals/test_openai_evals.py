@@ -243,6 +243,9 @@ def test_adopt_imports_each_eval_and_writes_files_that_play(tmp_path: Path, monk
     evalset = load_evalset(tmp_path / "evalsets" / "tickets_v1.evalset.json")
     assert [case.turns[0].query for case in evalset.cases] == ["Q: question 1", "Q: question 2"]
     criteria = json.loads((tmp_path / "evalsets" / "tickets_v1.criteria.json").read_text())["criteria"]
+    judge = criteria.pop("rubric_score/grade_tone")
+    assert judge["rubric"].startswith("Is this polite?\n\nChoose one of the labels")
+    assert (judge["threshold"], judge["judge_model"]) == (0.5, "openai/gpt-4o")
     assert criteria == {"tickets_v1_graders:grade_label": 1.0, "tickets_v1_graders:grade_length": 1.0}
     assert "Is this polite?" in (tmp_path / "evalsets" / "tickets_v1.prompts" / "grade_tone.md").read_text()
     monkeypatch.syspath_prepend(tmp_path / "agents")

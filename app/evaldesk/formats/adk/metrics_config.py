@@ -7,7 +7,8 @@
         threshold: 4
 
 A metric has no threshold there, so its score informs; `threshold` is our own key, over which agents-cli passes for a
-function. Code and prompts stand in the file or beside it.
+function. Code and prompts stand in the file or beside it. A `prompt_template` names its scale in words only, so it is
+1 to 5 unless our own keys `score_min` and `score_max` say another.
 """
 
 from __future__ import annotations
@@ -33,6 +34,15 @@ NEAR: Mapping[str, str] = {
     "tool_use_quality": "rubric_based_tool_use_quality_v1",
 }
 """Metrics of Google's service and the metric here that judges the same, by other prompts."""
+JUDGED = "rubric_score"
+SECTIONS: Mapping[str, str] = {
+    "prompt": "QUESTION",
+    "response": "ANSWER",
+    "reference": "REFERENCE",
+    "agent_data": "EARLIER CONVERSATION, QUESTION and ANSWER",
+}
+"""Fields of a prompt and the sections of ours that hold their values."""
+_FIELD = re.compile(r"\{(" + "|".join(SECTIONS) + r")\}")
 _VERSION = re.compile(r"_v\d+\Z")
 
 
@@ -95,8 +105,29 @@ def _custom(place: JsonPosition, entry: Mapping[str, Any], folder: Path) -> Crit
     if "remote_custom_function" in entry:
         return f"{name}: its remote_custom_function runs at Google only"
     if "prompt_template" in entry:
-        return f"{name}: its prompt_template is judged at Google only"
+        return _prompted(place, name, threshold, entry)
     return _managed(name, threshold)
+
+
+def _prompted(place: JsonPosition, name: str, threshold: float | None, entry: Mapping[str, Any]) -> Criterion:
+    """The prompt as the rubric of a judge here; `threshold` is on the scale of the prompt."""
+    prompt = read_text(place.at("prompt_template"), entry["prompt_template"])
+    bounds = (read_optional_number(place.at(key), entry.get(key)) for key in ("score_min", "score_max"))
+    low, high = (default if bound is None else bound for bound, default in zip(bounds, (1.0, 5.0), strict=True))
+    if low >= high:
+        raise place.at("score_max").error(f"it must be over score_min, got {low:g} and {high:g}")
+    options: dict[str, Any] = {
+        "rubric": _FIELD.sub(lambda field: SECTIONS[field[1]], prompt),
+        "score_min": low,
+        "score_max": high,
+    }
+    if entry.get("judge_model"):
+        options["judge_model"] = read_text(place.at("judge_model"), entry["judge_model"])
+    count = read_optional_number(place.at("judge_model_sampling_count"), entry.get("judge_model_sampling_count"))
+    if count is not None:
+        options["num_samples"] = int(count)
+    share = None if threshold is None else (threshold - low) / (high - low)
+    return Criterion(f"{JUDGED}/{re.sub(r'[^a-zA-Z0-9_-]', '-', name)[:40]}", share, options)
 
 
 def _module(name: str) -> str:

@@ -51,8 +51,8 @@ def _grader(raw: Mapping[str, Any], number: int) -> Grader:
 
 
 _GIVEN: Mapping[str, str] = {
-    "label_model": "a judge; its given scores are kept, its prompt is written beside the eval set",
-    "score_model": "a judge; its given scores are kept, its prompt is written beside the eval set",
+    "label_model": "a judge; new runs ask one of your own by its prompt",
+    "score_model": "a judge; new runs ask one of your own by its prompt",
     "python": "source code; written as a function of yours, which runs in the process of the grader",
     "multi": "a formula over graders that are not all computed here; its given scores are kept",
     "endpoint": "an address; its given scores are kept",

@@ -17,7 +17,8 @@ from evaldesk.errors import EvaldeskError, FormatError, UsageError
 from evaldesk.formats.exchange import Imported
 from evaldesk.integrations.openai_evals.archive import Archive, text
 from evaldesk.integrations.openai_evals.evals import FORMAT, OpenAiEvals, ReadEval, read_evals
-from evaldesk.model import EvalSet
+from evaldesk.integrations.openai_evals.judges import judge_options, message_text
+from evaldesk.model import EvalSet, JsonObject
 from evaldesk.model.conclusion import counted
 from evaldesk.reading.fields import read_documents
 from evaldesk.reading.notes import Notes
@@ -87,7 +88,7 @@ def _planned_files(each: ReadEval, name: str, settings: Settings) -> dict[Path, 
     """The files beside the eval set with their contents."""
     folder = settings.evalset_folder
     module, agents = f"{name}_graders", settings.workspace / "agents"
-    criteria: dict[str, float] = {}
+    criteria: dict[str, float | JsonObject] = {}
     functions: list[str] = []
     used_names: set[str] = set()
     files = {folder / f"{name}.openai-evals.md": _page(each)}
@@ -102,6 +103,8 @@ def _planned_files(each: ReadEval, name: str, settings: Settings) -> dict[Path, 
             criteria[f"{module}:{function}"] = 1.0 if grader.threshold is None else grader.threshold
         elif grader.kind in ("label_model", "score_model"):
             files[folder / f"{name}.prompts" / f"{function}.md"] = _prompt(raw)
+            if judge := judge_options(raw):
+                criteria[f"rubric_score/{function[:40]}"] = judge
     if functions:
         files[agents / f"{module}.py"] = _HEAD.format(name=each.name.replace('"', "'")) + "".join(functions)
     files[folder / f"{name}.criteria.json"] = json.dumps({"criteria": criteria}, indent=2) + "\n"
@@ -142,9 +145,7 @@ def _prompt(raw: Mapping[str, Any]) -> str:
     messages = raw.get("input")
     for message in messages if isinstance(messages, list) else ():
         if isinstance(message, dict):
-            content = message.get("content")
-            words = content.get("text") if isinstance(content, dict) else content
-            parts.append(f"\n## {message.get('role')}\n\n{words}")
+            parts.append(f"\n## {message.get('role')}\n\n{message_text(message)}")
     return "\n".join(parts) + "\n"
 
 

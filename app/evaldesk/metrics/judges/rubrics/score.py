@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from evaldesk.errors import UsageError
 from evaldesk.metrics.judges.judge_metric import JudgeMetric, TurnJudgeMetric, grade
@@ -21,6 +24,8 @@ Grade ANSWER, what an agent said, by RUBRIC and by nothing else, with a number f
 (best); fractions are fine. Other sections, where there are any, are what the answer is to be judged beside.
 """
 
+_FIELD = re.compile(r"\{\{\s*([\w-]+(?:\.[\w-]+)*)\s*\}\}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RubricScore(TurnJudgeMetric):
@@ -30,7 +35,7 @@ class RubricScore(TurnJudgeMetric):
         "",
         "long_text",
         "Rubric",
-        "What a good answer is, in free words.",
+        "What a good answer is, in free words; {{item.answer}} stands for a value of the case's extra fields.",
         example="Polite, correct, and no longer than two sentences.",
     )
     score_min: float = option(0.0, "number", "Worst grade", "The lowest number a judge may give.")
@@ -53,8 +58,23 @@ class RubricScore(TurnJudgeMetric):
         answer = answer_text(view.record)
         if not answer:
             return Judgement(0.0, "The agent gave no answer.")
-        low, high, sections = self.score_min, self.score_max, {**view.sections(answer), "RUBRIC": self.rubric}
+        low, high, sections = self.score_min, self.score_max, view.sections(answer)
+        sections["RUBRIC"] = fill_fields(self.rubric, case.extra)
         return await grade(panel, points_task(low, high), sections, low, high)
+
+
+def fill_fields(text: str, fields: Mapping[str, Any]) -> str:
+    """The text with `{{a.b}}` as the value of `fields` at that path; where there is none, it stays as it is."""
+
+    def put(match: re.Match[str]) -> str:
+        value: Any = fields
+        for name in match[1].split("."):
+            if not isinstance(value, Mapping) or name not in value:
+                return match[0]
+            value = value[name]
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+    return _FIELD.sub(put, text)
 
 
 def points_task(low: float, high: float, instructions: str = "") -> Task[Points]:
