@@ -95,8 +95,8 @@ def test_help_imports_little(arguments: list[str]) -> None:
             "No such option '--eval-num-worker'. Did you mean '--eval-num-workers'? `evaldesk eval --help` shows how.",
         ),
         (
-            ["eval", "--model", "a", "x", "--model", "b"],
-            "--model is given twice; leave one out. `evaldesk eval --help` shows how.",
+            ["eval", "--temperature", "1", "x", "--temperature", "2"],
+            "--temperature is given twice; leave one out. `evaldesk eval --help` shows how.",
         ),
         (
             ["eval", "--recording-tools", "--no-recording-tools"],

@@ -28,6 +28,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "evaldesk.cli.runs.group:run",
         "Submit, watch, stop and resume runs; NAME is a number, or how the name of a run begins.",
     ),
+    "experiment": LazyCommand(
+        "evaldesk.cli.experiments.group:experiment",
+        "List, show, stop, resume and extend experiments, whose variants are runs.",
+    ),
     "open": LazyCommand(
         "evaldesk.cli.ui:open_run",
         "Show RUN, by its number or its name, in the browser; starts the desk if necessary.",

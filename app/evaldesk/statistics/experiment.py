@@ -89,23 +89,22 @@ def expected_lead(n_variants: int, n_trials: int, rate: float) -> float:
     middle, error = n_trials * rate, sqrt(n_trials * rate * (1 - rate))
     first = max(0, floor(middle - _FAR * error - _FAR))
     last = min(n_trials, ceil(middle + _FAR * error + _FAR))
-    total, expected, before = 0.0, 0.0, 0.0
-    whole = lgamma(n_trials + 1)
+    total, mean, earlier_share = 0.0, 0.0, 0.0
+    all_ways = lgamma(n_trials + 1)
     for passes in range(first, last + 1):
-        ways = whole - lgamma(passes + 1) - lgamma(n_trials - passes + 1)
+        ways = all_ways - lgamma(passes + 1) - lgamma(n_trials - passes + 1)
         total += exp(ways + passes * log(rate) + (n_trials - passes) * log1p(-rate))
         share = min(total, 1.0) ** n_variants
-        expected += passes * (share - before)
-        before = share
-    return max(0.0, expected / n_trials - rate)
+        mean += passes * (share - earlier_share)
+        earlier_share = share
+    return max(0.0, mean / n_trials - rate)
 
 
 def effects(cases: Mapping[str, Mapping[K, Sample]], grid: Grid) -> tuple[Effect, ...]:
     """The main effects of all pairs of levels, then the interactions with the first levels, all adjusted together."""
-    found = [*_main_effects(cases, grid), *_interactions(cases, grid)]
-    return tuple(
-        replace(each, holm_p=p) for each, p in zip(found, _adjusted([each.comparison for each in found]), strict=True)
-    )
+    contrasts = [*_main_effects(cases, grid), *_interactions(cases, grid)]
+    ps = _adjusted([each.comparison for each in contrasts])
+    return tuple(replace(each, holm_p=p) for each, p in zip(contrasts, ps, strict=True))
 
 
 def _differences(cases: Mapping[str, Mapping[K, Sample]], baseline: str) -> tuple[VariantDifference, ...]:
@@ -178,10 +177,11 @@ def _costs_no_more(cost: float | None, other: float | None) -> bool:
 
 
 def _luck(rates: Sequence[VariantRate]) -> Luck | None:
-    """That of the leader, at the fewest trials of a variant and the mean rate of all; None for fewer than two."""
-    if len(rates) < 2:
+    """That of the leader, at the fewest trials of a variant and the mean rate of all; None where none leads."""
+    by_rate = sorted(rates, key=lambda each: each.rate or 0.0)
+    if len(rates) < 2 or (by_rate[-1].rate or 0.0) - (by_rate[-2].rate or 0.0) < ROUNDING:
         return None
-    leader = max(rates, key=lambda each: each.rate or 0.0)
+    leader = by_rate[-1]
     n_trials, rate = min(each.n_trials for each in rates), fmean(each.rate or 0.0 for each in rates)
     return Luck(leader.variant, len(rates), n_trials, expected_lead(len(rates), n_trials, rate))
 

@@ -42,7 +42,25 @@ def eval_adk(request: EvalRequest) -> int:
         jobs.append(
             Job(agent, evalset, path, request.options(case_ids, criteria).but(user=user), found_criteria=criteria_file)
         )
+    if request.is_experiment:
+        from evaldesk.cli.eval.experiment import play_experiment  # most commands play one run
+
+        return play_experiment(request, jobs)
+    _refuse_without_variants(request)
     return play_and_judge(request, jobs)
+
+
+def _refuse_without_variants(request: EvalRequest) -> None:
+    """Raise UsageError for an option of an experiment in a command that plays none."""
+    for value, name in (
+        (request.experiment, "--experiment"),
+        (request.baseline_variant, "--baseline-variant"),
+        (request.gate_variants, "--gate-variant"),
+        (request.allow_equal, "--allow-equal"),
+        (request.drop_worse, "--drop-worse"),
+    ):
+        if value:
+            raise UsageError(f"{name} is of an experiment; add its variants: --vary model=a,b", field="vary")
 
 
 def _config(request: EvalRequest, cases_by_file: Mapping[Path, object]) -> Path | None:

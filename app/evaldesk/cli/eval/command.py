@@ -10,12 +10,14 @@ import click
 from click.core import ParameterSource
 
 from evaldesk.cli.eval.options import (
+    MODELS_OF_VARIANTS,
     SECTIONS,
     Sectioned,
     ToolOptions,
     add_tool_options,
     asked_gates,
     asked_options,
+    experiment_options,
     gate_options,
     how_options,
     output_options,
@@ -27,6 +29,7 @@ from evaldesk.errors import UsageError
 
 @click.command(name="eval", cls=Sectioned)
 @click.argument("words", nargs=-1, metavar="[AGENT EVALSET[:CASE,CASE]...]")
+@experiment_options
 @how_options
 @run_options
 @gate_options
@@ -46,6 +49,8 @@ def evaluate(words: tuple[str, ...], **values: Any) -> None:
       evaldesk eval -m server:agent_loop -d data.jsonl --eval-fn rewards:compute_reward --model openai/gpt-5-mini --n 5
     As an OpenHands benchmark:
       evaldesk eval --benchmark bench:process_instance -d instances.jsonl -l eval_gpt --config-file config.toml
+    An experiment, one variant for each model and prompt:
+      evaldesk eval my_agent my.evalset.json --vary model=gpt-5,gpt-5-mini --vary instruction=@p1.md,@p2.md --n 5
     In a build:
       evaldesk eval my_agent my.evalset.json --n 5 --min-pass-rate 0.9 --junit results.xml --summary summary.md
     """
@@ -64,9 +69,12 @@ def evaluate(words: tuple[str, ...], **values: Any) -> None:
         asked_gates=asked_gates(values),
         tool=tool,
         tool_options=own,
+        models=click.get_current_context().meta.get(MODELS_OF_VARIANTS, ()),
         is_mixed=any(of_tools[key] for each in tools.values() for key in each.selectors - own.keys()),
         **values,
     )
+    if request.is_experiment and tool != "adk":
+        raise UsageError("several models, or --vary, are an experiment of AGENT EVALSET; name one model here")
     sys.exit(load_evaluate(tool)(request))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
@@ -124,6 +125,49 @@ def how_options(command: Command) -> Command:
     for section in (LIMITS, MODELS, RUN):
         command = _apply(section, command, *table_options(section))
     return command
+
+
+VARIANTS = "Experiments"
+
+
+def experiment_options(command: Command) -> Command:
+    """The options of an experiment, whose variants differ in some options; several models are one."""
+    params: list[click.Option] = vars(command)["__click_params__"]
+    model = next(param for param in params if param.name == "model")
+    model.multiple, model.callback = True, _models
+    return _apply(
+        VARIANTS,
+        command,
+        click.option(
+            "--vary",
+            multiple=True,
+            metavar="OPTION=A,B",
+            help="Play a variant for each value, of several options for each combination: model=a,b "
+            "instruction=@p1.md,@p2.md. `\\,` is a comma inside a value. May be repeated.",
+        ),
+        click.option("--experiment", metavar="NAME", help="Name of the experiment; default: that of the eval set."),
+        click.option("--baseline-variant", metavar="NAME", help="The variant to compare with; default: the first."),
+        click.option(
+            "--gate-variant", "gate_variants", metavar="NAME", multiple=True, help="A variant that the gates are about."
+        ),
+        click.option("--allow-equal", is_flag=True, help="Allow equal variants, to see how far chance goes."),
+        click.option(
+            "--drop-worse", is_flag=True, help="Do not play a variant on that is worse than the best, beyond chance."
+        ),
+    )
+
+
+def _models(ctx: click.Context, param: click.Parameter, values: Any) -> Any:
+    """The model of a run; several are noted as those of an experiment."""
+    texts = [str(each) for each in values or ()]
+    models = [each.replace("\\,", ",").strip() for text in texts for each in re.split(r"(?<!\\),", text)]
+    if len(models) < 2:
+        return models[0] if models else None
+    ctx.meta[MODELS_OF_VARIANTS] = tuple(models)
+    return None
+
+
+MODELS_OF_VARIANTS = "evaldesk.models_of_variants"
 
 
 def place_options(command: Command) -> Command:

@@ -27,7 +27,7 @@ class EvalRequest:
 
     `run_options` and `asked_gates` have those of the tables, `tool_options` those of the `tool` in whose form the
     command is written; it `is_mixed` where another form was selected, too. `more_models` may be used, besides that of
-    the run.
+    the run. `vary` and `models` are the values of an experiment, and the fields after them belong to it.
     """
 
     words: tuple[str, ...]
@@ -50,6 +50,18 @@ class EvalRequest:
     tool_options: Mapping[str, Any] = field(default_factory=dict)
     is_mixed: bool = False
     more_models: tuple[str, ...] = ()
+    vary: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    experiment: str | None = None
+    baseline_variant: str | None = None
+    gate_variants: tuple[str, ...] = ()
+    allow_equal: bool = False
+    drop_worse: bool = False
+
+    @property
+    def is_experiment(self) -> bool:
+        """Whether variants are to be played: options have several values."""
+        return bool(self.vary or self.models)
 
     @property
     def gates(self) -> Gates:

@@ -66,8 +66,8 @@ class ExperimentDesk:
     async def resume(self, experiment_id: int) -> int:
         """Play the remaining trials of all variants but dropped ones; gives their number. Raises as for a run."""
         experiment = await self.get(experiment_id)
-        dropped = {experiment.members[index].run_id for index in experiment.dropped}
-        run_ids = [run_id for run_id in experiment.run_ids if run_id not in dropped]
+        dropped_ids = {experiment.members[index].run_id for index in experiment.dropped}
+        run_ids = [run_id for run_id in experiment.run_ids if run_id not in dropped_ids]
         summaries = [await self._runs.summary(run_id) for run_id in run_ids]
         to_play = [run.id for run in summaries if run.n_todo]
         n_todo = sum(run.n_todo for run in summaries)
@@ -83,13 +83,13 @@ class ExperimentDesk:
         summaries = [await self._runs.summary(run_id) for run_id in experiment.run_ids]
         if any(run.status in LIVE for run in summaries):
             raise ConflictError(f"experiment {experiment_id} is still running; stop it first, or wait for its end")
-        old = experiment.plan.variants
-        check_names([each.name for each in (*old, *variants)])
-        if len(old) + len(variants) > MOST_VARIANTS:
+        earlier_variants = experiment.plan.variants
+        check_names([each.name for each in (*earlier_variants, *variants)])
+        if len(earlier_variants) + len(variants) > MOST_VARIANTS:
             raise UsageError(f"an experiment has at most {MOST_VARIANTS} variants", field="variants")
-        plan = replace(experiment.plan, variants=(*old, *variants), factors=())
+        plan = replace(experiment.plan, variants=(*earlier_variants, *variants), factors=())
         await asyncio.to_thread(self._store.experiments.change, experiment_id, plan)
-        await self._runs.start_together(self._as_parts(experiment_id, plan, run_plans, first=len(old)))
+        await self._runs.start_together(self._as_parts(experiment_id, plan, run_plans, first=len(earlier_variants)))
 
     def _as_parts(
         self, experiment_id: int, plan: ExperimentPlan, run_plans: Sequence[RunPlan], first: int = 0

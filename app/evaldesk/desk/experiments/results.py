@@ -50,9 +50,9 @@ def results(store: Store, experiment_id: int) -> Results:
     strips = {index: store.runs.strips(run.id) for index, run in runs.items()}
     n_most = max((len(strip) for each in strips.values() for strip in each), default=0)
     playing = [index for index in strips if index not in experiment.dropped]
-    whole = min((_n_whole(strips[index]) for index in playing), default=0)
+    n_whole = min((_n_whole(strips[index]) for index in playing), default=0)
     is_cut = any(TO_PLAY in strip for index in playing for strip in strips[index])
-    n_blocks = whole if is_cut else n_most
+    n_blocks = n_whole if is_cut else n_most
     state = _state(runs, n_blocks)
     analysis = store.experiments.analysis(experiment_id, state)
     if analysis is None:
@@ -77,10 +77,10 @@ def worse_variants(store: Store, experiment_id: int, n_blocks: int) -> list[int]
     rates = {names[index]: _rates(store, run, store.runs.strips(run.id), n_blocks) for index, run in runs.items()}
     if len(rates) < 2:
         return []
-    dropped = [names.index(name) for name in worse_than_leader(rates, experiment.plan.n_looks)]
-    for index in dropped:
+    dropped_indexes = [names.index(name) for name in worse_than_leader(rates, experiment.plan.n_looks)]
+    for index in dropped_indexes:
         store.experiments.note_drop(experiment_id, index, n_blocks)
-    return dropped
+    return dropped_indexes
 
 
 def analyse_runs(store: Store, run_ids: Sequence[int], baseline: int = 0) -> Analysis:

@@ -33,6 +33,7 @@ def cell_rank(seed: int, trial_index: int, case_index: int, variant_index: int) 
     return trial_index, blake2b(cell.encode(), digest_size=8).hexdigest()
 
 
+# Nothing of the order is stored, and each variant has processes of its own: decision 505.
 class Turns:
     """Decides which cell of an experiment begins next.
 

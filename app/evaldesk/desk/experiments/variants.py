@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model.experiment import ExperimentPlan, Factor, Variant
-from evaldesk.run_options import BY_NAME, RUN_OPTIONS
+from evaldesk.run_options import BY_NAME
 from evaldesk.store.runs.histories import history_class
 
 if TYPE_CHECKING:
@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 FEWEST_VARIANTS, MOST_VARIANTS = 2, 60
 MOST_NAME = 200
 AGENT, EVALSET = "agent", "evalset"
-OF_EXPERIMENT = frozenset({"n", "budget", "allocate", "concurrency", "seed", "note"})
-"""Options that an experiment has once for all variants, but for `n`."""
+OF_EXPERIMENT = frozenset({"budget", "allocate", "concurrency", "seed", "note"})
+"""Options that an experiment has once for all variants."""
+MOST_LEVEL_NAME = 60
+_NAMING = frozenset({"model", "instruction", AGENT, EVALSET, "environment"})
+"""Options whose values are names."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _COMMA = re.compile(r"(?<!\\),")
 
@@ -56,7 +59,7 @@ def levels_of(option: str, values: Sequence[str]) -> tuple[Level, ...]:
         if not value:
             raise UsageError(f"{option}: one of its values is empty; leave the comma out", field="vary")
         text = _file_text(option, value[1:]) if value.startswith("@") else value
-        levels.append(Level(_level_name(value), text))
+        levels.append(Level(_level_name(option, value), text))
     names = [level.name for level in levels]
     if len(set(names)) < len(names):
         levels = [replace(level, name=value.lstrip("@")) for level, value in zip(levels, values, strict=True)]
@@ -114,16 +117,18 @@ def variant_options(options: RunOptions, variant: Variant) -> RunOptions:
 def check_variants(plan: ExperimentPlan, run_plans: Sequence[RunPlan], *, allows_equal: bool = False) -> None:
     """Raise UsageError for too few or too many variants, names that cannot be shown, and equal or unlike ones."""
     check_names([variant.name for variant in plan.variants])
-    names: dict[tuple[str, ...], str] = {}
+    earlier_names: dict[tuple[str, ...], str] = {}
     for variant, run_plan in zip(plan.variants, run_plans, strict=True):
-        same = (history_class(run_plan.config), run_plan.config.evalset_version, str(run_plan.config.recording.mode))
-        if not allows_equal and same in names:
+        config = run_plan.config
+        of_class = history_class(config) or f"{config.model} {config.model_options} {config.recording.mode}"
+        measured = (of_class, config.evalset_version)
+        if not allows_equal and measured in earlier_names:
             raise UsageError(
-                f"variants: {variant.name} is the same as {names[same]}; leave one out, or say --allow-equal to "
-                "compare a variant with itself",
+                f"variants: {variant.name} is the same as {earlier_names[measured]}; leave one out, or say "
+                "--allow-equal to compare a variant with itself",
                 field="variants",
             )
-        names.setdefault(same, variant.name)
+        earlier_names.setdefault(measured, variant.name)
         if run_plan.config.gates.stop_when_decided:
             raise UsageError(
                 "an experiment plays all trials of all variants; leave out --stop-when-decided",
@@ -191,18 +196,9 @@ def _file_text(option: str, name: str) -> str:
     return text
 
 
-def _level_name(value: str) -> str:
-    """`p1` of `@prompts/p1.md`; of a long text its beginning."""
+def _level_name(option: str, value: str) -> str:
+    """`p1` of `@prompts/p1.md`, `temperature=0.5`; of a long text its beginning."""
     name = Path(value[1:]).stem if value.startswith("@") else " ".join(value.split())
-    return name if len(name) <= 60 else f"{name[:59]}…"
-
-
-def own_options(options: Mapping[str, object]) -> dict[str, object]:
-    """Options of a variant in a file. Raises UsageError for an unknown one, with the nearest."""
-    for name in options:
-        _check_option(name)
-    return dict(options)
-
-
-NAMES = tuple(option.name for option in RUN_OPTIONS if option.name not in OF_EXPERIMENT)
-"""The options that may vary, without those of an agent of a tree."""
+    name = name if option.partition("@")[0] in _NAMING else f"{option}={name}"
+    name = Path(value).name if option in (AGENT, EVALSET) else name
+    return name if len(name) <= MOST_LEVEL_NAME else f"{name[: MOST_LEVEL_NAME - 1]}…"

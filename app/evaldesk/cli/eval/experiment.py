@@ -1,0 +1,243 @@
+"""`evaldesk eval AGENT EVALSET --vary OPTION=A,B`: an experiment, played to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from evaldesk.cli.eval.playing import EXIT_INTERRUPTED, on_interrupt, plan_job
+from evaldesk.cli.eval.progress import shown_progress
+from evaldesk.cli.eval.request import EvalRequest, Job
+from evaldesk.desk.desk import Desk
+from evaldesk.desk.experiments.variants import (
+    AGENT,
+    EVALSET,
+    Level,
+    baseline_index,
+    check_names,
+    check_variants,
+    grid_of,
+    variant_options,
+    varied_option,
+)
+from evaldesk.desk.imports.files import read_path
+from evaldesk.desk.named_agents import named_agent
+from evaldesk.desk.runs.gates.conclusion import conclude
+from evaldesk.desk.runs.plan import RunOptions, RunPlan
+from evaldesk.errors import EvaldeskError, UsageError
+from evaldesk.model import EvalSet, Gates
+from evaldesk.model.experiment import ExperimentPlan, Factor, Variant
+from evaldesk.model.stored import RunSummary
+from evaldesk.pages.experiment_files import experiment_lines, experiment_object
+from evaldesk.wording.printable import in_one_line
+from evaldesk.wording.words import conclusion_words
+from evaldesk.wording.writer import show, show_json
+
+
+def play_experiment(request: EvalRequest, jobs: Sequence[Job]) -> int:
+    """Plan the variants, play them in turn, and show their analysis; gives the exit code. Raises UsageError.
+
+    0 when all variants were played; a gate counts for the variants of `--gate-variant` alone.
+    """
+    factors, variants = variants_of(request)
+    _check(request, jobs, variants)
+    models = [str(each.options["model"]) for each in variants if "model" in each.options]
+    desk = Desk.open(replace(request, more_models=(*request.more_models, *models)).settings())
+    try:
+        return asyncio.run(_play(desk, request, jobs[0], factors, variants))
+    except asyncio.CancelledError:
+        show("Stopped before anything was played.", err=True)
+        return EXIT_INTERRUPTED
+
+
+def variants_of(request: EvalRequest) -> tuple[tuple[Factor, ...], tuple[Variant, ...]]:
+    """The factors and variants of `--vary` and of several models. Raises UsageError."""
+    options = [varied_option(text) for text in request.vary]
+    if request.models:
+        options.insert(0, ("model", tuple(Level(model, model) for model in request.models)))
+    return grid_of(options)
+
+
+def _check(request: EvalRequest, jobs: Sequence[Job], variants: Sequence[Variant]) -> None:
+    """Raise UsageError for a request that is no experiment, before the agent is imported."""
+    names = [variant.name for variant in variants]
+    check_names(names)
+    baseline_index(names, request.baseline_variant)
+    for name in request.gate_variants:
+        baseline_index(names, name)
+    if len(jobs) > 1:
+        raise UsageError(f"an experiment has one eval set, and these are {len(jobs)}; name one", field="evalset")
+    if request.files or request.outputs:
+        raise UsageError("the files of an experiment are written by `evaldesk experiment show ID --json` and `--csv`")
+    if request.baseline is not None:
+        raise UsageError("--baseline compares one run; in an experiment say --baseline-variant NAME", field="baseline")
+    if request.asked_gates and not request.gate_variants:
+        raise UsageError("a gate of an experiment is one of a variant; add --gate-variant NAME", field="gate_variant")
+    if request.run_options.get("allocate"):
+        raise UsageError("the budget of an experiment is spent in order; leave out --allocate", field="allocate")
+
+
+async def _play(
+    desk: Desk, request: EvalRequest, job: Job, factors: tuple[Factor, ...], variants: tuple[Variant, ...]
+) -> int:
+    try:
+        desk.poll_requests()
+        run_plans = await plan_variants(desk, request, job, variants)
+        plan = ExperimentPlan(
+            name=request.experiment or job.evalset.name or job.evalset.id,
+            variants=variants,
+            seed=run_plans[0].config.seed,
+            concurrency=request.value("concurrency"),
+            baseline=baseline_index([each.name for each in variants], request.baseline_variant),
+            budget=request.run_options.get("budget"),  # type: ignore[arg-type]  # checked by its option
+            drops_worse=request.drop_worse,
+            n_looks=max(each.config.n for each in run_plans),
+            factors=factors,
+        )
+        check_variants(plan, run_plans, allows_equal=request.allow_equal)
+        if request.check:
+            return _show_plan(request, plan, run_plans)
+        return await _play_planned(desk, request, plan, run_plans)
+    finally:
+        await desk.close()
+
+
+async def plan_variants(desk: Desk, request: EvalRequest, job: Job, variants: Sequence[Variant]) -> list[RunPlan]:
+    """The runs of the variants, all with one seed. Raises UsageError naming a variant that cannot be played."""
+    run_plans: list[RunPlan] = []
+    for variant in variants:
+        try:
+            run_plans.append(await plan_job(desk, _job_of(request, job, variant, run_plans)))
+        except EvaldeskError as error:
+            words = str(error)
+            sentence = words if words.startswith("variant ") else f"variant {variant.name!r}: {words}"
+            raise UsageError(sentence, field=getattr(error, "field", "")) from error
+    return run_plans
+
+
+def _job_of(request: EvalRequest, job: Job, variant: Variant, run_plans: Sequence[RunPlan]) -> Job:
+    gates = job.options.gates if variant.name in request.gate_variants else Gates()
+    options = variant_options(job.options.but(budget=None, gates=gates), variant)
+    if run_plans:  # the trials of a case have the same seeds in all variants
+        options = options.but(seed=run_plans[0].config.seed)
+    agent, evalset, path = job.agent, job.evalset, job.path
+    environment = options.value("environment")
+    if AGENT in variant.options or environment != job.options.value("environment"):
+        place = (request.python, request.image, environment)
+        agent = named_agent(str(variant.options.get(AGENT, request.words[0])), request.workspace, *place)
+    if EVALSET in variant.options:
+        path = Path(str(variant.options[EVALSET]))
+        read_evalset = read_path(path).evalset
+        if read_evalset is None:
+            raise UsageError(f"{path} holds a run, not an eval set")
+        evalset = read_evalset
+    return replace(job, agent=agent, evalset=evalset, path=path, options=options)
+
+
+async def more_variants(desk: Desk, experiment_id: int, vary: Sequence[str], *, allows_equal: bool) -> None:
+    """Plan further variants on the cases of the first run of an experiment, and begin them. Raises UsageError."""
+    _, variants = grid_of([varied_option(text) for text in vary])
+    experiment = await desk.experiments.get(experiment_id)
+    if not experiment.run_ids:
+        raise UsageError(f"all runs of experiment {experiment_id} were deleted; begin a new one", field="variants")
+    summary = await desk.runs.summary(experiment.run_ids[0])
+    config = summary.config
+    evalset = EvalSet(config.evalset_id, config.evalset_name, cases=tuple(desk.runs.run_store.cases(summary.id)))
+    base = RunOptions(criteria=config.criteria, like=config, gates=Gates(), n=config.n, seed=config.seed)
+    request = EvalRequest(("",))
+    job = Job(config.agent, evalset, Path(config.evalset_path), base)
+    run_plans = await plan_variants(desk, request, job, variants)
+    plan = replace(experiment.plan, variants=(*experiment.plan.variants, *variants))
+    old_plans = [RunPlan((await desk.runs.summary(run_id)).config, evalset.cases) for run_id in experiment.run_ids]
+    if len(old_plans) == len(experiment.plan.variants):
+        check_variants(plan, [*old_plans, *run_plans], allows_equal=allows_equal)
+    await desk.experiments.add(experiment_id, variants, run_plans)
+
+
+def _show_plan(request: EvalRequest, plan: ExperimentPlan, run_plans: Sequence[RunPlan]) -> int:
+    n_trials = sum(each.n_trials for each in run_plans)
+    if request.is_json:
+        names = [variant.name for variant in plan.variants]
+        show_json({"name": plan.name, "variants": names, "n_trials": n_trials, "seed": plan.seed}, indent=2)
+        return 0
+    show(in_one_line(f"{plan.name}: {len(run_plans)} variants, {n_trials:,} trials"))
+    for variant, run_plan in zip(plan.variants, run_plans, strict=True):
+        show(in_one_line(f"  {variant.name}: {len(run_plan.cases):,} cases x {run_plan.config.n}"))
+    return 0
+
+
+async def _play_planned(desk: Desk, request: EvalRequest, plan: ExperimentPlan, run_plans: Sequence[RunPlan]) -> int:
+    experiment_id = await desk.experiments.start(plan, run_plans)
+    return await follow_experiment(desk, experiment_id, request)
+
+
+async def follow_experiment(desk: Desk, experiment_id: int, request: EvalRequest) -> int:
+    """Show the progress of an experiment that this process plays, then its results; gives the exit code."""
+    n_interrupts = 0
+    stops: set[asyncio.Task[None]] = set()
+
+    def interrupt() -> None:
+        nonlocal n_interrupts
+        n_interrupts += 1
+        if n_interrupts > 2:
+            os._exit(EXIT_INTERRUPTED)
+        is_first = n_interrupts == 1
+        show("Finishing the running trials; press Ctrl-C again to stop at once" if is_first else "Stopping", err=True)
+        stops.add(asyncio.create_task(desk.experiments.stop(experiment_id, cancel=not is_first)))
+
+    with shown_progress(is_quiet=request.quiet or request.is_json) as show_moment, on_interrupt(interrupt):
+
+        def on_progress(runs: Sequence[RunSummary]) -> None:
+            waits = next((words for run in runs if (words := desk.runs.trouble(run.id) or desk.runs.pause(run.id))), "")
+            show_moment(_all_together(runs), waits)
+
+        results = await desk.experiments.play(experiment_id, on_progress)
+    if request.is_json:
+        show_json(experiment_object(results), indent=2)
+    else:
+        for line in experiment_lines(results):
+            show(in_one_line(line))
+    runs = list(results.runs.values())
+    if any(run.status == "stopped" and run.n_todo for run in runs) and not results.experiment.plan.budget:
+        place = "" if request.home == Path.cwd() else f" --workspace {shlex.quote(str(request.home))}"
+        if n_interrupts:
+            show(f"Stopped. Continue with: evaldesk experiment resume {experiment_id}{place}", err=True)
+    if n_interrupts:
+        return EXIT_INTERRUPTED
+    failed = next((run for run in runs if run.status == "failed"), None)
+    if failed and failed.config.experiment:
+        show(in_one_line(f"{failed.config.experiment.variant}: {failed.reason}"), err=True)
+    return max(_gate_codes(desk, request, runs), default=3 if failed else 0)
+
+
+def _gate_codes(desk: Desk, request: EvalRequest, runs: Sequence[RunSummary]) -> list[int]:
+    """The exit codes of the variants whose gates count."""
+    codes = []
+    for run in runs:
+        part = run.config.experiment
+        if part is None or part.variant not in request.gate_variants:
+            continue
+        conclusion = conclude(request.gates, desk.stored_runs.numbers(run), None)
+        show(in_one_line(f"{part.variant}: {conclusion_words(conclusion)}"), err=request.is_json)
+        codes.append(conclusion.exit_code)
+    return codes
+
+
+def _all_together(runs: Sequence[RunSummary]) -> RunSummary:
+    """The counts of all variants, as those of one run."""
+    counts = runs[0].counts
+    for run in runs[1:]:
+        counts = replace(
+            counts,
+            planned=counts.planned + run.counts.planned,
+            passed=counts.passed + run.counts.passed,
+            failed=counts.failed + run.counts.failed,
+            errored=counts.errored + run.counts.errored,
+            unscored=counts.unscored + run.counts.unscored,
+        )
+    sums = {name: sum(getattr(run, name) for run in runs) for name in ("tokens_in", "tokens_out", "cost", "n_unpriced")}
+    return replace(runs[0], counts=counts, **sums)

@@ -1,0 +1,1 @@
+"""`evaldesk experiment` and experiments of `evaldesk eval`."""

@@ -1,0 +1,96 @@
+"""`evaldesk experiment stop, resume, add`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+
+import click
+
+from evaldesk.cli.eval.experiment import follow_experiment, more_variants
+from evaldesk.cli.eval.request import EvalRequest
+from evaldesk.cli.files.exchange_files import open_home
+from evaldesk.cli.runs.shared import ask_trust, trust_option, workspace_option
+from evaldesk.desk.desk import Desk
+from evaldesk.wording.writer import show
+
+
+@click.command()
+@click.argument("experiment_id", metavar="ID", type=click.IntRange(1))
+@workspace_option
+def stop(experiment_id: int, workspace: str | None) -> None:
+    """Stop all variants of experiment ID in any process; running trials finish and count.
+
+    \b
+    evaldesk experiment stop 7
+    """
+
+    async def work(desk: Desk) -> int:
+        await desk.experiments.stop(experiment_id)
+        show(f"Experiment {experiment_id} is stopped; go on with: evaldesk experiment resume {experiment_id}", err=True)
+        return 0
+
+    _run(workspace, work)
+
+
+@click.command()
+@click.argument("experiment_id", metavar="ID", type=click.IntRange(1))
+@trust_option
+@workspace_option
+def resume(experiment_id: int, is_trusted: bool, workspace: str | None) -> None:
+    """Play the remaining trials of experiment ID in their order, but those of dropped variants.
+
+    \b
+    evaldesk experiment resume 7
+    """
+
+    async def work(desk: Desk) -> int:
+        desk.poll_requests()
+        if not await desk.experiments.resume(experiment_id):
+            show(f"Experiment {experiment_id} has no trial left to play.", err=True)
+        return await follow_experiment(desk, experiment_id, EvalRequest((), workspace=workspace))
+
+    _run(workspace, work, is_trusted=is_trusted)
+
+
+@click.command()
+@click.argument("experiment_id", metavar="ID", type=click.IntRange(1))
+@click.option("--vary", multiple=True, required=True, metavar="OPTION=A,B", help="The options of the new variants.")
+@click.option("--allow-equal", is_flag=True, help="Allow a variant that is there already.")
+@trust_option
+@workspace_option
+def add(experiment_id: int, vary: tuple[str, ...], allow_equal: bool, is_trusted: bool, workspace: str | None) -> None:
+    """Add variants to experiment ID, and play them on its cases with its seed.
+
+    \b
+    evaldesk experiment add 7 --vary model=gpt-5-nano
+    """
+
+    async def work(desk: Desk) -> int:
+        desk.poll_requests()
+        await more_variants(desk, experiment_id, vary, allows_equal=allow_equal)
+        return await follow_experiment(desk, experiment_id, EvalRequest((), workspace=workspace))
+
+    _run(workspace, work, is_trusted=is_trusted, vary=vary)
+
+
+def _run(
+    workspace: str | None,
+    work: Callable[[Desk], Awaitable[int]],
+    *,
+    is_trusted: bool = False,
+    vary: tuple[str, ...] = (),
+) -> None:
+    settings = open_home(workspace)
+    if vary:
+        settings = EvalRequest((), workspace=workspace, vary=vary).settings()
+
+    async def on_desk() -> int:
+        desk = Desk.open(settings, ask_trust(settings, is_trusted=is_trusted, needs_runs_only=True))
+        try:
+            return await work(desk)
+        finally:
+            await desk.close()
+
+    sys.exit(asyncio.run(on_desk()))

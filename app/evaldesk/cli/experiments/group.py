@@ -1,0 +1,35 @@
+"""`evaldesk experiment`: the experiments of a workspace from the shell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import click
+
+from evaldesk.cli.lazy import LazyCommand, LazyGroup
+
+COMMANDS: Mapping[str, LazyCommand] = {
+    "list": LazyCommand("evaldesk.cli.experiments.show:list_experiments", "List experiments, newest first."),
+    "show": LazyCommand("evaldesk.cli.experiments.show:show_experiment", "Show the variants of experiment ID."),
+    "report": LazyCommand(
+        "evaldesk.cli.experiments.show:report", "Write experiment ID as one Markdown file, with its doubts."
+    ),
+    "stop": LazyCommand(
+        "evaldesk.cli.experiments.change:stop", "Stop all variants of experiment ID; running trials finish and count."
+    ),
+    "resume": LazyCommand(
+        "evaldesk.cli.experiments.change:resume", "Play the remaining trials of experiment ID in their order."
+    ),
+    "add": LazyCommand("evaldesk.cli.experiments.change:add", "Add variants to experiment ID, and play them."),
+}
+
+
+@click.group(cls=LazyGroup, table=COMMANDS)
+def experiment() -> None:
+    """List, show, stop, resume and extend experiments, whose variants are runs.
+
+    \b
+    evaldesk experiment list
+    evaldesk experiment show 7
+    evaldesk experiment show 7 --csv
+    """

@@ -1,0 +1,89 @@
+"""`evaldesk experiment list, show, report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from evaldesk.cli.runs.shared import json_option, opened_desk, workspace_option
+from evaldesk.desk.experiments.results import results
+from evaldesk.errors import UsageError
+from evaldesk.pages.experiment_files import (
+    experiment_csv,
+    experiment_lines,
+    experiment_markdown,
+    experiment_object,
+    listed_object,
+    listed_words,
+)
+from evaldesk.wording.printable import in_one_line
+from evaldesk.wording.writer import show, show_document, show_json
+
+MOST_LISTED = 50
+
+
+@click.command()
+@json_option
+@workspace_option
+def list_experiments(is_json: bool, workspace: str | None) -> None:
+    """List experiments, newest first.
+
+    \b
+    evaldesk experiment list
+    """
+    with opened_desk(workspace) as desk:
+        experiments = desk.store.experiments.list(limit=MOST_LISTED)
+    if is_json:
+        show_json([listed_object(each) for each in experiments], indent=2)
+        return
+    for each in experiments:
+        show(in_one_line(listed_words(each)))
+    if not experiments:
+        show("No experiment yet; begin one: evaldesk eval AGENT EVALSET --vary model=a,b", err=True)
+
+
+@click.command()
+@click.argument("experiment_id", metavar="ID", type=click.IntRange(1))
+@json_option
+@click.option("--csv", "is_csv", is_flag=True, help="Print a line of CSV for each variant.")
+@workspace_option
+def show_experiment(experiment_id: int, is_json: bool, is_csv: bool, workspace: str | None) -> None:
+    """Show the variants of experiment ID: pass rates, differences from the baseline, and which may be the best.
+
+    \b
+    evaldesk experiment show 7
+    """
+    if is_json and is_csv:
+        raise UsageError("--json and --csv: leave one out")
+    with opened_desk(workspace) as desk:
+        stored = results(desk.store, experiment_id)
+    if is_json:
+        show_json(experiment_object(stored), indent=2)
+    elif is_csv:
+        show_document((line.encode() for line in experiment_csv(stored)), ".csv")
+    else:
+        for line in experiment_lines(stored):
+            show(in_one_line(line))
+
+
+@click.command()
+@click.argument("experiment_id", metavar="ID", type=click.IntRange(1))
+@click.option("--output", "-o", metavar="FILE", help="The file; default: standard output.")
+@workspace_option
+def report(experiment_id: int, output: str | None, workspace: str | None) -> None:
+    """Write experiment ID as one Markdown file, with its doubts.
+
+    \b
+    evaldesk experiment report 7 -o experiment.md
+    """
+    with opened_desk(workspace) as desk:
+        text = experiment_markdown(results(desk.store, experiment_id))
+    if output is None:
+        show(text, nl=False)
+        return
+    try:
+        Path(output).write_text(text, "utf-8")
+    except OSError as error:
+        raise UsageError(f"{output} cannot be written: {error.strerror or error}") from error
+    show(f"Written: {output}", err=True)

@@ -1,0 +1,228 @@
+"""An experiment as lines of a terminal, as JSON, as CSV and as Markdown; the numbers are those of its analysis."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from evaldesk.desk.experiments.results import Results
+from evaldesk.model.conclusion import Interval, counted
+from evaldesk.model.experiment import Analysis, Effect, Experiment, RateDifference, VariantRate
+from evaldesk.wording.experiments import (
+    analysis_sentence,
+    best_sentence,
+    effect_sentences,
+    luck_sentence,
+    variant_difference_words,
+)
+from evaldesk.wording.words import cost_words, interval_words, share_words
+
+
+def experiment_lines(results: Results) -> list[str]:
+    """The answer, the variants, the differences, and the doubts, one line each."""
+    analysis, plan = results.analysis, results.experiment.plan
+    lines = [f"Experiment {results.experiment.id}, {plan.name}: {analysis_sentence(analysis)}."]
+    lines.append(f"{best_sentence(analysis)}.")
+    if results.is_cut:
+        lines.append(
+            f"Not all trials were played: only {counted(results.n_blocks, 'trial')} of each case count, which all "
+            "variants have."
+        )
+    for each in analysis.rates:
+        lines.append(_variant_line(results, each))
+    lines += [f"{sentence}." for sentence in effect_sentences(analysis.effects, plan.factors)]
+    luck = luck_sentence(analysis)
+    return [*lines, f"{luck}."] if luck else lines
+
+
+def experiment_markdown(results: Results) -> str:
+    """The experiment as Markdown: the answer, a table of the variants, the factors and the doubts."""
+    analysis, plan = results.analysis, results.experiment.plan
+    lines = [
+        f"# Experiment {results.experiment.id}: {_cell(plan.name)}",
+        "",
+        f"{_cell(analysis_sentence(analysis))}. {_cell(best_sentence(analysis))}.",
+        "",
+        "| variant | pass rate | cost of a trial | trials | against the baseline |",
+        "|---|---|---|---|---|",
+    ]
+    for each in analysis.rates:
+        share = _rate_words(each)
+        difference = analysis.difference_of(each.variant)
+        words = "baseline" if difference is None else variant_difference_words(difference)
+        cost = "" if each.cost is None else cost_words(each.cost)
+        lines.append(f"| {_cell(each.variant)} | {share} | {cost} | {each.n_trials:,} | {_cell(words)} |")
+    sentences = [*effect_sentences(analysis.effects, plan.factors), luck_sentence(analysis)]
+    lines += ["", *(f"- {_cell(sentence)}." for sentence in sentences if sentence)]
+    lines += ["", "Differences are paired by case; intervals are over cases, p by exact sign flips or t, after Holm."]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    """A text inside a table: in one line, without marks of Markdown."""
+    return re.sub(r"([\\`*_|<>\[\]#])", r"\\\1", " ".join(text.split()))
+
+
+def listed_words(experiment: Experiment) -> str:
+    """`7  prompts  4 variants  runs 12, 13, 14, 15`."""
+    runs = ", ".join(str(each) for each in experiment.run_ids) or "none is left"
+    when = f"{experiment.created_at:%Y-%m-%d %H:%M}"
+    return f"{experiment.id}  {when}  {experiment.plan.name}: {len(experiment.plan.variants)} variants, runs {runs}"
+
+
+def listed_object(experiment: Experiment) -> dict[str, Any]:
+    """An experiment of a list as a JSON object."""
+    return {
+        "id": experiment.id,
+        "name": experiment.plan.name,
+        "created_at": experiment.created_at.isoformat(),
+        "variants": [each.name for each in experiment.plan.variants],
+        "run_ids": list(experiment.run_ids),
+    }
+
+
+def _variant_line(results: Results, rate: VariantRate) -> str:
+    names = [each.name for each in results.experiment.plan.variants]
+    index = names.index(rate.variant)
+    run = results.runs.get(index)
+    if run is None:
+        return f"  {rate.variant}: deleted"
+    share = _rate_words(rate) or "no scored trial"
+    cost = "cost not known" if rate.cost is None else f"{cost_words(rate.cost)} a trial"
+    difference = results.analysis.difference_of(rate.variant)
+    words = "the baseline" if difference is None else variant_difference_words(difference)
+    dropped = results.experiment.dropped.get(index)
+    note = f"; dropped after {dropped} of {run.config.n}" if dropped is not None else ""
+    return f"  {rate.variant}: {share}, {cost}, run {run.id}; {words}{note}"
+
+
+def _rate_words(rate: VariantRate) -> str:
+    """`77 % (63–91 %)`; empty without a scored trial."""
+    if rate.rate is None:
+        return ""
+    return share_words(rate.rate) + (f" ({interval_words(rate.interval)})" if rate.interval else "")
+
+
+def experiment_object(results: Results) -> dict[str, Any]:
+    """The experiment as a JSON object."""
+    experiment, plan = results.experiment, results.experiment.plan
+    runs = results.runs
+    return {
+        "id": experiment.id,
+        "name": plan.name,
+        "created_at": experiment.created_at.isoformat(),
+        "seed": plan.seed,
+        "budget": plan.budget,
+        "n_blocks": results.n_blocks,
+        "is_cut": results.is_cut,
+        "factors": [{"name": each.name, "levels": list(each.levels)} for each in plan.factors],
+        "variants": [
+            {
+                "name": variant.name,
+                "options": variant.options,
+                "run_id": runs[index].id if index in runs else None,
+                "status": runs[index].status if index in runs else "deleted",
+                "reason": runs[index].reason if index in runs else "",
+                "dropped_after": experiment.dropped.get(index),
+            }
+            for index, variant in enumerate(plan.variants)
+        ],
+        **analysis_object(results.analysis),
+    }
+
+
+def analysis_object(analysis: Analysis) -> dict[str, Any]:
+    """The analysis as a JSON object; equal for runs, result files and `evaluate()`."""
+    return {
+        "baseline": analysis.baseline,
+        "sentence": analysis_sentence(analysis),
+        "may_be_best": list(analysis.may_be_best),
+        "best": analysis.best,
+        "front": list(analysis.front),
+        "rates": [
+            {
+                "variant": each.variant,
+                "pass_rate": each.rate,
+                **_ends("", each.interval),
+                "n_cases": each.n_cases,
+                "n_trials": each.n_trials,
+                "cost_per_trial": each.cost,
+                "beaten_by": list(each.beaten_by),
+                "dominated_by": list(each.dominated_by),
+                "is_dominated_by_points": each.is_dominated_by_points,
+            }
+            for each in analysis.rates
+        ],
+        "differences": [
+            {"variant": each.variant, **_difference(each), **_ends("family_", each.family_interval)}
+            for each in analysis.differences
+        ],
+        "pairs": [{"first": each.first, "second": each.second, **_difference(each)} for each in analysis.pairs],
+        "effects": [_effect(each) for each in analysis.effects],
+        "luck": analysis.luck
+        and {
+            "leader": analysis.luck.leader,
+            "n_variants": analysis.luck.n_variants,
+            "n_trials": analysis.luck.n_trials,
+            "lead": analysis.luck.lead,
+        },
+    }
+
+
+def experiment_csv(results: Results) -> Iterator[str]:
+    """A line for each variant: its rate, interval, cost and difference from the baseline."""
+    columns = (
+        *("variant", "run_id", "pass_rate", "low", "high", "n_cases", "n_trials", "cost_per_trial", "difference"),
+        *("difference_low", "difference_high", "family_low", "family_high", "p", "holm_p", "word", "may_be_best"),
+    )
+    yield _csv_line(columns)
+    for each in results.analysis.rates:
+        run, difference = results.run_of(each.variant), results.analysis.difference_of(each.variant)
+        interval, family = (difference.interval, difference.family_interval) if difference else (None, None)
+        row: tuple[object, ...] = (
+            *(each.variant, run.id if run else "", each.rate, *_pair(each.interval)),
+            *(each.n_cases, each.n_trials, each.cost, difference.value if difference else None),
+            *(*_pair(interval), *_pair(family), difference.p if difference else None),
+            *(difference.holm_p if difference else None, difference.word if difference else "baseline"),
+            each.variant in results.analysis.may_be_best,
+        )
+        yield _csv_line(row)
+
+
+def _csv_line(values: tuple[object, ...]) -> str:
+    """A line; a text that a spreadsheet would compute is quoted by a leading apostrophe."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(
+        [f"'{each}" if isinstance(each, str) and each[:1] in "=+-@\t\r" else each for each in values]
+    )
+    return line.getvalue()
+
+
+def _pair(interval: Interval | None) -> tuple[float | None, float | None]:
+    return (None, None) if interval is None else (interval.low, interval.high)
+
+
+def _ends(prefix: str, interval: Interval | None) -> dict[str, float | None]:
+    low, high = _pair(interval)
+    return {f"{prefix}low": low, f"{prefix}high": high}
+
+
+def _difference(each: RateDifference) -> dict[str, Any]:
+    return {
+        "difference": each.value,
+        **_ends("", each.interval),
+        "p": each.p,
+        "holm_p": each.holm_p,
+        "word": each.word,
+        "n_cases": each.n_cases,
+        "n_unshared_cases": each.n_unshared_cases,
+    }
+
+
+def _effect(each: Effect) -> dict[str, Any]:
+    step = {"factor": each.factor, "level": each.level, "reference": each.reference}
+    other = {"factor": each.other_factor, "level": each.other_level, "reference": each.other_reference}
+    return {**step, "interaction_with": other if each.is_interaction else None, **_difference(each)}

@@ -1,0 +1,109 @@
+"""Words for the analysis of an experiment: a variant is better, worse, or cannot be told from the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evaldesk.model.experiment import Analysis, Effect, Factor, VariantDifference
+from evaldesk.wording.comparison import p_words, points_words
+from evaldesk.wording.words import CI
+
+
+def analysis_sentence(analysis: Analysis) -> str:
+    """`C is better than A by 6 to 20 points; B and D cannot be told from A`."""
+    parts = [
+        f"{each.variant} is {each.word} than {analysis.baseline}{_by(each)}"
+        for each in analysis.differences
+        if each.word in ("better", "worse")
+    ]
+    others = [each.variant for each in analysis.differences if each.word == "cannot be told"]
+    few = [each.variant for each in analysis.differences if each.word == "too few shared cases"]
+    if others:
+        parts.append(f"{and_words(others)} cannot be told from {analysis.baseline}")
+    if few:
+        parts.append(f"{and_words(few)} {'has' if len(few) == 1 else 'have'} too few cases in common")
+    return "; ".join(parts) or "No variant to compare"
+
+
+def best_sentence(analysis: Analysis) -> str:
+    """`m1/p2 is the best`, or the variants that may be."""
+    names = analysis.may_be_best
+    if not names:
+        return "No variant has a scored trial"
+    if len(names) == 1:
+        return f"{names[0]} is the best: it beats every other variant"
+    return f"May be the best: {and_words(names)}"
+
+
+def variant_difference_words(difference: VariantDifference) -> str:
+    """`cannot be told: +12 points, 95 % CI +5 to +18, for all at once +2 to +21; p 0.016, 0.062 by Holm`."""
+    comparison = difference.comparison
+    if comparison is None:
+        return "no case in common"
+    if difference.value is None or difference.p is None or difference.holm_p is None:
+        return f"{difference.word}: {comparison.n_better} better and {comparison.n_worse} worse of {comparison.n_cases}"
+    parts = [_signed(difference.value)]
+    if difference.interval:
+        parts.append(f"{CI} {_signed(difference.interval.low)} to {_signed(difference.interval.high)}")
+    if difference.family_interval:
+        low, high = difference.family_interval.low, difference.family_interval.high
+        parts.append(f"for all at once {_signed(low)} to {_signed(high)}")
+    unshared = f"; {difference.n_unshared_cases} cases are scored in one only" if difference.n_unshared_cases else ""
+    p = f"{p_words(difference.p)}, {p_words(difference.holm_p).removeprefix('p ')} by Holm"
+    return f"{difference.word}: {', '.join(parts)}; {p}{unshared}"
+
+
+def effect_sentences(effects: Sequence[Effect], factors: Sequence[Factor]) -> list[str]:
+    """`p2 beats p1 by 16 points (11 to 20) over all 3 levels of model`, then its interactions."""
+    sizes = {factor.name: len(factor.levels) for factor in factors}
+    return [_effect_sentence(each, sizes) for each in effects if each.value is not None]
+
+
+def luck_sentence(analysis: Analysis) -> str:
+    """The share of the leader's lead that luck alone would give; empty for fewer than two variants."""
+    luck = analysis.luck
+    if luck is None or luck.lead <= 0:
+        return ""
+    return (
+        f"{luck.leader} leads; the best of {luck.n_variants} equal variants with {luck.n_trials:,} trials each looks "
+        f"{points_words(luck.lead)} better than it is, by luck alone. Confirm on fresh trials before you choose"
+    )
+
+
+def and_words(names: Sequence[str]) -> str:
+    """`a, b and c`."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _by(difference: VariantDifference) -> str:
+    if difference.interval is None:
+        return f" by {points_words(difference.value or 0.0)}"
+    near, far = sorted((abs(difference.interval.low), abs(difference.interval.high)))
+    if difference.interval.low <= 0 <= difference.interval.high:
+        return f" by {points_words(difference.value or 0.0)}"
+    return f" by {points_words(near).split(' ')[0]} to {points_words(far)}"
+
+
+def _effect_sentence(effect: Effect, sizes: dict[str, int]) -> str:
+    value, is_sure = effect.value or 0.0, effect.word in ("better", "worse")
+    chance = "" if is_sure else f", which could be chance ({p_words(effect.p or 1.0)})"
+    if effect.is_interaction:
+        way = "more" if value > 0 else "less"
+        return (
+            f"With {effect.other_level} the step from {effect.reference} to {effect.level} brings "
+            f"{points_words(value)} {way} than with {effect.other_reference}{chance}"
+        )
+    others = [f"{n} levels of {name}" for name, n in sizes.items() if name != effect.factor]
+    winner, loser = (effect.level, effect.reference) if value >= 0 else (effect.reference, effect.level)
+    ends = ""
+    if effect.interval:
+        low, high = sorted(
+            (effect.interval.low * (1 if value >= 0 else -1), effect.interval.high * (1 if value >= 0 else -1))
+        )
+        ends = f" ({100 * low:.0f} to {100 * high:.0f})"
+    verb = "beats" if is_sure else "is above"
+    return f"{winner} {verb} {loser} by {points_words(value)}{ends} over all {and_words(others)}{chance}"
+
+
+def _signed(value: float) -> str:
+    return f"{'+' if value >= 0 else '-'}{points_words(value)}"

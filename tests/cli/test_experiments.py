@@ -1,0 +1,168 @@
+"""`evaldesk eval --vary` and `evaldesk experiment`: variants from the shell, their answers, and requests refused."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.conftest import CommandFolder
+
+from evaldesk.errors import EvaldeskError
+
+ANSWERS = {f"c{at}": f"c{at}" for at in range(6)}
+
+
+def begin(place: CommandFolder, *options: object) -> Any:
+    """An experiment on six cases."""
+    evalset = place.evalset("shop", ANSWERS)
+    return place.run("eval", place.agent, evalset, "--criterion", "response_match_score=0.8", *options)
+
+
+def test_a_grid_plays_each_combination_and_shows_which_may_be_best(place: CommandFolder) -> None:
+    result = begin(place, "--vary", "temperature=0,1", "--vary", "top_p=0.5,1", "--n", 2, "--json")
+
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    names = [f"temperature={t}/top_p={p}" for t in (0, 1) for p in (0.5, 1)]
+    assert [each["name"] for each in found["variants"]] == names
+    assert [each["run_id"] for each in found["variants"]] == [1, 2, 3, 4]
+    assert {each["status"] for each in found["variants"]} == {"finished"}
+    assert found["may_be_best"] == names
+    assert [(each["pass_rate"], each["n_trials"]) for each in found["rates"]] == [(1.0, 12)] * 4
+    assert [each["word"] for each in found["differences"]] == ["cannot be told"] * 3
+    assert [each["factor"] for each in found["effects"]] == ["temperature", "top_p", "temperature"]
+    options = [place.store().runs.summary(run).config.model_options for run in (1, 2, 3, 4)]
+    assert [(each.temperature, each.top_p) for each in options] == [(0, 0.5), (0, 1), (1, 0.5), (1, 1)]
+
+
+def test_variants_have_one_seed_so_that_a_trial_of_a_case_has_the_same_in_all(place: CommandFolder) -> None:
+    begin(place, "--vary", "temperature=0,0.5,1", "--n", 1)
+
+    assert len({place.store().runs.summary(run).config.seed for run in (1, 2, 3)}) == 1
+
+
+def test_an_experiment_is_listed_shown_exported_extended_and_reported(place: CommandFolder, tmp_path: Path) -> None:
+    begin(place, "--vary", "temperature=0,0.5", "--experiment", "warm or cold", "--baseline-variant", "temperature=0.5")
+
+    listed = place.run("experiment", "list")
+    shown = place.run("experiment", "show", 1)
+    rows = list(csv.DictReader(io.StringIO(place.run("experiment", "show", 1, "--csv").stdout)))
+    added = place.run("experiment", "add", 1, "--vary", "temperature=0.9")
+    place.run("experiment", "report", 1, "-o", tmp_path / "report.md")
+
+    assert "warm or cold: 2 variants, runs 1, 2" in listed.stdout
+    assert "temperature=0 cannot be told from temperature=0.5" in shown.stdout
+    assert [(row["variant"], row["pass_rate"], row["word"]) for row in rows] == [
+        ("temperature=0", "1.0", "cannot be told"),
+        ("temperature=0.5", "1.0", "baseline"),
+    ]
+    assert added.exit_code == 0, added.output
+    assert "temperature=0.9: 100 %" in added.stdout
+    assert "| temperature=0.9 | 100 %" in (tmp_path / "report.md").read_text()
+
+
+def test_a_worse_variant_has_a_word_and_fails_no_build_without_a_gate(
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place.folder / "weak.py").write_text("def weak(message):\n    return 'nothing'\n\nweak.tells_cost = True\n")
+
+    result = begin(place, "--vary", f"agent={place.agent},weak:weak", "--n", 2, "--json")
+    found = json.loads(result.stdout) if result.exit_code == 0 else {}
+
+    assert result.exit_code == 0, result.output
+    assert [each["word"] for each in found["differences"]] == ["worse"]
+    assert found["best"] == place.agent.name
+
+
+@pytest.mark.parametrize(("variant", "code"), [("temperature=0", 0), ("temperature=1", 0)])
+def test_a_gate_counts_for_the_named_variant(place: CommandFolder, variant: str, code: int) -> None:
+    result = begin(place, "--vary", "temperature=0,1", "--min-pass-rate", "0.9", "--gate-variant", variant)
+
+    assert result.exit_code == code, result.output
+    assert f"{variant}: passed" in result.output
+
+
+def test_a_budget_stops_all_variants_and_says_which_blocks_count(place: CommandFolder) -> None:
+    result = begin(place, "--vary", "temperature=0,1", "--n", 3, "--budget", 20)
+
+    assert result.exit_code == 0, result.output
+    assert "only 1 trial of each case count" in result.output
+    assert sum(place.store().runs.summary(run).n_done for run in (1, 2)) == 20
+
+
+def test_resuming_an_experiment_plays_the_rest(place: CommandFolder) -> None:
+    begin(place, "--vary", "temperature=0,1", "--n", 2)
+
+    result = place.run("experiment", "resume", 1)
+
+    assert result.exit_code == 0, result.output
+    assert "no trial left to play" in result.output
+
+
+def test_check_plays_nothing_and_counts_the_trials(place: CommandFolder) -> None:
+    result = begin(place, "--vary", "temperature=0,1,0.5", "--n", 5, "--check", "--json")
+
+    assert json.loads(result.stdout)["n_trials"] == 6 * 5 * 3
+    assert place.store().runs.list() == []
+
+
+MANY = ",".join(str(at / 100) for at in range(61))
+REFUSED: dict[str, tuple[list[str], str]] = {
+    "one value": (["--vary", "temperature=0"], "at least 2 variants, and this has 1"),
+    "61 values": (["--vary", f"temperature={MANY}"], "61 = 61 variants are more than 60"),
+    "a grid over 60": (
+        ["--vary", "temperature=0,1,2,3,4,5,6,7", "--vary", "max_tokens=1,2,3,4,5,6,7,8"],
+        "8 x 8 = 64 variants are more than 60",
+    ),
+    "two equal values": (["--vary", "temperature=0.50,0.5"], "is the same as"),
+    "an empty value": (["--vary", "temperature=0,,1"], "one of its values is empty"),
+    "no value": (["--vary", "temperature"], "wanted OPTION=VALUE,VALUE"),
+    "an unknown option": (["--vary", "temprature=0,1"], "did you mean 'temperature'"),
+    "a value out of range": (["--vary", "temperature=0,hot"], "variant 'temperature=hot'"),
+    "an option of the experiment": (["--vary", "concurrency=1,2"], "concurrency is one for all variants"),
+    "an option twice": (["--vary", "top_p=0,1", "--vary", "top_p=0.1,0.2"], "varied twice"),
+    "an unknown baseline": (["--vary", "top_p=0,1", "--baseline-variant", "top_p=2"], "top_p=2"),
+    "an unknown gate variant": (["--vary", "top_p=0,1", "--gate-variant", "other"], "other"),
+    "a gate without a variant": (["--vary", "top_p=0,1", "--min-pass-rate", "0.9"], "add --gate-variant NAME"),
+    "a missing file": (["--vary", "note=@none.md,b"], "note is one for all variants"),
+    "a baseline run": (["--vary", "top_p=0,1", "--baseline", "3"], "--baseline-variant"),
+    "files": (["--vary", "top_p=0,1", "-o", "x.json"], "evaldesk experiment show ID --json"),
+    "options without variants": (["--drop-worse"], "--drop-worse is of an experiment"),
+    "an unknown agent": (["--vary", "agent=nowhere/at_all,elsewhere"], "variant 'at_all': 'nowhere/at_all' is neither"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_requests_are_refused_before_any_trial(place: CommandFolder, name: str) -> None:
+    options, words = REFUSED[name]
+
+    result = begin(place, *options)
+
+    assert isinstance(result.exception, EvaldeskError), result.output
+    assert words in str(result.exception)
+    assert not (place.folder / ".evaldesk/evaldesk.db").exists() or place.store().runs.list() == []
+
+
+def test_equal_variants_are_allowed_where_chance_is_to_be_seen(place: CommandFolder) -> None:
+    result = begin(place, "--vary", "temperature=0.50,0.5", "--allow-equal")
+
+    assert result.exit_code == 0, result.output
+    assert "cannot be told" in result.output
+
+
+@pytest.mark.parametrize("options", [["--model", "a/x", "--model", "a/y"], ["--model", "a/x,a/y"]])
+def test_several_models_are_variants(place: CommandFolder, options: list[str]) -> None:
+    result = begin(place, *options, "--check", "--json")
+
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["variants"] == ["a/x", "a/y"]
+
+
+def test_an_escaped_comma_is_part_of_a_model(place: CommandFolder) -> None:
+    result = begin(place, "--model", r"a/x\,y,a/z", "--check", "--json")
+
+    assert json.loads(result.stdout)["variants"] == ["a/x,y", "a/z"]
