@@ -140,7 +140,7 @@ async def test_a_trial_beside_one_that_changes_the_process_is_played_again(
 def test_a_trial_whose_pipe_a_child_of_another_may_hold_is_played_again(
     whose: str, trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work = TrialJob(frames.Play(1, trial(AgentRef("a", "a:agent"))), ProcessWatch())
+    work = TrialJob(frames.Play(1, trial(AgentRef("a", "a:agent"))), lambda _: None, ProcessWatch())
     work.attempt.begin("play", 1.0)
     work.attempt.stop = "timed_out"
     note_forks()

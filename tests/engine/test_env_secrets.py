@@ -14,6 +14,7 @@ from evaldesk.engine.frames import Play
 from evaldesk.engine.worker.attempt import Attempt, without_env_secrets
 from evaldesk.engine.worker.jobs import TrialJob
 from evaldesk.model import AgentRef, Case, Criterion, Event, Expected, TrialSpec, Turn, TurnRecord, TurnSpec
+from evaldesk.model.user_reply import UserReply
 from evaldesk.process_setup import ProcessWatch
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +37,9 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AgentRef:
 
 
 async def test_a_key_from_the_file_is_named_instead_of_told(agent: AgentRef) -> None:
-    work = TrialJob(Play(1, TrialSpec(1, 0, 0, Case("c", turns=(Turn("hi"),)), agent, ())), ProcessWatch())
+    spec = TrialSpec(1, 0, 0, Case("c"), agent, ())
+
+    work = TrialJob(Play(1, spec, first=UserReply("hi", is_last=True)), lambda _: None, ProcessWatch())
     assert isinstance(work.attempt, Attempt)
 
     frame = await work.run()

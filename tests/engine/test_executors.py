@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests import fake_docker
+from tests.engine.curious import CURIOUS, SECRET, looks
 from tests.islands import has_island
 from tests.ray_cluster import ray_address
 from tests.virtual_environments import make_environment
@@ -78,6 +79,19 @@ async def test_every_trial_has_one_result(executor: Executor, write_agent: Write
     assert sorted(results) == list(range(20))
     assert {result.verdict for result in results.values()} == {"passed"}
     assert [result.transcript.final_state for result in results.values()] == [{"n": 2}] * 20
+
+
+async def test_an_agent_finds_no_later_message_in_its_process(
+    executor: Executor, write_agent: Write, trial: Trial, play: Play
+) -> None:
+    if isinstance(executor, InlineExecutor):
+        pytest.skip("the agent is in the process of the caller, who has the case")
+    agent = write_agent(CURIOUS, "curious")
+
+    results = await play(executor, [trial(agent, queries=("look", f"it is {SECRET}"))])
+
+    first, second = looks(results[0])
+    assert (first, second[:16]) == ("found: ", "found: in_memory")
 
 
 async def test_an_agent_that_raises_is_an_error_with_a_trace(

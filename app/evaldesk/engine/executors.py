@@ -18,7 +18,9 @@ from typing import Protocol
 from evaldesk.agents.containers import container_client
 from evaldesk.engine.driver.grading_files import GradingFiles, freeze
 from evaldesk.engine.driver.pool import WorkerPool
+from evaldesk.engine.driver.simulated_users import SimulatedUsers
 from evaldesk.engine.driver.worker_process import WarmPool, WorkerProcess
+from evaldesk.engine.failures import case_problem
 from evaldesk.engine.frames import GradeSpec, cancelled, grade_spec, unplayed
 from evaldesk.engine.launch import OWN, Launcher, check_sandbox
 from evaldesk.engine.worker.attempt import Pause, active
@@ -368,6 +370,7 @@ class LocalExecutor:
         self._warm_pool = warm_pool
         run_environment = os.environ if environment is None else environment
         workers = partial(WorkerPool, concurrency=concurrency, environment=run_environment)
+        self._users = SimulatedUsers(run_environment, launcher)
         self._players = workers(
             n_workers if isolation in SHARING else concurrency,
             on_result=self._hand_to_graders,
@@ -376,6 +379,7 @@ class LocalExecutor:
             launcher=launcher,
             ready=players,
             isolation=isolation,
+            users=self._users,
         )
         self._graders = workers(
             n_workers,
@@ -387,7 +391,7 @@ class LocalExecutor:
         )
         self._graders.grading_files = grading_files
         with suppress(AgentError):  # of a file that is not read; each player says so
-            self._graders.variables = env_variables(folder, run_environment)
+            self._users.variables = self._graders.variables = env_variables(folder, run_environment)
         self._room = asyncio.Semaphore(concurrency)
         self._results: asyncio.Queue[TrialResult | None] = asyncio.Queue()
         self._check: tuple[GradeSpec, asyncio.Future[ErrorRecord | None]] | None = None
@@ -396,7 +400,7 @@ class LocalExecutor:
     @property
     def worker_pids(self) -> list[int]:
         """Process ids of the players and graders that are up."""
-        return [*self._players.pids, *self._graders.pids]
+        return [*self._players.pids, *self._users.pids, *self._graders.pids]
 
     @property
     def zygote_pid(self) -> int:
@@ -411,7 +415,7 @@ class LocalExecutor:
     @property
     def pauses(self) -> tuple[Pause, ...]:
         """The reasons why trials under way wait."""
-        return active([*self._players.pauses, *self._graders.pauses])
+        return active([*self._players.pauses, *self._users.pauses, *self._graders.pauses])
 
     @property
     def grading_changes(self) -> list[str]:
@@ -434,7 +438,7 @@ class LocalExecutor:
             self._graders.submit(spec)
             return
         try:
-            problem = await self._function_problem(spec)
+            problem = case_problem(spec.case) or await self._function_problem(spec)
         except asyncio.CancelledError:
             self._room.release()
             raise
@@ -465,6 +469,7 @@ class LocalExecutor:
         """End all workers; trials still under way end cancelled."""
         self.is_cancelled = self._players.is_cancelled = self._graders.is_cancelled = True
         await asyncio.gather(self._players.close(), self._graders.close())
+        await self._users.close()
         self._is_closed = True
         if self._warm_pool:
             self._warm_pool.refill()

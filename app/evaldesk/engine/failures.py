@@ -6,10 +6,11 @@ import sys
 import threading
 import traceback
 
-from evaldesk.errors import AgentError, BadNumberError, EvaldeskError, ModelError, NoDoubleError
+from evaldesk.errors import AgentError, BadNumberError, EvaldeskError, ModelError, NoDoubleError, UsageError
 from evaldesk.llm.failures import ModelFailure, refusal
-from evaldesk.model import ErrorRecord
-from evaldesk.wire import plain_text
+from evaldesk.model import Case, ErrorRecord
+from evaldesk.model.decisions import scripted_decisions
+from evaldesk.wire import MAX_TEXT, plain_text
 
 MAX_TRACE = 20_000
 MAX_MESSAGE = 2_000
@@ -28,6 +29,19 @@ def failure(error: BaseException, kind: str = "agent_raised") -> ErrorRecord:
     if refusal:
         return ErrorRecord(refusal.kind, refusal.sentence, shorten_middle(trace, MAX_TRACE))
     return ErrorRecord(kind, _message(error), shorten_middle(trace, MAX_TRACE))
+
+
+def case_problem(case: Case) -> ErrorRecord | None:
+    """Why a case cannot be played: a message that must be cut, which is another question, or unreadable decisions."""
+    for number, turn in enumerate(case.turns, 1):
+        if len(turn.query) > MAX_TEXT:
+            sentence = f"the message of turn {number} has {len(turn.query):,} characters; at most {MAX_TEXT:,} are sent"
+            return ErrorRecord("message_too_long", sentence)
+    try:
+        scripted_decisions(case)
+    except UsageError as error:
+        return ErrorRecord("bad_case", str(error))
+    return None
 
 
 def _refusal(error: BaseException) -> ModelFailure | None:

@@ -34,11 +34,13 @@ from evaldesk.model import (
     TurnSpec,
     trial_verdict,
 )
-from evaldesk.model.evalset import user_side
+from evaldesk.model.decisions import scripted_decisions
+from evaldesk.model.evalset import DECISIONS, present_side, user_side
 from evaldesk.model.media import MAX_IMAGES, without_image_texts
-from evaldesk.model.options import Recording
+from evaldesk.model.options import Recording, UserConfig
 from evaldesk.model.result_checks import check_result
 from evaldesk.model.transcript import UNKNOWN, image_length
+from evaldesk.model.user_reply import UserReply, scripted_reply, with_decisions_of
 from evaldesk.reading.strict_json import brackets_in, depth_of
 from evaldesk.wire import to_json
 
@@ -82,11 +84,39 @@ class GradeSpec(msgspec.Struct, frozen=True):
 
 
 class Play(msgspec.Struct, frozen=True, tag="play"):
-    """Play a trial; answered by Ended. `is_shared`: its process may play others, before it, beside it or after it."""
+    """Play a trial; answered by a NextMessage for each message of its user after the `first`, and Ended.
+
+    Where it `is_shared`, its process may play others, before it, beside it or after it.
+    """
 
     key: int
     spec: TrialSpec
     is_shared: bool = False
+    first: UserReply | None = None
+
+
+class UserMessage(msgspec.Struct, frozen=True, tag="user_message"):
+    """The next message of the user of a trial; the user waited `paced_s` for its own rate limit."""
+
+    key: int
+    reply: UserReply
+    paced_s: float = 0.0
+
+
+class Speak(msgspec.Struct, frozen=True, tag="speak"):
+    """Speak as the simulated user of the scenario in `spec` after these turns; answered by Spoke.
+
+    Questions about one `trial` are of one user. `source` is the module of the agent, or a model where the configuration
+    names none.
+    """
+
+    key: int
+    trial: int
+    spec: TrialSpec
+    source: str
+    turns: tuple[TurnRecord, ...]
+    state: JsonObject
+    timeout_s: float
 
 
 class Grade(msgspec.Struct, frozen=True, tag="grade"):
@@ -160,6 +190,30 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
     began_changed: bool = False
 
 
+class NextMessage(msgspec.Struct, frozen=True, tag="next_message"):
+    """A turn of the trial has ended, or it begins; answered by UserMessage.
+
+    The rest is for a simulated user: the new turns, the state of the session, the source of a user that the player
+    offers, and the seconds until the trial's deadline.
+    """
+
+    key: int
+    turns: tuple[TurnRecord, ...] = ()
+    state: JsonObject = msgspec.field(default_factory=dict)
+    offered_user: str = ""
+    left_s: float = 0.0
+
+
+class Spoke(msgspec.Struct, frozen=True, tag="spoke"):
+    """What a simulated user said, how its model was asked, and the seconds that it waited for its own rate limit."""
+
+    key: int
+    reply: UserReply
+    prompts: Prompts | None = None
+    paced_s: float = 0.0
+    is_tainted: bool = False
+
+
 class Happened(msgspec.Struct, frozen=True, tag="happened"):
     """Events of a turn under way."""
 
@@ -204,8 +258,8 @@ class Forks(msgspec.Struct, frozen=True, tag="forks"):
     is_tainted: bool = False
 
 
-ToWorker: TypeAlias = Play | Grade | Talk | Describe | Fork | Stop
-FromWorker: TypeAlias = Ready | Beat | Ended | Happened | TurnEnded | Described | Failed | Forks
+ToWorker: TypeAlias = Play | UserMessage | Speak | Grade | Talk | Describe | Fork | Stop
+FromWorker: TypeAlias = Ready | Beat | Ended | NextMessage | Spoke | Happened | TurnEnded | Described | Failed | Forks
 
 _to_worker = msgspec.json.Decoder(ToWorker)
 _from_worker = msgspec.json.Decoder(FromWorker)
@@ -230,9 +284,27 @@ def frame_from_worker(line: bytes) -> FromWorker:
 
 
 def player_spec(spec: TrialSpec) -> TrialSpec:
-    """The part of a trial that its player gets: everything to play it, without expectations."""
+    """The part of a trial that its player gets before the first message, without expectations and without its user."""
+    case = spec.case if spec.shows_case else present_side(spec.case)
+    return replace(spec, case=case, criteria=(), strict=False, losses=(), user=UserConfig())
+
+
+def user_side_spec(spec: TrialSpec) -> TrialSpec:
+    """The part of a trial that its player gets where the user is in the same process: all but expectations."""
     case = spec.case if spec.shows_case else user_side(spec.case)
     return replace(spec, case=case, criteria=(), strict=False, losses=())
+
+
+def user_spec(spec: TrialSpec) -> TrialSpec:
+    """The part of a trial that its simulated user gets: the scenario, without expectations."""
+    return replace(spec, case=user_side(spec.case), criteria=(), strict=False, losses=(), shows_case=False)
+
+
+def message_of(spec: TrialSpec, index: int) -> UserReply:
+    """The message of a script at that place, with the decisions of its turn."""
+    reply = scripted_reply(spec.case.turns, index)
+    has_decisions = DECISIONS in spec.case.extra
+    return with_decisions_of(reply, scripted_decisions(spec.case), index) if has_decisions else reply
 
 
 def played_again(spec: TrialSpec, why: str) -> TrialSpec:

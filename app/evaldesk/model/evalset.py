@@ -121,6 +121,10 @@ USER_SIDE_KEYS = frozenset({"tool_doubles", "simulated_user", DECISIONS})
 """Keys of a case's `extra` that its player needs: the answers of tools, the user's own, and what a person decides."""
 
 
+PRESENT_KEYS = frozenset({"tool_doubles"})
+"""Those of USER_SIDE_KEYS that a player needs before the first message."""
+
+
 def user_side(case: Case) -> Case:
     """The case as the process of the agent gets it: no expectation, reference, rubric or column of the data set."""
     return Case(
@@ -129,6 +133,16 @@ def user_side(case: Case) -> Case:
         scenario=case.scenario,
         initial_session=case.initial_session,
         extra={key: value for key, value in case.extra.items() if key in USER_SIDE_KEYS},
+    )
+
+
+def present_side(case: Case) -> Case:
+    """The user's side of the case without its messages, its plan and its decisions, which come with their turn."""
+    return Case(
+        id=case.id,
+        scenario=None if case.scenario is None else {},
+        initial_session=case.initial_session,
+        extra={key: value for key, value in case.extra.items() if key in PRESENT_KEYS},
     )
 
 

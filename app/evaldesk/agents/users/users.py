@@ -18,26 +18,12 @@ from evaldesk.errors import UsageError
 from evaldesk.llm import DEFAULT_RETRIES, ModelCall, ModelReply, complete
 from evaldesk.model import Case, ErrorRecord, Event, JsonObject, JsonValue, Session, Turn
 from evaldesk.model.chat import chat_messages
-from evaldesk.model.media import Media
 from evaldesk.model.options import USER_VARIABLE, UserConfig, UserStop
+from evaldesk.model.user_reply import UserReply, scripted_reply
 from evaldesk.reading.scenario import no_plan_words, plan_of
 
 EXIT = "/exit"
 N_TRIES = 2  # an empty answer is asked for once more
-
-
-@dataclass(frozen=True, slots=True)
-class UserReply:
-    """The next message of a user; without a text the conversation ends, with `stop` as the reason.
-
-    `events` are the usage and log of the user's own model. `media` belong to the text.
-    """
-
-    text: str | None = None
-    stop: UserStop | None = None
-    events: tuple[Event, ...] = ()
-    error: ErrorRecord | None = None
-    media: tuple[Media, ...] = ()
 
 
 class User(Protocol):
@@ -55,10 +41,7 @@ class ScriptedUser:
 
     async def next(self, session: Session) -> UserReply:
         """The next turn of the script."""
-        if len(session.turns) >= len(self.turns):
-            return UserReply()
-        turn = self.turns[len(session.turns)]
-        return UserReply(turn.query, media=turn.media)
+        return scripted_reply(self.turns, len(session.turns))
 
 
 @dataclass(slots=True)
@@ -153,6 +136,12 @@ def user_of(case: Case, target: str, config: UserConfig, default_model: str = ""
     prompt = scenario.get("starting_prompt")
     user = _function_user(scenario, target) or _model_user(scenario, config, default_model)
     return CappedUser(user, prompt if isinstance(prompt, str) else "", _cap(scenario, config))
+
+
+def offers_user(target: str) -> bool:
+    """Whether the imported module of an agent has functions that play users."""
+    module = sys.modules.get(target.partition(":")[0])
+    return any(hasattr(module, name) for name in ("user_response_fn", "simulated_users"))
 
 
 def remark(text: str) -> Event:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from evaldesk.engine.driver.code_files import version_of
 from evaldesk.engine.driver.worker_process import Answer, Death, Tasks, WorkerProcess, WorkerStartError
 from evaldesk.engine.driver.zygote import Zygote
-from evaldesk.engine.frames import Describe, Described, Failed, Fork, Happened, Stop, Talk, TurnEnded
+from evaldesk.engine.frames import Describe, Described, Failed, Fork, Happened, Speak, Stop, Talk, TurnEnded
 from evaldesk.engine.launch import Launcher, launcher_of
 from evaldesk.engine.worker.attempt import LOAD_TIMEOUT_S
 from evaldesk.errors import AgentError, BadNumberError, ConflictError
@@ -286,6 +286,7 @@ class AgentPlayer:
         self.is_retired = False
         self.worker = WorkerProcess(self._on_answer, self._on_death)
         self._questions: dict[int, asyncio.Queue[Item]] = {}
+        self._starting: asyncio.Task[None] | None = None
 
     @property
     def pid(self) -> int:
@@ -301,7 +302,17 @@ class AgentPlayer:
         """Start the worker. Raises WorkerStartError."""
         await self.worker.start(environment, launcher=launcher, can_fork=launcher.can_fork)
 
-    async def ask(self, frame: Describe | Talk, timeout_s: float) -> AsyncGenerator[Item, None]:
+    async def start_once(self, environment: Mapping[str, str], launcher: Launcher) -> None:
+        """As `start`, for callers that may come at the same time. Raises WorkerStartError to each."""
+        if self._starting is None:
+            self._starting = asyncio.create_task(self.start(environment, launcher))
+        try:
+            await asyncio.shield(self._starting)
+        except WorkerStartError:
+            self.is_retired = True
+            raise
+
+    async def ask(self, frame: Describe | Speak | Talk, timeout_s: float) -> AsyncGenerator[Item, None]:
         """The answers to `frame` as they come; the last is no Happened. Leaving early stops the work."""
         queue = self._questions[frame.key] = asyncio.Queue()
         item: Item | None = None

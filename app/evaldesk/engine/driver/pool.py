@@ -13,6 +13,7 @@ from functools import partial
 from typing import Literal
 
 from evaldesk.engine.driver.grading_files import GradingFiles
+from evaldesk.engine.driver.simulated_users import Conversation, SimulatedUsers
 from evaldesk.engine.driver.worker_process import (
     Answer,
     Death,
@@ -29,8 +30,10 @@ from evaldesk.engine.frames import (
     Fork,
     Grade,
     GradeSpec,
+    NextMessage,
     Play,
     Stop,
+    UserMessage,
     cancelled,
     grader_result,
     played_again,
@@ -43,6 +46,7 @@ from evaldesk.engine.launch import OWN, Launcher
 from evaldesk.engine.worker.attempt import LOAD_TIMEOUT_S, Pause, asks_judges, grading_timeout_s
 from evaldesk.model import ErrorRecord, TrialResult, TrialSpec, TrialStatus
 from evaldesk.model.run import Place, SharedState
+from evaldesk.model.user_reply import UserReply
 from evaldesk.process_setup import end_marked
 from evaldesk.run_options import AUTO, SHARED, SHARING
 
@@ -95,6 +99,7 @@ class WorkerPool:
         slow_after_s: float = 0.0,
         ready: Sequence[WorkerProcess] = (),
         isolation: str = SHARED,
+        users: SimulatedUsers | None = None,
     ) -> None:
         self.is_cancelled = False
         self.idle = asyncio.Event()
@@ -104,6 +109,7 @@ class WorkerPool:
         self._warm_pool = warm_pool
         self._purpose = purpose
         self._launcher = launcher
+        self._users = users
         self._is_shared = is_shared = isolation in SHARING
         self._is_auto = isolation == AUTO
         self._loop_bound = ""
@@ -119,6 +125,7 @@ class WorkerPool:
         self._slow_after_s = slow_after_s
         self._looking: asyncio.TimerHandle | None = None
         self._queue: deque[TrialSpec | GradeSpec] = deque()
+        self._conversations: dict[int, Conversation] = {}
         self._suspects: deque[TrialSpec | GradeSpec] = deque()
         is_warm = warm_pool is not None and warm_pool.has_idle
         if purpose == "player" and launcher.can_fork and not (is_shared and (len(self._slots) == 1 or is_warm)):
@@ -271,10 +278,13 @@ class WorkerPool:
             else:
                 slot.worker.max_processes = spec.limits.processes
                 slot.worker.n_given += 1
-                frame = Play(key, player_spec(spec), self._is_shared)
+                conversation = self._conversations[key] = Conversation(spec)
+                first = None if conversation.is_simulated else conversation.next_of_script()
+                frame = Play(key, player_spec(spec), self._is_shared, first)
                 slot.worker.send(frame, spec.limits.trial_timeout_s, _most_s(spec))
         except Exception as error:  # no frame says it: no worker would ever answer
             del slot.jobs[key]
+            self._conversations.pop(key, None)
             slot.is_alone = False
             self._give_back(spec, unplayed(spec, "errored", failure(error, "engine")))
 
@@ -368,10 +378,48 @@ class WorkerPool:
             self._zygote, self._zygote_worker, slot.worker = zygote, worker, None
             worker.hand_over(lambda _: None, lambda _: zygote.close())
 
+    def _send_next(self, slot: _Slot, question: NextMessage) -> None:
+        """Answer a player whose turn ended; a simulated user takes its time."""
+        conversation = self._conversations.get(question.key)
+        if question.key not in slot.jobs or slot.worker is None or conversation is None:
+            return
+        if not conversation.is_simulated:
+            slot.worker.send(UserMessage(question.key, conversation.next_of_script()))
+        elif self._users and conversation.asking is None:
+            conversation.asking = asyncio.create_task(self._ask_user(slot, conversation, question))
+
+    async def _ask_user(self, slot: _Slot, conversation: Conversation, question: NextMessage) -> None:
+        assert self._users  # noqa: S101 - a pool without them has graders
+        try:
+            reply, paced_s = await self._users.reply(conversation, question)
+        except Exception as error:  # of our own code: without a message the trial would wait for ever
+            reply, paced_s = UserReply(stop="user_error", error=failure(error, "engine")), 0.0
+        conversation.asking = None
+        if question.key in slot.jobs and slot.worker:
+            slot.worker.send(UserMessage(question.key, reply, paced_s))
+
+    def _forget_jobs(self, slot: _Slot) -> list[TrialSpec | GradeSpec]:
+        """The jobs that the slot had, which no worker has any more."""
+        specs = list(slot.jobs.values())
+        for key in slot.jobs:
+            self._end_conversation(key)
+        slot.jobs.clear()
+        return specs
+
+    def _end_conversation(self, key: int) -> Conversation | None:
+        conversation = self._conversations.pop(key, None)
+        if conversation and conversation.asking:
+            conversation.asking.cancel()
+        return conversation
+
     def _on_answer(self, slot: _Slot, frame: Answer) -> None:
+        if isinstance(frame, NextMessage):
+            self._send_next(slot, frame)
+            return
         spec = slot.jobs.pop(frame.key, None) if isinstance(frame, Ended) else None
         if spec is None or not isinstance(frame, Ended):
             return
+        conversation = self._end_conversation(frame.key)
         slot.moved_at = asyncio.get_running_loop().time()
         is_believed = isinstance(spec, GradeSpec) or len(spec.losses) < MAX_LOSSES
         if frame.changed and (slot.jobs or frame.began_changed) and is_believed:
@@ -395,6 +443,8 @@ class WorkerPool:
             result = grader_result(spec, frame.result)
         else:
             result = player_result(spec, frame.result, is_cancelled=self.is_cancelled)
+            if conversation and conversation.is_simulated:
+                result = conversation.of_simulated(result)
         if self._loop_bound and isinstance(spec, TrialSpec):
             result = replace(result, shared_state=result.shared_state.joined(SharedState(self._loop_bound)))
         self._give_back(spec, _with_changes(result, frame.changed))
@@ -408,8 +458,7 @@ class WorkerPool:
         self._is_shared, self._loop_bound = False, loop_bound
         for slot in self._slots:
             if slot.jobs and slot.worker and slot.worker.n_given > 1:
-                self._queue.extendleft(_again(spec, BESIDE_OTHERS) for spec in slot.jobs.values())
-                slot.jobs.clear()
+                self._queue.extendleft(_again(spec, BESIDE_OTHERS) for spec in self._forget_jobs(slot))
                 self._close_worker(slot)
             elif slot.worker and not slot.jobs and not slot.is_starting and slot.worker.n_given:
                 self._close_worker(slot)
@@ -430,11 +479,10 @@ class WorkerPool:
 
     def _play_again(self, slot: _Slot, spec: TrialSpec | GradeSpec) -> None:
         """Retire a player in which one of several trials changed the process; alone, each shows whether it was that."""
-        specs = [spec, *slot.jobs.values()]
+        specs = [spec, *self._forget_jobs(slot)]
         if slot.worker:
             self._tasks.begin(slot.worker.close())
         slot.worker = None
-        slot.jobs.clear()
         slot.is_alone = False
         self._suspects.extend(_again(each, "a trial beside it changed their process") for each in specs)
         self._pump()
@@ -449,8 +497,7 @@ class WorkerPool:
 
     def _lose(self, slot: _Slot, death: Death | None) -> None:
         """Decide on the trials whose worker is gone; without a death they were cancelled."""
-        specs = list(slot.jobs.values())
-        slot.jobs.clear()
+        specs = self._forget_jobs(slot)
         slot.is_alone = False
         if death is None or self.is_cancelled:
             for spec in specs:

@@ -27,8 +27,11 @@ from evaldesk.engine.frames import (
     FromWorker,
     Grade,
     Happened,
+    NextMessage,
     Play,
     Ready,
+    Speak,
+    Spoke,
     Talk,
     ToWorker,
     TurnEnded,
@@ -60,9 +63,10 @@ Purpose: TypeAlias = Literal["player", "zygote", "grader", "grader_with_litellm"
 """The purpose of a worker decides its imports before it is ready: a player has none of its own, a grader has ROUGE and,
 where judges will be asked, LiteLLM. One that is warm may become either. A zygote is a player that watches more closely
 what an import does, and is slower for it."""
-Answer: TypeAlias = Ended | Happened | TurnEnded | Described | Failed
+Answer: TypeAlias = Ended | NextMessage | Spoke | Happened | TurnEnded | Described | Failed
 _ANSWERS: Mapping[type, tuple[type, ...]] = {
-    Play: (Ended,),
+    Play: (NextMessage, Ended),
+    Speak: (Spoke,),
     Grade: (Ended,),
     Talk: (Happened, TurnEnded),
     Describe: (Described, Failed),
@@ -351,7 +355,7 @@ class WorkerProcess:
             if not self._ready.done():
                 self._ready.set_result(None)
         elif isinstance(frame, self._answer_types.get(frame.key, ())):  # another is of the agent, and answers nothing
-            if not isinstance(frame, Happened):
+            if not isinstance(frame, Happened | NextMessage):
                 for table in (self._answer_types, self._deadlines, self._last):
                     table.pop(frame.key, None)
             if not isinstance(frame, Forks):

@@ -10,12 +10,13 @@ import gc
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from threading import Lock
 from typing import Protocol, TypeAlias
 
-from evaldesk.agents.agent import close_session_resources
+from evaldesk.agents.agent import Agent, close_session_resources
+from evaldesk.agents.users.users import User, user_of
 from evaldesk.engine.failures import failure
 from evaldesk.engine.frames import (
     Describe,
@@ -29,16 +30,19 @@ from evaldesk.engine.frames import (
     GradeSpec,
     Happened,
     Play,
+    Speak,
+    Spoke,
     Talk,
     TurnEnded,
+    UserMessage,
     cancelled,
     cut,
     grade_spec,
     grader_result,
     player_result,
-    player_spec,
     sent_to_grader,
     unplayed,
+    user_side_spec,
     with_images,
 )
 from evaldesk.engine.worker.attempt import (
@@ -52,17 +56,24 @@ from evaldesk.engine.worker.attempt import (
     load_functions,
     without_env_secrets,
 )
+from evaldesk.engine.worker.driver_user import DriverUser
 from evaldesk.engine.worker.player import (
+    DEMO_USER,
+    default_user,
     describe_agent,
     load,
     load_ready,
+    next_reply,
+    offered_user,
     play_trial,
     play_turn,
     timed_out,
     trial_result,
+    trial_user,
 )
 from evaldesk.engine.worker.shared_state_watch import SharedStateWatch
 from evaldesk.engine.worker.turn import OpenTurn
+from evaldesk.errors import UsageError
 from evaldesk.llm import price
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
 from evaldesk.llm.retry_events import CURRENT_LISTENER
@@ -80,6 +91,7 @@ from evaldesk.model import (
     TurnRecord,
 )
 from evaldesk.model.transcript import AWAITING, waiting_of
+from evaldesk.model.user_reply import MODULE_USER, UserReply
 from evaldesk.process_setup import ProcessWatch
 from evaldesk.secrets import StreamScrubber, known_values, take_variables
 from evaldesk.transcripts.prompt_writer import PromptWriter
@@ -92,15 +104,21 @@ async def run_trial(spec: TrialSpec, attempt: Attempt) -> TrialResult:
         load_functions(spec.criteria)
     except BaseException as error:
         return unplayed(spec, "errored", failure(error, "metric_import"))
-    result = player_result(spec, await run_player(player_spec(spec), attempt), is_cancelled=attempt.stop == "cancelled")
+    played = await run_player(user_side_spec(spec), attempt, lambda agent: trial_user(agent, spec))
+    result = player_result(spec, played, is_cancelled=attempt.stop == "cancelled")
     if result.status != "finished" or attempt.stop:
         return result
     spec_to_grade = grade_spec(spec, result)
     return grader_result(spec_to_grade, await run_grader(sent_to_grader(spec_to_grade), attempt))
 
 
-async def run_player(spec: TrialSpec, attempt: Attempt, on_loaded: Callable[[], None] = lambda: None) -> TrialResult:
-    """Load and play. Each phase has its own deadline, which the holder of the attempt enforces."""
+async def run_player(
+    spec: TrialSpec,
+    attempt: Attempt,
+    user_of: Callable[[Agent], User],
+    on_loaded: Callable[[], None] = lambda: None,
+) -> TrialResult:
+    """Load and play with that user. Each phase has its own deadline, which the holder of the attempt enforces."""
     CURRENT_LOG.set(attempt.log)
     CURRENT_LISTENER.set(attempt.waits)
     attempt.begin("load", LOAD_TIMEOUT_S)
@@ -109,7 +127,11 @@ async def run_player(spec: TrialSpec, attempt: Attempt, on_loaded: Callable[[], 
     except BaseException as error:
         return trial_result(spec, attempt, failure(error, "agent_import"))
     on_loaded()
-    return await play_trial(agent, spec, attempt=attempt)
+    try:
+        user = user_of(agent)
+    except UsageError as error:
+        return trial_result(spec, attempt, ErrorRecord("no_user", str(error)))
+    return await play_trial(agent, spec, attempt=attempt, user=user)
 
 
 async def run_grader(spec: GradeSpec, attempt: Attempt) -> TrialResult:
@@ -165,6 +187,8 @@ def _not_imported(attempt: Attempt, place: str) -> ErrorRecord:
 
 MAX_RESULT = 16 * 1024 * 1024
 
+Send: TypeAlias = Callable[[FromWorker], None]
+
 
 class Job(Protocol):
     """One job of a worker process; `attempt` says how far it is."""
@@ -187,8 +211,12 @@ _frozen_imports: set[tuple[AgentRef, str]] = set()
 class TrialJob:
     """Plays a trial. `watch` is that of the process; `shared_state` that of the agent, where trials share it."""
 
-    def __init__(self, frame: Play, watch: ProcessWatch, shared_state: SharedStateWatch | None = None) -> None:
+    def __init__(
+        self, frame: Play, send: Send, watch: ProcessWatch, shared_state: SharedStateWatch | None = None
+    ) -> None:
         self._frame = frame
+        self._send = send
+        self._user: DriverUser | None = None
         self._watch = watch
         self._shared_state = shared_state
         self._is_loaded = False
@@ -197,7 +225,7 @@ class TrialJob:
 
     async def run(self) -> bytes:
         """Play, encode."""
-        frame = self._end_frame(await run_player(self._frame.spec, self.attempt, self._note_load))
+        frame = self._end_frame(await run_player(self._frame.spec, self.attempt, self._driver_user, self._note_load))
         self._freeze("played")
         return frame
 
@@ -208,6 +236,18 @@ class TrialJob:
     def broken(self, error: BaseException | None) -> bytes:
         """An errored or cancelled trial."""
         return _broken(self._frame, error)
+
+    def take_message(self, message: UserMessage) -> None:
+        """The next message of the user; without a question for one it is dropped."""
+        if self._user:
+            self._user.take(message.reply, message.paced_s)
+
+    def _driver_user(self, agent: Agent) -> User:
+        frame = self._frame
+        is_scripted = frame.spec.case.scenario is None
+        offered = None if is_scripted else partial(offered_user, agent, frame.spec)
+        self._user = DriverUser(frame.key, self.attempt, self._send, frame.first, offered)
+        return self._user
 
     def _note_load(self) -> None:
         """The agent may change the process while it is imported: all trials start from that."""
@@ -232,6 +272,85 @@ class TrialJob:
         is_held = result.status == "timed_out" and bool(FORKED_IN - {self.attempt.log.number})
         change_phrases += ("a trial forked it",) if is_held else ()
         return _result_frame(self._frame.key, result, is_tainted, change_phrases, self._began_changed or is_held)
+
+
+@dataclass(slots=True)
+class _Speaker:
+    """The simulated user of one trial, from its first message to its last."""
+
+    user: User
+    recorder: Recorder | None
+
+
+MAX_SPEAKERS = 1_000
+# The users of trials under way, the longest unused first.
+_speakers: dict[int, _Speaker] = {}
+
+
+class UserJob:
+    """Speaks as the simulated user of a trial, in another process than that of its agent."""
+
+    def __init__(self, frame: Speak) -> None:
+        self._frame = frame
+        self.attempt = Attempt()
+
+    async def run(self) -> bytes:
+        """The next message."""
+        frame, attempt = self._frame, self.attempt
+        CURRENT_LOG.set(attempt.log)
+        CURRENT_LISTENER.set(attempt.waits)
+        attempt.begin("load", LOAD_TIMEOUT_S)
+        try:
+            speaker = self._speaker()
+        except UsageError as error:
+            return self._spoke(UserReply(error=ErrorRecord("no_user", str(error))))
+        except BaseException as error:
+            return self.broken(error)
+        CURRENT_RECORDER.set(speaker.recorder)
+        attempt.begin("play", frame.timeout_s)
+        attempt.prompts = PromptWriter() if frame.spec.keeps_prompts else None
+        end_s = attempt.deadline
+        session = Session("user", state=dict(frame.state), turns=list(frame.turns), seed=frame.spec.seed)
+        reply = await next_reply(speaker.user, session, attempt)
+        if attempt.stop:
+            return self.given_up("")
+        return self._spoke(reply, attempt.deadline - end_s)
+
+    def given_up(self, place: str) -> bytes:
+        """A user that does not answer."""
+        words = f"the simulated user did not answer within {self.attempt.timeout_s:g} s"
+        return self._spoke(UserReply(stop="user_error", error=ErrorRecord("user_error", words, place)))
+
+    def broken(self, error: BaseException | None) -> bytes:
+        """A user whose module cannot be imported, or whose question was cancelled."""
+        record = failure(error, "user_error") if error else ErrorRecord("cancelled", "the question was cancelled")
+        sentence = f"the simulated user: {record.message}"
+        return self._spoke(UserReply(stop="user_error", error=ErrorRecord("user_error", sentence, record.trace)))
+
+    def _speaker(self) -> _Speaker:
+        frame, spec = self._frame, self._frame.spec
+        speaker = _speakers.pop(frame.trial, None)
+        if speaker is None:
+            is_of_module = frame.source == MODULE_USER
+            if is_of_module:
+                load(spec.agent)
+            default = default_user(is_demo=frame.source == DEMO_USER)
+            target = spec.agent.target if is_of_module else ""
+            is_recorded = spec.recording.mode != "off"
+            recorder = Recorder(spec.recording, spec.trial_index) if is_recorded else None
+            speaker = _Speaker(user_of(spec.case, target, spec.user, default), recorder)
+        _speakers[frame.trial] = speaker
+        while len(_speakers) > MAX_SPEAKERS:
+            del _speakers[next(iter(_speakers))]
+        return speaker
+
+    def _spoke(self, reply: UserReply, paced_s: float = 0.0) -> bytes:
+        printed = self.attempt.log.text()
+        if printed:
+            reply = replace(reply, events=(*reply.events, Event("log", author="output", text=printed)))
+        prompts = self.attempt.prompts.prompts() if self.attempt.prompts else None
+        masked_reply, masked_prompts = without_env_secrets(reply), without_env_secrets(prompts) if prompts else None
+        return to_json(Spoke(self._frame.key, masked_reply, masked_prompts, paced_s))
 
 
 class GradeJob:
@@ -322,8 +441,6 @@ def _plain_score(score: Score) -> Score:
 
 
 MAX_SESSIONS = 200
-
-Send: TypeAlias = Callable[[FromWorker], None]
 
 # The memory of adapters for each session, the longest unused first; it lives as long as the process.
 _memories: dict[str, dict[str, object]] = {}

@@ -37,13 +37,15 @@ from evaldesk.engine.frames import (
     Grade,
     Play,
     Ready,
+    Speak,
     Stop,
     Talk,
+    UserMessage,
     frame_to_worker,
 )
 from evaldesk.engine.worker import player
 from evaldesk.engine.worker.attempt import STDERR, Attempt, active, capture_output, note_forks
-from evaldesk.engine.worker.jobs import DescribeJob, ForkJob, GradeJob, Job, TrialJob, TurnJob
+from evaldesk.engine.worker.jobs import DescribeJob, ForkJob, GradeJob, Job, TrialJob, TurnJob, UserJob
 from evaldesk.engine.worker.shared_state_watch import SharedStateWatch
 from evaldesk.llm.direct import use_loop
 from evaldesk.process_setup import (
@@ -180,6 +182,10 @@ class Worker:
         frame = frame_to_worker(line)
         if isinstance(frame, Stop):
             self._stop(frame.key, "cancelled")
+        elif isinstance(frame, UserMessage):
+            entry = self._jobs.get(frame.key)
+            if entry and isinstance(entry.job, TrialJob):
+                entry.job.take_message(frame)
         else:
             self._begin(frame)
 
@@ -199,7 +205,7 @@ class Worker:
         threads, self._free = self._free, []
         return [thread.end() for thread in threads]
 
-    def _begin(self, frame: Play | Grade | Talk | Describe | Fork) -> None:
+    def _begin(self, frame: Play | Speak | Grade | Talk | Describe | Fork) -> None:
         job = self._job(frame)
         try:
             if isinstance(frame, Play) and frame.spec.limits.memory_mib:
@@ -214,9 +220,11 @@ class Worker:
             self._is_ticking = True
             self._loop.call_later(TICK_S, self._tick)
 
-    def _job(self, frame: Play | Grade | Talk | Describe | Fork) -> Job:
+    def _job(self, frame: Play | Speak | Grade | Talk | Describe | Fork) -> Job:
         if isinstance(frame, Play):
-            return TrialJob(frame, self._watch, self._shared_state if frame.is_shared else None)
+            return TrialJob(frame, self._channel.send, self._watch, self._shared_state if frame.is_shared else None)
+        if isinstance(frame, Speak):
+            return UserJob(frame)
         if isinstance(frame, Grade):
             return GradeJob(frame)
         if isinstance(frame, Talk):
@@ -340,11 +348,12 @@ NO_PARENT = 0
 
 
 class Channel:
-    """Writes frames from any thread; all that wait are written in one go."""
+    """Writes frames from any thread, at once where the pipe has room; all that wait are written in one go."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.WriteTransport) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.WriteTransport, fd: int) -> None:
         self._loop = loop
         self._transport = transport
+        self._fd = fd
         # Trial threads send while the main loop writes; a frame is never mixed with another.
         self._lock = Lock()
         self._unsent_lines: list[bytes] = []
@@ -357,10 +366,24 @@ class Channel:
         """Send a frame that is JSON already, without the secrets of this process."""
         frame = _scrubbed(frame)
         with self._lock:
+            if not self._unsent_lines and self._transport.get_write_buffer_size() == 0:
+                # The loop of the frames is not woken for it: a question for the next message is asked in each turn.
+                frame = self._write_now(frame + b"\n")
+                if not frame:
+                    return
+            else:
+                frame += b"\n"
             self._unsent_lines.append(frame)
             is_first = len(self._unsent_lines) == 1
         if is_first:
             self._loop.call_soon_threadsafe(self._flush)
+
+    def _write_now(self, line: bytes) -> bytes:
+        """Write what the pipe takes; the rest."""
+        try:
+            return line[os.write(self._fd, line) :]
+        except OSError:  # the pipe is full, or the parent is gone
+            return line
 
     async def drain(self) -> None:
         """Wait until all is written."""
@@ -370,7 +393,7 @@ class Channel:
     def _flush(self) -> None:
         with self._lock:
             lines, self._unsent_lines = self._unsent_lines, []
-        self._transport.write(b"\n".join((*lines, b"")))
+            self._transport.write(b"".join(lines))
 
 
 def _scrubbed(frame: bytes) -> bytes:
@@ -423,7 +446,7 @@ async def open_channel(pipe: BinaryIO) -> Channel:
     """The channel that writes to `pipe`."""
     loop = asyncio.get_running_loop()
     transport, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, pipe)
-    return Channel(loop, transport)
+    return Channel(loop, transport, pipe.fileno())
 
 
 async def read_frames(

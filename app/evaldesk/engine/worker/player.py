@@ -27,8 +27,8 @@ from evaldesk.agents.spans import OPEN_SPANS
 from evaldesk.agents.tools.doubles import CURRENT_DOUBLES, read_doubles
 from evaldesk.agents.tools.doubles import KEY as DOUBLES
 from evaldesk.agents.trial_context import CURRENT_TRIAL, TrialContext
-from evaldesk.agents.users.users import ScriptedUser, User, UserReply, user_of
-from evaldesk.engine.failures import failure
+from evaldesk.agents.users.users import User, offers_user, user_of
+from evaldesk.engine.failures import case_problem, failure
 from evaldesk.engine.worker.attempt import Attempt
 from evaldesk.engine.worker.first_calls import import_first_calls
 from evaldesk.engine.worker.prompts import CallsAside
@@ -58,12 +58,12 @@ from evaldesk.model import (
     trial_verdict,
 )
 from evaldesk.model.decisions import UNUSED, Decided, Script, decision_words, scripted_decisions
-from evaldesk.model.evalset import DECISIONS
 from evaldesk.model.options import USER_VARIABLE
 from evaldesk.model.transcript import AWAITING, BOUNDS, UNANSWERED, UNKNOWN, last_stop
+from evaldesk.model.user_reply import MODULE_USER, UserReply, with_decisions_of, with_last_cost
 from evaldesk.process_setup import gc_paused
 from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
-from evaldesk.wire import MAX_TEXT, plain_text
+from evaldesk.wire import plain_text
 
 if TYPE_CHECKING:
     from evaldesk.agents import Agent
@@ -73,48 +73,42 @@ MAX_DECIDED = 100
 """How often a script decides in one turn; an agent may ask again for ever."""
 
 
-async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None = None) -> TrialResult:
-    """Play the case in a fresh session: its turns, or its scenario by a simulated user. There are no scores yet."""
+async def play_trial(
+    agent: Agent, spec: TrialSpec, *, attempt: Attempt | None = None, user: User | None = None
+) -> TrialResult:
+    """Play the case in a fresh session with its user, or with `user` in its place. There are no scores yet."""
     attempt = attempt or Attempt(clock=time.monotonic)
     attempt.prompts = PromptWriter() if spec.keeps_prompts else None
     attempt.begin("play", spec.limits.trial_timeout_s)
-    problem = set_up(spec) or _too_long(spec)
+    problem = case_problem(spec.case) or set_up(spec)
     if problem:
         return trial_result(spec, attempt, problem)
     attempt.is_told = _is_told(agent, spec)
     try:
-        user = trial_user(agent, spec)
+        user = user or trial_user(agent, spec)
     except UsageError as error:
         return trial_result(spec, attempt, ErrorRecord("no_user", str(error)))
     session = _session_of(spec)
-
-    script = Script(scripted_decisions(spec.case)) if DECISIONS in spec.case.extra else None
+    scripted = scripted_decisions(spec.case)
 
     async def play_message(reply: UserReply) -> TurnRecord:
         session.media = reply.media
         text = plain_text(reply.text or "")
+        decisions = with_decisions_of(reply, scripted, len(session.turns)).decisions
+        script = Script(decisions) if decisions else None
         with turn_bound(attempt, spec.limits.turn_timeout_s):
             return await play_turn(agent, session, text, attempt=attempt, before=reply.events, script=script)
 
     recorder = CURRENT_RECORDER.get()
     try:
         with replay_only(recorder) if recorder else nullcontext():
-            end = await converse(user, session, attempt, play_message)
+            end = await converse(user, session, attempt, play_message, is_scripted=spec.case.scenario is None)
     finally:
         close_session_resources(session.memory)
     result = trial_result(spec, attempt, end.error)
     result = replace(result, stop_reason=end.stop) if end.stop else result  # of a user who ended the conversation
     has_missed = any(isinstance(value, SessionResource) and value.has_late_calls for value in session.memory.values())
     return replace(result, usages=(*result.usages, UNKNOWN)) if has_missed else result
-
-
-def _too_long(spec: TrialSpec) -> ErrorRecord | None:
-    """Why a message of the case cannot be given to an agent whole; cut, it would be another question."""
-    for number, turn in enumerate(spec.case.turns, 1):
-        if len(turn.query) > MAX_TEXT:
-            sentence = f"the message of turn {number} has {len(turn.query):,} characters; at most {MAX_TEXT:,} are sent"
-            return ErrorRecord("message_too_long", sentence)
-    return None
 
 
 def _is_told(agent: Agent, spec: TrialSpec) -> bool:
@@ -330,8 +324,6 @@ def set_up(spec: TrialSpec) -> ErrorRecord | None:
     try:
         has_doubles = DOUBLES in spec.case.extra
         CURRENT_DOUBLES.set(read_doubles(spec.case, spec.agent.target) if has_doubles else None)
-        if DECISIONS in spec.case.extra:
-            scripted_decisions(spec.case)
     except EvaldeskError as error:
         return ErrorRecord("bad_case", str(error))
     return None
@@ -374,32 +366,45 @@ PlayMessage: TypeAlias = Callable[[UserReply], Awaitable[TurnRecord]]
 
 def trial_user(agent: Agent, spec: TrialSpec) -> User:
     """The player of the user. Raises UsageError when there is none."""
-    default = os.environ.get(USER_VARIABLE, "")
-    if spec.case.scenario is not None and not (default or spec.user.model) and _is_demo(agent):
-        default = DEMO_USER
-    return user_of(spec.case, spec.agent.target, spec.user, default)
+    is_demo = spec.case.scenario is not None and _is_demo(agent)
+    return user_of(spec.case, spec.agent.target, spec.user, default_user(is_demo=is_demo))
 
 
-async def converse(user: User, session: Session, attempt: Attempt, play_message: PlayMessage) -> UserReply:
+def offered_user(agent: Agent, spec: TrialSpec) -> str:
+    """The source of a simulated user that only the process of the agent knows: its module, or a demo agent's script."""
+    if offers_user(spec.agent.target):
+        return MODULE_USER
+    return DEMO_USER if _is_demo(agent) else ""
+
+
+def default_user(*, is_demo: bool) -> str:
+    """The model that plays the user where a run names none; a demo agent has a scripted one."""
+    return os.environ.get(USER_VARIABLE, "") or (DEMO_USER if is_demo else "")
+
+
+async def converse(
+    user: User, session: Session, attempt: Attempt, play_message: PlayMessage, *, is_scripted: bool
+) -> UserReply:
     """Hold the conversation; the user's last word says how it ended, and is empty where the agent or a limit did.
 
     An agent that reached its bound in a turn is asked nothing more: there is no answer to go on from. Where it waits
     for a person, a script goes on with its next message, as a person may in a chat, and a simulated user does not.
     """
     while True:
-        reply = await _next(user, session, attempt)
+        reply = await next_reply(user, session, attempt)
         if attempt.stop:
             return UserReply()
         if reply.text is None:
-            _keep_last(attempt, reply.events)
+            attempt.turns[:] = with_last_cost(attempt.turns, reply.events)
             return reply
         record = await play_message(reply)
-        is_over = record.stop_reason in (BOUNDS if isinstance(user, ScriptedUser) else UNANSWERED)
+        is_over = record.stop_reason in (BOUNDS if is_scripted else UNANSWERED)
         if record.error or attempt.stop or is_over:
             return UserReply()
 
 
-async def _next(user: User, session: Session, attempt: Attempt) -> UserReply:
+async def next_reply(user: User, session: Session, attempt: Attempt) -> UserReply:
+    """The next message of the user; a failure of its own becomes the error of the reply."""
     place = CallPlace(len(session.turns))
     listener = CallsAside("user", attempt.prompts, lambda: place) if attempt.prompts else None
     try:
@@ -416,14 +421,6 @@ async def _next(user: User, session: Session, attempt: Attempt) -> UserReply:
             error_record.trace,
         )
         return UserReply(stop="user_error", error=record)
-
-
-def _keep_last(attempt: Attempt, events: tuple[Event, ...]) -> None:
-    """Add the cost of the user's last decision to the last turn; there is none before the first message."""
-    if events and attempt.turns:
-        last = attempt.turns[-1]
-        stamped = tuple(replace(event, at_ms=last.duration_ms) for event in events)
-        attempt.turns[-1] = replace(last, events=(*last.events, *stamped))
 
 
 def _is_demo(agent: Agent) -> bool:
@@ -475,12 +472,10 @@ def describe_agent(agent: Agent, ref: AgentRef) -> AgentDescription:
     description: object = agent.describe()
     if not isinstance(description, AgentDescription):
         raise AgentError(f"describe must return an AgentDescription, got {type(description).__name__}")
-    module = sys.modules.get(ref.target.partition(":")[0])
-    offers_user = any(hasattr(module, name) for name in ("user_response_fn", "simulated_users"))
     return replace(
         description,
         variables=set_variables(os.environ),
-        offers_user=offers_user,
+        offers_user=offers_user(ref.target),
         interpreter=Interpreter() if AGENTS.is_remote(ref.kind) else this_interpreter(),
     )
 
