@@ -203,6 +203,7 @@ PAGES = {
     "run-spread": "{run}/spread",
     "run-exports": "{run}/exports",
     "run-divergences": "{run}/divergences",
+    "run-agents": "{run}/agents",
     "compare": "/table?runs={id-run},{id-again}",
     "compare-same": "/table?runs={id-run},{id-again}&show=same",
     "compare-choose": "/compare?b={id-run}",

@@ -10,7 +10,7 @@ import pytest
 
 from evaldesk.engine import GradeSpec, InlineExecutor, LocalExecutor, drive
 from evaldesk.engine.driver.worker_process import WorkerProcess
-from evaldesk.engine.frames import Ended, Grade, Play, cancelled, frame_from_worker, grade_spec
+from evaldesk.engine.frames import Ended, Grade, cancelled, frame_from_worker, grade_spec, play_frame
 from evaldesk.engine.worker import jobs
 from evaldesk.engine.worker.main import Worker
 from evaldesk.errors import EvaldeskError
@@ -67,6 +67,9 @@ class Pipe:
         self.frames: asyncio.Queue[Any] = asyncio.Queue()
         self.n_refused = n_refused
 
+    def send(self, frame: Any) -> None:
+        self.send_raw(to_json(frame))
+
     def send_raw(self, frame: bytes) -> None:
         if self.n_refused:
             self.n_refused -= 1
@@ -94,7 +97,7 @@ async def test_an_answer_that_cannot_be_sent_is_answered_with_why(write_agent: W
     pipe = Pipe(n_refused=1)
     worker = Worker(pipe)  # type: ignore[arg-type]
 
-    worker.receive(to_json(Play(7, trial(write_agent(ECHO)))))
+    worker.receive(to_json(play_frame(7, trial(write_agent(ECHO)))))
 
     ended = await pipe.frames.get()
     assert ended.result.error is not None
@@ -110,7 +113,7 @@ async def test_work_for_which_no_thread_can_be_started_is_answered(
     monkeypatch.setattr(Worker, "_trial_thread", full)
     pipe = Pipe()
 
-    Worker(pipe).receive(to_json(Play(7, trial(write_agent(ECHO)))))  # type: ignore[arg-type]
+    Worker(pipe).receive(to_json(play_frame(7, trial(write_agent(ECHO)))))  # type: ignore[arg-type]
 
     ended = await pipe.frames.get()
     assert ended.result.error is not None

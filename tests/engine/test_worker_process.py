@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from evaldesk.engine.driver.worker_process import Death, WorkerProcess
-from evaldesk.engine.frames import MAX_FRAME, Play
+from evaldesk.engine.frames import MAX_FRAME, play_frame
 from evaldesk.model import AgentRef, TrialSpec
 from evaldesk.wire import LineCutter
 
@@ -65,7 +65,7 @@ async def test_children_of_an_agent_end_with_the_worker(write_agent: Write, tria
     """)
     worker = WorkerProcess(lambda _: None, lambda _: None)
     await worker.start(os.environ)
-    worker.send(Play(1, trial(agent)))
+    worker.send(play_frame(1, trial(agent)))
     child = os.pidfd_open(int(await asyncio.to_thread(told.read_text)))
 
     async with asyncio.timeout(300):
@@ -90,7 +90,7 @@ async def test_a_worker_that_is_killed_says_where_it_stood(write_agent: Write, t
     deaths: asyncio.Queue[Death] = asyncio.Queue()
     worker = WorkerProcess(lambda _: None, deaths.put_nowait)
     await worker.start(os.environ)
-    worker.send(Play(1, trial(agent)))
+    worker.send(play_frame(1, trial(agent)))
     await asyncio.to_thread(told.read_text)
 
     async with asyncio.timeout(300):

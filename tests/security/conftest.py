@@ -167,6 +167,7 @@ class Fort:
             *(
                 f"{run}/spread",
                 f"{run}/divergences",
+                f"{run}/agents",
                 f"{run}/scorings/new",
                 f"{run}/acceptance",
                 "/compare",

@@ -165,6 +165,7 @@ def test_runs_of_earlier_versions_tell_whether_their_trials_are_whole_and_what_h
     before, summary = _sums(store), store.runs.summary(run)
 
     with store._database.writing() as connection:
+        connection.execute(text("DROP TABLE trial_agent"))
         connection.execute(text("ALTER TABLE trial DROP COLUMN is_least"))
         for name in ("branch_of", "branch_turn"):
             connection.execute(text(f"ALTER TABLE session DROP COLUMN {name}"))

@@ -289,6 +289,12 @@ def player_spec(spec: TrialSpec) -> TrialSpec:
     return replace(spec, case=case, criteria=(), strict=False, losses=(), user=UserConfig())
 
 
+def play_frame(key: int, spec: TrialSpec, *, is_shared: bool = False) -> Play:
+    """The frame that begins a trial: with the first message of a script, and nothing of a simulated user."""
+    first = message_of(spec, 0) if spec.case.scenario is None else None
+    return Play(key, player_spec(spec), is_shared, first)
+
+
 def user_side_spec(spec: TrialSpec) -> TrialSpec:
     """The part of a trial that its player gets where the user is in the same process: all but expectations."""
     case = spec.case if spec.shows_case else user_side(spec.case)

@@ -47,6 +47,37 @@ def agent_tree(turns: Sequence[TurnRecord], root: str = "agent") -> tuple[AgentA
     return tuple(tallies.tree())
 
 
+def has_several_agents(turns: Sequence[TurnRecord]) -> bool:
+    """Whether `agent_tree` may have more than one agent: a cheap look, for results that are stored."""
+    names = {event.author for turn in turns for event in turn.events if event.kind in _ACTS}
+    return len(names - _NO_AGENTS) > 1 or any(event.within for turn in turns for event in turn.events)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTotals:
+    """The actions of one agent in all trials of a run that have several agents.
+
+    `n_failed` and `n_errored` count the trials of these verdicts in which it acted. `cost` is "at least" where trials
+    have an unknown one: `n_unpriced`.
+    """
+
+    name: str
+    parent: str
+    tool: str
+    depth: int
+    n_trials: int
+    n_failed: int
+    n_errored: int
+    n_entries: int
+    n_calls: int
+    n_errors: int
+    n_model_calls: int
+    tokens: int
+    cost: float
+    n_unpriced: int
+    duration_ms: float
+
+
 @dataclass(slots=True)
 class _Tally:
     name: str

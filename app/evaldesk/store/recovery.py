@@ -117,6 +117,7 @@ _NOUNS = {
     "run_case": "case",
     "trial": "trial",
     "score": "score",
+    "trial_agent": "agent of a trial",
     "transcript": "transcript",
     "trial_prompts": "list of prompts",
     "label": "label",

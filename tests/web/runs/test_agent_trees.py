@@ -62,3 +62,41 @@ def test_a_trial_of_one_agent_has_no_tree(shared_pages: Any) -> None:
     assert 'id="agents"' not in page
     assert "<i>lead</i>" not in page
     assert "<small>lead</small>" not in timeline
+
+
+def test_a_run_shows_failures_cost_and_time_of_each_agent(shared_pages: Any) -> None:
+    address = store_trial(shared_pages.desk.store.runs, Case("tree", (Turn("go", ASSERTED),)), Transcript((RECORD,)))
+    run = address.partition("/cases")[0]
+
+    page = shared_pages.get(run).text
+    block = shared_pages.get(f"{run}/agents", **{"HX-Request": "true", "HX-Target": "section#agents"}).text
+    whole = shared_pages.get(f"{run}/agents").text
+
+    assert f'hx-get="{run}/agents"' in page
+    assert block.strip().startswith('<section class="panel" id="agents"')
+    rows = re.findall(
+        r'<th scope="row">(\w+)</th><td data-label="called by">([\w–]+).*?data-label="cost">([$.\d]+)</td>', block
+    )
+    assert rows == [("lead", "–", "$0"), ("scout", "lead", "$0.25"), ("clerk", "lead", "$0")]
+    assert "<h1>" in whole
+    assert "Agents of" in whole
+
+
+def test_the_failure_room_shows_the_agents_of_failed_trials(shared_pages: Any) -> None:
+    case = Case("tree", (Turn("go", ASSERTED),))
+    address = store_trial(shared_pages.desk.store.runs, case, Transcript((RECORD,)))
+    run = address.partition("/cases")[0].rpartition("/")[2]
+
+    room = shared_pages.get(f"/failures?run={run}").text
+
+    agents = room.partition("Agents in failed trials")[2]
+    assert re.findall(r'<th scope="row">(\w+)</th>', agents.partition("</table>")[0]) == ["lead", "scout", "clerk"]
+
+
+def test_a_run_of_one_agent_fetches_no_agents(shared_pages: Any) -> None:
+    record = TurnRecord("go", (Event("agent_message", author="lead"),))
+    address = store_trial(shared_pages.desk.store.runs, Case("one", (Turn("go", OPEN),)), Transcript((record,)))
+    run = address.partition("/cases")[0]
+
+    assert 'id="agents"' not in shared_pages.get(run).text
+    assert "No trial of this run has several agents" in shared_pages.get(f"{run}/agents").text

@@ -12,7 +12,7 @@ from sqlalchemy import event
 if TYPE_CHECKING:
     from tests.web.runs.conftest import RunPages
 
-LARGE = ("trial", "transcript", "score", "run_case", "case_snapshot")
+LARGE = ("trial", "trial_agent", "transcript", "score", "run_case", "case_snapshot")
 """The tables that grow with the trials and cases of all runs."""
 
 
@@ -35,7 +35,16 @@ def test_no_page_reads_a_whole_table_of_trials(pages: RunPages, asked: list[tupl
     pages.desk.store.labels.put(1, (0, 0), None, "me", "passed", "")
     asked.clear()
     addresses = (
-        *("/", "/runs", "/runs?q=dice", first, f"{first}?sort=worst", f"{first}/spread", f"{first}/cases/0/trials/0"),
+        *(
+            "/",
+            "/runs",
+            "/runs?q=dice",
+            first,
+            f"{first}?sort=worst",
+            f"{first}/spread",
+            f"{first}/agents",
+            f"{first}/cases/0/trials/0",
+        ),
         *("/evalsets", f"/evalsets/{pages.evalset}", "/labels", "/gates", "/trash", "/imports", "/runs/new"),
         pages.get(f"/compare?run={first.rpartition('/')[2]}&run={second.rpartition('/')[2]}").headers["location"],
     )

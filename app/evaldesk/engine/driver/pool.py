@@ -31,14 +31,13 @@ from evaldesk.engine.frames import (
     Grade,
     GradeSpec,
     NextMessage,
-    Play,
     Stop,
     UserMessage,
     cancelled,
     grader_result,
+    play_frame,
     played_again,
     player_result,
-    player_spec,
     sent_to_grader,
     unplayed,
 )
@@ -278,9 +277,8 @@ class WorkerPool:
             else:
                 slot.worker.max_processes = spec.limits.processes
                 slot.worker.n_given += 1
-                conversation = self._conversations[key] = Conversation(spec)
-                first = None if conversation.is_simulated else conversation.next_of_script()
-                frame = Play(key, player_spec(spec), self._is_shared, first)
+                self._conversations[key] = Conversation(spec)
+                frame = play_frame(key, spec, is_shared=self._is_shared)
                 slot.worker.send(frame, spec.limits.trial_timeout_s, _most_s(spec))
         except Exception as error:  # no frame says it: no worker would ever answer
             del slot.jobs[key]

@@ -33,7 +33,8 @@ class Conversation:
     messages: list[str] = field(default_factory=list)
     prompts: Prompts | None = None
     source: str | None = None
-    n_sent: int = 0
+    n_sent: int = 1
+    """Messages of a script that were sent: the first one goes with the trial."""
     asking: asyncio.Task[None] | None = None
 
     @property

@@ -6,6 +6,8 @@ import json
 import os
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextvars import ContextVar
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache, partial, wraps
 from itertools import chain
@@ -30,6 +32,7 @@ from evaldesk.agents.tools.frameworks import (
 from evaldesk.agents.tools.time_limit import ToolFailedError
 from evaldesk.errors import AgentError, ModelError
 from evaldesk.llm import missing_keys, with_cost
+from evaldesk.llm.context import context_value
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -63,9 +66,12 @@ def adapt(candidate: object, ref: AgentRef) -> OpenAIAgent | None:
         return None
     if not isinstance(candidate, Agent):
         return None
-    for agent in breadth_first(candidate, _related_agents):
-        agent.tools = [watch_tool(tool) for tool in agent.tools]
+    agents = [*breadth_first(candidate, _related_agents)]
+    for agent in agents:
+        agent.tools = [_watch_agent_tool(agent, tool) or watch_tool(tool) for tool in agent.tools]
         _watch_servers(agent)
+        if not isinstance(agent.hooks, _inner_hooks_class()):
+            agent.hooks = _inner_hooks_class()(agent.hooks)
     return OpenAIAgent(candidate, ref, dependencies_of(ref))
 
 
@@ -116,6 +122,7 @@ class OpenAIAgent(OnSharedLoop):
             "run_config": RunConfig(tracing_disabled=True, **model),
         }
         model_label = session.model or model_name(starting) or "openai"
+        _RUN_HOOKS.set(options["hooks"])
         try:
             with translate_errors(calls, model_label, but=MaxTurnsExceeded, deps=deps):
                 if session.is_streaming:
@@ -267,11 +274,16 @@ def _hooks_class() -> Any:
 
 
 class _EventHooks:
-    """Hooks that send the events of a run; `model` replaces the agents' own models."""
+    """Hooks that send the events of a run; `model` replaces the agents' own models.
 
-    def __init__(self, send: SendEvent, model: str | None) -> None:
+    Those of an agent tool are `within` it, and its first agent is below `caller`.
+    """
+
+    def __init__(self, send: SendEvent, model: str | None, within: str = "", caller: str = "") -> None:
         self._send = send
         self._model = model
+        self._within = within
+        self._caller = caller
         self._turn = TurnEvents()
         self._tool_start_s: dict[str, float] = {}
         self._request_start_s = 0.0
@@ -283,8 +295,10 @@ class _EventHooks:
 
     async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
         took_ms = (time.perf_counter() - self._request_start_s) * 1000
-        usage = _usage(self._model or model_name(agent), response.usage, took_ms)
-        await self._send(Event("usage", author=agent.name, parent=self._parent(agent), usage=usage))
+        model = model_name(agent) if self._within else self._model or model_name(agent)
+        usage = _usage(model, response.usage, took_ms)
+        event = Event("usage", author=agent.name, parent=self._parent(agent), within=self._within, usage=usage)
+        await self._send(event)
         for item in response.output:
             if item.type in ("message", *ITEMS):
                 for event_or_message in parse_message(plain_json(as_json(item))):
@@ -319,11 +333,88 @@ class _EventHooks:
             else events_of_message(self._turn, event_or_message, agent.name)
         )
         for event in events:
-            await self._send(replace(event, parent=self._parent(agent)))
+            await self._send(replace(event, parent=self._parent(agent), within=self._within))
+
+    def inside(self, tool: str, caller: str) -> _EventHooks:
+        """The hooks of the run inside an agent tool."""
+        return _hooks_class()(self._send, self._model, tool, caller)  # type: ignore[no-any-return] # a class of the SDK
 
     def _parent(self, agent: Any) -> str:
         """The agent above `agent`: none above the one that began."""
-        return self._parents.setdefault(agent.name, "")
+        return self._parents.setdefault(agent.name, self._caller)
+
+
+_RUN_HOOKS: ContextVar[_EventHooks | None] = ContextVar("run_hooks", default=None)
+_INNER_HOOKS: ContextVar[_EventHooks | None] = ContextVar("inner_hooks", default=None)
+"""The hooks of the agent tool that runs: the SDK gives hooks of a run to no run inside of it."""
+
+
+def _watch_agent_tool(caller: Any, tool: Any) -> Any:
+    """An agent tool of `caller` whose run is seen; None for another tool."""
+    invoke = getattr(tool, "on_invoke_tool", None)
+    if invoke is None or not getattr(tool, "_is_agent_tool", False) or hasattr(invoke, _MARK):
+        return None if invoke is None or not hasattr(invoke, _MARK) else tool
+
+    @wraps(invoke)
+    async def on_invoke_tool(context: Any, arguments: str) -> Any:
+        outer = _INNER_HOOKS.get() or _RUN_HOOKS.get()
+        with context_value(_INNER_HOOKS, outer.inside(tool.name, caller.name) if outer else None):
+            return await invoke(context, arguments)
+
+    setattr(on_invoke_tool, _MARK, True)
+    watched_tool = copy(tool)  # `replace` would lose what `as_tool` noted on it
+    watched_tool.on_invoke_tool = on_invoke_tool
+    return watched_tool
+
+
+@cache
+def _inner_hooks_class() -> Any:
+    from agents import AgentHooks
+
+    return new_class("InnerHooks", (_InnerHooks, AgentHooks))
+
+
+class _InnerHooks:
+    """The hooks of an agent: its own ones, and those of the agent tool in which it runs."""
+
+    def __init__(self, own: Any) -> None:
+        self._own = own
+
+    async def on_start(self, context: Any, agent: Any) -> None:
+        await self._call_own("on_start", context, agent)
+
+    async def on_end(self, context: Any, agent: Any, output: Any) -> None:
+        await self._call_own("on_end", context, agent, output)
+
+    async def on_handoff(self, context: Any, agent: Any, source: Any) -> None:
+        await self._call_own("on_handoff", context, agent, source)
+        if inner := _INNER_HOOKS.get():
+            await inner.on_handoff(context, source, agent)
+
+    async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
+        await self._call_own("on_tool_start", context, agent, tool)
+        if inner := _INNER_HOOKS.get():
+            await inner.on_tool_start(context, agent, tool)
+
+    async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
+        await self._call_own("on_tool_end", context, agent, tool, result)
+        if inner := _INNER_HOOKS.get():
+            await inner.on_tool_end(context, agent, tool, result)
+
+    async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
+        await self._call_own("on_llm_start", context, agent, system_prompt, input_items)
+        if inner := _INNER_HOOKS.get():
+            await inner.on_llm_start(context, agent, system_prompt, input_items)
+
+    async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
+        await self._call_own("on_llm_end", context, agent, response)
+        if inner := _INNER_HOOKS.get():
+            await inner.on_llm_end(context, agent, response)
+
+    async def _call_own(self, name: str, *arguments: Any) -> None:
+        hook = getattr(self._own, name, None)
+        if hook is not None:
+            await hook(*arguments)
 
 
 def _usage(model: str, sdk_usage: Any, took_ms: float) -> Usage:

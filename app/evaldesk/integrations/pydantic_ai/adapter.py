@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, partial, wraps
 from importlib.util import find_spec
 from typing import Any
 
@@ -32,6 +33,8 @@ from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolFailedError
 from evaldesk.errors import FormatError
 from evaldesk.llm import missing_keys, only_litellm_prices, with_cost
 from evaldesk.llm.client import open_litellm
+from evaldesk.llm.client_wrapping import wrap_once
+from evaldesk.llm.context import context_value
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -123,7 +126,8 @@ class PydanticAgent(ModelCaller, OnSharedLoop):
             with translate_errors(calls, model or "the model", but=UsageLimitExceeded, deps=deps):
                 options |= model_of(session.model, model_options, self.agent.model, own=_model_name(self.agent))
                 with with_watched_tools(self.agent):
-                    async with self.agent.iter(**options) as run:
+                    # The sender is set inside, so that this run is no delegation of itself.
+                    async with self.agent.iter(**options) as run, _delegations_to(sender):
                         async for node in run:
                             sender.tools = run.ctx.deps.tool_manager.tools or {}
                             await sender.node(node, run.ctx if session.is_streaming else None)
@@ -306,8 +310,19 @@ def _watched_toolset_class() -> Any:
 class EventSender:
     """Sends the events of a run's nodes; a sender that `resumes` skips the first response, sent before the pause."""
 
-    def __init__(self, send: SendEvent, *, author: str, model: str, resumes: bool = False) -> None:
+    def __init__(
+        self,
+        send: SendEvent,
+        *,
+        author: str,
+        model: str,
+        resumes: bool = False,
+        parent: str = "",
+        within: str = "",
+    ) -> None:
         self.author = author
+        self._parent = parent
+        self._within = within
         self._skips_response = resumes
         self._send = send
         self._model = model
@@ -320,7 +335,7 @@ class EventSender:
         """Send the results before a request, and the response after it; with a `context` also its streamed pieces."""
         kind = type(node).__name__
         if kind == "ModelRequestNode":
-            result_parts = [part for part in node.request.parts if part.part_kind in ("tool-return", "retry-prompt")]
+            result_parts = [part for part in node.request.parts if part.part_kind in RESULTS]
             await self._report("request", result_parts)
             self._request_start_s = time.perf_counter()
             if context is not None:
@@ -328,8 +343,33 @@ class EventSender:
         elif kind == "CallToolsNode" and self._skips_response:
             self._skips_response = False
         elif kind == "CallToolsNode":
-            await self._send(Event("usage", author=self.author, usage=self._usage(node.model_response)))
+            await self._send_event(Event("usage", author=self.author, usage=self._usage(node.model_response)))
             await self._report("response", node.model_response.parts)
+
+    async def delegation(self, run: Any) -> None:
+        """Send the messages of a finished run of another agent, which were not timed, and its output."""
+        self.tools = run.ctx.deps.tool_manager.tools or {}
+        for message in run.new_messages():
+            if message.kind == "request":
+                await self._report("request", [part for part in message.parts if part.part_kind in RESULTS])
+            else:
+                usage = replace(self._usage(message), duration_ms=0.0)
+                await self._send_event(Event("usage", author=self.author, usage=usage))
+                await self._report("response", message.parts)
+        output = plain_json(_as_json(run.result.output)) if run.result else None
+        if output is not None and not _is_last_text(output, self.last_text):
+            text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+            await self._send_event(Event("agent_message", author=self.author, text=text))
+
+    def inside(self, agent: Any) -> EventSender:
+        """The sender of a run of another agent, which a tool of this run started."""
+        open_calls = [call.name for call in self._turn.open_calls.values()]
+        tool = _running_tool() or (open_calls[-1] if open_calls else "")
+        return EventSender(self._send, author=agent.name or "", model="", parent=self.author, within=tool)
+
+    async def _send_event(self, event: Event) -> None:
+        parent = self._parent if self._parent != event.author else ""
+        await self._send(replace(event, parent=parent, within=self._within))
 
     async def _pieces(self, node: Any, context: Any) -> None:
         async with node.stream(context) as stream:
@@ -351,9 +391,9 @@ class EventSender:
         took_ms = (time.perf_counter() - self._request_start_s) * 1000
         for message in messages:
             self.last_text = message.text
-            timed = replace(message, duration_ms=took_ms) if kind == "request" else message
+            timed = replace(message, duration_ms=took_ms) if kind == "request" and not self._within else message
             for event in events_of_message(self._turn, timed, self.author):
-                await self._send(event)
+                await self._send_event(event)
 
     def _usage(self, response: Any) -> Usage:
         model = self._model or str(response.model_name or "unknown")
@@ -368,6 +408,54 @@ class EventSender:
             is_cut=getattr(response, "finish_reason", None) == "length",
         )
         return with_cost(usage)
+
+
+RESULTS = ("tool-return", "retry-prompt")
+
+_SENDER: ContextVar[EventSender | None] = ContextVar("sender", default=None)
+"""The sender of the run under way in this context, of an agent or of one to which it delegates."""
+
+
+@asynccontextmanager
+async def _delegations_to(sender: EventSender) -> AsyncIterator[None]:
+    """Let runs of other agents, started inside by tools, send their events as inner ones."""
+    from pydantic_ai import Agent
+
+    wrap_once(Agent, "iter", _watch_runs, "_is_watched")
+    with context_value(_SENDER, sender):
+        yield
+
+
+def _watch_runs(iterate: Callable[..., AbstractAsyncContextManager[Any]]) -> Callable[..., Any]:
+    # There is no public hook for the runs of all agents but their spans, which need an OpenTelemetry SDK.
+    @wraps(iterate)
+    def watched(agent: Any, *args: Any, **options: Any) -> AbstractAsyncContextManager[Any]:
+        outer, run = _SENDER.get(), iterate(agent, *args, **options)
+        return run if outer is None else _watched_run(agent, run, outer)
+
+    return watched
+
+
+@asynccontextmanager
+async def _watched_run(agent: Any, opened: AbstractAsyncContextManager[Any], outer: EventSender) -> AsyncIterator[Any]:
+    sender = outer.inside(agent)
+    async with opened as run:
+        try:
+            with context_value(_SENDER, sender):
+                yield run
+        finally:
+            sender.author = agent.name or sender.author or "agent"  # some are named when they run
+            await sender.delegation(run)
+
+
+def _running_tool() -> str:
+    """The tool whose function runs in this context; empty where the package does not tell."""
+    try:
+        from pydantic_ai._run_context import get_current_run_context
+    except ImportError:
+        return ""
+    context = get_current_run_context()
+    return str(context.tool_name or "") if context else ""
 
 
 def _plain_part(part: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from evaldesk.desk.failures import MAX_MODE_NAME, TypedFinding
 from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.diff.signature import group_notes
 from evaldesk.errors import EvaldeskError
+from evaldesk.model.agent_tree import AgentTotals
 from evaldesk.model.conclusion import Answer, Interval, counted
 from evaldesk.model.failures import TRIALS, Asked, Finding, Mode, ProposedGroup, ReadTrials
 from evaldesk.model.stored import RunSummary
@@ -122,6 +123,7 @@ class FailureRoom:
     n_proposals: int
     models: Sequence[str]
     model_use: Asked
+    agents: Sequence[AgentTotals]
     next_proposal: Proposal | None
     next_trial: NextTrial | None
     draft: TypedFinding
@@ -193,6 +195,7 @@ def read_failures(
         n_proposals=len(proposals),
         models=desk.model_proposals.models,
         model_use=store.proposals.model_use(run_id),
+        agents=store.runs.agent_totals(run_id, "failed"),
         next_proposal=next(iter(_proposals(proposed, modes, lambda trial: trial == following)), None),
         next_trial=_next_trial(store, run, following, draw) if following is not None else None,
         draft=draft or TypedFinding(desk.person.name()),

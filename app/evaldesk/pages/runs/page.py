@@ -88,6 +88,7 @@ class RunPage:
     conclusion: Conclusion | None
     gates: Sequence[GateOutcome]
     is_live: bool
+    has_agents: bool
     can_stop: bool
     can_resume: bool
     can_retry: bool
@@ -220,6 +221,7 @@ def read_run(
         conclusion=conclusion,
         gates=requested_gates(summary, conclusion),
         is_live=is_live,
+        has_agents=not is_live and runs.has_agent_totals(run_id),
         can_stop=summary.status in ("running", "pending"),
         can_resume=can_go_on and summary.n_todo > 0,
         can_retry=can_go_on and summary.n_to_retry > 0,

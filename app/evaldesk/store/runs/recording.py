@@ -17,12 +17,14 @@ from sqlalchemy import (
     Table,
     bindparam,
     case,
+    delete,
     func,
     select,
     update,
 )
 
 from evaldesk.model import ErrorRecord, Score, TrialResult, TurnRecord
+from evaldesk.model.agent_tree import agent_tree, has_several_agents
 from evaldesk.model.media import Media
 from evaldesk.model.trial_turns import is_in_blocks
 from evaldesk.store import media
@@ -41,6 +43,7 @@ from evaldesk.store.tables.runs import (
     SCORE,
     TRANSCRIPT,
     TRIAL,
+    TRIAL_AGENT,
     TRIAL_PROMPTS,
 )
 from evaldesk.wire import to_json
@@ -65,6 +68,8 @@ COUNTERS = (
 )
 COSTS = ("n_unpriced", "n_uncounted", "tokens_in", "tokens_out", "cost")
 MESSAGE_LENGTH = 200
+MAX_AGENTS = 50
+"""Agents of one trial that are counted for its run."""
 SUMS = ("n", "n_passed", "total", "total_squares")
 
 
@@ -79,6 +84,7 @@ class Storable(NamedTuple):
     prompts: Values | None = None
     media: tuple[Media, ...] = ()
     divergence: str | None = None
+    agents: tuple[Values, ...] = ()
 
 
 def record(connection: Connection, results: Sequence[Storable], clock: Clock) -> int:
@@ -116,6 +122,7 @@ def record(connection: Connection, results: Sequence[Storable], clock: Clock) ->
         [each.prompts for each in counted_results if each.prompts],
         [each.prompts for each in late_results if each.prompts],
     )
+    _keep_agents(connection, counted_results)
     for each in (*counted_results, *late_results):
         media.keep(connection, {"run_id": each.result.run_id}, media.bytes_of(each.media), clock)
     execute_many(connection, _ADD_TO_CASE, [_at(row) | _gain([row]) | _letter(row, rules) for row in planned_rows])
@@ -191,6 +198,13 @@ def _keep(connection: Connection, table: Table, counted_rows: Sequence[Values], 
     execute_many(connection, upsert(dialect, table).on_conflict_do_nothing(), late_rows)
 
 
+def _keep_agents(connection: Connection, results: Iterable[Storable]) -> None:
+    """Write the agents of the trials, in place of those of an earlier attempt."""
+    again = [trial_key(each.result) for each in results if each.result.attempt > 1]
+    execute_many(connection, _DELETE_AGENTS, [{f"at_{name}": value for name, value in key.items()} for key in again])
+    execute_many(connection, TRIAL_AGENT.insert(), [row for each in results for row in each.agents])
+
+
 def _add_to_run(
     connection: Connection,
     run_id: int,
@@ -258,6 +272,9 @@ _ADD_TO_CASE = _ADD_CONFIRMING.values(
     strip=func.substr(RUN_CASE.c.strip, 1, bindparam("n_before"))
     .concat(bindparam("letter"))
     .concat(func.substr(RUN_CASE.c.strip, bindparam("after"))),
+)
+_DELETE_AGENTS = delete(TRIAL_AGENT).where(
+    *(TRIAL_AGENT.c[name] == bindparam(f"at_{name}") for name in ("run_id", "case_index", "trial_index"))
 )
 _OF_RUN_ONLY = ("active_ms", "start_ms", "n_duplicates", "n_confirming_todo", "n_confirming_errored", "n_played_again")
 ADD_TO_RUN = (
@@ -441,10 +458,25 @@ def _storable(result: TrialResult, compare: Compared | None) -> Storable:
             apart = media.turns_apart(turns)
             has_media = any(own is not turn for own, turn in zip(apart, turns, strict=True))
             all_media = (*result.transcript.media, *media.result_images(turns)) if has_media else ()
-            return Storable(result, _row(result, apart, compare), _prompts_row(result), all_media)
+            return Storable(result, _row(result, apart, compare), _prompts_row(result), all_media, agent_rows(result))
     except _ENCODING_FAULTS as error:
         fault = f"{type(error).__name__}: {str(error)[:300]}"
     return unstorable(result, fault)
+
+
+def agent_rows(result: TrialResult) -> tuple[Values, ...]:
+    """A row for each agent of a trial in which several acted."""
+    if result.status == "cancelled" or not has_several_agents(result.transcript.turns):
+        return ()
+    agents = agent_tree(result.transcript.turns)
+    columns = ("parent", "tool", "depth", "n_entries", "n_calls", "n_errors", "n_model_calls", "tokens", "cost")
+    return tuple(
+        trial_key(result)
+        | {"position": position, "name": agent.name, "duration_ms": agent.duration_ms}
+        | {name: getattr(agent, name) for name in columns}
+        for position, agent in enumerate(agents[:MAX_AGENTS])
+        if len(agents) > 1
+    )
 
 
 def _fault(result: TrialResult) -> str | None:

@@ -19,6 +19,7 @@ from sqlalchemy import (
     Table,
     and_,
     bindparam,
+    case,
     exists,
     func,
     literal,
@@ -29,6 +30,7 @@ from sqlalchemy import (
 
 from evaldesk.errors import TEXT_LIMIT, NotFoundError, UsageError, WorkspaceError
 from evaldesk.model import Case, Counts, ErrorRecord, Prompts, RunConfig, RunStatus, TrialResult
+from evaldesk.model.agent_tree import AgentTotals
 from evaldesk.model.comparison import Baseline, Sample
 from evaldesk.model.conclusion import Stop
 from evaldesk.model.run import Place
@@ -67,6 +69,7 @@ from evaldesk.store.tables.runs import (
     TO_DO,
     TRANSCRIPT,
     TRIAL,
+    TRIAL_AGENT,
     TRIAL_PROMPTS,
     VISIBLE,
 )
@@ -274,6 +277,46 @@ def error_groups(connection: Connection, run_id: int) -> list[ErrorGroup]:
     rows = connection.execute(select(ERROR_GROUP).where(ERROR_GROUP.c.run_id == run_id)).all()
     groups = sorted(rows, key=lambda row: (-row.n, row.kind, row.message))
     return [ErrorGroup(row.kind, row.message, row.n, (row.case_index, row.trial_index), row.example) for row in groups]
+
+
+def has_agent_totals(connection: Connection, run_id: int) -> bool:
+    """Whether trials of the run have several agents."""
+    first = select(TRIAL_AGENT.c.run_id).where(TRIAL_AGENT.c.run_id == run_id).limit(1)
+    return connection.execute(first).first() is not None
+
+
+def agent_totals(connection: Connection, run_id: int, verdict: str | None = None) -> list[AgentTotals]:
+    """The actions of each agent over the trials of a run, or over those of one verdict, in the order of their tree."""
+    run_row(connection, run_id)
+    columns, of_trial = TRIAL_AGENT.c, [TRIAL_AGENT.c[name] == TRIAL.c[name] for name in TRIAL_KEY]
+    summed = ("n_entries", "n_calls", "n_errors", "n_model_calls", "tokens", "duration_ms")
+    keys = (columns.name, columns.parent, columns.tool)
+    totals = (
+        select(
+            *keys,
+            func.min(columns.depth).label("depth"),
+            func.count().label("n_trials"),
+            _n_of(TRIAL.c.verdict == "failed").label("n_failed"),
+            _n_of(TRIAL.c.verdict == "errored").label("n_errored"),
+            *(func.sum(columns[name]).label(name) for name in summed),
+            func.coalesce(func.sum(columns.cost), 0.0).label("cost"),
+            _n_of(columns.cost.is_(None)).label("n_unpriced"),
+        )
+        .join(TRIAL, and_(*of_trial))
+        .where(columns.run_id == run_id, TRIAL.c.run_id == run_id)
+        .group_by(*keys)
+        .order_by(func.min(columns.position), *keys)
+    )
+    if verdict:
+        totals = totals.where(TRIAL.c.verdict == verdict)
+    return [AgentTotals(**row._asdict()) for row in connection.execute(totals)]
+
+
+def _n_of(condition: ColumnElement[bool]) -> ColumnElement[Any]:
+    return func.coalesce(func.sum(case((condition, 1), else_=0)), 0)
+
+
+TRIAL_KEY = ("run_id", "case_index", "trial_index")
 
 
 def last_verdicts(

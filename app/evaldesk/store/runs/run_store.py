@@ -65,6 +65,8 @@ class RunStore(StorePart):
     models = reading(run_queries.models)
     metric_rows = reading(run_queries.metric_rows)
     error_groups = reading(run_queries.error_groups)
+    has_agent_totals = reading(run_queries.has_agent_totals)
+    agent_totals = reading(run_queries.agent_totals)
     trials = reading(run_queries.trials)
     prompts = reading(run_queries.prompts)
     last_verdicts = reading(run_queries.last_verdicts)

@@ -38,6 +38,7 @@ from evaldesk.store.tables.runs import (
     SCORE,
     TRANSCRIPT,
     TRIAL,
+    TRIAL_AGENT,
     TRIAL_PROMPTS,
     VISIBLE,
 )
@@ -125,7 +126,7 @@ def delete_some(connection: Connection, run_id: int, n: int) -> bool:
     some = connection.execute(trials.order_by(TRIAL.c.case_index, TRIAL.c.trial_index).limit(n)).all()
     if some:
         last = some[-1]
-        for table in (TRIAL_PROMPTS, TRANSCRIPT, SCORE, TRIAL):
+        for table in (TRIAL_PROMPTS, TRANSCRIPT, TRIAL_AGENT, SCORE, TRIAL):
             own = table.c
             before = (own.case_index < last.case_index) | (own.trial_index <= last.trial_index)
             connection.execute(delete(table).where(own.run_id == run_id, own.case_index <= last.case_index, before))

@@ -257,6 +257,25 @@ class Score(OfTrial, table=True):
     passed: bool | None = None
 
 
+class TrialAgent(OfTrial, table=True):
+    """The actions of one agent in a trial with several, by its `position` in their tree; `cost` is None if unknown."""
+
+    __table_args__ = (of_trial(), {"sqlite_with_rowid": False})
+
+    position: int = Field(primary_key=True)
+    name: str
+    parent: str
+    tool: str
+    depth: int
+    n_entries: int
+    n_calls: int
+    n_errors: int
+    n_model_calls: int
+    tokens: int = Field(sa_type=BigInteger)
+    cost: float | None
+    duration_ms: float
+
+
 class Transcript(OfTrial, table=True):
     """A whole TrialResult, one for each attempt that ended; superseded attempts are kept as evidence."""
 
@@ -317,6 +336,7 @@ RUN_OUTCOME = Row.metadata.tables["run_outcome"]
 ERROR_GROUP = Row.metadata.tables["error_group"]
 TRIAL = Row.metadata.tables["trial"]
 SCORE = Row.metadata.tables["score"]
+TRIAL_AGENT = Row.metadata.tables["trial_agent"]
 TRANSCRIPT = Row.metadata.tables["transcript"]
 TRIAL_PROMPTS = Row.metadata.tables["trial_prompts"]
 LABEL = Row.metadata.tables["label"]

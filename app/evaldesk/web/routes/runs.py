@@ -19,6 +19,7 @@ from evaldesk.model import RunStatus
 from evaldesk.model.conclusion import StopRule
 from evaldesk.model.stored import CaseFilter, CaseSort
 from evaldesk.pages.gates import read_gates
+from evaldesk.pages.runs.agents import read_agents
 from evaldesk.pages.runs.divergences import read_divergences
 from evaldesk.pages.runs.facts import away_sentence, config_json
 from evaldesk.pages.runs.listing import read_listing
@@ -97,6 +98,10 @@ async def _when_over(request: Request) -> AsyncIterator[str]:
         view = await asyncio.to_thread(read_divergences, desk_of(request), run_id_of(request))
         block = fragment(request, "runs/divergences.html", "broke", found=view)
         yield f'<div hx-swap-oob="outerHTML:#broke">{block}</div>'
+    view_of_agents = await asyncio.to_thread(read_agents, desk_of(request), run_id_of(request))
+    if view_of_agents.agents:
+        block = fragment(request, "runs/agents.html", "agents", found=view_of_agents)
+        yield f'<div hx-swap-oob="outerHTML:#agents">{block}</div>'
 
 
 async def spread(request: Request) -> Response:
@@ -109,6 +114,12 @@ async def divergences(request: Request) -> Response:
     """GET /runs/{run_id}/divergences: the first divergences, most frequent first; the run page fetches the block."""
     view = await asyncio.to_thread(read_divergences, desk_of(request), run_id_of(request))
     return page(request, "runs/divergences.html", block="broke", found=view)
+
+
+async def agents(request: Request) -> Response:
+    """GET /runs/{run_id}/agents: failures, cost and time of each agent; the run page fetches the block."""
+    view = await asyncio.to_thread(read_agents, desk_of(request), run_id_of(request))
+    return page(request, "runs/agents.html", block="agents" if target_of(request) == "agents" else None, found=view)
 
 
 async def configuration(request: Request) -> Response:
@@ -273,6 +284,7 @@ routes = [
     Route(RUN + "/events", events, methods=["GET"]),
     Route(RUN + "/spread", spread, methods=["GET"]),
     Route(RUN + "/divergences", divergences, methods=["GET"]),
+    Route(RUN + "/agents", agents, methods=["GET"]),
     Route(RUN + "/configuration", configuration, methods=["GET"]),
     Route(RUN + "/cancellation", cancel, methods=["POST"]),
     Route(RUN + "/resumption", resume, methods=["POST"]),
