@@ -107,6 +107,7 @@ PLAIN = (
         "Trials that",
     ),
     *("What only the agent knows", "A function of yours that stands", "Commands and forked players are"),
+    *("An agent learns with a message", "Trials of one case that share", "An agent that writes the frames"),
     *("All of them are the same agent", "An agent that stops the clock", "A judge is a model", "Hold a judge against"),
 )
 """The beginnings of the sentences that promise nothing: they introduce, advise, or say what is not kept out."""

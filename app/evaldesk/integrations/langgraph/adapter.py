@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from inspect import signature
+from typing import Any, TypeAlias
 
 from evaldesk.agents.agent import is_from
 from evaldesk.agents.message_events import events_of_message, parse_message
@@ -50,10 +53,23 @@ from evaldesk.wire import plain_json, plain_object, to_json
 _CALL_BLOCKS = ("tool_use", "tool_call", "function_call", "server_tool_call", "invalid_tool_call", "input_json_delta")
 
 
-class EventSender:
-    """Sends the messages of a graph's nodes, each once, and copies the graph's state into `state`."""
+Namespace: TypeAlias = tuple[str, ...]
+"""The nodes around a step, from the outermost, each as `node:task`."""
 
-    def __init__(self, send: SendEvent, state: dict[str, JsonValue], *, model: str) -> None:
+_TOOL_BY_TASK: ContextVar[dict[str, str] | None] = ContextVar("tool_by_task", default=None)
+"""The tools that run in the tasks of tool nodes, for the graphs that they play."""
+
+
+class EventSender:
+    """Sends the messages of a graph's nodes, each once, and copies the graph's state into `state`.
+
+    A subgraph as a node is an agent with the name of its node. A graph that a tool plays is inside of the tool;
+    `tool_nodes` are the names of the graph's nodes that play tools.
+    """
+
+    def __init__(
+        self, send: SendEvent, state: dict[str, JsonValue], *, model: str, tool_nodes: Collection[str] = ()
+    ) -> None:
         self._send = send
         self._state = state
         self._model = model
@@ -61,6 +77,9 @@ class EventSender:
         self.interrupts: list[Any] | None = None
         self.graph_state: dict[str, Any] = {}
         self._turn = TurnEvents()
+        self._tool_nodes = tool_nodes
+        self.tool_by_task: dict[str, str] = {}
+        self._turn_by_tool: dict[str, TurnEvents] = {}
 
     @property
     def open_calls(self) -> list[ToolCall]:
@@ -81,44 +100,59 @@ class EventSender:
         """Mark messages of earlier turns as sent."""
         self._message_ids.update(message.id for message in messages if getattr(message, "id", None))
 
-    async def send_updates(self, step: Any) -> None:
+    async def send_updates(self, step: Any, namespace: Namespace = ()) -> None:
         """Send the messages of each node of a step, and store its interrupts."""
-        if INTERRUPT in step:
+        if INTERRUPT in step and not namespace:
             self.interrupts = [*(self.interrupts or ()), *step[INTERRUPT]]
         for node, updates in step.items():
             for update in updates if isinstance(updates, list) else [updates]:
-                await self._messages(_fields(update).get(MESSAGES), node)
+                await self._messages(_fields(update).get(MESSAGES), node, namespace)
 
-    def take_state(self, graph_state: Any) -> None:
+    def take_state(self, graph_state: Any, namespace: Namespace = ()) -> None:
         """Copy the state of the graph after a step, as reduced by the graph."""
+        if namespace:
+            return
         self.graph_state = _fields(graph_state)
         own = {key: plain_json(value) for key, value in self.graph_state.items() if key != MESSAGES}
         self._state.update({key: value for key, value in own.items() if not key.startswith("__")})
 
-    async def send_piece(self, chunk: Any, about: Any) -> None:
-        """Send a piece of a streamed answer."""
-        if type(chunk).__name__ == "AIMessageChunk" and (text := _text(chunk)):
+    async def send_piece(self, chunk: Any, about: Any, namespace: Namespace = ()) -> None:
+        """Send a piece of a streamed answer, but for one inside of a tool."""
+        if not self._tool(namespace) and type(chunk).__name__ == "AIMessageChunk" and (text := _text(chunk)):
             await self._send(Event("agent_message", author=about.get("langgraph_node", ""), text=text, is_partial=True))
 
-    async def _messages(self, value: Any, node: str) -> None:
+    def _tool(self, namespace: Namespace) -> str:
+        """The tool that plays the graph of a step; empty where no tool does."""
+        if not namespace or namespace[0].partition(":")[0] not in self._tool_nodes:
+            return ""
+        open_calls = [call.name for call in self.open_calls]
+        return self.tool_by_task.get(namespace[0], "") or (open_calls[-1] if open_calls else "")
+
+    async def _messages(self, value: Any, node: str, namespace: Namespace) -> None:
+        nodes, tool = [each.partition(":")[0] for each in namespace], self._tool(namespace)
+        # The node of a subgraph gives its messages once more, with the ids that it gave to those without.
+        is_repeated = bool(namespace) and not (tool and len(namespace) == 1)
+        agent, above = (nodes[-1], nodes[-2] if len(nodes) > 1 else "") if nodes and not tool else (node, "")
         for message in _messages_of(value):
             message_id = getattr(message, "id", None)
-            if message_id in self._message_ids:
+            if message_id in self._message_ids or (is_repeated and not message_id):
                 continue
             if message_id:
                 self._message_ids.add(message_id)
             if getattr(message, "type", "") in ("ai", "tool"):
-                await self._report(message, message.name or node if message.type == "ai" else node)
+                author = message.name or agent if message.type == "ai" else agent
+                await self._report(message, author, above if above != author else "", tool)
 
-    async def _report(self, message: Any, author: str) -> None:
+    async def _report(self, message: Any, author: str, parent: str, tool: str) -> None:
         (event_or_message,) = parse_message(_plain_message(message))
         if isinstance(event_or_message, Event):
-            await self._send(event_or_message)
+            await self._send(replace(event_or_message, within=tool))
             return
+        turn = self._turn_by_tool.setdefault(tool, TurnEvents()) if tool else self._turn
         if getattr(message, "usage_metadata", None):
             event_or_message = replace(event_or_message, usage=self._usage(message))
-        for event in events_of_message(self._turn, event_or_message, author):
-            await self._send(event)
+        for event in events_of_message(turn, event_or_message, author):
+            await self._send(replace(event, parent=parent, within=tool))
 
     def _usage(self, message: Any) -> Usage:
         metadata = message.usage_metadata
@@ -237,7 +271,7 @@ class GraphAgent(OnSharedLoop):
         return EventStream(lambda send: self._resume(session, decided, send))
 
     async def _begin(self, session: Session, message: str, send: SendEvent) -> None:
-        sender = EventSender(send, session.state, model=session.model or "")
+        sender = self._sender(session, send)
         before = self._past_messages(session)
         sender.skip_past(before)
         graph_input = {**self._input_state(session), MESSAGES: [*before, *user_messages(message, session.media)]}
@@ -251,9 +285,17 @@ class GraphAgent(OnSharedLoop):
             )
         paused_turn = take_paused_turn(session) or await restore_thread(self.graph.checkpointer, session.paused)
         session.memory["thread"] = paused_turn.thread
-        sender = EventSender(send, session.state, model=session.model or "")
+        sender = self._sender(session, send)
         sender.resume(paused_turn.message_ids, paused_turn.calls)
         await self._run(session, resumption(decided, self._edits(session, paused_turn)), sender, send)
+
+    def _sender(self, session: Session, send: SendEvent) -> EventSender:
+        return EventSender(
+            send,
+            session.state,
+            model=session.model or "",
+            tool_nodes=[name for name, node in self.graph.nodes.items() if _is_tool_node(getattr(node, "bound", None))],
+        )
 
     def _edits(self, session: Session, paused_turn: PausedTurn) -> dict[str, Any]:
         """The keys of the state that a person changed during the pause."""
@@ -270,15 +312,21 @@ class GraphAgent(OnSharedLoop):
         calls = begin_tool_calls(session, send)
         modes = ["updates", "values", *(["messages"] if session.is_streaming else [])]
         config = self._config(session)
+        sees_subgraphs = (
+            "subgraphs" in signature(self.graph.astream).parameters
+        )  # older versions stream no steps of them
+        options = {"stream_mode": modes, **({"subgraphs": True} if sees_subgraphs else {})}
+        _TOOL_BY_TASK.set(sender.tool_by_task)
         try:
             with translate_errors(calls, session.model or self.ref.id, but=GraphRecursionError):
-                async for mode, chunk in self.graph.astream(graph_input, config, stream_mode=modes):
+                async for *inside, mode, chunk in self.graph.astream(graph_input, config, **options):
+                    namespace: Namespace = inside[0] if inside else ()
                     if mode == "updates":
-                        await sender.send_updates(chunk)
+                        await sender.send_updates(chunk, namespace)
                     elif mode == "values":
-                        sender.take_state(chunk)
+                        sender.take_state(chunk, namespace)
                     else:
-                        await sender.send_piece(*chunk)
+                        await sender.send_piece(*chunk, namespace)
         except GraphRecursionError as error:
             await send(call_limit_event(session, str(error).partition("\n")[0]))
         calls.check()
@@ -390,6 +438,16 @@ def _tools(graph: Any) -> Iterator[ToolDescription]:
 _MARK = "_is_watched"
 
 
+def _note_task(tool: str) -> None:
+    """Note which tool runs in the task of its node, in a graph that is streamed with its subgraphs."""
+    from langgraph.config import get_config
+
+    table = _TOOL_BY_TASK.get()
+    if table is not None:
+        with suppress(RuntimeError):  # no graph runs the tool node
+            table[str(get_config()["configurable"].get("checkpoint_ns", "")).rpartition("|")[2]] = tool
+
+
 def watch_tool_nodes(graph: Any) -> None:
     """Give the tool nodes of the graph, and of its subgraphs, doubles and the time limit of tools.
 
@@ -398,10 +456,14 @@ def watch_tool_nodes(graph: Any) -> None:
     """
     for node in graph.nodes.values():
         node_runnable = getattr(node, "bound", None)
-        if hasattr(node_runnable, "tools_by_name") and hasattr(node_runnable, "_awrap_tool_call"):
+        if _is_tool_node(node_runnable) and hasattr(node_runnable, "_awrap_tool_call"):
             _watch(node_runnable)
         elif hasattr(node_runnable, "nodes") and node_runnable is not graph:
             watch_tool_nodes(node_runnable)
+
+
+def _is_tool_node(node_runnable: Any) -> bool:
+    return hasattr(node_runnable, "tools_by_name")
 
 
 def _watch(node: Any) -> None:
@@ -414,6 +476,7 @@ def _watch(node: Any) -> None:
         from langgraph.errors import GraphInterrupt
 
         name, call_id = request.tool_call["name"], request.tool_call["id"]
+        _note_task(name)
         call = partial(own, request, execute) if own else partial(execute, request)
         state = dict(request.state) if isinstance(request.state, dict) else {}
         try:
