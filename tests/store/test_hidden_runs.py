@@ -29,6 +29,8 @@ ASKED: dict[str, Asked] = {
     "models": lambda store, run: store.runs.models(),
     "metric_rows": lambda store, run: store.runs.metric_rows(run),
     "error_groups": lambda store, run: store.runs.error_groups(run),
+    "has_agent_totals": lambda store, run: store.runs.has_agent_totals(run),
+    "agent_totals": lambda store, run: store.runs.agent_totals(run),
     "trials": lambda store, run: store.runs.trials(run, [(0, 0)]),
     "trial": lambda store, run: store.runs.trial(run, 0, 0),
     "turns": lambda store, run: store.runs.turns(run, 0, 0),

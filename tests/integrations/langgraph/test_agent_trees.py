@@ -127,7 +127,7 @@ async def tools_of_langchain(graph: Any) -> list[tuple[str, str]]:
     runs: dict[Any, tuple[str, Any]] = {}
     tools: list[tuple[str, Any]] = []
 
-    class Collector(AsyncCallbackHandler):
+    class Collector(AsyncCallbackHandler):  # type: ignore[misc] # the package may be missing
         async def on_chain_start(self, serialized: Any, inputs: Any, *, run_id: Any, **more: Any) -> None:
             runs[run_id] = (str(more.get("name")), more.get("parent_run_id"))
 

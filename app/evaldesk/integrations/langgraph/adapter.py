@@ -326,7 +326,8 @@ class GraphAgent(OnSharedLoop):
                     elif mode == "values":
                         sender.take_state(chunk, namespace)
                     else:
-                        await sender.send_piece(*chunk, namespace)
+                        piece, about = chunk
+                        await sender.send_piece(piece, about, namespace)
         except GraphRecursionError as error:
             await send(call_limit_event(session, str(error).partition("\n")[0]))
         calls.check()

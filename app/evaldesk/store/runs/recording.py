@@ -458,7 +458,9 @@ def _storable(result: TrialResult, compare: Compared | None) -> Storable:
             apart = media.turns_apart(turns)
             has_media = any(own is not turn for own, turn in zip(apart, turns, strict=True))
             all_media = (*result.transcript.media, *media.result_images(turns)) if has_media else ()
-            return Storable(result, _row(result, apart, compare), _prompts_row(result), all_media, agent_rows(result))
+            return Storable(
+                result, _row(result, apart, compare), _prompts_row(result), all_media, agents=agent_rows(result)
+            )
     except _ENCODING_FAULTS as error:
         fault = f"{type(error).__name__}: {str(error)[:300]}"
     return unstorable(result, fault)

@@ -2,8 +2,8 @@
 
 from evaldesk.store.migrations.tables import BY_KEY, OF_TRIAL, create_table
 
-revision = "0040"
-down_revision = "0039"
+revision = "0043"
+down_revision = "0042"
 
 
 def upgrade() -> None:
