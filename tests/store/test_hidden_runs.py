@@ -9,6 +9,7 @@ import pytest
 
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, RunConfig, TrialResult, Turn
+from evaldesk.model.case_table import CaseLayout, RowFilter, RowSort
 from evaldesk.model.failures import FindingDraft
 from evaldesk.model.stored import LabelFilter
 from evaldesk.store import LabelStore, RunStore, Store
@@ -46,6 +47,13 @@ ASKED: dict[str, Asked] = {
     "case_rows": lambda store, run: store.runs.case_rows(run),
     "case_row": lambda store, run: store.runs.case_row(run, 0),
     "case_ids": lambda store, run: store.runs.case_ids(run),
+    "table_part": lambda store, run: store.runs.table_part(CaseLayout((run,)), RowSort(), RowFilter()),
+    "are_alike": lambda store, run: store.runs.are_alike((run, run)),
+    "first_divergences": lambda store, run: store.runs.first_divergences(run, [0]),
+    "facet_counts": lambda store, run: store.runs.facet_counts((run,), "tag"),
+    "divergence_counts": lambda store, run: store.runs.divergence_counts(run),
+    "time_quantiles": lambda store, run: store.runs.time_quantiles(run, [0.5]),
+    "add_facets": lambda store, run: store.runs.add_facets(run),
     "case_versions": lambda store, run: store.runs.case_versions(run),
     "case_keys": lambda store, run: store.runs.case_keys(run),
     "case_histories": lambda store, run: store.runs.case_histories(HIDDEN, []).cases,

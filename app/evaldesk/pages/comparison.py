@@ -417,7 +417,7 @@ def warnings_of(runs: Sequence[RunSummary]) -> list[str]:
     if replayed:
         verb = "replays" if len(replayed) == 1 else "replay"
         of = "Run" if len(replayed) == 1 else "Runs"
-        notes.append(f"{of} {', '.join(replayed)} {verb} recorded answers, which are no new evidence.")
+        notes.append(f"{of} {', '.join(replayed)} {verb} recorded answers, so they are not new evidence.")
     if len({_played_run_id(run) for run in runs}) < len(runs):
         notes.append("Some of these runs score the same stored trials; their differences come from the criteria.")
     if len({run.config.evalset_id for run in runs}) > 1:

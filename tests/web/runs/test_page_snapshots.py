@@ -34,7 +34,7 @@ PAGES = {
     "run-accept": "{run}/acceptance",
     "trial": "{trial}",
     "comparison-choice": "/compare?b=1",
-    "comparison": "/compare?a=1&b=2",
+    "comparison": "/table?runs=1,2",
     "labels": "/labels",
     "gates": "/gates",
     "not-found": "/runs/999",

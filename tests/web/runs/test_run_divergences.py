@@ -6,11 +6,6 @@ import html
 import re
 from typing import TYPE_CHECKING
 
-import pytest
-
-from evaldesk.pages.runs import divergences as run_divergences
-from evaldesk.pages.runs.divergences import read_divergences
-
 if TYPE_CHECKING:
     from tests.web.runs.conftest import RunPages
 
@@ -19,7 +14,9 @@ BLOCK = {"HX-Request": "true", "HX-Target": "section#broke"}
 
 def shown(text: str) -> list[tuple[str, str, str]]:
     """Count, words and cases of each way to fail."""
-    found = re.findall(r"<li><b>(\d+)</b><a href=[^>]+>(.*?)</a><small>(.*?)</small></li>", text)
+    found = re.findall(
+        r"<li><a href=[^>]+><b>(\d+)</b> <span>(.*?)</span></a><svg.*?</svg><small>(.*?)</small></li>", text
+    )
     return [(n, html.unescape(words), html.unescape(cases)) for n, words, cases in found]
 
 
@@ -29,7 +26,7 @@ def test_trials_that_fail_alike_are_one_way_to_fail(pages: RunPages) -> None:
     text = pages.get(f"{run}/divergences").text
 
     assert shown(text) == [("3", "roll_die missing", "misses")]
-    assert "In 3 failed trials" in text
+    assert "3 failed trials</a>" in text
 
 
 def test_the_run_page_fetches_the_block_alone(pages: RunPages) -> None:
@@ -52,13 +49,14 @@ def test_a_page_that_watched_the_run_gets_the_block_at_its_end(pages: RunPages) 
     assert stream.index("outerHTML:#broke") < stream.index("event: done")
 
 
-def test_each_way_leads_to_its_first_trial(pages: RunPages) -> None:
+def test_each_bar_filters_the_table_by_its_divergence(pages: RunPages) -> None:
     run = pages.finish()
 
-    href = re.search(r'<b>\d+</b><a href="([^"]+)"', pages.get(f"{run}/divergences").text)
+    href = re.search(r'<a href="([^"]+)"><b>', pages.get(f"{run}/divergences").text)
 
     assert href
-    assert 'data-shows="failure"' in pages.get(href[1]).text
+    rows = re.findall(r'<th scope="row"><a href="[^"]*">(\w+)</a></th>', pages.get(href[1].split("#")[0]).text)
+    assert rows == ["misses"]
 
 
 def test_a_run_without_a_failed_trial_has_no_such_section(pages: RunPages) -> None:
@@ -72,13 +70,11 @@ def test_a_run_that_is_not_there_is_not_found(pages: RunPages) -> None:
     assert pages.get("/runs/99/divergences").status_code == 404
 
 
-def test_of_very_many_failures_those_of_the_worst_cases_are_read(
-    pages: RunPages, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run_divergences, "MAX_TRIALS", 2)
+def test_every_failed_trial_is_in_a_bar_and_every_count_is_a_link(pages: RunPages) -> None:
     run = pages.finish(n="5")
 
-    found = read_divergences(pages.desk, int(run.rpartition("/")[2]))
+    text = pages.get(f"{run}/divergences").text
 
-    assert found.n_read == 2
-    assert "In 2 failed trials of the worst cases" in pages.get(f"{run}/divergences").text
+    n_failed = pages.desk.store.runs.summary(int(run.rpartition("/")[2])).counts.failed
+    assert sum(int(n) for n, *_ in shown(text)) == n_failed == 5
+    assert len(re.findall(r'<a href="[^"]+"><b>\d', text)) == len(shown(text))

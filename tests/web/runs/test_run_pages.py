@@ -17,6 +17,7 @@ from evaldesk.model.stored import RunSummary
 from evaldesk.pages.runs import matrix
 from evaldesk.pages.runs.view import BADGES, OUTCOME_BADGES
 from evaldesk.settings import DatabaseUrl
+from evaldesk.wording.words import FEW_TRIALS
 
 
 def summary_of(pages: Any, address: str) -> RunSummary:
@@ -111,7 +112,7 @@ def test_counts_filter_the_cases(pages: Any, only: str, case_id: str) -> None:
 
 
 def test_more_cases_come_as_rows_alone(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evaldesk.pages.runs.page.PAGE_SIZE", 3)
+    monkeypatch.setattr("evaldesk.web.routes.runs.PAGE_SIZE", 3)
     page = pages.get(pages.finish()).text
     more = re.search(r'<tr id="more">.*?hx-get="([^"]+)"', page)
     assert more is not None
@@ -210,7 +211,7 @@ def test_a_run_is_told_to_end_once_it_is_decided_and_plays_the_rest_when_asked(o
     assert "after 8 of 20 trials. The trials that are left could not" in page
     assert page.count("ass rate cannot reach 0.9 any more") == 1
     assert "holds although the run stopped when it was decided" in page
-    assert "gate at 90 %" in page
+    assert ("gate at 90 %" in page) == (run.counts.scored >= FEW_TRIALS)
     assert f"Play the {run.n_todo} trials left" in page
     assert "<b>Failed.</b>" in page
     assert "Failed" in listed or "failed" in listed
@@ -366,7 +367,8 @@ def test_a_column_of_the_cases_is_one_entry_of_one_list(pages: Any, monkeypatch:
         tokens = matrix.Column("Tokens", "text", lambda row: f"{row.tokens} tokens", "7 tokens in all", label="tokens")
         return [*columns_of(summary, *more), tokens]
 
-    monkeypatch.setattr("evaldesk.pages.runs.page.columns_of", with_tokens)
+    for name in ("page", "table"):
+        monkeypatch.setattr(f"evaldesk.pages.runs.{name}.columns_of", with_tokens)
     run = pages.finish()
     page, report = (pages.get(address).text for address in (run, f"{run}/report"))
 

@@ -1,67 +1,70 @@
-"""The first divergences in the failed trials of a run, equal ones counted together."""
+"""The first divergences in all failed trials of a run, equal ones counted together, as bars that filter its table."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.stored_runs import run_title
-from evaldesk.model.stored import RunSummary, TrialKey
-from evaldesk.pages.runs.view import trial_href
+from evaldesk.model.stored import RunSummary
 
-N_SHOWN = 3
-MAX_CASES = 50
-MAX_TRIALS = 200
-N_NAMED = 3
+N_SHOWN = 6
+MAX_DIVERGENCES = 200
+NO_DIVERGENCE = "no divergence in a call, an answer or the state"
 
 
 @dataclass(frozen=True, slots=True)
-class BrokenPlace:
-    """A first divergence: its number of trials, its words, its cases, and the address of the first such trial."""
+class DivergenceBar:
+    """A first divergence: its trials, their share of all failed ones, its cases, and the rows of the table with it."""
 
     n: int
+    share: float
     words: str
-    case_ids: Sequence[str]
-    n_more_cases: int
+    n_cases: int
+    case_id: str
     href: str
 
 
 @dataclass(frozen=True, slots=True)
 class RunDivergences:
-    """The ways to fail in `n_read` failed trials, the most frequent first; `n_more` ways are not shown."""
+    """The ways to fail in all failed trials of a run, the most frequent first; `n_more` are left out."""
 
     summary: RunSummary
     title: str
-    n_read: int
-    places: Sequence[BrokenPlace]
+    bars: Sequence[DivergenceBar]
     n_more: int
+
+    @property
+    def first_bars(self) -> Sequence[DivergenceBar]:
+        """The bars that are shown at once."""
+        return self.bars[:N_SHOWN]
+
+    @property
+    def folded_bars(self) -> Sequence[DivergenceBar]:
+        """The bars that are folded away."""
+        return self.bars[N_SHOWN:]
 
 
 def read_divergences(desk: Desk, run_id: int) -> RunDivergences:
-    """The first divergences in the failed trials of the worst cases. Raises NotFoundError."""
+    """The first divergences of all failed trials; those of an older run are read first. Raises NotFoundError."""
     runs = desk.store.runs
     summary = runs.summary(run_id)
-    rows = runs.case_rows(run_id, sort="worst", only="failed", limit=MAX_CASES)
-    names = {row.case_index: row.case_id for row in rows}
-    keys = [(row.case_index, at) for row in rows for at, letter in enumerate(row.verdicts) if letter == "f"]
-    keys = keys[:MAX_TRIALS]
-    alike: defaultdict[str, list[TrialKey]] = defaultdict(list)
-    words = {}
-    for key, signature in desk.failures.signatures(run_id, keys).items():
-        alike[signature.key].append(key)
-        words[signature.key] = signature.words
-    divergences = sorted(alike, key=lambda each: (-len(alike[each]), alike[each][0]))
-    return RunDivergences(
-        summary,
-        run_title(summary),
-        len(keys),
-        [_place(run_id, words[key], names, alike[key]) for key in divergences[:N_SHOWN]],
-        max(0, len(divergences) - N_SHOWN),
-    )
-
-
-def _place(run_id: int, words: str, names: Mapping[int, str], keys: Sequence[TrialKey]) -> BrokenPlace:
-    case_ids = list(dict.fromkeys(names[case_index] for case_index, _ in keys))
-    return BrokenPlace(len(keys), words, case_ids[:N_NAMED], len(case_ids[N_NAMED:]), trial_href(run_id, keys[0]))
+    if not desk.is_read_only:
+        runs.add_facets(run_id)
+    counts = runs.divergence_counts(run_id)
+    n_failed = max(1, sum(each.n for each in counts))
+    bars = [
+        DivergenceBar(
+            each.n,
+            each.n / n_failed,
+            each.words or NO_DIVERGENCE,
+            each.n_cases,
+            each.case_id,
+            f"/runs/{run_id}?" + urlencode({"divergence": each.words} if each.words else {"only": "failed"}) + "#cases",
+        )
+        for each in counts
+    ]
+    n_more = max(0, len(bars) - MAX_DIVERGENCES)
+    return RunDivergences(summary, run_title(summary), bars[:MAX_DIVERGENCES], n_more)

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from evaldesk.model.case_table import RowOrder
 from evaldesk.model.conclusion import Counts, scored_and_passed
+from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseRow, MetricRow, RunSummary, TrialKey
 from evaldesk.pages.runs.view import (
     STATUS_OF,
@@ -24,7 +25,7 @@ from evaldesk.pages.runs.view import (
 from evaldesk.statistics.intervals import CurvePoint, pass_at_k, pass_hat_k
 from evaldesk.store import RunStore
 from evaldesk.store.runs.run_store import is_imported
-from evaldesk.wording.words import needs_words, passed_cell, share_range, short_title
+from evaldesk.wording.words import needs_words, passed_cell, share_range, short_title, undefined_words
 
 MAX_SQUARES = 20
 NO_WORDS: Mapping[TrialKey, str] = {}
@@ -263,6 +264,17 @@ def equal_counts_of(summary: RunSummary, row: CaseRow) -> tuple[int, int]:
     """The scored and the passed trials of a case among the trial indexes that all cases have."""
     letters = row.verdicts[: summary.n_equal]
     return scored_and_passed(letters, errors_are_failures=summary.config.errors_are_failures)
+
+
+def dash_sentence(summary: RunSummary, rows: Sequence[CaseRow], k: int) -> str:
+    """Why a shown case has a dash where others have pass@k."""
+    if not k or summary.status in LIVE:
+        return ""
+    for row in rows:
+        n_scored, _ = equal_counts_of(summary, row)
+        if n_scored < k:
+            return f"– means undefined. {row.case_id}: {undefined_words(k, n_scored)}"
+    return ""
 
 
 def _rate(drawn_rate: Bar | None, counts: Counts) -> Bar | str:

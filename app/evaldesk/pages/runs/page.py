@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import lru_cache
 from math import ceil
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ from evaldesk.desk.runs.stored_runs import StoredRuns, is_held, run_title
 from evaldesk.model import Conclusion, GateOutcome
 from evaldesk.model.conclusion import counted
 from evaldesk.model.run import LIVE, Place
-from evaldesk.model.stored import CaseFilter, CaseRow, CaseSort, ErrorGroup, MetricRow, RunSummary, TrialKey
+from evaldesk.model.stored import CaseFilter, CaseSort, ErrorGroup, MetricRow, RunSummary, TrialKey
 from evaldesk.model.transcript import MAX_NUMBER
 from evaldesk.pages.runs.facts import Fact, run_facts
 from evaldesk.pages.runs.matrix import (
@@ -24,10 +23,12 @@ from evaldesk.pages.runs.matrix import (
     Column,
     MatrixRow,
     columns_of,
-    equal_counts_of,
+    dash_sentence,
     is_measured,
     matrix_rows,
+    metric_rows_of,
 )
+from evaldesk.pages.runs.table import CaseTable
 from evaldesk.pages.runs.view import (
     PAGE_SIZE,
     SORTS,
@@ -55,7 +56,6 @@ from evaldesk.wording.words import (
     rate_of_counts,
     stopped_words,
     trials_each_words,
-    undefined_words,
 )
 
 MAX_ERROR_GROUPS = 20
@@ -122,6 +122,7 @@ class RunPage:
     away: str = ""
     foreign: ForeignRun | None = None
     set_sentence: str = ""
+    table: CaseTable | None = None
 
     @property
     def places_words(self) -> str:
@@ -155,11 +156,11 @@ class RunPage:
         return self.reliability.figure is not None or (self.is_live and self.k > 0)
 
 
-async def run_page(runs: RunDesk, run_id: int, query: RunQuery) -> RunPage:
+async def run_page(runs: RunDesk, run_id: int, query: RunQuery, most: int | None = None) -> RunPage:
     """The page of a run at this moment, from its stored part and the state of this process. Raises as `read_run`."""
     flying, trouble, pause = runs.in_flight(run_id), runs.trouble(run_id), runs.pause(run_id)
     places = runs.places(run_id)
-    page = await asyncio.to_thread(read_run, runs.run_store, run_id, query, flying, trouble, pause, places=places)
+    page = await asyncio.to_thread(read_run, runs.run_store, run_id, query, flying, trouble, pause, most, places)
     may_go_on = page.can_resume or page.can_retry
     if page.is_live and places is None:  # another process may play it at this moment
         may_go_on = not await asyncio.to_thread(is_held, runs.run_store, page.summary)
@@ -194,7 +195,7 @@ def read_run(
     n_running = min(len(in_flight) or n_told, summary.config.concurrency)
     sort: CaseSort = query.sort or ("file" if is_live else "worst")
     rows = runs.case_rows(run_id, sort=sort, only=query.only, after=query.after, limit=most + 1)
-    metrics = _metric_rows(runs, run_id, (summary.counts, summary.duration_ms, summary.n_duplicates))
+    metrics = metric_rows_of(runs, summary)
     if is_live:  # intervals of a run that goes on would be drawn anew at each look
         metrics = [replace(each, kinds=()) for each in metrics]
     outcomes = runs.outcome_counts(run_id)
@@ -212,7 +213,7 @@ def read_run(
     columns = columns_of(summary, metrics, curves, point, in_flight)
     errors = runs.error_groups(run_id)[:MAX_ERROR_GROUPS] if summary.n_to_retry else []
     places_of_run = summary.places if places is None else places
-    more = query.href(run_id, sort=sort, after=rows[most - 1].cursor) if len(rows) > most else ""
+    more = query.href(run_id, sort=sort, after=rows[most - 1].cursor) if len(rows) > most > 0 else ""
     return RunPage(
         summary=summary,
         title=run_title(summary),
@@ -234,7 +235,7 @@ def read_run(
         reason=reason_note(summary, trouble, stored_conclusion),
         answer=rate_of_counts(summary.counts) if summary.counts.scored else NOTHING_SCORED,
         errors_sentence=errors_sentence(summary.counts),
-        dash_sentence=_dash_sentence(summary, rows[:most], k),
+        dash_sentence=dash_sentence(summary, rows[:most], k),
         figures=_figures(summary),
         filters=_filters(summary, query, n_running),
         sorts=[
@@ -258,12 +259,6 @@ def read_run(
     )
 
 
-@lru_cache(maxsize=256)
-def _metric_rows(runs: RunStore, run_id: int, _: object) -> Sequence[MetricRow]:
-    """The scores of a run; kept as long as no trial ended."""
-    return runs.metric_rows(run_id)
-
-
 def _run_before(runs: RunStore, summary: RunSummary) -> RunSummary | None:
     """The run of the same agent and eval set that ended last before this one."""
     config = summary.config
@@ -271,17 +266,6 @@ def _run_before(runs: RunStore, summary: RunSummary) -> RunSummary | None:
         status="finished", agent_id=config.agent.id, evalset_id=config.evalset_id, before=summary.id, limit=1
     )
     return summaries[0] if summaries else None
-
-
-def _dash_sentence(summary: RunSummary, rows: Sequence[CaseRow], k: int) -> str:
-    """Why a shown case has a dash where others have pass@k."""
-    if not k or summary.status in LIVE:
-        return ""
-    for row in rows:
-        n_scored, _ = equal_counts_of(summary, row)
-        if n_scored < k:
-            return f"– means undefined. {row.case_id}: {undefined_words(k, n_scored)}"
-    return ""
 
 
 def _filters(summary: RunSummary, query: RunQuery, n_running: int) -> list[Filter]:

@@ -28,6 +28,7 @@ from evaldesk.pages.runs.matrix import (
     MatrixRow,
     case_href,
     columns_of,
+    dash_sentence,
     is_measured,
     metric_rows_of,
     plain_columns,
@@ -153,6 +154,7 @@ class CaseTable:
     search_note: str = ""
     has_total: bool = True
     hidden: Sequence[Choice] = ()
+    dash_sentence: str = ""
 
     @property
     def is_alone(self) -> bool:
@@ -306,7 +308,7 @@ def read_table(
         groups.append(_group(runs, query, letters[run_id], summary, facts, at))
         columns += _run_columns(runs, query, summaries, place, at, words, in_flight)
     columns += _row_columns(query, changes, summaries) if len(summaries) > 1 else []
-    visible_columns = [column for column in columns if _is_chosen(column, query, len(summaries))]
+    visible_columns = _with_one_direction([each for each in columns if _is_chosen(each, query, len(summaries))])
     groups = [
         replace(group, n_columns=sum(each.group == at for each in visible_columns)) for at, group in enumerate(groups)
     ]
@@ -326,8 +328,15 @@ def read_table(
         evalset_id=summaries[0].config.evalset_id,
         search_note=table_part.note,
         has_total=not query.has_filter,
+        dash_sentence=_dash_sentence(summaries, part),
         hidden=[Choice(str(each), f"Run {each}", href=_shown_href(query, each)) for each in query.hidden],
     )
+
+
+def _dash_sentence(summaries: Sequence[RunSummary], part: TablePart) -> str:
+    if len(summaries) > 1:
+        return ""
+    return dash_sentence(summaries[0], [row.case for row in part.rows], columns_k(summaries[0].n_least))
 
 
 def _summary(runs: RunStore, run_id: int) -> RunSummary | None:
@@ -617,6 +626,12 @@ def _sorted(query: TableQuery, sort: RowSort | None) -> str:
         return ""
     is_rising = sort.order in ("worst", "id", "metric", "file")
     return "ascending" if is_rising != now.is_reversed else "descending"
+
+
+def _with_one_direction(columns: Sequence[RowColumn]) -> list[RowColumn]:
+    """The columns with the direction at the first head of the order alone: several heads may give it."""
+    first = next((at for at, column in enumerate(columns) if column.direction), None)
+    return [column if at == first else replace(column, direction="") for at, column in enumerate(columns)]
 
 
 def _is_chosen(column: RowColumn, query: TableQuery, n_runs: int) -> bool:

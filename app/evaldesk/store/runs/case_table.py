@@ -405,6 +405,7 @@ def are_alike(connection: Connection, run_ids: Sequence[int]) -> bool:
 
 def first_divergences(connection: Connection, run_id: int, indexes: Sequence[int]) -> dict[TrialKey, str]:
     """The words of the first divergence, or of the error, of each trial of these cases that has one."""
+    run_queries.run_row(connection, run_id)
     columns = TRIAL.c
     words = func.coalesce(columns.divergence, columns.error_kind + ": " + columns.error_message, "")
     query = select(columns.case_index, columns.trial_index, words).where(
@@ -415,6 +416,8 @@ def first_divergences(connection: Connection, run_id: int, indexes: Sequence[int
 
 def facet_counts(connection: Connection, run_ids: Sequence[int], kind: FacetKind) -> dict[str, int]:
     """The tags of the cases of these runs, or the tools that their trials called, each with its number of cases."""
+    for run_id in run_ids:
+        run_queries.run_row(connection, run_id)
     columns = CASE_FACET.c
     of_kind = columns.run_id.in_(run_ids) & (columns.kind == kind)
     rows = (
@@ -447,6 +450,7 @@ def divergence_counts(connection: Connection, run_id: int) -> list[DivergenceCou
 
 def time_quantiles(connection: Connection, run_id: int, shares: Sequence[float]) -> list[float | None]:
     """Times of the trials of a run in ms below which these shares of them lie; None where no time is known."""
+    run_queries.run_row(connection, run_id)
     columns = TRIAL.c
     is_timed = (columns.run_id == run_id) & columns.verdict.is_not(None) & (columns.duration_ms > 0)
     times = sorted(connection.scalars(select(columns.duration_ms).where(is_timed)))

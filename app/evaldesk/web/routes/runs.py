@@ -17,7 +17,6 @@ from evaldesk.desk.runs.set_changes import changes_on_page
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import RunStatus
 from evaldesk.model.conclusion import StopRule
-from evaldesk.model.stored import CaseFilter, CaseSort
 from evaldesk.pages.gates import read_gates
 from evaldesk.pages.runs.agents import read_agents
 from evaldesk.pages.runs.divergences import read_divergences
@@ -25,7 +24,9 @@ from evaldesk.pages.runs.facts import away_sentence, config_json
 from evaldesk.pages.runs.listing import read_listing
 from evaldesk.pages.runs.page import RunPage, run_page
 from evaldesk.pages.runs.spread import read_spread
-from evaldesk.pages.runs.view import RunQuery
+from evaldesk.pages.runs.table import read_table
+from evaldesk.pages.runs.table_query import TableQuery
+from evaldesk.pages.runs.view import PAGE_SIZE, RunQuery
 from evaldesk.run_options import BY_NAME
 from evaldesk.web.forms.fields import number_of, read_form, text_of
 from evaldesk.web.live import LiveBlocks, Message, event_stream
@@ -76,7 +77,7 @@ async def events(request: Request) -> Response:
 
 async def _messages(request: Request) -> AsyncIterator[Message]:
     """Watchers of one run with the same cases share the rendered page, and each gets the changes."""
-    query, tab_tick = run_query(request), None
+    query, tab_tick = table_query(request), None
 
     async def render(marker: str) -> str:
         return fragment(request, "runs/run.html", "live", run=await _read(request), is_stream=True, cut=marker)
@@ -206,19 +207,20 @@ async def restore(request: Request) -> Response:
     return go(f"/runs/{run_id_of(request)}")
 
 
-def run_query(request: Request) -> RunQuery:
-    """Order and filter of the cases; unknown words fall back to the page's own choice."""
-    query = request.query_params
-    return RunQuery(
-        sort=next((each for each in get_args(CaseSort) if each == query.get("sort")), None),
-        only=next((each for each in get_args(CaseFilter) if each == query.get("only")), None),
-        after=query.get("after", "")[:500],
-    )
+def table_query(request: Request) -> TableQuery:
+    """Filters, order and columns of the cases; unknown words fall back to the page's own choice."""
+    run_id = run_id_of(request)
+    return TableQuery.of(f"/runs/{run_id}", [run_id], request.query_params)
 
 
 async def _read(request: Request) -> RunPage:
     desk = desk_of(request)
-    run = await run_page(desk.runs, run_id_of(request), run_query(request))
+    run_id, query = run_id_of(request), table_query(request)
+    run = await run_page(desk.runs, run_id, RunQuery(None, query.only.verdict), most=0)
+    flying = desk.runs.in_flight(run_id) if run.is_live else frozenset()
+    table = await asyncio.to_thread(read_table, desk, query, in_flight=flying, most=PAGE_SIZE)
+    here = query.href(after=query.after)
+    run = replace(run, table=table, here=here, events_href=here.replace(f"/runs/{run_id}", f"/runs/{run_id}/events", 1))
     if run.is_live:
         return run
     config, may_accept = run.summary.config, run.summary.counts.failed > 0
@@ -237,7 +239,7 @@ async def _page_of(
     return page(
         request,
         "runs/run.html",
-        block=target if target in ("live", "more", "rest") else None,
+        block=target if target in ("live", "more", "table", "rest") else None,
         status=status,
         run=run,
         is_stream=False,
