@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from evaldesk.errors import UsageError
 from evaldesk.metrics.metric import MetricInfo, mean
-from evaldesk.model import Case, Score, Transcript, TurnRecord
+from evaldesk.model import Case, JsonObject, Score, Transcript, TurnRecord
 from evaldesk.model.evalset import EXPECTED_OUTCOMES
 from evaldesk.model.transcript import OUTCOMES
 
@@ -32,6 +32,29 @@ def expected_outcomes(case: Case) -> tuple[ExpectedOutcome, ...]:
     if not isinstance(entries, list):
         raise UsageError(f"{EXPECTED_OUTCOMES} must be a list of outcomes, got {type(entries).__name__}")
     return tuple(_outcome_of(raw, f"{EXPECTED_OUTCOMES}[{index}]") for index, raw in enumerate(entries))
+
+
+def outcome_line(expectation: ExpectedOutcome) -> str:
+    """`2: refused_by_guardrail off topic`: turn, outcome and guardrail; without a turn the last one."""
+    place = "" if expectation.turn is None else f"{expectation.turn + 1}: "
+    return f"{place}{expectation.outcome} {expectation.guardrail}".strip()
+
+
+def outcome_entry(line: str) -> JsonObject:
+    """The entry of a case for such a line. Raises UsageError that says what cannot be read."""
+    turn, colon, words = line.partition(":")
+    if not colon:
+        turn, words = "", line
+    outcome, _, guardrail = words.strip().partition(" ")
+    if turn and not turn.strip().isdecimal():
+        raise UsageError(f"{line[:40]!r}: the number of a turn stands before the colon, not {turn.strip()[:40]!r}")
+    entry: JsonObject = {
+        **({"turn": int(turn)} if turn else {}),
+        "outcome": outcome,
+        **({"guardrail": guardrail.strip()} if guardrail.strip() else {}),
+    }
+    _outcome_of(entry, repr(line[:40]))
+    return entry
 
 
 def expects_outcome(case: Case) -> bool:

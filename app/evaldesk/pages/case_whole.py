@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from evaldesk.errors import FormatError, UsageError
 from evaldesk.matching import Origins, read_allowances, renumber_allowances
 from evaldesk.matching.allowed import ALSO_ACCEPTED
 from evaldesk.metrics import case_outputs, rubric_line
-from evaldesk.model import Case, JsonObject
+from evaldesk.metrics.outcome import expected_outcomes, outcome_entry, outcome_line
+from evaldesk.model import Case, JsonObject, JsonValue
+from evaldesk.model.evalset import EXPECTED_OUTCOMES
 from evaldesk.model.json_text import json_line
 from evaldesk.pages.typed import Problems
 from evaldesk.reading.strict_json import parse_json
@@ -16,6 +19,7 @@ from evaldesk.reading.strict_json import parse_json
 OUTPUTS = ("required_outputs", "outputs")
 """The keys of a case under which its required texts stand, ours first; the other is tau-bench's."""
 ACCEPTED = "accepted"
+OUTCOMES = "outcomes"
 MAX_LINES = 100
 MAX_ACCEPTED = 20_000
 """Characters of accepted values that the form shows; more are edited as raw JSON."""
@@ -45,6 +49,20 @@ def accepted_text(case: Case) -> str | None:
     return text if len(text) <= MAX_ACCEPTED and len(alternatives) <= MAX_LINES else None
 
 
+def outcomes_keys(case: Case) -> tuple[str, ...]:
+    """The key of the expected outcomes, where the form shows them."""
+    return () if outcomes_text(case) is None else (EXPECTED_OUTCOMES,)
+
+
+def outcomes_text(case: Case) -> str | None:
+    """The expected outcomes of turns, one a line; None where the form cannot hold them."""
+    try:
+        lines = [outcome_line(each) for each in expected_outcomes(case)]
+    except UsageError:
+        return None
+    return "\n".join(lines) if len(lines) <= MAX_LINES else None
+
+
 def with_whole(
     before: Case,
     case: Case,
@@ -52,13 +70,19 @@ def with_whole(
     texts: tuple[str | None, str | None],
     problems: Problems,
     accepted_lines: str | None = None,
+    outcome_lines: str | None = None,
 ) -> Case:
-    """The case with the typed outputs, rubrics and accepted values, None where the form has no such field.
+    """The case with the typed outputs, rubrics, accepted values and outcomes, None where the form has no such field.
 
-    Unchanged parts stay as in the file. Accepted alternatives move with turns and calls, by their places `before`;
-    once it was changed, its lines name turns and calls as they stand now.
+    Unchanged parts stay as in the file. Accepted alternatives and outcomes move with turns, by their places `before`;
+    once they were changed, their lines name turns and calls as they stand now.
     """
     (outputs, rubrics), case = texts, renumber_allowances(before, case, origins)
+    if outcome_lines is not None and _lines(outcome_lines) != _lines(outcomes_text(before) or ""):
+        lines = _limit_lines(outcome_lines, OUTCOMES, "Expected outcomes", problems)
+        case = _with_outcomes(case, lines, problems)
+    else:
+        case = _renumber_outcomes(before, case, origins)
     if accepted_lines is not None and _lines(accepted_lines) != _lines(accepted_text(before) or ""):
         case = _with_accepted(case, _limit_lines(accepted_lines, ACCEPTED, "Also accepted", problems), problems)
     if outputs is not None and _lines(outputs) != _lines(outputs_text(case)):
@@ -81,6 +105,42 @@ def _with_accepted(case: Case, lines: list[str], problems: Problems) -> Case:
         problems.add(ACCEPTED, "Also accepted", f"{error}")
         return case
     return result
+
+
+def _with_outcomes(case: Case, lines: list[str], problems: Problems) -> Case:
+    extra = {key: value for key, value in case.extra.items() if key != EXPECTED_OUTCOMES}
+    try:
+        entries: list[JsonValue] = [dict(outcome_entry(line)) for line in lines]
+    except UsageError as error:
+        problems.add(OUTCOMES, "Expected outcomes", f"{error}")
+        return case
+    too_late = next((line for line, raw in zip(lines, entries, strict=True) if _turn_of(raw) > len(case.turns)), None)
+    if too_late:
+        problems.add(OUTCOMES, "Expected outcomes", f"{too_late[:40]!r}: the case has {len(case.turns)} turns.")
+    return replace(case, extra={**extra, EXPECTED_OUTCOMES: entries} if entries else extra)
+
+
+def _renumber_outcomes(before: Case, case: Case, origins: Origins) -> Case:
+    """The case with the outcomes at the new places of their turns; those of a removed turn go."""
+    entries = before.extra.get(EXPECTED_OUTCOMES)
+    places = {origin: place for place, (origin, _) in enumerate(origins) if origin is not None}
+    if outcomes_text(before) is None or not isinstance(entries, list):
+        return case
+    if all(places.get(place) == place for place in range(len(before.turns))):
+        return case
+    moved: list[JsonValue] = [
+        {**raw, "turn": places[_turn_of(raw) - 1] + 1} if _turn_of(raw) else raw
+        for raw in entries
+        if isinstance(raw, Mapping) and (not _turn_of(raw) or _turn_of(raw) - 1 in places)
+    ]
+    extra = {key: value for key, value in case.extra.items() if key != EXPECTED_OUTCOMES}
+    return replace(case, extra={**extra, EXPECTED_OUTCOMES: moved} if moved else extra)
+
+
+def _turn_of(raw: JsonValue) -> int:
+    """The number of the turn of an entry, from 1; 0 for the last turn."""
+    turn = raw.get("turn") if isinstance(raw, Mapping) else None
+    return turn if isinstance(turn, int) else 0
 
 
 def _with_outputs(case: Case, texts: list[str]) -> Case:

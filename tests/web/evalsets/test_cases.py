@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from typing import Any
@@ -349,3 +350,75 @@ def test_too_many_parts_are_refused(pages: Pages, address: str) -> None:
     many = {f"turn-{index}-query": "x" for index in range(201)}
 
     assert pages.post(address, {"case": "x"} | many).status_code == 422
+
+
+OUTCOMES: list[dict[str, Any]] = [
+    {"turn": 1, "outcome": "refused_by_guardrail", "guardrail": "off topic"},
+    {"outcome": "answered"},
+]
+
+
+def expect_outcomes(pages: Pages, outcomes: Any) -> None:
+    """Write expected outcomes into the first case of the file."""
+    path = pages.folder / "calc.evalset.json"
+    raw = json.loads(path.read_text())
+    raw["eval_cases"][0]["expected_outcomes"] = outcomes
+    path.write_text(json.dumps(raw, indent=2))
+
+
+def test_expected_outcomes_are_lines_of_the_form(pages: Pages, address: str) -> None:
+    expect_outcomes(pages, OUTCOMES)
+    typed = pages.fields(address)
+
+    saved = pages.post(address, typed | {"outcomes": "2: usage_limit\nrefused_by_model"})
+
+    assert typed["outcomes"].splitlines() == ["1: refused_by_guardrail off topic", "answered"]
+    assert saved.status_code == 303
+    assert pages.stored()["eval_cases"][0]["expected_outcomes"] == [
+        {"turn": 2, "outcome": "usage_limit"},
+        {"outcome": "refused_by_model"},
+    ]
+    assert "Kept unchanged: <code>expected_outcomes" not in pages.get(address).text
+    pages.post(address, pages.fields(address) | {"outcomes": ""})
+    assert "expected_outcomes" not in pages.stored()["eval_cases"][0]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("refused", "outcome must be one of"),
+        ("one: answered", "the number of a turn stands before the colon"),
+        ("answered off topic", "guardrail is the name of one"),
+        ("9: answered", "the case has 2 turns"),
+        ("0: answered", "turn must be 1 or more"),
+    ],
+)
+def test_an_outcome_that_cannot_be_read_is_named_at_its_field(
+    pages: Pages, address: str, line: str, words: str
+) -> None:
+    answer = pages.post(address, pages.fields(address) | {"outcomes": line})
+
+    assert answer.status_code == 422
+    assert words in html.unescape(answer.text)
+
+
+def test_outcomes_stay_as_written_and_move_with_their_turn(pages: Pages, address: str) -> None:
+    expect_outcomes(pages, OUTCOMES)
+    before = (pages.folder / "calc.evalset.json").read_bytes()
+
+    pages.post(address, pages.fields(address))
+    unchanged = (pages.folder / "calc.evalset.json").read_bytes()
+    moved = pages.post(address, pages.fields(address) | {"op": "turn-1-up"})
+    pages.post(address, fields_of(moved.text))
+
+    assert unchanged == before
+    assert pages.stored()["eval_cases"][0]["expected_outcomes"] == [{**OUTCOMES[0], "turn": 2}, OUTCOMES[1]]
+
+
+def test_outcomes_that_the_form_cannot_show_are_kept(pages: Pages, address: str) -> None:
+    expect_outcomes(pages, [{"outcome": "no such"}])
+
+    saved = pages.post(address, pages.fields(address) | {"case": "renamed"})
+
+    assert saved.status_code == 303
+    assert pages.stored()["eval_cases"][0]["expected_outcomes"] == [{"outcome": "no such"}]

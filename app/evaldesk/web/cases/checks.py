@@ -56,7 +56,9 @@ def case_from(draft: CaseDraft, original: Case | None = None, *, source: Case | 
         before = sorted(shown_decisions(base) or (), key=lambda each: (each.turn is None, each.turn or 0))
         case = case if scripted == before else with_decisions(case, scripted)
     origins = [(turn.origin, [call.origin for call in turn.calls if call.is_kept]) for _, turn in kept_turns]
-    return with_whole(base, case, origins, (draft.outputs, draft.rubrics), problems, draft.accepted), problems
+    return with_whole(
+        base, case, origins, (draft.outputs, draft.rubrics), problems, draft.accepted, draft.outcomes
+    ), problems
 
 
 @dataclass(frozen=True, slots=True)

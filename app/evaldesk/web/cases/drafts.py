@@ -22,7 +22,7 @@ from evaldesk.model.decisions import ANY, ScriptedDecision, scripted_decisions
 from evaldesk.model.evalset import DECISIONS
 from evaldesk.model.json_text import json_line
 from evaldesk.model.media import MAX_MEDIA_COUNT
-from evaldesk.pages.case_whole import accepted_text, outputs_text, rubrics_text
+from evaldesk.pages.case_whole import accepted_text, outcomes_text, outputs_text, rubrics_text
 from evaldesk.pages.large_state import HEAD, Held, held_value, typed_limit
 from evaldesk.web.forms.fields import MAX_FIELDS, number_of, text_of
 from evaldesk.web.guard import MAX_BODY
@@ -101,8 +101,8 @@ class TurnDraft:
 class CaseDraft:
     """One case; `initial` and `final` are JSON text, unless they are held; `tags` are separated by commas.
 
-    `outputs`, `rubrics` and `accepted` have one a line; None where the form has no such field. `decisions` hold in
-    every turn; without `shows_decisions` those of the case are not in the form.
+    `outputs`, `rubrics`, `accepted` and `outcomes` have one a line; None where the form has no such field. `decisions`
+    hold in every turn; without `shows_decisions` those of the case are not in the form.
     """
 
     case_id: str = ""
@@ -116,6 +116,7 @@ class CaseDraft:
     outputs: str | None = None
     rubrics: str | None = None
     accepted: str | None = None
+    outcomes: str | None = None
     turns: list[TurnDraft] = field(default_factory=list)
     decisions: list[DecisionDraft] = field(default_factory=list)
     shows_decisions: bool = False
@@ -151,6 +152,7 @@ def draft_of(case: Case) -> CaseDraft:
         outputs=outputs_text(case),
         rubrics=rubrics_text(case),
         accepted=accepted_text(case),
+        outcomes=outcomes_text(case),
         turns=[
             _turn_draft(turn, index, limit, _decision_drafts(scripted or (), index))
             for index, turn in enumerate(case.turns)
@@ -249,6 +251,7 @@ def read_draft(form: FormData) -> CaseDraft:
         outputs=text_of(form, "outputs") if "outputs" in form else None,
         rubrics=text_of(form, "rubrics") if "rubrics" in form else None,
         accepted=text_of(form, "accepted") if "accepted" in form else None,
+        outcomes=text_of(form, "outcomes") if "outcomes" in form else None,
         turns=[_read_turn(form, prefix) for prefix in _prefixes(form, "turn", "query", MAX_TURNS)],
         decisions=[_read_decision(form, name) for name in _prefixes(form, "decision", "tool")],
         shows_decisions="decisions" in form,

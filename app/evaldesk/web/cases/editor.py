@@ -11,7 +11,7 @@ from evaldesk.model.evalset import DECISIONS
 from evaldesk.model.stored import EvalSetFile
 from evaldesk.pages.case_list import CaseLine
 from evaldesk.pages.case_text import Line, kept_keys
-from evaldesk.pages.case_whole import OUTPUTS, accepted_keys
+from evaldesk.pages.case_whole import OUTPUTS, accepted_keys, outcomes_keys
 from evaldesk.pages.large_state import LargeState, large_state
 from evaldesk.pages.typed import Problems
 from evaldesk.web.cases.drafts import CaseDraft, shown_decisions
@@ -55,7 +55,7 @@ class Editor:
             return []
         case = self.found_case.case
         decisions = (DECISIONS,) if shown_decisions(case) is not None else ()
-        return kept_keys(case, (*OUTPUTS, *decisions, *accepted_keys(case)))
+        return kept_keys(case, (*OUTPUTS, *decisions, *accepted_keys(case), *outcomes_keys(case)))
 
     @property
     def tools(self) -> list[str]:
