@@ -113,7 +113,7 @@ def test_a_run_says_how_the_calls_of_its_agent_became_known(played: CommandFolde
 
     assert told["capture"] == again["runs"][0]["capture"] == ["told"]
     assert (
-        "Played in             processes of this machine, which trials share\n" in played.run("run", "info", "1").output
+        "Played in             this machine, in processes that trials share\n" in played.run("run", "info", "1").output
     )
     assert "Capture               told\n" in played.run("run", "info", "1").output
 

@@ -34,6 +34,21 @@ _STEPS: Mapping[Part, str] = {
 }
 
 
+CAPTURES: Mapping[str, str] = {
+    "adapter": "by the adapter of its framework",
+    "told": "as the agent reported it",
+    "spans": "from its OpenTelemetry spans",
+    "gateway": "from the requests of its model client",
+    "answers": "by its answers alone",
+}
+
+
+def capture_words(captures: Iterable[str]) -> str:
+    """`Recorded by the adapter of its framework and from its OpenTelemetry spans`; empty where it was not noted."""
+    ways = [CAPTURES.get(each, each) for each in captures]
+    return f"Recorded {_listed(ways)}" if ways else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Visibility:
     """How far each part can be seen: `whole`, in `part` or `none`. Inner calls are those inside of a tool."""

@@ -143,9 +143,9 @@ def test_a_cluster_takes_more_trials_at_once_than_one_machine() -> None:
 
 
 def test_facts_of_a_run_say_where_it_is_played() -> None:
-    assert played_in(ON_RAY) == "processes of Ray (10.0.0.4:6379), 3 hosts, which trials share"
-    assert played_in(replace(ON_RAY, executor=ExecutorConfig("x", "gone"))).startswith("processes of x (gone)")
-    assert played_in(replace(ON_RAY, executor=ExecutorConfig())).startswith("processes of this machine")
+    assert played_in(ON_RAY) == "Ray (10.0.0.4:6379), 3 hosts, in processes that trials share"
+    assert played_in(replace(ON_RAY, executor=ExecutorConfig("x", "gone"))).startswith("x (gone)")
+    assert played_in(replace(ON_RAY, executor=ExecutorConfig())).startswith("this machine, in processes")
 
 
 def test_without_ray_the_refusal_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ def test_a_trial_says_how_the_calls_of_its_agent_became_known(pages: Any) -> Non
     page = pages.get(f"{pages.finish()}/cases/1/trials/0").text
 
     words = "Tool calls, results and state seen; inner calls and tokens seen in part"
-    assert f'<p class="small">Capture: told. {words}' in page
+    assert f'<p class="small">Recorded as the agent reported it. {words}' in page
 
 
 def test_calls_arguments_and_words_stand_beside_each_other(pages: Any) -> None:

@@ -130,8 +130,8 @@ def test_every_gate_has_words_for_the_pages() -> None:
 @pytest.mark.parametrize(
     ("agent", "changes", "words"),
     [
-        (AgentRef("a", "m:a"), {}, "processes of this machine, which trials share"),
-        (AgentRef("a", "m:a"), {"isolation": "process"}, "processes of this machine, one for each trial"),
+        (AgentRef("a", "m:a"), {}, "this machine, in processes that trials share"),
+        (AgentRef("a", "m:a"), {"isolation": "process"}, "this machine, in processes, one for each trial"),
         (AgentRef("a", "http://127.0.0.1:1/x", kind="http"), {}, "the server at http://127.0.0.1:1/x"),
         (AgentRef("a", "node a.js", kind="command"), {}, "a process of the command for each trial, on this machine"),
         (AgentRef("a", "a.json", kind="replay"), {}, ""),

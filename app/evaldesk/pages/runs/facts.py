@@ -122,6 +122,7 @@ def played_in(config: RunConfig, shared_state: SharedState = NOTHING_SHARED) -> 
         return ""
     observed = loop_bound_words(shared_state, config)
     each = f", {observed}" if observed else "" if config.is_shared else ", one for each trial"
+    processes = f"processes{each}" if each else "processes that trials share"
     where = place_of(config.executor) if config.executor.name else HERE
     if agent.container:
         return f"{agent.container.sentence}{each}"
@@ -133,7 +134,7 @@ def played_in(config: RunConfig, shared_state: SharedState = NOTHING_SHARED) -> 
     if kind and kind.target == "command":
         return "a process of the command for each trial, on this machine"
     commands = f"; commands of the benchmark in {agent.commands.sentence}" if agent.commands else ""
-    return f"processes of {where}{each or ', which trials share'}{commands}"
+    return f"{where}, in {processes}{commands}"
 
 
 def run_fingerprint(config: RunConfig) -> str:
