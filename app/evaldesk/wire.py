@@ -166,7 +166,7 @@ def plain_object(value: object) -> dict[str, JsonValue]:
 def plain_text(text: str) -> str:
     """`text` as valid Unicode of bounded length."""
     text = text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
-    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… ({len(text) - MAX_TEXT} more characters)"
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… ({len(text) - MAX_TEXT:,} more characters)"
 
 
 def _scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:

@@ -515,4 +515,4 @@ def _cut_value(value: JsonValue, limit: int) -> JsonValue:
 
 
 def _cut_text(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit} more characters were cut)"
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit:,} more characters were cut)"

@@ -123,7 +123,7 @@ def _bound(value: object) -> JsonValue:
 
 def _shorten(value: JsonValue) -> JsonValue:
     if isinstance(value, str):
-        return value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]}… ({len(value) - MAX_TEXT} more characters)"
+        return value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]}… ({len(value) - MAX_TEXT:,} more characters)"
     if isinstance(value, Mapping):
         return {key: _shorten(item) for key, item in value.items()}
     return [_shorten(item) for item in value] if isinstance(value, Sequence) else value
