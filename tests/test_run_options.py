@@ -325,9 +325,12 @@ def test_every_option_of_python_reaches_the_frozen_configuration(
     (tmp_path / "evaldesk.toml").write_text(
         f'[executors.other]\nkind = "local"\n[environments.other]\npython = "{sys.executable}"\n'
     )
-    (tmp_path / "agent.py").write_text("def agent(message):\n    return message\n")  # an object has no other isolation
+    (tmp_path / "agent.py").write_text(
+        "def agent(message, instruction=''):\n    return message\n"
+    )  # an object has no other isolation
     values = {**PRICES, **{option.name: other_value(option) for option in RUN_OPTIONS}}
     values |= {"n": 2, "budget": "2", "concurrency": 2}  # each trial starts a process
+    values["instructions"] = {"agent": "Answer."}
     values["memory_mib"] = 2048  # a fork of the tests has nearly the least limit already, and then starts no thread
     case = Case("one", (Turn("one", Expected(reference="one")),))
 

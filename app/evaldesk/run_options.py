@@ -578,7 +578,30 @@ _LIMITS = (
     ),
 )
 
+NOT_VARIED_BY_FORM: Final = "an instruction of one agent of a tree is a variant of an experiment, or an argument"
+
 MODEL_CALL = (
+    _call(
+        "instruction",
+        "text",
+        title="Instruction",
+        words="the instruction",
+        help="The instruction of the agent, in place of its own; @FILE is the text of a file.",
+        high=200_000,
+        metavar="TEXT",
+        form="more",
+        left_out={"toml": NOT_WORKSPACE},
+    ),
+    _call(
+        "instructions",
+        "object",
+        title="Instructions of agents",
+        help='Instructions of agents of a tree by their names, such as {"planner": "Plan in steps."}.',
+        default={},
+        unset="their own",
+        metavar="JSON",
+        left_out={"toml": NOT_WORKSPACE, "form": NOT_VARIED_BY_FORM},
+    ),
     _call(
         "base_url",
         "text",
@@ -743,6 +766,8 @@ def _user(name: str, path: str, kind: Kind, title: str, **more: Any) -> RunOptio
     return option_of("user", name, kind, title, path=path, words=name, toml=path, **more)
 
 
+_OF_AGENT = frozenset({"faults", "instruction", "instructions"})
+"""Options of the agent's model calls that a simulated user has not."""
 _NOT_USER_FLAG: Mapping[Door, str] = {"cli": NOT_FLAG, "pytest": NOT_FLAG, "form": NOT_USER_BROWSER}
 
 _USER = (
@@ -809,7 +834,7 @@ _USER = (
             left_out=_NOT_USER_FLAG,
         )
         for each in MODEL_CALL
-        if each.name != "faults"
+        if each.name not in _OF_AGENT
     ),
 )
 
@@ -830,6 +855,8 @@ BY_PATH: Mapping[str, RunOption] = {option.path: option for option in RUN_OPTION
 
 NOT_OPTIONS: Mapping[str, str] = {
     "user.options.faults": "they are injected into the calls of the agent alone",
+    "user.options.instruction": "the instructions of the simulated user are user_instructions",
+    "user.options.instructions": "the instructions of the simulated user are user_instructions",
     "agent": "what is run",
     "agent_version": "read from the agent's files when the run starts",
     "functions_version": "read from the files of the eval functions when the run starts",
@@ -886,6 +913,8 @@ class Asked(TypedDict, total=False):
     processes: int | None
     note: str | None
     model: str | None
+    instruction: str | None
+    instructions: Mapping[str, Any] | None
     base_url: str | None
     api_key_env: str | None
     temperature: float | None

@@ -166,3 +166,44 @@ def test_an_escaped_comma_is_part_of_a_model(place: CommandFolder) -> None:
     result = begin(place, "--model", r"a/x\,y,a/z", "--check", "--json")
 
     assert json.loads(result.stdout)["variants"] == ["a/x,y", "a/z"]
+
+
+def test_prompts_of_files_are_variants_whose_pass_rates_are_those_of_the_instruction(place: CommandFolder) -> None:
+    (place.folder / "prompted.py").write_text(
+        "def agent(message, instruction='say nothing'):\n"
+        "    return message if instruction == 'repeat' else 'nothing'\n\nagent.tells_cost = True\n"
+    )
+    for name, text in (("p1", "say nothing"), ("p2", "repeat")):
+        (place.folder / f"{name}.md").write_text(text)
+    before = (place.folder / "prompted.py").read_text()
+    evalset = place.evalset("shop", ANSWERS)
+
+    result = place.run(
+        *("eval", "prompted:agent", evalset, "--criterion", "response_match_score=0.8"),
+        *("--vary", "instruction=@p1.md,@p2.md", "--n", 2, "--json"),
+    )
+
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert [(each["variant"], each["pass_rate"]) for each in found["rates"]] == [("p1", 0.0), ("p2", 1.0)]
+    assert (found["best"], found["differences"][0]["word"]) == ("p2", "better")
+    assert (place.folder / "prompted.py").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("vary", "words"),
+    [
+        ("instruction=@none.md,b", "none.md"),
+        ("instruction=@empty.md,b", "the file is empty"),
+        ("instruction=a,b", "takes no instruction"),
+        ("instruction@planner=a,b", "planner"),
+        ("temperature@planner=0,1", "only an instruction is of one agent"),
+    ],
+)
+def test_bad_instructions_are_refused(place: CommandFolder, vary: str, words: str) -> None:
+    (place.folder / "empty.md").write_text(" \n")
+
+    result = begin(place, "--vary", vary)
+
+    assert isinstance(result.exception, EvaldeskError), result.output
+    assert words in str(result.exception)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
@@ -105,7 +105,9 @@ class _FactoryAgent:
                 # `asyncio.run` needs a thread without a running loop, and the caller may have one.
                 with ThreadPoolExecutor(1) as thread:
                     agent = thread.submit(asyncio.run, self._adapt(Session("describe"))).result()
-                self._description = agent.describe()
+                takes = "instruction" in inspect.signature(self.make).parameters
+                description = agent.describe()
+                self._description = replace(description, takes_instruction=takes or description.takes_instruction)
             except Exception:  # of the user's code, which the first turn will tell with its trace
                 return AgentDescription(name=self.ref.id, kind="python", description=summary_of(self.make))
         return self._description
@@ -143,6 +145,8 @@ class _FactoryAgent:
         offered = {"state": session.state, "session": session}
         parameters = inspect.signature(self.make).parameters
         arguments: dict[str, Any] = {name: offered[name] for name in parameters if name in offered}
+        if session.model_options.instruction is not None and "instruction" in parameters:
+            arguments["instruction"] = session.model_options.instruction
         arguments |= {name: {"configurable": {}} for name, each in parameters.items() if _is_config(each)}
         value = self.make(**arguments)
         is_awaited = inspect.isawaitable(value)

@@ -45,8 +45,8 @@ def adapt(candidate: object, ref: AgentRef) -> PythonAgent | None:
 
 @dataclass(frozen=True, slots=True)
 class PythonAgent:
-    """An agent of the user's own code. Its function takes `message`, and optionally `state`, `media`, `session` and
-    `decisions`, by name.
+    """An agent of the user's own code. Its function takes `message`, and optionally `state`, `media`, `session`,
+    `decisions` and `instruction`, by name.
 
     It runs in the thread of the turn and may block it. A string is the answer; consecutive strings are joined; strings
     before an event are an intermediate message. None is ignored. An event is an `evaldesk.Event`, or an object of the
@@ -66,6 +66,7 @@ class PythonAgent:
             tells_cost=getattr(self.code, "tells_cost", False) is True,
             takes=self._takes(),
             unseen=() if self._shows_state(self._declared()) else ("state",),
+            takes_instruction="instruction" in (parameter_names(self._declared()) or ()),
         )
 
     def _declared(self) -> Callable[..., Any]:
@@ -160,10 +161,13 @@ def _arguments(
         "media": session.media,
         "session": session,
         "decisions": decisions,
+        "instruction": session.model_options.instruction,
     }
     names = parameter_names(function)
     if names is None:
         return {"message": message}
+    if session.model_options.instruction is None:  # its own, by its default
+        names = [name for name in names if name != "instruction"]
     if "message" not in names:
         first = next((name for name in names if name not in offered), None)
         if first is None:

@@ -34,6 +34,7 @@ class ModelOptions:
     the requests and tokens of each model in a minute, over all runs of this user. `faults` are the shares of the calls
     that fail in each way, on purpose. `extra` is sent along in the body of
     each call (`top_k`, `chat_template_kwargs`), and replaces none of its `OWN_FIELDS`.
+    `instruction` is that of the agent in place of its own, `instructions` those of agents of its tree by their names.
     `price_in` and `price_out`, which come together, are US dollars for a
     million tokens, for models without a known price. Raises UsageError.
     """
@@ -52,6 +53,8 @@ class ModelOptions:
     extra: JsonObject = field(default_factory=dict)
     price_in: float | None = None
     price_out: float | None = None
+    instruction: str | None = None
+    instructions: JsonObject = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.base_url is not None:
@@ -67,8 +70,17 @@ class ModelOptions:
                 raise UsageError(
                     f"extra.{name} would replace what Evaldesk sends: {reason}; leave it out", field="extra"
                 )
+        if self.instruction is not None and not self.instruction.strip():
+            raise UsageError("instruction is empty; leave it out to keep the agent's own", field="instruction")
         if (self.price_in is None) != (self.price_out is None):
             raise UsageError("say both price_in and price_out, in US dollars for a million tokens", field="price_in")
+
+    def instruction_of(self, name: str, *, is_root: bool = False) -> str | None:
+        """The instruction of the agent of that name, in place of its own; None leaves that."""
+        text = self.instructions.get(name)
+        if isinstance(text, str):
+            return text
+        return self.instruction if is_root else None
 
     @property
     def prices(self) -> tuple[float, float] | None:
@@ -79,7 +91,11 @@ class ModelOptions:
         """These options, with those of `other` where it says something."""
         overrides = {name: value for name in _NAMES if (value := getattr(other, name)) is not None}
         mine = {name: getattr(self, name) for name in _NAMES}
-        return ModelOptions(**{**mine, **overrides}, extra={**self.extra, **other.extra})
+        return ModelOptions(
+            **{**mine, **overrides},
+            extra={**self.extra, **other.extra},
+            instructions={**self.instructions, **other.instructions},
+        )
 
 
 OWN_FIELDS = {
@@ -88,7 +104,7 @@ OWN_FIELDS = {
     "tools": "the tools are those of the agent",
     "stream": "whether a call streams is for the reader of its answer",
 }
-_NAMES = tuple(option.name for option in MODEL_CALL if option.name != "extra")
+_NAMES = tuple(option.name for option in MODEL_CALL if option.kind != "object")
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,6 +181,7 @@ class AgentDescription:
     `is_direct`: its model is at an endpoint of its own, which is called without LiteLLM. `tells_cost`: its own code
     tells the cost of every model call. `offers_user`: its module has functions that play the user of a scenario.
     `takes` are the kinds of media that it says it takes, `unseen` the parts of its work that cannot be seen.
+    `takes_instruction`: its instruction can be replaced for a run.
     """
 
     name: str
@@ -200,6 +201,7 @@ class AgentDescription:
     interpreter: Interpreter = field(default_factory=Interpreter)
     takes: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
+    takes_instruction: bool = False
 
     @property
     def tools_of_all(self) -> tuple[str, ...]:

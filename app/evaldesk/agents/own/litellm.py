@@ -92,6 +92,7 @@ class LlmAgent(ModelCaller):
             initial_state=self.initial_state,
             missing=self._missing_variables(),
             is_direct=is_direct(self._address(Session("describe"))),
+            takes_instruction=True,
         )
 
     def warm(self, session: Session) -> None:
@@ -140,7 +141,8 @@ class LlmAgent(ModelCaller):
         yield _call_limit_event(self.name, n_calls, session)
 
     def _call(self, session: Session, messages: Sequence[JsonObject]) -> ModelCall:
-        instruction = fill_placeholders(self.instruction, session.state)
+        own = session.model_options.instruction_of(self.name, is_root=True)
+        instruction = fill_placeholders(self.instruction if own is None else own, session.state)
         system: list[JsonObject] = [{"role": "system", "content": instruction}] if instruction else []
         model = session.model or self.model
         options = self._own_options(session) | session.model_options

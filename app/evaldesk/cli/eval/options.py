@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import click
@@ -107,10 +108,20 @@ def _table_option(option: RunOption) -> Callable[[Command], Command]:
     elif option.kind == "choice":
         kind = {"type": click.Choice(option.choices)}
     elif option.kind == "text":
-        kind = {"type": str}
+        kind = {"type": str, "callback": _file_text} if option.name == "instruction" else {"type": str}
     return click.option(
         *option.flags, option.name, default=None, metavar=option.metavar or None, help=option.help, **kind
     )
+
+
+def _file_text(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """The text, or that of the file behind `@`."""
+    if value is None or not value.startswith("@"):
+        return value
+    try:
+        return Path(value[1:]).read_bytes().decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"{value[1:]}: {error}") from None
 
 
 def asked_options(values: dict[str, Any]) -> Asked:

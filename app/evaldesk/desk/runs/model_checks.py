@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from evaldesk.agents import AGENTS
 from evaldesk.desk.criteria.criteria import JUDGE_OPTIONS, MORE_JUDGES, judges_of
 from evaldesk.desk.runs.plan import RunPlan, check_calls
-from evaldesk.errors import AgentError, UsageError
+from evaldesk.errors import AgentError, NotFoundError, UsageError
 from evaldesk.metrics import is_metric, metric_info
 from evaldesk.model import AgentDescription, AgentRef, Criterion, ModelOptions
 from evaldesk.model.evalset import some_of
@@ -29,6 +29,7 @@ def check_models(plan: RunPlan, agent: AgentDescription, environment: Mapping[st
     `environment` and the agent's `.env`, wherever the agent is played.
     """
     check_calls(plan.config, agent.kind)
+    check_instructions(plan.config.model_options, agent)
     _check_media(plan, agent)
     if plan.config.recording.may_replay:
         return
@@ -42,6 +43,35 @@ def check_models(plan: RunPlan, agent: AgentDescription, environment: Mapping[st
     for criterion in plan.config.criteria:
         if plan.config.n_asserted.get(criterion.metric) != 0:
             _check_judges(criterion, judging)
+
+
+def check_instructions(options: ModelOptions, agent: AgentDescription) -> None:
+    """Raise UsageError for an instruction of an agent that takes none, or that its tree does not have."""
+    if options.instruction is not None and not agent.takes_instruction:
+        raise UsageError(_no_instruction(agent), field="instruction")
+    if not options.instructions:
+        return
+    agents = {each.name: each for each in _agents_of(agent)}
+    for name, text in options.instructions.items():
+        if not isinstance(text, str) or not text.strip():
+            raise UsageError(f"instructions.{name} must be a text, and not an empty one", field="instructions")
+        if name not in agents:
+            raise UsageError(str(NotFoundError.among("agent", name, agents)), field="instructions")
+        if not agents[name].takes_instruction:
+            raise UsageError(_no_instruction(agents[name]), field="instructions")
+
+
+def _agents_of(agent: AgentDescription) -> Iterator[AgentDescription]:
+    yield agent
+    for each in agent.sub_agents:
+        yield from _agents_of(each)
+
+
+def _no_instruction(agent: AgentDescription) -> str:
+    return (
+        f"agent {agent.name!r} ({agent.kind}) takes no instruction; give its function a parameter: "
+        "def make_agent(instruction=...), or leave the instruction out"
+    )
 
 
 def _check_media(plan: RunPlan, agent: AgentDescription) -> None:

@@ -52,7 +52,7 @@ _DATA = frozenset(
 """Fields that name no code, no address, no path and no model; a field that is in no list here is taken as none."""
 _DATA_OF_MODEL = frozenset(
     {"temperature", "top_p", "max_tokens", "reasoning_effort", "max_turns", "n_retries", "rpm", "tpm", "faults"}
-    | {"price_in", "price_out"}
+    | {"price_in", "price_out", "instruction", "instructions"}
 )
 _DATA_OF_EXTRA = frozenset(
     {"top_k", "top_a", "min_p", "typical_p", "repetition_penalty", "frequency_penalty", "presence_penalty"}

@@ -164,10 +164,12 @@ class AdkAgent:
                 yield event
 
     def _app(self, model: str | None, options: ModelOptions) -> Any:
-        """The app, with the models of its agents replaced if the run or chat names a model or endpoint."""
-        if model is None and options.base_url is None:
+        """The app, with models and instructions of its agents replaced if the run or chat names other ones."""
+        has_instruction = options.instruction is not None or options.instructions
+        if model is None and options.base_url is None and not has_instruction:
             return self.app
-        key = to_json([model, options.base_url, options.api_key_env, options.extra, options.n_retries])
+        own = [options.instruction, options.instructions]
+        key = to_json([model, options.base_url, options.api_key_env, options.extra, options.n_retries, *own])
         # Trials in several threads ask for the same variant at once: decision 003.
         with self._lock:
             if key not in self._variants:
@@ -433,6 +435,7 @@ def _describe_tree(agent: Any, kind: str, depth: int) -> AgentDescription:
         initial_state=state,
         sub_agents=tuple(below),
         missing=tuple(missing_variables),
+        takes_instruction=hasattr(agent, "instruction") and hasattr(agent, "clone"),
     )
 
 

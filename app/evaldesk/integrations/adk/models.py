@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -58,7 +59,13 @@ def parents_of(root: Any) -> dict[str, str]:
 
 
 def with_model(root: Any, model: str | None, options: ModelOptions) -> Any:
-    """A copy of the tree whose agents with a model of their own use the run's model, or the run's endpoint."""
+    """A copy of the tree whose agents with a model of their own use the run's model, or the run's endpoint.
+
+    Agents with another instruction in the run have that one.
+    """
+    if options.instruction is not None:
+        name = str(root.name)
+        options = replace(options, instructions={name: options.instruction, **options.instructions}, instruction=None)
     return _copy_node(root, model, options, {})
 
 
@@ -113,7 +120,10 @@ def _copy_agent(
         "sub_agents": [_copy_agent(sub_agent, model, options, copies) for sub_agent in agent.sub_agents]
     }
     own = model_name(agent)
-    if hasattr(agent, "model") and (own or is_root):
+    instruction = options.instruction_of(str(agent.name))
+    if instruction is not None and hasattr(agent, "instruction"):
+        update["instruction"] = instruction
+    if hasattr(agent, "model") and (own or is_root) and (model or options.base_url):
         update["model"] = _replacement_model(model or own, options)
     if getattr(agent, "tools", None):
         update["tools"] = [_copy_tool(tool, model, options, copies) for tool in agent.tools]

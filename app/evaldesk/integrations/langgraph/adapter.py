@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
@@ -258,6 +259,7 @@ class GraphAgent(OnSharedLoop):
             kind="langgraph",
             description=f"A graph with the nodes {', '.join(node for node in self.graph.nodes if node[:2] != '__')}.",
             tools=tuple(_tools(self.graph)),
+            takes_instruction="instruction" in self._configurable(),
         )
 
     def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
@@ -374,7 +376,7 @@ class GraphAgent(OnSharedLoop):
     def _config(self, session: Session) -> dict[str, Any]:
         options = session.model_options
         thread = session.memory.setdefault("thread", f"{session.id}/{len(session.turns)}")
-        all_settings = {"model": session.model, "max_retries": options.n_retries}
+        all_settings = {"model": session.model, "max_retries": options.n_retries, "instruction": options.instruction}
         all_settings |= {name: getattr(options, name) for name in SETTINGS[1:]}
         settings = {name: value for name, value in all_settings.items() if value is not None}
         config: dict[str, Any] = {"configurable": {"thread_id": thread, **settings}}
@@ -390,9 +392,15 @@ class GraphAgent(OnSharedLoop):
             self._names.update(_input_names(self.graph))
         return self._names
 
+    def _configurable(self) -> dict[str, Any]:
+        """The names that its config or context schema declares."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # later versions have a context in place of the config
+            names = _properties(_properties(_schema(self.graph.get_config_jsonschema)).get("configurable", {}))
+            return {**names, **_properties(_schema(self.graph.get_context_jsonschema))}
+
     def _check_configurable(self, model: str | None, base_url: str | None) -> None:
-        configurable = _properties(_properties(_schema(self.graph.get_config_jsonschema)).get("configurable", {}))
-        configurable |= _properties(_schema(self.graph.get_context_jsonschema))
+        configurable = self._configurable()
         for name, value in (("model", model), ("base_url", base_url)):
             if value and name not in configurable:
                 raise AgentError(

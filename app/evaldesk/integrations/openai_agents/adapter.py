@@ -105,12 +105,13 @@ class OpenAIAgent(OnSharedLoop):
         calls = begin_tool_calls(session, send)
         deps = await self.dependencies.bind(session, resumes=decided is not None)
         starting, items = self._starting_point(session)
+        root = self._root(session)
         run_input: Any = [
             *items,
             *(item for each in user_messages(message, session.media) for item in _items(dict(each))),
         ]
         if decided is not None:
-            starting, run_input = self.sdk_agent, saved_state or await self._restore_state(session, deps)
+            starting, run_input = root, saved_state or await self._restore_state(session, deps)
             await _decide(run_input, decided, send)
         model = model_of(session, starting)
         options = {
@@ -158,7 +159,7 @@ class OpenAIAgent(OnSharedLoop):
 
         if not isinstance(session.paused, dict):
             raise lost_turn_error()
-        return await RunState.from_json(self.sdk_agent, session.paused, context_override=RunContextWrapper(deps))
+        return await RunState.from_json(self._root(session), session.paused, context_override=RunContextWrapper(deps))
 
     def _starting_point(self, session: Session) -> tuple[Any, list[Any]]:
         """The last active agent, and the conversation so far."""
@@ -166,9 +167,35 @@ class OpenAIAgent(OnSharedLoop):
         if memory_entry and memory_entry[0] == len(session.turns):
             return memory_entry[1], memory_entry[2]
         authors = [event.author for turn in session.turns for event in turn.events if event.kind == "agent_message"]
-        agents_by_name = {agent.name: agent for agent in breadth_first(self.sdk_agent, _successors)}
+        root = self._root(session)
+        agents_by_name = {agent.name: agent for agent in breadth_first(root, _successors)}
         items = [item for message in chat_messages(session.turns) for item in _items(dict(message))]
-        return agents_by_name.get(authors[-1], self.sdk_agent) if authors else self.sdk_agent, items
+        return agents_by_name.get(authors[-1], root) if authors else root, items
+
+    def _root(self, session: Session) -> Any:
+        """The agent; with other instructions a copy of its tree, which the session keeps."""
+        options = session.model_options
+        if options.instruction is None and not options.instructions:
+            return self.sdk_agent
+        if _ROOT not in session.memory:
+            session.memory[_ROOT] = _with_instructions(self.sdk_agent, options, {}, is_root=True)
+        return session.memory[_ROOT]
+
+
+_ROOT = "agent with other instructions"
+
+
+def _with_instructions(agent: Any, options: ModelOptions, copies: dict[int, Any], *, is_root: bool = False) -> Any:
+    """A copy of the agent and of the agents that it hands over to, with the instructions of a run."""
+    if id(agent) in copies:
+        return copies[id(agent)]
+    text = options.instruction_of(str(agent.name), is_root=is_root)
+    copies[id(agent)] = agent_copy = agent.clone() if text is None else agent.clone(instructions=text)
+    agent_copy.handoffs = [
+        _with_instructions(other, options, copies) if hasattr(other, "instructions") else other
+        for other in agent.handoffs
+    ]
+    return agent_copy
 
 
 def _request(item: Any) -> Waiting:
@@ -233,6 +260,7 @@ def _describe_tree(agent: Any, kind: str, depth: int, ancestor_ids: set[int]) ->
         tools=tuple(_tool(tool) for tool in agent.tools),
         sub_agents=(*below, *handoffs),
         missing=_missing_variables(agent, model),
+        takes_instruction=True,
     )
 
 

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache, partial, wraps
 from importlib.util import find_spec
+from inspect import signature
 from typing import Any
 
 from evaldesk.agents.agent import ModelCaller, is_from
@@ -87,6 +88,7 @@ class PydanticAgent(ModelCaller, OnSharedLoop):
             model=model or None,
             tools=tuple(_tools(self.agent)),
             missing=missing_keys(model, os.environ) if isinstance(self.agent.model, str) else (),
+            takes_instruction=_takes_instruction(self.agent),
         )
 
     def warm(self, session: Session) -> None:
@@ -125,7 +127,7 @@ class PydanticAgent(ModelCaller, OnSharedLoop):
         try:
             with translate_errors(calls, model or "the model", but=UsageLimitExceeded, deps=deps):
                 options |= model_of(session.model, model_options, self.agent.model, own=_model_name(self.agent))
-                with with_watched_tools(self.agent):
+                with _with_instruction(self.agent, model_options.instruction), with_watched_tools(self.agent):
                     # The sender is set inside, so that this run is no delegation of itself.
                     async with self.agent.iter(**options) as run, _delegations_to(sender):
                         async for node in run:
@@ -217,6 +219,16 @@ def _instruction(agent: Any) -> str:
     instructions = [*getattr(agent, "_instructions", ()), *getattr(agent, "_system_prompts", ())]
     texts = [item if isinstance(item, str) else "(made by a function when a turn begins)" for item in instructions]
     return "\n\n".join(texts)
+
+
+def _takes_instruction(agent: Any) -> bool:
+    """Whether its instructions can be overridden: older versions cannot, and system prompts are none."""
+    return "instructions" in signature(agent.override).parameters and not getattr(agent, "_system_prompts", ())
+
+
+def _with_instruction(agent: Any, instruction: str | None) -> AbstractContextManager[Any]:
+    """The agent with the instruction of a run, if that has one."""
+    return nullcontext() if instruction is None else agent.override(instructions=instruction)
 
 
 def _tools(agent: Any) -> list[ToolDescription]:
