@@ -241,7 +241,73 @@ function takeAhead() {
   playAhead();
 }
 
+/* A table of cases by runs is walked cell by cell. */
+
+function onGridKey(key, target) {
+  const cell = target.closest?.("[data-grid] tbody :is(td, th)") ?? target.closest?.("[data-grid] tbody tr")?.cells[0] ?? firstCellIn(target);
+  if (!cell) return false;
+  const move = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] }[key];
+  if (move) return moveInGrid(cell, move);
+  const head = cell.closest("table").tHead.rows[cell.closest("table").tHead.rows.length - 1].cells[cell.cellIndex];
+  if (key === "<" || key === ">") return sortGrid(head?.querySelector("[data-sort]"), key, cell);
+  if (key === "b") return followFrom(document.querySelector(`[data-group="${head?.dataset.of}"] [data-baseline]`), cell);
+  return key === "s" && showPair(cell);
+}
+function firstCellIn(region) {
+  return region.matches?.("[data-frozen]") ? region.querySelector("[data-grid] tbody th") : null;
+}
+function moveInGrid(cell, [right, down]) {
+  const rows = [...cell.closest("tbody").rows].filter((row) => row.id !== "more");
+  const row = rows[Math.max(0, Math.min(rows.length - 1, rows.indexOf(cell.parentElement) + down))];
+  const isEntered = cell.contains(document.activeElement);
+  const next = isEntered ? row?.cells[Math.max(0, Math.min(row.cells.length - 1, cell.cellIndex + right))] : cell;
+  return Boolean(next) && focusCell(next);
+}
+function focusCell(cell) {
+  $$("[data-current]").forEach((row) => delete row.dataset.current);
+  cell.parentElement.dataset.current = "";
+  const link = cell.querySelector("a[href]");
+  if (!link) cell.tabIndex = -1;
+  (link ?? cell).focus({ preventScroll: true });
+  cell.scrollIntoView({ block: "nearest", inline: "nearest" });
+  return true;
+}
+function followFrom(link, cell) {
+  if (!link) return false;
+  sessionStorage.setItem("grid-column", String(cell.cellIndex));
+  return press(link);
+}
+function sortGrid(link, key, cell) {
+  if (!link) return false;
+  const address = new URL(link.href);
+  const order = address.searchParams.get("sort").replace(/^-/, "");
+  address.searchParams.set("sort", key === "<" ? `-${order}` : order);
+  link.href = address.href;
+  return followFrom(link, cell);
+}
+/* The cell beside that of the first run, or beside one that was picked by the same key in the first column. */
+function showPair(cell) {
+  const trial = (each) => each?.querySelector("a.trials")?.pathname;
+  const picked = document.querySelector("[data-picked]") ?? $$("td", cell.parentElement).find((each) => trial(each));
+  if (!trial(cell) || !trial(picked)) return false;
+  if (picked === cell) {
+    cell.toggleAttribute("data-picked");
+    return true;
+  }
+  const numbers = trial(cell).match(/\d+/g).join(".");
+  destination = `${location.origin}${trial(picked)}/pair?with=${numbers}`;
+  location.assign(destination);
+  return true;
+}
+document.addEventListener("DOMContentLoaded", () => {
+  const column = sessionStorage.getItem("grid-column");
+  sessionStorage.removeItem("grid-column");
+  const cell = column && document.querySelector("[data-grid] tbody tr")?.cells[Number(column)];
+  if (cell) focusCell(cell);
+});
+
 function onKey(key, target) {
+  if (onGridKey(key, target)) return true;
   if ((key === "n" || key === "p") && hop("[data-broken]", key === "n" ? 1 : -1)) return true;
   const announced = $$("[data-key]").find((element) => element.dataset.key === key && isShown(element));
   if (announced) return press(announced);

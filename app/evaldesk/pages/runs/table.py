@@ -264,7 +264,8 @@ def table_rows(desk: Desk, query: TableQuery, *, most: int, has_means: bool = Fa
     pair = compared_pair(runs, *summaries) if len(summaries) == 2 else None
     changes = rows_of_changes(layout, pair) if pair else []
     sort = query.sort or _own_sort(summaries)
-    sort = replace(sort, run_id=sort.run_id or summaries[0].id) if sort.order not in OVER_RUNS else sort
+    if sort.order not in OVER_RUNS and len(summaries) > 1:
+        sort = replace(sort, run_id=sort.run_id or summaries[0].id)
     if sort.order == "change" and not changes:
         sort = RowSort("file", run_id=summaries[0].id)
     matches, note = _found(desk.store, query, summaries)
@@ -282,7 +283,7 @@ def table_rows(desk: Desk, query: TableQuery, *, most: int, has_means: bool = Fa
         [row for row, change in changes if change.kind in kinds] if query.show else None,
     )
     n_rows = summaries[0].n_cases if layout.places is None else len(layout.places)
-    return TableRows(replace(query, sort=sort), summaries, part, changes, n_rows, note)
+    return TableRows(replace(query, order=sort), summaries, part, changes, n_rows, note)
 
 
 def read_table(
@@ -446,7 +447,7 @@ def _run_columns(
         own = plain_columns(summary)
     columns = []
     for column in own:
-        sort = RowSort(column.order, column.metric, summary.id) if column.order else None
+        sort = RowSort(column.order, column.metric, None if is_alone else summary.id) if column.order else None
         columns.append(
             RowColumn(
                 column.key,
@@ -621,7 +622,7 @@ def _line(
 
 def _sorted(query: TableQuery, sort: RowSort | None) -> str:
     """The direction in which a head is sorted, as `aria-sort` has it; empty where it is not."""
-    now = query.sort
+    now = query.order
     if sort is None or now is None or replace(now, is_reversed=False) != sort:
         return ""
     is_rising = sort.order in ("worst", "id", "metric", "file")
@@ -686,7 +687,7 @@ SORT_TITLES: Mapping[RowOrder, str] = {
 
 def _sorts(query: TableQuery, summaries: Sequence[RunSummary]) -> list[Filter]:
     """The orders to choose from; those of a single run are of the first one unless a head chooses another."""
-    now, n = query.sort, len(summaries)
+    now, n = query.order, len(summaries)
     sorts = []
     for order, title in SORT_TITLES.items():
         if (order == "change" and n != 2) or (order == "spread" and n < 2):

@@ -26,7 +26,8 @@ class TableQuery:
     """Which rows of which runs a table shows, in which order and columns; `sort` None leaves the choice to the page.
 
     `base` is the address without a query. With `names_runs` the address names the runs; else `base` does. `columns` are
-    keys of the shown columns, none for the page's own choice. `show` is a kind of change between two runs.
+    keys of the shown columns, none for the page's own choice. `show` is a kind of change between two runs. `order` is
+    the order that the table has, also where the address names none.
     """
 
     base: str
@@ -40,6 +41,7 @@ class TableQuery:
     hidden: tuple[int, ...] = ()
     show: str = ""
     after: str = ""
+    order: RowSort | None = None
 
     @classmethod
     def of(
@@ -116,7 +118,7 @@ class TableQuery:
 
     def sort_href(self, sort: RowSort) -> str:
         """The address in this order; in the other direction where it has the order already."""
-        now = self.sort
+        now = self.order or self.sort
         if now is not None and replace(now, is_reversed=False) == sort:
             sort = replace(sort, is_reversed=not now.is_reversed)
         return self.href(sort=sort_text(sort))
