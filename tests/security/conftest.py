@@ -28,9 +28,11 @@ from evaldesk.desk.desk import Desk
 from evaldesk.engine import ChatPlayers
 from evaldesk.formats.exchange import Imported
 from evaldesk.model import Case, RunConfig, TrialResult, Turn, TurnRecord
+from evaldesk.model.experiment import ExperimentPlan, Variant
 from evaldesk.model.failures import Anchor, FindingDraft
 from evaldesk.model.media import Media
 from evaldesk.model.queues import VERDICT_KINDS, GivenLabel, QueueDraft, QueueStratum
+from evaldesk.model.run import ExperimentPart
 from evaldesk.model.stored import OpenTurn
 from evaldesk.settings import Settings
 from evaldesk.store import Store
@@ -77,7 +79,8 @@ class Fort:
         digest = hashlib.sha256()
         with closing(sqlite3.connect(f"file:{self.desk.settings.database}?mode=ro", uri=True)) as connection:
             for line in connection.iterdump():
-                if not line.startswith('INSERT INTO "evalset_line"'):  # what lists remember of files, read anew at will
+                # What lists remember of files, and the kept analysis of an experiment: both are made anew at will.
+                if not line.startswith(('INSERT INTO "evalset_line"', 'INSERT INTO "experiment"')):
                     digest.update(line.encode())
         for path in sorted(self.folder.rglob("*")):
             if path.is_file() and not path.name.startswith(("evaldesk.db", "search.db")):
@@ -113,6 +116,7 @@ class Fort:
             "queue_id": "1",
             "preset_id": "1",
             "view_id": "1",
+            "experiment_id": "1",
             "place": "1",
         } | others
         path = route.path
@@ -173,6 +177,7 @@ class Fort:
                 "/compare",
                 f"/table?runs={self.run},{self.run - 1}&show=only+in+A",
                 f"/table?runs={self.run},{self.run - 1},{self.run + 1}",
+                "/experiments/1",
             ),
             *(
                 f"/table?runs={self.run},{self.run + 1}&show=same",
@@ -357,6 +362,13 @@ def fill(fort: Fort) -> None:
     twin = desk.store.runs.create(replace(config, source_run_id=fort.run), [case])
     desk.store.runs.record([trial_of(twin, index, texts) for index in range(2)])
     desk.store.runs.set_status(twin, "finished", texts[0])
+    variants = tuple(Variant(text, {"model": text}) for text in (texts[0], texts[-1]))
+    number = desk.store.experiments.create(ExperimentPlan(texts[0], variants, 7, 1))
+    for index, variant in enumerate(variants):
+        part = ExperimentPart(number, index, variant.name)
+        variant_run = desk.store.runs.create(replace(config, experiment=part), [case])
+        desk.store.runs.record([trial_of(variant_run, at, texts) for at in range(2)])
+        desk.store.runs.set_status(variant_run, "finished", texts[0])
     for start in range(min(len(texts), MAX_PRESETS)):
         named = texts[start::MAX_PRESETS]
         desk.store.presets.save(agent.id, " ".join(named), [("n", named[0]), (named[0], named[0])])

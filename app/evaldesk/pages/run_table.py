@@ -9,6 +9,7 @@ from evaldesk.desk.desk import Desk
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.comparison import ComparisonPage, read_comparison, warnings_of
+from evaldesk.pages.experiment import AnalysisPanel, runs_panel
 from evaldesk.pages.failures.over_runs import ChangeRow, failure_changes
 from evaldesk.pages.runs.table import PAGE_SIZE, CaseTable, differing_facts, read_table
 from evaldesk.pages.runs.table_query import TableQuery
@@ -24,6 +25,7 @@ class TablePage:
     warnings: Sequence[str]
     settings: Mapping[str, Sequence[str]]
     is_live: bool
+    panel: AnalysisPanel | None = None
     unread: str = ""
     otherwise: Sequence[ChangeRow] = ()
 
@@ -46,6 +48,7 @@ def read_table_page(desk: Desk, query: TableQuery, most: int = PAGE_SIZE) -> Tab
         comparison=comparison,
         warnings=comparison.warnings if comparison else run_warnings(table, summaries),
         settings={} if comparison else differing_facts(summaries),
+        panel=runs_panel(desk.store, summaries) if len(summaries) > 2 else None,
         is_live=any(each.status in LIVE for each in summaries),
         unread=unread,
         otherwise=otherwise,

@@ -293,6 +293,7 @@ ROUTES: tuple[str, ...] = (
     "evaldesk.web.routes.accepting:routes",
     "evaldesk.web.routes.comparison:routes",
     "evaldesk.web.routes.table:routes",
+    "evaldesk.web.routes.experiments:routes",
     "evaldesk.web.routes.trash:routes",
     "evaldesk.web.routes.finding:routes",
 )

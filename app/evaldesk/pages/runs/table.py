@@ -41,11 +41,16 @@ from evaldesk.store.runs.run_store import is_imported
 from evaldesk.wording.words import CI, doubt_cell, passed_cell, share_range, short_title
 
 PAGE_SIZE = 100
+NO_TITLES: Mapping[int, str] = {}
 MOST_FOUND = 20_000
 """Cases that one search of texts gives."""
 MAX_OPTIONS = 100
 """Tags, tools, errors or kinds of failure to choose from."""
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+LETTERS = [
+    *"ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+    *(f"A{letter}" for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
+    *(f"B{letter}" for letter in "ABCDEFGH"),
+]
 TOLD = 2
 """A number of passes is marked where it differs by as many trials from that of the first run."""
 VERDICTS: tuple[CaseFilter, ...] = ("passed", "failed", "errored", "unscored", "flaky")
@@ -287,9 +292,18 @@ def table_rows(desk: Desk, query: TableQuery, *, most: int, has_means: bool = Fa
 
 
 def read_table(
-    desk: Desk, query: TableQuery, *, in_flight: Collection[TrialKey] = frozenset(), most: int = PAGE_SIZE
+    desk: Desk,
+    query: TableQuery,
+    *,
+    in_flight: Collection[TrialKey] = frozenset(),
+    most: int = PAGE_SIZE,
+    titles: Mapping[int, str] = NO_TITLES,
+    marks: Mapping[int, str] = NO_TITLES,
 ) -> CaseTable:
-    """The table that an address asks for. Raises as `table_rows`."""
+    """The table that an address asks for. `titles` and `marks` are those of runs with others than their own.
+
+    Raises as `table_rows`.
+    """
     runs, shown_ids = desk.store.runs, query.shown_ids
     table_part = table_rows(desk, query, most=most)
     query, summaries, part, changes = table_part.query, table_part.summaries, table_part.part, table_part.changes
@@ -299,14 +313,15 @@ def read_table(
     groups, columns = [], []
     for at, run_id in enumerate(shown_ids):
         if run_id not in places:
-            groups.append(TableGroup(run_id, letters[run_id], f"Run {run_id}", None))
+            groups.append(TableGroup(run_id, letters[run_id], titles.get(run_id, f"Run {run_id}"), None))
             columns.append(RowColumn("trials", "Deleted", lambda _: Cell("text", ""), Cell("text", ""), group=at))
             continue
         place = places[run_id]
         summary = summaries[place]
         cases = [case for row in part.rows if (case := row.cases[place]) is not None]
         words = runs.first_divergences(run_id, [case.case_index for case in cases])
-        groups.append(_group(runs, query, letters[run_id], summary, facts, at))
+        group = _group(runs, query, letters[run_id], summary, facts, place)
+        groups.append(replace(group, title=titles.get(run_id, group.title), mark=marks.get(run_id, group.mark)))
         columns += _run_columns(runs, query, summaries, place, at, words, in_flight)
     columns += _row_columns(query, changes, summaries) if len(summaries) > 1 else []
     visible_columns = _with_one_direction([each for each in columns if _is_chosen(each, query, len(summaries))])

@@ -27,7 +27,8 @@ class TableQuery:
 
     `base` is the address without a query. With `names_runs` the address names the runs; else `base` does. `columns` are
     keys of the shown columns, none for the page's own choice. `show` is a kind of change between two runs. `order` is
-    the order that the table has, also where the address names none.
+    the order that the table has, also where the address names none. `baseline` is the run that the address makes the
+    first one, 0 for none.
     """
 
     base: str
@@ -42,6 +43,7 @@ class TableQuery:
     show: str = ""
     after: str = ""
     order: RowSort | None = None
+    baseline: int = 0
 
     @classmethod
     def of(
@@ -102,6 +104,7 @@ class TableQuery:
             "columns": ",".join(self.columns),
             "density": self.density,
             "hide": ",".join(map(str, self.hidden)),
+            "baseline": str(self.baseline or ""),
             "after": self.after,
         }
         return {name: value for name, value in parts.items() if value}
@@ -142,7 +145,7 @@ class TableQuery:
 
     def view_text(self) -> str:
         """The part of the address that a named view stores: everything but the runs and the place in the table."""
-        left_out = ("runs", "after", "in", "hide")
+        left_out = ("runs", "after", "in", "hide", "baseline")
         parts = {name: value for name, value in self.fields().items() if name not in left_out}
         if parts.get("sort"):
             parts["sort"] = parts["sort"].partition("@")[0]

@@ -1,0 +1,208 @@
+"""The page of an experiment, and the analysis of any runs of a table: one sentence, plots, factors and doubts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from statistics import fmean
+from typing import Any
+
+from evaldesk.desk.desk import Desk
+from evaldesk.desk.experiments.results import Results, analyse_runs, results
+from evaldesk.errors import NotFoundError
+from evaldesk.model.conclusion import Interval
+from evaldesk.model.experiment import Analysis
+from evaldesk.model.run import LIVE
+from evaldesk.model.stored import RunSummary
+from evaldesk.pages.analysis_plots import Forest, Scatter, forest_of, scatter_of
+from evaldesk.pages.runs.table import LETTERS, CaseTable, read_table
+from evaldesk.pages.runs.table_query import TableQuery
+from evaldesk.statistics.intervals import t_95
+from evaldesk.store import RunStore, Store
+from evaldesk.wording.experiments import (
+    analysis_sentence,
+    best_sentence,
+    effect_sentences,
+    luck_sentence,
+    variant_difference_words,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysisPanel:
+    """The analysis of the runs of a table: the answer and its doubt, each variant, plots, factors and luck."""
+
+    answer: str
+    rest: str
+    best: str
+    variants: Sequence[tuple[str, str, str]]
+    forest: Forest | None
+    scatter: Scatter | None
+    effects: Sequence[str]
+    luck: str
+    leader_run_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentPage:
+    """All that the page of an experiment shows."""
+
+    id: int
+    title: str
+    table: CaseTable
+    panel: AnalysisPanel
+    notes: Sequence[str]
+    basis: str
+    n_trials: int
+    cost: float | None
+    active_ms: float
+    is_live: bool
+
+    def export_href(self, name: str) -> str:
+        """The address of an export of the table of its runs."""
+        query = replace(self.table.query, base=f"/table/{name}", names_runs=True, baseline=0)
+        return query.href()
+
+
+def read_experiment_page(desk: Desk, experiment_id: int, values: Mapping[str, str]) -> ExperimentPage:
+    """The page of an experiment by the parts of its address. Raises NotFoundError; UsageError for a cursor."""
+    store = desk.store
+    loaded = results(store, experiment_id)
+    experiment, plan = loaded.experiment, loaded.experiment.plan
+    names = {each.run_id: plan.variants[each.variant_index].name for each in experiment.members if each.run_id}
+    run_ids = list(names)
+    if not run_ids:
+        raise NotFoundError(f"the runs of experiment {experiment_id} were deleted")
+    first = next((each for each in run_ids if str(each) == values.get("baseline")), 0)
+    members = {each.run_id: each.variant_index for each in experiment.members}
+    own_first = next((each for each in run_ids if members[each] == plan.baseline), run_ids[0])
+    ordered = [first or own_first, *(each for each in run_ids if each != (first or own_first))]
+    query = replace(TableQuery.of(f"/experiments/{experiment_id}", ordered, values), baseline=first)
+    marks = {
+        each.run_id: f"dropped after {experiment.dropped[each.variant_index]} of {_n_most(loaded)}"
+        for each in experiment.members
+        if each.run_id and each.variant_index in experiment.dropped
+    }
+    table = read_table(desk, query, titles=names, marks=marks)
+    summaries = [each.summary for each in table.groups if each.summary]
+    letters = {names[run_id]: letter for run_id, letter in zip(ordered, LETTERS, strict=False)}
+    analysis = loaded.analysis
+    if first and first != own_first:
+        analysis = replace(named_analysis(store, summaries, names), effects=analysis.effects)
+    runs_by_name = {names[summary.id]: summary for summary in summaries}
+    panel = analysis_panel(
+        store.runs, analysis, letters, runs_by_name, effect_sentences(analysis.effects, plan.factors)
+    )
+    notes = [
+        f"Variant {names[each.run_id]} was deleted; its column is empty." for each in table.groups if not each.summary
+    ]
+    if loaded.is_cut:
+        notes.append(f"Only the first {loaded.n_blocks} trials of each case count, which all variants have.")
+    if len({summary.n_most for summary in summaries}) > 1:
+        notes.append("The variants have different numbers of trials; each case weighs the same.")
+    cost = sum(summary.cost for summary in summaries)
+    return ExperimentPage(
+        id=experiment_id,
+        title=f"Experiment {experiment_id}, {plan.name}",
+        table=table,
+        panel=panel,
+        notes=notes,
+        basis=f"{len(plan.variants)} variants, the same {table.n_rows:,} cases, played in turn",
+        n_trials=sum(summary.n_done for summary in summaries),
+        cost=cost if any(summary.has_models for summary in summaries) else None,
+        active_ms=max((summary.active_ms for summary in summaries), default=0.0),
+        is_live=any(summary.status in LIVE for summary in summaries),
+    )
+
+
+def _n_most(loaded: Results) -> int:
+    return max((run.n_most for run in loaded.runs.values()), default=loaded.n_blocks)
+
+
+def runs_panel(store: Store, summaries: Sequence[RunSummary]) -> AnalysisPanel:
+    """The analysis of any runs of a table against the first of them."""
+    names = {summary.id: f"run {summary.id}" for summary in summaries}
+    analysis = named_analysis(store, summaries, names)
+    letters = {names[summary.id]: letter for summary, letter in zip(summaries, LETTERS, strict=False)}
+    return analysis_panel(store.runs, analysis, letters, {names[each.id]: each for each in summaries}, ())
+
+
+def named_analysis(store: Store, summaries: Sequence[RunSummary], names: Mapping[int, str]) -> Analysis:
+    """The analysis of these runs, the first of them the baseline, by their names."""
+    marks = tuple((each.id, each.counts, each.cost) for each in summaries)
+    return _renamed(_analysis(store, marks), {str(run_id): name for run_id, name in names.items()})
+
+
+@lru_cache(maxsize=32)
+def _analysis(store: Store, marks: tuple[tuple[Any, ...], ...]) -> Analysis:
+    """The analysis; kept as long as no trial of these runs ends."""
+    return analyse_runs(store, [run_id for run_id, *_ in marks])
+
+
+def _renamed(analysis: Analysis, names: Mapping[str, str]) -> Analysis:
+    def all_names(some: Sequence[str]) -> tuple[str, ...]:
+        return tuple(names[each] for each in some)
+
+    return replace(
+        analysis,
+        baseline=names[analysis.baseline],
+        rates=tuple(
+            replace(
+                each,
+                variant=names[each.variant],
+                beaten_by=all_names(each.beaten_by),
+                dominated_by=all_names(each.dominated_by),
+            )
+            for each in analysis.rates
+        ),
+        differences=tuple(replace(each, variant=names[each.variant]) for each in analysis.differences),
+        pairs=tuple(replace(each, first=names[each.first], second=names[each.second]) for each in analysis.pairs),
+        luck=replace(analysis.luck, leader=names[analysis.luck.leader]) if analysis.luck else None,
+    )
+
+
+def analysis_panel(
+    runs: RunStore,
+    analysis: Analysis,
+    letters: Mapping[str, str],
+    runs_by_name: Mapping[str, RunSummary],
+    effects: Sequence[str],
+) -> AnalysisPanel:
+    """The panel of an analysis; `letters` are those of the columns."""
+    answer, _, rest = analysis_sentence(analysis).partition("; ")
+    costs = {name: cost_interval(runs, summary) for name, summary in runs_by_name.items()}
+    variants = [
+        (letters.get(each.variant, "?"), each.variant, variant_difference_words(each)) for each in analysis.differences
+    ]
+    leader = runs_by_name.get(analysis.luck.leader) if analysis.luck else None
+    return AnalysisPanel(
+        answer,
+        rest,
+        f"{best_sentence(analysis)}.",
+        variants,
+        forest_of(analysis, letters),
+        scatter_of(analysis, letters, costs),
+        effects,
+        luck_sentence(analysis),
+        leader.id if leader else None,
+    )
+
+
+def cost_interval(runs: RunStore, summary: RunSummary) -> Interval | None:
+    """The 95 % interval of the cost of a trial, over cases; None where the cost is not known."""
+    if not summary.has_models or summary.is_cost_unknown or not summary.cost:
+        return None
+    return _cost_interval(runs, summary.id, (summary.counts, summary.cost))
+
+
+@lru_cache(maxsize=256)
+def _cost_interval(runs: RunStore, run_id: int, _: tuple[Any, ...]) -> Interval | None:
+    samples = runs.trial_samples(run_id)[1]
+    means = [sample.mean for sample in samples.values()]
+    if len(means) < 2:
+        return None
+    mean = fmean(means)
+    error = (sum((each - mean) ** 2 for each in means) / (len(means) - 1) / len(means)) ** 0.5
+    half = t_95(len(means) - 1) * error
+    return Interval(max(mean - half, 0.0), mean + half)
