@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -33,6 +34,7 @@ from evaldesk.model import (
     TurnRecord,
 )
 from evaldesk.model.failures import FindingDraft
+from evaldesk.model.run import SharedState
 from evaldesk.store import Store
 
 BUILDS = ("GITHUB_ACTIONS", "GITLAB_CI", "TF_BUILD", "TEAMCITY_VERSION")
@@ -121,7 +123,7 @@ def made_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     error = ErrorRecord("agent_raised", HOSTILE, HOSTILE)
     events = (
         Event("tool_call", call=call, author=HOSTILE),
-        Event("agent_message", text=HOSTILE, author=HOSTILE),
+        Event("agent_message", text=HOSTILE, author=HOSTILE, parent=HOSTILE, within=HOSTILE),
         Event("log", text=HOSTILE),
         Event("error", error=error),
     )
@@ -135,7 +137,8 @@ def made_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
             score = Score(HOSTILE, 0.0, 0, 1.0, passed=False, reason=HOSTILE, details={HOSTILE: HOSTILE})
             transcript = Transcript((TurnRecord(HOSTILE, events, {HOSTILE: HOSTILE}),))
             trial = TrialResult(run_id, 0, 0, "errored", "errored", HOSTILE, transcript, (score,), error=error)
-            store.runs.record([trial])
+            shared_state = SharedState(HOSTILE, (HOSTILE,))
+            store.runs.record([replace(trial, shared_state=shared_state, changes=HOSTILE)])
             store.runs.set_status(run_id, status, HOSTILE)
         store.failures.add(FindingDraft(1, 0, 0, HOSTILE), HOSTILE, HOSTILE)
         session = store.sessions.create(HOSTILE, HOSTILE, {HOSTILE: HOSTILE})
@@ -163,3 +166,97 @@ def test_a_command_among_hostile_names_steers_no_terminal_and_no_build(
     assert steering(result.stdout) == []
     assert steering(result.stderr) == []
     assert ("forged" in result.stdout + result.stderr) is (command not in NAMELESS), result.stdout + result.stderr
+
+
+SAMPLES = Path(__file__).parents[1] / "formats" / "exchange_samples"
+PLAIN_KEYS = ("type", "role", "object", "kind", "version", "format", "schema", "source", "op", "operation", "name_of")
+"""Keys whose texts say what a file is; the texts under all others become hostile."""
+
+
+def _hostile(value: object, key: str = "") -> object:
+    if isinstance(value, dict):
+        return {name: _hostile(each, name) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_hostile(each, key) for each in value]
+    is_plain = not isinstance(value, str) or any(word in key.lower() for word in PLAIN_KEYS)
+    return value if is_plain else f"{value}{HOSTILE}"
+
+
+def _written(sample: Path, folder: Path) -> Path:
+    """The sample with hostile texts, under a hostile name."""
+    path = folder / f"{NAME}{sample.suffix}"
+    if sample.suffix == ".jsonl":
+        lines = [json.dumps(_hostile(json.loads(line))) for line in sample.read_text().splitlines() if line.strip()]
+        path.write_text("\n".join(lines))
+    else:
+        path.write_text(json.dumps(_hostile(json.loads(sample.read_text()))))
+    return path
+
+
+@pytest.mark.parametrize("command", ["import", "validate"])
+@pytest.mark.parametrize("sample", sorted(SAMPLES.glob("*.js*")), ids=lambda sample: sample.name)
+def test_a_file_of_another_tool_with_hostile_texts_steers_no_terminal_and_no_build(
+    sample: Path, command: str, tmp_path: Path, commands: ForkedCommands
+) -> None:
+    file = _written(sample, tmp_path)
+    environment = {**os.environ, **dict.fromkeys(BUILDS, "true"), "EVALDESK_WORKSPACE": str(tmp_path)}
+
+    results = [commands.run(command, str(file), cwd=tmp_path, environment=environment)]
+    results += [
+        commands.run("run", *words, cwd=tmp_path, environment=environment)
+        for words in (("info", "1"), ("list",))
+        if command == "import"
+    ]
+
+    assert [steering(text) for each in results for text in (each.stdout, each.stderr) if steering(text)] == []
+
+
+CONFIG = """
+[experiment]
+rollout = TEXT
+entrypoint = TEXT
+model_path = TEXT
+dataset = TEXT
+name = TEXT
+[evaluation]
+limit = 1
+[evaldesk]
+isolation = TEXT
+"""
+SETTINGS = """
+public_url = TEXT
+isolation = ISOLATION
+[agents.TEXT]
+target = TEXT
+command = [TEXT]
+image = TEXT
+isolation = TEXT
+[store]
+url = TEXT
+"""
+
+
+@pytest.mark.parametrize("at", range(1, 9))
+@pytest.mark.parametrize(
+    "words",
+    [("doctor",), ("eval", "FOLDER", "SET"), ("run", "play", "RUN.toml"), ("eval", "run", "RUN.toml")],
+    ids=" ".join,
+)
+def test_a_hostile_text_of_a_setting_steers_no_terminal_and_no_build(
+    words: tuple[str, ...], at: int, made_workspace: Path, tmp_path: Path, commands: ForkedCommands
+) -> None:
+    """The first `at` settings of each file are there, so that each is the one that is refused."""
+    home = tmp_path / NAME
+    shutil.copytree(made_workspace, home)
+    text = json.dumps(HOSTILE)
+    (home / "evaldesk.toml").write_text(
+        "\n".join(SETTINGS.strip().splitlines()[:at]).replace("ISOLATION", '"auto"').replace("TEXT", text)
+    )
+    (home / "RUN.toml").write_text("\n".join(CONFIG.strip().splitlines()[: at + 2]).replace("TEXT", text))
+    places = {"SET": f"{NAME}.evalset.json", "FOLDER": AGENT}
+    environment = {**os.environ, **dict.fromkeys(BUILDS, "true"), "EVALDESK_WORKSPACE": str(home)}
+
+    result = commands.run(*(places.get(word, word) for word in words), cwd=home, environment=environment)
+
+    assert steering(result.stdout) == []
+    assert steering(result.stderr) == []
