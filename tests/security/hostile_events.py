@@ -24,6 +24,7 @@ from evaldesk.model import (
     Usage,
 )
 from evaldesk.model.prompts import Prompt, Prompts
+from evaldesk.model.run import SharedState
 
 
 @dataclass
@@ -69,6 +70,8 @@ def events_of(text: str) -> list[Event]:
         Event("error", error=ErrorRecord(text, text, text)),
         Event("usage", usage=Usage(text, tokens_in=1, tokens_out=1)),
         Event("agent_message", author=text, text=text),
+        Event("agent_message", author=f"{text} below", parent=text, text=text),
+        Event("agent_message", author=f"{text} inside", within=text, text=text),
     ]
 
 
@@ -128,6 +131,7 @@ def trial_of(run_id: int, index: int, texts: tuple[str, ...]) -> TrialResult:
         scores=scores,
         logs=every,
         prompts=prompts_of(texts),
+        shared_state=SharedState(every, texts),
     )
 
 
