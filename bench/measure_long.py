@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from bench.measure_pages import N_ASKED, ask, served
+from bench.measure_pages import N_ASKED, TOKEN, Seen, Served, ask, served
 from bench.row import Row, rounded
 from evaldesk.desk.runs.stored_runs import StoredRuns
+from evaldesk.durable_files import create_file
+from evaldesk.formats import write_evalset
 from evaldesk.model import (
     AgentRef,
     Case,
     Criterion,
+    EvalSet,
     Event,
     Expected,
     RunConfig,
@@ -24,6 +29,7 @@ from evaldesk.model import (
     TurnRecord,
     Usage,
 )
+from evaldesk.model.evalset import case_key
 from evaldesk.store import Store
 from evaldesk.web.report import run_report
 
@@ -37,8 +43,11 @@ CRITERIA = (Criterion("tool_trajectory_avg_score", 1.0), Criterion("response_mat
 def measure(folder: Path) -> Iterator[Row]:
     """What each takes; the trial is recorded in a process of its own before, and that is counted, too."""
     (folder / ".evaldesk").mkdir()
+    (folder / "evalsets").mkdir()
+    create_file(folder / "evalsets" / "trips.evalset.json", write_evalset(EvalSet("trips", cases=(_case(_records()),))))
     with Store.open(folder / ".evaldesk" / "evaldesk.db") as store:
         run_id, recorded_s = _record(store)
+        of_one_turn = _record_one_turn(store)
         session = store.sessions.create("hello_world", "long", {})
         for record in _records():
             store.sessions.append_turn(session.id, record)
@@ -47,27 +56,53 @@ def measure(folder: Path) -> Iterator[Row]:
         report_ms = 1000 * (time.process_time() - began)
     yield Row(f"trial of {N:,} turns, recorded: processor", rounded(1000 * recorded_s), "ms")
     trial, chat = f"/runs/{run_id}/cases/0/trials/0", f"/sessions/{session.id}"
+    one = f"/runs/{of_one_turn}/cases/0/trials/0"
     pages: tuple[tuple[str, str, dict[str, str]], ...] = (
         (TRIAL_PAGE, trial, {}),
         (f"{TRIAL_PAGE}, a turn of the address", f"{trial}?turn={N - 20}", {}),
         (PIECE, f"{trial}/turns?from={N - 60}&to={N}", HTMX),
         (CHAT, chat, {}),
         (f"piece of a {CHAT}", f"{chat}/pieces?from=1&to={N - 50}", HTMX),
+        (f"time line of a trial of {N:,} turns", f"{trial}/timeline", {}),
+        (f"pair of trials of {N:,} turns", f"{trial}/pair", {}),
+        (f"trial page of one turn of {N:,} calls", one, {}),
+        (f"time line of one turn of {N:,} calls", f"{one}/timeline", {}),
+        (f"time line of a {CHAT}", f"{chat}/timeline", {}),
     )
     with served(folder) as connection:
         for what, path, headers in pages:
-            seen = ask(connection, path, headers)
-            yield Row(f"{what}: processor", rounded(1000 * seen.cpu_s / N_ASKED), "ms", BUDGET_MS, rounded(seen.cpu_s))
-            yield Row(f"{what}, size", rounded(seen.kb), "kB", BUDGET_KB, rounded(seen.cpu_s))
+            yield from _rows(what, ask(connection, path, headers))
+    with served(folder, ".") as connection:
+        yield from _rows(f"case of {N:,} turns", ask(connection, _case_address(connection)))
     yield Row(f"report of a trial of {N:,} turns: processor", rounded(report_ms), "ms")
     yield Row(f"report of a trial of {N:,} turns, size", rounded(len(report.data) / 1000), "kB")
 
 
+def _rows(what: str, seen: Seen) -> Iterator[Row]:
+    yield Row(f"{what}: processor", rounded(1000 * seen.cpu_s / N_ASKED), "ms", BUDGET_MS, rounded(seen.cpu_s))
+    yield Row(f"{what}, size", rounded(seen.kb), "kB", BUDGET_KB, rounded(seen.cpu_s))
+
+
+def _case_address(connection: Served) -> str:
+    """The page of the case in the eval set, once the desk has read that."""
+    found = None
+    while found is None:
+        time.sleep(0.2)
+        connection.request("GET", "/evalsets", headers={"Authorization": f"Bearer {TOKEN}"})
+        found = re.search(r'href="(/evalsets/[\w-]*trips[\w-]*)"', connection.getresponse().read().decode())
+    return f"{found[1]}/cases/{case_key('long')}/json"
+
+
+def _case(records: Sequence[TurnRecord]) -> Case:
+    """The case whose trial these are, but for one turn."""
+    return Case("long", tuple(Turn(each.query, Expected(each.tool_calls, reference=each.answer)) for each in records))
+
+
 def _record(store: Store) -> tuple[int, float]:
-    """The run of one long trial, and the seconds that its recording took."""
+    """The run of two long trials, and the seconds that the recording of one took."""
     records = _records()
-    turns = tuple(Turn(each.query, Expected(each.tool_calls, reference=each.answer)) for each in records)
-    records[BROKEN] = TurnRecord(turns[BROKEN].query, (Event("agent_message", text="Which flight?"),))
+    case = _case(records)
+    records[BROKEN] = TurnRecord(case.turns[BROKEN].query, (Event("agent_message", text="Which flight?"),))
     scores = tuple(
         score
         for at in range(N)
@@ -77,16 +112,30 @@ def _record(store: Store) -> tuple[int, float]:
         )
     )
     usages = tuple(usage for record in records for usage in record.usages)
-    config = RunConfig(AgentRef("hello_world", "agent"), "trips", n=1, criteria=CRITERIA)
-    run_id = store.runs.create(config, [Case("long", turns)])
+    config = RunConfig(AgentRef("hello_world", "agent"), "trips", n=2, criteria=CRITERIA)
+    run_id = store.runs.create(config, [case])
     result = TrialResult(
         run_id, 0, 0, "finished", "failed", "answered", Transcript(tuple(records)), scores, usages, 20.0 * N
     )
     began = time.process_time()
     store.runs.record([result])
     took = time.process_time() - began
+    others = (*records[:BROKEN], *(replace(each, events=each.events[:2]) for each in records[BROKEN:]))
+    store.runs.record([replace(result, trial_index=1, transcript=Transcript(others))])
     store.runs.set_status(run_id, "finished")
     return run_id, took
+
+
+def _record_one_turn(store: Store) -> int:
+    """The run of a trial whose one turn has all the calls."""
+    events = tuple(event for record in _records() for event in record.events)
+    run_id = store.runs.create(
+        RunConfig(AgentRef("hello_world", "agent"), "trips"), [Case("one", (Turn("Find all."),))]
+    )
+    transcript = Transcript((TurnRecord("Find all.", events),))
+    store.runs.record([TrialResult(run_id, 0, 0, "finished", "failed", "answered", transcript)])
+    store.runs.set_status(run_id, "finished")
+    return run_id
 
 
 def _records() -> list[TurnRecord]:

@@ -148,6 +148,7 @@ class Fort:
         return [
             *("/trust", "/evalsets/new", f"{evalset}/cases", f"{evalset}/cases/new", "/failures/1/where"),
             *(f"{session}/timeline", f"{session}/calls/0", f"{session}/state/value?key={quote(self.state_key)}"),
+            f"{session}/turns/0/message",
             *(
                 f"{trial}/{part}"
                 for part in ("timeline", "calls/0", "pair", "pair?show=all", "source/0", "turns/0/answer")
