@@ -30,6 +30,7 @@ from evaldesk.pages.spans import (
     turn_spans,
 )
 from evaldesk.pages.trial_turns import PIECE, recorded_turns
+from evaldesk.process_setup import gc_paused
 from evaldesk.run_options import KEEP
 from evaldesk.store import RunStore
 from evaldesk.wording.json_layout import laid_out
@@ -214,6 +215,7 @@ def _beginning(transcript: Transcript) -> Transcript:
     return Transcript(tuple(replace(turn, events=turn.events[: 8 * MAX_MARKS]) for turn in transcript.turns))
 
 
+@gc_paused()  # as in `read_trial`
 def read_timeline(
     runs: RunStore, run_id: int, key: TrialKey, span_id: str = "", part: str = "", judge: tuple[str, str] = ("", "")
 ) -> Timeline:
@@ -281,6 +283,7 @@ def _spans_in_part(
     return spans, view, LineTotals(spans[-1].end_ms if has_judges else zero + summary.total_ms, kinds, usages)
 
 
+@gc_paused()
 def read_chat_timeline(desk: Desk, session_id: str, span_id: str = "", part: str = "") -> Timeline:
     """The time line of a chat, as that of a trial. Raises NotFoundError."""
     session, prompts = desk.sessions.get(session_id), desk.store.sessions.prompts(session_id)

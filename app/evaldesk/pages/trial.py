@@ -46,6 +46,7 @@ from evaldesk.pages.trial_turns import (
     turn_part,
     turn_pieces,
 )
+from evaldesk.process_setup import gc_paused
 from evaldesk.store import RunStore
 from evaldesk.wording.places import changes_sentence, losses_sentence
 from evaldesk.wording.recorded import earlier_sentence
@@ -222,6 +223,7 @@ OTHER_TOOLS = "tools"
 """Asks for the verdict of other tools on a trial in pieces."""
 
 
+@gc_paused()  # a turn of thousands of calls is so many objects that the collector takes longer than the page
 def read_trial(
     runs: RunStore,
     run_id: int,

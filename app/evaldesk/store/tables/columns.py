@@ -37,6 +37,7 @@ from sqlalchemy.types import TypeDecorator
 from sqlmodel import Field, SQLModel
 
 from evaldesk.errors import DamagedDatabaseError, WorkspaceError
+from evaldesk.process_setup import gc_paused
 from evaldesk.store.tables.blocks import BLOCKS, MAX_UNPACKED, Piece, pack_blocks, whole_json
 from evaldesk.wire import from_json, to_json
 
@@ -163,7 +164,8 @@ def read_packed(connection: Connection, table: Table, kind: type[T], *where: Col
 
 def unpack_all(rows: Iterable[tuple[int, bytes]], kind: type[T]) -> tuple[T, ...]:
     """The values of many rows, in order."""
-    return tuple(unpack(codec, data, kind) for codec, data in rows)
+    with gc_paused():  # each is small, and all of them are many
+        return tuple(unpack(codec, data, kind) for codec, data in rows)
 
 
 def _compressor() -> zstandard.ZstdCompressor:
