@@ -1,24 +1,20 @@
 """Secrets: taken out of text before it reaches the database, a log, a page or an export (decision 043).
 
-And the variables that hold the keys of models, of which only the names are told, with the `.env` files of agents.
+And the variables that hold the keys of models, of which only the names are told.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import stat
 import sys
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus, unquote
 
-from evaldesk.errors import AgentError
 from evaldesk.secret_shapes import WORD, bits_of, has_shape, machine_words, mask_shapes
 
 _MIN_LENGTH = 8
@@ -466,98 +462,3 @@ def provider_of(model: str) -> str:
     if slash:
         return provider
     return next((provider for start, provider in _BARE.items() if model.startswith(start)), "")
-
-
-ENV_FILE = ".env"
-PROJECT_FILE = "langgraph.json"
-"""A file of a project whose `env` names a file of variables, or has them."""
-MAX_PROJECT_FILE = 1_000_000
-_OFF = "ADK_DISABLE_LOAD_DOTENV"
-
-_from_files: set[str] = set()
-
-
-def load_environment(folder: str, environment: MutableMapping[str, str] = os.environ) -> None:
-    """Set the variables of the nearest `.env` at or above `folder`.
-
-    It overrides an earlier `.env`, no other variable. Raises AgentError for a file that another user owns or may write.
-    """
-    take_variables(env_variables(folder, environment), environment)
-
-
-def take_variables(variables: Mapping[str, str], environment: MutableMapping[str, str] = os.environ) -> None:
-    """Set the variables of a `.env` that was read. They override those of an earlier one, no others."""
-    for name, value in variables.items():
-        if name not in environment or name in _from_files:
-            environment[name] = value
-            _from_files.add(name)
-
-
-def env_variables(folder: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables of the nearest `.env` at or above `folder`; none where `environment` leaves such files out.
-
-    Raises AgentError for a file that another user owns or may write.
-    """
-    path = env_file_of(Path(folder)) if folder else None
-    if path is None or environment.get(_OFF, "").lower() in {"1", "true"}:
-        return {}
-    from dotenv import dotenv_values
-
-    with path.open(encoding="utf-8") as file:
-        _check_owner(path, os.fstat(file.fileno()))
-        is_project = path.name == PROJECT_FILE
-        values = _project_env(path) if is_project else dotenv_values(stream=file)
-    if not isinstance(values, Mapping):
-        return {}
-    return {str(name): str(value) for name, value in values.items() if value is not None}
-
-
-def _project_env(path: Path) -> Any:
-    """The value of `env` in a project file: the path of a file, or variables; None where there is none."""
-    try:
-        table = json.loads(path.read_bytes()[:MAX_PROJECT_FILE])
-    except (OSError, ValueError, RecursionError):
-        return None
-    return table.get("env") if isinstance(table, dict) else None
-
-
-def _check_owner(path: Path, status: os.stat_result) -> None:
-    """Raise AgentError unless the file is of this user or root, and nobody else may write it."""
-    if sys.platform == "win32":
-        return
-    off = f"{_OFF}=1 leaves it out"
-    if status.st_uid not in {os.geteuid(), 0}:
-        raise AgentError(f"{path} belongs to another user (uid {status.st_uid}), so it is not read; {off}")
-    if status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and not _is_group_of_one(status.st_gid)):
-        raise AgentError(f"{path} can be written by other users, so it is not read; chmod go-w {path}, or {off}")
-
-
-def _is_group_of_one(group_id: int) -> bool:
-    """Whether the group is that of this user alone, as many systems make one for each user."""
-    import grp
-    import pwd
-
-    try:
-        group, person = grp.getgrgid(group_id), pwd.getpwuid(os.geteuid())
-    except KeyError:
-        return False
-    return group.gr_gid == person.pw_gid and set(group.gr_mem) <= {person.pw_name} and group.gr_name == person.pw_name
-
-
-def file_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables that came from `.env` files, with their values now; only this process knows them."""
-    return {name: environment[name] for name in _from_files if name in environment}
-
-
-def env_file_of(folder: Path) -> Path | None:
-    """The first `.env` at or above `folder`, or the file that a project file there names, or one with variables."""
-    return next(filter(None, map(_env_file_in, (folder, *folder.parents))), None)
-
-
-def _env_file_in(place: Path) -> Path | None:
-    project = place / PROJECT_FILE
-    env = _project_env(project) if project.is_file() else None
-    if isinstance(env, dict):
-        return project
-    named = place / env if isinstance(env, str) and env else None
-    return next((path for path in (named, place / ENV_FILE) if path is not None and path.is_file()), None)

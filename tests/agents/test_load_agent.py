@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from evaldesk.agents import find_agents, load_agent
+from evaldesk.agents.env_files import _check_owner, load_environment
 from evaldesk.errors import AgentError
 from evaldesk.model import AgentRef, Session
-from evaldesk.secrets import _check_owner, load_environment
 
 pytestmark = pytest.mark.anyio
 

@@ -221,7 +221,7 @@ def test_no_code_is_made_of_data() -> None:
         "matching/tolerance.py: regex.compile",
         "metrics/state/state_path.py: _environment().compile",
         "store/recovery.py: insert(table).prefix_with('OR IGNORE').compile",
-        "secrets.py: dotenv.dotenv_values",
+        "agents/env_files.py: dotenv.dotenv_values",
         "web/report.py: Markup",
         "testing/pytest_items.py: pickle",
     }

@@ -90,10 +90,14 @@ Target: TypeAlias = Literal["object", "address", "command", "file"]
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """The agents that a project file names, and the folders that it puts on `sys.path`."""
+    """The agents that a project file names, and the folders that it puts on `sys.path`.
+
+    `env` names a file of variables beside it, or has them; None where the project file declares no environment.
+    """
 
     agents: tuple[AgentRef, ...] = ()
     folders: tuple[Path, ...] = ()
+    env: str | Mapping[str, object] | None = None
 
 
 @dataclass(frozen=True, slots=True)

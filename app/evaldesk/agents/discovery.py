@@ -118,12 +118,18 @@ def _project(kind: AgentKind, path: Path) -> Project:
     return read(path)
 
 
+def projects_in(folder: Path) -> Iterator[tuple[Path, Project]]:
+    """The project files in the folder with their content; a file that cannot be read is left out."""
+    for kind, path in _project_files(folder):
+        with suppress(UsageError):
+            yield path, _project(kind, path)
+
+
 def _projects_near(root: Path) -> Iterator[AgentRef]:
-    """The agents of project files in the root and its folders; a file that cannot be read names none."""
+    """The agents of project files in the root and its folders."""
     for folder in (root, *(child for child in sorted(_children(root)) if _may_be_agent(child))):
-        for kind, path in _project_files(folder):
-            with suppress(UsageError):
-                yield from _project(kind, path).agents
+        for _, project in projects_in(folder):
+            yield from project.agents
 
 
 def _project_ref(spec: str) -> AgentRef | None:

@@ -20,6 +20,7 @@ from typing import Any, cast
 
 from evaldesk.agents.agent import AGENTS, Agent, AgentKind, Resumable, is_from, summary_of
 from evaldesk.agents.discovery import FACTORY, YAML_NAME, is_imported, source_folders
+from evaldesk.agents.env_files import load_environment
 from evaldesk.agents.missing_packages import missing_package
 from evaldesk.agents.shared_loop import OnSharedLoop, on_shared_loop
 from evaldesk.agents.spans import SDK, watch_providers
@@ -31,7 +32,6 @@ from evaldesk.model import AgentDescription, AgentRef, Event, Session
 from evaldesk.model.decisions import Decided
 from evaldesk.process_setup import prepare_litellm
 from evaldesk.registry import import_target
-from evaldesk.secrets import load_environment
 
 
 def load_agent(ref: AgentRef) -> Agent:

@@ -92,7 +92,7 @@ class Trust:
 
     def question(self) -> Question:
         """The things that would run after a yes, found by reading files."""
-        from evaldesk.secrets import env_file_of
+        from evaldesk.agents.env_files import env_file_of
 
         settings = self._settings
         workspace_refs = [] if settings.is_demo else find_agents(settings.roots)

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Protocol
 
 from evaldesk.agents.containers import container_client
+from evaldesk.agents.env_files import env_variables
 from evaldesk.engine.driver.grading_files import GradingFiles, freeze
 from evaldesk.engine.driver.pool import WorkerPool
 from evaldesk.engine.driver.simulated_users import SimulatedUsers
@@ -30,7 +31,6 @@ from evaldesk.model.conclusion import counted
 from evaldesk.model.run import ExecutorConfig, Place
 from evaldesk.registry import Registry
 from evaldesk.run_options import AUTO, BY_NAME, SANDBOX, SHARING
-from evaldesk.secrets import env_variables
 
 MAX_LOCAL = 500
 MOST_AT_ONCE = int(BY_NAME["concurrency"].high)

@@ -11,9 +11,9 @@ import pytest
 from tests.agents.installed import skip_without
 
 from evaldesk.agents import agent_ref, find_agents, load_agent
+from evaldesk.agents.env_files import env_variables
 from evaldesk.errors import UsageError
 from evaldesk.model import AgentRef, Session
-from evaldesk.secrets import env_variables
 
 pytestmark = pytest.mark.anyio
 
@@ -173,7 +173,14 @@ def test_a_graph_in_an_agent_file_is_one_agent(project: Write) -> None:
     assert [ref.id for ref in find_agents([home])] == ["clerk"]
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"graphs": 3}', '{"graphs": {"a": "graph"}}', '{"graphs": {"a": 1}}'])
+UNUSUAL_PATH = json.dumps({"graphs": {"a": "./a\0b.py:graph"}, "dependencies": ["./c\0d", "./" + "e" * 5000]})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", '{"graphs": 3}', '{"graphs": {"a": "graph"}}', '{"graphs": {"a": 1}}', UNUSUAL_PATH],
+    ids=["no JSON", "a list", "a number", "no file", "no path", "paths that no system has"],
+)
 def test_a_file_that_names_no_graph_names_no_agent(project: Write, text: str) -> None:
     home = project("graph.py", "wordings.py", {}, **{"langgraph.json": text})
 
@@ -185,6 +192,8 @@ ENVIRONMENTS = {
     "variables": ({"SHOP": "Eve", "LIMIT": 3}, {"SHOP": "Eve", "LIMIT": "3"}),
     "nothing": (None, {"SHOP": "Bob"}),
     "a file that is missing": ("gone.env", {"SHOP": "Bob"}),
+    "a path that no system has": ("a\0b", {"SHOP": "Bob"}),
+    "a path that is too long": ("a" * 5000, {"SHOP": "Bob"}),
 }
 
 

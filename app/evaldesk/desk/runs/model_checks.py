@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from evaldesk.agents import AGENTS
+from evaldesk.agents.env_files import env_variables
 from evaldesk.desk.criteria.criteria import JUDGE_OPTIONS, MORE_JUDGES, judges_of
 from evaldesk.desk.runs.plan import RunPlan, check_calls
 from evaldesk.errors import AgentError, NotFoundError, UsageError
@@ -17,7 +18,7 @@ from evaldesk.model.evalset import some_of
 from evaldesk.model.options import ADK_JUDGE, USER_VARIABLE
 from evaldesk.reading.scenario import no_plan_words, plan_of
 from evaldesk.run_options import BY_NAME
-from evaldesk.secrets import env_variables, missing_keys, set_variables
+from evaldesk.secrets import missing_keys, set_variables
 
 _PRICES = "price_in and price_out, in US dollars for a million tokens, under"
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
+from evaldesk.agents.env_files import file_environment
 from evaldesk.backports import UTC
 from evaldesk.codec import msgspec
 from evaldesk.engine.failures import failure
@@ -40,7 +41,6 @@ from evaldesk.model import (
     trial_verdict,
 )
 from evaldesk.model.transcript import broken_turn
-from evaldesk.secrets import file_environment
 from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
 from evaldesk.wire import plain_text, value_scrubber
 

@@ -16,6 +16,7 @@ from threading import Lock
 from typing import Protocol, TypeAlias
 
 from evaldesk.agents.agent import Agent, close_session_resources
+from evaldesk.agents.env_files import take_variables
 from evaldesk.agents.users.users import User, user_of
 from evaldesk.engine.failures import failure
 from evaldesk.engine.frames import (
@@ -93,7 +94,7 @@ from evaldesk.model import (
 from evaldesk.model.transcript import AWAITING, waiting_of
 from evaldesk.model.user_reply import MODULE_USER, UserReply
 from evaldesk.process_setup import ProcessWatch
-from evaldesk.secrets import StreamScrubber, known_values, take_variables
+from evaldesk.secrets import StreamScrubber, known_values
 from evaldesk.transcripts.prompt_writer import PromptWriter
 from evaldesk.wire import plain_json, plain_object, to_json
 

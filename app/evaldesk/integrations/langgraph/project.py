@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,19 +20,21 @@ MAX_FILE = 1_000_000
 
 
 def read_project(path: Path) -> Project:
-    """The graphs that the file names, in its order, and its local dependencies. Raises UsageError for no JSON object.
+    """The graphs that the file names, in its order, its local dependencies and its environment.
 
-    Graphs in other languages than Python are left out.
+    Graphs in other languages than Python are left out. Raises UsageError for no JSON object.
     """
     table = _table(path)
     names = table.get("dependencies")
     dependencies = [path.parent / each for each in names if _is_local(each)] if isinstance(names, list) else []
-    folders = [path.parent, *(each.resolve() for each in dependencies if each.is_dir())]
+    folders = [path.parent, *(each.resolve() for each in dependencies if os.path.isdir(each))]
     graphs = table.get("graphs")
     roots = list(dict.fromkeys((*folders, *source_folders_of(path.parent))))
     pairs = graphs.items() if isinstance(graphs, dict) else ()
     refs = (_ref(path, str(name), _target(graph), roots) for name, graph in pairs)
-    return Project(tuple(ref for ref in refs if ref), tuple(dict.fromkeys(folders)))
+    env = table.get("env")
+    declared = env if isinstance(env, str | dict) else None
+    return Project(tuple(ref for ref in refs if ref), tuple(dict.fromkeys(folders)), declared)
 
 
 def _table(path: Path) -> dict[str, Any]:
@@ -52,7 +55,7 @@ def _is_local(dependency: object) -> bool:
 def _target(graph: object) -> str:
     """`./src/agent.py:graph`, also of an object with `path`."""
     value = graph.get("path") if isinstance(graph, dict) else graph
-    return value if isinstance(value, str) else ""
+    return value if isinstance(value, str) and "\0" not in value else ""
 
 
 def _ref(path: Path, name: str, target: str, roots: Sequence[Path]) -> AgentRef | None:
@@ -76,4 +79,4 @@ def _ref(path: Path, name: str, target: str, roots: Sequence[Path]) -> AgentRef 
 
 def _files(root: Path, module: str) -> Iterator[Path]:
     base = root.joinpath(*module.split("."))
-    return (each for each in (base.with_suffix(".py"), base / "__init__.py") if each.is_file())
+    return (each for each in (base.with_suffix(".py"), base / "__init__.py") if os.path.isfile(each))

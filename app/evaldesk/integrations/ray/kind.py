@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from evaldesk.agents import AGENTS
+from evaldesk.agents.env_files import env_variables
 from evaldesk.codec import msgspec
 from evaldesk.engine.executors import OWN_VARIABLES, Executor, ExecutorKind, Node
 from evaldesk.errors import UsageError
 from evaldesk.model import RunConfig
 from evaldesk.model.run import ExecutorConfig
 from evaldesk.registry import is_installed
-from evaldesk.secrets import env_variables
 from evaldesk.wire import converted
 
 
