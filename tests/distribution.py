@@ -35,7 +35,13 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: WorkerController) -> None:
-    """Give each worker the seed of one order for all: each collects by itself."""
+    """Give each worker the seed of one order for all: each collects by itself.
+
+    Raises UsageError for a path that does not exist, of which a worker says nothing.
+    """
+    for argument in node.config.args:
+        if not os.path.exists(argument.partition("::")[0]):
+            raise pytest.UsageError(f"file or directory not found: {argument}")
     node.workerinput[SEED] = node.config.option.random_order
 
 

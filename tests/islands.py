@@ -11,6 +11,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 
+TOOLS = (
+    *("a2a", "adk", "atif", "bfcl", "inspect", "langgraph", "openai_agents", "openai_evals", "openhands", "osmosis"),
+    *("promptfoo", "pydantic_ai", "ray", "swe_agent", "tau"),
+)
+
+
 def has_island(tool: str) -> bool:
     """Whether the folder of the tool is there."""
     return find_spec(f"evaldesk.integrations.{tool}") is not None
@@ -25,3 +31,13 @@ def of_tools(*tools: str) -> pytest.MarkDecorator:
     """The mark of tests that play files or agents of these tools: they are skipped where one of the folders is gone."""
     gone = [tool for tool in tools if not has_island(tool)]
     return pytest.mark.skipif(bool(gone), reason=f"the folder of {', '.join(gone)} was removed")
+
+
+of_all_tools = of_tools(*TOOLS)
+"""The mark of tests that compare a table of all tools with a page or a list."""
+
+
+def is_removed(path: Path) -> bool:
+    """Whether a file of tests is in the folder of a tool that was removed."""
+    _, _, rest = path.as_posix().partition("/tests/integrations/")
+    return bool(rest) and rest.partition("/")[0] in TOOLS and not has_island(rest.partition("/")[0])

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+import pytest
+from tests.islands import is_removed
+
 TESTS = Path(__file__).resolve().parent
 
 
@@ -40,6 +43,8 @@ def check_sentences(found: list[str], known: tuple[str, ...]) -> None:
 
 def check_named(sentence: str, path: Path, said: str) -> None:
     """Assert that the file has a test for each of the names, which are parts of the tests' names."""
+    if is_removed(path):
+        pytest.skip("the folder of this tool was removed")
     found = _names(path)
     for words in filter(None, map(str.strip, said.split(","))):
         plain = re.sub(r"[^a-z0-9 ]", "", words.lower().replace("-", " "))

@@ -156,3 +156,10 @@ def test_a_test_that_waits_for_ever_fails_with_where_it_stands(project: pytest.P
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*time.sleep(3600)*", "*Timeout (>1.0s) from pytest-timeout*"])
     result.stdout.fnmatch_lines(["FAILED test_a.py::test_waits*"])
+
+
+def test_a_path_that_does_not_exist_is_named(project: pytest.Pytester) -> None:
+    result = project.runpytest_subprocess(*WORKERS, "test_a.py::test_of_nothing")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*file or directory not found: test_a.py::test_of_nothing"])

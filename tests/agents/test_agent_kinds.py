@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.islands import of_tools
 
 from evaldesk import registry
 from evaldesk.agents import AGENTS, AgentKind, agent_ref, declared_refs, load_agent, missing_packages
@@ -292,5 +293,6 @@ def test_a_kind_with_a_home_adapts_no_object_before_its_import(
     assert kind.may_take(object()) == (not kind.home and not kind.is_remote and not kind.first_parameter)
 
 
+@of_tools("openhands")
 def test_the_first_parameter_decides_the_kind_of_a_function() -> None:
     assert adapt_object(lambda instance, metadata: None, AgentRef("a", "a:b")).describe().kind == "benchmark"

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.agents.answering import Answers, answering
+from tests.islands import of_tools
 
 from evaldesk.agents import agent_ref, load_agent
 from evaldesk.agents.discovery import remote_ref_of_kind
@@ -46,7 +47,7 @@ def answers_fixture() -> Iterator[tuple[str, Answers]]:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("line", "said"), BAD_JSON.values(), ids=BAD_JSON)
-@pytest.mark.parametrize("door", ["whole", "lines", "adk", "command"])
+@pytest.mark.parametrize("door", ["whole", "lines", pytest.param("adk", marks=of_tools("adk")), "command"])
 async def test_ambiguous_json_is_a_named_error(
     answers: Any, play: Any, tmp_path: Path, door: str, line: str, said: str
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from tests.agents import adk_source, langgraph_source, openai_agents_source, pydantic_ai_source
 from tests.agents.answering import answering
 from tests.agents.installed import skip_without
+from tests.islands import of_tools
 
 from evaldesk.agents import agent_ref, load_agent
 from evaldesk.formats.files import load_format
@@ -180,6 +181,7 @@ SERVED = [
 ]
 
 
+@of_tools("adk")
 async def test_an_agent_behind_a_server_of_adk_waits(played: Any) -> None:
     with answering() as (address, server):
         server.gives({"id": "s-77", "appName": "shop"})
@@ -266,7 +268,7 @@ def test_only_the_pending_call_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("waiting", [Waiting("c1", "roll_die", {"sides": 6}), Waiting("adk-2", "roll_die", CALL.args)])
-@pytest.mark.parametrize("form", ["adk-results", "otel", "atif"])
+@pytest.mark.parametrize("form", ["adk-results", "otel", pytest.param("atif", marks=of_tools("atif"))])
 def test_a_paused_trial_is_equal_after_export_and_import(form: str, waiting: Waiting) -> None:
     turn = waited(Event("tool_call", call=CALL), PENDING_RESULT, waiting=waiting)
     result = recorded_trial((turn,))

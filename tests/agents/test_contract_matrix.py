@@ -21,6 +21,7 @@ from tests.agents.osmosis_example import SERVER, forget_package
 from tests.agents.test_awaiting_approval import ADK, GRAPH, OPENAI, PYDANTIC
 from tests.agents.test_resumed_approvals import decided
 from tests.agents.test_uncounted import NESTED
+from tests.islands import of_tools
 from tests.media_samples import picture
 
 from evaldesk.model import Decision, ModelOptions, Session, TurnRecord
@@ -208,7 +209,11 @@ SHAPES = {
     "an agent inside a tool": (_inside, "its calls are counted", NOT_OSMOSIS),
     "an agent that a function makes": (_made, "one for each session", NOT_OSMOSIS),
 }
-CELLS = [(shape, framework) for shape, (*_, frameworks) in SHAPES.items() for framework in frameworks]
+CELLS = [
+    pytest.param(shape, framework, marks=of_tools("osmosis") if framework == "Osmosis" else ())
+    for shape, (*_, frameworks) in SHAPES.items()
+    for framework in frameworks
+]
 
 
 @pytest.mark.parametrize(("shape", "framework"), CELLS)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.islands import of_tools
 
 from evaldesk.agents import declared_refs, find_agents, load_agent, merge_refs, named_ref
 from evaldesk.agents.own.litellm import LlmAgent
@@ -74,6 +75,7 @@ def test_an_agent_by_its_target(workspace: Path) -> None:
     assert (by_module.id, by_module.root) == ("two", str(workspace))
 
 
+@of_tools("a2a", "adk")
 def test_agents_that_are_not_imported(workspace: Path) -> None:
     chat, server, prefixed, command = _refs(
         workspace,

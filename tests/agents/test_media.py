@@ -10,6 +10,7 @@ import pytest
 from tests.agents.endpoint import Endpoint
 from tests.agents.installed import skip_without
 from tests.agents.test_uncounted import ADK, OPENAI, OURS, PYDANTIC
+from tests.islands import of_tools
 from tests.media_samples import picture, report, sound
 
 from evaldesk.agents import AGENTS
@@ -155,6 +156,7 @@ async def test_the_record_of_a_turn_has_digests_and_the_session_the_bytes(loaded
     assert session.turns[0].media == (picture(),)
 
 
+@of_tools("openhands")
 def test_every_kind_of_agent_says_which_media_it_takes() -> None:
     text_only = {kind.name for kind in AGENTS.builtin if not AGENTS.takes(AgentDescription("a", kind.name))}
 

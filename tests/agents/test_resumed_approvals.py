@@ -10,6 +10,7 @@ import pytest
 from tests.agents.answering import answering
 from tests.agents.installed import skip_without
 from tests.agents.test_awaiting_approval import ADK, GRAPH, LONG, PENDING, PYDANTIC, SERVED, SHAPES
+from tests.islands import of_tools
 
 from evaldesk.agents import Agent, agent_ref, load_agent
 from evaldesk.desk.adk_verdict import adk_failures
@@ -414,6 +415,7 @@ async def test_a_graph_without_a_checkpointer_cannot_resume(loaded: Loaded) -> N
     assert "compile it with one, such as InMemorySaver()" in result.error.message
 
 
+@of_tools("adk")
 async def test_a_server_of_adk_gets_the_confirmation_of_its_request() -> None:
     answer = {"author": "shop", "content": {"parts": [{"text": "refunded"}]}}
     result = {"author": "shop", "content": {"parts": [{"functionResponse": {"id": "c1", "name": "refund"}}]}}

@@ -10,6 +10,7 @@ from tests.agents import adk_source, langgraph_source, openai_agents_source, pyd
 from tests.agents.installed import skip_without
 from tests.agents.osmosis_example import SERVER
 from tests.agents.roller import never_ending
+from tests.islands import of_tools
 
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolLateError, call_in_time, in_thread_if_sync
 from evaldesk.model import Limits, ModelOptions, Session
@@ -78,6 +79,7 @@ root_agent = Agent(name="boss", model=Scripted(hands_over), handoffs=[handoff(be
     assert "roll_die: not finished within 0.01 s" in str(given.result)
 
 
+@of_tools("osmosis")
 async def test_a_tool_of_an_osmosis_loop_that_does_not_end(loaded: Any, play: Any, endpoint: Any) -> None:
     source = SERVER.replace("async def execute(tool_call", "import asyncio\n\nasync def execute(tool_call")
     source = source.replace(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.agents.endpoint import Answer, Endpoint, chunks
 from tests.agents.installed import skip_without
+from tests.islands import of_tools
 
 from evaldesk.agents import load_agent
 from evaldesk.agents.agent import AGENTS
@@ -249,6 +250,7 @@ async def test_an_unobserved_command_without_usage_events_has_lower_bounds(
     assert "sleep" in turns[0] or result.tokens == sum(event == SOME for events in turns for event in events) * 16
 
 
+@of_tools("a2a", "openhands")
 def test_each_kind_declares_uncounted_calls() -> None:
     gateway = json.dumps({"model_gateway": True})
 

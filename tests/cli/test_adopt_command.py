@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.islands import of_tools
 
 from evaldesk.desk import adopting
 from evaldesk.errors import UsageError
@@ -99,13 +100,14 @@ def _texts(folder: Path) -> dict[str, str]:
             ],
             "--compat adk",
         ),
-        (
+        pytest.param(
             "osmosis",
             ["server.py", "rewards.py", "data.jsonl"],
             ["-\tosmosis eval -m server:loop -d data.jsonl\n+\tevaldesk eval -m server:loop -d data.jsonl\n"],
             "--compat osmosis",
+            marks=of_tools("osmosis"),
         ),
-        (
+        pytest.param(
             "openhands",
             ["bench/run_infer.py", "config.toml"],
             [
@@ -113,6 +115,7 @@ def _texts(folder: Path) -> dict[str, str]:
                 "+evaldesk benchmark ./bench/run_infer.py -l eval_gpt\n"
             ],
             "There is no container",
+            marks=of_tools("openhands"),
         ),
     ],
 )
@@ -148,6 +151,7 @@ def test_changes_are_written_when_asked_and_a_second_time_nothing_changes(place:
     assert "Nothing changes in tests, CI and dependencies." in place.run("adopt", "adk", project).output
 
 
+@of_tools("osmosis")
 def test_a_result_that_cannot_be_read_is_named_and_the_others_are_imported(place: CommandFolder, project: Path) -> None:
     said = place.run("adopt", "osmosis", project).output
 
@@ -156,6 +160,7 @@ def test_a_result_that_cannot_be_read_is_named_and_the_others_are_imported(place
     assert "  results.json: run 1\n" in said
 
 
+@of_tools("osmosis")
 def test_caches_of_osmosis_in_a_project_are_imported(place: CommandFolder, project: Path) -> None:
     run = {"row_index": 0, "run_index": 0, "success": True, "reward": 1.0, "duration_ms": 1, "tokens": 1}
     cache = {"version": 1, "task_id": "0a", "status": "completed", "config": {"model": "m", "n_runs": 1}, "runs": [run]}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.islands import of_tools
 
 from evaldesk.agents import agent_ref
 from evaldesk.desk.runs.case_player import CasePlayer
@@ -107,6 +108,7 @@ def test_a_mean_with_the_empty_answer_of_adk_is_said(place: CommandFolder) -> No
     assert "other scores" not in place.run("eval", place.agent, place.evalset("all", {"one": "one"})).output
 
 
+@of_tools("osmosis")
 def test_osmosis_counts_what_raises_as_0_and_ends_with_0(place: CommandFolder, code: str) -> None:
     data = place.folder / "data.jsonl"
     rows = [{"system_prompt": "s", "user_prompt": asked, "ground_truth": "7"} for asked in ("7", "8", "9", "raise")]
@@ -133,6 +135,7 @@ def _scores(place: CommandFolder, name: str) -> list[dict[str, float]]:
     return [row["runs"][0]["scores"] for row in found["rows"]]
 
 
+@of_tools("openhands")
 def test_openhands_counts_what_was_not_solved_and_ends_with_0(place: CommandFolder, code: str) -> None:
     ids = ("solves", "fails", "silent", "breaks")
     data = place.folder / "instances.jsonl"

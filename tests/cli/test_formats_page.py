@@ -10,6 +10,7 @@ from shutil import copyfile
 
 import pytest
 from click.testing import CliRunner
+from tests.islands import of_all_tools
 
 from evaldesk.cli import cli
 from evaldesk.formats.exchange import FORMATS
@@ -31,6 +32,7 @@ FILES = {
 }
 
 
+@of_all_tools
 def test_every_format_has_a_row() -> None:
     assert list(TABLE) == list(FORMATS)
 
@@ -50,6 +52,7 @@ def test_a_row_says_what_is_read_and_written(name: str) -> None:
         assert ("eval set" in read, "run" in read) == (imported.evalset is not None, bool(imported.runs))
 
 
+@of_all_tools
 def test_the_commands_work_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name, sample in FILES.items():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 from click.testing import CliRunner
+from tests.islands import of_all_tools
 
 from evaldesk import cli as top
 from evaldesk.cli import cli, respelled
@@ -50,6 +51,7 @@ def test_every_command_shows_an_example_of_itself(path: tuple[str, ...]) -> None
     assert re.search(rf"^ *evaldesk {' '.join(path)}(?= |$)", shown, re.MULTILINE), shown
 
 
+@of_all_tools
 @pytest.mark.parametrize("path", COMMANDS, ids=IDS)
 def test_every_example_parses(path: tuple[str, ...]) -> None:
     command = COMMANDS[path]
@@ -62,6 +64,7 @@ def test_every_example_parses(path: tuple[str, ...]) -> None:
             pass
 
 
+@of_all_tools
 @pytest.mark.parametrize("table", [top, run], ids=["evaldesk", "evaldesk run"])
 def test_the_words_of_a_list_are_those_of_the_commands(table: object) -> None:
     for listed in table.COMMANDS.values():  # type: ignore[attr-defined]

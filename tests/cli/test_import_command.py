@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.islands import of_tools
 
 from evaldesk.store.runs import imports
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import CommandFolder
 
 N = 60
+
+pytestmark = of_tools("openhands")
 
 
 @pytest.fixture

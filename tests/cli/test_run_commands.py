@@ -262,7 +262,7 @@ def test_a_run_is_given_out_as_a_file(played: CommandFolder) -> None:
     lines = (played.folder / "run.csv").read_text().splitlines()
     assert [line.split(",")[4] for line in lines] == ["verdict", "passed", "failed", "errored"]
     assert "is there already; --force replaces it" in _refusal(played.run("run", "export", "1", "-o", "run.csv"))
-    assert json.loads(played.run("run", "export", "1", "--format", "osmosis-results").output)["summary"]
+    assert json.loads(played.run("run", "export", "1", "--format", "adk-results").output)["eval_case_results"]
 
 
 def test_runs_are_deleted_when_somebody_says_so(played: CommandFolder) -> None:

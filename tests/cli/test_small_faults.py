@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 import pytest
+from tests.islands import of_tools
 
 import evaldesk
 from evaldesk import paths
@@ -143,6 +144,7 @@ def test_no_other_fault_is_called_a_trailing_comma(text: str) -> None:
     assert "trailing comma" not in str(refused.value)
 
 
+@of_tools("osmosis")
 def test_a_trailing_comma_in_lines_of_json_is_at_the_line_of_the_file(place: CommandFolder) -> None:
     (place.folder / "rows.jsonl").write_text(
         '{"system_prompt": "", "user_prompt": "a", "ground_truth": "a"}\n{"user_prompt": "b",}\n', "utf-8"
@@ -207,6 +209,7 @@ def test_an_option_of_another_tool_is_refused_by_name(place: CommandFolder, form
     assert isinstance(refused.exception, UsageError)
 
 
+@of_tools("osmosis")
 def test_criteria_are_named_in_one_way(place: CommandFolder) -> None:
     command = ["eval", "-m", "agent:a", "-d", place.evalset("one", {"hello": "hello"})]
 

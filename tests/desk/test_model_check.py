@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.islands import of_tools
 from tests.media_samples import picture, report, sound
 
 from evaldesk.agents import AGENTS, AgentKind
@@ -78,6 +79,7 @@ async def test_a_kind_that_nobody_knows_is_refused() -> None:
     assert "'shop' (os:system)" in await refusal(AgentDescription("shop", "os:system", model="cheap/one"))
 
 
+@of_tools("adk")
 async def test_the_model_of_the_run_stands_for_those_of_the_agent() -> None:
     agent = AgentDescription("shop", "adk", model="dear/a")
 
@@ -229,6 +231,7 @@ def test_a_model_is_not_judged_by_its_name_in_a_kind_that_may_have_a_key_of_its_
     assert bool(lack(replace(SHOP, kind=kind.name), model="groq/one")) == kind.asks_by_name
 
 
+@of_tools("osmosis")
 def test_the_model_that_a_command_names_for_an_agent_loop_needs_its_key() -> None:
     loop = replace(SHOP, kind="osmosis", model=None)
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.islands import of_tools
 
 from evaldesk.errors import FormatError
 from evaldesk.formats import process as reading_apart
@@ -71,6 +72,7 @@ def test_a_small_packed_file_is_read_apart_too(monkeypatch: pytest.MonkeyPatch, 
         read_upload(data, source)
 
 
+@of_tools("openhands")
 def test_the_process_reads_its_input_and_answers_on_its_output(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.nice", lambda _: 0)
     target, path = io.BytesIO(), PATHS["openhands"]

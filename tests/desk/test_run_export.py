@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.islands import of_tools
 
 from evaldesk.desk.evalsets import exporting
 from evaldesk.desk.evalsets.exporting import export_run, recorded_run, run_formats, stream_run
@@ -88,7 +89,16 @@ def test_a_run_that_no_format_can_hold_is_refused_before_its_first_part(runs: St
         stream_run(runs, 1, "adk-result", ENVIRONMENT)
 
 
-@pytest.mark.parametrize("format_name", ["csv", "adk-results", "openhands", "atif", "otel"])
+@pytest.mark.parametrize(
+    "format_name",
+    [
+        "csv",
+        "adk-results",
+        pytest.param("openhands", marks=of_tools("openhands")),
+        pytest.param("atif", marks=of_tools("atif")),
+        "otel",
+    ],
+)
 def test_few_trials_are_in_memory_together(runs: StoredRuns, monkeypatch: pytest.MonkeyPatch, format_name: str) -> None:
     monkeypatch.setattr(stored_runs, "TRIALS_AT_ONCE", 6)
     monkeypatch.setattr(exporting, "PART", 1)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.desk.test_streamed_files import peak_of
 from tests.formats.test_exchange_contract import ODD, sample
+from tests.islands import of_tools
 
 from evaldesk.desk.imports import streamed
 from evaldesk.desk.imports.files import read_path
@@ -168,6 +169,7 @@ def read_by(path: Path, name: str, read: Any) -> Any:
     return found if isinstance(found, str) or found.format == name else found.format
 
 
+@of_tools("openhands")
 def test_the_key_of_the_outcome_and_the_metadata_of_a_folder_are_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from tests.islands import of_tools
 
 from evaldesk.engine import grade
 from evaldesk.engine.frames import Ended, Grade, GradeSpec, SourceCopy, frame_from_worker, grade_spec, grader_result
@@ -60,12 +61,14 @@ def spec(root: Path, name: str, **options: str) -> TrialSpec:
     return TrialSpec(1, 0, 0, CASE, REF, (Criterion("reward", 1.0, function),))
 
 
+@of_tools("osmosis")
 async def test_a_reward_of_osmosis_scores_a_trial(played: list[str], tmp_path: Path) -> None:
     result = await run_trial(spec(tmp_path, "reward"), Attempt())
 
     assert (result.verdict, result.scores[0].value, played) == ("passed", 1.0, ["hi"])
 
 
+@of_tools("osmosis")
 async def test_a_reward_that_returns_no_float_is_an_error(played: list[str], tmp_path: Path) -> None:
     result = await run_trial(spec(tmp_path, "whole"), Attempt())
 
@@ -73,6 +76,7 @@ async def test_a_reward_that_returns_no_float_is_an_error(played: list[str], tmp
     assert "Function whole must return a float, got int" in result.scores[0].reason
 
 
+@of_tools("osmosis")
 async def test_a_function_that_cannot_be_imported_ends_the_trial_before_it_costs(
     played: list[str], tmp_path: Path
 ) -> None:
@@ -92,6 +96,7 @@ def test_only_what_may_wait_lengthens_the_grading() -> None:
     assert grading_timeout_s([judged, function], limits) == 60 + 7 + 7
 
 
+@of_tools("osmosis")
 async def test_a_stored_trial_is_scored_again_by_a_function(played: list[str], tmp_path: Path) -> None:
     stored = replace(await run_trial(replace(spec(tmp_path, "reward"), criteria=()), Attempt()), usages=())
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.islands import of_tools
 from tests.virtual_environments import interpreter, make_environment
 
 from evaldesk.engine import ChatPlayers, LocalExecutor
@@ -63,6 +64,7 @@ async def answers(host: ChatPlayers, ref: AgentRef, *messages: str) -> list[str]
     return found
 
 
+@of_tools("osmosis")
 async def test_a_trial_is_played_there_and_graded_here(
     python: str, write_agent: Write, trial: Make, play: Play, tmp_path: Path
 ) -> None:

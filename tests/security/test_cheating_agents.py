@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from tests.islands import of_tools
 
 from evaldesk.agents.agent import AGENTS
 from evaldesk.engine import LocalExecutor, drive
@@ -727,5 +728,6 @@ async def test_a_player_gets_the_side_of_the_user_only() -> None:
     assert REFERENCE not in repr(side)
 
 
+@of_tools("openhands", "osmosis")
 async def test_three_kinds_are_given_the_case_as_their_own_tools_give_it() -> None:
     assert {name for name in AGENTS if AGENTS[name].reads_case} == {"benchmark", "osmosis", "replay"}

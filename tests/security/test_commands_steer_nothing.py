@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import pytest
 from tests.forked_commands import ForkedCommands
+from tests.islands import of_all_tools
 from tests.security.test_outgoing_text import HOSTILE, steering
 
 from evaldesk.cli import cli
@@ -147,6 +148,7 @@ def made_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
+@of_all_tools
 def test_every_command_is_tried() -> None:
     assert {*names_of_commands()} ^ WORDS.keys() == set()
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 import pytest
+from tests.islands import of_all_tools
 from tests.parsed_sources import parsed
 
 from evaldesk.cli.files.export import export, report
@@ -118,6 +119,7 @@ def _is_stream(node: ast.AST) -> bool:
     return isinstance(node, ast.Attribute) and node.attr in STREAMS and ast.unparse(node.value) == "sys"
 
 
+@of_all_tools
 def test_every_place_that_writes_to_a_stream_is_the_writer_or_has_a_reason() -> None:
     found = {place for path in _with_words({*WRITERS, *STREAMS}) for place in _places(path)}
 
@@ -166,6 +168,7 @@ MAKES_FILES = {
 }
 
 
+@of_all_tools
 def test_every_module_that_makes_a_file_names_its_reader() -> None:
     found = {
         path.relative_to(PACKAGE).as_posix()

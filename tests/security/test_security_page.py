@@ -130,6 +130,6 @@ def test_every_sentence_outside_of_the_table_has_its_tests_or_promises_nothing()
 
 @pytest.mark.parametrize(("promise", "file", "said"), NAMED, ids=[f"{row[1]}-{row[2][:30]}" for row in NAMED])
 def test_every_test_that_is_named_is_there(promise: str, file: str, said: str) -> None:
-    path = next(path for path in (TESTS / "security" / file, TESTS / file) if path.is_file())
+    path = next((path for path in (TESTS / "security" / file, TESTS / file) if path.is_file()), TESTS / file)
 
     check_named(promise, path, said)

@@ -15,6 +15,7 @@ from typing import Any, cast
 import click
 import httpx
 import pytest
+from tests.islands import of_all_tools
 from tests.security.hostile_clone import Commands, marks_in, opened, settings_of
 
 from evaldesk.agents import agent_ref, find_agents
@@ -102,6 +103,7 @@ def test_a_forked_command_is_a_command(clone: Path, run_command: Commands) -> No
     assert run_command.forked(["run", "list", "--wrong"], clone) == run_command.real(["run", "list", "--wrong"], clone)
 
 
+@of_all_tools
 def test_every_command_is_under_test() -> None:
     assert set(commands(cli)) >= REAL
     assert set(ARGUMENTS) <= {name for name, _ in calls()} == set(commands(cli))

@@ -15,6 +15,7 @@ from contextlib import closing
 from pathlib import Path
 
 import msgspec
+from tests.islands import of_all_tools
 from tests.snapshots.rendered import check_snapshot
 
 import evaldesk
@@ -61,6 +62,7 @@ def _said(name: str) -> Iterator[str]:
             yield f"    {part}"
 
 
+@of_all_tools
 def test_the_help_of_every_command_is_what_it_was() -> None:
     environment = {**os.environ, "COLUMNS": "100"}  # a process of its own: click keeps the help that was asked first
     command = [sys.executable, "-c", HELPED]

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.islands import of_tools
 from tests.media_samples import picture, png, report, sound
 
 from evaldesk.errors import FormatError, UsageError
@@ -149,6 +150,7 @@ def test_messages_with_media_are_written_and_read_back(form: str) -> None:
     ]
 
 
+@of_tools("osmosis")
 def test_a_row_of_osmosis_holds_no_image() -> None:
     case = Case("cat", (Turn("What?", media=(picture(),)),))
 

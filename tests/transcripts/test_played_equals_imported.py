@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.islands import island_module
+from tests.islands import island_module, of_tools
 from tests.transcripts.compared_turns import turns_of_case, turns_of_trial
 
 from evaldesk.agents import agent_ref, load_agent
@@ -76,6 +76,7 @@ def assert_same(played: TrialResult, imported: TrialResult) -> None:
     assert reported_values(played.transcript) == reported_values(imported.transcript)
 
 
+@of_tools("openhands")
 async def test_a_played_row_of_openhands_equals_the_imported_one(tmp_path: Path) -> None:
     data = SAMPLE.read_bytes()
     run = read_file(data, "output.jsonl").runs[0]
@@ -90,6 +91,7 @@ async def test_a_played_row_of_openhands_equals_the_imported_one(tmp_path: Path)
         assert json.loads(text) == json.loads(line)
 
 
+@of_tools("openhands")
 def test_imported_rows_of_openhands_are_given_back_unchanged() -> None:
     data = SAMPLE.read_bytes()
 
@@ -141,6 +143,7 @@ ROWS: dict[str, dict[str, Any]] = {
 }
 
 
+@of_tools("openhands")
 @pytest.mark.parametrize("name", ROWS)
 async def test_any_played_row_equals_the_imported_one(name: str, tmp_path: Path) -> None:
     line = json.dumps(ROWS[name])
@@ -153,6 +156,7 @@ async def test_any_played_row_equals_the_imported_one(name: str, tmp_path: Path)
     assert write_file(RecordedRun("r", "a", run.cases, (played,)), "openhands").decode() == line + "\n"
 
 
+@of_tools("openhands")
 def test_think_and_finish_are_tool_calls() -> None:
     turn = read_file(json.dumps(ROWS["sdk"]).encode(), "output.jsonl").runs[0].results[0].transcript.turns[0]
 

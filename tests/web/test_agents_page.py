@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.islands import of_tools
 
 from evaldesk.engine.driver.zygote import UNFORKED
 from evaldesk.model import AgentDescription, ToolDescription
@@ -99,6 +100,7 @@ def test_a_schema_is_written_as_one_writes_arguments(schema: dict[str, Any], sai
     assert signature(schema) == said
 
 
+@of_tools("adk")
 def test_sub_agents_are_a_tree_and_missing_keys_are_named(chat: Any, tmp_path: Path) -> None:
     below = AgentDescription(
         "clerk",

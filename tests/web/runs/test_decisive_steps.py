@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import pytest
+from tests.islands import of_tools
 
 from evaldesk.formats.files import read_file
 from evaldesk.model import Case, ErrorRecord, Event, ToolCall, Transcript, TrialResult, TurnRecord
@@ -206,6 +207,7 @@ def row_of(instance: str, *steps: tuple[str, dict[str, str]]) -> dict[str, Any]:
     }
 
 
+@of_tools("openhands")
 def test_steps_of_the_page_lead_to_their_calls(pages: Any) -> None:
     look, test = (("run", args) for _, args in (LOOK, TEST))
     last = ("finish", {"final_thought": "Done."})
