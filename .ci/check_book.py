@@ -50,7 +50,10 @@ HEAD = re.compile(r"# (\d{3}) · (.+)\n\nGroup: (\w+) · Status: (holds|replaced
 CITATION = re.compile(r"decisions?[ /](?:docs/decisions/)?(\d{3}(?:(?:, | and | to )\d{3})*)")
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]*))?\)")
 HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
-PATH = re.compile(r"`([\w./]+(?:\.py|/))`")
+PATH = re.compile(r"`((?:\.ci|tests|docs)/[\w./-]+|[\w./]+(?:\.py|/))`")
+IDENTIFIER = re.compile(r"`(?:\w+\.)?(_?[A-Z]\w*[a-z_]\w*|[A-Z][A-Z_]{2,}|[a-z]+_[a-z_]+)(?:\(.*?\))?`")
+"""A name of code in prose: a class, a constant, or a word with an underscore."""
+TARGETS = re.compile(r"`make ((?:[a-z]+ ?)+)`")
 # Adjectives and general words are in many titles without naming their subject.
 TERMS_BESIDES = (
     *(
@@ -96,7 +99,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def check_book() -> list[str]:
-    """Each fault of the decisions, their index and the paths of the architecture page."""
+    """Each fault of the decisions, their index, and the paths and names of the pages for builders."""
     pages, findings = read_pages()
     terms = read_terms()
     findings += [
@@ -117,7 +120,7 @@ def check_book() -> list[str]:
         for page in pages
         if page.status == "holds" and not numbers & {page.number, *page.earlier}
     ]
-    return [*findings, *dead_links(), *lost_paths()]
+    return [*findings, *dead_links(), *lost_names()]
 
 
 def read_pages() -> tuple[list[Page], list[str]]:
@@ -224,13 +227,29 @@ def _anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def lost_paths() -> list[str]:
-    """Each path of the architecture page that does not exist."""
-    return [
-        f"{ARCHITECTURE}: {path} does not exist; name the file where this is done now"
-        for path in PATH.findall((ROOT / ARCHITECTURE).read_text("utf-8"))
-        if not (ROOT / path).exists() and not (ROOT / "app" / "evaldesk" / path).exists()
-    ]
+def lost_names() -> list[str]:
+    """Each path, name of code and target of make on the pages for builders that does not exist."""
+    sources = [path.read_text("utf-8") for path in _sources()]
+    words = {word for text in sources for word in re.findall(r"\w+", text)}
+    makefile = ROOT / "Makefile"
+    targets = set(re.findall(r"^([a-z]+):", makefile.read_text("utf-8"), re.MULTILINE)) if makefile.is_file() else set()
+    findings = []
+    for page in (ARCHITECTURE, GLOSSARY):
+        text = re.sub(r"^```.*?^```", "", (ROOT / page).read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+        lost = [path for path in PATH.findall(text) if not _is_there(path)]
+        lost += [name for name in IDENTIFIER.findall(text) if name not in words]
+        lost += [f"make {name}" for row in TARGETS.findall(text) for name in row.split() if name not in targets]
+        findings += [f"{page}: {name} does not exist; name the place where this is done now" for name in lost]
+    return findings
+
+
+def _sources() -> Iterator[Path]:
+    for folder in ("app", "tests", ".ci"):
+        yield from (ROOT / folder).rglob("*.py")
+
+
+def _is_there(path: str) -> bool:
+    return any((ROOT / folder / path).exists() for folder in ("", "app/evaldesk", "tests"))
 
 
 if __name__ == "__main__":

@@ -227,6 +227,10 @@ FAULTS = {
     "link": ("docs/other.md", "[a page](nowhere.md)\n", "docs/other.md: nowhere.md leads nowhere"),
     "anchor": ("docs/other.md", "# One\n[two](#two)\n", "docs/other.md: #two leads nowhere"),
     "path": ("docs/architecture.md", "`desk/gone.py`\n", "docs/architecture.md: desk/gone.py does not exist"),
+    "class": ("docs/architecture.md", "`GoneAway`\n", "docs/architecture.md: GoneAway does not exist"),
+    "function": ("docs/architecture.md", "`go_away(run)`\n", "docs/architecture.md: go_away does not exist"),
+    "table": ("docs/architecture.md", "one line in `GONE`\n", "docs/architecture.md: GONE does not exist"),
+    "target": ("docs/architecture.md", "`make check away`\n", "docs/architecture.md: make check does not exist"),
 }
 
 
