@@ -1,4 +1,4 @@
-"""The commands of the pages on benchmarks, recordings and metrics, carried out in a folder with the files they name."""
+"""The commands of pages on benchmarks, recordings, metrics and other tools, carried out beside the files they name."""
 
 from __future__ import annotations
 
@@ -66,3 +66,47 @@ def test_conversations_are_graded_by_the_scripted_judge(tmp_path: Path, play: Pl
 
     (record,) = json.loads((tmp_path / "grades.json").read_text())["records"]
     assert (len(record["scores"]), record["errors"]) == (3, [])
+
+
+def _steps(title: str) -> list[str]:
+    """The commands of a section of the page for users of other tools."""
+    section = (DOCS / "coming-from.md").read_text("utf-8").partition(f"## {title}\n")[2].partition("\n## ")[0]
+    return re.findall(r"^evaldesk .*$", section, re.MULTILINE)
+
+
+def test_an_export_of_openai_evals_is_adopted_and_planned(tmp_path: Path, commands: ForkedCommands) -> None:
+    samples = Path(__file__).parents[1] / "formats" / "exchange_samples" / "openai-evals.json"
+    export = json.loads(samples.read_text())
+    for each in export if isinstance(export, list) else [export]:
+        if each.get("object") == "eval":
+            each["name"] = "tickets"
+    (tmp_path / "export").mkdir()
+    (tmp_path / "export" / "all.json").write_text(json.dumps(export))
+    *adopting, playing = _steps("OpenAI Evals")
+
+    for line in [*adopting, f"{playing} --check"]:
+        done = commands.run(*shlex.split(line)[1:], cwd=tmp_path, environment={"OPENAI_API_KEY": "k"})
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    assert (tmp_path / "agents" / "tickets" / "agent.py").is_file()
+
+
+def test_a_project_of_agents_cli_is_adopted_and_played(tmp_path: Path, commands: ForkedCommands) -> None:
+    prompt = {"role": "user", "parts": [{"text": "hello"}]}
+    case = {"eval_case_id": "greets", "prompt": prompt, "reference": {"response": {"parts": [{"text": "hello"}]}}}
+    for name, text in {
+        "agents-cli-manifest.yaml": "name: desk\nagent_directory: app\n",
+        "app/agent.py": "def root_agent(message, state):\n    return message\n",
+        "tests/eval/eval_config.yaml": "metrics_to_run: [exact]\ncustom_metrics:\n  - name: exact\n    threshold: 1\n"
+        "    custom_function: |\n      def evaluate(instance):\n          return {'score': 1}\n",
+        "tests/eval/datasets/basic-dataset.json": json.dumps({"eval_cases": [case]}),
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    adopting, playing = _steps("agents-cli")
+
+    for line in (adopting, playing):
+        done = commands.run(*shlex.split(line)[1:], cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    assert "1 passed" in done.stdout

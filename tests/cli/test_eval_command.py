@@ -48,6 +48,32 @@ def test_an_eval_set_beside_the_agent_is_named_by_its_id(place: CommandFolder) -
     assert "✓  case_2" in place.eval("mine:case_2").output
 
 
+def test_rows_choose_cases_by_their_place(place: CommandFolder) -> None:
+    path = place.evalset("first", {str(number): str(number) for number in range(5)})
+
+    result = place.eval(path, "--rows", "0,2-3")
+
+    assert [line for line in result.output.splitlines() if "case_" in line] == ["✓  case_1", "✓  case_3", "✓  case_4"]
+
+
+@pytest.mark.parametrize(
+    ("selectors", "rows", "words"),
+    [
+        ({"first": ":case_1"}, "0", "--rows and names of cases: choose the cases by one of them"),
+        ({"first": "", "second": ""}, "0", "--rows is for one eval set, and 2 are named"),
+        ({"first": ""}, "7", "there is no row 7; the file has 2 rows, 0 to 1"),
+        ({"first": ""}, "x", "'x' is not a row or a range"),
+    ],
+    ids=["names", "files", "past the end", "no number"],
+)
+def test_rows_that_choose_nothing_are_refused(
+    place: CommandFolder, selectors: dict[str, str], rows: str, words: str
+) -> None:
+    files = [f"{place.evalset(name, GOOD)}{selector}" for name, selector in selectors.items()]
+
+    assert words in _refusal(place, place.agent, *files, "--rows", rows)
+
+
 def test_a_selector_that_matches_nothing_lists_the_names(place: CommandFolder) -> None:
     path = place.evalset("first", GOOD)
 

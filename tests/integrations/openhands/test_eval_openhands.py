@@ -151,6 +151,7 @@ def test_a_broken_line_inside_is_refused(tmp_path: Path) -> None:
         (["--eval-n-limit", "2"], ["even", "odd"]),  # pandas: sample(2, random_state=42) of three rows
         (["--eval-n-limit", "0"], IDS),
         (["--eval-n-limit", "9"], IDS),
+        (["--rows", "0-1"], IDS[:2]),
     ],
 )
 def test_instances_are_chosen_by_id_or_drawn_as_openhands_draws(
@@ -159,6 +160,12 @@ def test_instances_are_chosen_by_id_or_drawn_as_openhands_draws(
     _eval(bench, *options)
 
     assert sorted(_calls(bench)) == sorted(ids)
+
+
+def test_instances_are_chosen_by_one_option(bench: CommandFolder) -> None:
+    done = _eval(bench, "--rows", "0", "--eval-n-limit", "1")
+
+    assert "choose the instances by one of them" in str(done.exception)
 
 
 def test_the_folder_is_named_by_note_and_root(bench: CommandFolder) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from evaldesk import paths
+from evaldesk.cli.eval.dataset import chosen_rows
 from evaldesk.cli.eval.outcome import play_and_judge
 from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.desk.criteria.criteria import find_criteria_file, open_criteria_file, read_criteria, read_user
@@ -39,8 +40,13 @@ def eval_adk(request: EvalRequest) -> int:
     for path, case_ids in cases_by_file.items():
         evalset = read_evalset_file(path)
         _check_names(path, case_ids, [case.id for case in evalset.cases])
+        chosen_ids = case_ids
+        if request.rows is not None:
+            chosen_ids = _cases_of_rows(request.rows, evalset, case_ids, len(cases_by_file))
         jobs.append(
-            Job(agent, evalset, path, request.options(case_ids, criteria).but(user=user), found_criteria=criteria_file)
+            Job(
+                agent, evalset, path, request.options(chosen_ids, criteria).but(user=user), found_criteria=criteria_file
+            )
         )
     if request.is_experiment:
         from evaldesk.cli.eval.experiment import play_experiment  # most commands play one run
@@ -103,6 +109,15 @@ def _choose_cases(words: Sequence[str], folder: Path | None) -> dict[Path, tuple
         both = None if names is None or earlier is None else tuple(dict.fromkeys((*earlier, *names)))
         cases_by_file[path] = both
     return cases_by_file
+
+
+def _cases_of_rows(rows: str, evalset: EvalSet, names: tuple[str, ...] | None, n_files: int) -> tuple[str, ...] | None:
+    """The cases of `--rows`. Raises UsageError beside names of cases, and for several files, which number theirs."""
+    if n_files > 1:
+        raise UsageError(f"--rows is for one eval set, and {n_files} are named; name cases, as in FILE:CASE,CASE")
+    if names is not None:
+        raise UsageError("--rows and names of cases: choose the cases by one of them")
+    return chosen_rows(evalset, rows=rows)
 
 
 def _check_names(path: Path, names: Sequence[str] | None, case_ids: Sequence[str]) -> None:

@@ -36,6 +36,7 @@ class EvalRequest:
     criteria: tuple[tuple[str, object], ...] = ()
     check: bool = False
     config_file_path: str | None = None
+    rows: str | None = None
     workspace: str | None = None
     python: str | None = None
     image: str | None = None

@@ -40,7 +40,11 @@ def eval_set() -> None:
 @agent_argument
 @set_argument
 def create(agent: Path, eval_set_id: str) -> None:
-    """Create the empty eval set EVAL_SET_ID in the folder AGENT."""
+    """Create the empty eval set EVAL_SET_ID in the folder AGENT.
+
+    \b
+    evaldesk eval_set create my_agent booking
+    """
     path = _path(agent, eval_set_id)
     if path.exists():
         raise ConflictError(f"{path} is there already; choose another name")
@@ -60,7 +64,11 @@ def create(agent: Path, eval_set_id: str) -> None:
     help="A session to start from.",
 )
 def add_eval_case(agent: Path, eval_set_id: str, scenarios_file: Path, session_input_file: Path) -> None:
-    """Add a case for each scenario of a file; one that the set has is left out."""
+    """Add a case for each scenario of a file; one that the set has is left out.
+
+    \b
+    evaldesk eval_set add_eval_case my_agent booking --scenarios_file s.json --session_input_file session.json
+    """
     from evaldesk.desk.imports.files import read_path
 
     scenarios = read_path(scenarios_file, "adk-scenarios").evalset
@@ -93,6 +101,9 @@ def generate_eval_cases(
     """Add scenarios that a model proposes from the agent's description; each waits for a review before it is played.
 
     ADK asks Google's service; this asks any model. The tag needs-review is taken away in the browser.
+
+    \b
+    evaldesk eval_set generate_eval_cases my_agent booking --user_simulation_config_file generation.json
     """
     from evaldesk.desk.imports.files import json_of
     from evaldesk.reading.strict_json import Document, JsonPosition

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from evaldesk.cli.eval.dataset import chosen_rows
 from evaldesk.cli.eval.outcome import play_and_judge
 from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.desk.criteria.criteria import given_criteria
@@ -41,7 +42,7 @@ def eval_openhands(request: EvalRequest) -> int:
         raise UsageError("--python: the stand-ins of a benchmark run on Evaldesk's own interpreter; leave it out")
     path = Path(form.dataset)
     evalset = read_instances(path)
-    instance_ids = _choose_instances(evalset, form)
+    instance_ids = _choose_instances(evalset, form, request.rows)
     metadata = metadata_of(path.stem, form.max_iterations or DEFAULT_ITERATIONS, _llm_config(request, form))
     root, note = Path(form.eval_output_dir or DEFAULT_ROOT), form.eval_note or ""
     script_metadata = _given_metadata(form.eval_metadata)
@@ -104,9 +105,13 @@ def _llm_config(request: EvalRequest, form: OpenHandsOptions) -> dict[str, Any]:
     return {"model": model, "base_url": url, "api_key": None}
 
 
-def _choose_instances(evalset: EvalSet, form: OpenHandsOptions) -> list[str]:
+def _choose_instances(evalset: EvalSet, form: OpenHandsOptions, rows: str | None) -> list[str]:
     """The ids to process: those named, else a sample of `--eval-n-limit`, else all."""
     ids = [case.id for case in evalset.cases]
+    if rows is not None:
+        if form.eval_ids or form.eval_n_limit:
+            raise UsageError("--rows, --eval-ids and --eval-n-limit: choose the instances by one of them")
+        return list(chosen_rows(evalset, rows=rows) or ())
     if form.eval_ids:
         names = [name.strip() for name in form.eval_ids.split(",") if name.strip()]
         for name in names:

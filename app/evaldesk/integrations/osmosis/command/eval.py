@@ -33,7 +33,7 @@ def eval_osmosis(request: EvalRequest) -> int:
     _check(request, form)
     path = Path(str(form.dataset))
     evalset = read_dataset(path)
-    case_ids = chosen_rows(evalset, rows=form.rows, offset=form.offset, limit=form.limit)
+    case_ids = chosen_rows(evalset, rows=request.rows, offset=form.offset, limit=form.limit)
     if form.api_key:  # handed to the workers in their environment, and stored nowhere
         os.environ[KEY_VARIABLE] = form.api_key
         request = replace(request, run_options={**request.run_options, "api_key_env": KEY_VARIABLE})

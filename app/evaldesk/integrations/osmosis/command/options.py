@@ -21,7 +21,6 @@ class OsmosisOptions:
     eval_fns: tuple[str, ...] = ()
     offset: int = 0
     limit: int | None = None
-    rows: str | None = None
     api_key: str | None = None
     baseline_model: str | None = None
     baseline_base_url: str | None = None
@@ -58,7 +57,6 @@ OPTIONS = ToolOptions(
             ["--offset"], type=click.IntRange(0), metavar="N", default=0, help="Rows to leave out at the start."
         ),
         click.Option(["--limit"], type=click.IntRange(1), metavar="N", help="Most rows to run."),
-        click.Option(["--rows"], metavar="3,7,10-20", help="The rows to run, counted from 0."),
         click.Option(["--api-key"], metavar="KEY", help="The key of the model; better its variable, by --api-key-env."),
         click.Option(["--baseline-model"], metavar="MODEL", help="A second model, compared row by row."),
         click.Option(["--baseline-base-url"], metavar="URL", help="Its endpoint."),
