@@ -243,26 +243,19 @@ def _without_field_sizing(route: Route) -> None:
     route.fulfill(response=answer, body=answer.text().replace("field-sizing", "x-sizing"))
 
 
-def test_a_comparison_of_three_runs_cannot_be_asked_for(someone: Visitor, trials: str) -> None:
+def test_ticked_runs_open_in_one_table_by_a_key(someone: Visitor, trials: str) -> None:
     page = someone.page
     for _ in range(2):
         someone.run("wrong", someone.evalset("wrong"), {"tool_trajectory_avg_score": "1"}, n="1")
     someone.goto("/runs")
     boxes = page.get_by_role("checkbox", name=re.compile("Select run"))
-    compare = page.get_by_role("button", name="Compare two")
 
     for index in range(3):
         boxes.nth(index).check()
-
-    expect(compare).to_be_disabled()
-    expect(page.get_by_text("Select exactly two runs to compare.")).to_be_visible()
     page.keyboard.press("c")
-    assert page.url.endswith("/runs")
-    boxes.nth(2).uncheck()
-    expect(compare).to_be_enabled()
-    expect(page.get_by_text("A comparison is of two runs")).to_be_hidden()
-    compare.click()
-    page.wait_for_url("**/compare?a=*&b=*")
+
+    page.wait_for_url("**/table?runs=*")
+    expect(page.locator("[data-group]")).to_have_count(3)
 
 
 def test_ticks_that_follow_each_other_at_once_all_bring_their_options(someone: Visitor) -> None:

@@ -37,7 +37,7 @@ def test_every_key_that_the_script_itself_knows_stands_in_the_list() -> None:
 
 
 STORED = {"theme", "text"}  # keys of what a browser keeps
-SHOWN = {"s": "Ctrl S", "k": "Ctrl K", "Escape": "Esc", "ArrowDown": "↓", "ArrowUp": "↑"}
+SHOWN = {"<": "&lt;", ">": "&gt;", "s": "Ctrl S", "k": "Ctrl K", "Escape": "Esc", "ArrowDown": "↓", "ArrowUp": "↑"}
 
 
 def _listed() -> set[str]:

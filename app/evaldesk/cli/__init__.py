@@ -32,6 +32,9 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "evaldesk.cli.experiments.group:experiment",
         "List, show, stop, resume and extend experiments, whose variants are runs.",
     ),
+    "compare": LazyCommand(
+        "evaldesk.cli.compare:compare", "Compare 2 to 20 runs or result files; --max-drop decides the exit code."
+    ),
     "open": LazyCommand(
         "evaldesk.cli.ui:open_run",
         "Show RUN, by its number or its name, in the browser; starts the desk if necessary.",

@@ -1,0 +1,100 @@
+"""Compared runs and files as lines of a terminal, as JSON and as Markdown; the numbers are those of their analysis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evaldesk.desk.runs.run_sources import SourceComparison
+from evaldesk.model.conclusion import Interval
+from evaldesk.wording.experiments import analysis_sentence, best_sentence, luck_sentence, variant_difference_words
+from evaldesk.wording.printable import markdown_text
+from evaldesk.wording.words import interval_words, passed_words
+
+
+def comparison_lines(comparison: SourceComparison) -> list[str]:
+    """The answer, each source with its difference from the baseline, the doubt, and the answer of the gate."""
+    analysis = comparison.analysis
+    lines = [f"{analysis_sentence(analysis)}.", f"{best_sentence(analysis)}."]
+    for source in comparison.sources:
+        difference, (passed, scored) = analysis.difference_of(source.name), source.counts
+        interval = analysis.rate_of(source.name).interval
+        doubt = f", 95 % CI {interval_words(interval)}" if interval else ""
+        mark = f" ({source.mark})" if source.mark else ""
+        words = "baseline" if difference is None else variant_difference_words(difference)
+        rate = passed_words(passed, scored) if scored else "no scored trials"
+        lines.append(f"{source.name}{mark}: {rate}{doubt}; {words}")
+    luck = luck_sentence(analysis)
+    lines += [f"{luck}."] if luck else []
+    return [*lines, *([gate_sentence(comparison)] if comparison.answer else [])]
+
+
+def gate_sentence(comparison: SourceComparison) -> str:
+    """`failed: pr.json is 7 points below main.json, more than the 5 allowed.`"""
+    most = 100 * (comparison.max_drop or 0.0)
+    below = [each for each in comparison.drops if each.value is not None and 100 * each.value > most + 1e-7]
+    if below:
+        names = ", ".join(f"{each.name} by {100 * (each.value or 0.0):.3g} points" for each in below)
+        return f"failed: below {comparison.analysis.baseline}: {names}; at most {most:.3g} are allowed."
+    if comparison.answer == "undecided":
+        names = ", ".join(each.name for each in comparison.drops if each.value is None)
+        return f"undecided: no scored case in common with {comparison.analysis.baseline}: {names}."
+    return f"held: no pass rate is more than {most:.3g} points below {comparison.analysis.baseline}."
+
+
+def comparison_object(comparison: SourceComparison) -> dict[str, Any]:
+    """The comparison as JSON."""
+    analysis = comparison.analysis
+    items = []
+    for source in comparison.sources:
+        rate, difference, (passed, scored) = (
+            analysis.rate_of(source.name),
+            analysis.difference_of(source.name),
+            source.counts,
+        )
+        items.append(
+            {
+                "name": source.name,
+                "mark": source.mark,
+                "n_cases": len(source.cases),
+                "passed": passed,
+                "scored": scored,
+                "pass_rate": rate.rate,
+                "interval": _ends(rate.interval),
+                "may_be_best": rate.may_be_best,
+                "difference": difference.value if difference else None,
+                "difference_interval": _ends(difference.interval) if difference else None,
+                "family_interval": _ends(difference.family_interval) if difference else None,
+                "p": difference.p if difference else None,
+                "holm_p": difference.holm_p if difference else None,
+                "word": difference.word if difference else "baseline",
+                "shared_cases": difference.n_cases if difference else len(source.cases),
+            }
+        )
+    return {
+        "baseline": analysis.baseline,
+        "sentence": analysis_sentence(analysis),
+        "runs": items,
+        "max_drop": comparison.max_drop,
+        "answer": comparison.answer,
+    }
+
+
+def comparison_markdown(comparison: SourceComparison) -> str:
+    """The comparison for a pull request."""
+    analysis = comparison.analysis
+    lines = [
+        f"### {markdown_text(analysis_sentence(analysis))}",
+        "",
+        "| run | passed | against the baseline |",
+        "|---|---|---|",
+    ]
+    for source in comparison.sources:
+        difference, (passed, scored) = analysis.difference_of(source.name), source.counts
+        words = "baseline" if difference is None else variant_difference_words(difference)
+        lines.append(f"| {markdown_text(source.name)} | {passed} of {scored} | {markdown_text(words)} |")
+    gate = [f"**{markdown_text(gate_sentence(comparison))}**", ""] if comparison.answer else []
+    return "\n".join([*lines, "", *gate, ""])
+
+
+def _ends(interval: Interval | None) -> list[float] | None:
+    return [interval.low, interval.high] if interval else None
