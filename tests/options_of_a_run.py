@@ -33,7 +33,7 @@ def other_value(option: RunOption) -> Any:
     if option.kind == "choice":
         return next(choice for choice in option.choices if choice not in (option.default, SHARED))
     if option.kind == "object":
-        return {"top_k": 3}
+        return {"dice": "Roll."} if option.name == "instructions" else {"top_k": 3}
     if option.kind == "text":
         return _TEXTS.get(option.name, "other")
     if option.kind == "shares":

@@ -88,7 +88,7 @@ class Described:
     """A host that knows every agent without a worker."""
 
     async def describe(self, ref: AgentRef) -> AgentDescription:
-        return AgentDescription(ref.id, "python", model="demo/dice")
+        return AgentDescription(ref.id, "python", model="demo/dice", takes_instruction=True)
 
     async def unpriced(self, ref: AgentRef, models: Sequence[str]) -> tuple[str, ...]:
         return ()

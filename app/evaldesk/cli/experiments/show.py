@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from evaldesk.cli.runs.shared import json_option, opened_desk, workspace_option
-from evaldesk.desk.experiments.results import results
 from evaldesk.errors import UsageError
 from evaldesk.pages.experiment_files import (
     experiment_csv,
@@ -33,7 +32,7 @@ def list_experiments(is_json: bool, workspace: str | None) -> None:
     evaldesk experiment list
     """
     with opened_desk(workspace) as desk:
-        experiments = desk.store.experiments.list(limit=MOST_LISTED)
+        experiments = desk.experiments.list(limit=MOST_LISTED)
     if is_json:
         show_json([listed_object(each) for each in experiments], indent=2)
         return
@@ -57,7 +56,7 @@ def show_experiment(experiment_id: int, is_json: bool, is_csv: bool, workspace: 
     if is_json and is_csv:
         raise UsageError("--json and --csv: leave one out")
     with opened_desk(workspace) as desk:
-        stored = results(desk.store, experiment_id)
+        stored = desk.experiments.read(experiment_id)
     if is_json:
         show_json(experiment_object(stored), indent=2)
     elif is_csv:
@@ -78,7 +77,7 @@ def report(experiment_id: int, output: str | None, workspace: str | None) -> Non
     evaldesk experiment report 7 -o experiment.md
     """
     with opened_desk(workspace) as desk:
-        text = experiment_markdown(results(desk.store, experiment_id))
+        text = experiment_markdown(desk.experiments.read(experiment_id))
     if output is None:
         show(text, nl=False)
         return

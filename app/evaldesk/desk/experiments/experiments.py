@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -50,13 +51,21 @@ class ExperimentDesk:
             raise
         return await self.results(experiment_id)
 
+    def list(self, *, before: int | None = None, limit: int = 50) -> builtins.list[Experiment]:
+        """Experiments, newest first; `before` ends the last page."""
+        return self._store.experiments.list(before=before, limit=limit)
+
+    def read(self, experiment_id: int) -> Results:
+        """Its results as they are stored now, for a caller that may wait. Raises NotFoundError."""
+        return results(self._store, experiment_id)
+
     async def get(self, experiment_id: int) -> Experiment:
         """An experiment. Raises NotFoundError."""
         return await asyncio.to_thread(self._store.experiments.get, experiment_id)
 
     async def results(self, experiment_id: int) -> Results:
         """Its results as they are stored now. Raises NotFoundError."""
-        return await asyncio.to_thread(results, self._store, experiment_id)
+        return await asyncio.to_thread(self.read, experiment_id)
 
     async def stop(self, experiment_id: int, *, cancel: bool = False) -> None:
         """Start no more trials of any variant; running ones finish, or end now with `cancel`. Raises NotFoundError."""
@@ -93,7 +102,7 @@ class ExperimentDesk:
 
     def _as_parts(
         self, experiment_id: int, plan: ExperimentPlan, run_plans: Sequence[RunPlan], first: int = 0
-    ) -> list[RunPlan]:
+    ) -> builtins.list[RunPlan]:
         """The runs with their places; each has the trials at once of the whole experiment."""
         parts = []
         for index, run_plan in enumerate(run_plans, first):
