@@ -323,6 +323,29 @@ function onKey(key, target) {
   return false;
 }
 
+/* The list of keys begins with those of this page, each with what it does here. */
+document.addEventListener("beforetoggle", (event) => {
+  if (event.target.id !== "keys" || event.newState !== "open") return;
+  const here = event.target.querySelector("[data-keys-here]");
+  const names = new Map();
+  for (const element of [...$$("[data-key]"), ...$$("[data-current] [data-choice]")]) {
+    const key = element.dataset.key ?? element.dataset.choice;
+    const name = nameOf(element.matches("[data-choice]") ? element.closest("label") : (element.labels?.[0] ?? element));
+    if (isShown(element) && name && !names.has(key)) names.set(key, name);
+  }
+  here.hidden = !names.size;
+  here.querySelector("dl").replaceChildren(...[...names].map(([key, name]) => keyRow(key, name)));
+}, true);
+
+function keyRow(key, name) {
+  const [row, term, cap, text] = ["div", "dt", "kbd", "dd"].map((tag) => document.createElement(tag));
+  cap.textContent = key;
+  text.textContent = name;
+  term.append(cap);
+  row.append(term, text);
+  return row;
+}
+
 function press(element) {
   if (!element || element.matches(":disabled, [aria-disabled=true]")) return false;
   if (isLeaving(element)) {

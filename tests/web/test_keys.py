@@ -41,7 +41,7 @@ SHOWN = {"<": "&lt;", ">": "&gt;", "s": "Ctrl S", "k": "Ctrl K", "Escape": "Esc"
 
 
 def _listed() -> set[str]:
-    keys = (TEMPLATES / "base.html").read_text("utf-8").split('class="keys"')[1]
+    keys = (TEMPLATES / "base.html").read_text("utf-8").partition('class="keys"')[2]
     listed = set(re.findall(r"<kbd>(\S+)</kbd>", keys))
     listed |= {f"Ctrl {key}" for key in re.findall(r"<kbd>Ctrl</kbd> <kbd>(\w+)</kbd>", keys)}
     for first, last in re.findall(r"<kbd>(\d)</kbd> … <kbd>(\d)</kbd>", keys):
