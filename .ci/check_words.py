@@ -6,6 +6,7 @@
 - Names: assigned variables, arguments and functions of app/ that are a bare participle or adjective. The name of a
   thing is its noun: `lines_read`, not `read`. At most 0.3 % of all names: `expected` beside `actual` is most of them.
 - Free relatives: "what", "who", "that which", ... where a noun would stand: at most 2 in 1,000 words of docstrings.
+- Pages of documentation: at most 2 free relatives in 1,000 words outside of code; decisions are left out.
 - Docstrings: at least 93 % of public modules, classes and functions of app/ have one.
 """
 
@@ -19,7 +20,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-APP = Path(__file__).resolve().parents[1] / "app" / "evaldesk"
+ROOT = Path(__file__).resolve().parents[1]
+APP = ROOT / "app" / "evaldesk"
+PAGES = (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"))
+CODE = re.compile(r"^```.*?^```|`[^`]*`", re.DOTALL | re.MULTILINE)
 PARTICIPLES = frozenset(
     re.findall(
         r"\w+",
@@ -57,6 +61,8 @@ class Counts:
 
     names: Counter[str] = field(default_factory=Counter)
     relatives: Counter[str] = field(default_factory=Counter)
+    page_relatives: Counter[str] = field(default_factory=Counter)
+    n_page_words: int = 0
     n_names: int = 0
     n_words: int = 0
     n_public: int = 0
@@ -71,6 +77,11 @@ class Counts:
     def relatives_rate(self) -> float:
         """Free relatives in 1,000 words of docstrings."""
         return 1000 * self.relatives.total() / max(1, self.n_words)
+
+    @property
+    def page_relatives_rate(self) -> float:
+        """Free relatives in 1,000 words of the pages of documentation."""
+        return 1000 * self.page_relatives.total() / max(1, self.n_page_words)
 
     @property
     def documented_percent(self) -> float:
@@ -90,6 +101,12 @@ class Counts:
                 self.n_public += 1
                 self.n_documented += bool(text)
 
+    def add_page(self, place: str, text: str) -> None:
+        """Count a page of documentation, without its code."""
+        prose = CODE.sub("", text)
+        self.n_page_words += len(WORD.findall(prose))
+        self.page_relatives[place] += len(FREE_RELATIVES.findall(prose))
+
     def findings(self) -> list[str]:
         """The targets that are missed."""
         found: list[str] = []
@@ -105,6 +122,12 @@ class Counts:
                 f"docstrings: {self.relatives_rate:.1f} free relatives (what, who, those that, ...) in 1,000 words, "
                 f"wanted at most {MOST_RELATIVES:g}; see .ci/check_words.py --list; most in {most}"
             )
+        if self.page_relatives_rate > MOST_RELATIVES:
+            most = ", ".join(f"{place} {n}" for place, n in self.page_relatives.most_common(5))
+            found.append(
+                f"documentation: {self.page_relatives_rate:.1f} free relatives in 1,000 words, wanted at most "
+                f"{MOST_RELATIVES:g}; most in {most}"
+            )
         if self.documented_percent < LEAST_DOCUMENTED:
             found.append(
                 f"docstrings: {self.documented_percent:.1f} % of public modules, classes and functions have one, "
@@ -118,7 +141,10 @@ def main(arguments: Sequence[str]) -> int:
     counts = count()
     show(counts)
     if "--list" in arguments:
-        for title, each in (("names", counts.names), ("free relatives", counts.relatives)):
+        for title, each in (
+            ("names", counts.names),
+            ("free relatives", counts.relatives + counts.page_relatives),
+        ):
             sys.stdout.writelines(f"  {n:4} {title} in {place}\n" for place, n in each.most_common() if n)
     findings = counts.findings()
     sys.stdout.writelines(f"{finding}\n" for finding in findings)
@@ -130,6 +156,8 @@ def count(folder: Path = APP) -> Counts:
     counts = Counts()
     for path in sorted(folder.rglob("*.py")):
         counts.add(str(path.relative_to(folder)), ast.parse(path.read_text("utf-8")))
+    for path in PAGES if folder == APP else ():
+        counts.add_page(str(path.relative_to(ROOT)), path.read_text("utf-8"))
     return counts
 
 
@@ -140,6 +168,8 @@ def show(counts: Counts) -> None:
         f"({counts.names_percent:.2f} %); at most {MOST_NAMES:g} %\n"
         f"free relatives in 1,000 words of docstrings: {counts.relatives_rate:.1f} ({counts.relatives.total():,} in "
         f"{counts.n_words:,}); at most {MOST_RELATIVES:g}\n"
+        f"free relatives in 1,000 words of documentation: {counts.page_relatives_rate:.1f} "
+        f"({counts.page_relatives.total():,} in {counts.n_page_words:,}); at most {MOST_RELATIVES:g}\n"
         f"public docstrings: {counts.documented_percent:.1f} %; at least {LEAST_DOCUMENTED:g} %\n"
     )
 

@@ -131,6 +131,18 @@ def test_too_many_free_relatives_and_too_few_docstrings_are_findings(words: Modu
     assert missing.startswith("docstrings: 66.7 % of public modules")
 
 
+def test_too_many_free_relatives_of_the_documentation_are_a_finding(words: ModuleType) -> None:
+    counts = words.Counts()
+    counts.add_page("docs/good.md", f"{'A run has trials. ' * 100}\n```\nwhat a block of code is\n```\n`what` it is")
+    assert counts.findings() == ["docstrings: 0.0 % of public modules, classes and functions have one, wanted 93 %"]
+
+    counts.add_page("docs/bad.md", "What a person who asks gets.")
+    (relatives, _) = counts.findings()
+
+    assert relatives.startswith("documentation: 4.9 free relatives in 1,000 words, wanted at most 2")
+    assert relatives.endswith("most in docs/bad.md 2, docs/good.md 0")
+
+
 def test_the_decisions_and_their_index_are_whole(book: ModuleType) -> None:
     assert book.check_book() == []
 

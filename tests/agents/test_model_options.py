@@ -212,12 +212,12 @@ def test_a_link_local_address_needs_the_environment_variable(host: str, monkeypa
     with pytest.raises(UsageError, match="EVALDESK_LINK_LOCAL=1"):
         ModelOptions(base_url=f"http://{host}/v1")
     with pytest.raises(UsageError, match="EVALDESK_LINK_LOCAL=1"):
-        remote_ref(f"adk:http://{host}/weather")
+        remote_ref(f"http://{host}/weather")
 
     monkeypatch.setenv("EVALDESK_LINK_LOCAL", "1")
 
     assert ModelOptions(base_url=f"http://{host}/v1").base_url
-    assert remote_ref(f"adk:http://{host}/weather")
+    assert remote_ref(f"http://{host}/weather")
 
 
 @pytest.mark.parametrize(
