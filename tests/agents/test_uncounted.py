@@ -65,7 +65,8 @@ async def answer(state):
         {"id": call.id, "name": call.function.name, "args": json.loads(call.function.arguments)}
         for call in message.tool_calls or ()
     ]
-    spent = {"input_tokens": 11, "output_tokens": 5, "total_tokens": 16}
+    used = found.usage
+    spent = {"input_tokens": used.prompt_tokens, "output_tokens": used.completion_tokens, "total_tokens": 16}
     spent |= {"input_token_details": {"cache_read": 4}, "output_token_details": {"reasoning": 2}}
     return {"messages": [AIMessage(message.content or "", tool_calls=calls, usage_metadata=spent)]}
 
