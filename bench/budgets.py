@@ -23,6 +23,7 @@ from bench import (
     measure_scale,
     measure_secrets,
     measure_start,
+    measure_table,
     measure_trials,
 )
 from bench.framework_agents import PACKAGES
@@ -66,6 +67,10 @@ BUDGETS = (
     Budget(f"{measure_long.CHAT}, size"),
     Budget(measure_assets.FIRST, "930 kB"),
     Budget(measure_comparison.COMPARISON),
+    *(Budget(f"{measure_table.SMALL}, {what}: processor") for what, _ in measure_table.QUESTIONS),
+    *(Budget(f"{measure_table.OF_LARGE}, {what}: processor") for what, _ in measure_table.QUESTIONS),
+    Budget(measure_table.PAGE),
+    Budget(f"{measure_table.TABLE}, size"),
     Budget(measure_live.TABS),
     Budget(measure_players.GATEWAY),
     Budget(measure_players.WARM_EVALUATOR, "0 s after the first import"),

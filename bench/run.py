@@ -35,6 +35,7 @@ from bench import (
     measure_secrets,
     measure_sets,
     measure_start,
+    measure_table,
     measure_trials,
 )
 from bench.budgets import page, with_rows
@@ -53,6 +54,7 @@ MEASURES: Mapping[str, Callable[[Path], Iterable[Row]]] = {
     "long": measure_long.measure,
     "sets": measure_sets.measure,
     "comparison": measure_comparison.measure,
+    "table": measure_table.measure,
     "large_run": measure_large_run.measure,
     "live": measure_live.measure,
     "browser": measure_browser.measure,

@@ -48,6 +48,7 @@ COPIED = (
     "case_snapshot",
     "error_group",
     "case_metric",
+    "case_facet",
     "trial",
     "score",
     "transcript",

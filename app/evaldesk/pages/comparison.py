@@ -410,8 +410,8 @@ def warnings(a: RunSummary, b: RunSummary, change: RunChange) -> list[str]:
     return notes
 
 
-def warnings_of(runs: Sequence[RunSummary]) -> list[str]:
-    """The same of several runs: each reason once, and each option that differs once with the words of every run."""
+def warnings_of(runs: Sequence[RunSummary], facts: Mapping[str, Sequence[str]]) -> list[str]:
+    """The same of several runs: each reason once, and each option of `facts` once with the words of each run."""
     notes = [f"Run {run.id} is still running; its numbers may change." for run in runs if run.status in LIVE]
     replayed = [str(run.id) for run in runs if repeats_recorded(run.config)]
     if replayed:
@@ -422,11 +422,10 @@ def warnings_of(runs: Sequence[RunSummary]) -> list[str]:
         notes.append("Some of these runs score the same stored trials; their differences come from the criteria.")
     if len({run.config.evalset_id for run in runs}) > 1:
         notes.append("The runs are of different eval sets; only cases with the same id are compared.")
-    facts = [facts_of(run) for run in runs]
-    for name in dict.fromkeys(name for own in facts for name in own):
+    for name, texts in facts.items():
         runs_by_text: dict[str, list[str]] = {}
-        for run, own in zip(runs, facts, strict=True):
-            runs_by_text.setdefault(shortened(own.get(name, "not set")), []).append(str(run.id))
+        for run, text in zip(runs, texts, strict=True):
+            runs_by_text.setdefault(shortened(text or "not set"), []).append(str(run.id))
         if len(runs_by_text) > 1:
             parts = [f"{text} (run{'s' * (len(ids) > 1)} {', '.join(ids)})" for text, ids in runs_by_text.items()]
             notes.append(f"{name} differs: {'; '.join(parts)}.")

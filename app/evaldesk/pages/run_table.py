@@ -11,7 +11,7 @@ from evaldesk.model.stored import RunSummary
 from evaldesk.pages.comparison import ComparisonPage, read_comparison, warnings_of
 from evaldesk.pages.experiment import AnalysisPanel, runs_panel
 from evaldesk.pages.failures.over_runs import ChangeRow, failure_changes
-from evaldesk.pages.runs.table import PAGE_SIZE, CaseTable, differing_facts, read_table
+from evaldesk.pages.runs.table import PAGE_SIZE, CaseTable, read_table
 from evaldesk.pages.runs.table_query import TableQuery
 
 
@@ -47,7 +47,7 @@ def read_table_page(desk: Desk, query: TableQuery, most: int = PAGE_SIZE) -> Tab
         table=table,
         comparison=comparison,
         warnings=comparison.warnings if comparison else run_warnings(table, summaries),
-        settings={} if comparison else differing_facts(summaries),
+        settings={} if comparison else table.facts,
         panel=runs_panel(desk.store, summaries) if len(summaries) > 2 else None,
         is_live=any(each.status in LIVE for each in summaries),
         unread=unread,
@@ -64,4 +64,4 @@ def title_of(run_ids: Sequence[int]) -> str:
 def run_warnings(table: CaseTable, summaries: Sequence[RunSummary]) -> list[str]:
     """Why differences between these runs may not be ones between the agents: each reason and each option once."""
     notes = [f"Run {each.run_id} was deleted; its column is empty." for each in table.groups if not each.summary]
-    return notes + warnings_of(summaries)
+    return notes + warnings_of(summaries, table.facts)

@@ -5,6 +5,7 @@ And how values are written on pages, one filter each: times, sizes, numbers.
 
 from __future__ import annotations
 
+import gzip
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -31,7 +32,7 @@ from evaldesk.model.transcript import MAX_NUMBER
 from evaldesk.pages.large_state import shorten_segments
 from evaldesk.pages.media import result_line, result_media
 from evaldesk.pages.runs.matrix import case_href, trial_strip
-from evaldesk.pages.runs.view import criteria_words, known_cost, metric_doubt, trial_href
+from evaldesk.pages.runs.view import STATUS_OF, criteria_words, known_cost, metric_doubt, trial_href
 from evaldesk.wording.json_layout import as_json
 from evaldesk.wording.places import work_words
 from evaldesk.wording.words import (
@@ -48,6 +49,9 @@ from evaldesk.wording.words import (
     short_title,
     size_words,
 )
+
+PACKED_FROM = 50_000
+"""Bytes of a page from which it is compressed."""
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -264,6 +268,23 @@ def day(time: datetime) -> str:
     return time.strftime("%-d %b %Y")
 
 
+def statuses(letters: str) -> list[str]:
+    """The status of each trial of a case by its letter."""
+    return [STATUS_OF[letter] for letter in letters]
+
+
+def packed(request: Request, response: Response) -> Response:
+    """A large page compressed for a browser that takes it: a table of many runs is mostly the same squares."""
+    body = bytes(response.body)
+    if len(body) < PACKED_FROM or "gzip" not in request.headers.get("accept-encoding", ""):
+        return response
+    response.body = gzip.compress(body, 1)
+    response.headers["Content-Encoding"] = "gzip"
+    response.headers["Content-Length"] = str(len(response.body))
+    response.headers["Vary"] = "HX-Target, Accept-Encoding"
+    return response
+
+
 def speaker(asked_by: AskedBy | None) -> str:
     """The author of the message of a turn."""
     return {"person": "You", "simulated": "Simulated user", "scripted": "Scripted user"}.get(asked_by or "", "User")
@@ -300,6 +321,7 @@ FILTERS: Mapping[str, Callable[..., object]] = {
     "trial_href": trial_href,
     "case_href": case_href,
     "trial_strip": trial_strip,
+    "statuses": statuses,
     "run_title": run_title,
     "share_words": share_words,
 }

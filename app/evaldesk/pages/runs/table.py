@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import parse_qsl
@@ -34,7 +34,7 @@ from evaldesk.pages.runs.matrix import (
     plain_columns,
 )
 from evaldesk.pages.runs.table_query import FILTERS, TableQuery
-from evaldesk.pages.runs.view import STATUS_OF, Filter, columns_k, first_problem, known_cost, reliability, trial_href
+from evaldesk.pages.runs.view import Filter, columns_k, first_problem, known_cost, reliability, trial_href
 from evaldesk.statistics.intervals import wilson
 from evaldesk.store import RunStore, Store
 from evaldesk.store.runs.run_store import is_imported
@@ -160,6 +160,7 @@ class CaseTable:
     has_total: bool = True
     hidden: Sequence[Choice] = ()
     dash_sentence: str = ""
+    facts: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def is_alone(self) -> bool:
@@ -345,6 +346,7 @@ def read_table(
         search_note=table_part.note,
         has_total=not query.has_filter,
         dash_sentence=_dash_sentence(summaries, part),
+        facts=facts,
         hidden=[Choice(str(each), f"Run {each}", href=_shown_href(query, each)) for each in query.hidden],
     )
 
@@ -480,7 +482,7 @@ def _run_columns(
         return columns
     squares = partial(_squares_cell, summaries, place, words)
     sort = RowSort("worst", run_id=summary.id)
-    total = Cell("squares", SquaresCell("", "", (), passed_cell(summary.counts), "", ""))
+    total = Cell("squares", SquaresCell("", "", "", passed_cell(summary.counts), "", ""))
     return [
         RowColumn("trials", "Trials", squares, total, "", at, query.sort_href(sort), _sorted(query, sort)),
         *columns,
@@ -500,35 +502,31 @@ def _squares_cell(summaries: Sequence[RunSummary], place: int, words: Mapping[Tr
         return Cell("squares", None)
     run_id, n = summaries[place].id, len(case.verdicts)
     letters = case.verdicts[:MAX_SQUARES]
-    titles = tuple(words.get((case.case_index, number), "") for number in range(len(letters)))
     way = ""
     if place and first is not None and len(first.verdicts) == n:
         moved = case.counts.passed - first.counts.passed
         way = "better" if moved >= TOLD else "worse" if moved <= -TOLD else ""
-    href = trial_href(run_id, (case.case_index, first_problem(case.verdicts)))
+    key = case.case_index, first_problem(case.verdicts)
     more = f"+{n - len(letters)}" if n > len(letters) else ""
-    return Cell("squares", SquaresCell(href, letters, titles, str(case.counts.passed), way, more))
+    return Cell(
+        "squares", SquaresCell(trial_href(run_id, key), letters, words.get(key, ""), str(case.counts.passed), way, more)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class SquaresCell:
-    """The trials of a case in one run: a letter for each, the words of its first divergence, and the passes.
+    """The trials of a case in one run: a letter for each, and the number of passes.
 
-    `href` leads to the first trial that did not pass. `way` says whether clearly more or fewer pass than in the first
-    run, `more` how many trials are not drawn.
+    `href` leads to the first trial that did not pass, `title` has the words of its first divergence. `way` says whether
+    clearly more or fewer pass than in the first run, `more` how many trials are not drawn.
     """
 
     href: str
     letters: str
-    titles: tuple[str, ...]
+    title: str
     passed: str
     way: str
     more: str
-
-    @property
-    def squares(self) -> list[tuple[str, str]]:
-        """The status of each trial, and the words beside it."""
-        return [(STATUS_OF[letter], title) for letter, title in zip(self.letters, self.titles, strict=True)]
 
     @property
     def label(self) -> str:

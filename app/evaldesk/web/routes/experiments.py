@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from evaldesk.pages.experiment import read_experiment_page
-from evaldesk.web.render import desk_of, number, page, target_of
+from evaldesk.web.render import desk_of, number, packed, page, target_of
 
 
 async def show(request: Request) -> Response:
@@ -18,7 +18,7 @@ async def show(request: Request) -> Response:
     view = await asyncio.to_thread(read_experiment_page, desk_of(request), experiment_id, request.query_params)
     target = target_of(request)
     block = target if target in ("table", "more") else None
-    return page(request, "experiments/show.html", block=block, view=view, table=view.table)
+    return packed(request, page(request, "experiments/show.html", block=block, view=view, table=view.table))
 
 
 routes = [Route(f"/experiments/{number('experiment_id')}", show, methods=["GET"])]

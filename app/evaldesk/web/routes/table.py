@@ -16,7 +16,7 @@ from evaldesk.pages.run_table import TablePage, read_table_page
 from evaldesk.pages.runs.table_export import csv_table, json_table
 from evaldesk.pages.runs.table_query import TableQuery, run_numbers
 from evaldesk.web.forms.fields import attachment, read_form, text_of
-from evaldesk.web.render import desk_of, go, number, page, target_of
+from evaldesk.web.render import desk_of, go, number, packed, page, target_of
 from evaldesk.web.report import table_report
 
 MAX_NAME = 60
@@ -36,7 +36,7 @@ def table_response(request: Request, template: str, view: TablePage, **values: A
     """The page with a table, its table alone, or its next rows."""
     target = target_of(request)
     block = target if target in ("table", "more") else None
-    return page(request, template, block=block, **fields_of(view), **values)
+    return packed(request, page(request, template, block=block, **fields_of(view), **values))
 
 
 def fields_of(view: TablePage) -> Mapping[str, Any]:
