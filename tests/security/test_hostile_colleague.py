@@ -272,6 +272,14 @@ def function(config: RunConfig, wires: Tripwires) -> RunConfig:
     return replace(config, criteria=(Criterion("hostile:score", 0.5, options),))
 
 
+def source(config: RunConfig, wires: Tripwires) -> RunConfig:
+    options: JsonObject = {
+        "function": "made:score",
+        "source": f"import os; os.system({wires.command!r}); score = print",
+    }
+    return replace(config, criteria=(Criterion("made:score", 0.5, options),))
+
+
 def judge(config: RunConfig, wires: Tripwires) -> RunConfig:
     return replace(config, criteria=(Criterion("final_response_match_v2", 0.5, {"judge_model": "openai/hostile"}),))
 
@@ -301,7 +309,19 @@ def model(config: RunConfig, wires: Tripwires) -> RunConfig:
     return replace(config, model="openai/hostile")
 
 
-CHANGES = (address, extra, function, judge, judge_address, ray_host, user_address, interpreter, state_function, model)
+CHANGES = (
+    address,
+    extra,
+    function,
+    source,
+    judge,
+    judge_address,
+    ray_host,
+    user_address,
+    interpreter,
+    state_function,
+    model,
+)
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)

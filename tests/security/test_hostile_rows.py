@@ -216,7 +216,7 @@ def office(
 
 
 def test_shared_state_of_another_run_that_cannot_be_read_keeps_no_run_from_its_trials(office: Office) -> None:
-    run_id, runs = office.own_run(), office.fort.desk.store.runs
+    run_id, runs = office.own_run(shared_state=""), office.fort.desk.store.runs
     history_class = "0123456789abcdef"
     _update(office, "run", shared_state='{"loop_bound": 5}', history_class=history_class)
     run = office.colleague.tables.tables["run"]
