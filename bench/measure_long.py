@@ -47,6 +47,7 @@ def measure(folder: Path) -> Iterator[Row]:
     create_file(folder / "evalsets" / "trips.evalset.json", write_evalset(EvalSet("trips", cases=(_case(_records()),))))
     with Store.open(folder / ".evaldesk" / "evaldesk.db") as store:
         run_id, recorded_s = _record(store)
+        of_pair, _ = _record(store, 2)
         of_one_turn = _record_one_turn(store)
         session = store.sessions.create("hello_world", "long", {})
         for record in _records():
@@ -64,7 +65,7 @@ def measure(folder: Path) -> Iterator[Row]:
         (CHAT, chat, {}),
         (f"piece of a {CHAT}", f"{chat}/pieces?from=1&to={N - 50}", HTMX),
         (f"time line of a trial of {N:,} turns", f"{trial}/timeline", {}),
-        (f"pair of trials of {N:,} turns", f"{trial}/pair", {}),
+        (f"pair of trials of {N:,} turns", f"/runs/{of_pair}/cases/0/trials/0/pair", {}),
         (f"trial page of one turn of {N:,} calls", one, {}),
         (f"time line of one turn of {N:,} calls", f"{one}/timeline", {}),
         (f"time line of a {CHAT}", f"{chat}/timeline", {}),
@@ -98,8 +99,8 @@ def _case(records: Sequence[TurnRecord]) -> Case:
     return Case("long", tuple(Turn(each.query, Expected(each.tool_calls, reference=each.answer)) for each in records))
 
 
-def _record(store: Store) -> tuple[int, float]:
-    """The run of two long trials, and the seconds that the recording of one took."""
+def _record(store: Store, n: int = 1) -> tuple[int, float]:
+    """The run of one long trial or of two that differ, and the seconds that the recording of one took."""
     records = _records()
     case = _case(records)
     records[BROKEN] = TurnRecord(case.turns[BROKEN].query, (Event("agent_message", text="Which flight?"),))
@@ -112,7 +113,7 @@ def _record(store: Store) -> tuple[int, float]:
         )
     )
     usages = tuple(usage for record in records for usage in record.usages)
-    config = RunConfig(AgentRef("hello_world", "agent"), "trips", n=2, criteria=CRITERIA)
+    config = RunConfig(AgentRef("hello_world", "agent"), "trips", n=n, criteria=CRITERIA)
     run_id = store.runs.create(config, [case])
     result = TrialResult(
         run_id, 0, 0, "finished", "failed", "answered", Transcript(tuple(records)), scores, usages, 20.0 * N
@@ -120,6 +121,9 @@ def _record(store: Store) -> tuple[int, float]:
     began = time.process_time()
     store.runs.record([result])
     took = time.process_time() - began
+    if n == 1:
+        store.runs.set_status(run_id, "finished")
+        return run_id, took
     others = (*records[:BROKEN], *(replace(each, events=each.events[:2]) for each in records[BROKEN:]))
     store.runs.record([replace(result, trial_index=1, transcript=Transcript(others))])
     store.runs.set_status(run_id, "finished")
