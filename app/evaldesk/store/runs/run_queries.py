@@ -782,7 +782,8 @@ def means_of_cases(
 def case_row_of(row: Row[Any], means: Mapping[str, float], config: RunConfig, **more: Any) -> CaseRow:
     """A row of `run_case` as a value."""
     counts = counts_of(row, len(row.strip), config)
-    values = {name: row._mapping[name] for name in _OF_CASE_ROW}
+    mapping = row._mapping  # each look at it makes one anew
+    values = {name: mapping[name] for name in _OF_CASE_ROW}
     return CaseRow(counts=counts, verdicts=row.strip, means=means, **values, **more)
 
 
