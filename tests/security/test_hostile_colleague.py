@@ -475,6 +475,21 @@ def test_a_field_of_a_run_that_is_not_known_as_data_waits_when_it_differs(
         assert bool(differences) != is_data, path
 
 
+def test_a_criterion_with_its_source_waits_also_under_the_name_of_a_declared_function(tmp_path: Path) -> None:
+    settings = Settings(
+        tmp_path, (tmp_path,), functions={"fair": "shop:fair"}, store=DatabaseUrl("db.example", "evals")
+    )
+    options: JsonObject = {"function": "shop:fair", "source": "import os\nos.abort()"}
+    of_colleague = RunConfig(AgentRef("", ""), "set", criteria=(Criterion("fair", 0.5, options),))
+    declared = replace(of_colleague, criteria=(Criterion("fair", 0.5, {"function": "shop:fair"}),))
+    found = Provenance(settings, Trust(settings))
+
+    names = [{name for name, *_ in found._differences(config)} for config in (of_colleague, declared)]
+
+    assert "criteria" in " ".join(names[0])
+    assert "criteria" not in " ".join(names[1])
+
+
 UNKNOWN_FIELDS: tuple[tuple[str, JsonValue, str], ...] = (
     ("vertex_location", "evil.example/x?", "vertex_location"),
     ("vertex_credentials", "/etc/passwd", "vertex_credentials"),
