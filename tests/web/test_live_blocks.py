@@ -276,7 +276,8 @@ def test_a_row_that_is_remembered_is_rendered_anew_when_any_of_its_values_change
     changed = [*(replace(ROW, **{name: value}) for name, value in OTHER_VALUES.items()), *other_cells]
 
     assert OTHER_VALUES.keys() == {each.name for each in fields(ROW)}
-    assert {cell.kind for cell in CELLS} == {*get_args(CellKind)}
+    of_several_runs = {"squares", "dumbbell", "change"}  # their rows are not remembered
+    assert {cell.kind for cell in CELLS} == {*get_args(CellKind)} - of_several_runs
     for row in changed:
         assert remembered(macro, row, False) == macro(row, False) != first
     assert first != remembered(macro, ROW, True)

@@ -29,9 +29,7 @@ from evaldesk.wording.words import needs_words, passed_cell, share_range, short_
 
 MAX_SQUARES = 20
 NO_WORDS: Mapping[TrialKey, str] = {}
-CellKind: TypeAlias = Literal[
-    "trials", "squares", "text", "rate", "score", "cost", "duration", "count", "dumbbell", "change"
-]
+CellKind: TypeAlias = Literal["trials", "squares", "text", "rate", "score", "cost", "duration", "dumbbell", "change"]
 """The notation of a value: a branch of the macro `cell` in `runs/parts.html`."""
 
 
