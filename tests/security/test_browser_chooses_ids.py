@@ -207,6 +207,9 @@ FIELDS = {
     # Findings: texts that are shown escaped, and numbers of findings, modes and turns.
     # Review queues: kinds of one table, places of trials, on or off, and names that are shown escaped.
     *("of", "item", "at", "shown", "blind", "reader", "named"),
+    # The table of cases: values of stored runs to filter by, keys of columns, and an address of our own to go back to.
+    *("tool", "error", "kind", "below", "divergence", "disagree", "in", "show", "runs", "hide", "columns", "density"),
+    *("address", "back", "baseline"),
     *("mode", "new-mode", "quote", "place", "finding", "into", "definition", "example-yes", "example-no"),
 }
 OPTION = r"[a-z_0-9]+\.[a-z_]+(\.keys)?"

@@ -38,7 +38,7 @@ from evaldesk.pages.runs.view import Filter, columns_k, first_problem, known_cos
 from evaldesk.statistics.intervals import wilson
 from evaldesk.store import RunStore, Store
 from evaldesk.store.runs.run_store import is_imported
-from evaldesk.wording.words import CI, doubt_cell, passed_cell, share_range, short_title
+from evaldesk.wording.words import CI, doubt_cell, passed_cell, short_title
 
 PAGE_SIZE = 100
 NO_TITLES: Mapping[int, str] = {}
@@ -556,7 +556,7 @@ class Dumbbell:
         """Both rates, and the interval."""
         return (
             f"A {100 * self.before:.0f} %, B {100 * self.after:.0f} %; "
-            f"{CI} of B {share_range(Interval(self.low, self.high))}"
+            f"{CI} of B {100 * self.low:.0f}–{100 * self.high:.0f} %"
         )
 
     @property
