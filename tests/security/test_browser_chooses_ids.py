@@ -200,8 +200,10 @@ FIELDS = {
     *("change", "trial", "until", "queue", "merge", "preset", "preset-name", "enter", "list"),
     # What was shown when a form was filled, which is only compared; decisions of a case, as texts; a number or money.
     *("seen", "called", "decisions", "budget"),
-    # What a case also accepts: JSON values for its own calls and answers.
-    "accepted",
+    # What a case also accepts: JSON values for its own calls and answers; and how its turns end, words of one table.
+    *("accepted", "outcomes"),
+    # The instruction of the agent for one run: a text for its model.
+    "instruction",
     # A name of evaldesk.toml, and shares of faults of one table.
     *("environment", "faults"),
     # Findings: texts that are shown escaped, and numbers of findings, modes and turns.

@@ -33,7 +33,8 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "List, show, stop, resume and extend experiments, whose variants are runs.",
     ),
     "compare": LazyCommand(
-        "evaldesk.cli.compare:compare", "Compare 2 to 20 runs or result files; --max-drop decides the exit code."
+        "evaldesk.cli.compare:compare",
+        "Compare 2 to 20 runs, by number or name, or result files of `evaldesk eval -o FILE.json`.",
     ),
     "open": LazyCommand(
         "evaldesk.cli.ui:open_run",
