@@ -82,6 +82,8 @@ class Fort:
                 # What lists remember of files, and the kept analysis of an experiment: both are made anew at will.
                 if not line.startswith(('INSERT INTO "evalset_line"', 'INSERT INTO "experiment"')):
                     digest.update(line.encode())
+            of_person = "SELECT id, name, plan, dropped, created_at FROM experiment ORDER BY id"
+            digest.update(repr(connection.execute(of_person).fetchall()).encode())
         for path in sorted(self.folder.rglob("*")):
             if path.is_file() and not path.name.startswith(("evaldesk.db", "search.db")):
                 digest.update(str(path).encode() + path.read_bytes())
