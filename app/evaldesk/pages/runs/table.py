@@ -392,8 +392,12 @@ def _found(store: Store, query: TableQuery, summaries: Sequence[RunSummary]) -> 
 
 
 def differing_facts(summaries: Sequence[RunSummary]) -> Mapping[str, Sequence[str]]:
-    """The options that differ between runs, with the words of each run; empty where a run does not have it."""
-    facts = [facts_of(each) for each in summaries]
+    """The options that differ between runs, with the words of each run; empty where a run does not have it.
+
+    Of a model it is the one that was asked, without the agent's own.
+    """
+    models = [each.config.model or each.config.agent_model or "" for each in summaries]
+    facts = [facts_of(each) | {"Model": model} for each, model in zip(summaries, models, strict=True)]
     names = dict.fromkeys(name for own in facts for name in own)
     texts = {name: [own.get(name, "") for own in facts] for name in names}
     return {name: of_runs for name, of_runs in texts.items() if len(set(of_runs)) > 1}
