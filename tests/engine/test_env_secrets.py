@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evaldesk import secrets
+from evaldesk.agents import env_files
 from evaldesk.engine import ChatPlayers, LocalExecutor, drive
 from evaldesk.engine.frames import Play
 from evaldesk.engine.worker.attempt import Attempt, without_env_secrets
@@ -25,7 +25,7 @@ AGENT = "import os\ndef root_agent(message): return os.environ['SHOP_API_KEY'] +
 
 @pytest.fixture
 def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AgentRef:
-    monkeypatch.setattr(secrets, "_from_files", set())
+    monkeypatch.setattr(env_files, "_from_files", set())
     for name in ("SHOP_API_KEY", "SHOP_NAME"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -135,7 +135,7 @@ async def test_a_secret_is_not_told_in_pieces_of_a_stream(
 
 
 def test_without_a_file_nothing_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secrets, "_from_files", set())
+    monkeypatch.setattr(env_files, "_from_files", set())
     event = Event("agent_message", text=SECRET)
 
     assert without_env_secrets(event) is event

@@ -287,7 +287,7 @@ class _Driver:
                     self._has_begun.clear()
                     await self._has_begun.wait()
                     continue
-                result = await anext(results, None)
+                result = await _next_result(results, handing_out)
                 if result is None and self._executor.is_cancelled:
                     return  # it was closed
                 if result is None:
@@ -328,6 +328,19 @@ class _Driver:
                 await self._executor.submit(spec)
         finally:
             self._has_begun.set()
+
+
+async def _next_result(results: AsyncIterator[TrialResult], handing_out: asyncio.Task[None]) -> TrialResult | None:
+    """The next result, None at their end. Raises the error by which handing out ended: no result would come of it."""
+    following = asyncio.ensure_future(anext(results, None))
+    try:
+        if not handing_out.done():
+            await asyncio.wait((following, handing_out), return_when=asyncio.FIRST_COMPLETED)
+        if handing_out.done() and not following.done():
+            handing_out.result()
+        return await following
+    finally:
+        following.cancel()
 
 
 async def _each(specs: Iterable[TrialSpec | GradeSpec]) -> AsyncGenerator[TrialSpec | GradeSpec]:
