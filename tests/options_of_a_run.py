@@ -40,6 +40,8 @@ def other_value(option: RunOption) -> Any:
         return ((option.choices[0], 0.25), (option.choices[-1], 0.5))
     if option.kind == "budget":
         return "7"
+    if option.kind == "shard":
+        return "2/5"
     return max(7, int(option.low)) if option.kind == "whole" else 0.75
 
 

@@ -236,7 +236,7 @@ required = []
 
 def _toml(value: Any) -> str:
     if isinstance(value, dict | tuple):
-        return f"{{ {', '.join(f'{name} = {each}' for name, each in dict(value).items())} }}"
+        return f"{{ {', '.join(f'{name} = {_toml(each)}' for name, each in dict(value).items())} }}"
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
@@ -330,6 +330,7 @@ def test_every_option_of_python_reaches_the_frozen_configuration(
     )  # an object has no other isolation
     values = {**PRICES, **{option.name: other_value(option) for option in RUN_OPTIONS}}
     values |= {"n": 2, "budget": "2", "concurrency": 2}  # each trial starts a process
+    values["shard"] = "1/1"  # a budget is of all cases
     values["instructions"] = {"agent": "Answer."}
     values["memory_mib"] = 2048  # a fork of the tests has nearly the least limit already, and then starts no thread
     case = Case("one", (Turn("one", Expected(reference="one")),))

@@ -38,6 +38,10 @@ class UsageError(EvaldeskError):
         self.field = field
 
 
+class EmptyShardError(UsageError):
+    """A shard of an eval set has no case: there is nothing to play, and nothing is wrong."""
+
+
 class NotFoundError(UsageError):
     """A name that leads nowhere."""
 

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypedDict
 from evaldesk.errors import NotFoundError, UsageError
 
 Kind: TypeAlias = Literal[
-    "whole", "number", "switch", "choice", "text", "object", "pairs", "passes", "budget", "shares"
+    "whole", "number", "switch", "choice", "text", "object", "pairs", "passes", "budget", "shares", "shard"
 ]
 Door: TypeAlias = Literal["cli", "form", "pytest", "toml"]
 DOORS: tuple[Door, ...] = ("cli", "form", "pytest", "toml")
@@ -159,6 +159,7 @@ class RunOption(NamedTuple):
             "shares": f"shares of calls, such as slow=0.1, together at most 1, of {', '.join(self.choices)}",
             "passes": f"R, such as 5, or M/R, such as 3/5, where M is at least 1 and R from M to {self.high:g}",
             "budget": f"a number of trials such as 200, 1 to {self.high:g}, or US dollars such as 5usd",
+            "shard": f"I/N, such as 2/5 for the second of five, with I from 1 to N and N at most {self.high:g}",
         }[self.kind]
 
     def _as_kind(self, value: Any) -> Any:
@@ -175,6 +176,8 @@ class RunOption(NamedTuple):
             return self._as_shares(value)
         if self.kind == "budget":
             return self._as_budget(value)
+        if self.kind == "shard":
+            return self._as_shard(value)
         if not isinstance(value, str) or (self.kind == "choice" and value not in self.choices):
             return None
         return None if self.kind == "text" and self.high and len(value) > self.high else value
@@ -223,6 +226,14 @@ class RunOption(NamedTuple):
         usd = float(match["usd"])
         return f"{f'{usd:.9f}'.rstrip('0').rstrip('.')}usd" if 0 < usd <= self.high else None
 
+    def _as_shard(self, value: Any) -> str | None:
+        """`2/5`: the second of five."""
+        match = _SHARD.fullmatch(value.strip()) if isinstance(value, str) else None
+        if match is None:
+            return None
+        number, n = int(match["number"]), int(match["n"])
+        return f"{number}/{n}" if 1 <= number <= n <= self.high else None
+
     def _as_number(self, value: Any) -> int | float | None:
         if isinstance(value, bool) or not hasattr(value, "__float__"):
             return None
@@ -236,6 +247,7 @@ class RunOption(NamedTuple):
 
 
 _BUDGET = re.compile(r"(?P<trials>\d{1,9})|(?P<usd>\d{0,9}\.?\d{1,9}) ?usd", re.ASCII | re.IGNORECASE)
+_SHARD = re.compile(r"(?P<number>\d{1,6})/(?P<n>\d{1,6})", re.ASCII)
 USD = "usd"
 
 
@@ -255,6 +267,8 @@ RUN, MODELS, LIMITS = "How to run", "Models", "Timeouts in seconds"
 BY_CHANCE = "by chance"
 AGENT_SETS = "left to the agent"
 ONE_CASE: Final = "an item is one case, and a budget is spread over many"
+ONE_CASE_SHARD: Final = "an item is one case, and pytest has its own ways to choose among them"
+NOT_SHARD_FORM: Final = "a desk is one machine; shards are of several that play one set"
 EVEN: Final = "even"
 ALLOCATIONS = (EVEN, "uncertain")
 AUTO: Final = "auto"
@@ -369,6 +383,18 @@ _RUN = (
         form="first",
         is_always_shown=True,
         left_out={"toml": NOT_WORKSPACE, "pytest": "a case with an errored trial never passes there"},
+    ),
+    _run(
+        "shard",
+        "shard",
+        title="Shard",
+        help="Play the cases of one of N parts, such as 2/5, on each of N machines; `evaldesk run merge` joins their "
+        "result files and answers the gates.",
+        high=1_000,
+        unset="all cases",
+        metavar="I/N",
+        is_measured=False,
+        left_out={"toml": NOT_WORKSPACE, "pytest": ONE_CASE_SHARD, "form": NOT_SHARD_FORM},
     ),
     _run(
         "strict",
@@ -873,6 +899,7 @@ NOT_OPTIONS: Mapping[str, str] = {
     "n_partly_asserted": "follows from the cases and the criteria when the run starts",
     "allocated_from": "the runs that were there when the budget was spread",
     "n_partly_planned": "follows from the cases, the criteria and the budget when the run starts",
+    "shard_sizes": "follow from the cases and the shard when the run starts",
     "n_asserted": "follows from the cases and the criteria when the run starts",
     "interpreter.path": "said by the player when the run starts",
     "interpreter.version": "said by the player when the run starts",
@@ -900,6 +927,7 @@ class Asked(TypedDict, total=False):
     concurrency: int | None
     pass_threshold: float | None
     errors_are_failures: bool | None
+    shard: str | None
     strict: bool | None
     compat: str | None
     seed: int | None

@@ -29,6 +29,7 @@ ASKED: dict[str, Asked] = {
     "evalsets": lambda store, run: store.runs.evalsets(),
     "models": lambda store, run: store.runs.models(),
     "metric_rows": lambda store, run: store.runs.metric_rows(run),
+    "case_totals": lambda store, run: store.runs.case_totals(run),
     "error_groups": lambda store, run: store.runs.error_groups(run),
     "has_agent_totals": lambda store, run: store.runs.has_agent_totals(run),
     "agent_totals": lambda store, run: store.runs.agent_totals(run),

@@ -470,7 +470,8 @@ class RunConfig:
     `prompts` says whether it is kept how models were asked. `shows_case` gives the agent's process the whole case,
     and not only the user's side of it. `recorded` is the plan of an imported run. `files` are those that its command
     was asked to write, by their option; `command` is set where that has several runs, `experiment` where the run is a
-    variant of one.
+    variant of one. `shard` is the part of the cases that it plays, such as "2/5", and `shard_sizes` are the numbers of
+    cases of all of them.
     """
 
     agent: AgentRef
@@ -513,6 +514,8 @@ class RunConfig:
     files: tuple[tuple[FileOption, str], ...] = ()
     command: CommandPart | None = None
     experiment: ExperimentPart | None = None
+    shard: str | None = None
+    shard_sizes: tuple[int, ...] = ()
 
     @property
     def evalset_name(self) -> str:

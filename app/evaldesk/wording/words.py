@@ -434,10 +434,12 @@ def short_title(metric: str) -> str:
 
 def asserted_lines(config: RunConfig, n_cases: int) -> list[str]:
     """`Final state: asserted in 2 of 7 cases`, for each metric that does not apply to every case."""
-    return [
-        f"{short_title(metric)}: asserted in {counted_words(n, n_cases, 'case')}"
-        for metric, n in config.n_asserted.items()
-    ]
+    return [asserted_line(metric, n, n_cases) for metric, n in config.n_asserted.items()]
+
+
+def asserted_line(metric: str, n: int, n_cases: int) -> str:
+    """`Final state: asserted in 2 of 7 cases`."""
+    return f"{short_title(metric)}: asserted in {counted_words(n, n_cases, 'case')}"
 
 
 def needs_words(metric: str, threshold: float | None) -> str:

@@ -236,7 +236,7 @@ def run_with_every_option(pages: Any) -> int:
     summary = pages.desk.store.runs.summary(int(pages.finish()[6:]))
     config = summary.config
     cases = list(pages.desk.store.runs.cases(summary.id))
-    values["budget"] = str(values["n"] * len(cases))
+    values |= {"budget": str(values["n"] * len(cases)), "shard": "1/1"}  # a budget is of all cases
     return int(pages.desk.store.runs.create(with_options(config, {**values, "model": "openai/unlisted"}), cases))
 
 
@@ -261,7 +261,9 @@ def test_run_again_sends_the_same_configuration_and_shows_what_it_keeps(pages: A
     assert option_values(again) == expected
     assert again.model == "openai/unlisted"
     assert f'name="seed" type="number" value="{earlier.seed}"' in page
-    assert f"Keep the settings of run {run_id} that this form does not show. Recording of tools: no; " in page
+    assert (
+        f"Keep the settings of run {run_id} that this form does not show. Shard: 1/1; Recording of tools: no; " in page
+    )
     assert "; Endpoint: http://" in page
 
 

@@ -48,6 +48,10 @@ def eval_adk(request: EvalRequest) -> int:
                 agent, evalset, path, request.options(chosen_ids, criteria).but(user=user), found_criteria=criteria_file
             )
         )
+    if request.value("shard") and len(jobs) > 1:
+        raise UsageError(f"--shard is of one eval set, and {len(jobs)} are named; shard each by a command of its own")
+    if request.value("shard") and request.is_experiment:
+        raise UsageError("--shard is of one run, and --vary plays several; leave one out")
     if request.is_experiment:
         from evaldesk.cli.eval.experiment import play_experiment  # most commands play one run
 

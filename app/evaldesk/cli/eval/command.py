@@ -75,6 +75,8 @@ def evaluate(words: tuple[str, ...], **values: Any) -> None:
     )
     if request.is_experiment and tool != "adk":
         raise UsageError("several models, or --vary, are an experiment of AGENT EVALSET; name one model here")
+    if request.value("shard") and tool != "adk":
+        raise UsageError("--shard is of AGENT EVALSET; leave it out here")
     sys.exit(load_evaluate(tool)(request))
 
 

@@ -22,7 +22,7 @@ from evaldesk.desk.other_tools import CALLED
 from evaldesk.desk.runs.gates.conclusion import Ending, RunNumbers, conclude
 from evaldesk.desk.runs.plan import RunOptions, RunPlan, Unjudged
 from evaldesk.desk.runs.stored_runs import StoredRuns, joined_numbers, planned_numbers
-from evaldesk.errors import AgentError, EvaldeskError, NotFoundError, UsageError
+from evaldesk.errors import AgentError, EmptyShardError, EvaldeskError, NotFoundError, UsageError
 from evaldesk.model import Conclusion, EvalSet, Gates
 from evaldesk.model.comparison import Baseline, RunChange
 from evaldesk.model.conclusion import counted
@@ -78,6 +78,9 @@ async def _play_and_judge(
                 baseline=baseline,
                 files=request.files,
             )
+        except EmptyShardError as error:
+            show(in_one_line(f"{error}"[:1].upper() + f"{error}"[1:] + "."))
+            return 0
         except AgentError as error:
             report_error(jobs[0].agent.id, error)
             return EXIT_ERRORS
@@ -138,7 +141,7 @@ def write_files(desk: Desk, run: RunSummary, conclusion: Conclusion) -> None:
     except NotFoundError as error:
         show(f"Not written: the files of all runs of the command; {error}", err=True)
         return
-    rows = _rows_of(desk, run) if of_osmosis else None
+    rows = _rows_of(desk, run) if of_osmosis or run.config.shard else None
     unwritten = [each for each in of_osmosis if rows is None or is_folder(each)]
     for each in unwritten:
         show(f"Not written: {each}; `evaldesk export {run.id} --format osmosis-results -o FILE` writes it", err=True)

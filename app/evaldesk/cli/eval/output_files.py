@@ -86,21 +86,21 @@ def write_outputs(
     for name in request.outputs:
         if spelled and is_folder(name):
             path, data = spelled.folder_results(runs, request, every, name)
-            _write(path, data)
+            write_result(path, data)
             show(f"Results: {path}", err=True)
         elif spelled and _ending(name) == ".json":
-            _write(Path(name), spelled.as_json(runs, every, conclusion))
+            write_result(Path(name), spelled.as_json(runs, every, conclusion))
         else:
-            _write(Path(name), WRITERS[_ending(name)](runs, played_runs, conclusion, change))
+            write_result(Path(name), WRITERS[_ending(name)](runs, played_runs, conclusion, change))
     if request.junit:
         names = _names(runs, played_runs)
         suites = [_suite(runs, each, conclusion, names, change) for each in played_runs]
-        _write(Path(request.junit), junit_xml([*suites, gate_suite(conclusion)]))
+        write_result(Path(request.junit), junit_xml([*suites, gate_suite(conclusion)]))
     if request.summary:
         parts = [_part(runs, each) for each in played_runs]
         text = markdown_summary(parts, conclusion, change)
         is_shared = request.summary == os.environ.get("GITHUB_STEP_SUMMARY")
-        _write(Path(request.summary), text.encode(), is_appended=is_shared)
+        write_result(Path(request.summary), text.encode(), is_appended=is_shared)
 
 
 def show_annotations(
@@ -183,7 +183,8 @@ def _ending(name: str) -> str:
     return ending if ending in WRITERS else Path(name).suffix
 
 
-def _write(path: Path, data: bytes | Masked, *, is_appended: bool = False) -> None:
+def write_result(path: Path, data: bytes | Masked, *, is_appended: bool = False) -> None:
+    """Write a result without the secrets of the environment. Raises UsageError."""
     masked_data = data if isinstance(data, Masked) else mask_file(data, os.environ)
     show_masked(f"{path.name}: {masked_data.words}" if masked_data.words else "")
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from typing import Any
@@ -13,15 +13,16 @@ from evaldesk.cli.eval.playing import Played
 from evaldesk.desk.runs.baseline import VERSION, bar_object, case_object, days_object
 from evaldesk.desk.runs.gates.bars import bars_of
 from evaldesk.desk.runs.gates.conclusion import CaseNumbers, RunNumbers
+from evaldesk.desk.runs.shard_files import shard_object
 from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval, run_name
 from evaldesk.gate_options import GATES_BY_NAME
-from evaldesk.model import Conclusion, Counts, Outcome
+from evaldesk.model import Conclusion, Counts, Gates, Outcome
 from evaldesk.model.comparison import CaseChange, PlayedCase, RunChange
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.stored import MetricRow, RunSummary, host_of
 from evaldesk.pages.runs.facts import run_fingerprint, shown_values
 from evaldesk.wording.comparison import change_sentence
-from evaldesk.wording.words import asserted_lines
+from evaldesk.wording.words import asserted_line
 
 
 def result_json(
@@ -32,7 +33,7 @@ def result_json(
     if change is not None:
         result["baseline"] = _baseline_object(change)
     cases = iter(runs.played_cases([each.run for each in played_runs]))
-    result["runs"] = [_run_object(runs, each.run, list(islice(cases, each.run.n_cases))) for each in played_runs]
+    result["runs"] = [_run_object(runs, each, list(islice(cases, each.run.n_cases))) for each in played_runs]
     return json.dumps(result, indent=2, ensure_ascii=False)
 
 
@@ -98,8 +99,6 @@ def _confirming_object(case: CaseChange) -> dict[str, int]:
 
 def run_object(run: RunSummary, numbers: RunNumbers) -> dict[str, Any]:
     """One run with its numbers, as JSON says it; unknown is null."""
-    gates = run.config.gates
-    points = numbers.points_to(run.n_most, [k for k, _ in (*gates.pass_at, *gates.pass_hat)])
     return {
         "run_id": run.id,
         "status": run.status,
@@ -122,14 +121,22 @@ def run_object(run: RunSummary, numbers: RunNumbers) -> dict[str, Any]:
         "pass_rate": run.counts.rate,
         "interval": ends(numbers.interval),
         "shared_state": asdict(run.shared_state),
+        **curve_object(numbers, run.n_most, run.config.gates),
+        **spent_object(run),
+        "duration_ms": run.duration_ms,
+        "active_ms": run.active_ms,
+    }
+
+
+def curve_object(numbers: RunNumbers, n_most: int, gates: Gates) -> dict[str, Any]:
+    """pass@k and pass^k up to `n_most`, and at each k of the gates."""
+    points = numbers.points_to(n_most, [k for k, _ in (*gates.pass_at, *gates.pass_hat)])
+    return {
         "pass_at_k": {str(point.k): point.pass_at_k for point in points},
         "pass_at_k_interval": {str(point.k): ends(point.at_interval) for point in points},
         "pass_hat_k": {str(point.k): point.pass_hat_k for point in points},
         "pass_hat_k_interval": {str(point.k): ends(point.hat_interval) for point in points},
         "pass_k_notes": {str(point.k): note for point in points if (note := numbers.basis_of(point))},
-        **spent_object(run),
-        "duration_ms": run.duration_ms,
-        "active_ms": run.active_ms,
     }
 
 
@@ -151,14 +158,19 @@ def ends(interval: Interval | None) -> list[float] | None:
 
 def not_applicable(run: RunSummary) -> list[dict[str, Any]]:
     """The number of cases to which each metric applies, for metrics that do not apply to all."""
-    asserted = run.config.n_asserted
+    return asserted_objects(run.config.n_asserted, run.n_cases)
+
+
+def asserted_objects(n_asserted: Mapping[str, int], n_cases: int) -> list[dict[str, Any]]:
+    """The metrics of `n_asserted` with the number of cases to which each applies."""
     return [
-        {"metric": metric, "n_cases_asserted": n, "n_cases": run.n_cases, "sentence": sentence}
-        for (metric, n), sentence in zip(asserted.items(), asserted_lines(run.config, run.n_cases), strict=True)
+        {"metric": metric, "n_cases_asserted": n, "n_cases": n_cases, "sentence": asserted_line(metric, n, n_cases)}
+        for metric, n in n_asserted.items()
     ]
 
 
-def _run_object(runs: StoredRuns, run: RunSummary, played_cases: Sequence[PlayedCase]) -> dict[str, Any]:
+def _run_object(runs: StoredRuns, played: Played, played_cases: Sequence[PlayedCase]) -> dict[str, Any]:
+    run = played.run
     numbers = runs.numbers(run)
     played_cases, days = runs.with_history(run, played_cases)
     others = [asdict(verdict) for verdict in runs.by_other_tools(run).verdicts]
@@ -166,7 +178,8 @@ def _run_object(runs: StoredRuns, run: RunSummary, played_cases: Sequence[Played
     measures = {"capture": list(runs.captures(run)), "metrics": metric_objects(runs, run)}
     criteria = [bar_object(bar) for bar in bars_of(run.config.criteria)]
     of_later = {"criteria": criteria, "history_days": days_object(days)}
-    return {**run_object(run, numbers), **measures, **of_later, "cases": cases, "other_verdicts": others}
+    result = {**run_object(run, numbers), **measures, **of_later, "cases": cases, "other_verdicts": others}
+    return result | ({"shard": shard_object(runs, run, played.job.evalset.cases)} if run.config.shard else {})
 
 
 def metric_objects(runs: StoredRuns, run: RunSummary) -> list[dict[str, Any]]:
@@ -174,25 +187,27 @@ def metric_objects(runs: StoredRuns, run: RunSummary) -> list[dict[str, Any]]:
 
     Only `mean_unscored_as_0` counts the others, as Osmosis.
     """
-    return [
-        {
-            "metric": row.metric,
-            "threshold": row.threshold,
-            "n": row.n,
-            "mean": row.mean,
-            "mean_unscored_as_0": mean_unscored_as_0(row, run),
-            "interval": ends(metric_interval(row, run)),
-            "std": row.std,
-            "min": row.low,
-            "max": row.high,
-        }
-        for row in runs.metrics(run.id)
-    ]
+    return [metric_object(row, metric_interval(row, run), run.n_done) for row in runs.metrics(run.id)]
 
 
-def mean_unscored_as_0(row: MetricRow, run: RunSummary) -> float:
+def metric_object(row: MetricRow, interval: Interval | None, n_done: int) -> dict[str, Any]:
+    """The numbers of one metric of a run with `n_done` trials."""
+    return {
+        "metric": row.metric,
+        "threshold": row.threshold,
+        "n": row.n,
+        "mean": row.mean,
+        "mean_unscored_as_0": mean_unscored_as_0(row, n_done),
+        "interval": ends(interval),
+        "std": row.std,
+        "min": row.low,
+        "max": row.high,
+    }
+
+
+def mean_unscored_as_0(row: MetricRow, n_done: int) -> float:
     """The `mean` of Osmosis' results.json: over all trials, 0 for unscored ones."""
-    return row.mean * row.n / max(row.n, run.n_done)
+    return row.mean * row.n / max(row.n, n_done)
 
 
 def _case_object(case: CaseNumbers) -> dict[str, Any]:

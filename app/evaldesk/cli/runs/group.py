@@ -37,6 +37,9 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "evaldesk.cli.files.export:export_run_command",
         "Write the finished trials of the run NAME as a file: csv, adk-results, osmosis-results, openhands.",
     ),
+    "merge": LazyCommand(
+        "evaldesk.cli.runs.merge:merge", "Merge the result files of all shards into one result, and answer its gates."
+    ),
     "rm": LazyCommand("evaldesk.cli.runs.change:remove", "Move runs with all their trials to the trash."),
     "drive": LazyCommand("evaldesk.cli.runs.drive:drive", ""),
 }

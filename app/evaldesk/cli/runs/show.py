@@ -161,7 +161,7 @@ def _metric_words(row: MetricRow, run: RunSummary) -> str:
     words += "" if row.threshold is None else f", passes with {needs_words(row.metric, row.threshold)}"
     if row.n >= run.n_done:
         return words
-    mean_of_all = mean_unscored_as_0(row, run)
+    mean_of_all = mean_unscored_as_0(row, run.n_done)
     return f"{words}, of {counted_words(row.n, run.n_done, 'trial')} scored; mean_unscored_as_0 {mean_of_all:.3f}"
 
 

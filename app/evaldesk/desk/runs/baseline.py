@@ -50,11 +50,11 @@ def case_object(case: PlayedCase) -> dict[str, Any]:
 
 
 def days_object(days: RunDays) -> dict[str, Any]:
-    """How far the runs of the history differ from day to day, for a later baseline; `_days` reads it."""
+    """How far the runs of the history differ from day to day, for a later baseline; `days_of_runs` reads it."""
     return {"n_runs": days.n_runs, "weights": days.weights}
 
 
-def _days(runs: Sequence[Any]) -> RunDays:
+def days_of_runs(runs: Sequence[Any]) -> RunDays:
     """Over the eval sets of the file: the mean over those whose runs tell it. Older files do not."""
     days_of_runs = [
         RunDays(int(days["n_runs"]), tuple(map(float, days["weights"])))
@@ -86,7 +86,7 @@ def _of_file(path: Path) -> Baseline:
         if version in (_OF_BYTES, VERSION):
             cases = tuple(_played_case(case) for run in value["runs"] for case in run["cases"])
             bars = {str(case["evalset"]): _bars(run) for run in value["runs"] for case in run["cases"][:1]}
-            days = _days(value["runs"])
+            days = days_of_runs(value["runs"])
         if version == _OF_BYTES:
             cases = tuple(replace(case, key=replace(case.key, digest="")) for case in cases)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:

@@ -18,9 +18,10 @@ from evaldesk.desk.criteria.criteria import ready_criteria
 from evaldesk.desk.evalsets.cases import CaseIds, with_ids
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.other_tools import as_tool_calls
+from evaldesk.desk.runs.shards import place_of, shard_of
 from evaldesk.engine.driver.code_files import agent_version, functions_version
 from evaldesk.engine.executors import check_place
-from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.errors import EmptyShardError, NotFoundError, UsageError
 from evaldesk.metrics import applies_by_part, check_criteria, missing_reasons, unset_option
 from evaldesk.metrics.metric import is_efficiency, is_function, metric_info
 from evaldesk.model import (
@@ -231,6 +232,8 @@ def plan_run(
     `executors` are the permitted executors.
     """
     cases = chosen_cases(subject.evalset, options.case_ids, file=PurePath(subject.evalset_path).name)
+    options = options.but(criteria=options.criteria_for(cases))  # shards have the criteria of all cases
+    cases, shard_sizes = _cases_of_shard(cases, options)
     check_reviewed(cases)
     check_deciding(options.criteria_for(cases))
     n = options.value("n")
@@ -248,6 +251,7 @@ def plan_run(
         evaldesk_version=__version__,
         gates=replace(options.gates, pass_threshold=options.value("pass_threshold")).as_tool(options.value("compat")),
         shows_case=_shows_case(subject.description),
+        shard_sizes=shard_sizes,
         interpreter=subject.description.interpreter if subject.description else Interpreter(),
     )
     model = _allowed_model(options.overrides.get("model"), subject.agent_model, models)
@@ -263,6 +267,34 @@ def plan_run(
     check_calls(config, config.agent.kind)
     visibility = AGENTS.visibility(subject.agent, subject.description)
     return replace(foreseen_plan(config, cases, visibility), is_of_part=len(cases) < len(subject.evalset.cases))
+
+
+def _cases_of_shard(cases: Sequence[Case], options: RunOptions) -> tuple[Sequence[Case], tuple[int, ...]]:
+    """The cases of the shard that was asked for, and the numbers of cases of all shards; all cases without one.
+
+    Raises UsageError beside an option that needs all cases, EmptyShardError where the shard has no case.
+    """
+    shard = options.value("shard")
+    if shard is None:
+        return cases, ()
+    number, n = shard_of(shard)
+    gates = options.gates
+    for value, name in (
+        (options.value("budget"), "budget"),
+        (gates.stop_when_decided, "stop_when_decided"),
+        (gates.max_regressions is not None, "max_regressions"),
+        (gates.margin is not None, "margin"),
+    ):
+        if value and n > 1:
+            words = f"shard = {shard} and {name}: {name} needs the trials of all shards; leave one of them out"
+            raise UsageError(words, field=name)
+    ids: list[list[str]] = [[] for _ in range(n)]
+    for case in cases:
+        ids[place_of(case.id, n)].append(case.id)
+    sizes = tuple(map(len, ids))
+    if not sizes[number - 1]:
+        raise EmptyShardError(f"shard {shard} has no case of {sum(sizes):,}; nothing is played", field="shard")
+    return with_ids(cases, set(ids[number - 1])), sizes
 
 
 def with_executor(config: RunConfig, executors: Mapping[str, ExecutorConfig]) -> RunConfig:

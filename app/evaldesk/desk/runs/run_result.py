@@ -137,7 +137,7 @@ class RunResult(Counted, Sequence[CaseResult]):
                 sum(bool(trial.usages and trial.cost is None) for trial in trials),
                 sum(trial.is_least for trial in trials),
             ),
-            endings=[Ending(self.status, self.reason, self.stop, self.config.recorded)],
+            endings=[Ending(self.status, self.reason, self.stop, self.config.recorded, self.config.shard)],
         )
         return replace(numbers, equal_kinds=self._equal_kinds)
 

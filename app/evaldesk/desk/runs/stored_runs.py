@@ -611,7 +611,12 @@ def metric_interval(row: MetricRow, run: RunSummary) -> Interval | None:
 
     An interval of a mean that holds at any stop is not known, and this one would be narrower than that of the rate.
     """
-    if run.stop is not None or (run.counts.unplayed > 0 and run.counts.planned == run.n_cases):
+    return None if run.stop is not None else interval_of(row, run.counts, run.n_cases)
+
+
+def interval_of(row: MetricRow, counts: Counts, n_cases: int) -> Interval | None:
+    """The interval of the mean of a run that was not stopped; None where cases have no trial."""
+    if counts.unplayed > 0 and counts.planned == n_cases:
         return None
     low, high = metric_range(row)
     return score_interval(row, low, high)

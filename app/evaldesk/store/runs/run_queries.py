@@ -230,6 +230,12 @@ def models(connection: Connection) -> list[str]:
     return sorted(connection.scalars(model_names))
 
 
+def case_totals(connection: Connection, run_id: int) -> dict[int, dict[str, totals.CaseTotals]]:
+    """The scores of each metric in each case of the run, by the index of the case."""
+    run_row(connection, run_id)
+    return totals.case_totals(connection, run_id)
+
+
 def metric_rows(connection: Connection, run_id: int) -> list[MetricRow]:
     """The scores of each metric over the run, in the order of its criteria."""
     run = run_row(connection, run_id)

@@ -64,6 +64,7 @@ class RunStore(StorePart):
     evalsets = reading(run_queries.evalsets)
     models = reading(run_queries.models)
     metric_rows = reading(run_queries.metric_rows)
+    case_totals = reading(run_queries.case_totals)
     error_groups = reading(run_queries.error_groups)
     has_agent_totals = reading(run_queries.has_agent_totals)
     agent_totals = reading(run_queries.agent_totals)

@@ -20,7 +20,7 @@ import msgspec
 from sqlalchemy import Column, ColumnElement, Connection, bindparam, case, delete, false, func, insert, select, update
 
 from evaldesk.model.stored import CaseScores, MetricRow
-from evaldesk.statistics.intervals import MAX_KINDS
+from evaldesk.statistics.intervals import MAX_KINDS, speaks_by_sums
 from evaldesk.store.database import execute_many
 from evaldesk.store.tables.columns import adding
 from evaldesk.store.tables.runs import CASE_METRIC, LABEL, LABEL_TOTAL, RUN, RUN_CASE, RUN_METRIC, RUN_OUTCOME, TRIAL
@@ -123,6 +123,25 @@ def metric_rows(connection: Connection, run_id: int) -> list[tuple[MetricRow, bo
     """The scores of each metric, without its threshold; and whether `kinds` are all its kinds of cases."""
     rows = connection.execute(_FIND_METRICS, {"run_id": run_id})
     return [_metric_row(row.metric, _unpack(row)) for row in rows]
+
+
+def case_totals(connection: Connection, run_id: int) -> dict[int, dict[str, CaseTotals]]:
+    """The scores of each metric in each case, by the index of the case."""
+    by_case: dict[int, dict[str, CaseTotals]] = {}
+    for metric, index, *values in connection.execute(_FIND_ALL_CASE_METRICS, {"run_id": run_id}):
+        by_case.setdefault(index, {})[metric] = CaseTotals(*values)
+    return by_case
+
+
+def joined_metric_row(metric: str, cases: Sequence[CaseTotals], threshold: float | None) -> MetricRow:
+    """The scores of a metric over `cases`, as `metric_rows` of a run of these cases has them."""
+    row, has_kinds = _metric_row(metric, MetricTotals().with_rows((), cases))
+    if speaks_by_sums(row.n_cases, row.cluster_squares, row.cluster_cubes):
+        return replace(row, threshold=threshold, kinds=())
+    if not has_kinds:
+        kinds = Counter((each.n, each.total) for each in cases)
+        row = replace(row, kinds=_sort_kinds(kinds) if len(kinds) <= MAX_KINDS else ())
+    return replace(row, threshold=threshold)
 
 
 def _metric_row(metric: str, totals: MetricTotals) -> tuple[MetricRow, bool]:
@@ -336,6 +355,7 @@ _COLUMNS_OF_METRIC: list[Column[Any]] = [_M.metric, _M.case_index, *(_M[each.nam
 _IN_LIST: ColumnElement[Any] = bindparam("cases", expanding=True)
 _FIND_OUTCOMES = select(*_CASE_COLUMNS).where(_C.run_id == bindparam("run_id"), _C.case_index.in_(_IN_LIST))
 _FIND_CASE_METRICS = select(*_COLUMNS_OF_METRIC).where(_M.run_id == bindparam("run_id"), _M.case_index.in_(_IN_LIST))
+_FIND_ALL_CASE_METRICS = select(*_COLUMNS_OF_METRIC).where(_M.run_id == bindparam("run_id"))
 _FIND_N_TOTALLED = select(RUN.c.id, RUN.c.n_totalled).where(RUN.c.id.in_(bindparam("run_ids", expanding=True)))
 _FIND_METRICS = select(RUN_METRIC).where(RUN_METRIC.c.run_id == bindparam("run_id"))
 _KEEP_METRIC = update(RUN_METRIC).where(

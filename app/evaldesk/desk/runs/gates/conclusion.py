@@ -84,18 +84,19 @@ class CaseNumbers:
 class Ending:
     """How a run ended; `reason` is empty where a person stopped it, `stop` is set where its gates were decided.
 
-    `recorded_plan` is the plan of an imported run.
+    `recorded_plan` is the plan of an imported run, `shard` the part of the cases that a run played, such as "2/5".
     """
 
     status: RunStatus
     reason: str = ""
     stop: Stop | None = None
     recorded_plan: RecordedPlan | None = None
+    shard: str | None = None
 
     @classmethod
     def of(cls, run: RunSummary) -> Ending:
         """How a stored run ended."""
-        return cls(run.status, run.reason, run.stop, run.config.recorded)
+        return cls(run.status, run.reason, run.stop, run.config.recorded, run.config.shard)
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,11 +336,22 @@ def conclude(gates: Gates, run: RunNumbers, change: RunChange | None = None) -> 
     undecided when it broke off, has more errors than tolerated, a gate could not be answered, too few trials were
     scored or some were not played; neutral when a gate is too close to tell and counts as neutral. `change` is the
     change against the baseline. The planned trials of an imported run that are not in its file count as not played.
+    A shard answers no gate: it is undecided until it is merged.
     """
     run = _with_planned_trials(run)
+    if shards := [each.shard for each in run.endings if each.shard]:
+        outcome = _outcome(gates, run, ())
+        outcome = outcome if outcome == "interrupted" else "undecided"
+        return Conclusion(outcome, run.counts, (), (*_reasons(outcome, run, ()), _shard_words(shards[0])))
     answers = tuple(_answer_at_stop(each, run.stop) for each in curtail_gates(gates, _without_unplayed(run), change))
     outcome = _outcome(gates, run, answers)
     return Conclusion(outcome, run.counts, answers, tuple(_reasons(outcome, run, answers)))
+
+
+def _shard_words(shard: str) -> str:
+    """`shard 2/5 answers no gate; ...`."""
+    n = shard.partition("/")[2]
+    return f"shard {shard} answers no gate; merge the result files of all {n} with `evaldesk run merge`"
 
 
 def _with_planned_trials(run: RunNumbers) -> RunNumbers:

@@ -1,0 +1,233 @@
+"""`--shard` and `run merge`: one verdict of several machines, equal to that of the whole run."""
+
+from __future__ import annotations
+
+import json
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from evaldesk import evaluate
+from evaldesk.desk.runs.shards import place_of
+from evaldesk.errors import EmptyShardError, UsageError
+
+if TYPE_CHECKING:
+    from click.testing import Result
+    from tests.cli.conftest import CommandFolder
+
+N_SHARDS = 5
+ANSWERS: dict[str, str | None] = {
+    "one": "one",
+    "two and a half": "two and a third",
+    "flat": "no",
+    "raise": "raise",
+    "none": None,
+    **{f"case of {word}": f"case of {word}" for word in ("rain", "snow", "hail", "fog", "sun", "wind", "dew", "frost")},
+}
+TIMES_AND_IDS = ("run_id", "duration_ms", "active_ms")
+GATES = ("--min-pass-rate", "0.6", "--pass-hat", "2=0.5", "--max-error-rate", "0.2", "--max-unscored-rate", "0.2")
+
+
+def play(place: CommandFolder, name: str, *options: object) -> Result:
+    """Play the set in a workspace of its own, as each machine of a build does, to a result file."""
+    home = place.folder / name
+    home.mkdir()
+    (home / "set.evalset.json").write_bytes((place.folder / "set.evalset.json").read_bytes())
+    file = place.folder / f"{name}.json"
+    return place.eval(home / "set.evalset.json", "--n", 2, "--seed", 7, *options, "-o", file, "--workspace", home)
+
+
+def read(place: CommandFolder, name: str) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads((place.folder / f"{name}.json").read_text())
+    return value
+
+
+def without_times(result: dict[str, Any]) -> dict[str, Any]:
+    (run,) = result["runs"]
+    return {**result, "runs": [{name: value for name, value in run.items() if name not in TIMES_AND_IDS}]}
+
+
+def refusal(result: Result) -> str:
+    """The words of a command that was refused, which exits with 2."""
+    assert isinstance(result.exception, UsageError)
+    return str(result.exception)
+
+
+def play_shards(place: CommandFolder, *options: object, n: int = N_SHARDS) -> list[Path]:
+    """The result files of the shards that have cases."""
+    place.evalset("set", ANSWERS)
+    for number in range(1, n + 1):
+        play(place, f"shard{number}", "--shard", f"{number}/{n}", *options)
+    return sorted(place.folder.glob("shard*.json"))
+
+
+@pytest.mark.parametrize("gates", [GATES, (), ("--min-pass-rate", "0.99")], ids=["held", "default", "failed"])
+def test_merged_shards_equal_the_whole_run_but_for_times_and_ids(place: CommandFolder, gates: tuple[str, ...]) -> None:
+    files = play_shards(place, *gates)
+    whole = play(place, "whole", *gates)
+
+    merged = place.run("run", "merge", *reversed(files), "-o", place.folder / "merged.json")
+
+    assert len(files) > 2
+    assert merged.exit_code == whole.exit_code
+    assert json.dumps(without_times(read(place, "merged"))) == json.dumps(without_times(read(place, "whole")))
+    assert list(read(place, "merged")["runs"][0]) == list(read(place, "whole")["runs"][0])
+
+
+def test_a_case_is_in_the_one_shard_of_its_digest(place: CommandFolder) -> None:
+    files = play_shards(place)
+
+    places = {
+        case["case_id"]: run["shard"]["number"] - 1
+        for file in files
+        for run in json.loads(file.read_text())["runs"]
+        for case in run["cases"]
+    }
+
+    assert places == {
+        name: int(blake2b(name.encode()).hexdigest(), 16) % N_SHARDS
+        for name in (f"case_{number}" for number in range(1, len(ANSWERS) + 1))
+    }
+
+
+def test_a_shard_answers_no_gate(place: CommandFolder) -> None:
+    place.evalset("set", {"one": "one"})
+    number = place_of("case_1", 2) + 1
+
+    result = play(place, "shard", "--shard", f"{number}/2", "--min-pass-rate", "0.5")
+
+    assert result.exit_code == 3
+    assert f"Undecided: shard {number}/2 answers no gate; merge the result files of all 2 with" in result.stdout
+    value = read(place, "shard")
+    assert (value["outcome"], value["gates"], value["counts"]["n_passed"]) == ("undecided", [], 2)
+    assert "answers no gate" in place.run("run", "info", "1", "--workspace", place.folder / "shard").output
+
+
+def test_an_empty_shard_plays_nothing_and_exits_with_0(place: CommandFolder) -> None:
+    place.evalset("set", {"one": "one"})
+    number = 2 - place_of("case_1", 2)
+
+    result = play(place, "shard", "--shard", f"{number}/2")
+
+    assert result.exit_code == 0
+    assert f"Shard {number}/2 has no case of 1; nothing is played." in result.stdout
+    assert not (place.folder / "shard.json").exists()
+
+
+def test_an_empty_shard_is_not_missed(place: CommandFolder) -> None:
+    place.evalset("set", {"one": "one"})
+    play(place, "shard", "--shard", f"{place_of('case_1', 2) + 1}/2")
+
+    result = place.run("run", "merge", place.folder / "shard.json")
+
+    assert result.exit_code == 0
+    assert "1 shard, 1 case: 2 of 2 passed" in result.stdout
+
+
+@pytest.mark.parametrize("shard", ["0/5", "6/5", "2.5", "2/", "-1/5", "1/1001", "2/5/6", "two"])
+def test_an_impossible_shard_is_refused_in_words(place: CommandFolder, shard: str) -> None:
+    result = place.eval(place.evalset("set", ANSWERS), "--shard", shard)
+
+    assert result.exit_code == 2
+    assert f"I/N, such as 2/5 for the second of five, with I from 1 to N and N at most 1000, not '{shard}'" in (
+        result.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--budget", "20"), "budget"),
+        (("--stop-when-decided", "exact", "--min-pass-rate", "0.5"), "stop_when_decided"),
+        (("--max-regressions", "0", "--baseline", "BASELINE"), "max_regressions"),
+        (("--vary", "seed=1,2"), "--vary plays several"),
+    ],
+    ids=["budget", "stop", "baseline", "variants"],
+)
+def test_an_option_that_needs_all_cases_is_refused(place: CommandFolder, options: tuple[str, ...], words: str) -> None:
+    baseline = place.folder / "baseline.json"
+    baseline.write_text('{"version": 3, "runs": []}')
+    options = tuple(str(baseline) if each == "BASELINE" else each for each in options)
+
+    result = place.eval(place.evalset("set", ANSWERS), "--shard", "1/2", *options)
+
+    assert words in refusal(result)
+
+
+def changed(file: Path, **values: object) -> None:
+    result = json.loads(file.read_text())
+    result["runs"][0].update(values)
+    file.write_text(json.dumps(result))
+
+
+def test_a_missing_shard_is_named(place: CommandFolder) -> None:
+    first, *others = play_shards(place)
+    (run,) = json.loads(first.read_text())["runs"]
+    n = run["n_cases"]
+
+    result = place.run("run", "merge", *others)
+
+    assert f"shard {run['shard']['number']}/{N_SHARDS} ({n} case{'s' * (n > 1)}) is missing" in refusal(result)
+
+
+def test_another_fingerprint_is_refused_by_name(place: CommandFolder) -> None:
+    files = play_shards(place)
+    options = json.loads(files[1].read_text())["runs"][0]["options"]
+    changed(files[1], fingerprint="0123456789ab", options={**options, "temperature": 0.5})
+
+    result = place.run("run", "merge", *files)
+
+    assert f"{files[1]} has fingerprint 0123456789ab" in refusal(result)
+    assert "they differ in temperature" in refusal(result)
+
+
+def test_a_case_in_two_files_is_refused_by_name(place: CommandFolder) -> None:
+    files = play_shards(place)
+
+    result = place.run("run", "merge", *files, files[0])
+
+    assert f"is in {files[0]} and in {files[0]}; name each shard once" in refusal(result)
+
+
+def test_other_gates_are_refused(place: CommandFolder) -> None:
+    files = play_shards(place)
+    shard = json.loads(files[1].read_text())["runs"][0]["shard"]
+    changed(files[1], shard={**shard, "gates": {**shard["gates"], "min_pass_rate": 0.25}})
+
+    result = place.run("run", "merge", *files)
+
+    assert "were played with other gates" in refusal(result)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"runs": [{}]}', '{"runs": [{"shard": {"sizes": "x"}}]}'])
+def test_a_file_that_is_no_shard_is_refused_with_the_way_to_write_one(place: CommandFolder, text: str) -> None:
+    file = place.folder / "other.json"
+    file.write_text(text)
+
+    result = place.run("run", "merge", file)
+
+    assert f"{file}: this is not the result file of a shard; name files that `evaldesk eval --shard" in refusal(result)
+
+
+def test_an_ordinary_result_is_no_shard(place: CommandFolder) -> None:
+    place.evalset("set", ANSWERS)
+    play(place, "whole")
+
+    assert "not the result file of a shard" in refusal(place.run("run", "merge", place.folder / "whole.json"))
+    assert "shard" not in read(place, "whole")["runs"][0]
+
+
+def test_a_shard_of_python_is_undecided_and_an_empty_one_an_error_of_its_own(place: CommandFolder) -> None:
+    path = place.evalset("set", {"one": "one"})
+    number = place_of("case_1", 2) + 1
+
+    def agent(message: str, state: dict[str, Any]) -> str:
+        return message
+
+    result = evaluate(agent, path, criteria={"response_match_score": 0.8}, shard=f"{number}/2")
+
+    assert (result.n_passed, result.conclusion.outcome) == (1, "undecided")
+    with pytest.raises(EmptyShardError, match="has no case of 1"):
+        evaluate(agent, path, criteria={"response_match_score": 0.8}, shard=f"{3 - number}/2")
