@@ -140,7 +140,7 @@ def test_an_old_file_becomes_a_new_one_only_when_asked(files: EvalSetFiles, root
     evalset, version = files.read(file_id)
     tagged = replace(evalset, cases=(replace(evalset.cases[0], tags=("x",)),))
 
-    with pytest.raises(LossError, match="save it in the new form") as refused:
+    with pytest.raises(LossError, match="save the file in ADK's new format: case 'roll' has tags") as refused:
         files.save(file_id, tagged, version)
     assert refused.value.losses == ("case 'roll' has tags, which the flat form cannot hold",)
     assert path.read_bytes() == FLAT

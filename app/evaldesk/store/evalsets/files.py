@@ -460,7 +460,7 @@ def _encode(evalset: EvalSet, file_format: str, *, as_new_form: bool) -> bytes:
         return write_evalset(evalset, file_format)
     if not as_new_form:
         title = form_named(file_format).title
-        reason = f"the form of this file, {title}, cannot hold all of this; save it as an ADK eval set"
+        reason = f"the form of this file, {title}, cannot hold all of this; save the file in ADK's new format"
         raise LossError(f"{reason}: {'; '.join(loss_texts[:3])}", loss_texts)
     return write_evalset(evalset, "adk")
 
