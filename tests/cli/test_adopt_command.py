@@ -31,7 +31,7 @@ jobs:
   evals:
     steps:
       - run: adk eval home home/a.evalset.json
-      - run: adk eval_set create home x
+      - run: adk optimize home --sampler_config_file_path s.json
 """
 RESULTS = {
     "config": {"model": "m", "n_runs": 1, "pass_threshold": 1.0, "eval_fns": ["rewards:f"]},
@@ -146,7 +146,7 @@ def test_changes_are_written_when_asked_and_a_second_time_nothing_changes(place:
     texts = _texts(project)
     assert "from evaldesk import AgentEvaluator\nfrom google.adk.agents import Agent\n" in texts["tests/test_home.py"]
     assert "evaldesk eval home home/a.evalset.json" in texts[".github/workflows/evals.yml"]
-    assert "adk eval_set create" in texts[".github/workflows/evals.yml"]
+    assert "- run: adk optimize home" in texts[".github/workflows/evals.yml"]
     assert texts["Makefile"].count("osmosis eval ") == 1
     assert "Nothing changes in tests, CI and dependencies." in place.run("adopt", "adk", project).output
 
@@ -272,10 +272,31 @@ def test_the_extra_stays_where_something_still_needs_it(tmp_path: Path) -> None:
     texts = _adopted(
         tmp_path,
         "adk",
-        **{"dev-requirements.in": "google-adk[eval]\n", "make.sh": "adk eval_set create home x\n"},
+        **{"dev-requirements.in": "google-adk[eval]\n", "make.sh": "adk optimize home\n"},
     )
 
     assert texts["dev-requirements.in"] == "google-adk[eval]\nevaldesk[adk]\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "changed"),
+    [
+        ("adk eval_set create home x", "evaldesk eval_set create home x"),
+        (
+            "adk eval_set add_eval_case home x --scenarios_file s",
+            "evaldesk eval_set add_eval_case home x --scenarios_file s",
+        ),
+        ("adk eval_set create home x --eval_storage_uri gs://sets", ""),
+        ("adk eval_set create home x \\\n  --log_level DEBUG", ""),
+        ("adk eval_set generate_eval_cases home x --user_simulation_config_file c", ""),
+    ],
+)
+def test_a_command_changes_where_ours_does_the_same(tmp_path: Path, command: str, changed: str) -> None:
+    """Cases that Evaldesk generates wait for a review, so a job that plays them at once keeps ADK's command."""
+    texts = _adopted(tmp_path, "adk", **{"dev-requirements.in": "google-adk[eval]\n", "make.sh": f"{command}\n"})
+
+    assert texts["make.sh"] == f"{changed or command}\n"
+    assert texts["dev-requirements.in"] == f"google-adk{'' if changed else '[eval]'}\nevaldesk[adk]\n"
 
 
 @pytest.mark.parametrize(("tool", "name"), [("osmosis", "osmosis-ai"), ("openhands", "openhands-ai")])

@@ -105,7 +105,13 @@ _KINDS: Mapping[Tool, Sequence[_Kind]] = {
 _COMMANDS: Mapping[Tool, Sequence[tuple[re.Pattern[str], str]]] = {
     "adk": (
         (re.compile(r"\badk eval(?=\s)"), "evaldesk eval"),
-        (re.compile(r"\badk eval_set(?=\s)"), "evaldesk eval_set"),
+        (
+            re.compile(
+                r"\badk eval_set(?=[ \t]+(?:create|add_eval_case)\s)"
+                r"(?!(?:[^\n;&|#]|\\\n){0,500}--(?:eval_storage_uri|log_level)\b)"
+            ),
+            "evaldesk eval_set",
+        ),
         (re.compile(r"\badk web(?=\s|$)"), "evaldesk ui"),
     ),
     "osmosis": ((re.compile(r"\bosmosis (eval|eval-rubric)(?=\s)"), r"evaldesk \1"),),
