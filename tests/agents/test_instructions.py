@@ -74,39 +74,6 @@ def test_an_instruction_without_a_text_is_refused() -> None:
             check_instructions(ModelOptions(instructions={"planner": text}), TREE)
 
 
-def test_agents_of_an_adk_tree_get_their_instructions_in_a_copy() -> None:
-    skip_without("google.adk")
-    from google.adk.agents import LlmAgent
-
-    from evaldesk.integrations.adk.models import with_model
-
-    planner = LlmAgent(name="planner", model="gemini-2.5-flash", instruction="plan")
-    root = LlmAgent(name="root", model="gemini-2.5-flash", instruction="own", sub_agents=[planner])
-
-    found = with_model(root, None, ModelOptions(instruction="new", instructions={"planner": "steps"}))
-
-    assert (found.instruction, found.sub_agents[0].instruction) == ("new", "steps")
-    assert (found.model, found.sub_agents[0].model) == ("gemini-2.5-flash", "gemini-2.5-flash")
-    assert (root.instruction, planner.instruction) == ("own", "plan")
-
-
-def test_agents_of_the_openai_sdk_that_hand_over_in_a_circle_get_their_instructions_in_a_copy() -> None:
-    skip_without("agents")
-    from agents import Agent
-
-    from evaldesk.integrations.openai_agents.adapter import _with_instructions
-
-    clerk: Any = Agent(name="clerk", instructions="serve")
-    root: Any = Agent(name="root", instructions="own", handoffs=[clerk])
-    clerk.handoffs = [root]
-
-    found = _with_instructions(root, ModelOptions(instruction="new", instructions={"clerk": "help"}), {}, is_root=True)
-
-    assert (found.instructions, found.handoffs[0].instructions) == ("new", "help")
-    assert found.handoffs[0].handoffs[0] is found
-    assert (root.instructions, clerk.instructions) == ("own", "serve")
-
-
 async def test_an_agent_of_pydantic_ai_is_asked_with_the_instruction_of_the_run() -> None:
     skip_without("pydantic_ai")
     from pydantic_ai import Agent

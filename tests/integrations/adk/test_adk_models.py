@@ -116,3 +116,18 @@ def test_missing_keys_are_named_unless_the_code_has_one(
     source = LITE.replace('LiteLlm(model="hosted_vllm/small", api_base="{address}")', model)
 
     assert loaded(source).describe().missing == missing
+
+
+def test_agents_of_an_adk_tree_get_their_instructions_in_a_copy() -> None:
+    from google.adk.agents import LlmAgent
+
+    from evaldesk.integrations.adk.models import with_model
+
+    planner = LlmAgent(name="planner", model="gemini-2.5-flash", instruction="plan")
+    root = LlmAgent(name="root", model="gemini-2.5-flash", instruction="own", sub_agents=[planner])
+
+    found = with_model(root, None, ModelOptions(instruction="new", instructions={"planner": "steps"}))
+
+    assert (found.instruction, found.sub_agents[0].instruction) == ("new", "steps")
+    assert (found.model, found.sub_agents[0].model) == ("gemini-2.5-flash", "gemini-2.5-flash")
+    assert (root.instruction, planner.instruction) == ("own", "plan")

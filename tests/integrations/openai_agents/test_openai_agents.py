@@ -245,3 +245,19 @@ def test_a_key_set_in_the_sdk_by_code_is_not_missing(loaded: Any, monkeypatch: p
     assert agent.describe().missing == ("OPENAI_API_KEY",)
     monkeypatch.setattr(_openai_shared, "_default_openai_key", "a key")
     assert agent.describe().missing == ()
+
+
+def test_agents_of_the_openai_sdk_that_hand_over_in_a_circle_get_their_instructions_in_a_copy() -> None:
+    from agents import Agent
+
+    from evaldesk.integrations.openai_agents.adapter import _with_instructions
+
+    clerk: Any = Agent(name="clerk", instructions="serve")
+    root: Any = Agent(name="root", instructions="own", handoffs=[clerk])
+    clerk.handoffs = [root]
+
+    found = _with_instructions(root, ModelOptions(instruction="new", instructions={"clerk": "help"}), {}, is_root=True)
+
+    assert (found.instructions, found.handoffs[0].instructions) == ("new", "help")
+    assert found.handoffs[0].handoffs[0] is found
+    assert (root.instructions, clerk.instructions) == ("own", "serve")
