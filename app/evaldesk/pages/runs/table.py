@@ -38,7 +38,7 @@ from evaldesk.pages.runs.view import Filter, columns_k, first_problem, known_cos
 from evaldesk.statistics.intervals import wilson
 from evaldesk.store import RunStore, Store
 from evaldesk.store.runs.run_store import is_imported
-from evaldesk.wording.words import CI, doubt_cell, passed_cell, short_title
+from evaldesk.wording.words import CI, doubt_cell, passed_cell, passed_words, short_title
 
 PAGE_SIZE = 100
 NO_TITLES: Mapping[int, str] = {}
@@ -535,7 +535,7 @@ class SquaresCell:
     @property
     def label(self) -> str:
         """The cell in words: `3 of 5 passed`."""
-        return f"{self.passed} of {len(self.letters) + int(self.more[1:] or 0)} passed"
+        return passed_words(int(self.passed), len(self.letters) + int(self.more[1:] or 0))
 
 
 @dataclass(frozen=True, slots=True)
