@@ -207,3 +207,17 @@ def test_bad_instructions_are_refused(place: CommandFolder, vary: str, words: st
 
     assert isinstance(result.exception, EvaldeskError), result.output
     assert words in str(result.exception)
+
+
+def test_the_report_of_an_experiment_holds_no_secret(
+    place: CommandFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(place, "--vary", "temperature=0,1", "--experiment", "hunter2-hunter2")
+    monkeypatch.setenv("SHOP_API_KEY", "hunter2-hunter2")
+
+    report = place.run("experiment", "report", 1)
+    place.run("experiment", "report", 1, "-o", tmp_path / "report.md")
+
+    for text in (report.stdout, (tmp_path / "report.md").read_text("utf-8")):
+        assert text.startswith("# Experiment 1: [SHOP")
+        assert "hunter2" not in text

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 RUBRIC = "rubric -d talks.jsonl -r polite --model demo/judge"
 BENCHMARK = "eval --benchmark bench:run -d rows.jsonl"
+ADDED = "eval_set add_eval_case AGENT booking"
+PROPOSED = "eval_set generate_eval_cases AGENT booking --user_simulation_config_file"
 JOB = """
 [experiment]
 rollout = "bench"
@@ -27,6 +29,7 @@ dataset = "data.jsonl"
 READ = {
     ("agents", "python"): "agents --python @",
     ("benchmark", "script"): "benchmark @",
+    ("compare", "baseline"): "compare 1 --baseline @",
     ("convert", "source"): "convert @ out.jsonl",
     ("doctor", "python"): "doctor --python @",
     ("eval", "baseline"): "eval AGENT SET --check --baseline @",
@@ -34,6 +37,9 @@ READ = {
     ("eval", "config_file_path"): "eval AGENT SET --config-file-path @",
     ("eval", "dataset"): "eval -m bench:run -d @",
     ("eval", "python"): "eval AGENT SET --python @",
+    ("eval_set add_eval_case", "scenarios_file"): f"{ADDED} --session_input_file session.json --scenarios_file @",
+    ("eval_set add_eval_case", "session_input_file"): f"{ADDED} --scenarios_file scenes.json --session_input_file @",
+    ("eval_set generate_eval_cases", "user_simulation_config_file"): f"{PROPOSED} @",
     ("import", "files"): "import @",
     ("mode import", "file"): "mode import @",
     ("rubric", "baseline"): f"{RUBRIC} -b @",
@@ -55,10 +61,12 @@ READ = {
     ("validate", "files"): "validate @",
 }
 WRITTEN = {
+    ("compare", "summary"): "compare 1 2 --summary @",
     ("convert", "target"): "convert SET @ --to osmosis-csv --force",
     ("eval", "junit"): "eval AGENT SET --junit @",
     ("eval", "outputs"): "eval AGENT SET -o @",
     ("eval", "summary"): "eval AGENT SET --summary @",
+    ("experiment report", "output"): "experiment report 1 -o @",
     ("export", "output"): "export one -o @ --force",
     ("mode export", "output"): "mode export -o @ --force",
     ("report", "output"): "report 1 -o @ --force",
@@ -70,8 +78,15 @@ FOLDERS = {
     ("agents", "folders"): "agents @",
     ("doctor", "folders"): "doctor @",
     ("eval", "eval_output_dir"): f"{BENCHMARK} --eval-output-dir @",
+    ("eval_set add_eval_case", "agent"): (
+        "eval_set add_eval_case @ booking --session_input_file session.json --scenarios_file scenes.json"
+    ),
+    ("eval_set create", "agent"): "eval_set create @ booking",
+    ("eval_set generate_eval_cases", "agent"): PROPOSED.replace("AGENT", "@") + " generation.json",
     ("ui", "folders"): "ui --no-open @",
 }
+PLAYED = {"compare": (), "experiment report": ("--vary", "temperature=0,1")}
+"""The options of a second run, or of an experiment, that a command needs."""
 WORKSPACES = [path for path, command in COMMANDS.items() if any(each.name == "workspace" for each in command.params)]
 NAMES = {"FILE", "IN", "OUT", "DIR", "YAML", "SCRIPT", "@FILE"}
 LONG = "x" * 300
@@ -80,7 +95,10 @@ NO_OUTPUT = ("folder", "loop", LONG)
 NO_FOLDER = ("pipe", "missing", "loop", LONG)
 
 
-pytestmark = [of_tools("osmosis"), pytest.mark.timeout(100)]  # what waits for a writer, or serves pages, is ended
+pytestmark = [
+    of_tools("adk", "osmosis"),
+    pytest.mark.timeout(100),
+]  # what waits for a writer, or serves pages, is ended
 
 
 @pytest.fixture
@@ -99,6 +117,9 @@ def filled(place: CommandFolder) -> CommandFolder:
     (folder / "data.jsonl").write_text('{"system_prompt": "a", "user_prompt": "a", "ground_truth": "a"}\n')
     (folder / "talks.jsonl").write_text('{"messages": [{"role": "assistant", "content": "hello"}]}\n')
     (folder / "job.toml").write_text(JOB)
+    (folder / "scenes.json").write_text('{"scenarios": [{"starting_prompt": "a", "conversation_plan": "b"}]}')
+    (folder / "session.json").write_text('{"app_name": "a", "user_id": "b", "state": {}}')
+    (folder / "generation.json").write_text('{"count": 1, "model_name": "demo/user"}')
     return place
 
 
@@ -115,7 +136,7 @@ def test_each_that_names_a_file_or_a_folder_is_tried() -> None:
 
 @pytest.mark.parametrize("name", READ, ids=" ".join)
 def test_a_file_that_is_none_is_said_in_one_line(filled: CommandFolder, name: tuple[str, str]) -> None:
-    if name[0].startswith("mode"):
+    if name[0].startswith("mode") or name[0] == "compare":
         filled.eval("one.evalset.json")
     for wrong in NO_FILE:
         _is_refused(filled, READ[name], wrong)
@@ -124,6 +145,8 @@ def test_a_file_that_is_none_is_said_in_one_line(filled: CommandFolder, name: tu
 @pytest.mark.parametrize("name", WRITTEN, ids=" ".join)
 def test_a_file_that_cannot_be_written_is_said_in_one_line(filled: CommandFolder, name: tuple[str, str]) -> None:
     filled.eval("one.evalset.json")
+    if name[0] in PLAYED:
+        filled.eval("one.evalset.json", *PLAYED[name[0]])
     for wrong in NO_OUTPUT:
         _is_refused(filled, WRITTEN[name], wrong)
 
@@ -155,6 +178,12 @@ def test_a_workspace_that_is_none_is_said_in_one_line(filled: CommandFolder, pat
         "trash empty": "trash empty --yes",
         "open": "open 1 --no-open",
     }
+    words |= {
+        "compare": "compare 1 2",
+        "eval_set generate_eval_cases": f"{PROPOSED} generation.json",
+        "experiment add": "experiment add 1 --vary model=a",
+    }
+    words |= {f"experiment {verb}": f"experiment {verb} 1" for verb in ("report", "resume", "show", "stop")}
     words |= {name: f"{name} 1" for name in ("report", "mode cases", "mode judge", "trash restore")}
     words |= {
         f"run {verb}": f"run {verb} 1"

@@ -34,8 +34,9 @@ from evaldesk.model import (
     Turn,
     TurnRecord,
 )
+from evaldesk.model.experiment import ExperimentPlan, Factor, Variant
 from evaldesk.model.failures import FindingDraft
-from evaldesk.model.run import SharedState
+from evaldesk.model.run import ExperimentPart, SharedState
 from evaldesk.store import Store
 
 BUILDS = ("GITHUB_ACTIONS", "GITLAB_CI", "TF_BUILD", "TEAMCITY_VERSION")
@@ -44,15 +45,17 @@ NAME = "x\x1b]0;t\x07\u202e\n::error::forged ##[add-mask]y ##vso[task.x]z ##team
 AGENT = NAME.replace("\n", " ")
 NAMELESS = {
     *("accept", "adopt", "agents", "mode judge", "mode undo", "trash empty"),
+    "experiment stop",
     *(f"run {name}" for name in ("drive", "rescore", "resume", "retry", "stop")),
 }
-"""Commands that name a run by its number, or nothing; all others must print a hostile name."""
+"""Commands that name a run or an experiment by its number, or nothing; all others must print a hostile name."""
 
 WORDS: dict[str, tuple[str, ...]] = {
     "accept": ("RUN",),
     "adopt": ("adk", "FOLDER"),
     "agents": ("FOLDER", "--trust"),
     "benchmark": ("FILE",),
+    "compare": ("RUN", HOSTILE),
     "completion": (HOSTILE,),
     "convert": ("SET", "-", "--to", "adk"),
     "doctor": ("FOLDER",),
@@ -60,6 +63,12 @@ WORDS: dict[str, tuple[str, ...]] = {
     "eval_set add_eval_case": ("FOLDER", "s", "--scenarios_file", "FILE", "--session_input_file", "FILE"),
     "eval_set create": ("FOLDER", HOSTILE),
     "eval_set generate_eval_cases": ("FOLDER", "s", "--user_simulation_config_file", "FILE"),
+    "experiment add": ("RUN", "--vary", f"model={HOSTILE},b"),
+    "experiment list": (),
+    "experiment report": ("RUN",),
+    "experiment resume": ("RUN",),
+    "experiment show": ("RUN",),
+    "experiment stop": ("RUN",),
     "export": ("RUN",),
     "gate explain": ("--cases", HOSTILE),
     "import": ("FILE",),
@@ -145,6 +154,12 @@ def made_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         session = store.sessions.create(HOSTILE, HOSTILE, {HOSTILE: HOSTILE})
         store.sessions.append_turn(session.id, transcript.turns[0])
         store.runs.delete(run_id)
+        variant = Variant(HOSTILE, {"model": HOSTILE}, (HOSTILE,))
+        plan = ExperimentPlan(HOSTILE, (variant, Variant("b", {"model": "b"}, ("b",))), 7, 1)
+        number = store.experiments.create(replace(plan, factors=(Factor("model", (HOSTILE, "b")),)))
+        run_id = store.runs.create(replace(config, experiment=ExperimentPart(number, 0, HOSTILE)), [case])
+        store.runs.record([replace(trial, run_id=run_id)])
+        store.runs.set_status(run_id, "finished", HOSTILE)
     return home
 
 

@@ -18,6 +18,7 @@ from evaldesk.wording.experiments import (
     luck_sentence,
     variant_difference_words,
 )
+from evaldesk.wording.printable import cell, in_one_line
 from evaldesk.wording.words import cost_words, interval_words, share_words
 
 
@@ -63,7 +64,7 @@ def experiment_markdown(results: Results) -> str:
 
 def _cell(text: str) -> str:
     """A text inside a table: in one line, without marks of Markdown."""
-    return re.sub(r"([\\`*_|<>\[\]#])", r"\\\1", " ".join(text.split()))
+    return re.sub(r"([\\`*_|<>\[\]#])", r"\\\1", in_one_line(text))
 
 
 def listed_words(experiment: Experiment) -> str:
@@ -193,11 +194,9 @@ def experiment_csv(results: Results) -> Iterator[str]:
 
 
 def _csv_line(values: tuple[object, ...]) -> str:
-    """A line; a text that a spreadsheet would compute is quoted by a leading apostrophe."""
+    """A line for a spreadsheet."""
     line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow(
-        [f"'{each}" if isinstance(each, str) and each[:1] in "=+-@\t\r" else each for each in values]
-    )
+    csv.writer(line, lineterminator="\n").writerow([cell(each) for each in values])
     return line.getvalue()
 
 
