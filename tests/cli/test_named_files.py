@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 import click
@@ -30,6 +31,7 @@ READ = {
     ("agents", "python"): "agents --python @",
     ("benchmark", "script"): "benchmark @",
     ("compare", "baseline"): "compare 1 --baseline @",
+    ("compare", "names"): "compare 1 @",
     ("convert", "source"): "convert @ out.jsonl",
     ("doctor", "python"): "doctor --python @",
     ("eval", "baseline"): "eval AGENT SET --check --baseline @",
@@ -46,6 +48,7 @@ READ = {
     ("rubric", "config"): "rubric -d talks.jsonl -r polite -c @",
     ("rubric", "data"): "rubric -d @ -r polite --model demo/judge",
     ("rubric", "rubric"): "rubric -d talks.jsonl -r @@ --model demo/judge",
+    ("run merge", "names"): "run merge @",
     ("run play", "baseline"): "run play job.toml --yes --baseline @",
     ("run play", "dataset_file"): "run play job.toml --yes --dataset-file @",
     ("run play", "file"): "run play @ --yes",
@@ -72,6 +75,7 @@ WRITTEN = {
     ("report", "output"): "report 1 -o @ --force",
     ("rubric", "output"): f"{RUBRIC} -o @",
     ("run export", "output"): "run export 1 -o @ --force",
+    ("run merge", "output"): "run merge shard.json -o @",
 }
 FOLDERS = {
     ("adopt", "folder"): "adopt adk @",
@@ -85,8 +89,12 @@ FOLDERS = {
     ("eval_set generate_eval_cases", "agent"): PROPOSED.replace("AGENT", "@") + " generation.json",
     ("ui", "folders"): "ui --no-open @",
 }
-PLAYED = {"compare": (), "experiment report": ("--vary", "temperature=0,1")}
-"""The options of a second run, or of an experiment, that a command needs."""
+PLAYED = {
+    "compare": (),
+    "experiment report": ("--vary", "temperature=0,1"),
+    "run merge": ("--shard", "1/1", "-o", "shard.json"),
+}
+"""The options of a second run, of an experiment or of a shard, that a command needs."""
 WORKSPACES = [path for path, command in COMMANDS.items() if any(each.name == "workspace" for each in command.params)]
 NAMES = {"FILE", "IN", "OUT", "DIR", "YAML", "SCRIPT", "@FILE"}
 LONG = "x" * 300
@@ -128,7 +136,7 @@ def test_each_that_names_a_file_or_a_folder_is_tried() -> None:
         (" ".join(path), each.name)
         for path, command in COMMANDS.items()
         for each in command.params
-        if isinstance(each.type, click.Path) or set((each.metavar or "").strip("[].").split("|")) & NAMES
+        if isinstance(each.type, click.Path) or NAMES & {*re.split(r"[\[\]|. ]+", each.metavar or "")}
     }
 
     assert {each for each in found if each[1] != "workspace"} == READ.keys() | WRITTEN.keys() | FOLDERS.keys()

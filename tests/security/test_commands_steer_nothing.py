@@ -89,6 +89,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "run info": ("RUN",),
     "run list": (),
     "run logs": ("RUN",),
+    "run merge": ("FILE",),
     "run play": ("FILE",),
     "run rescore": ("RUN", "--config-file-path", "FILE"),
     "run resume": ("RUN",),
