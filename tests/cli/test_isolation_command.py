@@ -106,7 +106,7 @@ async def agent(message):
     return "1 seen"
 """
 PLAYED_ALONE = (
-    "processes of this machine, one for each trial, because shop.agent.slots is an object of one event loop "
+    "this machine, in processes, one for each trial, because shop.agent.slots is an object of one event loop "
     "(asyncio.Semaphore)"
 )
 
@@ -130,7 +130,7 @@ def test_an_agent_with_a_lock_of_one_loop_is_played_one_trial_a_process_from_the
     with Store.open(shop / ".evaldesk" / "evaldesk.db", must_exist=True) as store:
         runs = [store.runs.summary(number) for number in (1, 2, 3)]
     played_in = [next(fact.text for fact in all_facts(run) if fact.name == "Played in") for run in runs]
-    assert played_in == [PLAYED_ALONE, PLAYED_ALONE, "processes of this machine, which trials share"]
+    assert played_in == [PLAYED_ALONE, PLAYED_ALONE, "this machine, in processes that trials share"]
     assert runs[0].n_played_again > 0 == runs[1].n_played_again
     assert {run.config.isolation for run in runs} == {"auto"}
 

@@ -136,7 +136,7 @@ class Fort:
     @property
     def conversation(self) -> str:
         """The page of the imported trial, of which nothing is expected; alone it comes in parts."""
-        return f"/runs/{self.run + 2}/cases/0/trials/0"
+        return f"/runs/{self.run + N_RUNS_BETWEEN + 1}/cases/0/trials/0"
 
     def parts(self) -> list[str]:
         """The addresses of parts of that page."""
@@ -221,6 +221,10 @@ def open_fort(tmp_path: Path) -> Iterator[Callable[..., Fort]]:
 @pytest.fixture
 def fort(open_fort: Callable[..., Fort]) -> Fort:
     return open_fort()
+
+
+N_RUNS_BETWEEN = 3
+"""The re-scored run and the two variants that are made before the imported run."""
 
 
 @pytest.fixture(scope="session", autouse=True)
