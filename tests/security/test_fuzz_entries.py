@@ -43,7 +43,9 @@ from evaldesk.engine.frames import (
     Forks,
     FromWorker,
     Happened,
+    NextMessage,
     Ready,
+    Spoke,
     TurnEnded,
     frame_from_worker,
     grade_spec,
@@ -79,6 +81,7 @@ from evaldesk.model import (
 )
 from evaldesk.model.options import Recording
 from evaldesk.model.transcript import MAX_NUMBER, check_event, check_turn
+from evaldesk.model.user_reply import UserReply
 from evaldesk.settings import CONFIG_NAME, read_settings
 from evaldesk.store.evalsets.files import EvalSetFiles
 from evaldesk.store.evalsets.trash import put_in_trash, trash_remains
@@ -177,6 +180,8 @@ FRAMES = (
     Described(1, AgentDescription("a", "python", "d", "i", "m", (ToolDescription("roll", "d", {"type": "object"}),))),
     Failed(1, ErrorRecord("import", "no module", "Traceback")),
     Forks(1, "it has more than one thread"),
+    NextMessage(1, (TURN,), {"rolls": [4]}, "agent:user", 9.5),
+    Spoke(1, UserReply("and then?", events=(Event("usage", usage=Usage("m", "user", 3, 4)),))),
 )
 
 
