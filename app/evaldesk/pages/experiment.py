@@ -16,7 +16,7 @@ from evaldesk.model.experiment import Analysis
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.analysis_plots import Forest, Scatter, forest_of, scatter_of
-from evaldesk.pages.runs.table import LETTERS, CaseTable, read_table
+from evaldesk.pages.runs.table import LETTERS, CaseTable, TableGroup, read_table
 from evaldesk.pages.runs.table_query import TableQuery
 from evaldesk.statistics.intervals import t_95
 from evaldesk.store import RunStore, Store
@@ -27,6 +27,7 @@ from evaldesk.wording.experiments import (
     luck_sentence,
     variant_difference_words,
 )
+from evaldesk.wording.words import doubt_cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ def read_experiment_page(desk: Desk, experiment_id: int, values: Mapping[str, st
     return ExperimentPage(
         id=experiment_id,
         title=f"Experiment {experiment_id}, {plan.name}",
-        table=table,
+        table=replace(table, groups=_with_case_means(table.groups, analysis, names)),
         panel=panel,
         notes=notes,
         basis=f"{len(plan.variants)} variants, the same {table.n_rows:,} cases, played in turn",
@@ -114,6 +115,23 @@ def read_experiment_page(desk: Desk, experiment_id: int, values: Mapping[str, st
         active_ms=max((summary.active_ms for summary in summaries), default=0.0),
         is_live=any(summary.status in LIVE for summary in summaries),
     )
+
+
+def _with_case_means(
+    groups: Sequence[TableGroup], analysis: Analysis, names: Mapping[int, str]
+) -> Sequence[TableGroup]:
+    """The columns with the pass rates of the analysis, in which each case weighs the same, as at every other door."""
+    rates = {each.variant: each for each in analysis.rates}
+
+    def with_rate(group: TableGroup) -> TableGroup:
+        variant = rates.get(names.get(group.run_id, "")) if group.summary else None
+        if variant is None:
+            return group
+        low, high = (variant.interval.low, variant.interval.high) if variant.interval else (0.0, 1.0)
+        doubt = doubt_cell(variant.n_trials, variant.interval)
+        return replace(group, rate=variant.rate, low=low, high=high, doubt=doubt)
+
+    return [with_rate(group) for group in groups]
 
 
 def _n_most(loaded: Results) -> int:

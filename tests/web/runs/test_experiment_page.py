@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.golden_values import golden
 
-from evaldesk.model import AgentRef, Case, RunConfig, TrialResult, Turn, Usage
+from evaldesk.desk.experiments.results import results
+from evaldesk.model import AgentRef, Case, RunConfig, TrialResult, Turn, Usage, Verdict
 from evaldesk.model.experiment import ExperimentPlan, Variant
 from evaldesk.model.run import ExperimentPart
 
@@ -70,6 +71,28 @@ def test_the_page_says_what_may_be_told_of_the_golden_experiment(pages: RunPages
     assert re.findall(r'data-group="(.)"', text) == [*"ABCDEF"]
     assert "<b>70 %</b>" in text
     assert "$0.0200 a trial" in text or "$0.02 a trial" in text
+
+
+def test_a_head_has_the_rate_of_the_other_doors_where_cases_have_unequal_trials(pages: RunPages) -> None:
+    store, names = pages.desk.store, ("even", "uneven")
+    plan = ExperimentPlan("trips", tuple(Variant(name, {"model": name}) for name in names), 7, 5)
+    number = store.experiments.create(plan)
+    for index, name in enumerate(names):
+        config = RunConfig(
+            AgentRef("dice", "dice:root_agent"), "calc", n=5, experiment=ExperimentPart(number, index, name)
+        )
+        run_id = store.runs.create(config, [Case(f"c{at}", (Turn("hi"),)) for at in range(6)])
+        for case in range(6):
+            for at in range(5):
+                is_errored = name == "uneven" and case < 3 and at > 0
+                verdict: Verdict = "errored" if is_errored else "passed" if case >= 3 else "failed"
+                store.runs.record([TrialResult(run_id, case, at, "errored" if is_errored else "finished", verdict)])
+        store.runs.set_status(run_id, "finished")
+
+    shares = re.findall(r"<b>(\d+) %</b>", pages.get(f"/experiments/{number}").text)
+
+    assert [round(100 * (each.rate or 0)) for each in results(store, number).analysis.rates] == [50, 50]
+    assert shares[:2] == ["50", "50"]
 
 
 def test_any_variant_may_be_the_baseline(pages: RunPages, experiment: dict[str, int]) -> None:
