@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.resources
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -85,7 +87,17 @@ def places(resident: Visitor) -> Mapping[str, str]:
     for name in ("dice", "trip_planner"):
         resident.goto(f"/evalsets/{resident.evalset(name)}")
         places[f"case-{name}"] = _first(resident.page, "tbody th a")
+    _experiment(resident)
     return places | _brought_in(resident, places["chat"])
+
+
+def _experiment(someone: Visitor) -> None:
+    """An experiment of two models, played from a shell beside the desk."""
+    evalset = next(someone.desk.workspace.rglob("dice.evalset.json"))
+    models = "model=demo/dice,demo/dice?mistakes=0.25"
+    words = ("eval", "samples/hello_world", str(evalset), "--vary", models, "--n", "2")
+    command = [sys.executable, "-m", "evaldesk", *words, "--workspace", str(someone.desk.workspace)]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
 
 
 def _brought_in(someone: Visitor, chat: str) -> dict[str, str]:
@@ -149,6 +161,7 @@ PAGES = {
     "add-session": "{chat}/case",
     "add-session-raises": "{chat-raises}/case",
     "add-session-empty": "{chat-empty}/case",
+    "chat-edit": "{chat}/turns/0/message",
     "chat-state-value": "{chat}/state/value?key=rolls",
     "chat-call": "{chat}/calls/0",
     "adk-sessions": "/adk-sessions",
@@ -204,6 +217,7 @@ PAGES = {
     "run-exports": "{run}/exports",
     "run-divergences": "{run}/divergences",
     "run-agents": "{run}/agents",
+    "experiment": "/experiments/1",
     "compare": "/table?runs={id-run},{id-again}",
     "compare-same": "/table?runs={id-run},{id-again}&show=same",
     "compare-choose": "/compare?b={id-run}",
