@@ -679,21 +679,23 @@ for (const kind of ["wheel", "touchmove", "keydown", "pointerdown"]) {
 
 /* Back leads to the place where one was, also where parts of the page have to come again before it is there. */
 
-let left = null; // that place: how far down, and the message, call or turn at the top of the window with its distance
+let left = null; // that place: how far down, the message, call or turn at the top of the window with its distance, and how
+// far down a table is that scrolls by itself
+const scrolledTable = () => document.querySelector("[data-frozen]");
 const placeKey = () => `place:${location.pathname}${location.search}`;
 window.addEventListener("pagehide", () => {
   const top = (element) => element.getBoundingClientRect().top;
   const first = $$("main :is(article, .toolcall, .call)[id]").find((element) => top(element) >= 0 && top(element) < innerHeight);
   try {
-    sessionStorage.setItem(placeKey(), JSON.stringify([scrollY, first?.id, first && top(first)]));
+    sessionStorage.setItem(placeKey(), JSON.stringify([scrollY, first?.id, first && top(first), scrolledTable()?.scrollTop]));
   } catch {
     /* the browser goes as far down as it can */
   }
 });
 function comesBack() {
   if (performance.getEntriesByType("navigation")[0]?.type !== "back_forward") return false;
-  const [y, id, top] = JSON.parse(sessionStorage.getItem(placeKey()) ?? "[]");
-  left = y ? { y, id, top } : null;
+  const [y, id, top, down] = JSON.parse(sessionStorage.getItem(placeKey()) ?? "[]");
+  left = y || down ? { y, id, top, down } : null;
   if (!left) return false;
   led = () => null;
   history.scrollRestoration = "manual"; // the browser would go to where the page ended at first
@@ -704,8 +706,11 @@ function goBack() {
   const place = document.getElementById(left.id);
   const by = place ? place.getBoundingClientRect().top - left.top : left.y - scrollY;
   const isThere = (place || !left.id) && scrollY + by + innerHeight <= document.documentElement.scrollHeight;
-  const rest = left.id ? restFor(left.id) : document.querySelector("#more [data-htmx-powered]");
-  if (!isThere && rest) return rest.click();
+  const table = left.down && scrolledTable();
+  const isInTable = !table || left.down + table.clientHeight <= table.scrollHeight;
+  const rest = left.id && isInTable ? restFor(left.id) : document.querySelector("#more [data-htmx-powered]");
+  if (!(isThere && isInTable) && rest) return rest.click();
+  if (table) table.scrollTop = left.down;
   left = null;
   scrollBy({ top: by, behavior: "instant" });
 }

@@ -49,7 +49,7 @@ _VERSION = re.compile(r"_v\d+\Z")
 def is_metrics_config(data: bytes, name: str) -> bool:
     """Whether the bytes mean to be such a config, by the name of the file and its first keys."""
     is_yaml = name.lower().endswith(SUFFIXES)
-    has_key = re.search(rb'(?m)^[\s{,]*"?metrics_to_run"?\s*:', data) is not None
+    has_key = re.search(rb'(?m)^[ \t{,]*"?metrics_to_run"?[ \t]*:', data) is not None
     return has_key and (is_yaml or name.lower().endswith(".json"))
 
 
