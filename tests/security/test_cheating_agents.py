@@ -464,7 +464,10 @@ COMPILED = """
     before, times = rewards.read_text(), rewards.stat()
     rewards.write_text(GENEROUS + "#" * (len(before) - len(GENEROUS)))
     os.utime(rewards, ns=(times.st_atime_ns, times.st_mtime_ns))
-    py_compile.compile(rewards)
+    try:
+        py_compile.compile(rewards)
+    except FileExistsError:  # both trials do it at the same time, with one temporary name in their forks
+        pass
     rewards.write_text(before)
     os.utime(rewards, ns=(times.st_atime_ns, times.st_mtime_ns))
 """
