@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import Page, expect
+from playwright.sync_api import TimeoutError as LateError
 
 from evaldesk.model import AgentRef, Case, RunConfig, TrialResult, Turn
 from evaldesk.settings import Settings
@@ -56,6 +58,16 @@ def focus(page: Page) -> str:
     return str(page.evaluate(FOCUS))
 
 
+def _press_until(page: Page, key: str, address: str) -> None:
+    """Press a key until it led to an address: a page drops a key that leaves it too soon after one that was lost."""
+    for _ in range(20):
+        page.keyboard.press(key)
+        with suppress(LateError):
+            page.wait_for_url(address, timeout=5_000)
+            return
+    page.wait_for_url(address)
+
+
 def test_the_table_is_walked_sorted_and_compared_by_keys(someone: Visitor) -> None:
     page = someone.page
     someone.goto("/table?runs=1,2,3&sort=file")
@@ -81,8 +93,7 @@ def test_the_table_is_walked_sorted_and_compared_by_keys(someone: Visitor) -> No
     page.keyboard.press("j")
     for _ in range(3):
         page.keyboard.press("ArrowRight")
-    page.keyboard.press("b")
-    page.wait_for_url("**runs=2%2C1%2C3*")
+    _press_until(page, "b", "**runs=2%2C1%2C3*")
     page.keyboard.press("d")
     page.wait_for_url("**disagree=1*")
     expect(page.locator("[data-grid] tbody tr")).to_have_count(21)
