@@ -286,6 +286,8 @@ def test_the_extra_stays_where_something_still_needs_it(tmp_path: Path) -> None:
             "adk eval_set add_eval_case home x --scenarios_file s",
             "evaldesk eval_set add_eval_case home x --scenarios_file s",
         ),
+        ("adk eval home x.evalset.json", "evaldesk eval home x.evalset.json"),
+        ("adk eval home x.evalset.json --log_level DEBUG", ""),
         ("adk eval_set create home x --eval_storage_uri gs://sets", ""),
         ("adk eval_set create home x \\\n  --log_level DEBUG", ""),
         ("adk eval_set generate_eval_cases home x --user_simulation_config_file c", ""),

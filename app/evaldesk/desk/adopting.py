@@ -102,14 +102,13 @@ _KINDS: Mapping[Tool, Sequence[_Kind]] = {
         _Kind("result", _OUTPUTS, is_history=True),
     ),
 }
+_WITHOUT_OPTIONS_OF_ADK_ALONE = r"(?!(?:[^\n;&|#]|\\\n){0,500}--(?:eval_storage_uri|log_level)\b)"
+"""A command with an option that ours does not have stays as it is, also on a continued line."""
 _COMMANDS: Mapping[Tool, Sequence[tuple[re.Pattern[str], str]]] = {
     "adk": (
-        (re.compile(r"\badk eval(?=\s)"), "evaldesk eval"),
+        (re.compile(rf"\badk eval(?=\s){_WITHOUT_OPTIONS_OF_ADK_ALONE}"), "evaldesk eval"),
         (
-            re.compile(
-                r"\badk eval_set(?=[ \t]+(?:create|add_eval_case)\s)"
-                r"(?!(?:[^\n;&|#]|\\\n){0,500}--(?:eval_storage_uri|log_level)\b)"
-            ),
+            re.compile(rf"\badk eval_set(?=[ \t]+(?:create|add_eval_case)\s){_WITHOUT_OPTIONS_OF_ADK_ALONE}"),
             "evaldesk eval_set",
         ),
         (re.compile(r"\badk web(?=\s|$)"), "evaldesk ui"),

@@ -265,8 +265,8 @@ def _with_silent_turns(own: Sequence[Score], criterion: Criterion) -> list[Score
     ]
     total = mean([score.value or 0.0 for score in turns]) if turns else None
     passed = None if total is None else _passes(criterion, total)
-    whole = next((score for score in own if score.turn is None), Score(criterion.metric))
-    return [*turns, replace(whole, value=total, passed=passed)]
+    trial_score = next((score for score in own if score.turn is None), Score(criterion.metric))
+    return [*turns, replace(trial_score, value=total, passed=passed)]
 
 
 def _over_judged_turns(score: Score, criterion: Criterion) -> Score:

@@ -47,12 +47,12 @@ def sign_flips(differences: Sequence[int]) -> float:
     distance = abs(sum(differences))
     if not distance:
         return 1.0
-    left, right = _sums(nonzero[::2]), _sums(nonzero[1::2])
-    sums = sorted(right)
-    n_below = [0, *accumulate(right[each] for each in sums)]
+    first_sums, second_sums = _sums(nonzero[::2]), _sums(nonzero[1::2])
+    sums = sorted(second_sums)
+    n_below = [0, *accumulate(second_sums[each] for each in sums)]
     n_near = sum(
         n * (n_below[bisect_left(sums, distance - each)] - n_below[bisect_right(sums, -distance - each)])
-        for each, n in left.items()
+        for each, n in first_sums.items()
     )
     return 1 - n_near / (1 << len(nonzero))
 

@@ -53,9 +53,9 @@ class Conversation:
         if len(turns) > len(self.messages):
             sentence = f"the player reports {len(turns)} turns; the simulated user sent {len(self.messages)} messages"
             return unplayed(self.spec, "errored", ErrorRecord("wrong_trial", sentence), may_lack=True)
-        asked = tuple(replace(turn, query=query) for turn, query in zip(turns, self.messages, strict=False))
+        asked_turns = tuple(replace(turn, query=query) for turn, query in zip(turns, self.messages, strict=False))
         prompts = result.prompts.after(self.prompts) if result.prompts else self.prompts
-        return replace(result, transcript=Transcript(asked), prompts=prompts)
+        return replace(result, transcript=Transcript(asked_turns), prompts=prompts)
 
 
 class SimulatedUsers:

@@ -57,8 +57,8 @@ def cases_for_difference(difference: float, n: float, variance: float, n_compari
         return None
     while low < high:
         middle = (low + high) // 2
-        shown = smallest_difference(middle, n, variance, n_comparisons)
-        low, high = (low, middle) if shown is not None and shown <= difference else (middle + 1, high)
+        smallest = smallest_difference(middle, n, variance, n_comparisons)
+        low, high = (low, middle) if smallest is not None and smallest <= difference else (middle + 1, high)
     return low
 
 
