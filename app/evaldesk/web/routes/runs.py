@@ -240,6 +240,7 @@ async def _page_of(
         request,
         "runs/run.html",
         block=target if target in ("live", "more", "table", "rest") else None,
+        is_rest=target == "rest",  # the search of the cases works as it is typed once the run has ended
         status=status,
         run=run,
         is_stream=False,
