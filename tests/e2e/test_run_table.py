@@ -59,7 +59,7 @@ def focus(page: Page) -> str:
 
 
 def _press_until(page: Page, key: str, address: str) -> None:
-    """Press a key until it led to an address: a page drops a key that leaves it too soon after one that was lost."""
+    """Press a key until it led to an address: under load one press did nothing, once, and it is not known why."""
     for _ in range(20):
         page.keyboard.press(key)
         with suppress(LateError):
