@@ -121,6 +121,8 @@ class RunDriver:
         self._is_stopped = False
         self._is_given_up = False
         self._cancelling: asyncio.Task[None] | None = None
+        self._n_unjudged = 0
+        """Stored trials that the rule of the stop has not seen yet."""
 
     async def drive(self) -> Ending:
         """Play until nothing is pending, the run is stopped or decided, or a model refuses for good.
@@ -230,7 +232,7 @@ class RunDriver:
 
     async def _hand_out_each(self) -> AsyncGenerator[TrialSpec | GradeSpec]:
         while self._queue.n_left and self._may_begin():
-            if self.stop_rule and len(self.in_flight) >= self._config.concurrency:
+            if self.stop_rule and len(self.in_flight) + self._n_unjudged >= self._config.concurrency:
                 await asyncio.sleep(ROOM_S)  # those that ended are looked at before another begins
                 continue
             if not self._queue.is_read:
@@ -310,6 +312,7 @@ class RunDriver:
             batch = results[start : start + BATCH_SIZE]
             await self._record(batch)
             keys = [(result.case_index, result.trial_index) for result in batch]
+            self._n_unjudged += len(keys)
             self.in_flight.difference_update(keys)
             if self._turns:
                 self._turns.store(len(batch))
@@ -317,6 +320,7 @@ class RunDriver:
                 self._cases.pop(key, None)
             self._on_change()
         await self._decide()
+        self._n_unjudged = 0
 
     async def _record(self, batch: Sequence[TrialResult]) -> None:
         def note_refusal(error: Exception) -> None:
