@@ -189,7 +189,12 @@ def is_no_name(name: str) -> bool:
     """Whether a name is a bare participle or adjective; `read` and other verbs are names of functions."""
     if name.endswith("()"):
         words = name[:-2].strip("_").split("_")
-        return len(words) == 1 and words[0] in (PARTICIPLES | ADJECTIVES) - {"read", "split", "cut", "put"}
+        is_of_python = name.startswith("__")  # such as `__missing__`
+        return (
+            not is_of_python
+            and len(words) == 1
+            and words[0] in (PARTICIPLES | ADJECTIVES) - {"read", "split", "cut", "put"}
+        )
     return name.strip("_") in PARTICIPLES | ADJECTIVES
 
 

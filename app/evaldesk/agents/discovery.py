@@ -114,8 +114,8 @@ def _project_files(folder: Path) -> Iterator[tuple[AgentKind, Path]]:
 
 
 def _project(kind: AgentKind, path: Path) -> Project:
-    read = cast("Callable[[Path], Project]", import_target(kind.read_project))
-    return read(path)
+    reader = cast("Callable[[Path], Project]", import_target(kind.read_project))
+    return reader(path)
 
 
 def projects_in(folder: Path) -> Iterator[tuple[Path, Project]]:

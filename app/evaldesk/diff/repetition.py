@@ -236,9 +236,9 @@ class _Search:
         """Whether a value that was seen once, or a day that was seen on one day, looks as if it would change."""
         if isinstance(leaf, bool) or not isinstance(leaf, str | int | float):
             return False
-        moment = moment_of(leaf)
-        if moment and moment.is_day:
-            is_suspect = self.recorded_at is not None and abs(moment.seconds - self.recorded_at) <= DAY_S
+        instant = moment_of(leaf)
+        if instant and instant.is_day:
+            is_suspect = self.recorded_at is not None and abs(instant.seconds - self.recorded_at) <= DAY_S
         else:
             is_suspect = not others and bool(look_of(leaf, (), self.recorded_at))
         return is_suspect and f"{leaf}" not in self.inputs
@@ -269,12 +269,12 @@ def _is_time(value: JsonValue) -> bool:
 
 def _is_near(value: JsonValue, recorded_at: float | None, *, has_others: bool) -> bool:
     """Whether a time is that of the recording, or differs anyway; of an unknown recording, a time with a fraction."""
-    moment = moment_of(value)
-    if has_others or moment is None:
+    instant = moment_of(value)
+    if has_others or instant is None:
         return has_others
     if recorded_at is not None:
-        return abs(moment.seconds - recorded_at) <= DAY_S
-    return not moment.is_day and moment.seconds % 1 != 0
+        return abs(instant.seconds - recorded_at) <= DAY_S
+    return not instant.is_day and instant.seconds % 1 != 0
 
 
 def matchers_for(

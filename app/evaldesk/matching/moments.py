@@ -48,8 +48,8 @@ def moment_of(value: JsonValue) -> Moment | None:
         return None
     text = value.strip()
     if text.replace(".", "", 1).isdecimal():
-        moment = _of_number(float(text)) if len(text.partition(".")[0]) >= 10 else None
-        return Moment(moment.seconds, is_text=True) if moment else None
+        instant = _of_number(float(text)) if len(text.partition(".")[0]) >= 10 else None
+        return Moment(instant.seconds, is_text=True) if instant else None
     moment_text = _of_text(text)
     if moment_text is None:
         return None

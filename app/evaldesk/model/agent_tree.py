@@ -129,13 +129,13 @@ class _Tallies:
 
         # Without recursion: a program that says who called whom may say so thousands of times.
         for first in ("", *self.by_name):  # those whose parents are a circle begin with themselves
-            waiting = [(first, 0)] if first else [(name, 0) for name in reversed(names_below.get("", ()))]
-            while waiting:
-                name, depth = waiting.pop()
+            stack = [(first, 0)] if first else [(name, 0) for name in reversed(names_below.get("", ()))]
+            while stack:
+                name, depth = stack.pop()
                 if name not in names_done:
                     names_done.add(name)
                     yield self._actions(self.by_name[name], depth)
-                    waiting += [(other, depth + 1) for other in reversed(names_below.get(name, ()))]
+                    stack += [(other, depth + 1) for other in reversed(names_below.get(name, ()))]
 
     def _tally(self, event: Event, caller_by_tool: dict[str, str]) -> _Tally:
         """The tally of the agent of an event."""

@@ -273,8 +273,8 @@ def n_sub_agents(turn: TurnRecord) -> int:
         elif event.kind == "tool_call" and call:
             open_calls.append((at, call))
         elif event.kind == "tool_result" and call:
-            ended = next((index for index, each in open_calls if is_same_call(each, call)), None)
-            open_calls = [each for each in open_calls if each[0] != ended]
+            ended_index = next((index for index, each in open_calls if is_same_call(each, call)), None)
+            open_calls = [each for each in open_calls if each[0] != ended_index]
     return len(agents)
 
 

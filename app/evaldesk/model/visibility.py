@@ -46,7 +46,7 @@ CAPTURES: Mapping[str, str] = {
 def capture_words(captures: Iterable[str]) -> str:
     """`Recorded by the adapter of its framework and from its OpenTelemetry spans`; empty where it was not noted."""
     ways = [CAPTURES.get(each, each) for each in captures]
-    return f"Recorded {_listed(ways)}" if ways else ""
+    return f"Recorded {_enumeration(ways)}" if ways else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Visibility:
     def words(self) -> str:
         """`tool calls and results seen; tokens seen in part; inner calls and state not seen`."""
         by_level = {level: [TITLES[part] for part in PARTS if self.level(part) == level] for level in _LEVELS}
-        return "; ".join(f"{_listed(titles)} {_LEVELS[level]}" for level, titles in by_level.items() if titles)
+        return "; ".join(f"{_enumeration(titles)} {_LEVELS[level]}" for level, titles in by_level.items() if titles)
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ class Visibility:
         return next((_STEPS[part] for part in parts if self.level(part) == "none"), "")
 
 
-def _listed(titles: Sequence[str]) -> str:
+def _enumeration(titles: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(titles[:-1]), titles[-1]]))
 
 

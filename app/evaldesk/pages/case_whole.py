@@ -128,13 +128,13 @@ def _renumber_outcomes(before: Case, case: Case, origins: Origins) -> Case:
         return case
     if all(places.get(place) == place for place in range(len(before.turns))):
         return case
-    moved: list[JsonValue] = [
+    moved_entries: list[JsonValue] = [
         {**raw, "turn": places[_turn_of(raw) - 1] + 1} if _turn_of(raw) else raw
         for raw in entries
         if isinstance(raw, Mapping) and (not _turn_of(raw) or _turn_of(raw) - 1 in places)
     ]
     extra = {key: value for key, value in case.extra.items() if key != EXPECTED_OUTCOMES}
-    return replace(case, extra={**extra, EXPECTED_OUTCOMES: moved} if moved else extra)
+    return replace(case, extra={**extra, EXPECTED_OUTCOMES: moved_entries} if moved_entries else extra)
 
 
 def _turn_of(raw: JsonValue) -> int:

@@ -458,7 +458,7 @@ def _part_spans(events: Sequence[Event]) -> tuple[list[_PartSpan], str | None, s
             spans.append(span := _PartSpan("call", at))
             open_calls[_key(event.call)].append(span)
         elif kind == "tool_result" and event.call:
-            spans += _ended(open_calls[_key(event.call)], at)
+            spans += _end_first(open_calls[_key(event.call)], at)
         elif kind == "agent_message" and event.is_partial:
             pieces.append(event.text)
             author = event.author
@@ -480,7 +480,7 @@ def _part_spans(events: Sequence[Event]) -> tuple[list[_PartSpan], str | None, s
     return spans, "".join(pieces) if pieces else None, author
 
 
-def _ended(calls: deque[_PartSpan], at: int) -> Sequence[_PartSpan]:
+def _end_first(calls: deque[_PartSpan], at: int) -> Sequence[_PartSpan]:
     """End the first of the open calls; a result without one is a part of its own."""
     if not calls:
         return [_PartSpan("call", at, at)]

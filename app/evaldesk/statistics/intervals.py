@@ -74,7 +74,9 @@ def case_rate_interval(counts: Iterable[CaseCounts]) -> Interval | None:
     The mean is sum(c_i / n_i) / M over M scored cases, and its variance sum((c_i / n_i - mean)^2) / (M (M - 1)): a case
     is one value, whose own doubt is part of the spread over cases. A single case is judged by its trials.
     """
-    rows = [(n_passed / scored, scored, times) for scored, n_passed, times in counts if scored > 0 and times > 0]
+    rows = [
+        (n_passed / n_trials, n_trials, times) for n_trials, n_passed, times in counts if n_trials > 0 and times > 0
+    ]
     n_cases = sum(times for _, _, times in rows)
     if not n_cases:
         return None

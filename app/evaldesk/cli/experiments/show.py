@@ -60,13 +60,13 @@ def show_experiment(experiment_id: int, is_json: bool, is_csv: bool, workspace: 
     if is_json and is_csv:
         raise UsageError("--json and --csv: leave one out")
     with opened_desk(workspace) as desk:
-        stored = desk.experiments.read(experiment_id)
+        experiment = desk.experiments.read(experiment_id)
     if is_json:
-        show_json(experiment_object(stored), indent=2)
+        show_json(experiment_object(experiment), indent=2)
     elif is_csv:
-        show_document((line.encode() for line in experiment_csv(stored)), ".csv")
+        show_document((line.encode() for line in experiment_csv(experiment)), ".csv")
     else:
-        for line in experiment_lines(stored):
+        for line in experiment_lines(experiment):
             show(in_one_line(line))
 
 

@@ -215,9 +215,9 @@ def is_cheap(records: Sequence[TurnRecord]) -> bool:
     return cost is not None and cost <= CHEAP_COST
 
 
-def seconds_of(moment: datetime | None) -> float | None:
+def seconds_of(instant: datetime | None) -> float | None:
     """The time in seconds since 1970."""
-    return moment.timestamp() if moment else None
+    return instant.timestamp() if instant else None
 
 
 def _key(case: Case, agent_id: str) -> str:

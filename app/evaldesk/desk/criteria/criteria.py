@@ -85,8 +85,8 @@ def open_criteria_file(path: Path | str) -> CriteriaFile:
         data = read_regular_file(Path(path), MAX_BYTES)
     except OSError as error:
         raise UsageError(_not_there(Path(path), error), field="criteria") from error
-    read = read_metrics_config if is_metrics_config(data, Path(path).name) else read_criteria_file
-    return read(data, source=os.fspath(path))
+    reader = read_metrics_config if is_metrics_config(data, Path(path).name) else read_criteria_file
+    return reader(data, source=os.fspath(path))
 
 
 def metric_and_criterion(text: str) -> tuple[str, object]:

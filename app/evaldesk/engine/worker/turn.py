@@ -349,18 +349,18 @@ class OpenTurn(TurnListener):
             if event.usage and event.usage.model and event.usage.role == "agent" and at not in usage_by_place
         )
 
-    def _merged_usage(self, told: Usage, wire: Usage) -> Usage:
+    def _merged_usage(self, agent_usage: Usage, wire: Usage) -> Usage:
         priced = with_cost(wire)
         cost = cost_at(self._session.model_options.prices, priced) if priced.cost is None else priced.cost
-        if told.cost is not None and (cost is None or _has_same_tokens(told, wire)):
-            cost = told.cost
+        if agent_usage.cost is not None and (cost is None or _has_same_tokens(agent_usage, wire)):
+            cost = agent_usage.cost
         return replace(
             wire,
             cost=cost,
-            n_attempts=told.n_attempts,
-            is_replayed=told.is_replayed,
-            is_cut=told.is_cut,
-            duration_ms=told.duration_ms or wire.duration_ms,
+            n_attempts=agent_usage.n_attempts,
+            is_replayed=agent_usage.is_replayed,
+            is_cut=agent_usage.is_cut,
+            duration_ms=agent_usage.duration_ms or wire.duration_ms,
         )
 
     def _wired(self, spanned: Sequence[Event]) -> WireEvents:

@@ -190,7 +190,7 @@ def _row_trace(place: JsonPosition, raw: Any, at: int) -> Trace:
     try:
         if is_dataset_case(case):
             trace = read_trace(place, {key: value for key, value in case.items() if value is not None})
-            return Trace(_named(trace.case, at), trace.trials, trace.agent)
+            return Trace(_with_position_id(trace.case, at), trace.trials, trace.agent)
     except FormatError:
         pass  # a row is a copy for a page; its scores count without it
     query, answer = text_of(row.get("prompt_display_text")), text_of(row.get("response_display_text"))
@@ -198,7 +198,7 @@ def _row_trace(place: JsonPosition, raw: Any, at: int) -> Trace:
     return Trace(Case(f"case_{at + 1}"), ((turn,),) if query else ())
 
 
-def _named(case: Case, at: int) -> Case:
+def _with_position_id(case: Case, at: int) -> Case:
     return replace(case, id=f"case_{at + 1}") if case.id == "case_1" else case
 
 

@@ -223,8 +223,8 @@ def _is_found(rows: _Rows, matches: FoundCases) -> ColumnElement[bool]:
     """Whether a row is among the cases of a search."""
 
     def is_named(columns: Any) -> ColumnElement[bool]:
-        named: ColumnElement[bool] = columns.case_id.icontains(matches.text, autoescape=True)
-        return named
+        condition: ColumnElement[bool] = columns.case_id.icontains(matches.text, autoescape=True)
+        return condition
 
     if rows.driving is not None:  # the ids are the same in all runs
         indexes = sorted({index for some in matches.cases_by_run.values() for index in some})

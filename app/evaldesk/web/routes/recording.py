@@ -141,7 +141,7 @@ async def save(request: Request) -> Response:
     form = await read_form(request)
     adding = await _read_adding(request, form)
     if text_of(form, "op") in REPEAT_OPS:
-        return _render(request, await _played(request, form, adding))
+        return _render(request, await _play_again(request, form, adding))
     if text_of(form, "op"):
         focus = apply_op(adding.draft, text_of(form, "op"))
         case, _ = case_from(adding.draft, source=adding.recording.case)
@@ -211,11 +211,11 @@ async def _read_adding(request: Request, form: FormData) -> Adding:
 async def repeats(request: Request) -> Response:
     """POST .../case/repeats: start the replays that the form starts alone, or show what they found; saves nothing."""
     form = await read_form(request)
-    adding = await _played(request, form, await _read_adding(request, form))
+    adding = await _play_again(request, form, await _read_adding(request, form))
     return page(request, "cases/add.html", block="repeats", adding=adding, is_swap=target_of(request) == "repeats")
 
 
-async def _played(request: Request, form: FormData, adding: Adding) -> Adding:
+async def _play_again(request: Request, form: FormData, adding: Adding) -> Adding:
     """The page with its replays as they stand, started now where the button or the page asks for it."""
     recording, agent_id = adding.recording, adding.source.agent_id
     if "play" in (text_of(form, "op"), request.query_params.get("start")):

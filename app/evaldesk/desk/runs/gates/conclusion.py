@@ -280,7 +280,7 @@ def sure_interval(counts: Counts, case_counts: Iterable[CaseCounts], stop: Stop 
     if stop is None and not may_be_stopped(counts, rows):
         return whole_run
     these = these_interval(counts, rows, stop)
-    n_cases = sum(times for scored, _, times in rows if scored)
+    n_cases = sum(times for n_trials, _, times in rows if n_trials)
     if these is None or whole_run is None or n_cases < FEWEST_LIKE_THESE:
         return None
     n_passed, n_scored = _sums(counts, rows)

@@ -52,11 +52,11 @@ def adopt_folder(folder: Path, settings: Settings, *, is_written: bool) -> None:
             _show_eval(each)
             contents = Imported(FORMAT, EvalSet(name, name=each.name, cases=each.cases), tuple(each.runs))
             try:
-                stored = imports.take_in(contents, source=folder.name, name=name)
+                runs_in_store = imports.take_in(contents, source=folder.name, name=name)
             except EvaldeskError as error:
                 show(f"  not imported: {printable(str(error))}")
             else:
-                runs = ", ".join(map(str, stored.run_ids)) or "none"
+                runs = ", ".join(map(str, runs_in_store.run_ids)) or "none"
                 show(f"  imported: {counted(len(each.cases), 'case')}, runs {runs}")
             _write_files(_planned_files(each, name, settings), is_written=is_written)
     for page in archive.missing_pages:
