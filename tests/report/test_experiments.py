@@ -13,7 +13,6 @@ from tests.golden_values import golden
 from evaldesk.model.comparison import Sample
 from evaldesk.model.experiment import Analysis, Effect, Factor, Grid
 from evaldesk.statistics.experiment import analyse, expected_lead, worse_than_leader
-from evaldesk.statistics.history.sizes import cases_for_difference, smallest_difference
 from evaldesk.statistics.intervals import t_quantile
 
 GOLDEN: dict[str, Any] = golden("experiments")
@@ -222,48 +221,6 @@ def test_more_planned_looks_drop_fewer_variants(n_looks: int, dropped: tuple[str
 @pytest.mark.parametrize("df", [1, 2, 11, 200, 201, 5_000])
 def test_a_quantile_at_any_level_is_that_of_scipy(df: int, level: float) -> None:
     assert t_quantile(df, level) == pytest.approx(float(scipy.special.stdtrit(df, (1 + level) / 2)), rel=1e-8)
-
-
-@pytest.mark.parametrize(("n_cases", "n", "n_comparisons", "points"), [(10, 5, 8, 33), (10, 15, 4, 18), (30, 15, 4, 9)])
-def test_the_smallest_difference_of_an_experiment_is_the_known_one(
-    n_cases: int, n: int, n_comparisons: int, points: int
-) -> None:
-    found = smallest_difference(n_cases, n, 0.134, n_comparisons)
-
-    assert found is not None
-    assert round(100 * found) == points
-
-
-def test_the_cases_for_a_difference_are_the_fewest_that_show_it() -> None:
-    found = cases_for_difference(0.05, 3, 0.134, 2)
-
-    assert found is not None
-    at_it, below = (smallest_difference(n_cases, 3, 0.134, 2) for n_cases in (found, found - 1))
-    assert at_it is not None
-    assert below is not None
-    assert at_it <= 0.05 < below
-
-
-@pytest.mark.parametrize(("n_cases", "difference"), [(5, 0.5), (6, 0.001)])
-def test_few_cases_show_no_difference(n_cases: int, difference: float) -> None:
-    assert smallest_difference(n_cases, 1, 0.25, 59) is None
-    assert cases_for_difference(difference / 10_000, 1, 0.25, 59) is None
-
-
-def test_a_planned_difference_is_found_4_times_in_5() -> None:
-    random, n_cases, n = Random(5), 40, 5
-    gain = smallest_difference(n_cases, n, 0.225, 1) or 0.0
-    n_words = 0
-    for _ in range(120):
-        gains = [random.gauss(gain, 0.05) for _ in range(n_cases)]
-        rates = {"a": [0.3] * n_cases, "b": [min(1.0, max(0.0, 0.3 + each)) for each in gains]}
-        variants = {
-            name: trials([sum(random.random() < rate for _ in range(n)) for rate in of_cases], n)
-            for name, of_cases in rates.items()
-        }
-        n_words += has_word(analyse(variants, "a"))
-
-    assert 0.68 <= n_words / 120 <= 0.98
 
 
 def equal_variants(random: Random, n_variants: int, n_cases: int, n: int) -> dict[str, Mapping[int, Sample]]:

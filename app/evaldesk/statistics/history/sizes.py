@@ -6,18 +6,15 @@ At the level 5 %, two-sided, with power 80 %. Variances are those of one trial, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import ceil, sqrt
+from math import ceil
 from statistics import NormalDist
 
-from evaldesk.statistics.intervals import t_95, t_quantile
+from evaldesk.statistics.intervals import t_95
 
 FEWEST_CASES = 6
 """Below these neither signs nor flips can be told from chance: five the same way have p 0.063."""
 ALIKE = 0.0
 """How much cases differ in how they drop: all alike. Where a quarter of them drops, four times as far, it is 3."""
-GAIN_SPREAD = 0.05
-"""The standard deviation over cases of their gain from one variant to another."""
-MOST_CASES = 1_000_000
 _Z_80 = NormalDist().inv_cdf(0.8)
 
 
@@ -34,32 +31,6 @@ def smallest_drop(
     return next(
         (drop for drop in drops if _is_enough(n_cases, (before + after(drop)) / n + spread * drop**2, drop)), None
     )
-
-
-def smallest_difference(n_cases: int, n: float, variance: float, n_comparisons: int) -> float | None:
-    """The smallest difference of two variants that an experiment finds 4 times in 5, adjusted for its comparisons.
-
-    `n` are the trials of a case that each side has, over all levels of other factors. Cases are assumed to differ by
-    GAIN_SPREAD in their gain. None below `FEWEST_CASES`, and above 1.
-    """
-    if n_cases < FEWEST_CASES:
-        return None
-    error = sqrt((GAIN_SPREAD**2 + 2 * variance / n) / n_cases)
-    difference = (t_quantile(n_cases - 1, 1 - 0.05 / n_comparisons) + t_quantile(n_cases - 1, 0.6)) * error
-    return difference if difference <= 1 else None
-
-
-def cases_for_difference(difference: float, n: float, variance: float, n_comparisons: int) -> int | None:
-    """The fewest cases with which an experiment finds a difference 4 times in 5; None above `MOST_CASES`."""
-    low, high = FEWEST_CASES, MOST_CASES
-    largest = smallest_difference(high, n, variance, n_comparisons)
-    if largest is None or largest > difference:
-        return None
-    while low < high:
-        middle = (low + high) // 2
-        smallest = smallest_difference(middle, n, variance, n_comparisons)
-        low, high = (low, middle) if smallest is not None and smallest <= difference else (middle + 1, high)
-    return low
 
 
 def cases_to_show(n_cases: int, difference: float, error: float) -> int:
