@@ -301,7 +301,9 @@ def test_a_command_changes_where_ours_does_the_same(tmp_path: Path, command: str
     assert texts["dev-requirements.in"] == f"google-adk{'' if changed else '[eval]'}\nevaldesk[adk]\n"
 
 
-@pytest.mark.parametrize(("tool", "name"), [("osmosis", "osmosis-ai"), ("openhands", "openhands-ai")])
+@pytest.mark.parametrize(
+    ("tool", "name"), [("osmosis", "osmosis-ai"), ("openhands", "openhands-ai"), ("openhands", "openhands-sdk")]
+)
 def test_the_packages_of_the_other_tools_stay_beside_evaldesk(tmp_path: Path, tool: adopting.Tool, name: str) -> None:
     files = {"requirements.txt": f"{name}>=0.2\n{name}-extras\n", "setup.py": f"setup(install_requires=['{name}'])\n"}
 
@@ -309,6 +311,42 @@ def test_the_packages_of_the_other_tools_stay_beside_evaldesk(tmp_path: Path, to
 
     assert texts["requirements.txt"] == f"{name}>=0.2\nevaldesk\n{name}-extras\n"
     assert texts["setup.py"] == f"setup(install_requires=['{name}', 'evaldesk'])\n"
+
+
+PROJECT_OF_BENCHMARKS = """\
+[project]
+dependencies = [
+    "openhands-sdk",
+]
+[project.scripts]
+swebench-infer = "benchmarks.swebench.run_infer:main"
+swebench-eval = "benchmarks.swebench.eval_infer:main"
+[tool.uv]
+gaia-infer = "benchmarks.gaia.run_infer:main"
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "changed"),
+    [
+        (
+            "uv run swebench-infer .llm_config/a.json",
+            "uv run evaldesk benchmark benchmarks/swebench/run_infer.py .llm_config/a.json",
+        ),
+        ("swebench-infer \\", "evaldesk benchmark benchmarks/swebench/run_infer.py \\"),
+        ("python -m benchmarks.gaia.run_infer a.json", "evaldesk benchmark benchmarks/gaia/run_infer.py a.json"),
+        ("python benchmarks/gaia/run_infer.py a.json", "evaldesk benchmark benchmarks/gaia/run_infer.py a.json"),
+        ("uv run swebench-eval out/output.jsonl", ""),
+        ("uv run gaia-infer a.json", ""),
+        ("logs/swebench-infer.log", ""),
+        ("python -m benchmarks.gaia.run_infer.part", ""),
+    ],
+)
+def test_commands_of_benchmarks_on_the_sdk_of_openhands_change(tmp_path: Path, command: str, changed: str) -> None:
+    texts = _adopted(tmp_path, "openhands", **{"pyproject.toml": PROJECT_OF_BENCHMARKS, "run.sh": f"{command}\n"})
+
+    assert texts["run.sh"] == f"{changed or command}\n"
+    assert texts["pyproject.toml"] == PROJECT_OF_BENCHMARKS.replace('sdk",\n', 'sdk",\n    "evaldesk",\n')
 
 
 def test_a_locked_file_stays_as_it_is(tmp_path: Path) -> None:

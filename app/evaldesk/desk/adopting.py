@@ -98,7 +98,13 @@ _KINDS: Mapping[Tool, Sequence[_Kind]] = {
     ),
     "openhands": (
         _Kind("agent", _PYTHON, re.compile(r"^(async )?def process_instance\(", re.MULTILINE)),
+        _Kind(
+            "agent",
+            re.compile(r"(^|/)run_infer\.py$"),
+            re.compile(r"^class \w+\((?:[\w.]+,[ ]*){0,9}(?:[\w.]+\.)?Evaluation\b", re.MULTILINE),
+        ),
         _Kind("models", re.compile(r"(^|/)config\.toml$"), re.compile(r"^\[llm", re.MULTILINE)),
+        _Kind("models", re.compile(r"(^|/)\.llm_config/[^/]+\.json$")),
         _Kind("result", _OUTPUTS, is_history=True),
     ),
 }
@@ -116,6 +122,9 @@ _COMMANDS: Mapping[Tool, Sequence[tuple[re.Pattern[str], str]]] = {
     "osmosis": ((re.compile(r"\bosmosis (eval|eval-rubric)(?=\s)"), r"evaldesk \1"),),
     "openhands": ((re.compile(r"\b(?:poetry run )?python3? (\S*run_infer\.py)\b"), r"evaldesk benchmark \1"),),
 }
+_MODULE_OF_BENCHMARK = re.compile(r"\bpython3? -m (?P<module>[\w.]+\.run_infer)\b(?!\.)")
+_SCRIPTS = re.compile(r"^\[project\.scripts\](?P<lines>(?:\n(?!\[).*)*)", re.MULTILINE)
+_SCRIPT_OF_BENCHMARK = re.compile(r"^(?P<name>[\w-]+)[ \t]*=[ \t]*[\"'](?P<module>[\w.]+\.run_infer):", re.MULTILINE)
 _AGENTS_CLI = re.compile(r"\bagents-cli eval run(?P<arguments>(?:[ \t]+[^\s;&|#]+)*)")
 _MANIFEST = re.compile(r"(^|/)agents-cli-manifest\.yaml$")
 _AGENT_FOLDER = re.compile(r"^agent_directory:[ \t]*[\"']?(?P<name>[\w./-]+)", re.MULTILINE)
@@ -137,7 +146,10 @@ _IMPORTS: Mapping[Tool, Sequence[tuple[re.Pattern[str], str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Package:
-    """The package of a tool, the requirement that is put beside it, and the extra that may no longer be needed."""
+    """The package of a tool, the requirement that is put beside it, and the extra that may no longer be needed.
+
+    `name` is a pattern, in which `-` stands for `_`, too.
+    """
 
     name: str
     own_requirement: str
@@ -153,7 +165,7 @@ _PACKAGES: Mapping[Tool, _Package] = {
         re.compile(r"\bgoogle\.adk\.(evaluation|optimization)\b|\badk (eval|eval_set|optimize)\b"),
     ),
     "osmosis": _Package("osmosis-ai", "evaldesk"),
-    "openhands": _Package("openhands-ai", "evaldesk"),
+    "openhands": _Package("openhands-(?:ai|sdk)", "evaldesk"),
 }
 _LISTING = re.compile(
     r"(^|/)(([\w.-]{0,120}requirements[\w.-]{0,120}|requirements/[\w.-]+)\.(txt|in)|setup\.cfg|tox\.ini)$"
@@ -208,6 +220,7 @@ def survey(folder: Path, tool: Tool) -> Adoption:
     names = sorted(_files(folder))
     manifests = (_AGENT_FOLDER.search(_text_of(folder / name)) for name in names if _MANIFEST.search(name))
     agent = next((match["name"] for match in manifests if match), "app")
+    scripts = _scripts_of_benchmarks(_text_of(folder / "pyproject.toml")) if tool == "openhands" else {}
     for name in names:
         text = _text_of(folder / name)
         kind = next((kind for kind in _KINDS[tool] if _is_of(kind, folder / name, name, text)), None)
@@ -219,6 +232,8 @@ def survey(folder: Path, tool: Tool) -> Adoption:
             after = pattern.sub(replacement, after)
         if tool == "adk" and _CI.search(name):
             after = _AGENTS_CLI.sub(partial(_own_eval_command, agent), after)
+        if tool == "openhands" and _CI.search(name):
+            after = _with_own_benchmarks(after, scripts)
         if name.endswith(".py") or _CI.search(name) or _LISTING.search(name) or _QUOTING.search(name):
             texts.append((name, text, after))
     package = _PACKAGES[tool]
@@ -229,6 +244,24 @@ def survey(folder: Path, tool: Tool) -> Adoption:
     return Adoption(
         parts, [Change(folder / name, text, after, name) for name, text, after in new_texts if after != text]
     )
+
+
+def _scripts_of_benchmarks(text: str) -> dict[str, str]:
+    """The module of each command of a `pyproject.toml` that starts a benchmark."""
+    lines = (match["lines"] for match in _SCRIPTS.finditer(text))
+    return {match["name"]: match["module"] for part in lines for match in _SCRIPT_OF_BENCHMARK.finditer(part)}
+
+
+def _with_own_benchmarks(text: str, scripts: Mapping[str, str]) -> str:
+    """The text with our command for benchmarks that are started as a module, or by a command of the project."""
+
+    def own(module: str) -> str:
+        return f"evaldesk benchmark {module.replace('.', '/')}.py"
+
+    text = _MODULE_OF_BENCHMARK.sub(lambda match: own(match["module"]), text)
+    names = "|".join(map(re.escape, scripts))
+    command = re.compile(rf"(?<![\w./-])({names})(?=[ \t\\]|$)", re.MULTILINE)
+    return command.sub(lambda match: own(scripts[match[1]]), text) if names else text
 
 
 def _own_eval_command(agent: str, match: re.Match[str]) -> str:

@@ -133,7 +133,7 @@ def decides(tool: str, criterion: Criterion) -> bool:
         return tool in ("adk", "osmosis")
     kind = metric_kind(criterion.metric)
     if kind == REPORTED:
-        is_of_benchmark = str(criterion.options.get("path", "")).partition(".")[0] == "test_result"
+        is_of_benchmark = str(criterion.options.get("path", "")).partition(".")[0] in ("test_result", "critic")
         return tool == ("openhands" if is_of_benchmark else "osmosis")
     return tool == "adk" and kind in ADK_METRICS
 

@@ -35,6 +35,7 @@ from evaldesk.llm.failures import ModelFailure
 from evaldesk.llm.pacing import FOLDER, folder_of_books
 from evaldesk.llm.retry_events import CURRENT_LISTENER, PLAYED_TURN, RetryWait, note_capture, note_unseen
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session
+from evaldesk.model.transcript import report
 from evaldesk.unpacking import MAX_ANSWER
 from evaldesk.wire import converted, from_json, plain_json, plain_text, to_json
 
@@ -43,7 +44,7 @@ KIND = "benchmark"
 
 def adapt(candidate: object, ref: AgentRef) -> Agent | None:
     """The agent around a function that takes an instance; None for anything else. Raises AgentError."""
-    if not callable(candidate) or inspect.isclass(candidate):
+    if not callable(candidate) or (inspect.isclass(candidate) and not (ref.kind == KIND and is_evaluation(candidate))):
         return None
     if ref.kind != KIND and (parameter_names(candidate) or [])[:1] != ["instance"]:
         return None
@@ -51,7 +52,18 @@ def adapt(candidate: object, ref: AgentRef) -> Agent | None:
         options = from_json(ref.declared or "{}", Options)
     except msgspec.ValidationError as error:
         raise AgentError(f"{ref.id}: {error}") from error
+    if inspect.isclass(candidate) and options.evaluation is None:
+        raise AgentError(f"{ref.id}: start its script, such as `evaldesk benchmark {_script_of(ref)} LLM_CONFIG`")
     return BenchmarkAgent(candidate, ref, options, _target(candidate, ref))
+
+
+def is_evaluation(candidate: object) -> bool:
+    """Whether it is a subclass of `Evaluation` in OpenHands' benchmarks on its SDK."""
+    return all(callable(getattr(candidate, name, None)) for name in ("prepare_workspace", "evaluate_instance"))
+
+
+def _script_of(ref: AgentRef) -> str:
+    return f"{ref.target.partition(':')[0].replace('.', '/')}.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +114,8 @@ class BenchmarkAgent(ModelCaller):
                 return
             for event in output_events(outcome["output"], outcome["more"], message):
                 send(event)
+            if outcome.get("reports"):
+                send(report(outcome["reports"]))
         finally:
             workspace.close()
 

@@ -24,6 +24,7 @@ from evaldesk.agents.standins import install_standins
 from evaldesk.agents.traces import error_words, user_trace
 from evaldesk.agents.workspaces import Workspace
 from evaldesk.errors import AgentError
+from evaldesk.integrations.openhands.evaluation import attempt
 from evaldesk.integrations.openhands.metadata import Instance, Task, arguments_of, metadata_of, profile_of
 from evaldesk.integrations.openhands.output import output_text
 from evaldesk.integrations.openhands.standins import OPENHANDS
@@ -97,6 +98,17 @@ def _pause_fields(wait: RetryWait) -> dict[str, object]:
 
 def _run_task(task: Task, report: Callable[..., None], tasks: BinaryIO) -> dict[str, object]:
     sys.path[:] = task.path
+    if script := task.options.evaluation:
+        output, reports = attempt(
+            task.root,
+            script,
+            task.instance,
+            number=task.trial_index + 1,
+            folder=task.folder,
+            on_ready=lambda: _begin(report, tasks),
+            log=lambda text: report(log=str(plain_json(text))),
+        )
+        return {"output": output_text(output), "more": {}, "reports": plain_object(reports)}
     install_standins()
     function: Any = import_from(task.target, task.root)
     module = sys.modules.get(getattr(function, "__module__", ""))
@@ -113,8 +125,7 @@ def _run_task(task: Task, report: Callable[..., None], tasks: BinaryIO) -> dict[
 
             begin_trial(InstanceTrial(workspace, profile_of(task), log, task.seed, task.commands, task.model_options))
         _hook(module, SETUPS[:n_hooks], workspace, instance)
-        report(ready=True)
-        tasks.readline()  # the parent has seen the existing files
+        _begin(report, tasks)
         output = output_text(_call(function, arguments_of(function, instance, metadata)))
     finally:
         try:
@@ -122,6 +133,12 @@ def _run_task(task: Task, report: Callable[..., None], tasks: BinaryIO) -> dict[
         finally:
             workspace.kill()
     return {"output": output, "more": more}
+
+
+def _begin(report: Callable[..., None], tasks: BinaryIO) -> None:
+    """Wait until the parent has seen the existing files."""
+    report(ready=True)
+    tasks.readline()
 
 
 def _row(instance: Mapping[str, Any]) -> Any:

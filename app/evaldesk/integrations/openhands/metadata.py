@@ -21,12 +21,27 @@ RUN, EFFORT = "run", "reasoning_effort"
 """The profile name of the run's own model, and the key of its reasoning effort."""
 
 
+class Evaluation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The script whose `Evaluation` is played: its module, and `sys.argv` and the folder that it is run with.
+
+    `is_local`: in the folder of the trial in the place of its own workspace. `has_own_id`: the data of its instances
+    have their `instance_id`. `has_critic`: its metadata name a critic.
+    """
+
+    module: str
+    arguments: tuple[str, ...]
+    folder: str
+    is_local: bool = False
+    has_own_id: bool = True
+    has_critic: bool = True
+
+
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings of a benchmark in the agent's table or on the command line.
 
     `llm` names a group of `config_file`, `workspace` a folder that each trial begins with a copy of.
     `tells_cost`: its metrics have the cost of every model call. `metadata` is the EvalMetadata of the benchmark's own
-    script, without a key.
+    script, without a key. `evaluation` is the script of a benchmark on OpenHands' SDK.
     """
 
     llm: str = ""
@@ -40,6 +55,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     output_folder: str = ""
     tells_cost: bool = False
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+    evaluation: Evaluation | None = None
 
 
 class Instance(dict[str, Any]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from evaldesk.desk.imports.files import json_of
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.integrations.openhands.command.options import OpenHandsOptions
 from evaldesk.integrations.openhands.command.output import (
+    AttemptOutput,
     InstanceOutput,
     benchmark_agent,
     masked_profile,
@@ -21,12 +23,15 @@ from evaldesk.integrations.openhands.command.output import (
     placed_benchmark,
     read_instances,
 )
-from evaldesk.model import Criterion, EvalSet
+from evaldesk.model import Criterion, EvalSet, JsonObject
 from evaldesk.run_options import BY_NAME
 from evaldesk.wording.writer import show
 
 DEFAULT_ROOT = "evaluation/evaluation_outputs/outputs"
 DEFAULT_ITERATIONS = 30
+DEFAULT_SCORE_KEY = "success"
+CRITIC_THRESHOLD = 0.5
+"""Of a success, in openhands.sdk.critic."""
 SAMPLE_SEED = 42  # that of OpenHands, so that the same instances are drawn
 TRIAL = BY_NAME["timeout_s"]
 
@@ -38,7 +43,8 @@ def eval_openhands(request: EvalRequest) -> int:
         raise UsageError("--benchmark needs -d: the instances, such as -d instances.jsonl")
     if request.words or request.is_mixed:
         raise UsageError("the benchmark is named by --benchmark and the instances by -d; leave the rest out")
-    if request.python:
+    script: JsonObject = json.loads(form.evaluation) if form.evaluation else {}
+    if request.python and not script:
         raise UsageError("--python: the stand-ins of a benchmark run on Evaldesk's own interpreter; leave it out")
     path = Path(form.dataset)
     evalset = read_instances(path)
@@ -50,7 +56,8 @@ def eval_openhands(request: EvalRequest) -> int:
     folder = Path(script_metadata["eval_output_dir"]) if script_metadata else output_folder(root, metadata, note)
     if request.value("budget"):
         raise UsageError("--budget is not for benchmarks: each instance is played --n times", field="budget")
-    output = InstanceOutput(folder, metadata, evalset, n=request.value("n"))
+    output_type = AttemptOutput if script else InstanceOutput
+    output = output_type(folder, metadata, evalset, n=request.value("n"))
     todo = [case_id for case_id in instance_ids if case_id not in output.finished_ids]
     if not todo:
         every = "The one instance is" if len(instance_ids) == 1 else f"All {len(instance_ids):,} instances are"
@@ -69,15 +76,17 @@ def eval_openhands(request: EvalRequest) -> int:
             request.value("environment"),
             form.command_image,
             is_script=bool(script_metadata),
+            python=request.python,
         ),
         folder,
         metadata,
         llm=form.llm_config or "",
         config_file=Path(form.config_file),
         note=note,
-        script_metadata=script_metadata,
+        script_metadata={} if script else script_metadata,
+        script=script,
     )
-    options = request.options(tuple(todo), _criteria(request, form.score_key))
+    options = request.options(tuple(todo), _criteria(request, form.score_key, script))
     if (
         script_metadata
         and "timeout_s" not in request.run_options
@@ -85,6 +94,7 @@ def eval_openhands(request: EvalRequest) -> int:
     ):
         options = options.but(timeout_s=TRIAL.high)  # run_evaluation has no limit unless the script gives it one
     code = play_and_judge(request, [Job(agent, evalset, path, options, on_progress=output.update)])
+    output.finish()
     if output.place:
         show(f"Output: {output.place}", err=request.is_json)
     return code
@@ -126,9 +136,18 @@ def _choose_instances(evalset: EvalSet, form: OpenHandsOptions, rows: str | None
     return [str(each) for each in sample]
 
 
-def _criteria(request: EvalRequest, score_key: str) -> tuple[Criterion, ...]:
+def _criteria(request: EvalRequest, score_key: str | None, script: JsonObject) -> tuple[Criterion, ...]:
+    """The criteria as they were given, else the key of the test result; the critic of an `Evaluation` beside it.
+
+    The critic decides where no key is named, since the score of such a benchmark is often computed later.
+    """
     if request.criteria:
         return request.named_criteria
     if request.config_file_path:
         return given_criteria(request.config_file_path)
-    return (Criterion("reported_value", 1.0, {"path": f"test_result.{score_key}"}),)
+    if not script or not script.get("has_critic"):
+        return (Criterion("reported_value", 1.0, {"path": f"test_result.{score_key or DEFAULT_SCORE_KEY}"}),)
+    critic = Criterion("reported_value/critic", None if score_key else CRITIC_THRESHOLD, {"path": "critic.score"})
+    if not score_key:
+        return (critic,)
+    return (Criterion("reported_value", 1.0, {"path": f"test_result.{score_key}"}), critic)

@@ -24,7 +24,8 @@ class OpenHandsOptions:
     eval_note: str | None = None
     eval_output_dir: str | None = None
     eval_metadata: str | None = None
-    score_key: str = "success"
+    evaluation: str | None = None
+    score_key: str | None = None
 
 
 OPTIONS = ToolOptions(
@@ -48,12 +49,11 @@ OPTIONS = ToolOptions(
         click.Option(
             ["--score-key"],
             metavar="KEY",
-            default="success",
-            show_default=True,
-            help="The key of test_result that says 1 or 0.",
+            help="The key of test_result that says 1 or 0; success.",
         ),
         click.Option(["--eval-output-dir"], metavar="DIR", help="Where output.jsonl goes."),
         click.Option(["--eval-metadata"], hidden=True),
+        click.Option(["--evaluation"], hidden=True),
     ),
     selectors=frozenset({"benchmark"}),
     requirement="needs --benchmark, as a benchmark of OpenHands",

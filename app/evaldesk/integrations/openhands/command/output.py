@@ -46,34 +46,51 @@ class InstanceOutput:
     """
 
     def __init__(self, folder: Path, metadata: dict[str, Any], evalset: EvalSet, *, n: int) -> None:
-        self._folders = [folder] if n == 1 else [folder.with_name(f"{folder.name}-run_{i + 1}") for i in range(n)]
+        self._files = self._places(folder, n)
         self._metadata = metadata
         self._cases = {case.id: case for case in evalset.cases}
         self._has_begun = False
         self._written_keys: set[tuple[int, int]] = set()
-        self._rows = [_kept_rows(each / OUTPUT) for each in self._folders]
+        self._rows = [_kept_rows(each) for each in self._files]
         finished_of_folders = [{_id(row) for row in rows if not row.get("error")} for rows in self._rows]
         self.finished_ids = set.intersection(*finished_of_folders)
-        if n > 1 and any(finished_of_folders) and any(each != self.finished_ids for each in finished_of_folders):
+        if (
+            self._is_even
+            and any(finished_of_folders)
+            and any(each != self.finished_ids for each in finished_of_folders)
+        ):
             raise UsageError(f"{folder}-run_*: these outputs are of different instances; go on with each by --n 1")
 
     @property
     def place(self) -> str:
         """The files of the rows, in words; empty where there are none."""
-        files = [file for folder in self._folders if (file := folder / OUTPUT).is_file()]
+        files = [file for file in self._files if file.is_file()]
         more = f", and {len(files) - 1:,} more for the other trials" if len(files) > 1 else ""
         return f"{files[0]}{more}" if files else ""
 
+    _is_even = True
+    """Whether the files of all trials must have the same instances."""
+
+    @staticmethod
+    def _places(folder: Path, n: int) -> list[Path]:
+        """The file of the rows of each trial."""
+        folders = [folder] if n == 1 else [folder.with_name(f"{folder.name}-run_{i + 1}") for i in range(n)]
+        return [each / OUTPUT for each in folders]
+
+    def _write_facts(self, folder: Path) -> None:
+        _write_metadata(folder / METADATA, {**self._metadata, "eval_output_dir": str(folder)})
+
     def _begin(self, todo: Container[str]) -> None:
         """Make the folders, write the metadata, and move the rows that are run again out of the way."""
-        for folder, rows in zip(self._folders, self._rows, strict=True):
+        for file, rows in zip(self._files, self._rows, strict=True):
+            folder = file.parent
             make_folder(folder)
-            _write_metadata(folder / METADATA, {**self._metadata, "eval_output_dir": str(folder)})
+            self._write_facts(folder)
             again = [row for row in rows if _id(row) in todo]
             if again:
                 append_file(folder / ERRORED, "".join(map(_line, again)).encode())
             other_rows = [row for row in rows if _id(row) not in todo]
-            replace_file(folder / OUTPUT, "".join(map(_line, other_rows)).encode())
+            replace_file(file, "".join(map(_line, other_rows)).encode())
 
     def update(self, runs: StoredRuns, run: RunSummary) -> None:
         """Append the rows of the trials that ended since the last call; the first one begins the files."""
@@ -90,9 +107,57 @@ class InstanceOutput:
                     self._append(index, row.case_id, runs.case(run.id, row, index)[0])
 
     def _append(self, index: int, case_id: str, result: TrialResult) -> None:
-        folder = self._folders[index]
-        metadata = {**self._metadata, "eval_output_dir": str(folder)}
-        append_file(folder / OUTPUT, instance_row(self._cases[case_id], result, metadata).encode())
+        file = self._files[index]
+        metadata = {**self._metadata, "eval_output_dir": str(file.parent)}
+        append_file(file, instance_row(self._cases[case_id], result, metadata).encode())
+
+    def finish(self) -> None:
+        """Do nothing: every row is in its file."""
+
+
+class AttemptOutput(InstanceOutput):
+    """The files of a benchmark on OpenHands' SDK: `output.critic_attempt_N.jsonl` of each attempt, and `output.jsonl`.
+
+    The latter has for each instance the row that the critic chose: of a success before another one, of these the last.
+    Rows with an error are in the files of attempts only. `metadata.json` is written by the benchmark.
+    (OpenHands/benchmarks benchmarks/utils/iterative.py: aggregate_results)
+    """
+
+    _is_even = False
+
+    def __init__(self, folder: Path, metadata: dict[str, Any], evalset: EvalSet, *, n: int) -> None:
+        super().__init__(folder, metadata, evalset, n=n)
+        self._chosen_file = folder / OUTPUT
+        self._chosen: dict[str, tuple[tuple[bool, int], str]] = {}
+
+    @property
+    def place(self) -> str:
+        """The file of the chosen rows; empty where there is none."""
+        return str(self._chosen_file) if self._chosen_file.is_file() else ""
+
+    @staticmethod
+    def _places(folder: Path, n: int) -> list[Path]:
+        return [folder / f"output.critic_attempt_{i + 1}.jsonl" for i in range(n)]
+
+    def _write_facts(self, folder: Path) -> None:
+        """Write nothing: the benchmark has written its metadata."""
+
+    def _append(self, index: int, case_id: str, result: TrialResult) -> None:
+        line = attempt_row(self._cases[case_id], result)
+        append_file(self._files[index], line.encode())
+        if result.error is None and json.loads(line).get("error") is None:
+            critic = reported_values(result.transcript).get("critic")
+            rank = (not isinstance(critic, dict) or bool(critic.get("success")), index)
+            if case_id not in self._chosen or rank > self._chosen[case_id][0]:
+                self._chosen[case_id] = rank, line
+
+    def finish(self) -> None:
+        """Write `output.jsonl` with the chosen rows; those of instances that were not played stay."""
+        if not self._has_begun:
+            return
+        lines = {_id(row): _line(row) for row in _kept_rows(self._chosen_file)}
+        lines |= {case_id: line for case_id, (_, line) in self._chosen.items()}
+        replace_file(self._chosen_file, "".join(lines.values()).encode())
 
 
 def instance_row(case: Case, result: TrialResult, metadata: dict[str, Any]) -> str:
@@ -111,6 +176,16 @@ def instance_row(case: Case, result: TrialResult, metadata: dict[str, Any]) -> s
     corrections = {"test_result": new_row["test_result"]} if new_row["test_result"] != test_result(row) else {}
     additions = {key: value for key, value in new_row.items() if key not in row and key not in ("history", "metrics")}
     return _line({**row, **corrections, **additions}) if corrections or additions else f"{text}\n"
+
+
+def attempt_row(case: Case, result: TrialResult) -> str:
+    """The line of an attempt: the benchmark's EvalOutput, unchanged, or one with the error of the trial."""
+    text = artefact_text(result.transcript, FORM)
+    if text is not None:
+        return f"{text}\n"
+    error = result.error.message if result.error else result.stop_reason
+    facts = {"instance_id": case.id, "attempt": result.trial_index + 1, "test_result": {}, "instruction": None}
+    return _line({**facts, "history": [], "metrics": None, "error": error, "instance": dict(case.extra)})
 
 
 def metadata_of(dataset: str, max_iterations: int, llm_config: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,12 +234,15 @@ def placed_benchmark(
     command_image: str | None,
     *,
     is_script: bool,
+    python: str | None = None,
 ) -> AgentRef:
     """The function `spec` of a benchmark, in the image or environment that is named, or with one for its commands.
 
     The image of the workspace is that of the function, or of the commands of a script. Raises UsageError.
     """
     ref = replace(agent_ref(spec), kind=KIND)
+    if python:
+        return placed(ref, settings, python)
     if image or environment:
         if command_image:
             raise UsageError("an image plays the whole benchmark, its commands, too; leave --command-image out")
@@ -190,8 +268,11 @@ def benchmark_agent(
     config_file: Path,
     note: str,
     script_metadata: Mapping[str, Any],
+    script: Mapping[str, Any],
 ) -> AgentRef:
     """The function of a benchmark as an agent that writes under `folder`; `script_metadata` is its script's metadata.
+
+    `script` is that of an `Evaluation`, empty without one.
 
     Raises UsageError.
     """
@@ -203,6 +284,7 @@ def benchmark_agent(
         "note": note,
         "output_folder": str(folder),
         **({"metadata": dict(script_metadata)} if script_metadata else {}),
+        **({"evaluation": dict(script)} if script else {}),
     }
     return replace(ref, declared=encode_options(**options))
 
