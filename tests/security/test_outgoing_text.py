@@ -284,6 +284,14 @@ def test_a_packed_document_stays_as_it_is(capsysbinary: pytest.CaptureFixture[by
     assert capsysbinary.readouterr().out == b"PAR1\x1b\x9b\xff##[x]"
 
 
+def test_a_spreadsheet_on_the_stream_has_lines_without_replacement_characters(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    show_document([b"a,b\r\n1,x\ry\r", b"\n"], "run.csv")
+
+    assert capfd.readouterr().out == "a,b\n1,x\ufffdy\n"
+
+
 def test_only_styles_of_ours_reach_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with click.Context(click.Command("x"), color=True):
         show(style(HOSTILE, fg="red") + "\x1b[31mplain " + style("##", bold=True) + "[group]x")

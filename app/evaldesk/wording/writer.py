@@ -82,7 +82,7 @@ def show_document(parts: Iterable[bytes], file_name: str) -> None:
     elif ending in _HTML:
         output = _encode_parts([b"".join(parts)], html_document, end_of=len)
     else:
-        output = _encode_parts(parts, printable, end_of=_before_last_line)
+        output = _encode_parts(parts, _printable_lines, end_of=_before_last_line)
     for part in output:
         click.echo(part, nl=False)
 
@@ -100,6 +100,11 @@ def _encode_parts(parts: Iterable[bytes], clean: Callable[[str], str], end_of: C
         pending = text[end:]
         yield clean(text[:end]).encode("utf-8", "backslashreplace")
     yield clean(pending + decoder.decode(b"", final=True)).encode("utf-8", "backslashreplace")
+
+
+def _printable_lines(text: str) -> str:
+    """Printable text; the line ends of CSV become those of a terminal."""
+    return printable(text.replace("\r\n", "\n"))
 
 
 def _before_hash(text: str) -> int:
