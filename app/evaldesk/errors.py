@@ -108,10 +108,14 @@ class AgentError(EvaldeskError):
         self.trace = trace
 
 
+NO_DOUBLE = "no_double"
+"""The kind of a failure by a call that no double of the case answers."""
+
+
 class NoDoubleError(AgentError):
     """A tool was called that no double of the case answers, and the case says that this ends the trial."""
 
-    kind = "no_double"
+    kind = NO_DOUBLE
 
 
 class BadNumberError(EvaldeskError, ValueError):

@@ -725,3 +725,22 @@ async def test_an_answer_that_was_cut_at_its_limit_is_marked(play_calls: Play, e
     result = await play_calls([CHAT_REQUESTS[0]], [CHAT_REQUESTS[0]])
 
     assert [turn.is_cut for turn in result.transcript.turns] == [True, False]
+
+
+@pytest.mark.parametrize("name", APIS)
+async def test_a_double_is_answered_to_the_model_in_every_api(name: str, play_calls: Play, endpoint: Endpoint) -> None:
+    requests, given, model = APIS[name]
+    endpoint.answers += given
+    doubles: Any = {"tools": {"roll": [{"result": {"number": 4}}]}}
+    queries = (Turn(json.dumps({"calls": requests[:1], "tells": []})),)
+
+    played = await play_calls(requests[:1], case=Case("c", queries, extra={"tool_doubles": doubles}))
+
+    [text] = answers(played)
+    assert "roll" not in text
+    assert "4" in text
+    [call, result] = [each for each in shown(played) if each[0] in ("call", "result")]
+    assert (call[1:], result[1]) == (("roll", {"sides": 6}), "roll")
+    assert "number" in str(result[2])
+    assert [each[0] for each in shown(played) if each[0] not in ("call", "result")] == [model] * 2
+    assert "number" in json.dumps(endpoint.asked[1])

@@ -15,9 +15,10 @@ from evaldesk.agents.child_processes import watching_processes
 from evaldesk.agents.remote.protocol import decisions_of, read_events
 from evaldesk.agents.spans import INSTRUMENTS, collect_spans
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
+from evaldesk.agents.tools.wire_doubles import wire_doubles
 from evaldesk.errors import AgentError
 from evaldesk.llm.outside_calls import watch_outside_calls
-from evaldesk.llm.retry_events import note_capture, note_text_answer, note_unseen
+from evaldesk.llm.retry_events import PLAYED_TURN, note_capture, note_text_answer, note_unseen
 from evaldesk.model import AgentDescription, AgentRef, Event, EventKind, JsonObject, Session
 from evaldesk.model.decisions import Decided
 from evaldesk.model.media import MEDIA_KINDS
@@ -90,7 +91,9 @@ class PythonAgent:
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Call the code and yield its events. Raises AgentError for a value that is no event."""
         with watching_processes(session):
-            async with aclosing(self._call(self._function(session), session, message, ())) as events:
+            function = self._function(session)
+            self._answer_calls(session, function)
+            async with aclosing(self._call(function, session, message, ())) as events:
                 async for event in events:
                     yield event
 
@@ -98,6 +101,7 @@ class PythonAgent:
         """Call its `resume`, or its function again if it takes `decisions`. Raises AgentError as `reply`."""
         with watching_processes(session):
             function = self._function(session)
+            self._answer_calls(session, function)
             going_on = getattr(getattr(function, "__self__", None), "resume", None)
             if callable(going_on):
                 function = going_on
@@ -109,6 +113,14 @@ class PythonAgent:
             async with aclosing(self._call(function, session, message, decided)) as events:
                 async for event in events:
                     yield event
+
+    def _answer_calls(self, session: Session, function: Callable[..., Any]) -> None:
+        """Let the case's doubles, and its denials if the agent cannot wait for a person, answer the model's calls."""
+        turn = PLAYED_TURN.get()
+        can_wait = callable(getattr(getattr(function, "__self__", None), "resume", None))
+        can_wait = can_wait or "decisions" in (parameter_names(function) or ())
+        if turn and (answers := wire_doubles(session, turn.log_note, denies=not can_wait)):
+            turn.answer_calls(answers)
 
     async def _call(
         self, function: Callable[..., Any], session: Session, message: str, decided: Sequence[Decided]

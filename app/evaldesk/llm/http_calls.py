@@ -14,12 +14,15 @@ import json
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
 from datetime import timedelta
 from functools import cache, wraps
 from typing import Any
 from urllib.parse import urlsplit
 
 from evaldesk.llm.client_wrapping import AIOHTTP, CLIENT_OF_GOOGLE, HTTPX, on_import, parts_of, wrap_once
+from evaldesk.llm.context import run_now
 from evaldesk.llm.faults import (
     FAULTS_BEFORE_REQUEST,
     MALFORMED,
@@ -32,8 +35,16 @@ from evaldesk.llm.faults import (
     malformed_body,
     refusal_body,
 )
-from evaldesk.llm.model_request import END_MARK, ModelRequest, is_to_model, request_of_turn
+from evaldesk.llm.model_request import (
+    END_MARK,
+    ModelRequest,
+    answers_of_turn,
+    is_to_model,
+    request_of_turn,
+    with_body,
+)
 from evaldesk.llm.refusals import MAY_REFUSE
+from evaldesk.llm.retry_events import AnsweredRequest, body_of
 from evaldesk.llm.unrecorded_calls import watch_aiohttp, watch_getresponse, watch_putrequest, watch_send
 
 _MARK = "_is_seen"
@@ -64,7 +75,75 @@ def _is_sent_to_model(request: Any) -> bool:
 # Private functions of clients are wrapped, as no hook sees every call: decision 105.
 def _watch_httpx(send: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap `send` of httpx: recordings, refused fields and injected faults."""
-    return (_watch_async if inspect.iscoroutinefunction(send) else _watch_sync)(send)
+    if inspect.iscoroutinefunction(send):
+        return _answer_async(_watch_async(send))
+    return _answer_sync(_watch_sync(send))
+
+
+def _answer_async(send: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `send`: tool calls that are answered here go back to the model, and never to the client (decision 508)."""
+
+    @wraps(send)
+    async def send_soon(client: Any, request: Any, **options: Any) -> Any:
+        answers = answers_of_turn(request.url.path)
+        if answers is None:
+            return await send(client, request, **options)
+        answered = answers.begin(request.url.path, body_of(await request.aread()))
+        while True:
+            request = with_body(request, answered.body)
+            with _sending_again(answered):
+                response = await send(client, request, **options)
+            if not response.is_success:
+                answered.fail()
+                return response
+            data = await answered.go_on(await response.aread())
+            if data is not None:
+                return _response_for_client(request, response, data, is_stream=bool(options.get("stream")))
+
+    return send_soon
+
+
+def _answer_sync(send: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(send)
+    def send_now(client: Any, request: Any, **options: Any) -> Any:
+        answers = answers_of_turn(request.url.path)
+        if answers is None:
+            return send(client, request, **options)
+        answered = answers.begin(request.url.path, body_of(request.read()))
+        while True:
+            request = with_body(request, answered.body)
+            with _sending_again(answered):
+                response = send(client, request, **options)
+            if not response.is_success:
+                answered.fail()
+                return response
+            data = run_now(answered.go_on(response.read()))
+            if data is not None:
+                return _response_for_client(request, response, data, is_stream=bool(options.get("stream")))
+
+    return send_now
+
+
+@contextmanager
+def _sending_again(answered: AnsweredRequest) -> Iterator[None]:
+    """Note a request that fails, so that it goes on where it was when its client sends it again."""
+    try:
+        yield
+    except BaseException:
+        answered.fail()
+        raise
+
+
+def _response_for_client(request: Any, response: Any, data: bytes, *, is_stream: bool) -> Any:
+    """The response with that body, unread where its client reads a stream."""
+    library, kind = _library(request), response.headers.get("content-type", "")
+    changed, _ = _response_of(request, {"status": response.status_code, "kind": kind, **_as_text(data)})
+    left_out = ("content-encoding", "content-length", "content-type", "transfer-encoding")
+    others = [(name, value) for name, value in response.headers.multi_items() if name not in left_out]
+    changed.headers = library.Headers([*changed.headers.multi_items(), *others])
+    if not is_stream:
+        changed.read()
+    return changed
 
 
 def _watch_async(send: Callable[..., Any]) -> Callable[..., Any]:
@@ -270,7 +349,50 @@ def _response_of(request: Any, answer: Mapping[str, Any]) -> tuple[Any, bytes]:
 
 def _watch_google(send: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a request function of Google's client, which may use aiohttp; its answers are lists of texts."""
+    return _answer_google(_watch_google_calls(send))
 
+
+def _answer_google(send: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the function: tool calls that are answered here go back to the model (decision 508)."""
+
+    def begin(http_request: Any) -> AnsweredRequest | None:
+        answers = answers_of_turn(path := urlsplit(http_request.url).path)
+        is_object = isinstance(http_request.data, Mapping)
+        return answers.begin(path, http_request.data) if answers and is_object else None
+
+    @wraps(send)
+    async def send_soon(client: Any, http_request: Any, *args: Any, **options: Any) -> Any:
+        answered = begin(http_request)
+        if answered is None:
+            return await send(client, http_request, *args, **options)
+        while True:
+            own = copy(http_request)
+            own.data = answered.body
+            with _sending_again(answered):
+                response = await send(client, own, *args, **options)
+            parts = [json.dumps(part) async for part in response.async_segments()]
+            data = await answered.go_on(_json_array(parts))
+            if data is not None:
+                return _response_of_google({"parts": [json.dumps(part) for part in json.loads(data)]})
+
+    @wraps(send)
+    def send_now(client: Any, http_request: Any, *args: Any, **options: Any) -> Any:
+        answered = begin(http_request)
+        if answered is None:
+            return send(client, http_request, *args, **options)
+        while True:
+            own = copy(http_request)
+            own.data = answered.body
+            with _sending_again(answered):
+                response = send(client, own, *args, **options)
+            data = run_now(answered.go_on(_json_array(json.dumps(part) for part in response.segments())))
+            if data is not None:
+                return _response_of_google({"parts": [json.dumps(part) for part in json.loads(data)]})
+
+    return send_soon if inspect.iscoroutinefunction(send) else send_now
+
+
+def _watch_google_calls(send: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(send)
     async def send_soon(client: Any, http_request: Any, *args: Any, **options: Any) -> Any:
         model_request = request_of_turn(urlsplit(http_request.url).path, http_request.data)

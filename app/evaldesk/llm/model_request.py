@@ -15,6 +15,7 @@ from evaldesk.llm.redirects import is_asking_model
 from evaldesk.llm.refusals import STRICTNESS, dropped_fields_note, without_fields
 from evaldesk.llm.retry_events import (
     PLAYED_TURN,
+    CallAnswers,
     HttpCall,
     TurnListener,
     body_of,
@@ -70,9 +71,7 @@ class ModelRequest:
         names = STRICTNESS.unknown_to(str(body.get("model")), str(request.url)) & self._optional_fields(body)
         if not names:
             return None
-        headers = [(name, value) for name, value in request.headers.raw if name.lower() != b"content-length"]
-        data = json.dumps(without_fields(body, names)).encode()
-        return type(request)(request.method, request.url, headers=headers, content=data, extensions=request.extensions)
+        return with_body(request, without_fields(body, names))
 
     def learn_refusal(self, request: Any, status: int, answer: bytes) -> Any:
         """The request without the fields that this answer refuses, which are reported to the turn; None without any."""
@@ -128,6 +127,22 @@ class ModelRequest:
         if self.turn and self.has_usage:
             took_ms = (time.perf_counter() - self.start_s) * 1000
             self.turn.note_answer(HttpCall(self.path, self.data or b"", data, took_ms, is_replayed=is_replayed))
+
+
+def with_body(request: Any, body: Mapping[str, Any]) -> Any:
+    """The request of httpx with another body."""
+    headers = [(name, value) for name, value in request.headers.raw if name.lower() != b"content-length"]
+    data = json.dumps(body).encode()
+    return type(request)(request.method, request.url, headers=headers, content=data, extensions=request.extensions)
+
+
+def answers_of_turn(path: str) -> CallAnswers | None:
+    """The answers to the calls of a model request; None inside of a call of our own client, or without any."""
+    if hides_requests() or api_of(path) is None:
+        return None
+    turns = current_turns()
+    turn = PLAYED_TURN.get() or (turns[0] if len(turns) == 1 else None)
+    return turn.call_answers if turn else None
 
 
 def request_of_turn(path: str, data: bytes | Mapping[str, Any] | None) -> ModelRequest | None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from evaldesk.backports import UTC
+from evaldesk.errors import NoDoubleError
 from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.llm.context import context_value
 from evaldesk.llm.failures import ModelFailure
@@ -69,6 +70,33 @@ def body_of(request: bytes | Mapping[str, Any]) -> dict[str, Any]:
     return body if isinstance(body, dict) else {}
 
 
+class AnsweredRequest(Protocol):
+    """A request of a client until it gets its answer. `body` is the request to send next."""
+
+    body: dict[str, Any]
+
+    async def go_on(self, answer: bytes) -> bytes | None:
+        """The answer for the client; None to send the next request first. Raises ModelError."""
+
+    def fail(self) -> None:
+        """Note that the client got a failure, and may send its request again."""
+
+
+class CallAnswers(Protocol):
+    """Answers to tool calls between the model and its client, which never sees these calls.
+
+    `failure` is a call without an answer, which ends the trial.
+    """
+
+    failure: NoDoubleError | None
+
+    def begin(self, path: str, body: Mapping[str, Any]) -> AnsweredRequest:
+        """The request of a client, with the calls that it never saw. Raises ModelError."""
+
+    def check_calls(self, names: Iterable[str]) -> None:
+        """Raise NoDoubleError for a call of a turn that was not answered here and had to be."""
+
+
 class TurnListener:
     """Listens to the model calls of a turn, in the thread of each call; every method does nothing by default."""
 
@@ -87,11 +115,19 @@ class TurnListener:
         """The request fields from the run's options; they are dropped for a model that refuses them."""
         return frozenset()
 
+    @property
+    def call_answers(self) -> CallAnswers | None:
+        """The answers to tool calls of the turn's model requests; None where the agent's adapter gives them."""
+        return None
+
+    def answer_calls(self, answers: CallAnswers) -> None:
+        """Answer tool calls of the turn's model requests from now on."""
+
     def fault(self, model: str) -> str:
         """The fault to inject into the next request, reported to the turn; empty for none."""
         return ""
 
-    def log_note(self, text: str) -> None:
+    def log_note(self, text: str, author: str = "evaldesk") -> None:
         """Add a log line about a call."""
 
     def note_pause(self, wait: RetryWait, *, is_counted: bool) -> None:

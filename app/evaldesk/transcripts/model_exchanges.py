@@ -43,7 +43,8 @@ class Tokens:
 class Exchange:
     """A model call as read: the tool results that it sent, the answer, its tokens; None where the API reports none.
 
-    `raw_answer` is the answer as its API gives it, put together where it was streamed.
+    `raw_answer` is the answer as its API gives it, put together where it was streamed. `id` is that of a response, from
+    which a server goes on.
     """
 
     model: str
@@ -51,6 +52,7 @@ class Exchange:
     answer: Message
     tokens: Tokens | None
     raw_answer: Any = None
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,9 @@ def _chat_message(objects: Sequence[Json]) -> Json:
     for delta in (choice["delta"] for choice in choices if isinstance(choice.get("delta"), dict)):
         texts.append(delta.get("content") or "")
         for part in delta.get("tool_calls") or ():
-            call = calls.setdefault(part.get("index", len(calls)), {"id": part.get("id"), "name": "", "arguments": ""})
+            others = {name: value for name, value in part.items() if name not in ("index", "function")}
+            new_call = {"type": "function", **others, "function": {"name": "", "arguments": ""}}
+            call = calls.setdefault(part.get("index", len(calls)), new_call)["function"]
             function = part.get("function") or {}
             call["name"] += function.get("name") or ""
             call["arguments"] += function.get("arguments") or ""
@@ -168,7 +172,8 @@ def _read_response(model: str, results: tuple[Message, ...], objects: Sequence[J
         if item.get("type") == "function_call":
             calls += read_chat_message(JsonPosition(Document(item)), item, Notes()).calls
     tokens = _tokens_of_openai(usage, "input", "output")
-    return Exchange(model, results, Message("agent", calls=tuple(calls)), tokens, response.get("output"))
+    message = Message("agent", calls=tuple(calls))
+    return Exchange(model, results, message, tokens, response.get("output"), str(response.get("id") or ""))
 
 
 def _tokens_of_openai(usage: Any, input_name: str, output_name: str) -> Tokens | None:
@@ -184,7 +189,7 @@ def _anthropic_results(request: Json) -> Iterator[Message]:
         yield from (message for message in messages if message.speaker == "tool")
 
 
-_TEXT_KEYS = frozenset({"text", "thinking"})
+_TEXT_KEYS = frozenset({"text", "thinking", "signature"})
 
 
 def _read_anthropic(model: str, results: tuple[Message, ...], objects: Sequence[Json]) -> Exchange:

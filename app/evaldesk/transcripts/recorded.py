@@ -37,6 +37,7 @@ from evaldesk.model.evalset import Cases
 from evaldesk.model.transcript import Role, call_key, checked_amount, checked_count, is_score
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import JsonPosition
+from evaldesk.transcripts.plumbing import ENDING_TOOLS
 from evaldesk.wire import to_json
 
 T = TypeVar("T")
@@ -268,12 +269,6 @@ def ended_so(turn: TurnRecord, stop_reason: StopReason, requests: Iterable[Waiti
     """The turn that ended without an answer, with the requests that wait for a person."""
     events = (Event("waiting", at_ms=turn.duration_ms, waiting=each) for each in requests)
     return replace(turn, events=(*turn.events, *events), stop_reason=stop_reason)
-
-
-ENDING_TOOLS = frozenset(
-    {"attempt_completion", "final_answer", "final_result", "finish", "mark_task_complete", "submit"}
-)
-"""Tools by whose call an agent ends: the call is its answer, and has no result in many files."""
 
 
 def spoken_turns(turns: tuple[TurnRecord, ...]) -> tuple[TurnRecord, ...]:

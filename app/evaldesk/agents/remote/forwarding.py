@@ -90,10 +90,8 @@ class _Handler(LocalHandler):
                     "bad_request",
                     f"the body is not a JSON object of known length, at most {MAX_BODY // 2**20} MiB",
                 )
-            elif not gateway.may_ask(turn, call):
-                self._refuse(429, "max_turns", "the run allows no more model calls in this turn")
             else:
-                self._answer(gateway, turn, call)
+                self._answer_agent(gateway, turn, call)
 
     def _call(self, provider: str, path: str) -> Call | None:
         try:
@@ -110,21 +108,49 @@ class _Handler(LocalHandler):
         api = api_of(path) if self.command == "POST" else None
         return Call(provider, self.command, path, headers, data, body, api)
 
-    def _answer(self, gateway: ModelGateway, turn: PlayedTurn, call: Call) -> None:
+    def _answer_agent(self, gateway: ModelGateway, turn: PlayedTurn, call: Call) -> None:
+        """Answer the call, where tool calls are answered here after the model read their results (decision 508)."""
+        try:
+            answered = turn.begin_answers(call)
+            while True:
+                call = replace(call, body=answered.body, data=json.dumps(answered.body).encode()) if answered else call
+                if not gateway.may_ask(turn, call):
+                    self._refuse(429, "max_turns", "the run allows no more model calls in this turn")
+                    return
+                answer = self._answer(gateway, turn, call, is_held=answered is not None)
+                if answered and (answer is None or answer.status >= LEAST_ERROR or answer.is_cut):
+                    answered.fail()
+                if answer is None:
+                    return
+                if answered is None or answer.status >= LEAST_ERROR or answer.is_cut:
+                    break
+                data = turn.go_on(answered, answer)
+                if data is not None:
+                    answer = replace(answer, unsent=_for_agent(call, answer.kind, data))
+                    break
+        except ModelError as error:
+            self._refuse(502, error.kind, str(error))
+            return
+        self._finish(answer)
+
+    def _answer(self, gateway: ModelGateway, turn: PlayedTurn, call: Call, *, is_held: bool) -> Answer | None:
         """Report the answer before its last bytes are sent: with them the agent may end its turn.
 
-        An injected fault is for the agent to handle: it is not retried here.
+        An injected fault is for the agent to handle: it is not retried here. None where the agent got its answer.
+        With `is_held` nothing is sent yet.
         """
         fault = turn.fault(call)
         if fault in FAULTS_BEFORE_REQUEST:
             turn.note_failure(call, f"{WORDS[fault]} (injected)", 0.0)
             self._fail(call, fault)
-            return
+            return None
         if fault == SLOW:
             time.sleep(SLOW_S)
         try:
             recording = gateway.recording_of(turn, call)
-            answer = (recording and _recorded_answer(call, *recording)) or self._ask_provider(gateway, turn, call)
+            answer = (recording and _recorded_answer(call, *recording)) or self._ask_provider(
+                gateway, turn, call, is_held=is_held
+            )
             is_whole = fault != TRUNCATED and not answer.is_cut
             is_kept = answer.status < LEAST_ERROR and not answer.is_replayed and is_whole
             if recording and is_kept:
@@ -135,19 +161,25 @@ class _Handler(LocalHandler):
             turn.note_failure(call, str(error), 0.0)
             turn.send(Event("log", author="evaldesk", text=f"A call of {call.model} failed: {error}"))
             self._refuse(502, error.kind, str(error))
-            return
+            return None
         gateway.report(turn, call, answer)
-        if fault == TRUNCATED:
-            self.close_connection = True
-            if not answer.is_begun:
-                self._begin(answer.status, answer.kind, len(answer.unsent))
-                self._write(answer.unsent[: len(answer.unsent) // 2])
-        elif answer.is_begun:
+        if fault != TRUNCATED:
+            return answer
+        self.close_connection = True
+        if not answer.is_begun:
+            self._begin(answer.status, answer.kind, len(answer.unsent))
+            self._write(answer.unsent[: len(answer.unsent) // 2])
+        return None
+
+    def _finish(self, answer: Answer) -> None:
+        """Send the rest of the answer."""
+        if answer.is_begun:
             self._write_piece(answer.unsent)
             self.close_connection |= answer.is_cut  # the agent sees a stream without its end, as we do
             self._write(b"0\r\n\r\n" if self._is_chunked and not answer.is_cut else b"")
         else:
-            self._begin(answer.status, answer.kind, len(answer.unsent))
+            self.close_connection |= answer.is_cut
+            self._begin(answer.status, answer.kind, len(answer.unsent) + answer.is_cut)
             self._write(answer.unsent)
 
     def _fail(self, call: Call, fault: str) -> None:
@@ -162,8 +194,11 @@ class _Handler(LocalHandler):
         self._begin(status, kind, len(data), may_retry=True)
         self._write(data)
 
-    def _ask_provider(self, gateway: ModelGateway, turn: PlayedTurn, call: Call) -> Answer:
-        """Call the provider with retries; a stream is forwarded as it comes, except for its end. Raises ModelError."""
+    def _ask_provider(self, gateway: ModelGateway, turn: PlayedTurn, call: Call, *, is_held: bool) -> Answer:
+        """Call the provider with retries; a stream is forwarded as it comes, except for its end. Raises ModelError.
+
+        With `is_held` it is not forwarded.
+        """
         base, n_tried, start = PROVIDERS[call.provider].base(gateway.environment), 0, time.perf_counter()
         retry_policy = DEFAULT_RETRIES.with_retries(turn.session.model_options.n_retries)
         call = turn.without_refused_fields(call, base) or call
@@ -176,7 +211,7 @@ class _Handler(LocalHandler):
             try:
                 with _open_answer(call, base) as response:
                     if response.status < LEAST_ERROR:
-                        answer = self._read_answer(call, response)
+                        answer = self._read_answer(call, response, is_held=is_held)
                         duration_ms = (time.perf_counter() - start) * 1000
                         return replace(answer, n_attempts=n_tried, duration_ms=duration_ms)
                     body = response.read(MAX_ANSWER)
@@ -197,21 +232,26 @@ class _Handler(LocalHandler):
             else:
                 raise ModelError(failure.sentence, kind=failure.kind)
 
-    def _read_answer(self, call: Call, response: Any) -> Answer:
+    def _read_answer(self, call: Call, response: Any, *, is_held: bool) -> Answer:
         """The answer; of an interrupted stream, the received part."""
         kind = _kind(response)
         if not kind.startswith("text/event-stream"):
             body = response.read(MAX_ANSWER)
             return Answer(response.status, kind, body, body)
-        self._begin(response.status, kind, None)
+        if not is_held:
+            self._begin(response.status, kind, None)
         stream, pieces, is_cut = _Stream(hides_usage=call.hides_usage), [], False
         try:
             while piece := response.read1(PIECE):
                 pieces.append(piece)
-                self._write_piece(stream.feed(piece))
+                if not is_held:
+                    self._write_piece(stream.feed(piece))
         except (OSError, HTTPException):
             is_cut = True
         is_cut |= bool(response.length)  # fewer bytes than it said
+        if is_held:
+            body = b"".join(pieces)
+            return Answer(response.status, kind, body, _for_agent(call, kind, body), is_cut=is_cut)
         return Answer(response.status, kind, b"".join(pieces), stream.end(), is_begun=True, is_cut=is_cut)
 
     def _begin(self, status: int, kind: str, length: int | None, *, may_retry: bool = False) -> None:
@@ -269,6 +309,14 @@ def _open_answer(call: Call, base: str) -> Any:
         return answer
     answer.close()
     return open_answer(call.method, base + call.path, call.data, call.headers)
+
+
+def _for_agent(call: Call, kind: str, body: bytes) -> bytes:
+    """The answer as the agent asked for it: a stream without a usage that it did not request."""
+    if not (kind.startswith("text/event-stream") and call.hides_usage):
+        return body
+    stream = _Stream(hides_usage=True)
+    return stream.feed(body) + stream.end()
 
 
 def _kind(response: Any) -> str:

@@ -22,10 +22,19 @@ from evaldesk.agents.remote.providers import PROVIDERS
 from evaldesk.errors import BadNumberError, FormatError
 from evaldesk.llm.apis import Api, model_in
 from evaldesk.llm.call import pace_of
+from evaldesk.llm.context import run_now
 from evaldesk.llm.costs import cost_at, with_cost
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
 from evaldesk.llm.refusals import STRICTNESS, dropped_fields_note, without_fields
-from evaldesk.llm.retry_events import PLAYED_TURN, HttpCall, RetryWait, TurnListener, notifier, waiting_s
+from evaldesk.llm.retry_events import (
+    PLAYED_TURN,
+    AnsweredRequest,
+    HttpCall,
+    RetryWait,
+    TurnListener,
+    notifier,
+    waiting_s,
+)
 from evaldesk.model import ErrorRecord, Event, Session, Usage
 from evaldesk.transcripts.messages.turns import Message, TurnEvents
 from evaldesk.transcripts.model_exchanges import Exchange, read_exchange, results_in
@@ -81,6 +90,15 @@ class PlayedTurn:
     def fault(self, call: Call) -> str:
         """The fault to inject into the call; empty for none."""
         return self.listener.fault(call.model) if self.listener and call.api else ""
+
+    def begin_answers(self, call: Call) -> AnsweredRequest | None:
+        """The request with the calls that the agent never saw; None without answers. Raises ModelError."""
+        answers = self.listener.call_answers if self.listener and call.api else None
+        return answers.begin(call.path, call.body) if answers else None
+
+    def go_on(self, answered: AnsweredRequest, answer: Answer) -> bytes | None:
+        """The answer for the agent; None to send the next request first. Raises ModelError."""
+        return self.context.copy().run(run_now, answered.go_on(answer.body))
 
     def note_failure(self, call: Call, why: str, duration_ms: float) -> None:
         """Report the request of a failed call to the turn."""

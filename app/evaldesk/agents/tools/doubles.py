@@ -29,6 +29,7 @@ from evaldesk.errors import FormatError, NoDoubleError, UsageError
 from evaldesk.llm.recording import CURRENT_RECORDER
 from evaldesk.matching.json_equality import json_equal, objects_equal
 from evaldesk.model import Case, JsonObject, JsonValue
+from evaldesk.transcripts.plumbing import is_plumbing
 from evaldesk.wire import converted, plain_json
 
 KEY = "tool_doubles"
@@ -71,14 +72,16 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(slots=True)
 class ToolDoubles:
-    """The doubles of one trial, and the number of uses of each answer."""
+    """The doubles of one trial, and the numbers of uses of each answer and of calls of each tool."""
 
     plan: Plan
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    n_calls: Counter[str] = field(default_factory=Counter)
     _n_used: Counter[tuple[str, int]] = field(default_factory=Counter)
 
     async def answer(self, name: str, args: JsonObject, state: dict[str, JsonValue]) -> Outcome | None:
         """The answer of a tool's double, None to call the tool itself. Raises NoDoubleError."""
+        self.n_calls[name] += 1
         for index, answer in enumerate(self.plan.tools.get(name, ())):
             is_left = answer.times is None or self._n_used[name, index] < answer.times
             if is_left and answer.takes(args):
@@ -100,7 +103,7 @@ class ToolDoubles:
 
     def _unmatched(self, name: str, args: JsonObject) -> Outcome | None:
         unmatched = self.plan.unmatched or ("fail" if name in self.plan.tools else "pass_through")
-        if unmatched == "pass_through":
+        if unmatched == "pass_through" or (is_plumbing(name) and name not in self.plan.tools):
             return None
         sentence = f"the case has no double for {name}({msgspec.json.encode(dict(args)).decode()})"
         if unmatched == "fail":

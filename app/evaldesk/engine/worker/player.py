@@ -212,8 +212,9 @@ async def _stop_reason(conversed: Coroutine[Any, Any, StopReason], turn: OpenTur
         reason = await conversed
         turn.close()
     except BaseException as error:
-        ending = None if _replay_miss() else outcome_of(error)
-        error_record = failure(_replay_miss() or error)
+        unanswered = _unanswered_call(turn)
+        ending = None if unanswered else outcome_of(error)
+        error_record = failure(unanswered or error)
         trace = error_record.trace
         if ending and ending.error and not attempt.stop:
             turn.take(replace(ending, kind="log", text=ending.error.message, error=None))
@@ -280,9 +281,9 @@ async def _collect_events(reply: AsyncIterator[Event], turn: OpenTurn) -> StopRe
         await _take_events(reply, take)
     if reasons:
         return reasons[0]
-    model_error = _replay_miss()
-    if model_error:
-        raise model_error
+    unanswered = _unanswered_call(turn)
+    if unanswered:
+        raise unanswered
     return "answered" if all(each.takes_message for each in turn.open_requests) else AWAITING
 
 
@@ -296,10 +297,13 @@ async def _take_events(reply: AsyncIterator[Event], take: Callable[[Event], bool
             await reply.aclose()
 
 
-def _replay_miss() -> ModelError | None:
-    """The call that a replay did not answer; an agent may catch it, or raise an error of its own."""
-    recorder = CURRENT_RECORDER.get()
-    return recorder.replay_error if recorder else None
+def _unanswered_call(turn: OpenTurn) -> Exception | None:
+    """The failure of a call that a replay or a double did not answer.
+
+    An agent may catch it, or raise an error of its own.
+    """
+    recorder, answers = CURRENT_RECORDER.get(), turn.call_answers
+    return (recorder.replay_error if recorder else None) or (answers.failure if answers else None)
 
 
 def _session_of(spec: TrialSpec) -> Session:

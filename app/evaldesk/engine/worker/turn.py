@@ -20,7 +20,7 @@ from evaldesk.llm.call import ModelCall, ModelReply, pace_of
 from evaldesk.llm.faults import INJECTED, WORDS, draw_fault
 from evaldesk.llm.pacing import Pace
 from evaldesk.llm.refusals import MAX_COMPLETION, MAX_TOKENS, OPTION_FIELDS
-from evaldesk.llm.retry_events import HttpCall, RetryWait, TurnListener, body_of
+from evaldesk.llm.retry_events import CallAnswers, HttpCall, RetryWait, TurnListener, body_of
 from evaldesk.model import (
     Capture,
     Change,
@@ -90,6 +90,7 @@ class OpenTurn(TurnListener):
         self._unseen: set[Part] = set()
         self._shows_calls = self._is_text_answer = self._has_outside_calls = False
         self._spans: TurnSpans | None = None
+        self._call_answers: CallAnswers | None = None
         self._prompts = prompts
         self._gateway_calls: deque[tuple[float, HttpCall]] = deque()
         self._usages: dict[int, Usage] = {}
@@ -177,9 +178,18 @@ class OpenTurn(TurnListener):
             self.log_note(f"{INJECTED}{self._n_requests} of this turn, to {model}: {WORDS[fault_name]}")
         return fault_name
 
-    def log_note(self, text: str) -> None:
+    @property
+    def call_answers(self) -> CallAnswers | None:
+        """The answers to tool calls of the model requests of this turn."""
+        return self._call_answers
+
+    def answer_calls(self, answers: CallAnswers) -> None:
+        """Answer tool calls of the model requests of this turn from now on."""
+        self._call_answers = answers
+
+    def log_note(self, text: str, author: str = "evaldesk") -> None:
         """Keep a remark on a model call, in any thread."""
-        self._keep(Event("log", at_ms=self._now_ms(), author="evaldesk", text=text))
+        self._keep(Event("log", at_ms=self._now_ms(), author=author, text=text))
 
     def note_pause(self, wait: RetryWait, *, is_counted: bool) -> None:
         """Report that a model call pauses, in any thread; the next usage counts pauses without `is_counted`."""
@@ -272,12 +282,13 @@ class OpenTurn(TurnListener):
     def close(self) -> None:
         """Note the calls that the agent did not tell, and the last change of the state.
 
-        Raises AgentError where the state is no object any more.
+        Raises AgentError where the state is no object any more, and NoDoubleError for a call that no double answered.
         """
         self._ended_ms = self._now_ms()  # the first price takes seconds, which are not the agent's
         self._complete_from_wire()
         event_ids = {id(event) for event in self._events}
         self._events = self._whole_turn()
+        own_calls = [event.call.name for event in self._events[self._n_before :] if event.call and _is_own_call(event)]
         if self._spans:
             self._spans.end()
             self._spans = None
@@ -290,6 +301,8 @@ class OpenTurn(TurnListener):
                 if id(event) not in event_ids:
                     self._show(event)
         self._note_state()
+        if self._call_answers:
+            self._call_answers.check_calls(own_calls)
 
     def record(self, stop_reason: StopReason) -> TurnRecord:
         """The turn up to now; may be asked from another thread."""
@@ -622,6 +635,10 @@ def _has_same_tokens(usage: Usage, other: Usage) -> bool:
 
 def _is_of_same_model(usage: Usage, other: Usage) -> bool:
     return bool(usage.model) and (usage.model in other.model or other.model in usage.model)
+
+
+def _is_own_call(event: Event) -> bool:
+    return event.kind == "tool_call" and not event.within
 
 
 def _identity(call: ToolCall) -> int | str:

@@ -6,13 +6,12 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from evaldesk.llm.retry_events import HttpCall, body_of
-from evaldesk.model import Event, JsonObject
+from evaldesk.model import Event
 from evaldesk.transcripts.messages.turns import Message, TurnEvents
 from evaldesk.transcripts.model_exchanges import Exchange, read_request
-from evaldesk.transcripts.recorded import ENDING_TOOLS
+from evaldesk.transcripts.plumbing import ENDING_TOOLS, is_answer_call
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ def wire_events(calls: Sequence[WireCall], other_events: Iterable[Event]) -> Wir
         results = [result for result in call.exchange.results if _answers_open_call(result, turn)]
         answer_calls = []
         for tool_call in call.exchange.answer.calls:
-            if tool_call.id not in result_ids and _is_answer(tool_call.name, body_of(call.http.request)):
+            if tool_call.id not in result_ids and is_answer_call(tool_call.name, body_of(call.http.request)):
                 continue
             known_names[tool_call.name] -= 1
             if known_names[tool_call.name] < 0:
@@ -87,16 +86,6 @@ def _answers_open_call(result: Message, turn: TurnEvents) -> bool:
     return result.call_id in turn.open_calls
 
 
-def _is_answer(name: str, request: JsonObject) -> bool:
-    """Whether a call without a result is the agent's answer: by its name, or where the request demands this call."""
-    choice: Any = request.get("tool_choice")
-    if not isinstance(choice, Mapping):
-        return name in ENDING_TOOLS
-    function = choice.get("function")
-    wanted_name = function.get("name") if isinstance(function, Mapping) else choice.get("name")
-    return name in ENDING_TOOLS or name == wanted_name
-
-
 def _within(calls: Sequence[WireCall]) -> Mapping[int, str]:
     """The open tool of each model call in another conversation than the one that called the tool."""
     within: dict[int, str] = {}
@@ -112,7 +101,7 @@ def _within(calls: Sequence[WireCall]) -> Mapping[int, str]:
             open_names.pop(result.call_id or "", None)
         conversation = own
         request = body_of(call.http.request)
-        tool_calls = [each for each in call.exchange.answer.calls if not _is_answer(each.name, request)]
+        tool_calls = [each for each in call.exchange.answer.calls if not is_answer_call(each.name, request)]
         open_names |= {each.id: each.name for each in tool_calls if each.id}
     return within
 
