@@ -8,7 +8,7 @@ ADAPTERS := $(VENV)/.adapters
 CLUSTER := $(VENV)/.cluster
 # Downloads no Python, and shows a line of progress.
 INSTALL := UV_PYTHON_DOWNLOADS=never $(BIN)/python .ci/progress.py $(BIN)/uv pip
-EXTRAS := $(foreach name,adk openai-agents langgraph pydantic-ai,--extra $(name))
+EXTRAS := $(foreach name,adk openai-agents langgraph pydantic-ai mcp,--extra $(name))
 ARGS ?=
 # Without bytecode every start compiles everything again.
 unexport PYTHONDONTWRITEBYTECODE

@@ -22,7 +22,7 @@ OURS = "evaldesk"
 
 # A wheel has these folders in the package, a checkout has them at its root: decision 001.
 def shipped(name: str) -> Path:
-    """The folder `templates`, `static` or `evalsets`. Raises FileNotFoundError naming both places."""
+    """The folder `templates`, `static`, `evalsets` or `docs`. Raises FileNotFoundError naming both places."""
     places = (PACKAGE / name, PACKAGE.parents[1] / name)
     for place in places:
         if place.is_dir():

@@ -15,7 +15,6 @@ from tests.run_columns import column_values
 
 from evaldesk.cli import cli
 from evaldesk.cli.eval.progress import progress_words
-from evaldesk.cli.eval.result_json import run_object
 from evaldesk.desk.runs.gates.conclusion import conclude
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.desk.runs.stored_runs import StoredRuns, joined_numbers
@@ -25,6 +24,7 @@ from evaldesk.model.conclusion import Gates
 from evaldesk.model.transcript import UNKNOWN
 from evaldesk.pages.comparison import read_comparison
 from evaldesk.pages.reports.markdown import SummaryPart, markdown_summary
+from evaldesk.pages.runs.objects import run_object
 from evaldesk.pages.runs.page import Figure, read_run
 from evaldesk.pages.runs.view import RunQuery, known_cost
 from evaldesk.pages.timeline import read_timeline

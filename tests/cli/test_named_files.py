@@ -179,6 +179,10 @@ def test_a_workspace_that_is_none_is_said_in_one_line(filled: CommandFolder, pat
         "run submit": "run submit job.toml --yes",
         "run play": "run play job.toml --yes",
         "export": "export 1",
+        "run trial": "run trial 1 case_1 0",
+        "search": "search word",
+        "set case": "set case one case_1",
+        **{name: f"{name} one" for name in ("set cases", "set failures", "set health")},
     }
     words |= {
         "mode import": "mode import talks.jsonl",
@@ -195,7 +199,7 @@ def test_a_workspace_that_is_none_is_said_in_one_line(filled: CommandFolder, pat
     words |= {name: f"{name} 1" for name in ("report", "mode cases", "mode judge", "trash restore")}
     words |= {
         f"run {verb}": f"run {verb} 1"
-        for verb in ["drive", "export", "info", "logs", "rescore", "resume", "retry", "rm", "stop"]
+        for verb in ["drive", "export", "info", "logs", "rescore", "resume", "retry", "rm", "stop", "trials"]
     }
     words["run rescore"] += " --config-file-path test_config.json"
     name = " ".join(path)

@@ -36,6 +36,21 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "evaldesk.cli.compare:compare",
         "Compare 2 to 20 runs, by number or name, or result files of `evaldesk eval -o FILE.json`.",
     ),
+    "status": LazyCommand(
+        "evaldesk.cli.door.status:status",
+        "Show runs that are running, the newest runs, the worst cases and the next steps of a workspace.",
+    ),
+    "set": LazyCommand(
+        "evaldesk.cli.door.evalsets:evalset",
+        "List eval sets and cases, and show how their trials fail; SET is a name, a place or an id.",
+    ),
+    "search": LazyCommand(
+        "evaldesk.cli.door.status:search", "Search TEXT in the messages of trials and cases, and in the notes on them."
+    ),
+    "docs": LazyCommand(
+        "evaldesk.cli.door.status:docs",
+        "Print a page of the documentation, or its section TOPIC#SECTION; without a TOPIC the list of topics.",
+    ),
     "open": LazyCommand(
         "evaldesk.cli.ui:open_run",
         "Show RUN, by its number or its name, in the browser; starts the desk if necessary.",

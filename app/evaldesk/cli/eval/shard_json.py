@@ -9,14 +9,6 @@ from math import fsum
 from typing import Any, get_args
 
 from evaldesk import __version__
-from evaldesk.cli.eval.result_json import (
-    asserted_objects,
-    conclusion_object,
-    counts_object,
-    curve_object,
-    ends,
-    metric_object,
-)
 from evaldesk.desk.runs.baseline import VERSION, days_object, days_of_runs
 from evaldesk.desk.runs.gates.conclusion import CaseNumbers, Ending, RunNumbers, Spent, conclude
 from evaldesk.desk.runs.shard_files import ShardFile, joined_metrics
@@ -24,6 +16,14 @@ from evaldesk.desk.runs.stored_runs import joined_numbers
 from evaldesk.model import Capture, Conclusion, Counts
 from evaldesk.model.evalset import CaseKey
 from evaldesk.model.run import NOTHING_SHARED, SharedState
+from evaldesk.pages.runs.objects import (
+    asserted_objects,
+    conclusion_object,
+    counts_object,
+    curve_object,
+    ends,
+    metric_object,
+)
 
 _SUMS = ("tokens", "n_uncounted", "n_unpriced", "duration_ms", "active_ms")
 

@@ -19,6 +19,14 @@ COMMANDS: Mapping[str, LazyCommand] = {
     ),
     "list": LazyCommand("evaldesk.cli.runs.show:list_runs", "List runs, newest first."),
     "info": LazyCommand("evaldesk.cli.runs.show:info", "Show the details of the run NAME."),
+    "trials": LazyCommand(
+        "evaldesk.cli.door.trials:trials",
+        "List the finished trials of the run NAME with their first divergences.",
+    ),
+    "trial": LazyCommand(
+        "evaldesk.cli.door.trials:trial",
+        "Print TRIAL of CASE in the run NAME as text: its verdict, its first divergence, then its turns.",
+    ),
     "logs": LazyCommand(
         "evaldesk.cli.runs.show:logs", "Show the output of the agent and the errors in the trials of the run NAME."
     ),

@@ -7,16 +7,18 @@ from typing import Any, get_args
 
 import click
 
-from evaldesk.cli.eval.result_json import conclusion_object, mean_unscored_as_0, metric_objects, run_item, run_object
-from evaldesk.cli.runs.shared import json_option, stored_runs, workspace_option
-from evaldesk.desk.runs.gates.conclusion import conclude
+from evaldesk.cli.runs.shared import json_option, opened_desk, stored_runs, workspace_option
 from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval, run_name
 from evaldesk.model import Outcome, RunConfig, RunStatus
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import MetricRow, RunSummary, host_of
+from evaldesk.pages.door.runs import listed_runs
 from evaldesk.pages.runs.facts import options_line, played_in, run_fingerprint, spread_of
+from evaldesk.pages.runs.objects import (
+    mean_unscored_as_0,
+)
 from evaldesk.wording.places import (
     again_sentence,
     changes_sentence,
@@ -55,19 +57,14 @@ def info(name: str, is_json: bool, workspace: str | None) -> None:
     evaldesk run info 12
     evaldesk run info my-run --json
     """
+    if is_json:
+        from evaldesk.pages.door.runs import run_answer
+
+        with opened_desk(workspace) as desk:
+            show_json(run_answer(desk, name), indent=2)
+        return
     with stored_runs(workspace) as runs:
         run = runs.find_by_name(name)
-        if is_json:
-            numbers = runs.numbers(run)
-            results = {
-                **run_object(run, numbers),
-                **conclusion_object(conclude(run.config.gates, numbers, runs.change(run))),
-                "capture": list(runs.captures(run)),
-                "metrics": metric_objects(runs, run),
-            }
-            data = {**run_item(run, runs.outcome(run)), "status": runs.shown_status(run), "results": results}
-            show_json({"data": data}, indent=2)
-            return
         lines = _lines(runs, run)
         width = max(len(label) for label, _ in lines) + 2
         for label, text in lines:
@@ -270,18 +267,9 @@ def list_runs(
     filters = {"agent_id": agent_id, "evalset_id": evalset_id, "model": model}
     with stored_runs(workspace) as store:
         runs, n_all = store.list_newest(status, None if is_all else limit, **filters, text=text, is_part=True)
-        listed_runs = [(run, store.outcome(run)) for run in runs]
-        statuses = [store.shown_status(run) for run in runs]
+        answer = listed_runs(store, runs, n_all)
     if is_json:
-        output = {
-            "items": [
-                run_item(run, outcome) | {"status": status}
-                for (run, outcome), status in zip(listed_runs, statuses, strict=True)
-            ],
-            "total_count": n_all,
-            "has_more": len(runs) < n_all,
-        }
-        show_json(output, indent=2)
+        show_json(answer, indent=2)
         return
     if not runs and (status or text or any(filters.values())):
         show("No matching runs. `evaldesk run list --all` lists every one.")
@@ -289,7 +277,8 @@ def list_runs(
     if not runs:
         show("No runs yet. `evaldesk eval` and `evaldesk run submit` make some.")
         return
-    show_table(COLUMNS, [_cells(*each, status) for each, status in zip(listed_runs, statuses, strict=True)])
+    items = zip(runs, answer["items"], strict=True)
+    show_table(COLUMNS, [_cells(run, item["outcome"], item["status"]) for run, item in items])
     if len(runs) < n_all:
         show(f"{len(runs)} of {n_all}; --all lists every one.")
 

@@ -66,11 +66,7 @@ class SourceComparison:
 
 def read_sources(names: Sequence[str], open_runs: Callable[[], AbstractContextManager[StoredRuns]]) -> list[RunSource]:
     """The runs and files by these names; the store is opened only for a run. Raises UsageError, NotFoundError."""
-    if not 2 <= len(names) <= MAX_SOURCES:
-        raise UsageError(f"compare takes 2 to {MAX_SOURCES} runs or files, got {len(names)}")
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise UsageError(f"{twice} is named twice; name different runs or files")
+    _check_names(names, "runs or files")
     runs: StoredRuns | None = None
     sources = []
     with ExitStack() as stack:
@@ -82,6 +78,20 @@ def read_sources(names: Sequence[str], open_runs: Callable[[], AbstractContextMa
                 runs = stack.enter_context(open_runs())
             sources.append(_of_run(runs, name))
     return sources
+
+
+def read_run_sources(names: Sequence[str], runs: StoredRuns) -> list[RunSource]:
+    """The stored runs by these names; no file is read. Raises UsageError, NotFoundError."""
+    _check_names(names, "runs")
+    return [_of_run(runs, name) for name in names]
+
+
+def _check_names(names: Sequence[str], kinds: str) -> None:
+    if not 2 <= len(names) <= MAX_SOURCES:
+        raise UsageError(f"compare takes 2 to {MAX_SOURCES} {kinds}, got {len(names)}")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UsageError(f"{twice} is named twice; name different {kinds}")
 
 
 def _of_file(name: str) -> RunSource:

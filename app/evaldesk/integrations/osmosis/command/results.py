@@ -15,12 +15,12 @@ from typing import Any
 
 from evaldesk.cli.eval.playing import Played
 from evaldesk.cli.eval.request import EvalRequest
-from evaldesk.cli.eval.result_json import conclusion_object, counts_object, metric_objects
 from evaldesk.desk.evalsets.exporting import export_run
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.integrations.osmosis.command.options import OsmosisOptions
 from evaldesk.model import Conclusion
 from evaldesk.model.comparison import Comparison
+from evaldesk.pages.runs.objects import conclusion_object, counts_object, metric_objects
 
 
 def osmosis_json(runs: StoredRuns, played_runs: Sequence[Played], conclusion: Conclusion) -> bytes:

@@ -1,0 +1,152 @@
+"""`evaldesk set`: the eval sets of a workspace, their cases, failures and health."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from evaldesk.cli.runs.shared import json_option, opened_desk, workspace_option
+from evaldesk.wording.printable import in_one_line
+from evaldesk.wording.writer import show, show_json
+
+
+@click.group(name="set")
+def evalset() -> None:
+    """List eval sets and cases, and show how their trials fail; SET is a name, a place or an id.
+
+    \b
+    evaldesk set list
+    evaldesk set cases calc --filter tag:dice
+    evaldesk set case calc roll_16 --json
+    """
+
+
+@evalset.command(name="list")
+@json_option
+@workspace_option
+def list_evalsets(is_json: bool, workspace: str | None) -> None:
+    """List the eval sets.
+
+    \b
+    evaldesk set list
+    evaldesk set list --json
+    """
+    from evaldesk.pages.door.evalsets import evalset_items
+
+    with opened_desk(workspace) as desk:
+        answer = evalset_items(desk)
+    if is_json:
+        show_json(answer, indent=2)
+        return
+    for item in answer["items"]:
+        words = f"cannot be read: {item['error']}" if item["error"] else f"{item['n_cases']:,} cases"
+        show(in_one_line(f"{item['name']}  {words}  {item['place']}"))
+    if not answer["items"]:
+        show("No eval sets yet. `evaldesk import FILE` takes one in.")
+
+
+@evalset.command()
+@click.argument("name", metavar="SET")
+@click.option("--filter", "text", default="", metavar="FILTER", help="Words, id:PART, tag:TAG, asserts:yes or no.")
+@click.option("--cursor", type=click.IntRange(0), default=0, metavar="N", help="Begin after N matching cases.")
+@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True, help="Most cases to list.")
+@json_option
+@workspace_option
+def cases(name: str, text: str, cursor: int, limit: int, is_json: bool, workspace: str | None) -> None:
+    """List the cases of SET.
+
+    \b
+    evaldesk set cases calc
+    evaldesk set cases calc --filter "tag:dice asserts:no" --json
+    """
+    from evaldesk.pages.door.evalsets import case_items
+
+    with opened_desk(workspace) as desk:
+        answer = case_items(desk, name, text, cursor, limit)
+    if is_json:
+        show_json(answer, indent=2)
+        return
+    for item in answer["items"]:
+        show(in_one_line(f"{item['case_id']}  {item['first_message']}"))
+    if answer["next_cursor"] is not None:
+        show(f"--cursor {answer['next_cursor']} lists more of {answer['n_cases']:,} cases.")
+
+
+@evalset.command()
+@click.argument("name", metavar="SET")
+@click.argument("case_id", metavar="CASE")
+@json_option
+@workspace_option
+def case(name: str, case_id: str, is_json: bool, workspace: str | None) -> None:
+    """Show CASE of SET as it is in its file; with --json also its version and its proposals.
+
+    \b
+    evaldesk set case calc roll_16
+    evaldesk set case calc roll_16 --json
+    """
+    from evaldesk.pages.door.evalsets import case_answer
+
+    with opened_desk(workspace) as desk:
+        answer = case_answer(desk, name, case_id)
+    if is_json:
+        show_json(answer, indent=2)
+    else:
+        show(json.dumps(answer["case"], indent=2, ensure_ascii=False))
+
+
+@evalset.command()
+@click.argument("name", metavar="SET")
+@json_option
+@workspace_option
+def failures(name: str, is_json: bool, workspace: str | None) -> None:
+    """Show how trials of the newest run of SET fail, and the kinds of failure that people named.
+
+    \b
+    evaldesk set failures calc
+    evaldesk set failures calc --json
+    """
+    from evaldesk.pages.door.evalsets import failure_answer
+
+    with opened_desk(workspace) as desk:
+        answer = failure_answer(desk, name)
+    if is_json:
+        show_json(answer, indent=2)
+        return
+    for each in answer["divergences"]:
+        show(in_one_line(f"{each['n_trials']:,} trials in {each['n_cases']:,} cases: {each['words']}"))
+    for each in answer["kinds"]:
+        show(in_one_line(f"{each['name']} ({each['life']}): {each['n_trials']:,} trials. {each['definition']}"))
+    if not (answer["divergences"] or answer["kinds"]):
+        show("No failures." if answer["run"] else "No runs of this eval set yet.")
+
+
+@evalset.command()
+@click.argument("name", metavar="SET")
+@json_option
+@workspace_option
+def health(name: str, is_json: bool, workspace: str | None) -> None:
+    """Show repeated ids, cases without expectations, and cases of SET that never or sometimes pass.
+
+    \b
+    evaldesk set health calc
+    evaldesk set health calc --json
+    """
+    from evaldesk.pages.door.evalsets import health_answer
+
+    with opened_desk(workspace) as desk:
+        answer = health_answer(desk, name)
+    if is_json:
+        show_json(answer, indent=2)
+        return
+    counts = f"{answer['n_cases']:,} cases, {answer['n_runs']:,} runs of the newest configuration"
+    show(in_one_line(f"{answer['evalset']}: {counts}"))
+    for title, key in (
+        ("repeated id", "repeated_ids"),
+        ("no expectation", "cases_without_expectations"),
+        ("never passed", "never_passed"),
+    ):
+        for case_id in answer[key]:
+            show(in_one_line(f"{title}: {case_id}"))
+    for each in answer["flaky"]:
+        show(in_one_line(f"flaky: {each['case_id']}, {each['passed']} of {each['scored']} trials passed"))

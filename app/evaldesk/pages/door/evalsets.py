@@ -1,0 +1,207 @@
+"""Eval sets, their cases, failures and health, for coding agents and for `evaldesk set`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+from evaldesk.desk.desk import Desk
+from evaldesk.desk.evalsets.cases import case_keys
+from evaldesk.errors import FormatError, NotFoundError, UsageError
+from evaldesk.formats import case_to_json
+from evaldesk.model import Case, EvalSet
+from evaldesk.model.evalset import LargeCases, case_pieces
+from evaldesk.model.json_text import short_json
+from evaldesk.model.stored import EvalSetFile, RunSummary
+from evaldesk.pages.case_list import asserts_nothing
+from evaldesk.pages.door.filters import read_filter
+from evaldesk.pages.runs.divergences import NO_DIVERGENCE
+
+N_CASES = 50
+N_KINDS = 20
+CASE_KEYS = ("id", "tag", "asserts")
+
+
+def evalset_items(desk: Desk) -> dict[str, Any]:
+    """The eval sets of the workspace."""
+    items = [evalset_item(file) for file in desk.evalsets.list()]
+    return {"items": items, "total_count": len(items)}
+
+
+def evalset_item(file: EvalSetFile) -> dict[str, Any]:
+    """One eval set as an item of a list."""
+    return {
+        "id": file.id,
+        "name": file.name,
+        "place": file.place,
+        "format": file.format,
+        "n_cases": file.n_cases,
+        "version": file.version,
+        "error": str(file.error) if file.error else None,
+        "page": f"/evalsets/{file.id}",
+    }
+
+
+def find_file(desk: Desk, name: str) -> EvalSetFile:
+    """The eval set with this id, name or place. Raises NotFoundError naming the nearest."""
+    files = desk.evalsets.list()
+    matches = [file for file in files if name in (file.id, file.place)] or [f for f in files if f.name == name]
+    if len(matches) > 1:
+        places = ", ".join(file.place for file in matches)
+        raise UsageError(f"{len(matches)} eval sets are named {name!r}: {places}; give the place", field="set")
+    if not matches:
+        raise NotFoundError.among("eval set", name, [file.name for file in files])
+    if matches[0].is_reading:
+        return desk.evalsets.file(matches[0].id)
+    return matches[0]
+
+
+def read_evalset(desk: Desk, name: str) -> tuple[EvalSetFile, EvalSet]:
+    """The file and the content of an eval set. Raises NotFoundError, FormatError."""
+    file = find_file(desk, name)
+    if file.error:
+        raise FormatError(file.error)
+    return file, desk.evalsets.evalset(file.id)
+
+
+def case_items(desk: Desk, name: str, text: str = "", cursor: int = 0, limit: int = N_CASES) -> dict[str, Any]:
+    """A page of the cases of a set; the filter has words, `id:`, `tag:` and `asserts:no`."""
+    chosen = read_filter(text, CASE_KEYS)
+    file, evalset = read_evalset(desk, name)
+    words = chosen.text.casefold()
+
+    def is_meant(case: Case) -> bool:
+        tag, part = chosen.value("tag"), chosen.value("id")
+        if (tag and tag not in case.tags) or (part and part.casefold() not in case.id.casefold()):
+            return False
+        asserts = chosen.value("asserts")
+        if asserts is not None and (asserts == "no") != asserts_nothing(case):
+            return False
+        return not words or any(words in piece.casefold() for piece in (case.id, *case_pieces(case)))
+
+    indexes = (index for index, case in enumerate(evalset.cases) if is_meant(case))
+    page_indexes = list(islice(indexes, cursor, cursor + limit + 1))
+    keys = [] if isinstance(evalset.cases, LargeCases) else case_keys(evalset.cases)
+    items = [_case_item(file, evalset.cases[index], keys[index] if keys else "") for index in page_indexes[:limit]]
+    return {
+        "evalset": file.name,
+        "items": items,
+        "n_cases": len(evalset.cases),
+        "next_cursor": cursor + limit if len(page_indexes) > limit else None,
+        "page": f"/evalsets/{file.id}",
+    }
+
+
+def _case_item(file: EvalSetFile, case: Case, key: str) -> dict[str, Any]:
+    first = case.turns[0].query if case.turns else "; ".join(map(str, (case.scenario or {}).values()))
+    return {
+        "case_id": case.id,
+        "first_message": short_json(first, 160),
+        "n_turns": len(case.turns),
+        "tags": list(case.tags),
+        "asserts": not asserts_nothing(case),
+        "page": f"/evalsets/{file.id}/cases/{key}" if key else f"/evalsets/{file.id}",
+    }
+
+
+def case_answer(desk: Desk, name: str, case_id: str) -> dict[str, Any]:
+    """A case as it is in its file, with its version, proposals and newest verdicts."""
+    file, evalset = read_evalset(desk, name)
+    index, case = find_case(evalset, case_id)
+    key = case_keys([case])[0] if isinstance(evalset.cases, LargeCases) else case_keys(evalset.cases)[index]
+    found = desk.evalsets.cases.find(file.id, key)
+    return {
+        "evalset": file.name,
+        "case_id": case.id,
+        "version": found.version,
+        "case": case_to_json(case),
+        "page": f"/evalsets/{file.id}/cases/{key}",
+    }
+
+
+def find_case(evalset: EvalSet, case_id: str) -> tuple[int, Case]:
+    """The first case with this id, and its place. Raises NotFoundError naming the nearest."""
+    for index, case in enumerate(evalset.cases):
+        if case.id == case_id:
+            return index, case
+    raise NotFoundError.among("case", case_id, [case.id for case in islice(evalset.cases, 2_000)])
+
+
+def failure_answer(desk: Desk, name: str) -> dict[str, Any]:
+    """How trials of the newest run of a set fail, and the kinds of failure that people named."""
+    file = find_file(desk, name)
+    run = newest_run(desk, file)
+    divergences = [] if run is None else desk.store.runs.divergence_counts(run.id)[:N_KINDS]
+    return {
+        "evalset": file.name,
+        "run": None if run is None else run.id,
+        "divergences": [
+            {"words": each.words or NO_DIVERGENCE, "n_trials": each.n, "n_cases": each.n_cases, "case_id": each.case_id}
+            for each in divergences
+        ],
+        "kinds": [
+            {
+                "name": mode.name,
+                "definition": mode.definition,
+                "life": mode.life_words,
+                "n_trials": 0 if run is None else desk.store.failures.trials_by_run(mode.id).get(run.id, 0),
+                "page": f"/failures/{mode.id}",
+            }
+            for mode in desk.store.failures.modes()
+            if mode.is_active
+        ],
+        "page": f"/evalsets/{file.id}" if run is None else f"/failures?run={run.id}",
+    }
+
+
+def newest_run(desk: Desk, file: EvalSetFile) -> RunSummary | None:
+    """The newest run of an eval set."""
+    return next(iter(desk.store.runs.list(evalset_id=file.id, limit=1)), None)
+
+
+def health_answer(desk: Desk, name: str) -> dict[str, Any]:
+    """Faults of a set without a run, and how its cases did over their history."""
+    file, evalset = read_evalset(desk, name)
+    run = newest_run(desk, file)
+    ids = Counter(case.id for case in evalset.cases)
+    bare = [case.id for case in evalset.cases if asserts_nothing(case)]
+    return {
+        "evalset": file.name,
+        "n_cases": len(evalset.cases),
+        "repeated_ids": [case_id for case_id, n in ids.items() if n > 1],
+        "cases_without_expectations": bare,
+        "run": None if run is None else run.id,
+        **_history(desk, run),
+        "page": f"/evalsets/{file.id}",
+    }
+
+
+def _history(desk: Desk, run: RunSummary | None) -> dict[str, Any]:
+    """The cases that always pass, that never do and that do both, over the runs of one agent and one configuration."""
+    passing: list[str] = []
+    failing: list[str] = []
+    flaky: list[dict[str, Any]] = []
+    n_runs = 0
+    if run is not None:
+        history = desk.stored_runs.history(run)
+        n_runs = history.n_runs
+        for case_id, case in zip(desk.stored_runs.case_ids(run.id), history.cases, strict=True):
+            if case.scored and case.passed == case.scored:
+                passing.append(case_id)
+            elif case.scored and not case.passed:
+                failing.append(case_id)
+            elif case.scored:
+                flaky.append({"case_id": case_id, "passed": case.passed, "scored": case.scored})
+    flaky.sort(key=_share)
+    return {"n_runs": n_runs, "n_always_passed": len(passing), "never_passed": failing, "flaky": flaky}
+
+
+def _share(item: dict[str, Any]) -> float:
+    return float(item["passed"]) / float(item["scored"])
+
+
+def case_ids_of(text: str | Sequence[str]) -> tuple[str, ...]:
+    """The ids in a list, or in a text with commas."""
+    return tuple(part.strip() for part in text.split(",") if part.strip()) if isinstance(text, str) else tuple(text)

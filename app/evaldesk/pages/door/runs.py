@@ -1,0 +1,118 @@
+"""Runs, their comparison and their gates, for coding agents and for `evaldesk run`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, get_args
+
+from evaldesk.desk.desk import Desk
+from evaldesk.desk.runs.gates.conclusion import conclude
+from evaldesk.desk.runs.stored_runs import StoredRuns
+from evaldesk.model.run import RunStatus
+from evaldesk.model.stored import RunSummary
+from evaldesk.pages.door.filters import read_choice, read_filter
+from evaldesk.pages.runs.divergences import NO_DIVERGENCE
+from evaldesk.pages.runs.objects import conclusion_object, metric_objects, run_item, run_object
+
+RUN_KEYS = ("status", "agent", "evalset", "model")
+N_RUNS, N_WORST, N_DIVERGENCES = 20, 5, 10
+
+
+def status_answer(desk: Desk) -> dict[str, Any]:
+    """What is in the workspace, what is running, and what to do next."""
+    from evaldesk.pages.home import home
+
+    runs = desk.stored_runs
+    running = runs.list_newest("running", N_RUNS)[0]
+    counts = desk.store.runs.counts_by_status()
+    page = home(desk, desk.agents.list())
+    return {
+        "workspace": str(desk.settings.workspace),
+        "is_trusted": not desk.is_restricted,
+        "is_read_only": desk.is_read_only,
+        "n_runs": sum(counts.values()),
+        "n_evalsets": len(page.evalsets),
+        "running": [_item(runs, run) for run in running],
+        "newest_runs": [_item(runs, line.summary) for line in page.runs[:N_WORST]],
+        "worst_cases": [_worst(row) for row in page.cases],
+        "kinds": [{"name": mode.name, "life": mode.life_words} for mode in page.kinds],
+        "next": [{"title": step.title, "text": step.text, "page": step.address} for step in page.steps],
+        "page": "/",
+    }
+
+
+def run_items(desk: Desk, text: str = "", limit: int = N_RUNS) -> dict[str, Any]:
+    """The newest runs; the filter has words, `status:`, `agent:`, `evalset:` and `model:`."""
+    chosen = read_filter(text, RUN_KEYS)
+    status: Any = read_choice(chosen, "status", get_args(RunStatus))
+    values = {"agent_id": chosen.value("agent"), "evalset_id": chosen.value("evalset"), "model": chosen.value("model")}
+    runs = desk.stored_runs
+    page, n_all = runs.list_newest(status, limit, **values, text=chosen.text, is_part=True)
+    return listed_runs(runs, page, n_all)
+
+
+def listed_runs(runs: StoredRuns, page: Sequence[RunSummary], n_all: int) -> dict[str, Any]:
+    """A page of runs as `evaldesk run list --json` prints it."""
+    return {"items": [_item(runs, run) for run in page], "total_count": n_all, "has_more": len(page) < n_all}
+
+
+def _item(runs: StoredRuns, run: RunSummary) -> dict[str, Any]:
+    return run_item(run, runs.outcome(run)) | {"status": runs.shown_status(run)}
+
+
+def run_answer(desk: Desk, name: str) -> dict[str, Any]:
+    """A run with its conclusion and numbers, its worst cases, the ways to fail, and what changed before it."""
+    runs = desk.stored_runs
+    run = runs.find_by_name(name)
+    numbers = runs.numbers(run)
+    results = {
+        **run_object(run, numbers),
+        **conclusion_object(conclude(run.config.gates, numbers, runs.change(run))),
+        "capture": list(runs.captures(run)),
+        "metrics": metric_objects(runs, run),
+    }
+    rows = desk.store.runs.case_rows(run.id, sort="worst", limit=N_WORST)
+    divergences = desk.store.runs.divergence_counts(run.id)[:N_DIVERGENCES]
+    trials_by_mode = {
+        mode.name: desk.store.failures.trials_by_run(mode.id).get(run.id, 0)
+        for mode in desk.store.failures.modes()
+        if mode.is_active
+    }
+    return {
+        "data": {
+            **_item(runs, run),
+            "results": results,
+            "worst_cases": [_worst(row) for row in rows],
+            "divergences": [
+                {"words": each.words or NO_DIVERGENCE, "n_trials": each.n, "n_cases": each.n_cases}
+                for each in divergences
+            ],
+            "kinds": [{"name": mode, "n_trials": n} for mode, n in trials_by_mode.items() if n],
+            "page": f"/runs/{run.id}",
+        }
+    }
+
+
+def _worst(row: Any) -> dict[str, Any]:
+    return {
+        "case_id": row.case_id,
+        "verdicts": row.verdicts,
+        "passed": row.counts.passed,
+        "failed": row.counts.failed,
+        "errored": row.counts.errored,
+    }
+
+
+def compare_answer(desk: Desk, names: Sequence[str]) -> dict[str, Any]:
+    """2 to 20 stored runs against the first. Raises UsageError, NotFoundError."""
+    from evaldesk.desk.runs.run_sources import compare_sources, read_run_sources
+    from evaldesk.pages.compared_sources import comparison_object
+
+    return comparison_object(compare_sources(read_run_sources(names, desk.stored_runs), 0, None))
+
+
+def gate_answer(desk: Desk, name: str) -> dict[str, Any]:
+    """How often the gates of a run fail although nothing changed."""
+    from evaldesk.pages.gate_explanation import explained_run
+
+    return explained_run(desk.stored_runs, name, {}).as_json

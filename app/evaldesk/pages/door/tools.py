@@ -1,0 +1,304 @@
+"""The table of the tools for coding agents: each with its inputs, its answer and the command that prints the same."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import importlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from evaldesk.desk.desk import Desk
+from evaldesk.errors import NotFoundError, UsageError
+
+Group: TypeAlias = Literal["read", "run", "propose"]
+Schema: TypeAlias = Mapping[str, Any]
+Answer: TypeAlias = Callable[..., Any]
+
+MAX_TEXT, MAX_ITEMS = 100_000, 1_000
+LEAST_TOKENS, MOST_TOKENS, USUAL_TOKENS = 500, 25_000, 8_000
+
+TEXT: Schema = {"type": "string", "maxLength": MAX_TEXT}
+TRIAL: Schema = {"type": "integer", "minimum": 0, "description": "Counted from 0, as in the address of its page."}
+RUN: Schema = {"type": "string", "maxLength": 200, "description": "The number of a run, or its name."}
+SET: Schema = {"type": "string", "maxLength": 1_000, "description": "The name, place or id of an eval set."}
+CASE: Schema = {"type": "string", "maxLength": 1_000, "description": "The id of a case."}
+CURSOR: Schema = {"type": "integer", "minimum": 0, "description": "next_cursor of the page before."}
+LIMIT: Schema = {"type": "integer", "minimum": 1, "maximum": 200}
+MAX_TOKENS: Schema = {
+    "type": "integer",
+    "minimum": LEAST_TOKENS,
+    "maximum": MOST_TOKENS,
+    "description": f"The most tokens of the answer; {USUAL_TOKENS:,} unless said.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool: the function behind it as `module:name`, its inputs, and the command with the same answer.
+
+    `more` is the call for what an answer had to leave out.
+    """
+
+    name: str
+    words: str
+    target: str
+    command: str
+    group: Group = "read"
+    inputs: Mapping[str, Schema] = field(default_factory=dict)
+    required: Sequence[str] = ()
+    more: str = ""
+    needs_desk: bool = True
+
+    @property
+    def answer(self) -> Answer:
+        """The function, imported now."""
+        module, _, name = self.target.partition(":")
+        return getattr(importlib.import_module(f"evaldesk.{module}"), name)  # type: ignore[no-any-return]
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of the inputs."""
+        return {
+            "type": "object",
+            "properties": {**self.inputs, "max_tokens": MAX_TOKENS},
+            "required": list(self.required),
+            "additionalProperties": False,
+        }
+
+
+TOOLS: Mapping[str, Tool] = {
+    tool.name: tool
+    for tool in (
+        Tool(
+            "status",
+            "What is in the workspace, what is running, and what to do next.",
+            "pages.door.runs:status_answer",
+            "status --json",
+        ),
+        Tool(
+            "list_agents",
+            "The agents with kind, model, tools, sub-agents, missing keys and load errors.",
+            "pages.door.agents:agent_items",
+            "agents --json",
+        ),
+        Tool("list_evalsets", "The eval sets.", "pages.door.evalsets:evalset_items", "set list --json"),
+        Tool(
+            "list_cases",
+            "The cases of an eval set. The filter has words, id:PART, tag:TAG and asserts:no.",
+            "pages.door.evalsets:case_items",
+            "set cases SET --json",
+            inputs={"set": SET, "filter": TEXT, "cursor": CURSOR, "limit": LIMIT},
+            required=("set",),
+            more="list_cases with cursor",
+        ),
+        Tool(
+            "get_case",
+            "A case as it is in its file, and its open proposals.",
+            "pages.door.evalsets:case_answer",
+            "set case SET CASE --json",
+            inputs={"set": SET, "case": CASE},
+            required=("set", "case"),
+            more="get_case with a larger max_tokens",
+        ),
+        Tool(
+            "list_runs",
+            "The newest runs. The filter has words, status:, agent:, evalset: and model:.",
+            "pages.door.runs:run_items",
+            "run list --json",
+            inputs={"filter": TEXT, "limit": LIMIT},
+            more="list_runs with a filter",
+        ),
+        Tool(
+            "get_run",
+            "A run: conclusion, rates with intervals, worst cases, first divergences, kinds of failure, and what "
+            "changed in the eval set since the run before.",
+            "pages.door.runs:run_answer",
+            "run info RUN --json",
+            inputs={"run": RUN},
+            required=("run",),
+            more="list_trials",
+        ),
+        Tool(
+            "compare",
+            "2 to 20 runs against the first of them.",
+            "pages.door.runs:compare_answer",
+            "compare RUN RUN --json",
+            inputs={"runs": {"type": "array", "items": RUN, "minItems": 2, "maxItems": 20}},
+            required=("runs",),
+            more="compare with fewer runs",
+        ),
+        Tool(
+            "list_trials",
+            "The finished trials of a run with their first divergences. The filter has words of the case, case:PART "
+            "and verdict:failed.",
+            "pages.door.trials:trial_items",
+            "run trials RUN --json",
+            inputs={"run": RUN, "filter": TEXT, "cursor": CURSOR, "limit": LIMIT},
+            required=("run",),
+            more="list_trials with cursor",
+        ),
+        Tool(
+            "get_trial",
+            "A trial as text. detail: line (a line a turn), turns (expected beside actual), full (every event, by "
+            "cursor); part is one turn, counted from 0.",
+            "pages.door.trials:trial_answer",
+            "run trial RUN CASE TRIAL --json",
+            inputs={
+                "run": RUN,
+                "case": CASE,
+                "trial": TRIAL,
+                "part": {"type": "integer", "minimum": 0},
+                "detail": {"type": "string", "enum": ["line", "turns", "full"]},
+                "cursor": CURSOR,
+            },
+            required=("run", "case", "trial"),
+            more="get_trial with part, or with detail full and cursor",
+        ),
+        Tool(
+            "search",
+            "The trials, cases of runs and notes that hold all words of a text.",
+            "pages.door.trials:search_answer",
+            "search TEXT --json",
+            inputs={"text": TEXT, "limit": LIMIT},
+            required=("text",),
+            more="search with more words",
+        ),
+        Tool(
+            "get_failures",
+            "How trials of the newest run of an eval set fail, and the kinds of failure that people named.",
+            "pages.door.evalsets:failure_answer",
+            "set failures SET --json",
+            inputs={"set": SET},
+            required=("set",),
+            more="list_trials with verdict:failed",
+        ),
+        Tool(
+            "explain_gate",
+            "How often the gates of a run fail although nothing changed.",
+            "pages.door.runs:gate_answer",
+            "gate explain --from RUN --json",
+            inputs={"run": RUN},
+            required=("run",),
+        ),
+        Tool(
+            "health",
+            "Repeated ids and cases without expectations of an eval set, and cases that never or sometimes pass.",
+            "pages.door.evalsets:health_answer",
+            "set health SET --json",
+            inputs={"set": SET},
+            required=("set",),
+            more="list_cases",
+        ),
+        Tool(
+            "get_docs",
+            "A page of the documentation, or its section as page#section; without a topic the list.",
+            "pages.door.docs:docs_answer",
+            "docs TOPIC --json",
+            inputs={"topic": TEXT},
+            more="get_docs with page#section",
+            needs_desk=False,
+        ),
+    )
+}
+
+PARAMETERS: Mapping[str, str] = {"run": "name", "runs": "names", "set": "name", "filter": "text", "case": "case_id"}
+"""Inputs that the functions behind the tools call otherwise."""
+
+FOR_PERSONS: Mapping[str, str] = {
+    "accept_proposal": "evaldesk proposals accept ID",
+    "refuse_proposal": "evaldesk proposals refuse ID",
+    "accept_actual": "evaldesk accept RUN",
+    "edit_expectation": "evaldesk ui, and the page of the case",
+    "edit_case": "evaldesk ui, and the page of the case",
+    "delete_case": "evaldesk ui, and the page of the eval set",
+    "quarantine_case": "evaldesk ui, and the page of the eval set",
+    "label_trial": "evaldesk ui, and the page of the trial",
+    "set_criteria": "evaldesk eval AGENT SET --config-file-path FILE",
+    "drop_criterion": "evaldesk eval AGENT SET --config-file-path FILE",
+    "set_threshold": "evaldesk eval AGENT SET --config-file-path FILE",
+    "set_gate": "evaldesk eval AGENT SET --min-pass-rate R",
+    "set_baseline": "evaldesk eval AGENT SET --baseline RUN",
+    "trust_folder": "evaldesk agents --trust",
+    "delete_run": "evaldesk run rm RUN",
+    "delete_evalset": "evaldesk ui, and the page of the eval set",
+    "rescore_run": "evaldesk run rescore RUN --config-file-path FILE",
+}
+"""What no tool does, and the command or page with which a person does it."""
+
+
+def tools_of(allowed: frozenset[str]) -> Mapping[str, Tool]:
+    """The tools that are there with these groups beside `read`."""
+    return {name: tool for name, tool in TOOLS.items() if tool.group == "read" or tool.group in allowed}
+
+
+def find_tool(name: str, allowed: frozenset[str]) -> Tool:
+    """The tool of that name. Raises UsageError with the command of a person, or the nearest tool."""
+    tools = tools_of(allowed)
+    if name in tools:
+        return tools[name]
+    if name in TOOLS:
+        group = TOOLS[name].group
+        raise UsageError(f"{name} is not allowed here; a person starts `evaldesk mcp --allow {group}` for it")
+    if name in FOR_PERSONS:
+        raise UsageError(f"no tool does {name}: that is for a person, with `{FOR_PERSONS[name]}`")
+    raise NotFoundError.among("tool", name, tools)
+
+
+def checked_inputs(tool: Tool, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs of a call by the schema of the tool. Raises UsageError with the place."""
+    schemas = tool.schema["properties"]
+    for name in inputs:
+        if name not in schemas:
+            raise NotFoundError.among(f"input of {tool.name}", name, schemas)
+    missing = [name for name in tool.required if inputs.get(name) is None]
+    if missing:
+        raise UsageError(f"{tool.name}: {missing[0]} is missing", field=missing[0])
+    values = {name: value for name, value in inputs.items() if value is not None}
+    for name, value in values.items():
+        _check(f"{tool.name}: {name}", value, schemas[name])
+    return values
+
+
+_TYPES: Mapping[str, Any] = {
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "array": list,
+    "object": dict,
+}
+
+
+def _check(place: str, value: Any, schema: Schema) -> None:
+    kind: str = schema["type"]
+    is_of_kind = isinstance(value, _TYPES[kind]) and not isinstance(value, bool)
+    if not is_of_kind:
+        raise UsageError(f"{place} must be a {kind}, got {type(value).__name__}")
+    if "enum" in schema and value not in schema["enum"]:
+        raise UsageError(f"{place} must be one of {', '.join(schema['enum'])}, got {str(value)[:100]!r}")
+    if kind in ("integer", "number"):
+        least, most = schema.get("minimum", float("-inf")), schema.get("maximum", 2**53)
+        if not least <= value <= most:
+            raise UsageError(f"{place} must be from {least:,} to {most:,}, got {value:,}")
+    if kind == "string" and len(value) > schema.get("maxLength", MAX_TEXT):
+        raise UsageError(
+            f"{place} has {len(value):,} characters; at most {schema.get('maxLength', MAX_TEXT):,} are read"
+        )
+    if kind == "array":
+        least, most = schema.get("minItems", 0), schema.get("maxItems", MAX_ITEMS)
+        if not least <= len(value) <= most:
+            raise UsageError(f"{place} must have {least:,} to {most:,} items, got {len(value):,}")
+        for number, each in enumerate(value):
+            _check(f"{place}[{number}]", each, schema["items"])
+
+
+async def called(tool: Tool, desk: Desk, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer of a tool; reading happens in a thread. Raises EvaldeskError."""
+    values = {PARAMETERS.get(name, name): value for name, value in checked_inputs(tool, inputs).items()}
+    values.pop("max_tokens", None)
+    answer = functools.partial(tool.answer, desk) if tool.needs_desk else tool.answer
+    if inspect.iscoroutinefunction(tool.answer):
+        return await answer(**values)  # type: ignore[no-any-return]
+    return await asyncio.to_thread(answer, **values)

@@ -1,0 +1,55 @@
+"""A workspace for the door of coding agents, and the calls of its tools."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.cli.conftest import CommandFolder
+
+from evaldesk.desk.desk import Desk
+from evaldesk.desk.trash import open_desk
+from evaldesk.pages.door.tools import TOOLS, called
+from evaldesk.settings import read_settings
+
+INPUTS: Mapping[str, tuple[Mapping[str, Any], Sequence[str]]] = {
+    "status": ({}, ("status",)),
+    "list_agents": ({}, ("agents",)),
+    "list_evalsets": ({}, ("set", "list")),
+    "list_cases": ({"set": "words", "filter": "id:case_1", "limit": 5}, ("set", "cases", "words")),
+    "get_case": ({"set": "words", "case": "case_2"}, ("set", "case", "words", "case_2")),
+    "list_runs": ({}, ("run", "list")),
+    "get_run": ({"run": "1"}, ("run", "info", "1")),
+    "compare": ({"runs": ["1", "2"]}, ("compare", "1", "2")),
+    "list_trials": ({"run": "1", "filter": "verdict:failed"}, ("run", "trials", "1", "--filter", "verdict:failed")),
+    "get_trial": ({"run": "1", "case": "case_2", "trial": 0}, ("run", "trial", "1", "case_2", "0")),
+    "search": ({"text": "flaky"}, ("search", "flaky")),
+    "get_failures": ({"set": "words"}, ("set", "failures", "words")),
+    "explain_gate": ({"run": "1"}, ("gate", "explain", "--from", "1")),
+    "health": ({"set": "words"}, ("set", "health", "words")),
+    "get_docs": ({"topic": "metrics"}, ("docs", "metrics")),
+}
+"""For each reading tool its inputs, and the command with the same answer."""
+OPTIONS: Mapping[str, Sequence[str]] = {"list_cases": ("--filter", "id:case_1", "--limit", "5")}
+
+
+def play(place: CommandFolder) -> None:
+    """Two runs of an eval set of three cases, one of which never passes and one every other time."""
+    place.evalset("words", {"hello": "hello", "hi": "good day", "flaky": "flaky"})
+    for _ in range(2):
+        assert place.eval(place.folder / "words.evalset.json", "--n", 2).exit_code == 1
+
+
+def tool_answer(folder: Path, name: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer of a tool, as JSON has it."""
+    settings = read_settings(folder, (folder,), environment={})
+
+    async def answer(desk: Desk) -> dict[str, Any]:
+        return await called(TOOLS[name], desk, inputs)
+
+    with open_desk(settings) as desk:
+        value: dict[str, Any] = json.loads(json.dumps(asyncio.run(answer(desk))))
+        return value
