@@ -212,14 +212,12 @@ def test_labels_are_filtered_and_come_a_page_at_a_time(store: Store) -> None:
         ("unsure", 1),
         ("metrics disagree", 1),
     ]
-    assert (len(everything.lines), everything.lines[0].labelled_trial.label.labeller) == (50, "Ben")
+    assert (len(everything.labels), everything.labels[0].label.labeller) == (50, "Ben")
     older = read_labels(desk_on(store), LabelFilter(), cursor_time(everything.older_href.rpartition("=")[2]))
-    assert (len(older.lines), older.older_href) == (11, "")
-    wrong = read_labels(desk_on(store), LabelFilter(is_disagreement=True)).lines
-    assert [(line.labelled_trial.case_id, line.is_disagreement) for line in wrong] == [("c0", True)]
-    assert [line.labelled_trial.run_id for line in read_labels(desk_on(store), LabelFilter(labeller="Ben")).lines] == [
-        other
-    ]
+    assert (len(older.labels), older.older_href) == (11, "")
+    wrong = read_labels(desk_on(store), LabelFilter(is_disagreement=True)).labels
+    assert [(each.case_id, each.is_disagreement) for each in wrong] == [("c0", True)]
+    assert [each.run_id for each in read_labels(desk_on(store), LabelFilter(labeller="Ben")).labels] == [other]
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-1", "9" * 18, "9" * 400])

@@ -290,6 +290,11 @@ class LabelledTrial:
     evalset_id: str
     trial_verdict: str | None
 
+    @property
+    def is_disagreement(self) -> bool:
+        """Whether the label of the whole trial and the metrics contradict each other."""
+        return self.label.turn is None and {self.trial_verdict, self.label.verdict} == {"passed", "failed"}
+
 
 @dataclass(frozen=True, slots=True)
 class TurnLabel:

@@ -5,111 +5,53 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evaldesk.desk.imports.staging import Reading, Staged
+from evaldesk.desk.imports.staging import Reading
+from evaldesk.formats.exchange import Imported
 from evaldesk.model import VERDICTS, Case, JsonObject, Verdict
 from evaldesk.model.conclusion import counted
-from evaldesk.model.evalset import repeats_words
 from evaldesk.model.stored import ImportSummary
 from evaldesk.transcripts.recorded import RecordedRun, verdict_counts
 
-MAX_CASES = 50
-MAX_SENTENCES = 40
+MAX_RUNS = 50
 MAX_QUERY = 160
-MAX_OUTCOMES = 100
 MIB = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class ImportedCase:
-    """One case: its id, its first message, and its assertions."""
-
-    id: str
-    shape: str
-    query: str
-    asserts: str
+def import_verb(contents: Imported) -> str:
+    """The effect of the button; empty for a file without cases and runs."""
+    parts = [counted(len(contents.evalset.cases), "case")] if contents.evalset else []
+    parts += [counted(len(contents.runs), "run")] if contents.runs else []
+    return f"Import {' and '.join(parts)}" if parts else ""
 
 
-@dataclass(frozen=True, slots=True)
-class RunLine:
-    """One run: its agent, its eval set, and its result."""
-
-    name: str
-    agent: str
-    model: str
-    shape: str
-    metrics: str
-    counts: Sequence[tuple[Verdict, int]]
+def case_shape(case: Case) -> str:
+    """`2 turns`, or that the case is a scenario."""
+    return "scenario" if case.scenario is not None else counted(len(case.turns), "turn")
 
 
-@dataclass(frozen=True, slots=True)
-class ImportView:
-    """A pending file: its sentences, its first cases, its runs. `n_cases` is None without an eval set.
-
-    `outcomes` are the keys that could decide the verdict; `outcome` is the chosen one.
-    `repeats` names the ids that several cases have.
-    """
-
-    source: str
-    title: str
-    recognised_parts: Sequence[str]
-    unchanged_parts: Sequence[str]
-    refusals: Sequence[str]
-    n_cases: int | None
-    cases: Sequence[ImportedCase]
-    runs: Sequence[RunLine]
-    outcomes: Sequence[str] = ()
-    outcome: str = ""
-    repeats: str = ""
-
-    @property
-    def verb(self) -> str:
-        """The effect of the button."""
-        parts = [counted(self.n_cases, "case")] if self.n_cases is not None else []
-        parts += [counted(len(self.runs), "run")] if self.runs else []
-        return f"Import {' and '.join(parts)}" if parts else ""
-
-
-def import_view(staged: Staged) -> ImportView:
-    """The preview of a staged file."""
-    content = staged.contents
-    evalset = content.evalset
-    return ImportView(
-        source=staged.source,
-        title=staged.title,
-        recognised_parts=content.understood[:MAX_SENTENCES],
-        unchanged_parts=content.kept[:MAX_SENTENCES],
-        refusals=content.refused[:MAX_SENTENCES],
-        n_cases=len(evalset.cases) if evalset else None,
-        cases=[_case_line(case) for case in evalset.cases[:MAX_CASES]] if evalset else [],
-        runs=[_run_line(run) for run in content.runs],
-        outcomes=content.outcomes[:MAX_OUTCOMES] if staged.has_choice else (),
-        outcome=content.outcome,
-        repeats=repeats_words(evalset.cases) if evalset else "",
-    )
-
-
-def _case_line(case: Case) -> ImportedCase:
+def first_message(case: Case) -> str:
+    """The beginning of the first message of a case, or of its scenario."""
     if case.scenario is not None:
-        return ImportedCase(case.id, "scenario", _cut(_scenario_text(case.scenario)), "")
+        return _cut(_scenario_text(case.scenario))
+    return _cut(case.turns[0].query) if case.turns else ""
+
+
+def asserted_parts(case: Case) -> str:
+    """`2 calls, 1 answer, final state`, or `nothing`; empty for a scenario."""
+    if case.scenario is not None:
+        return ""
     calls = [turn.expected.tool_calls for turn in case.turns if turn.expected.tool_calls is not None]
     n_references = sum(turn.expected.reference is not None for turn in case.turns)
-    asserts = [counted(sum(map(len, calls)), "call")] if calls else []
-    asserts += [counted(n_references, "answer")] if n_references else []
-    asserts += ["final state"] if case.final_state is not None else []
-    query = case.turns[0].query if case.turns else ""
-    return ImportedCase(case.id, counted(len(case.turns), "turn"), _cut(query), ", ".join(asserts) or "nothing")
+    parts = [counted(sum(map(len, calls)), "call")] if calls else []
+    parts += [counted(n_references, "answer")] if n_references else []
+    parts += ["final state"] if case.final_state is not None else []
+    return ", ".join(parts) or "nothing"
 
 
-def _run_line(run: RecordedRun) -> RunLine:
-    verdicts = verdict_counts(run.results)
-    return RunLine(
-        name=run.name,
-        agent=run.agent,
-        model=run.model or "",
-        shape=f"{counted(len(run.results), 'trial')} of {counted(len(run.cases), 'case')}",
-        metrics=", ".join(criterion.metric for criterion in run.criteria),
-        counts=[(verdict, verdicts[verdict]) for verdict in VERDICTS if verdicts[verdict]],
-    )
+def verdict_pairs(run: RecordedRun) -> list[tuple[Verdict, int]]:
+    """The verdicts of the trials of a run, each with its number of trials."""
+    counts = verdict_counts(run.results)
+    return [(verdict, counts[verdict]) for verdict in VERDICTS if counts[verdict]]
 
 
 def _scenario_text(scenario: JsonObject) -> str:
@@ -189,6 +131,6 @@ def _record_sentence(record: ImportSummary, n_before: int) -> str:
 
 
 def _record_links(record: ImportSummary) -> Sequence[tuple[str, str]]:
-    runs = [(f"/runs/{run_id}", f"Run {run_id}") for run_id in record.run_ids[:MAX_CASES]]
+    runs = [(f"/runs/{run_id}", f"Run {run_id}") for run_id in record.run_ids[:MAX_RUNS]]
     is_stored = record.status == "done" and record.set_id
     return [*runs, *([(f"/evalsets/{record.set_id}", "Eval set")] if is_stored else [])]

@@ -11,7 +11,6 @@ from urllib.parse import urlencode
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.labels import VERDICTS
 from evaldesk.desk.runs.rescoring import played_run_id
-from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.model.stored import LabelFilter, LabelledTrial, LabelPair, RunSummary, TrialKey, TurnLabel
 from evaldesk.pages.runs.view import Filter, trial_href
 from evaldesk.statistics.agreement import agreement, judge_skill, nominal_alpha
@@ -33,28 +32,16 @@ BADGES: Mapping[str, str] = {"passed": "passed", "failed": "failed", "unsure": "
 
 
 @dataclass(frozen=True, slots=True)
-class LabelLine:
-    """One label with where it was given; `is_disagreement` where the metrics say otherwise."""
-
-    labelled_trial: LabelledTrial
-    href: str
-    where: str
-    badge: str
-    is_disagreement: bool
-
-
-@dataclass(frozen=True, slots=True)
 class LabelListing:
-    """All that the page shows."""
+    """All that the page shows; `run` is None for the labels of all runs."""
 
-    lines: Sequence[LabelLine]
+    labels: Sequence[LabelledTrial]
     n_all: int
     n_found: int
     filters: Sequence[Filter]
     labellers: Sequence[str]
     label_filter: LabelFilter
-    run_id: int | None
-    run_title: str
+    run: RunSummary | None
     alpha: str
     agreements: Sequence[MetricAgreement]
     turn_bound: str
@@ -72,14 +59,13 @@ def read_labels(desk: Desk, label_filter: LabelFilter, before: datetime | None =
     pairs = store.labels.pairs(store_filter.run_id, run.id if run else None)
     turns = turn_pairs(store, store_filter.run_id, run.id if run else None)
     return LabelListing(
-        lines=[_line(each) for each in labels[:PAGE_SIZE]],
+        labels=labels[:PAGE_SIZE],
         n_all=store.labels.count(LabelFilter(run_id=store_filter.run_id)),
         n_found=store.labels.count(store_filter),
         filters=_filters(store, label_filter, store_filter),
         labellers=store.labels.labellers(),
         label_filter=label_filter,
-        run_id=run_id,
-        run_title=run_title(run) if run else "",
+        run=run,
         alpha=people_words(pairs),
         agreements=metric_agreements(pairs, _verdict_counts(store, run) if run else {}),
         turn_bound=bound_words(turns),
@@ -97,16 +83,15 @@ def cursor_time(text: str) -> datetime | None:
         return None
 
 
-def _line(labelled_trial: LabelledTrial) -> LabelLine:
+def label_href(labelled_trial: LabelledTrial) -> str:
+    """The address of a labelled trial, at the turn that the label is of."""
     turn = labelled_trial.label.turn
-    verdict, labelled = labelled_trial.trial_verdict, labelled_trial.label.verdict
-    return LabelLine(
-        labelled_trial=labelled_trial,
-        href=trial_href(labelled_trial.run_id, labelled_trial.key) + ("" if turn is None else f"#turn-{turn + 1}"),
-        where=f"trial {labelled_trial.key[1] + 1}" + ("" if turn is None else f", turn {turn + 1}"),
-        badge=BADGES.get(labelled or "", ""),
-        is_disagreement=turn is None and {verdict, labelled} == {"passed", "failed"},
-    )
+    return trial_href(labelled_trial.run_id, labelled_trial.key) + ("" if turn is None else f"#turn-{turn + 1}")
+
+
+def verdict_badge(verdict: str) -> str:
+    """The status whose colour shows a person's verdict."""
+    return BADGES[verdict]
 
 
 def _verdict_counts(store: Store, run: RunSummary) -> dict[str, tuple[int, int]]:

@@ -333,8 +333,16 @@ PAGE_FILTERS: Mapping[str, str] = {
     "queue_words": "evaldesk.pages.queues.result:queue_words",
     "trial_name": "evaldesk.pages.queues.result:trial_name",
     "label_badge": "evaldesk.pages.queues.page:label_badge",
+    "label_href": "evaldesk.pages.labels:label_href",
+    "verdict_badge": "evaldesk.pages.labels:verdict_badge",
     "label_word": "evaldesk.pages.queues.page:label_word",
     "box_value": "evaldesk.pages.queues.page:box_value",
     "metrics_words": "evaldesk.pages.queues.page:metrics_words",
+    "case_shape": "evaldesk.pages.import_view:case_shape",
+    "first_message": "evaldesk.pages.import_view:first_message",
+    "asserted_parts": "evaldesk.pages.import_view:asserted_parts",
+    "verdict_pairs": "evaldesk.pages.import_view:verdict_pairs",
+    "import_verb": "evaldesk.pages.import_view:import_verb",
+    "repeats_words": "evaldesk.model.evalset:repeats_words",
 }
 """Filters of read models that are not imported before the first page: `module:function`."""

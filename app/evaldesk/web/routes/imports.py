@@ -18,7 +18,7 @@ from evaldesk.desk.imports.importing import N_AT_ONCE, AlreadyImportedError, Tak
 from evaldesk.desk.imports.staging import Staged
 from evaldesk.desk.imports.uploads import MAX_WAITING, Upload
 from evaldesk.errors import ConflictError, DiskError, EvaldeskError, FormatError, NotFoundError, UsageError
-from evaldesk.pages.import_view import RecordView, import_view, reading_view, record_view
+from evaldesk.pages.import_view import RecordView, reading_view, record_view
 from evaldesk.pages.typed import Problems
 from evaldesk.web.forms.fields import arrived_files, attachment, leave, read_form, text_of
 from evaldesk.web.render import desk_of, go, number, page, target_of
@@ -210,7 +210,7 @@ def _preview(
     name_error: EvaldeskError | None = None,
     is_known: bool = False,
 ) -> Response:
-    values: dict[str, Any] = {"view": import_view(staged), "name": name, "problems": problems, "taken": name_error}
+    values: dict[str, Any] = {"staged": staged, "name": name, "problems": problems, "taken": name_error}
     values["is_known"] = is_known
     return page(request, "imports/show.html", status=status, address=f"/imports/{staged.token}", **values)
 
