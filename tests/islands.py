@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from evaldesk.cli import COMMANDS
+from evaldesk.cli.adopt import EXPORTS
+from evaldesk.registry import is_present
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -31,6 +36,14 @@ def of_tools(*tools: str) -> pytest.MarkDecorator:
     """The mark of tests that play files or agents of these tools: they are skipped where one of the folders is gone."""
     gone = [tool for tool in tools if not has_island(tool)]
     return pytest.mark.skipif(bool(gone), reason=f"the folder of {', '.join(gone)} was removed")
+
+
+def of_command(line: str) -> pytest.MarkDecorator:
+    """The mark of a test of a command of the documentation: it is skipped where the row of a word of it was removed."""
+    targets = {**{name: command.target for name, command in COMMANDS.items()}, **EXPORTS}
+    words = [word.removeprefix("--") for word in shlex.split(line, comments=True)]  # `eval --benchmark` is `benchmark`
+    gone = [word for word in words if word in targets and not is_present(targets[word])]
+    return pytest.mark.skipif(bool(gone), reason=f"the folder of the tool of {', '.join(gone)} was removed")
 
 
 of_all_tools = of_tools(*TOOLS)

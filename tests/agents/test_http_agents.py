@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 from tests.agents.answering import Answers, answering, serving
 
 from evaldesk.agents import agent_ref, load_agent
+from evaldesk.agents.agent import AGENTS
 from evaldesk.agents.discovery import remote_ref, remote_ref_of_kind
 from evaldesk.engine import play_trial
 from evaldesk.errors import AgentError, BadNumberError, UsageError
@@ -181,7 +182,6 @@ async def test_headers_come_from_variables(answers: Any, play: Any, monkeypatch:
         ("http://127.0.0.1:8000/v1", "http_chat"),
         ("http://127.0.0.1:8000/v1/", "http_chat"),
         ("https://example.org/agent", "http"),
-        ("adk:http://127.0.0.1:8000/weather", "adk_server"),
         ("command:python agent.py", "command"),
         ("server:agent_loop", None),
         ("adk:agent", None),
@@ -212,14 +212,9 @@ def test_invalid_addresses_and_commands_are_refused(spec: str) -> None:
         remote_ref(spec)
 
 
-def test_an_adk_address_without_an_app_is_refused() -> None:
-    with pytest.raises(AgentError, match="name of the app"):
-        load_agent(agent_ref("adk:http://127.0.0.1:8000"))
+@pytest.mark.parametrize("kind", [kind.name for kind in AGENTS.builtin if kind.target == "address"])
+def test_an_unknown_option_of_the_table_is_named(kind: str) -> None:
+    ref = remote_ref_of_kind(kind, "http://127.0.0.1:1/x", "mine", '{"modle": "x"}')
 
-
-def test_an_unknown_option_of_the_table_is_named() -> None:
-    ref: Callable[[str], Any] = lambda kind: remote_ref_of_kind(kind, "http://127.0.0.1:1/x", "mine", '{"modle": "x"}')  # noqa: E731
-
-    for kind in ("http", "http_chat", "adk_server"):
-        with pytest.raises(AgentError, match="modle"):
-            load_agent(ref(kind))
+    with pytest.raises(AgentError, match="modle"):
+        load_agent(ref)

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner, Result
+from tests.islands import of_command
 
 from evaldesk.cli import cli
 from evaldesk.cli.lazy import LazyGroup, dashed
@@ -37,7 +38,10 @@ def _commands(path: Path) -> list[str]:
 SHOWN = [(path.name, line) for path in DOCS for line in _commands(path)]
 
 
-@pytest.mark.parametrize(("name", "line"), SHOWN, ids=[f"{name}-{number}" for number, (name, _) in enumerate(SHOWN)])
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [pytest.param(name, line, marks=of_command(line), id=f"{name}-{at}") for at, (name, line) in enumerate(SHOWN)],
+)
 def test_every_command_and_option_that_is_shown_exists(name: str, line: str) -> None:
     words = shlex.split(line, comments=True)[1:]
     command: click.Command = cli

@@ -108,3 +108,12 @@ async def test_a_lost_session_of_the_server_is_logged(answers: Any, play: Any) -
     events = await play(load_agent(agent_ref(f"adk:{address}/weather")), Session("s", turns=[TurnRecord("hi")]), "you?")
 
     assert "does not remember" in events[0].text
+
+
+def test_a_spec_with_the_prefix_is_an_agent_behind_the_server() -> None:
+    assert agent_ref("adk:http://127.0.0.1:8000/weather").kind == "adk_server"
+
+
+def test_an_adk_address_without_an_app_is_refused() -> None:
+    with pytest.raises(AgentError, match="name of the app"):
+        load_agent(agent_ref("adk:http://127.0.0.1:8000"))
