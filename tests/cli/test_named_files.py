@@ -170,6 +170,7 @@ def test_a_folder_that_is_none_is_said_in_one_line(filled: CommandFolder, name: 
 def test_a_workspace_that_is_none_is_said_in_one_line(filled: CommandFolder, path: tuple[str, ...]) -> None:
     words = {
         "eval": "eval AGENT SET",
+        "plan": "plan AGENT SET",
         "adopt": "adopt adk .",
         "gate explain": "gate explain --from 1 --min-pass-rate 0.9",
     }

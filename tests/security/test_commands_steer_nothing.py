@@ -83,6 +83,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "mode merge": ("KIND", "other", "--by", "ann"),
     "mode undo": (),
     "open": (HOSTILE,),
+    "plan": ("FOLDER", "SET", "--vary", f"model={HOSTILE},b"),
     "report": ("RUN",),
     "rubric": ("-d", "FILE", "-r", HOSTILE),
     "run drive": ("RUN",),

@@ -24,6 +24,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
     "eval": LazyCommand(
         "evaldesk.cli.eval.command:evaluate", "Run eval sets with AGENT: a folder, module:attr, or samples/NAME."
     ),
+    "plan": LazyCommand(
+        "evaldesk.cli.plan:plan",
+        "Plan a run or an experiment: trials, cost, time, and the smallest difference it shows.",
+    ),
     "run": LazyCommand(
         "evaldesk.cli.runs.group:run",
         "Submit, watch, stop and resume runs; NAME is a number, or how the name of a run begins.",

@@ -39,7 +39,7 @@ def eval_adk(request: EvalRequest) -> int:
     jobs = []
     for path, case_ids in cases_by_file.items():
         evalset = read_evalset_file(path)
-        _check_names(path, case_ids, [case.id for case in evalset.cases])
+        check_names(path, case_ids, [case.id for case in evalset.cases])
         chosen_ids = case_ids
         if request.rows is not None:
             chosen_ids = _cases_of_rows(request.rows, evalset, case_ids, len(cases_by_file))
@@ -124,7 +124,7 @@ def _cases_of_rows(rows: str, evalset: EvalSet, names: tuple[str, ...] | None, n
     return chosen_rows(evalset, rows=rows)
 
 
-def _check_names(path: Path, names: Sequence[str] | None, case_ids: Sequence[str]) -> None:
+def check_names(path: Path, names: Sequence[str] | None, case_ids: Sequence[str]) -> None:
     """Raise NotFoundError for names that lead nowhere, with the nearest and with all there are."""
     unknown = [name for name in names or () if name not in case_ids]
     if not unknown:

@@ -13,6 +13,7 @@ from evaldesk.cli.eval.playing import EXIT_INTERRUPTED, on_interrupt, plan_job
 from evaldesk.cli.eval.progress import shown_progress
 from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.desk.desk import Desk
+from evaldesk.desk.experiments.estimates import ExperimentEstimate, estimate_of_plan
 from evaldesk.desk.experiments.variants import (
     AGENT,
     EVALSET,
@@ -33,6 +34,7 @@ from evaldesk.model import EvalSet, Gates
 from evaldesk.model.experiment import ExperimentPlan, Factor, Variant
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.experiment_files import experiment_lines, experiment_object
+from evaldesk.pages.experiment_plan import estimate_lines, estimate_object
 from evaldesk.wording.printable import in_one_line
 from evaldesk.wording.words import conclusion_words
 from evaldesk.wording.writer import show, show_json
@@ -44,7 +46,8 @@ def play_experiment(request: EvalRequest, jobs: Sequence[Job]) -> int:
     0 when all variants were played; a gate counts for the variants of `--gate-variant` alone.
     """
     factors, variants = variants_of(request)
-    _check(request, jobs, variants)
+    check_request(request, variants)
+    _check_jobs(request, jobs)
     models = [str(each.options["model"]) for each in variants if "model" in each.options]
     desk = Desk.open(replace(request, more_models=(*request.more_models, *models)).settings())
     try:
@@ -62,13 +65,17 @@ def variants_of(request: EvalRequest) -> tuple[tuple[Factor, ...], tuple[Variant
     return grid_of(options)
 
 
-def _check(request: EvalRequest, jobs: Sequence[Job], variants: Sequence[Variant]) -> None:
-    """Raise UsageError for a request that is no experiment, before the agent is imported."""
+def check_request(request: EvalRequest, variants: Sequence[Variant]) -> None:
+    """Raise UsageError for variants that are no experiment, or a baseline or gate that is of none of them."""
     names = [variant.name for variant in variants]
     check_names(names)
     baseline_index(names, request.baseline_variant)
     for name in request.gate_variants:
         baseline_index(names, name)
+
+
+def _check_jobs(request: EvalRequest, jobs: Sequence[Job]) -> None:
+    """Raise UsageError for options that an experiment does not have, before the agent is imported."""
     if len(jobs) > 1:
         raise UsageError(f"an experiment has one eval set, and these are {len(jobs)}; name one", field="evalset")
     if request.files or request.outputs:
@@ -99,8 +106,12 @@ async def _play(
             factors=factors,
         )
         check_variants(plan, run_plans, allows_equal=request.allow_equal)
+        estimate = await asyncio.to_thread(estimate_of_plan, desk.stored_runs, plan, run_plans)
         if request.check:
-            return _show_plan(request, plan, run_plans)
+            return _show_plan(plan, estimate, is_json=request.is_json)
+        if not (request.quiet or request.is_json):
+            for line in estimate_lines(estimate, is_short=not plan.budget):
+                show(in_one_line(line), err=True)
         return await _play_planned(desk, request, plan, run_plans)
     finally:
         await desk.close()
@@ -158,15 +169,15 @@ async def more_variants(desk: Desk, experiment_id: int, vary: Sequence[str], *, 
     await desk.experiments.add(experiment_id, variants, run_plans)
 
 
-def _show_plan(request: EvalRequest, plan: ExperimentPlan, run_plans: Sequence[RunPlan]) -> int:
-    n_trials = sum(each.n_trials for each in run_plans)
-    if request.is_json:
+def _show_plan(plan: ExperimentPlan, estimate: ExperimentEstimate, *, is_json: bool) -> int:
+    if is_json:
         names = [variant.name for variant in plan.variants]
-        show_json({"name": plan.name, "variants": names, "n_trials": n_trials, "seed": plan.seed}, indent=2)
+        planned = {"name": plan.name, "variants": names, "n_trials": estimate.n_trials, "seed": plan.seed}
+        show_json({**planned, "estimate": estimate_object(estimate)}, indent=2)
         return 0
-    show(in_one_line(f"{plan.name}: {len(run_plans)} variants, {n_trials:,} trials"))
-    for variant, run_plan in zip(plan.variants, run_plans, strict=True):
-        show(in_one_line(f"  {variant.name}: {len(run_plan.cases):,} cases x {run_plan.config.n}"))
+    show(in_one_line(f"{plan.name}: {len(plan.variants)} variants, {estimate.n_trials:,} trials"))
+    for line in estimate_lines(estimate):
+        show(in_one_line(line))
     return 0
 
 

@@ -145,7 +145,7 @@ def experiment_options(command: Command) -> Command:
     """The options of an experiment, whose variants differ in some options; several models are one."""
     params: list[click.Option] = vars(command)["__click_params__"]
     model = next(param for param in params if param.name == "model")
-    model.multiple, model.callback = True, _models
+    model.multiple, model.callback = True, read_models
     return _apply(
         VARIANTS,
         command,
@@ -168,7 +168,7 @@ def experiment_options(command: Command) -> Command:
     )
 
 
-def _models(ctx: click.Context, param: click.Parameter, values: Any) -> Any:
+def read_models(ctx: click.Context, param: click.Parameter, values: Any) -> Any:
     """The model of a run; several are noted as those of an experiment."""
     texts = [str(each) for each in values or ()]
     models = [each.replace("\\,", ",").strip() for text in texts for each in re.split(r"(?<!\\),", text)]

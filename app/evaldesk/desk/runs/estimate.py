@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model.history import SetHistory
 from evaldesk.statistics.history.posterior import Posterior, posterior_of
+from evaldesk.statistics.history.power import MOST_CASES, fewest
 from evaldesk.statistics.history.sizes import smallest_drop
 from evaldesk.statistics.noise import smallest_gap
 from evaldesk.wording.comparison import drop_sentence, gap_sentence, points_words
@@ -22,24 +23,35 @@ class VisibleRow:
 
 
 @dataclass(frozen=True, slots=True)
+class RunProposal:
+    """The fewest cases with `n` trials of each that show a difference 4 times in 5; None where no number is enough."""
+
+    difference: float
+    n_cases: int | None
+    n: int
+    cost: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Estimate:
     """Trials to play, cost and time as in the last run of the same agent and eval set, and the detectable difference.
 
-    `visible` is a sentence without its full stop, `rows` have the numbers for other shapes; `is_of_history` tells
-    whether they rest on trials of the cases, and not on a typical spread.
+    `difference` is None where none shows. `visible` is a sentence on it without its full stop, `rows` have the numbers
+    for other shapes; `is_of_history` tells whether they rest on trials of the cases, and not on a typical spread.
     """
 
     n_trials: int
     last_run: int | None
     cost: float | None
     ms: float | None
+    difference: float | None
     visible: str
     rows: tuple[VisibleRow, ...]
     is_of_history: bool
 
 
 def estimate(
-    runs: StoredRuns,
+    runs: StoredRuns | None,
     agent_id: str,
     evalset_id: str,
     *,
@@ -51,20 +63,36 @@ def estimate(
 ) -> Estimate:
     """The cost of a run of `n_cases` cases with `n` trials each, and the difference it can show by their `history`.
 
-    `n_trials` are the trials of a budget; a case has `n` in the mean.
+    `n_trials` are the trials of a budget; a case has `n` in the mean. `runs` is None in a workspace without any.
     """
     cases = posterior_of(history.trials) if history and history.n_scored else None
-    last = runs.find_last_run(agent_id, evalset_id)
+    last = runs.find_last_run(agent_id, evalset_id) if runs else None
     n_trials = n_cases * n if n_trials is None else n_trials
     return Estimate(
         n_trials=n_trials,
         last_run=last.id if last else None,
         cost=last.cost / last.n_done * n_trials if last and not last.is_cost_unknown else None,
         ms=last.mean_ms * n_trials / max(1, min(concurrency, n_trials)) if last and last.mean_ms else None,
+        difference=_possible(_gap(n_cases, n, cases)),
         visible=_sentence(n_cases, n, cases),
         rows=_rows(n_cases, n, cases),
         is_of_history=cases is not None,
     )
+
+
+def propose(plan: Estimate, difference: float, n: int, history: SetHistory | None) -> RunProposal:
+    """The fewest cases like those of the plan that show a difference 4 times in 5 with `n` trials of each."""
+    cases = posterior_of(history.trials) if history and history.n_scored else None
+
+    def is_enough(n_cases: int) -> bool:
+        gap = _gap(n_cases, n, cases)
+        return gap is not None and gap <= difference
+
+    n_cases = fewest(MOST_CASES, is_enough)
+    cost = None
+    if n_cases is not None and plan.cost is not None and plan.n_trials:
+        cost = plan.cost / plan.n_trials * n_cases * n
+    return RunProposal(difference, n_cases, n, cost)
 
 
 def _sentence(n_cases: int, n: int, cases: Posterior | None) -> str:
@@ -88,4 +116,9 @@ def _gap(n_cases: int, n: int, cases: Posterior | None) -> float | None:
 
 
 def _visible(gap: float | None) -> str:
-    return "none" if gap is None or gap > 1 else points_words(gap)
+    difference = _possible(gap)
+    return "none" if difference is None else points_words(difference)
+
+
+def _possible(gap: float | None) -> float | None:
+    return None if gap is None or gap > 1 else gap

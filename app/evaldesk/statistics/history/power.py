@@ -79,12 +79,12 @@ def smallest_difference(n_cases: int, n: int, rates: Rates, n_comparisons: int) 
 
 def cases_for_difference(difference: float, n: int, rates: Rates, n_comparisons: int) -> int | None:
     """The fewest cases with which a difference is found 4 times in 5; None above `MOST_CASES`."""
-    return _fewest(MOST_CASES, lambda n_cases: _finds(difference, n_cases, n, rates, n_comparisons))
+    return fewest(MOST_CASES, lambda n_cases: _finds(difference, n_cases, n, rates, n_comparisons))
 
 
 def trials_for_difference(difference: float, n_cases: int, rates: Rates, n_comparisons: int) -> int | None:
     """The fewest trials of each case with which a difference is found 4 times in 5; None above `MOST_TRIALS`."""
-    return _fewest(MOST_TRIALS, lambda n: _finds(difference, n_cases, n, rates, n_comparisons))
+    return fewest(MOST_TRIALS, lambda n: _finds(difference, n_cases, n, rates, n_comparisons))
 
 
 def _finds(difference: float, n_cases: int, n: int, rates: Rates, n_comparisons: int) -> bool:
@@ -92,7 +92,8 @@ def _finds(difference: float, n_cases: int, n: int, rates: Rates, n_comparisons:
     return smallest is not None and smallest <= difference
 
 
-def _fewest(most: int, is_enough: Callable[[int], bool]) -> int | None:
+def fewest(most: int, is_enough: Callable[[int], bool]) -> int | None:
+    """The fewest from 1 to `most` that is enough, where more is enough as well; None where not even `most` is."""
     low, high = 1, most
     if not is_enough(high):
         return None
