@@ -52,6 +52,7 @@ def _copy(tree: Path) -> Path:
         if (ROOT / name).is_file():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, tree / name)
+    subprocess.run([git, "init", "--quiet"], cwd=tree, check=True)  # a check asks git for the files
     return tree
 
 

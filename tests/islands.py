@@ -51,6 +51,6 @@ of_all_tools = of_tools(*TOOLS)
 
 
 def is_removed(path: Path) -> bool:
-    """Whether a file of tests is in the folder of a tool that was removed."""
-    _, _, rest = path.as_posix().partition("/tests/integrations/")
+    """Whether a file is in the folder of a tool that was removed, or in that of its tests."""
+    _, _, rest = path.as_posix().partition("/integrations/")
     return bool(rest) and rest.partition("/")[0] in TOOLS and not has_island(rest.partition("/")[0])

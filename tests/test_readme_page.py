@@ -65,7 +65,9 @@ SHOWN: Mapping[str, str] = {
         "integrations/osmosis/test_osmosis.py: a workflow asks the runs model; "
         "integrations/osmosis/test_osmosis_folder.py: "
     ),
-    "OpenHands: `process_instance": "cli/test_docs_played.py: the benchmark is played instance by instance",
+    "OpenHands: `process_instance": (
+        "integrations/openhands/test_documented_benchmark.py: the benchmark is played instance by instance"
+    ),
     "an HTTP server, an ADK": (
         "agents/test_http_agents.py: ; integrations/adk/test_adk_server_agents.py: ; agents/test_command_agent.py: "
     ),

@@ -10,6 +10,7 @@ from types import ModuleType
 
 import grimp
 import pytest
+from tests.islands import of_all_tools
 
 FOLDER = Path(__file__).resolve().parents[1] / ".ci"
 
@@ -39,6 +40,7 @@ def graph() -> grimp.ImportGraph:
     return grimp.build_graph("evaldesk")
 
 
+@of_all_tools
 def test_the_picture_of_the_floors_is_what_the_imports_say(floors: ModuleType, graph: grimp.ImportGraph) -> None:
     assert floors.drift(graph) == []
 

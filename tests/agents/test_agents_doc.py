@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from evaldesk.agents import AGENTS, AgentKind, declared_refs, load_agent
+from evaldesk.agents import AgentKind, declared_refs, load_agent
+from evaldesk.agents.agent import KINDS
 from evaldesk.model import Container, Session
 from evaldesk.settings import Environment, read_settings
 
@@ -101,7 +102,7 @@ def test_the_table_of_kinds_is_that_of_the_code() -> None:
     _, _, section = DOC.read_text("utf-8").partition("## Kinds\n")
     rows = [line for line in section.partition("\n## ")[0].splitlines() if line.startswith("| `")]
 
-    assert rows == [_row(kind) for kind in AGENTS.builtin]
+    assert rows == [_row(kind) for kind in KINDS]
 
 
 def _row(kind: AgentKind) -> str:

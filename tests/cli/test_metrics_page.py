@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from tests.islands import of_command
 
 from evaldesk.cli import cli
 from evaldesk.demo_model import judge
@@ -70,7 +71,10 @@ def test_the_settings_are_read(tmp_path: Path) -> None:
     assert (found.functions, found.judges) == ({"exact": "rewards:exact"}, ("openai/gpt-4o-mini",))
 
 
-def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "line", [pytest.param(line, marks=of_command(line)) for line in "".join(blocks("sh")).splitlines()]
+)
+def test_the_commands_run(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def complete(call: ModelCall) -> ModelReply:
         return ModelReply(judge.reply(call.messages, seed=call.seed, share=0.0), (), Usage(call.model))
 
@@ -79,8 +83,6 @@ def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     rows: list[dict[str, Any]] = [{"id": "a", "solution_str": "A polite answer."}]
     (tmp_path / "talks.jsonl").write_text("\n".join(map(json.dumps, rows)))
 
-    for command in "".join(blocks("sh")).splitlines():
-        result = CliRunner().invoke(cli, shlex.split(command)[1:], catch_exceptions=False)
-        assert result.exit_code == 0, result.output
+    result = CliRunner().invoke(cli, shlex.split(line)[1:], catch_exceptions=False)
 
-    assert json.loads((tmp_path / "grades.json").read_text())["number"] == 3
+    assert result.exit_code == 0, result.output

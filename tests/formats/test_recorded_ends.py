@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evaldesk.formats.exchange import FORMATS
+from evaldesk.formats.exchange import MARKS
 from evaldesk.model.transcript import BOUNDS
 from evaldesk.transcripts.recorded_ends import BOUND_TEXTS, ENDS, Ends, bound_of
 
@@ -24,7 +24,7 @@ def test_the_page_of_formats_has_the_table_of_ends() -> None:
     rows = [table_row(name, ends) for name, all_ends in ENDS.items() for ends in all_ends]
 
     assert "\n".join(rows) in FORMATS_PAGE.read_text()
-    assert set(ENDS) <= set(FORMATS)
+    assert set(ENDS) <= set(MARKS)
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ class AgentKind:
 _OWN_REPORT = Visibility(inner_calls="none", tokens="part")
 """Of an agent that tells its calls by the protocol."""
 
-_KINDS = (
+KINDS = (
     AgentKind(
         "a2a",
         "A2A",
@@ -353,6 +353,7 @@ _KINDS = (
         takes=MEDIA_KINDS,
     ),
 )
+"""The built-in kinds, those of islands that were removed included."""
 
 
 class AgentKinds:
@@ -435,7 +436,7 @@ class AgentKinds:
 
 
 # Traits are values here, since reading them must import no framework: decision 027.
-AGENTS = AgentKinds([kind for kind in _KINDS if is_present(kind.adapter)])
+AGENTS = AgentKinds([kind for kind in KINDS if is_present(kind.adapter)])
 
 
 def parameter_names(function: object) -> list[str] | None:

@@ -15,5 +15,7 @@ def test_conversations_are_graded_by_the_scripted_judge(tmp_path: Path, commands
 
     carry_out(commands, [page_command("metrics.md")], tmp_path)
 
-    (record,) = json.loads((tmp_path / "grades.json").read_text())["records"]
+    grades = json.loads((tmp_path / "grades.json").read_text())
+    (record,) = grades["records"]
+    assert grades["number"] == 3
     assert (len(record["scores"]), record["errors"]) == (3, [])
