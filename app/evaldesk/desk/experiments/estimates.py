@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 LATEST_RUNS = 50
 """Runs of an agent and an eval set among which those of the same model are looked for."""
+COST_DIGITS = 12
+"""Digits of a mean of dollars: below them it depends on the order of its trials."""
 FEWEST_SHOWN = 3
 """Trials of a case in a proposal, where fewer are planned: one trial says nothing about chance."""
 
@@ -256,7 +258,7 @@ def _earlier_rates(runs: StoredRuns | None, variant: PlannedVariant, cases: Sequ
 def _variant_estimate(runs: StoredRuns | None, variant: PlannedVariant) -> VariantEstimate:
     run = _newest_of_model(runs, variant) if runs else None
     if run:
-        cost = None if run.is_cost_unknown else run.cost / run.n_done
+        cost = None if run.is_cost_unknown else round(run.cost / run.n_done, COST_DIGITS)
         return VariantEstimate(variant.name, variant.n_trials, run.id, cost, run.mean_ms)
     last = runs.find_last_run(variant.agent_id, variant.evalset_id) if runs else None
     if last is None:
