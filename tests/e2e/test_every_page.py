@@ -37,6 +37,25 @@ UNFOLDED = f"""async rules => {{
 WIDER = """() => document.scrollingElement.scrollWidth <= innerWidth ? [] : ["the page", ...[
   ...document.querySelectorAll("body *")].filter(box => box.getBoundingClientRect().right > innerWidth)
   .map(box => box.tagName + "." + box.className).slice(0, 5)]"""
+AMBIGUOUS = """() => {
+  const meanings = new Map();
+  const note = (key, words) => meanings.set(key, (meanings.get(key) ?? new Set()).add(words));
+  const words = element => {
+    const copy = element.cloneNode(true);
+    copy.querySelectorAll("kbd").forEach(key => key.remove());
+    return (element.getAttribute("aria-label") || copy.textContent).trim().replace(/\\s+/g, " ");
+  };
+  const shown = selector => [...document.querySelectorAll(selector)].filter(element => element.checkVisibility());
+  for (const element of shown("[data-key]")) note(element.dataset.key, words(element.labels?.[0] ?? element));
+  for (const element of shown("[data-choice]")) note(element.dataset.choice, "a choice of the row");
+  for (const link of shown("[data-grid] [data-baseline]")) {
+    const same = shown("[data-key=b]").find(element => element.href === link.href);
+    note("b", same ? words(same) : "Make first");
+  }
+  if (shown("[data-grid] a.trials").length) note("s", "Side by side");
+  for (const key of shown("[data-rows] input[type=checkbox]").length ? "jkx" : "jk") note(key, "a row");
+  return [...meanings].filter(([, names]) => names.size > 1).map(([key, names]) => [key, ...names]);
+}"""
 ALL_RULES = {"preload": False, "resultTypes": ["violations"]}
 OF_COLOURS = ALL_RULES | {"runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
 PICTURE = Path(__file__).parents[2] / "docs" / "run.png"
@@ -360,8 +379,10 @@ def check(someone: Visitor, name: str) -> None:
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 844})
         wider += [[width, box] for box in page.evaluate(WIDER)]
+    ambiguous = page.evaluate(AMBIGUOUS)
     assert faults == []
     assert wider == []
+    assert ambiguous == []  # a key has one meaning on a page
 
 
 def test_between_day_and_night_only_colours_change() -> None:

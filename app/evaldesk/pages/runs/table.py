@@ -428,7 +428,7 @@ def _group(
         doubt=doubt_cell(summary.counts.scored, interval),
         cost=cost.dollars / n_done if cost.dollars is not None and n_done else None,
         times=times,
-        baseline_href=query.baseline_href(summary.id) if others else "",
+        baseline_href=query.baseline_href(summary.id) if summary.id != query.run_ids[0] else "",
         hide_href=query.href(hide=",".join(map(str, (*query.hidden, summary.id)))) if len(others) > 1 else "",
     )
 
