@@ -32,6 +32,7 @@ JUDGE = "failure_mode"
 MAX_SIGNED = 5_000
 """Failed trials whose transcripts are read for proposals."""
 SIGNED_AT_ONCE = 50
+MAX_OFFERED = 5
 _WORD = re.compile(r"[^\W_]+")
 _LINK_ADDRESS = re.compile(r"\]\([^()\s]*\)")
 
@@ -47,6 +48,8 @@ class TypedFinding:
     turn: str = ""
     event: str = ""
     quote: str = ""
+    is_new: bool = False
+    """Whether `new_mode` is to be made although its name begins that of another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,15 @@ class TypedMode:
     definition: str = ""
     example_yes: str = ""
     example_no: str = ""
+
+
+class AlikeNameError(UsageError):
+    """A new kind of failure was typed whose name begins those of existing ones, which are `names`."""
+
+    def __init__(self, typed: str, names: Sequence[str]) -> None:
+        begun = ", ".join(f"{name!r}" for name in names)
+        super().__init__(f"{typed!r} begins {begun}: use that kind, or make a new one.", field="new-mode")
+        self.names = names
 
 
 class FailureDesk:
@@ -70,16 +82,26 @@ class FailureDesk:
     def add(self, run_id: int, key: TrialKey, form: TypedFinding, transcript: Transcript) -> int:
         """Store a finding; a mode that is named and does not exist yet is created.
 
-        Raises UsageError naming the field, NotFoundError, ConflictError when the mode was merged or retired.
+        Raises UsageError naming the field (AlikeNameError where the name begins that of another mode), NotFoundError,
+        ConflictError when the mode was merged or retired.
         """
         author, note = self.sign(form.author), checked_note(form.note, MAX_FINDING, "finding")
         if not note and not form.mode and not form.new_mode.strip():
             raise UsageError("Write what went wrong, or choose a kind of failure.", field="finding")
         anchor = checked_anchor(form, transcript)
-        new_mode = checked_texts(TypedMode(form.new_mode))["name"] if form.new_mode.strip() else ""
+        new_mode = self._mode_name(form) if form.new_mode.strip() else ""
         mode_id = checked_id(form.mode, "mode") if form.mode and not new_mode else None
         played_run = played_run_id(self._store.runs, run_id)
         return self._failures.add(FindingDraft(played_run, *key, note, mode_id, anchor), author, new_mode)
+
+    def _mode_name(self, form: TypedFinding) -> str:
+        """The typed name of a mode. Raises AlikeNameError where it would make a mode beside others that begin so."""
+        name = checked_texts(TypedMode(form.new_mode))["name"]
+        known_names = [mode.name for mode in self._failures.modes() if mode.is_active]
+        begun = [known for known in known_names if known.casefold().startswith(name.casefold())]
+        if begun and not form.is_new and name.casefold() not in {known.casefold() for known in begun}:
+            raise AlikeNameError(name, begun[:MAX_OFFERED])
+        return name
 
     def modes(self) -> Sequence[Mode]:
         """All modes, those in use first."""
@@ -148,7 +170,7 @@ class FailureDesk:
             raise UsageError("Choose a proposal.", field="finding")
         if is_accepted and not form.new_mode.strip():
             raise UsageError("Name the kind of failure of this proposal.", field="new-mode")
-        new_mode = checked_texts(TypedMode(form.new_mode))["name"] if is_accepted else ""
+        new_mode = self._mode_name(form) if is_accepted else ""
         self._store.proposals.decide(finding_ids, author, new_mode)
 
     def name(self, finding_ids: Sequence[int], form: TypedFinding) -> None:
@@ -159,7 +181,7 @@ class FailureDesk:
         author = self.sign(form.author)
         if not finding_ids or not form.new_mode.strip():
             raise UsageError("Name the kind of failure of these notes.", field="new-mode")
-        self._failures.name(finding_ids, checked_texts(TypedMode(form.new_mode))["name"], author)
+        self._failures.name(finding_ids, self._mode_name(form), author)
 
     def remove(self, finding_id: int, author: str) -> None:
         """Take a finding away. Raises UsageError, NotFoundError."""

@@ -528,6 +528,53 @@ def test_texts_of_a_kind_that_somebody_edited_meanwhile_come_back_as_they_were_t
     assert pages.desk.store.failures.modes()[0].definition == "my <i>long</i> text"
 
 
+def _offered(text: str) -> dict[str, list[str]]:
+    """The form that offers kinds: its hidden fields, and its buttons."""
+    form = re.search(
+        r'<form class="actions"[^>]*>(?:\s*<input type="hidden"[^>]*>)*\s*<button[^>]*new-mode.*?</form>', text, re.S
+    )
+    assert form
+    fields = re.findall(r'<(?:input type="hidden"|button[^>]*?) name="([^"]+)" value="([^"]*)"', form[0])
+    return {name: [html.unescape(value) for key, value in fields if key == name] for name, _ in fields}
+
+
+@pytest.mark.parametrize("then", ["", "next"])
+@pytest.mark.parametrize("typed", ["inv", "Invents ", "invents <i>price"])
+def test_the_beginning_of_a_kind_offers_it_before_another_is_made(pages: Any, then: str, typed: str) -> None:
+    trial = failed_trial(pages)
+    pages.post(f"{trial}/findings", **SAID)
+    sent = {"labeller": "Ana", "note": "a <b>long</b> note", "place": "0", "then": then}
+
+    answer = pages.post(f"{trial}/findings", **sent, **{"new-mode": typed})
+
+    assert answer.status_code == 422
+    assert [mode.name for mode in pages.desk.failures.modes()] == [SAID["new-mode"]]
+    offered = _offered(answer.text)
+    assert offered == {
+        **{name: [text] for name, text in sent.items()},
+        "new-mode": [SAID["new-mode"]],
+        "new-kind": [typed],
+    }
+    assert pages.post(f"{trial}/findings", **sent, **{"new-mode": SAID["new-mode"]}).status_code == 303
+    assert pages.post(f"{trial}/findings", **sent, **{"new-kind": typed}).status_code == 303
+    assert [mode.name for mode in pages.desk.failures.modes()] == [SAID["new-mode"], typed.strip()]
+    assert pages.post(f"{trial}/findings", **sent, **{"new-mode": typed}).status_code == 303
+
+
+def test_a_kind_is_offered_for_notes_and_proposals_too(pages: Any) -> None:
+    trial = failed_trial(pages)
+    pages.post(f"{trial}/findings", **SAID)
+    pages.post(f"{trial}/findings", labeller="Ana", note="Something else.")
+    sent = {"run": trial.split("/")[2], "op": "name", "labeller": "Ana", "finding": "2"}
+
+    answer = pages.post("/failures/proposals", **sent, **{"new-mode": "in"})
+
+    assert answer.status_code == 422
+    assert _offered(answer.text)["op"] == ["name"]
+    assert pages.post("/failures/proposals", **sent, **{"new-mode": SAID["new-mode"]}).status_code == 303
+    assert len(pages.desk.failures.modes()) == 1
+
+
 @pytest.mark.parametrize("then", ["", "next"])
 def test_a_finding_of_a_kind_that_was_retired_meanwhile_comes_back_as_it_was_typed(pages: Any, then: str) -> None:
     trial = failed_trial(pages)
@@ -626,10 +673,9 @@ def test_findings_of_a_kind_are_counted_by_tool_turn_tag_and_case(pages: Any) ->
         [TrialResult(run_id, at, 0, "finished", "failed", transcript=Transcript(turns)) for at in range(7)]
     )
     for at in range(7):
-        anchor = {"turn": str(at % 2), "event": "0" if at < 3 else "1"} if at < 6 else {}
-        pages.desk.failures.add(
-            run_id, (at, 0), TypedFinding("Ana", "late", new_mode="late", **anchor), Transcript(turns)
-        )
+        turn, event = (str(at % 2), "0" if at < 3 else "1") if at < 6 else ("", "")
+        typed = TypedFinding("Ana", "late", new_mode="late", turn=turn, event=event)
+        pages.desk.failures.add(run_id, (at, 0), typed, Transcript(turns))
 
     where = read_where(pages.desk, 1)
     page = pages.get("/failures/1/where")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, cast
 
 from starlette.datastructures import FormData, UploadFile
@@ -13,9 +14,9 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from evaldesk.desk.failures import TypedFinding
+from evaldesk.desk.failures import AlikeNameError, TypedFinding
 from evaldesk.desk.imports.uploads import ArrivingFile
-from evaldesk.errors import FormatError, UsageError
+from evaldesk.errors import EvaldeskError, FormatError, UsageError
 from evaldesk.web.guard import MAX_BODY
 from evaldesk.web.render import go, target_of
 
@@ -116,8 +117,32 @@ def start_of(request: Request) -> int:
 def typed_finding(form: FormData, author: str) -> TypedFinding:
     """A finding as it was typed; its place is a turn and an event, as `1.7`."""
     turn, _, event = text_of(form, "place").partition(".")
-    note, mode, new_mode, quote = (text_of(form, name) for name in ("note", "mode", "new-mode", "quote"))
-    return TypedFinding(author, note, mode, new_mode, turn, event, quote)
+    note, mode, quote = (text_of(form, name) for name in ("note", "mode", "quote"))
+    new_mode, is_new = typed_kind(form)
+    return TypedFinding(author, note, mode, new_mode, turn, event, quote, is_new)
+
+
+def typed_kind(form: FormData) -> tuple[str, bool]:
+    """The name of a kind of failure as it was typed, and whether it is to be made beside others that begin so."""
+    return text_of(form, "new-kind") or text_of(form, "new-mode"), bool(text_of(form, "new-kind"))
+
+
+@dataclass(frozen=True, slots=True)
+class KindOffer:
+    """The kinds of failure that a typed name begins, with the address and the other `fields` of its form."""
+
+    address: str
+    typed: str
+    names: Sequence[str]
+    fields: Sequence[tuple[str, str]]
+
+
+def offer_of(address: str, form: FormData, error: EvaldeskError) -> KindOffer | None:
+    """The kinds that a refused form may have meant; None for other refusals."""
+    if not isinstance(error, AlikeNameError):
+        return None
+    fields = [(name, text) for name, text in form.multi_items() if isinstance(text, str)]
+    return KindOffer(address, typed_kind(form)[0], error.names, [each for each in fields if each[0] != "new-mode"])
 
 
 async def file_text_of(form: FormData, name: str) -> str | None:

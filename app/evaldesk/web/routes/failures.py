@@ -22,7 +22,17 @@ from evaldesk.model.failures import FORMS, Mode
 from evaldesk.pages.failures.kind import TypedChange, read_mode, read_where
 from evaldesk.pages.failures.room import read_failures
 from evaldesk.pages.runs.view import trial_href
-from evaldesk.web.forms.fields import attachment, number_of, read_form, text_of, texts_of, typed_finding
+from evaldesk.web.forms.fields import (
+    KindOffer,
+    attachment,
+    number_of,
+    offer_of,
+    read_form,
+    text_of,
+    texts_of,
+    typed_finding,
+    typed_kind,
+)
 from evaldesk.web.render import desk_of, go, number, page, refused_status, target_of
 from evaldesk.web.routes.trials import TRIAL, trial_key, trial_page
 
@@ -42,6 +52,7 @@ async def _room(
     new_kind: TypedMode | None = None,
     proposals: ModelProposals | None = None,
     import_words: str = "",
+    offer: KindOffer | None = None,
 ) -> Response:
     """The room, with refused text as it was typed, or a note on the last undo or import."""
     before, first = (number_of(request.query_params.get(name)) for name in ("before", "from"))
@@ -56,6 +67,7 @@ async def _room(
         new_kind=new_kind,
         asked=proposals,
         imported=import_words,
+        offer=offer,
         forms=FORMS,
     )
 
@@ -124,7 +136,8 @@ async def propose(request: Request) -> Response:
     if text_of(form, "op") == "propose":
         await asyncio.to_thread(failures.propose, run_id)
     else:
-        draft = TypedFinding(text_of(form, "labeller"), new_mode=text_of(form, "new-mode"))
+        name, is_new = typed_kind(form)
+        draft = TypedFinding(text_of(form, "labeller"), new_mode=name, is_new=is_new)
         try:
             id_texts = ",".join(texts_of(form, "finding")).split(",")
             ids = [checked_id(each, "finding") for each in id_texts if each]
@@ -136,7 +149,7 @@ async def propose(request: Request) -> Response:
         except NotFoundError:
             raise
         except (UsageError, ConflictError) as error:
-            return await _room(request, run_id, draft, error)
+            return await _room(request, run_id, draft, error, offer=offer_of(request.url.path, form, error))
     return go(f"/failures?run={run_id}")
 
 
@@ -278,9 +291,10 @@ async def put(request: Request) -> Response:
     except NotFoundError:
         raise
     except (UsageError, ConflictError) as error:
+        offer = offer_of(request.url.path, form, error)
         if is_next:
-            return await _room(request, run_id, draft, error)
-        return await trial_page(request, finding=draft, finding_error=error)
+            return await _room(request, run_id, draft, error, offer=offer)
+        return await trial_page(request, finding=draft, finding_error=error, offer=offer)
     if is_next:
         return go(f"/failures?{urlencode({'run': run_id})}")
     return go(f"{trial_href(run_id, key)}#findings")

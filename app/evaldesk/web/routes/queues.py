@@ -27,7 +27,16 @@ from evaldesk.pages.queues.page import (
 )
 from evaldesk.pages.runs.view import trial_href
 from evaldesk.pages.trial import event_part
-from evaldesk.web.forms.fields import number_of, read_form, start_of, text_of, texts_of, typed_finding
+from evaldesk.web.forms.fields import (
+    KindOffer,
+    number_of,
+    offer_of,
+    read_form,
+    start_of,
+    text_of,
+    texts_of,
+    typed_finding,
+)
 from evaldesk.web.render import desk_of, go, number, page, target_of
 from evaldesk.web.routes.trials import MOST_TURNS
 
@@ -88,6 +97,7 @@ async def _page(
     is_whole: bool = False,
     turn: int = 0,
     undone: str = "",
+    offer: KindOffer | None = None,
 ) -> Response:
     view = await asyncio.to_thread(
         read_queue,
@@ -110,6 +120,7 @@ async def _page(
         headers={"HX-Replace-Url": place.href(view.trial.item.place if view.trial else None)} if is_swap else None,
         queue=view,
         is_swap=is_swap,
+        offer=offer,
     )
 
 
@@ -174,7 +185,8 @@ async def find(request: Request) -> Response:
     try:
         await asyncio.to_thread(_find, request, place, draft, text_of(form, "op"))
     except (UsageError, ConflictError) as error:
-        return await _page(request, place, problem=_sentence(error), draft=draft)
+        offer = offer_of(request.url.path, form, error)
+        return await _page(request, place, problem=_sentence(error), draft=draft, offer=offer)
     return await _page(request, place) if target_of(request) == "review" else _back(place, ())
 
 

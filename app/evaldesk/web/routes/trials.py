@@ -26,7 +26,7 @@ from evaldesk.pages.runs.facts import away_sentence
 from evaldesk.pages.runs.view import trial_href
 from evaldesk.pages.timeline import raw_call, read_timeline
 from evaldesk.pages.trial import read_other_scorings
-from evaldesk.web.forms.fields import number_of, read_form, start_of, text_of
+from evaldesk.web.forms.fields import KindOffer, number_of, read_form, start_of, text_of
 from evaldesk.web.render import desk_of, go, number, page, refused_status, target_of
 
 
@@ -47,6 +47,7 @@ async def trial_page(
     error: UsageError | None = None,
     finding: TypedFinding | None = None,
     finding_error: EvaldeskError | None = None,
+    offer: KindOffer | None = None,
 ) -> Response:
     """The page of a trial; with a label or a finding that could not be kept, as it was typed."""
     run_id, key = trial_key(request)
@@ -70,6 +71,7 @@ async def trial_page(
         labels=labels,
         findings=findings,
         is_swap=target_of(request) == "labels",
+        offer=offer,
         other_scorings=other_scorings,
         edit_href=f"/evalsets/{evalset}/cases/{case_key(trial.case.id)}" if evalset else "",
         away="" if evalset else away_sentence(config),
