@@ -367,11 +367,11 @@ def test_a_kind_of_failure_is_not_fixed_in_a_re_score_of_the_run_that_shows_it(p
     rescored = pages.post("/runs/1/scorings", metric=["response_match_score"]).headers["location"]
     assert "event: done" in pages.get(f"{rescored}/events").text
 
-    field = re.search(r'<input id="fixed-run"[^>]*>', pages.get("/failures/1").text)
+    field = re.search(r'<select id="fixed-run".*?</select>', pages.get("/failures/1").text)
     answer = pages.post("/failures/1", op="fix", run=rescored.rpartition("/")[2], labeller="Ana")
 
     assert field
-    assert 'value="1"' in field[0]
+    assert re.findall(r'value="(\d+)"', field[0]) == ["1"]
     assert answer.status_code == 422
     assert "was found in run 1; name a later run." in answer.text
 
@@ -764,7 +764,9 @@ def test_without_a_model_in_the_settings_none_is_offered(open_runs: Any) -> None
     assert "Ask a model" not in pages.get(f"/failures?run={run}").text
 
 
-def test_any_run_can_be_typed_and_the_newest_ones_are_offered(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_chosen_among_the_newest_ones_and_those_of_the_address(
+    pages: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("evaldesk.pages.failures.room.N_RUNS", 1)
     cases = [Case("c", (Turn("q"),))]
     runs = [pages.desk.store.runs.create(RunConfig(AgentRef("dice", "dice"), "trips"), cases) for _ in range(3)]
@@ -773,9 +775,14 @@ def test_any_run_can_be_typed_and_the_newest_ones_are_offered(pages: Any, monkey
 
     page = pages.get(f"/failures?run={runs[0]}&before={runs[1]}")
 
-    assert re.findall(r'<option value="(\d+)">1 failed', page.text) == [str(runs[2])]
-    fields = re.findall(r'<input id="(\w+)" name="\w+" type="number"[^>]*value="(\d*)"', page.text)
-    assert fields == [("run", str(runs[0])), ("before", str(runs[1]))]
+    offered = {
+        name: re.findall(r'<option value="(\d*)"( selected)?>([^<]*)', options)
+        for name, options in re.findall(r'<select id="(\w+)" name="\w+">(.*?)</select>', page.text)
+    }
+    newest = (str(runs[2]), "", f"Run {runs[2]}, trips, 1 failed")
+    assert offered["run"] == [(str(runs[0]), " selected", f"Run {runs[0]}, trips, 1 failed"), newest]
+    chosen = (str(runs[1]), " selected", f"Run {runs[1]}, trips, 1 failed")
+    assert offered["before"] == [("", "", "none"), chosen, newest]
     assert pages.get("/failures?run=99&before=").status_code == 404
 
 

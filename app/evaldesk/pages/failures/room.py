@@ -28,7 +28,7 @@ from evaldesk.store import Store
 from evaldesk.wording.agreement import kappa_words
 from evaldesk.wording.words import interval_words, share_words
 
-N_RUNS = 20
+N_RUNS = 50
 N_PROPOSALS, N_QUOTES = 20, 3
 N_KEYS, N_NOTES = 9, 40
 N_POINTS = 40
@@ -103,6 +103,7 @@ class FailureRoom:
 
     run: RunSummary
     runs: Sequence[RunSummary]
+    newest_runs: Sequence[RunSummary]
     n_failed: int
     n_read: int
     n_passed_read: int
@@ -152,7 +153,8 @@ def read_failures(
     Its proposals are shown from the one at `first` on.
     """
     store = desk.store
-    runs = [run for run in store.runs.list(limit=N_RUNS) if run.counts.failed or run.counts.errored]
+    newest_runs = store.runs.list(limit=N_RUNS)
+    runs = [run for run in newest_runs if run.counts.failed or run.counts.errored]
     if run_id is None:
         if not runs:
             return None
@@ -175,6 +177,7 @@ def read_failures(
     return FailureRoom(
         run=run,
         runs=runs,
+        newest_runs=newest_runs,
         n_failed=len(draw.strata["f"]),
         n_read=len(trials_read & failed),
         n_passed_read=len(trials_read.intersection(draw.strata["p"])),
