@@ -66,8 +66,8 @@ class AlikeNameError(UsageError):
     """A new kind of failure was typed whose name begins those of existing ones, which are `names`."""
 
     def __init__(self, typed: str, names: Sequence[str]) -> None:
-        begun = ", ".join(f"{name!r}" for name in names)
-        super().__init__(f"{typed!r} begins {begun}: use that kind, or make a new one.", field="new-mode")
+        alike_names = ", ".join(f"{name!r}" for name in names)
+        super().__init__(f"{typed!r} begins {alike_names}: use that kind, or make a new one.", field="new-mode")
         self.names = names
 
 
@@ -98,9 +98,9 @@ class FailureDesk:
         """The typed name of a mode. Raises AlikeNameError where it would make a mode beside others that begin so."""
         name = checked_texts(TypedMode(form.new_mode))["name"]
         known_names = [mode.name for mode in self._failures.modes() if mode.is_active]
-        begun = [known for known in known_names if known.casefold().startswith(name.casefold())]
-        if begun and not form.is_new and name.casefold() not in {known.casefold() for known in begun}:
-            raise AlikeNameError(name, begun[:MAX_OFFERED])
+        alike_names = [known for known in known_names if known.casefold().startswith(name.casefold())]
+        if alike_names and not form.is_new and name.casefold() not in {known.casefold() for known in alike_names}:
+            raise AlikeNameError(name, alike_names[:MAX_OFFERED])
         return name
 
     def modes(self) -> Sequence[Mode]:

@@ -528,7 +528,7 @@ def test_texts_of_a_kind_that_somebody_edited_meanwhile_come_back_as_they_were_t
     assert pages.desk.store.failures.modes()[0].definition == "my <i>long</i> text"
 
 
-def _offered(text: str) -> dict[str, list[str]]:
+def _offer_form(text: str) -> dict[str, list[str]]:
     """The form that offers kinds: its hidden fields, and its buttons."""
     form = re.search(
         r'<form class="actions"[^>]*>(?:\s*<input type="hidden"[^>]*>)*\s*<button[^>]*new-mode.*?</form>', text, re.S
@@ -549,8 +549,8 @@ def test_the_beginning_of_a_kind_offers_it_before_another_is_made(pages: Any, th
 
     assert answer.status_code == 422
     assert [mode.name for mode in pages.desk.failures.modes()] == [SAID["new-mode"]]
-    offered = _offered(answer.text)
-    assert offered == {
+    offer = _offer_form(answer.text)
+    assert offer == {
         **{name: [text] for name, text in sent.items()},
         "new-mode": [SAID["new-mode"]],
         "new-kind": [typed],
@@ -570,7 +570,7 @@ def test_a_kind_is_offered_for_notes_and_proposals_too(pages: Any) -> None:
     answer = pages.post("/failures/proposals", **sent, **{"new-mode": "in"})
 
     assert answer.status_code == 422
-    assert _offered(answer.text)["op"] == ["name"]
+    assert _offer_form(answer.text)["op"] == ["name"]
     assert pages.post("/failures/proposals", **sent, **{"new-mode": SAID["new-mode"]}).status_code == 303
     assert len(pages.desk.failures.modes()) == 1
 
@@ -757,7 +757,7 @@ def test_a_model_is_asked_for_kinds_of_failure_and_a_person_decides(open_runs: A
     assert (nobody.status_code, "is not among the models of the settings" in nobody.text) == (422, True)
 
 
-def test_without_a_model_in_the_settings_none_is_offered(open_runs: Any) -> None:
+def test_without_a_model_in_the_settings_none_is_offer_form(open_runs: Any) -> None:
     pages = open_runs(models=(), judges=())
     run = pages.finish(n="1").rpartition("/")[2]
 
@@ -775,14 +775,14 @@ def test_a_run_is_chosen_among_the_newest_ones_and_those_of_the_address(
 
     page = pages.get(f"/failures?run={runs[0]}&before={runs[1]}")
 
-    offered = {
+    options_by_field = {
         name: re.findall(r'<option value="(\d*)"( selected)?>([^<]*)', options)
         for name, options in re.findall(r'<select id="(\w+)" name="\w+">(.*?)</select>', page.text)
     }
     newest = (str(runs[2]), "", f"Run {runs[2]}, trips, 1 failed")
-    assert offered["run"] == [(str(runs[0]), " selected", f"Run {runs[0]}, trips, 1 failed"), newest]
+    assert options_by_field["run"] == [(str(runs[0]), " selected", f"Run {runs[0]}, trips, 1 failed"), newest]
     chosen = (str(runs[1]), " selected", f"Run {runs[1]}, trips, 1 failed")
-    assert offered["before"] == [("", "", "none"), chosen, newest]
+    assert options_by_field["before"] == [("", "", "none"), chosen, newest]
     assert pages.get("/failures?run=99&before=").status_code == 404
 
 

@@ -241,8 +241,8 @@ def test_kinds_of_failure_are_named_and_taken_away_again(pages: Any) -> None:
     assert "<mark>greet</mark>" in text
     mode = re.search(r'name="mode" value="(\d+)"><input type="hidden" name="op" value="remove"', text)
     assert mode
-    offered = pages.post(f"{queue}/findings", **here, **{"new-mode": "made", "quote": "greet"})
-    assert (offered.status_code, offered.text.count('name="new-kind" value="made"')) == (422, 1)
+    refusal = pages.post(f"{queue}/findings", **here, **{"new-mode": "made", "quote": "greet"})
+    assert (refusal.status_code, refusal.text.count('name="new-kind" value="made"')) == (422, 1)
     pages.post(f"{queue}/findings", **here, mode=mode[1], op="remove")
     assert "<small>1</small>" not in pages.get(queue).text
     assert pages.post(f"{queue}/findings", **here).status_code == 422
