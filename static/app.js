@@ -300,6 +300,12 @@ function showPair(cell) {
   return true;
 }
 document.addEventListener("DOMContentLoaded", () => {
+  for (const square of $$("[data-numbered] [aria-current]")) {
+    const strip = square.parentElement;
+    strip.scrollLeft = square.offsetLeft - strip.offsetLeft - strip.clientWidth / 2;
+  }
+});
+document.addEventListener("DOMContentLoaded", () => {
   const column = sessionStorage.getItem("grid-column");
   sessionStorage.removeItem("grid-column");
   const cell = column && document.querySelector("[data-grid] tbody tr")?.cells[Number(column)];

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 if TYPE_CHECKING:
-    from tests.e2e.conftest import Visitor
+    from tests.e2e.conftest import Visit, Visitor
 
 pytestmark = pytest.mark.browser
 
@@ -63,6 +63,24 @@ def test_twenty_trials_of_a_case_fit_in_one_row(someone: Visitor, run: str) -> N
 
     assert [len(row) for row in tops] == [20] * len(tops)
     assert [len(set(row)) for row in tops] == [1] * len(tops)
+
+
+@pytest.mark.parametrize("status", ["passed", "failed"])
+def test_a_phone_shows_the_first_turn_of_a_trial_among_twenty_on_its_first_screen(
+    visit: Visit, run: str, status: str
+) -> None:
+    someone = visit("phone")
+    someone.goto(run)
+    trials = someone.page.locator(f"#cases .square[data-status={status}]")
+    someone.goto(str(trials.last.evaluate("square => square.pathname")))
+
+    turn = someone.page.locator("article.turn").first.bounding_box()
+    here = someone.page.locator("[data-numbered] [aria-current]").bounding_box()
+
+    assert turn
+    assert turn["y"] < 700
+    assert here
+    assert 0 <= here["x"] <= 390 - here["width"]
 
 
 def test_the_table_of_twenty_trials_does_not_scroll_on_a_small_laptop(someone: Visitor, run: str) -> None:
