@@ -189,7 +189,7 @@ def test_evaluate_refuses_a_gate_that_can_never_hold() -> None:
 
 def test_a_name_that_is_no_gate_is_answered_with_the_nearest_gate() -> None:
     with pytest.raises(TypeError, match="did you mean 'min_pass_rate'"):
-        evaluate(echo, CASES, mni_pass_rate=1)  # type: ignore[call-arg]
+        evaluate(echo, CASES, mni_pass_rate=1)  # type: ignore[call-overload]
 
 
 def test_a_run_of_python_stops_when_it_is_decided() -> None:

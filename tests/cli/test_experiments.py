@@ -5,13 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Mapping
+from math import isnan
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cli.conftest import CommandFolder
 
+import evaldesk
+from evaldesk.cli.runs.shared import opened_desk
 from evaldesk.errors import EvaldeskError
+from evaldesk.pages.experiment import read_experiment_page, runs_panel
 
 ANSWERS = {f"c{at}": f"c{at}" for at in range(6)}
 
@@ -221,3 +226,70 @@ def test_the_report_of_an_experiment_holds_no_secret(
     for text in (report.stdout, (tmp_path / "report.md").read_text("utf-8")):
         assert text.startswith("# Experiment 1: [SHOP")
         assert "hunter2" not in text
+
+
+RIGHT = {"low": 4, "middle": 8, "high": 16}
+"""The number of cases that each instruction gets right."""
+N_CASES = 16
+AGENT_FILE = f"""
+RIGHT = {RIGHT!r}
+
+def follows(message, instruction="low"):
+    return "right " + message if int(message) < RIGHT[instruction] else "wrong"
+
+follows.tells_cost = True
+"""
+
+
+def test_tables_from_runs_files_and_evaluate_are_equal(place: CommandFolder) -> None:
+    (place.folder / "follower.py").write_text(AGENT_FILE)
+    agent = "follower:follows"
+    path = place.evalset("numbers", {str(at): f"right {at}" for at in range(N_CASES)})
+    criterion = ("--criterion", "response_match_score=0.8", "--n", 2)
+
+    result = evaldesk.evaluate(
+        agent,
+        path,
+        criteria={"response_match_score": 0.8},
+        variants=[{"instruction": name} for name in RIGHT],
+        n=2,
+        workspace=place.folder,
+        experiment="by Python",
+    )
+    place.run("eval", agent, path, *criterion, "--vary", "instruction=low,middle,high", "--experiment", "by shell")
+    for name in RIGHT:
+        place.run("eval", agent, path, *criterion, "--instruction", name, "-o", place.folder / f"{name}.json")
+    by_python, by_shell = (_shown(place, number) for number in (1, 2))
+    by_runs = _compared(place, 1, 2, 3)
+    by_files = _compared(place, *(place.folder / f"{name}.json" for name in RIGHT))
+
+    rows = result.table().to_dict("records")
+    of_rows = [_values(row, row["low"], row["high"]) for row in rows]
+    assert of_rows == by_runs == by_files
+    for name in ("rates", "differences", "pairs", "may_be_best", "best", "luck", "sentence"):
+        assert by_python[name] == by_shell[name], name
+    assert [each["pass_rate"] for each in by_python["rates"]] == [row["pass_rate"] for row in rows]
+    assert [each["family_low"] for each in by_python["differences"]] == [row["family_low"] for row in rows[1:]]
+    with opened_desk(str(place.folder)) as desk:
+        page = read_experiment_page(desk, 1, {})
+        assert [group.rate for group in page.table.groups] == [row["pass_rate"] for row in rows]
+        panel = runs_panel(desk.store, [desk.stored_runs.summary(number) for number in (1, 2, 3)])
+    assert page.panel.forest is not None
+    assert panel.forest is not None
+    assert [words for *_, words in page.panel.variants] == [words for *_, words in panel.variants]
+
+
+def _shown(place: CommandFolder, number: int) -> Any:
+    return json.loads(place.run("experiment", "show", number, "--json").stdout)
+
+
+def _compared(place: CommandFolder, *names: object) -> list[tuple[object, ...]]:
+    runs = json.loads(place.run("compare", *names, "--json").stdout)["runs"]
+    return [_values(run, *run["interval"]) for run in runs]
+
+
+def _values(row: Mapping[str, Any], low: float, high: float) -> tuple[object, ...]:
+    """The values of a variant that every door has."""
+    values = (row["difference"], row["p"], row["holm_p"])
+    numbers = [None if value is None or isnan(value) else value for value in values]
+    return (row["pass_rate"], low, high, row["word"], row["may_be_best"], *numbers)

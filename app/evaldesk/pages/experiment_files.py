@@ -175,22 +175,10 @@ def analysis_object(analysis: Analysis) -> dict[str, Any]:
 
 def experiment_csv(results: Results) -> Iterator[str]:
     """A line for each variant: its rate, interval, cost and difference from the baseline."""
-    columns = (
-        *("variant", "run_id", "pass_rate", "low", "high", "n_cases", "n_trials", "cost_per_trial", "difference"),
-        *("difference_low", "difference_high", "family_low", "family_high", "p", "holm_p", "word", "may_be_best"),
-    )
-    yield _csv_line(columns)
-    for each in results.analysis.rates:
-        run, difference = results.run_of(each.variant), results.analysis.difference_of(each.variant)
-        interval, family = (difference.interval, difference.family_interval) if difference else (None, None)
-        row: tuple[object, ...] = (
-            *(each.variant, run.id if run else "", each.rate, *_pair(each.interval)),
-            *(each.n_cases, each.n_trials, each.cost, difference.value if difference else None),
-            *(*_pair(interval), *_pair(family), difference.p if difference else None),
-            *(difference.holm_p if difference else None, difference.word if difference else "baseline"),
-            each.variant in results.analysis.may_be_best,
-        )
-        yield _csv_line(row)
+    rows = results.rows()
+    yield _csv_line(tuple(rows[0]))
+    for row in rows:
+        yield _csv_line(tuple(row.values()))
 
 
 def _csv_line(values: tuple[object, ...]) -> str:
@@ -200,12 +188,8 @@ def _csv_line(values: tuple[object, ...]) -> str:
     return line.getvalue()
 
 
-def _pair(interval: Interval | None) -> tuple[float | None, float | None]:
-    return (None, None) if interval is None else (interval.low, interval.high)
-
-
 def _ends(prefix: str, interval: Interval | None) -> dict[str, float | None]:
-    low, high = _pair(interval)
+    low, high = (interval.low, interval.high) if interval else (None, None)
     return {f"{prefix}low": low, f"{prefix}high": high}
 
 

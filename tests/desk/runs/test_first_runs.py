@@ -27,7 +27,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _run(workspace: Path, evalset: object = "hello_world", **options: object) -> RunResult:
-    return evaldesk.evaluate("samples/hello_world", evalset, workspace=workspace, **options)  # type: ignore[arg-type]
+    result: RunResult = evaldesk.evaluate("samples/hello_world", evalset, workspace=workspace, **options)  # type: ignore[call-overload]
+    return result
 
 
 def _n_passed(result: RunResult) -> list[int]:

@@ -22,6 +22,7 @@ from evaldesk.desk.experiments.variants import (
     check_names,
     check_variants,
     grid_of,
+    plan_experiment,
     variant_options,
     varied_option,
 )
@@ -94,18 +95,16 @@ async def _play(
     try:
         desk.poll_requests()
         run_plans = await plan_variants(desk, request, job, variants)
-        plan = ExperimentPlan(
-            name=request.experiment or job.evalset.name or job.evalset.id,
-            variants=variants,
-            seed=run_plans[0].config.seed,
-            concurrency=request.value("concurrency"),
-            baseline=baseline_index([each.name for each in variants], request.baseline_variant),
+        plan = plan_experiment(
+            request.experiment or job.evalset.name or job.evalset.id,
+            variants,
+            run_plans,
+            factors=factors,
+            baseline=request.baseline_variant,
             budget=request.run_options.get("budget"),  # type: ignore[arg-type]  # checked by its option
             drops_worse=request.drop_worse,
-            n_looks=max(each.config.n for each in run_plans),
-            factors=factors,
+            allows_equal=request.allow_equal,
         )
-        check_variants(plan, run_plans, allows_equal=request.allow_equal)
         estimate = await asyncio.to_thread(estimate_of_plan, desk.stored_runs, plan, run_plans)
         if request.check:
             return _show_plan(plan, estimate, is_json=request.is_json)

@@ -48,6 +48,9 @@ class ExperimentDesk:
                     on_progress([await self._runs.summary(each) for each in run_ids])
         except asyncio.CancelledError:
             await self.stop(experiment_id, cancel=True)
+            for run_id in run_ids:
+                async for _ in self._runs.watch(run_id):
+                    pass
             raise
         return await self.results(experiment_id)
 

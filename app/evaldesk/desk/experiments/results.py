@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from evaldesk.errors import NotFoundError
 from evaldesk.model.comparison import TO_PLAY, Sample
+from evaldesk.model.conclusion import Interval
 from evaldesk.model.experiment import Analysis, Experiment, ExperimentPlan
 from evaldesk.model.stored import RunSummary
 from evaldesk.statistics.experiment import analyse, worse_than_leader
@@ -16,6 +17,7 @@ from evaldesk.store.runs.run_store import is_imported
 
 CaseId: TypeAlias = tuple[str, str, int]
 """A case by its id, its content and its place among equal ones."""
+VariantCell: TypeAlias = str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,27 @@ class Results:
         """The run of the variant of that name; None where it was deleted."""
         names = [each.name for each in self.experiment.plan.variants]
         return self.runs.get(names.index(variant))
+
+    def rows(self) -> list[dict[str, VariantCell]]:
+        """A row for each variant: its rate, interval, cost and difference from the baseline, by the column."""
+        rows = []
+        for each in self.analysis.rates:
+            run, difference = self.run_of(each.variant), self.analysis.difference_of(each.variant)
+            interval, family = (difference.interval, difference.family_interval) if difference else (None, None)
+            row: dict[str, VariantCell] = {"variant": each.variant, "run_id": run.id if run else None}
+            row |= {"pass_rate": each.rate} | _ends("", each.interval)
+            row |= {"n_cases": each.n_cases, "n_trials": each.n_trials, "cost_per_trial": each.cost}
+            row |= {"difference": difference.value if difference else None}
+            row |= _ends("difference_", interval) | _ends("family_", family)
+            row |= {"p": difference.p if difference else None, "holm_p": difference.holm_p if difference else None}
+            row |= {"word": difference.word if difference else "baseline", "may_be_best": each.may_be_best}
+            rows.append(row)
+        return rows
+
+
+def _ends(prefix: str, interval: Interval | None) -> dict[str, VariantCell]:
+    low, high = (interval.low, interval.high) if interval else (None, None)
+    return {f"{prefix}low": low, f"{prefix}high": high}
 
 
 def results(store: Store, experiment_id: int) -> Results:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model.experiment import ExperimentPlan, Factor, Variant
@@ -16,6 +18,7 @@ from evaldesk.store.runs.histories import history_class
 
 if TYPE_CHECKING:
     from evaldesk.desk.runs.plan import RunOptions, RunPlan
+    from evaldesk.model.evalset import JsonObject
 
 FEWEST_VARIANTS, MOST_VARIANTS = 2, 60
 MOST_NAME = 200
@@ -92,6 +95,97 @@ def grid_of(options: Sequence[tuple[str, Sequence[Level]]]) -> tuple[tuple[Facto
         values = {name: level.text for name, level in zip(names, combination, strict=True)}
         variants.append(Variant("/".join(level_names), values, level_names))
     return factors if len(factors) > 1 else (), tuple(variants)
+
+
+def listed_variants(
+    variants: Sequence[Variant | Mapping[str, object]],
+) -> tuple[tuple[Factor, ...], tuple[Variant, ...]]:
+    """Variants from their options by name, with the factors where they are a full grid.
+
+    A mapping may have a `name` of its own; else its options name it. `@FILE` or a path is the text of an instruction.
+    Raises UsageError.
+    """
+    named_variants, level_names = [], []
+    for place, given in enumerate(variants, 1):
+        levels = _listed_levels(given, place)
+        names = {option: level.name for option, (level, _) in levels.items()}
+        own_name = given.name if isinstance(given, Variant) else given.get("name")
+        if own_name is not None and not isinstance(own_name, str):
+            raise UsageError(f"variant {place}: name must be text, got {own_name!r:.80}", field="variants")
+        name = "/".join(names.values()) if own_name is None else own_name
+        options = cast("JsonObject", {option: value for option, (_, value) in levels.items()})
+        named_variants.append(Variant(name, options))
+        level_names.append(names)
+    factors = _factors_of(level_names)
+    return factors, tuple(
+        replace(variant, levels=tuple(names[factor.name] for factor in factors))
+        for variant, names in zip(named_variants, level_names, strict=True)
+    )
+
+
+def _listed_levels(given: Variant | Mapping[str, object], place: int) -> dict[str, tuple[Level, object]]:
+    """Each option of a variant with the name of its level and its value."""
+    if not isinstance(given, Variant | Mapping):
+        raise UsageError(
+            f'variant {place} must be a mapping of options, such as {{"model": "a"}}, got {type(given).__name__}',
+            field="variants",
+        )
+    options = given.options if isinstance(given, Variant) else {key: given[key] for key in given if key != "name"}
+    levels: dict[str, tuple[Level, object]] = {}
+    for option, given_value in options.items():
+        _check_option(str(option))
+        is_instruction, value = option.partition("@")[0] == "instruction", given_value
+        if isinstance(given_value, os.PathLike):
+            value = f"@{os.fspath(given_value)}" if is_instruction else os.fspath(given_value)
+        if isinstance(value, str) and is_instruction:
+            (level,) = levels_of(option, [value])
+            levels[option] = level, level.text
+        else:
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+            levels[option] = Level(_level_name(option, text), text), value
+    return levels
+
+
+def _factors_of(level_names: Sequence[Mapping[str, str]]) -> tuple[Factor, ...]:
+    """The factors of variants by the names of their levels; none where these are no full grid of two or more."""
+    options = list(level_names[0]) if level_names else []
+    if any(list(names) != options for names in level_names):
+        return ()
+    levels = {option: tuple(dict.fromkeys(names[option] for names in level_names)) for option in options}
+    factors = tuple(Factor(option, each) for option, each in levels.items() if len(each) > 1)
+    combinations = {tuple(names[factor.name] for factor in factors) for names in level_names}
+    n_combinations = 1
+    for factor in factors:
+        n_combinations *= len(factor.levels)
+    is_grid = len(factors) > 1 and len(combinations) == len(level_names) == n_combinations
+    return factors if is_grid else ()
+
+
+def plan_experiment(
+    name: str,
+    variants: Sequence[Variant],
+    run_plans: Sequence[RunPlan],
+    *,
+    factors: Sequence[Factor] = (),
+    baseline: str | None = None,
+    budget: str | None = None,
+    drops_worse: bool = False,
+    allows_equal: bool = False,
+) -> ExperimentPlan:
+    """The plan of an experiment of these runs. Raises UsageError for variants that cannot be compared."""
+    plan = ExperimentPlan(
+        name=name,
+        variants=tuple(variants),
+        seed=run_plans[0].config.seed,
+        concurrency=run_plans[0].config.concurrency,
+        baseline=baseline_index([each.name for each in variants], baseline),
+        budget=budget,
+        drops_worse=drops_worse,
+        n_looks=max(each.config.n for each in run_plans),
+        factors=tuple(factors),
+    )
+    check_variants(plan, run_plans, allows_equal=allows_equal)
+    return plan
 
 
 def variant_options(options: RunOptions, variant: Variant) -> RunOptions:

@@ -9,22 +9,33 @@ import itertools
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack, cast
+from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack, cast, overload
 
 from evaldesk import paths
 from evaldesk.agents import agent_ref, named_ref
 from evaldesk.desk.criteria.criteria import GivenCriteria, find_criteria_file, given_criteria, given_user, reaches_out
 from evaldesk.desk.evalsets.cases import evalset_of
+from evaldesk.desk.experiments.experiment_result import ExperimentResult
+from evaldesk.desk.experiments.experiments import ExperimentDesk
+from evaldesk.desk.experiments.variants import (
+    AGENT,
+    EVALSET,
+    baseline_index,
+    check_names,
+    listed_variants,
+    plan_experiment,
+    variant_options,
+)
 from evaldesk.desk.runs.gates.impossible import check_gates
 from evaldesk.desk.runs.kept_workers import SHARED
-from evaldesk.desk.runs.model_checks import Unpriced, check_prices
-from evaldesk.desk.runs.plan import RunOptions, subject_of
+from evaldesk.desk.runs.model_checks import check_prices
+from evaldesk.desk.runs.plan import RunOptions, RunPlan, subject_of
 from evaldesk.desk.runs.run_result import RunResult
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import StoredRuns, compared_plans
@@ -32,10 +43,11 @@ from evaldesk.desk.trust import Trust
 from evaldesk.engine import ChatPlayers, Executor, InlineExecutor
 from evaldesk.engine.launch import placed
 from evaldesk.engine.worker.player import adopt, describe_agent, disown
-from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.errors import EvaldeskError, NotFoundError, UsageError
 from evaldesk.formats import AdkObject, load_evalset
 from evaldesk.gate_options import GATE_OPTIONS, GATES_BY_NAME, AskedGates, gates_of
-from evaldesk.model import AgentDescription, AgentRef, Case, Criterion, EvalSet, RunConfig
+from evaldesk.model import AgentRef, Case, EvalSet, Gates, RunConfig
+from evaldesk.model.experiment import Variant
 from evaldesk.model.stored import RunSummary
 from evaldesk.run_options import BY_CHANCE, BY_NAME, RUN_OPTIONS, Asked, RunOption
 from evaldesk.settings import Settings, read_settings
@@ -44,6 +56,7 @@ from evaldesk.store import Store
 GivenPlace: TypeAlias = tuple[str | os.PathLike[str] | None, str | None]
 """An interpreter and an image."""
 GivenEvalSet: TypeAlias = EvalSet | AdkObject | Sequence[Case] | Sequence[str] | str | os.PathLike[str]
+GivenVariants: TypeAlias = Sequence[Mapping[str, object] | Variant]
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -96,6 +109,7 @@ def make_blocking(work: Callable[P, Coroutine[Any, Any, T]], name: str) -> Calla
     return wait
 
 
+@overload
 async def evaluate_async(
     agent: object,
     evalset: GivenEvalSet,
@@ -105,9 +119,46 @@ async def evaluate_async(
     workspace: str | os.PathLike[str] | None = None,
     python: str | os.PathLike[str] | None = None,
     image: str | None = None,
+    on_progress: Callable[[RunSummary], None] = ...,
+    **options: Unpack[AskedRun],
+) -> RunResult: ...
+@overload
+async def evaluate_async(
+    agent: object,
+    evalset: GivenEvalSet,
+    *,
+    variants: GivenVariants,
+    baseline_variant: str | None = None,
+    gate_variants: Sequence[str] = (),
+    drop_worse: bool = False,
+    allow_equal: bool = False,
+    experiment: str = "",
+    criteria: GivenCriteria | None = None,
+    cases: Sequence[str] | None = None,
+    workspace: str | os.PathLike[str] | None = None,
+    python: str | os.PathLike[str] | None = None,
+    image: str | None = None,
+    on_progress: Callable[[RunSummary], None] = ...,
+    **options: Unpack[AskedRun],
+) -> ExperimentResult: ...
+async def evaluate_async(
+    agent: object,
+    evalset: GivenEvalSet,
+    *,
+    variants: GivenVariants | None = None,
+    baseline_variant: str | None = None,
+    gate_variants: Sequence[str] = (),
+    drop_worse: bool = False,
+    allow_equal: bool = False,
+    experiment: str = "",
+    criteria: GivenCriteria | None = None,
+    cases: Sequence[str] | None = None,
+    workspace: str | os.PathLike[str] | None = None,
+    python: str | os.PathLike[str] | None = None,
+    image: str | None = None,
     on_progress: Callable[[RunSummary], None] = lambda _: None,
     **options: Unpack[AskedRun],
-) -> RunResult:
+) -> RunResult | ExperimentResult:
     """Run the cases of `evalset` n times each with `agent`, and give the result; nothing is printed.
 
     `agent` is a folder, `module:attr`, `samples/NAME` or a name in `evaldesk.toml`, played in worker processes; or the
@@ -124,6 +175,13 @@ async def evaluate_async(
     `baseline=12, regression_rule="confirm"`, where a baseline is a run of `workspace`, or the JSON file of one;
     `result.conclusion` answers them, and without one every trial must pass. The run is kept in `workspace`, or nowhere
     when that is None; `evaldesk.toml` is read there, or in the working folder.
+
+    With `variants` each of them is a run of an experiment, all in turn, and an ExperimentResult is given: `.table()`,
+    `.differences`, `.may_be_best`, and `result["name"]`, the run of one. A variant is a mapping of run options, such as
+    `{"model": "a", "instruction": "Be brief."}`, with a `name` where its options should not name it; `agent`, `evalset`
+    and `instruction@planner`, of one agent of a tree, are options of it as well. They are compared with the first one
+    or `baseline_variant`; gates count in those named by `gate_variants`; with `drop_worse` a variant that is worse
+    than the best is not played on; `allow_equal` permits equal ones; `experiment` is a name for all.
 
     `evaluate(...)` waits for the end, also inside a running event loop, which it blocks; `await evaluate_async(...)`
     does not, and cancelling it ends the run: its finished trials stay in `workspace`. Raises UsageError, FormatError,
@@ -154,7 +212,23 @@ async def evaluate_async(
         plan_options = plan_options.but(
             gates=gates_of({**gates, "baseline": baseline}, n=n, compat=compat, name_of=_keyword)
         )
-    return await _evaluate(agent, evalset, criteria, plan_options, workspace, (python, image), on_progress, baseline)
+    call = _Call(agent, evalset, criteria, plan_options, workspace, (python, image), on_progress)
+    if variants is None:
+        of_experiment: dict[str, object] = {
+            "baseline_variant": baseline_variant,
+            "gate_variants": gate_variants,
+            "drop_worse": drop_worse,
+            "allow_equal": allow_equal,
+            "experiment": experiment,
+        }
+        unused = next((name for name, value in of_experiment.items() if value), None)
+        if unused:
+            raise UsageError(f"{unused}= is of an experiment; say variants= as well", field=unused)
+        return await _evaluate(call, baseline)
+    if baseline:
+        raise UsageError("baseline= compares one run; with variants= say baseline_variant=", field="baseline")
+    request = _VariantRequest(variants, baseline_variant, tuple(gate_variants), drop_worse, allow_equal, experiment)
+    return await _evaluate_variants(call, request)
 
 
 def _keyword(option: RunOption) -> str:
@@ -179,86 +253,276 @@ def signature_of_options(work: Callable[..., Any]) -> inspect.Signature:
 
 
 vars(evaluate_async)["__signature__"] = signature_of_options(evaluate_async)
-evaluate = make_blocking(evaluate_async, "evaluate")
 
 
-async def _evaluate(
-    agent: object,
-    evalset_source: GivenEvalSet,
-    criteria: GivenCriteria | None,
-    options: RunOptions,
-    workspace: str | os.PathLike[str] | None,
-    place: GivenPlace,
-    on_progress: Callable[[RunSummary], None],
-    compared_with: str | None = None,
-) -> RunResult:
-    home = Path(workspace or "").resolve()
+class _Evaluate(Protocol):
+    """`evaluate_async` for a caller that waits."""
+
+    __name__: str
+
+    @overload
+    def __call__(
+        self,
+        agent: object,
+        evalset: GivenEvalSet,
+        *,
+        criteria: GivenCriteria | None = None,
+        cases: Sequence[str] | None = None,
+        workspace: str | os.PathLike[str] | None = None,
+        python: str | os.PathLike[str] | None = None,
+        image: str | None = None,
+        on_progress: Callable[[RunSummary], None] = ...,
+        **options: Unpack[AskedRun],
+    ) -> RunResult: ...
+    @overload
+    def __call__(
+        self,
+        agent: object,
+        evalset: GivenEvalSet,
+        *,
+        variants: GivenVariants,
+        baseline_variant: str | None = None,
+        gate_variants: Sequence[str] = (),
+        drop_worse: bool = False,
+        allow_equal: bool = False,
+        experiment: str = "",
+        criteria: GivenCriteria | None = None,
+        cases: Sequence[str] | None = None,
+        workspace: str | os.PathLike[str] | None = None,
+        python: str | os.PathLike[str] | None = None,
+        image: str | None = None,
+        on_progress: Callable[[RunSummary], None] = ...,
+        **options: Unpack[AskedRun],
+    ) -> ExperimentResult: ...
+
+
+evaluate = cast("_Evaluate", make_blocking(evaluate_async, "evaluate"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """The arguments of `evaluate`, the options checked."""
+
+    agent: object
+    evalset: GivenEvalSet
+    criteria: GivenCriteria | None
+    options: RunOptions
+    workspace: str | os.PathLike[str] | None
+    place: GivenPlace
+    on_progress: Callable[[RunSummary], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _VariantRequest:
+    """The arguments of `evaluate` that are of an experiment."""
+
+    variants: GivenVariants
+    baseline: str | None
+    gate_variants: tuple[str, ...]
+    drops_worse: bool
+    allows_equal: bool
+    name: str
+
+
+async def _evaluate(call: _Call, compared_with: str | None) -> RunResult:
+    with _read_call(call) as bench:
+        async with bench.opened([bench.who]):
+            plan = await bench.plan(bench.who, bench.evalset, bench.path, bench.options)
+            if compared_with is not None:
+                baseline = await asyncio.to_thread(StoredRuns(bench.store.runs).baseline, compared_with)
+                (plan,) = compared_plans([plan], baseline)
+            if not call.options.gates.asks_nothing:
+                check_gates(plan.config.gates, [plan], _keyword)
+            summary = await bench.runs.run_to_end(plan, call.on_progress)
+            return await bench.result(summary)
+
+
+async def _evaluate_variants(call: _Call, request: _VariantRequest) -> ExperimentResult:
+    """Plan the variants, play them in turn, and give their results. Raises UsageError naming a variant at fault."""
+    objects, given = _agent_objects(request.variants)
+    factors, variants = listed_variants(given)
+    names = [variant.name for variant in variants]
+    check_names(names)
+    baseline_index(names, request.baseline)
+    for name in request.gate_variants:
+        baseline_index(names, name)
+    if not call.options.gates.asks_nothing and not request.gate_variants:
+        raise UsageError("a gate of an experiment is one of a variant; say gate_variants=", field="gate_variants")
+    if call.options.overrides.get("allocate"):
+        raise UsageError("the budget of an experiment is spent in order; leave out allocate=", field="allocate")
+    with _read_call(call, [str(each.options["model"]) for each in variants if "model" in each.options]) as bench:
+        agents_of_objects: dict[int, _Agent] = {id(call.agent): bench.who}
+        agents = []
+        for place, variant in enumerate(variants):
+            environment = str(variant.options.get("environment", call.options.value("environment")))
+            agent = objects.get(place, variant.options.get(AGENT, call.agent))
+            who = agents_of_objects.get(id(agent))
+            if who is None or "environment" in variant.options:
+                who = _resolve_agent(agent, bench.settings, call.place, environment)
+            agents_of_objects.setdefault(id(agent), who)
+            agents.append(who)
+        async with bench.opened(agents):
+            run_plans: list[RunPlan] = []
+            for who, variant in zip(agents, variants, strict=True):
+                try:
+                    run_plans.append(await _plan_variant(bench, who, variant, request, run_plans))
+                except EvaldeskError as error:
+                    words = str(error)
+                    sentence = words if words.startswith("variant ") else f"variant {variant.name!r}: {words}"
+                    raise UsageError(sentence, field=getattr(error, "field", "")) from error
+            plan = plan_experiment(
+                request.name or bench.evalset.name or bench.evalset.id,
+                variants,
+                run_plans,
+                factors=factors,
+                baseline=request.baseline,
+                budget=call.options.overrides.get("budget"),
+                drops_worse=request.drops_worse,
+                allows_equal=request.allows_equal,
+            )
+            experiments = ExperimentDesk(bench.store, bench.runs)
+            experiment_id = await experiments.start(plan, run_plans)
+
+            def on_progress(summaries: Sequence[RunSummary]) -> None:
+                for summary in summaries:
+                    call.on_progress(summary)
+
+            results = await experiments.play(experiment_id, on_progress)
+            runs = [await bench.result(results.runs[index]) for index in range(len(variants))]
+            return ExperimentResult(results, tuple(runs))
+
+
+async def _plan_variant(
+    bench: _Bench, who: _Agent, variant: Variant, request: _VariantRequest, earlier: Sequence[RunPlan]
+) -> RunPlan:
+    """The run of a variant, with the seed of the earlier ones. Raises UsageError."""
+    gates = bench.options.gates if variant.name in request.gate_variants else Gates()
+    options = variant_options(bench.options.but(budget=None, gates=gates), variant)
+    if earlier:  # the trials of a case have the same seeds in all variants
+        options = options.but(seed=earlier[0].config.seed)
+    evalset, path = bench.evalset, bench.path
+    if EVALSET in variant.options:
+        path = Path(str(variant.options[EVALSET]))
+        evalset = load_evalset(path)
+    plan = await bench.plan(who, evalset, path, options)
+    if not gates.asks_nothing:
+        check_gates(plan.config.gates, [plan], _keyword)
+    return plan
+
+
+def _agent_objects(variants: GivenVariants) -> tuple[dict[int, object], list[Variant | Mapping[str, object]]]:
+    """The agents that are objects by the place of their variant, and the variants with their names in place of them."""
+    objects: dict[int, object] = {}
+    named_variants: list[Variant | Mapping[str, object]] = []
+    for place, variant in enumerate(variants):
+        agent = variant.get(AGENT) if isinstance(variant, Mapping) else None
+        if isinstance(variant, Mapping) and agent is not None and not isinstance(agent, str | os.PathLike):
+            objects[place] = agent
+            named_variants.append({**variant, AGENT: _name_of(agent)})
+        else:
+            named_variants.append(variant)
+    return objects, named_variants
+
+
+@dataclass(slots=True)
+class _Bench:
+    """The workspace, eval set and criteria of a call of `evaluate`; its runs are there while it is `opened`."""
+
+    call: _Call
+    settings: Settings
+    home: Path
+    trust: Trust
+    who: _Agent
+    evalset: EvalSet
+    path: Path | None
+    options: RunOptions
+    criteria_file: Path | None
+    runs: RunDesk = field(init=False)
+    store: Store = field(init=False)
+    host: ChatPlayers = field(init=False)
+
+    @asynccontextmanager
+    async def opened(self, agents: Sequence[_Agent]) -> AsyncIterator[None]:
+        """Open the runs of the workspace for agents that are named, or objects of this process. Raises AgentError."""
+        for who in agents:
+            self._check(who)
+        trust = self.trust if self.call.workspace is not None else None
+        self.store = await asyncio.to_thread(
+            trust.opened_store if trust else partial(Store.open, self.settings.database)
+        )
+        shared_workers = SHARED.get()
+        self.host = ChatPlayers() if shared_workers is None else shared_workers.host
+        object_refs = {who.ref for who in agents if who.target is not None}
+
+        def open_inline(config: RunConfig) -> Executor | None:
+            return InlineExecutor(config.concurrency) if config.agent in object_refs else None
+
+        self.runs = RunDesk(self.settings, self.store, open_executor=open_inline, trust=trust)
+        self.runs.shared_workers = shared_workers
+        try:
+            yield
+        finally:
+            await self.runs.close()
+            if shared_workers is None:
+                await self.host.close()
+            self.store.close()
+            for ref in object_refs:
+                disown(ref)
+
+    def _check(self, who: _Agent) -> None:
+        """Take the agent for named by the caller, and check the criteria file found beside its eval set."""
+        self.trust.name(who.ref if who.target is None else replace(who.ref, root=_folder_of(who.target)))
+        if self.criteria_file and reaches_out(self.options.criteria or (), self.options.user):
+            self.trust.check_criteria_file(who.ref, self.criteria_file)
+
+    async def plan(self, who: _Agent, evalset: EvalSet, path: Path | None, options: RunOptions) -> RunPlan:
+        """The run of an agent. Raises AgentError, UsageError."""
+        if who.target is None:
+            await asyncio.to_thread(self.runs.freeze, options.criteria or (), who.ref.root)  # before the agent's import
+            description = await self.host.describe(who.ref)
+        else:
+            description = describe_agent(adopt(who.ref, who.target), who.ref)
+        plan = self.runs.plan_for(subject_of(who.ref, evalset, path, description, self.home), options)
+        _check_isolation(who, plan.config)
+        self.trust.check_executor(plan.config)
+        if plan.config.gates.max_cost is not None:
+            unpriced = self.host.unpriced if who.target is None else _unpriced_here
+            await check_prices(unpriced, plan, description, "max_cost=")
+        return plan
+
+    async def result(self, summary: RunSummary) -> RunResult:
+        """The whole run of a summary, with its end."""
+        result = await asyncio.to_thread(StoredRuns(self.store.runs).result, summary.id)
+        return replace(result, status=summary.status, reason=summary.reason)
+
+
+@contextmanager
+def _read_call(call: _Call, models: Sequence[str] = ()) -> Iterator[_Bench]:
+    """The settings, the agent, the eval set and the criteria of a call; `models` are those of its variants.
+
+    Raises UsageError, FormatError, TrustError.
+    """
+    home = Path(call.workspace or "").resolve()
     settings = read_settings(home, (), environment=os.environ, n_workers=os.cpu_count() or 2)
-    who = _resolve_agent(agent, settings, place, options.value("environment"))
+    options = call.options
+    who = _resolve_agent(call.agent, settings, call.place, options.value("environment"))
     trust = Trust(settings)
-    trust.name(who.ref if who.target is None else replace(who.ref, root=_folder_of(agent)))
-    evalset, path, case_ids = _load_given_evalset(evalset_source, paths.folder_of_names(who.ref.folder))
+    evalset, path, case_ids = _load_given_evalset(call.evalset, paths.folder_of_names(who.ref.folder))
     if case_ids is not None and options.case_ids is not None:
         raise UsageError("name the cases after the colon of the eval set or as cases=, not both", field="cases")
     options = options if case_ids is None else options.but(case_ids=case_ids)
     _check_names(evalset, options.case_ids)
-    criteria_file = find_criteria_file(path) if criteria is None and path else None
-    criteria, plan_options = criteria_file or criteria, options
+    criteria_file = find_criteria_file(path) if call.criteria is None and path else None
+    criteria = criteria_file or call.criteria
     if criteria is not None:
-        plan_options = options.but(criteria=given_criteria(criteria), user=given_user(criteria))
-    if criteria_file and reaches_out(plan_options.criteria or (), plan_options.user):
-        trust.check_criteria_file(who.ref, criteria_file)
+        options = options.but(criteria=given_criteria(criteria), user=given_user(criteria))
+    model = options.overrides.get("model")
+    more_models = (*([model] if model else []), *models)
     with tempfile.TemporaryDirectory(prefix="evaldesk-", ignore_cleanup_errors=True) as passing:
-        if workspace is None:
+        if call.workspace is None:
             settings = replace(settings, workspace=Path(passing).resolve(), store=None)
-        is_kept = workspace is not None
-        run_context = _open_runs(
-            settings, who, options.overrides.get("model"), plan_options.criteria or (), trust if is_kept else None
-        )
-        async with run_context as (runs, store, description, unpriced):
-            plan = runs.plan_for(subject_of(who.ref, evalset, path, description, home), plan_options)
-            if compared_with is not None:
-                baseline = await asyncio.to_thread(StoredRuns(store.runs).baseline, compared_with)
-                (plan,) = compared_plans([plan], baseline)
-            if not plan_options.gates.asks_nothing:
-                check_gates(plan.config.gates, [plan], _keyword)
-            _check_isolation(who, plan.config)
-            trust.check_executor(plan.config)
-            if plan.config.gates.max_cost is not None:
-                await check_prices(unpriced, plan, description, "max_cost=")
-            summary = await runs.run_to_end(plan, on_progress)
-            result = await asyncio.to_thread(StoredRuns(store.runs).result, summary.id)
-            return replace(result, status=summary.status, reason=summary.reason)
-
-
-@asynccontextmanager
-async def _open_runs(
-    settings: Settings, who: _Agent, model: str | None, criteria: Sequence[Criterion], trust: Trust | None
-) -> AsyncIterator[tuple[RunDesk, Store, AgentDescription, Unpriced]]:
-    """The runs of a workspace, the agent's description of itself, and a function for prices. Raises AgentError."""
-    if model:
-        settings = replace(settings, models=(*settings.models, model))
-    store = await asyncio.to_thread(trust.opened_store if trust else partial(Store.open, settings.database))
-    shared_workers = SHARED.get()
-    host = ChatPlayers() if shared_workers is None else shared_workers.host
-    runs = RunDesk(settings, store, open_executor=None if who.target is None else _inline, trust=trust)
-    runs.shared_workers = shared_workers
-    try:
-        if who.target is None:
-            await asyncio.to_thread(runs.freeze, criteria, who.ref.root)  # before the import of the agent
-            yield runs, store, await host.describe(who.ref), host.unpriced
-        else:
-            yield runs, store, describe_agent(adopt(who.ref, who.target), who.ref), _unpriced_here
-    finally:
-        await runs.close()
-        if shared_workers is None:
-            await host.close()
-        store.close()
-        disown(who.ref)
-
-
-def _inline(config: RunConfig) -> Executor:
-    return InlineExecutor(config.concurrency)
+        settings = replace(settings, models=(*settings.models, *more_models))
+        yield _Bench(call, settings, home, trust, who, evalset, path, options, criteria_file)
 
 
 async def _unpriced_here(_: AgentRef, models: Sequence[str]) -> tuple[str, ...]:
@@ -291,8 +555,11 @@ def _resolve_agent(agent: object, settings: Settings, place: GivenPlace, environ
     for name, choice in zip(("python", "image", "environment"), (*place, environment), strict=True):
         if choice:
             raise UsageError(f"{name}= is for an agent that is named; an object stays in this process", field=name)
-    name = getattr(agent, "name", None) or getattr(agent, "__name__", None) or type(agent).__name__
-    return _Agent(AgentRef(str(name), f"this process:{next(_numbers)}"), agent)
+    return _Agent(AgentRef(_name_of(agent), f"this process:{next(_numbers)}"), agent)
+
+
+def _name_of(agent: object) -> str:
+    return str(getattr(agent, "name", None) or getattr(agent, "__name__", None) or type(agent).__name__)
 
 
 def _folder_of(agent: object) -> str:

@@ -71,7 +71,7 @@ class RunDesk:
         settings: Settings,
         store: Store,
         *,
-        open_executor: Callable[[RunConfig], Executor] | None = None,
+        open_executor: Callable[[RunConfig], Executor | None] = lambda _: None,
         chance: random.Random | None = None,
         trust: Trust | None = None,
     ) -> None:
@@ -83,7 +83,8 @@ class RunDesk:
         self._warm_pool = WarmPool(settings.n_warm_workers)
         self.shared_workers: SharedWorkers | None = None
         self.hand_over: Callable[[int, str], object] | None = None
-        self._players = RunPlayers(settings, store, open_executor or self._open_executor, self._check_provenance)
+        self._players = RunPlayers(settings, store, self._open_executor, self._check_provenance)
+        self._open_own = open_executor
         self._playing = self._players.playing
         self._grading_copies: dict[FunctionsKey, GradingFiles] = {}
         self._began_at_ns = time.time_ns()
@@ -544,7 +545,7 @@ class RunDesk:
             raise ConflictError(f"run {summary.id} is played by another process: {pid} on {host}{advice}")
 
     def _open_executor(self, config: RunConfig) -> Executor:
-        return open_executor(config, self._local_executor, os.environ)
+        return self._open_own(config) or open_executor(config, self._local_executor, os.environ)
 
     def _local_executor(self, config: RunConfig) -> Executor:
         if self.shared_workers is not None and config.experiment is None:
