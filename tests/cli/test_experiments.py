@@ -16,7 +16,9 @@ from tests.cli.conftest import CommandFolder
 import evaldesk
 from evaldesk.cli.runs.shared import opened_desk
 from evaldesk.errors import EvaldeskError
-from evaldesk.pages.experiment import read_experiment_page, runs_panel
+from evaldesk.pages.experiment import read_experiment_page
+from evaldesk.pages.run_table import read_table_page
+from evaldesk.pages.runs.table_query import TableQuery
 
 ANSWERS = {f"c{at}": f"c{at}" for at in range(6)}
 
@@ -106,6 +108,45 @@ def test_resuming_an_experiment_plays_the_rest(place: CommandFolder) -> None:
 
     assert result.exit_code == 0, result.output
     assert "no trial left to play" in result.output
+
+
+def test_a_leader_is_confirmed_on_fresh_trials_that_are_pooled_with_nothing(place: CommandFolder) -> None:
+    (place.folder / "follower.py").write_text(AGENT_FILE)
+    path = place.evalset("numbers", {str(at): f"right {at}" for at in range(N_CASES)})
+    options = ("--vary", "instruction=low,middle,high", "--n", 2, "--top-p", 0.5)
+    place.run("eval", "follower:follows", path, "--criterion", "response_match_score=0.8", *options)
+
+    result = place.run("experiment", "confirm", 1)
+
+    assert result.exit_code == 0, result.output
+    assert "high against low, fresh trials: high is better than low" in result.stdout
+    runs = [place.store().runs.summary(number) for number in (1, 4, 3, 5)]
+    assert [run.config.model_options.instruction for run in runs] == ["low", "low", "high", "high"]
+    assert [run.config.model_options.top_p for run in runs] == [0.5] * 4
+    assert [(run.n_cases, run.config.n, run.n_done) for run in runs] == [(N_CASES, 2, 2 * N_CASES)] * 4
+    assert runs[1].config.seed == runs[3].config.seed != runs[0].config.seed
+    assert runs[1].config.criteria == runs[0].config.criteria
+
+
+def test_an_experiment_without_a_leader_has_nothing_to_confirm(place: CommandFolder) -> None:
+    begin(place, "--vary", "temperature=0,1")
+
+    result = place.run("experiment", "confirm", 1)
+
+    assert result.exit_code == 1
+    assert "no leader and baseline with trials to confirm" in str(result.exception)
+
+
+def test_an_added_variant_has_the_other_options_of_the_first(place: CommandFolder) -> None:
+    begin(place, "--vary", "temperature=0,1", "--top-p", 0.5, "--n", 2)
+
+    place.run("experiment", "add", 1, "--vary", "temperature=2")
+
+    options = [place.store().runs.summary(run).config for run in (1, 3)]
+    assert [(each.model_options.temperature, each.model_options.top_p, each.n) for each in options] == [
+        (0, 0.5, 2),
+        (2, 0.5, 2),
+    ]
 
 
 def test_check_plays_nothing_and_counts_the_trials(place: CommandFolder) -> None:
@@ -273,10 +314,11 @@ def test_tables_from_runs_files_and_evaluate_are_equal(place: CommandFolder) -> 
     with opened_desk(str(place.folder)) as desk:
         page = read_experiment_page(desk, 1, {})
         assert [group.rate for group in page.table.groups] == [row["pass_rate"] for row in rows]
-        panel = runs_panel(desk.store, [desk.stored_runs.summary(number) for number in (1, 2, 3)])
-    assert page.panel.forest is not None
-    assert panel.forest is not None
-    assert [words for *_, words in page.panel.variants] == [words for *_, words in panel.variants]
+        table = read_table_page(desk, TableQuery.of("/table", (1, 2, 3), {}, names_runs=True))
+    assert [group.rate for group in table.table.groups] == [row["pass_rate"] for row in rows]
+    assert table.panel is not None
+    assert [words for *_, words in page.panel.variants] == [words for *_, words in table.panel.variants]
+    assert table.warnings == []
 
 
 def _shown(place: CommandFolder, number: int) -> Any:

@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from evaldesk.desk.desk import Desk
+from evaldesk.desk.experiments.confirming import pair_to_confirm
 from evaldesk.desk.experiments.results import Results, analyse_runs, results
 from evaldesk.errors import NotFoundError
 from evaldesk.model.conclusion import Interval
@@ -20,6 +21,7 @@ from evaldesk.pages.runs.table import LETTERS, CaseTable, TableGroup, read_table
 from evaldesk.pages.runs.table_query import TableQuery
 from evaldesk.statistics.intervals import t_95
 from evaldesk.store import RunStore, Store
+from evaldesk.store.runs.run_store import is_playable
 from evaldesk.wording.experiments import (
     analysis_sentence,
     best_sentence,
@@ -27,7 +29,16 @@ from evaldesk.wording.experiments import (
     luck_sentence,
     variant_difference_words,
 )
-from evaldesk.wording.words import doubt_cell
+from evaldesk.wording.words import cost_words, doubt_cell
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """The runs that fresh trials may confirm, and how many trials at what price these are."""
+
+    baseline_id: int
+    leader_id: int
+    words: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +53,7 @@ class AnalysisPanel:
     scatter: Scatter | None
     effects: Sequence[str]
     luck: str
-    leader_run_id: int | None
+    confirmation: Confirmation | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +117,7 @@ def read_experiment_page(desk: Desk, experiment_id: int, values: Mapping[str, st
     return ExperimentPage(
         id=experiment_id,
         title=f"Experiment {experiment_id}, {plan.name}",
-        table=replace(table, groups=_with_case_means(table.groups, analysis, names)),
+        table=replace(table, groups=with_case_means(table.groups, analysis, names)),
         panel=panel,
         notes=notes,
         basis=f"{len(plan.variants)} variants, the same {table.n_rows:,} cases, played in turn",
@@ -117,9 +128,7 @@ def read_experiment_page(desk: Desk, experiment_id: int, values: Mapping[str, st
     )
 
 
-def _with_case_means(
-    groups: Sequence[TableGroup], analysis: Analysis, names: Mapping[int, str]
-) -> Sequence[TableGroup]:
+def with_case_means(groups: Sequence[TableGroup], analysis: Analysis, names: Mapping[int, str]) -> Sequence[TableGroup]:
     """The columns with the pass rates of the analysis, in which each case weighs the same, as at every other door."""
     rates = {each.variant: each for each in analysis.rates}
 
@@ -138,10 +147,14 @@ def _n_most(loaded: Results) -> int:
     return max((run.n_most for run in loaded.runs.values()), default=loaded.n_blocks)
 
 
-def runs_panel(store: Store, summaries: Sequence[RunSummary]) -> AnalysisPanel:
+def run_names(summaries: Sequence[RunSummary]) -> dict[int, str]:
+    """The name of each run of a table in its analysis: `run 7`."""
+    return {summary.id: f"run {summary.id}" for summary in summaries}
+
+
+def runs_panel(store: Store, summaries: Sequence[RunSummary], analysis: Analysis) -> AnalysisPanel:
     """The analysis of any runs of a table against the first of them."""
-    names = {summary.id: f"run {summary.id}" for summary in summaries}
-    analysis = named_analysis(store, summaries, names)
+    names = run_names(summaries)
     letters = {names[summary.id]: letter for summary, letter in zip(summaries, LETTERS, strict=False)}
     return analysis_panel(store.runs, analysis, letters, {names[each.id]: each for each in summaries}, ())
 
@@ -193,7 +206,6 @@ def analysis_panel(
     variants = [
         (letters.get(each.variant, "?"), each.variant, variant_difference_words(each)) for each in analysis.differences
     ]
-    leader = runs_by_name.get(analysis.luck.leader) if analysis.luck else None
     return AnalysisPanel(
         answer,
         rest,
@@ -203,8 +215,26 @@ def analysis_panel(
         scatter_of(analysis, letters, costs),
         effects,
         luck_sentence(analysis),
-        leader.id if leader else None,
+        _confirmation(analysis, runs_by_name),
     )
+
+
+def _confirmation(analysis: Analysis, runs_by_name: Mapping[str, RunSummary]) -> Confirmation | None:
+    """The leader and its baseline; None where one of them is still playing, was not played here, or was deleted."""
+    names = pair_to_confirm(analysis)
+    if names is None or any(
+        (run := runs_by_name.get(name)) is None or run.status in LIVE or not is_playable(run.config) for name in names
+    ):
+        return None
+    baseline, leader = (runs_by_name[name] for name in names)
+    n = max(baseline.config.n, leader.config.n)
+    n_trials = (baseline.n_cases + leader.n_cases) * n
+    costs = [analysis.rate_of(name).cost for name in names]
+    words = f"{names[1]} against {names[0]} again: {n_trials:,} trials with new seeds"
+    if None not in costs and any(costs):
+        dollars = sum((cost or 0.0) * run.n_cases * n for cost, run in zip(costs, (baseline, leader), strict=True))
+        words += f", about {cost_words(dollars)}"
+    return Confirmation(baseline.id, leader.id, words)
 
 
 def cost_interval(runs: RunStore, summary: RunSummary) -> Interval | None:

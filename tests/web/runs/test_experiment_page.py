@@ -17,6 +17,13 @@ from evaldesk.model.run import ExperimentPart
 if TYPE_CHECKING:
     from tests.web.runs.conftest import RunPages
 
+    from evaldesk.desk.desk import Desk
+
+
+async def _has_ended(desk: Desk, run_id: int) -> None:
+    async for _tick in desk.runs.watch(run_id):
+        pass
+
 
 @pytest.fixture
 def values() -> dict[str, dict[str, list[int]]]:
@@ -73,8 +80,9 @@ def test_the_page_says_what_may_be_told_of_the_golden_experiment(pages: RunPages
     assert "$0.0200 a trial" in text or "$0.02 a trial" in text
 
 
-def test_a_head_has_the_rate_of_the_other_doors_where_cases_have_unequal_trials(pages: RunPages) -> None:
-    store, names = pages.desk.store, ("even", "uneven")
+@pytest.mark.parametrize("address", ["/experiments/1", "/table?runs=1,2,3"])
+def test_a_head_has_the_rate_of_the_other_doors_where_cases_have_unequal_trials(pages: RunPages, address: str) -> None:
+    store, names = pages.desk.store, ("even", "uneven", "other")
     plan = ExperimentPlan("trips", tuple(Variant(name, {"model": name}) for name in names), 7, 5)
     number = store.experiments.create(plan)
     for index, name in enumerate(names):
@@ -89,10 +97,75 @@ def test_a_head_has_the_rate_of_the_other_doors_where_cases_have_unequal_trials(
                 store.runs.record([TrialResult(run_id, case, at, "errored" if is_errored else "finished", verdict)])
         store.runs.set_status(run_id, "finished")
 
-    shares = re.findall(r"<b>(\d+) %</b>", pages.get(f"/experiments/{number}").text)
+    shares = re.findall(r"<b>(\d+) %</b>", pages.get(address).text)
 
-    assert [round(100 * (each.rate or 0)) for each in results(store, number).analysis.rates] == [50, 50]
-    assert shares[:2] == ["50", "50"]
+    assert [round(100 * (each.rate or 0)) for each in results(store, number).analysis.rates] == [50, 50, 50]
+    assert shares[:3] == ["50", "50", "50"]
+
+
+def test_an_option_that_the_experiment_varies_is_no_limit_of_its_comparison(
+    pages: RunPages, experiment: dict[str, int]
+) -> None:
+    runs = [*experiment.values()][:3]
+    alone = pages.desk.store.runs.create(
+        RunConfig(AgentRef("dice", "dice:root_agent"), "calc", n=5, model="m9"), [Case("c0", (Turn("hi"),))]
+    )
+
+    of_experiment = pages.get(f"/table?runs={','.join(map(str, runs))}").text
+    of_any = pages.get(f"/table?runs={','.join(map(str, (*runs[:2], alone)))}").text
+
+    assert "Model differs" not in of_experiment
+    assert '<span class="tag" title="Model">' in of_experiment
+    assert "Model differs" in of_any
+
+
+def test_the_leader_is_confirmed_on_fresh_trials_of_it_and_its_baseline(pages: RunPages) -> None:
+    for temperature, cases in (("0", ["greets", "misses"]), ("1", ["greets"]), ("0.5", ["misses"])):
+        pages.finish(temperature=temperature, cases="selected", case=cases)
+    old_runs = [pages.desk.store.runs.summary(number) for number in (1, 2)]
+    page_text = pages.get("/table?runs=1,2,3").text
+
+    answer = pages.post("/experiments", baseline="1", leader="2")
+
+    assert re.search(r'action="/experiments".*name="baseline" value="1".*name="leader" value="2"', page_text)
+    assert "run 2 against run 1 again: 6 trials with new seeds." in page_text
+    assert answer.headers["location"] == "/experiments/1"
+    runs = [pages.desk.store.runs.summary(number) for number in (4, 5)]
+    for run in runs:
+        pages.client.within(_has_ended, pages.desk, run.id)
+    runs = [pages.desk.store.runs.summary(number) for number in (4, 5)]
+    assert [run.config.model_options for run in runs] == [run.config.model_options for run in old_runs]
+    assert [(run.n_cases, run.config.n, run.status) for run in runs] == [(2, 2, "finished"), (1, 2, "finished")]
+    assert len({run.config.seed for run in runs}) == 1
+    assert not {run.config.seed for run in runs} & {run.config.seed for run in old_runs}
+    assert "like run 2 against like run 1, fresh trials" in pages.get("/experiments/1").text
+    assert results(pages.desk.store, 1).analysis.rates[0].n_trials == 4  # pooled with nothing
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "words"),
+    [
+        ({"baseline": "1", "leader": "1"}, 422, "compared with itself"),
+        ({"baseline": "1"}, 422, "name the numbers of two runs"),
+        ({"baseline": "x", "leader": "2"}, 422, "name the numbers of two runs"),
+        ({"baseline": "1", "leader": "99"}, 404, "99"),
+    ],
+    ids=["one run", "a missing number", "no number", "a run that is not there"],
+)
+def test_a_confirmation_that_cannot_be_says_why(
+    pages: RunPages, experiment: dict[str, int], fields: dict[str, str], status: int, words: str
+) -> None:
+    answer = pages.post("/experiments", **fields)
+
+    assert (answer.status_code, words in answer.text) == (status, True)
+
+
+def test_a_baseline_that_leads_is_confirmed_against_the_next_one(pages: RunPages, experiment: dict[str, int]) -> None:
+    text = pages.get(f"/experiments/1?baseline={experiment['m1/p2']}").text
+
+    assert f'name="baseline" value="{experiment["m1/p2"]}"' in text
+    assert f'name="leader" value="{experiment["m2/p2"]}"' in text
+    assert "m2/p2 against m1/p2 again: 120 trials with new seeds, about $1.86" in text
 
 
 def test_any_variant_may_be_the_baseline(pages: RunPages, experiment: dict[str, int]) -> None:

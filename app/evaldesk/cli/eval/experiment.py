@@ -29,7 +29,7 @@ from evaldesk.desk.experiments.variants import (
 from evaldesk.desk.imports.files import read_path
 from evaldesk.desk.named_agents import named_agent
 from evaldesk.desk.runs.gates.conclusion import conclude
-from evaldesk.desk.runs.plan import RunOptions, RunPlan
+from evaldesk.desk.runs.plan import RunPlan, options_like
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.model import EvalSet, Gates
 from evaldesk.model.experiment import ExperimentPlan, Factor, Variant
@@ -157,7 +157,7 @@ async def more_variants(desk: Desk, experiment_id: int, vary: Sequence[str], *, 
     summary = await desk.runs.summary(experiment.run_ids[0])
     config = summary.config
     evalset = EvalSet(config.evalset_id, config.evalset_name, cases=tuple(desk.runs.run_store.cases(summary.id)))
-    base = RunOptions(criteria=config.criteria, like=config, gates=Gates(), n=config.n, seed=config.seed)
+    base = options_like(config).but(budget=None, allocate=None, note="")
     request = EvalRequest(("",))
     job = Job(config.agent, evalset, Path(config.evalset_path), base)
     run_plans = await plan_variants(desk, request, job, variants)

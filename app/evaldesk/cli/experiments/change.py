@@ -13,6 +13,9 @@ from evaldesk.cli.eval.request import EvalRequest
 from evaldesk.cli.files.exchange_files import open_home
 from evaldesk.cli.runs.shared import ask_trust, trust_option, workspace_option
 from evaldesk.desk.desk import Desk
+from evaldesk.desk.experiments.confirming import confirm as confirm_leader
+from evaldesk.desk.experiments.confirming import pair_to_confirm
+from evaldesk.errors import UsageError
 from evaldesk.wording.writer import show
 
 
@@ -73,6 +76,31 @@ def add(experiment_id: int, vary: tuple[str, ...], allow_equal: bool, is_trusted
         return await follow_experiment(desk, experiment_id, EvalRequest((), workspace=workspace))
 
     _run(workspace, work, is_trusted=is_trusted, vary=vary)
+
+
+@click.command()
+@click.argument("experiment_id", metavar="ID", type=click.IntRange(1))
+@trust_option
+@workspace_option
+def confirm(experiment_id: int, is_trusted: bool, workspace: str | None) -> None:
+    """Play the leader of experiment ID against its baseline once more, with new seeds, as an experiment of its own.
+
+    \b
+    evaldesk experiment confirm 7
+    """
+
+    async def work(desk: Desk) -> int:
+        desk.poll_requests()
+        stored = await desk.experiments.results(experiment_id)
+        names = pair_to_confirm(stored.analysis)
+        runs = [stored.run_of(name) for name in names or ()]
+        if len(runs) < 2 or any(run is None for run in runs):
+            raise UsageError(f"experiment {experiment_id} has no leader and baseline with trials to confirm")
+        baseline_id, leader_id = (run.id for run in runs if run)
+        confirming_id = await confirm_leader(desk, baseline_id, leader_id)
+        return await follow_experiment(desk, confirming_id, EvalRequest((), workspace=workspace))
+
+    _run(workspace, work, is_trusted=is_trusted)
 
 
 def _run(

@@ -20,6 +20,9 @@ COMMANDS: Mapping[str, LazyCommand] = {
     "resume": LazyCommand(
         "evaldesk.cli.experiments.change:resume", "Play the remaining trials of experiment ID in their order."
     ),
+    "confirm": LazyCommand(
+        "evaldesk.cli.experiments.change:confirm", "Play the leader of experiment ID against its baseline once more."
+    ),
     "add": LazyCommand("evaldesk.cli.experiments.change:add", "Add variants to experiment ID, and play them."),
 }
 

@@ -518,6 +518,12 @@ def _of_run(config: RunConfig) -> dict[str, Any]:
     return option_values(config, tuple(option for option in RUN_OPTIONS if not has_door(option, "form")))
 
 
+def options_like(config: RunConfig) -> RunOptions:
+    """The options of an earlier run, every one of the table, without its gates."""
+    values = {name: value for name, value in option_values(config).items() if value is not None}
+    return RunOptions(criteria=config.criteria, user=config.user, like=config, **values)
+
+
 async def read_subject(
     agents: AgentDesk, evalsets: EvalSetDesk, agent_id: str, evalset_id: str, environment: str = ""
 ) -> RunSubject:

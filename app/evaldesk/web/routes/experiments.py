@@ -8,8 +8,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from evaldesk.desk.experiments.confirming import confirm as confirm_leader
+from evaldesk.errors import UsageError
 from evaldesk.pages.experiment import read_experiment_page
-from evaldesk.web.render import desk_of, number, packed, page, target_of
+from evaldesk.pages.runs.table_query import number_text
+from evaldesk.web.forms.fields import read_form, text_of
+from evaldesk.web.render import desk_of, go, number, packed, page, target_of
 
 
 async def show(request: Request) -> Response:
@@ -21,4 +25,16 @@ async def show(request: Request) -> Response:
     return packed(request, page(request, "experiments/show.html", block=block, view=view, table=view.table))
 
 
-routes = [Route(f"/experiments/{number('experiment_id')}", show, methods=["GET"])]
+async def confirm(request: Request) -> Response:
+    """POST /experiments: play a leader against its baseline with new seeds, and show that experiment."""
+    form = await read_form(request)
+    baseline_id, leader_id = (number_text(text_of(form, name)) for name in ("baseline", "leader"))
+    if not baseline_id or not leader_id:
+        raise UsageError("name the numbers of two runs, baseline and leader", field="leader")
+    return go(f"/experiments/{await confirm_leader(desk_of(request), baseline_id, leader_id)}")
+
+
+routes = [
+    Route("/experiments", confirm, methods=["POST"]),
+    Route(f"/experiments/{number('experiment_id')}", show, methods=["GET"]),
+]
