@@ -106,10 +106,10 @@ def listed_variants(
     Raises UsageError.
     """
     named_variants, level_names = [], []
-    for place, given in enumerate(variants, 1):
-        levels = _listed_levels(given, place)
+    for place, variant in enumerate(variants, 1):
+        levels = _listed_levels(variant, place)
         names = {option: level.name for option, (level, _) in levels.items()}
-        own_name = given.name if isinstance(given, Variant) else given.get("name")
+        own_name = variant.name if isinstance(variant, Variant) else variant.get("name")
         if own_name is not None and not isinstance(own_name, str):
             raise UsageError(f"variant {place}: name must be text, got {own_name!r:.80}", field="variants")
         name = "/".join(names.values()) if own_name is None else own_name
@@ -123,14 +123,16 @@ def listed_variants(
     )
 
 
-def _listed_levels(given: Variant | Mapping[str, object], place: int) -> dict[str, tuple[Level, object]]:
+def _listed_levels(variant: Variant | Mapping[str, object], place: int) -> dict[str, tuple[Level, object]]:
     """Each option of a variant with the name of its level and its value."""
-    if not isinstance(given, Variant | Mapping):
+    if not isinstance(variant, Variant | Mapping):
         raise UsageError(
-            f'variant {place} must be a mapping of options, such as {{"model": "a"}}, got {type(given).__name__}',
+            f'variant {place} must be a mapping of options, such as {{"model": "a"}}, got {type(variant).__name__}',
             field="variants",
         )
-    options = given.options if isinstance(given, Variant) else {key: given[key] for key in given if key != "name"}
+    options = (
+        variant.options if isinstance(variant, Variant) else {key: variant[key] for key in variant if key != "name"}
+    )
     levels: dict[str, tuple[Level, object]] = {}
     for option, given_value in options.items():
         _check_option(str(option))

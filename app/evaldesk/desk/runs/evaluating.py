@@ -339,8 +339,8 @@ async def _evaluate(call: _Call, compared_with: str | None) -> RunResult:
 
 async def _evaluate_variants(call: _Call, request: _VariantRequest) -> ExperimentResult:
     """Plan the variants, play them in turn, and give their results. Raises UsageError naming a variant at fault."""
-    objects, given = _agent_objects(request.variants)
-    factors, variants = listed_variants(given)
+    objects, named_variants = _agent_objects(request.variants)
+    factors, variants = listed_variants(named_variants)
     names = [variant.name for variant in variants]
     check_names(names)
     baseline_index(names, request.baseline)
