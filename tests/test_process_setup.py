@@ -64,3 +64,23 @@ def test_a_process_waits_for_no_thread_that_holds_it_up(
 
     assert (ended, exit_.value.code) == (at_once, 3)
     assert frozen  # else the collector looks through all modules once more, which takes 200 ms
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="threads are counted in /proc")
+def test_matrices_are_multiplied_in_one_thread_and_programs_that_are_started_see_nothing_of_it() -> None:
+    code = """if True:
+    import os
+    from evaldesk.process_setup import prepare_numpy
+    prepare_numpy()
+    import numpy
+    numpy.ones((600, 600)) @ numpy.ones((600, 600))
+    print(len(os.listdir("/proc/self/task")), flush=True)
+    os.execvp("sh", ["sh", "-c", "echo [$OPENBLAS_NUM_THREADS]"])
+    """
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment, timeout=60
+    )
+
+    assert done.stdout.split() == ["1", "[]"], done.stderr

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import importlib
 import os
 import random
 import re
@@ -31,6 +32,21 @@ def prepare_litellm() -> None:
     """Keep LiteLLM from fetching a price map and from reading a `.env` on import; needed before it is imported."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
+
+
+def prepare_numpy() -> None:
+    """Import numpy with one thread for its matrices, unless it is there already; programs that are started see nothing.
+
+    OpenBLAS ends its threads whenever the process forks, as uvloop does to start a program. A product of matrices in
+    another thread would then wait for them for ever.
+    """
+    if "numpy" in sys.modules or "OPENBLAS_NUM_THREADS" in os.environ:
+        return
+    os.putenv("OPENBLAS_NUM_THREADS", "1")  # not in os.environ, which a program may be started with at this moment
+    try:
+        importlib.import_module("numpy")
+    finally:
+        os.unsetenv("OPENBLAS_NUM_THREADS")
 
 
 UNTIL_TRIALS = 300_000

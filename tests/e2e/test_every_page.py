@@ -107,7 +107,30 @@ def places(resident: Visitor) -> Mapping[str, str]:
         resident.goto(f"/evalsets/{resident.evalset(name)}")
         places[f"case-{name}"] = _first(resident.page, "tbody th a")
     _experiment(resident)
+    places["bench-chat"] = _draft(resident)
     return places | _brought_in(resident, places["chat"])
+
+
+def _draft(someone: Visitor) -> str:
+    """A draft that was talked with, kept and run: the address of the bench beside its chat."""
+    page = someone.page
+    someone.goto("/bench?agent=hello_world")
+    page.locator("#text-1").fill("Roll each die twice for {lucky_name}.")
+    page.locator("#bench-name").fill("twice")
+    page.locator("#message").fill("Roll a die.")
+    page.locator("#message").press("Enter")
+    page.wait_for_url("**session=**")
+    expect(page.locator("#turn-1")).to_contain_text("hello_world")
+    address = page.url.partition("#")[0]
+    page.locator("#bench-name").fill("twice")
+    page.get_by_role("button", name="Save as file").click()
+    page.wait_for_url("**saved=**")
+    page.locator("#bench-n").fill("1")
+    page.get_by_role("button", name="Run against the original").click()
+    page.wait_for_url("**began=**")
+    expect(page.locator("#results")).to_contain_text("saved as prompts/twice.md")
+    expect(page.locator("#results")).not_to_contain_text("playing")
+    return address.removeprefix(someone.desk.address)
 
 
 def _experiment(someone: Visitor) -> None:
@@ -169,6 +192,11 @@ PAGES = {
     "chat": "{chat}",
     "chat-inspector": "{chat}#inspector",
     "chat-events": "{chat}#events",
+    "bench": "/bench?agent=hello_world",
+    "bench-chat": "{bench-chat}",
+    "bench-prompt": "/bench?agent=hello_world&prompt=twice#prompt",
+    "bench-tried": "{bench-chat}&experiment=2#tried",
+    "bench-nothing": "/bench?agent=broken",
     "chat-timing": "{chat}#timing",
     "chat-sessions": "{chat}#sessions",
     "chat-timeline": "{chat}/timeline",

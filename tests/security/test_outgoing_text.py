@@ -146,6 +146,7 @@ FILES = {
     "desk/adopting.py": "the file of a project after a change that a person saw",
     "desk/evalsets/cases.py": _OWN,
     "desk/evalsets/exporting.py": "spreadsheet: `cell`",
+    "desk/experiments/prompts.py": "a prompt, as a person typed it, masked",
     "desk/imports/streamed.py": _OWN,
     "desk/imports/uploads.py": _OWN,
     "desk/repair.py": _OWN,

@@ -167,7 +167,7 @@ def test_runs_of_earlier_versions_tell_whether_their_trials_are_whole_and_what_h
     with store._database.writing() as connection:
         connection.execute(text("DROP TABLE trial_agent"))
         connection.execute(text("ALTER TABLE trial DROP COLUMN is_least"))
-        for name in ("branch_of", "branch_turn"):
+        for name in ("branch_of", "branch_turn", "draft"):
             connection.execute(text(f"ALTER TABLE session DROP COLUMN {name}"))
         for table, name in product(("run", "run_case"), ("n_uncounted", "n_timed")):
             connection.execute(text(f"ALTER TABLE {table} DROP COLUMN {name}"))

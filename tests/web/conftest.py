@@ -30,7 +30,7 @@ PORT = 8420
 TOKEN = "a-token-of-enough-letters"
 STREAM = {"Accept": "text/html, text/event-stream", "HX-Request": "true"}
 OPEN_METRICS = functools.cache(server._open_metrics)
-PAGES = ("agents", "sessions", "turns", "finding")
+PAGES = ("agents", "sessions", "bench", "turns", "finding")
 
 DICE = AgentDescription(
     name="dice",

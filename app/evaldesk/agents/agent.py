@@ -120,6 +120,7 @@ class AgentKind:
     - `hides_models`: recordings do not see its model calls, unless the table sets the key `shows_models`; None means
       True for a remote kind.
     - `reads_case`: its own tool passes the whole row to its code, ground truth included, or it answers from the case.
+    - `fills_instruction`: placeholders of its instruction, `{key}`, are values of the session's state.
     - `visibility`: how far an agent can be seen; `part` where a turn has to be played to know it.
     - `is_last`: its adapter accepts nearly any object, so every other adapter is tried first.
     - `takes` are the media kinds of its input beside text, unless the description of an agent has its own.
@@ -147,6 +148,7 @@ class AgentKind:
     hides_models: bool | None = None
     shows_models: str = ""
     reads_case: bool = False
+    fills_instruction: bool = False
     visibility: Visibility = field(default_factory=Visibility)
     is_last: bool = False
     takes: tuple[MediaKind, ...] = ()
@@ -209,6 +211,7 @@ KINDS = (
         "google-adk",
         "evaldesk.integrations.adk.adapter:adapt_any",
         sees_tools=True,
+        fills_instruction=True,
         prices_calls=True,
         asks_by_name=True,
         extra="adk",
@@ -275,6 +278,7 @@ KINDS = (
         "LiteLLM",
         "evaldesk.agents.own.litellm:adapt",
         sees_tools=True,
+        fills_instruction=True,
         prices_calls=True,
         asks_by_name=True,
         takes=MEDIA_KINDS,
@@ -445,6 +449,15 @@ def parameter_names(function: object) -> list[str] | None:
         return list(inspect.signature(cast("Callable[..., object]", function)).parameters)
     except (TypeError, ValueError):
         return None
+
+
+def default_instruction(function: object) -> str:
+    """The default of the parameter `instruction` of a function; empty without one, or where it is no text."""
+    try:
+        parameter = inspect.signature(cast("Callable[..., object]", function)).parameters.get("instruction")
+    except (TypeError, ValueError):
+        return ""
+    return parameter.default if parameter is not None and isinstance(parameter.default, str) else ""
 
 
 def breadth_first(first: T, successors: Callable[[T], Iterable[T]]) -> list[T]:

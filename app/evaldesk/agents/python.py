@@ -10,7 +10,7 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evaldesk.agents.agent import parameter_names, summary_of
+from evaldesk.agents.agent import default_instruction, parameter_names, summary_of
 from evaldesk.agents.child_processes import watching_processes
 from evaldesk.agents.remote.protocol import decisions_of, read_events
 from evaldesk.agents.spans import INSTRUMENTS, collect_spans
@@ -64,6 +64,7 @@ class PythonAgent:
             name=name if isinstance(name, str) else self.ref.id,
             kind="python",
             description=summary_of(self.code),
+            instruction=default_instruction(self._declared()),
             tells_cost=getattr(self.code, "tells_cost", False) is True,
             takes=self._takes(),
             unseen=() if self._shows_state(self._declared()) else ("state",),

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from evaldesk.desk.chat.replays import ReplayDesk
     from evaldesk.desk.chat.sessions import SessionDesk
     from evaldesk.desk.chat.simulation import SimulationDesk
+    from evaldesk.desk.experiments.bench import PromptBench
     from evaldesk.desk.experiments.experiments import ExperimentDesk
+    from evaldesk.desk.experiments.prompts import PromptDesk
     from evaldesk.desk.failures import FailureDesk
     from evaldesk.desk.imports.importing import ImportDesk
     from evaldesk.desk.labels import LabelDesk, Person
@@ -131,6 +133,20 @@ class Desk:
         from evaldesk.desk.experiments.experiments import ExperimentDesk
 
         return ExperimentDesk(self.store, self.runs)
+
+    @cached_property
+    def bench(self) -> PromptBench:
+        """The prompt bench, whose drafts are experiments."""
+        from evaldesk.desk.experiments.bench import PromptBench
+
+        return PromptBench(self.store, self.experiments)
+
+    @cached_property
+    def prompts(self) -> PromptDesk:
+        """The prompts that are kept as files of the workspace."""
+        from evaldesk.desk.experiments.prompts import PromptDesk
+
+        return PromptDesk(self.settings)
 
     def share_workers(self) -> None:
         """Share worker processes among consecutive runs, with the process that described the agent."""

@@ -181,7 +181,8 @@ class AgentDescription:
     `is_direct`: its model is at an endpoint of its own, which is called without LiteLLM. `tells_cost`: its own code
     tells the cost of every model call. `offers_user`: its module has functions that play the user of a scenario.
     `takes` are the kinds of media that it says it takes, `unseen` the parts of its work that cannot be seen.
-    `takes_instruction`: its instruction can be replaced for a run.
+    `takes_instruction`: its instruction can be replaced for a run. `makes_instruction`: its own is made by code when a
+    turn begins, and `instruction` only tells so.
     """
 
     name: str
@@ -202,6 +203,7 @@ class AgentDescription:
     takes: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
     takes_instruction: bool = False
+    makes_instruction: bool = False
 
     @property
     def tools_of_all(self) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from math import sqrt
 from pathlib import Path
@@ -20,6 +20,8 @@ ImportStatus: TypeAlias = Literal["importing", "done", "failed", "cancelled"]
 ImportStage: TypeAlias = Literal["storing", "ready", "naming"]
 TrialKey: TypeAlias = tuple[int, int]
 """The case index and the trial index of a trial within its run."""
+Draft: TypeAlias = Mapping[str, str]
+"""Instructions in place of the agent's own, by the name of their option of a variant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +335,7 @@ class AddedCase:
 
 @dataclass(frozen=True, slots=True)
 class SessionSummary:
-    """A chat session as one line of a list."""
+    """A chat session as one line of a list. `has_draft`: it is with a drafted instruction, not the agent's own."""
 
     id: str
     agent_id: str
@@ -343,6 +345,7 @@ class SessionSummary:
     created_at: datetime
     updated_at: datetime
     started_by: str = ""
+    has_draft: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,7 +371,8 @@ class StoredSession:
     """A chat session with its turns, as it is reopened; `open_turn` comes after them.
 
     Of a session of many turns a page reads the last ones: `first` is the index of the first of `turns`. A branch has
-    the turns before the index `branch_turn` of the session `branch_of`, and others from there on.
+    the turns before the index `branch_turn` of the session `branch_of`, and others from there on. `draft` is empty in a
+    session with the agent's own instructions.
     """
 
     id: str
@@ -384,6 +388,7 @@ class StoredSession:
     first: int = 0
     branch_of: str = ""
     branch_turn: int = 0
+    draft: Draft = field(default_factory=dict)
 
     @property
     def n_turns(self) -> int:

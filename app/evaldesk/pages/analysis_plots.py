@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil, floor, log10
 
 from evaldesk.model.conclusion import Interval
-from evaldesk.model.experiment import Analysis
+from evaldesk.model.experiment import Analysis, Difference, VariantDifference
 from evaldesk.wording.experiments import variant_difference_words
 from evaldesk.wording.words import cost_words
 
@@ -33,6 +33,7 @@ class ForestRow:
     points: str
     name: str
     words: str
+    word: Difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,14 @@ class Scatter:
 
 def forest_of(analysis: Analysis, letters: Mapping[str, str]) -> Forest | None:
     """The differences against the baseline, in order; None where none has a value."""
-    shown_differences = [each for each in analysis.differences if each.value is not None]
+    return forest_of_differences(analysis.differences, analysis.baseline, letters)
+
+
+def forest_of_differences(
+    differences: Sequence[VariantDifference], baseline: str, letters: Mapping[str, str]
+) -> Forest | None:
+    """Differences that are adjusted together, in order; None where none has a value."""
+    shown_differences = [each for each in differences if each.value is not None]
     if not shown_differences:
         return None
     ends = [0.0]
@@ -107,12 +115,13 @@ def forest_of(analysis: Analysis, letters: Mapping[str, str]) -> Forest | None:
                 f"{value:+.0f}".replace("-", "−"),
                 each.variant,
                 variant_difference_words(each),
+                each.word,
             )
         )
     count = round(span / step)
     ticks = [(place(least + at * step), f"{least + at * step:+.0f}".replace("-", "−")) for at in range(count + 1)]
     ticks = [(x, "0" if text in ("+0", "−0") else text) for x, text in ticks]
-    return Forest(analysis.baseline, rows, place(0.0), ticks, 14 + len(rows) * ROW + 16)
+    return Forest(baseline, rows, place(0.0), ticks, 14 + len(rows) * ROW + 16)
 
 
 def _step(span: float) -> float:

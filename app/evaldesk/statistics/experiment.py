@@ -107,13 +107,18 @@ def effects(cases: Mapping[str, Mapping[K, Sample]], grid: Grid) -> tuple[Effect
     return tuple(replace(each, holm_p=p) for each, p in zip(contrasts, ps, strict=True))
 
 
+def adjusted_together(comparisons: Sequence[tuple[str, Comparison | None]]) -> tuple[VariantDifference, ...]:
+    """The differences of variants by their names, each from its own baseline, adjusted by Holm for all of them."""
+    ps = _adjusted([comparison for _, comparison in comparisons])
+    return tuple(
+        VariantDifference(comparison, p, name, _family_interval(comparison, len(comparisons)))
+        for (name, comparison), p in zip(comparisons, ps, strict=True)
+    )
+
+
 def _differences(cases: Mapping[str, Mapping[K, Sample]], baseline: str) -> tuple[VariantDifference, ...]:
     names = [name for name in cases if name != baseline]
-    comparisons = [compare_means(cases[baseline], cases[name]) for name in names]
-    return tuple(
-        VariantDifference(comparison, p, name, _family_interval(comparison, len(names)))
-        for name, comparison, p in zip(names, comparisons, _adjusted(comparisons), strict=True)
-    )
+    return adjusted_together([(name, compare_means(cases[baseline], cases[name])) for name in names])
 
 
 def _family_interval(comparison: Comparison | None, n_variants: int) -> Interval | None:

@@ -59,9 +59,13 @@ class ExperimentStore(StorePart):
         with self._database.reading() as connection:
             return _experiments(connection, [_row(connection, experiment_id)])[0]
 
-    def list(self, *, before: int | None = None, limit: int = 50) -> builtins.list[Experiment]:
-        """Experiments, newest first; `before` ends the last page."""
+    def list(
+        self, *, before: int | None = None, agent_id: str | None = None, limit: int = 50
+    ) -> builtins.list[Experiment]:
+        """Experiments, newest first, of one agent or of all; `before` ends the last page."""
         rows = select(EXPERIMENT).order_by(EXPERIMENT.c.id.desc()).limit(limit)
+        if agent_id is not None:
+            rows = rows.where(EXPERIMENT.c.id.in_(select(RUN.c.experiment_id).where(RUN.c.agent_id == agent_id)))
         if before is not None:
             rows = rows.where(EXPERIMENT.c.id < before)
         with self._database.reading() as connection:

@@ -27,8 +27,9 @@ from sqlalchemy import (
 
 from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model import Event, JsonObject, Prompts, TurnRecord
+from evaldesk.model.draft import OWN
 from evaldesk.model.media import Media
-from evaldesk.model.stored import AddedCase, OpenTurn, SessionSummary, StoredSession
+from evaldesk.model.stored import AddedCase, Draft, OpenTurn, SessionSummary, StoredSession
 from evaldesk.store.database import StorePart
 from evaldesk.store.media import bytes_of, drop_some, fitting, keep, result_images, turns_apart
 from evaldesk.store.runs.planning import NEW_LEASE
@@ -50,20 +51,26 @@ from evaldesk.wire import from_json, to_json
 class SessionStore(StorePart):
     """Chat sessions. Methods that name one raise NotFoundError when there is none, or it was deleted."""
 
-    def create(self, agent_id: str, title: str = "", initial_state: JsonObject | None = None) -> StoredSession:
-        """Begin a session whose state is `initial_state`."""
+    def create(
+        self,
+        agent_id: str,
+        title: str = "",
+        initial_state: JsonObject | None = None,
+        draft: Draft = OWN,
+    ) -> StoredSession:
+        """Begin a session whose state is `initial_state`, with the instructions of `draft`."""
         now = self._clock()
         state = to_json(initial_state or {}).decode()
         session_id = secrets.token_hex(8)
         times = {"created_at": now, "updated_at": now}
         row = {"id": session_id, "agent_id": agent_id, "title": title, "initial_state": state, "state": state} | times
-        row["started_by"] = self._starter.name
+        row |= {"started_by": self._starter.name, "draft": to_json(dict(draft)).decode()}
         with self._database.writing() as connection:
             connection.execute(insert(SESSION), row)
             return _read_session(connection, session_id)
 
     def branch(self, session_id: str, at: int, title: str) -> StoredSession:
-        """A new session with the turns before the index `at` of this one, and the state before that turn.
+        """A new session with the turns before the index `at` of this one, the state before that turn, and its draft.
 
         How models were asked and media are copied with the turns. Raises NotFoundError for the turn.
         """
@@ -78,6 +85,7 @@ class SessionStore(StorePart):
                 "title": title,
                 "n_turns": at,
                 "started_by": self._starter.name,
+                "draft": origin.draft,
             }
             states = {"initial_state": origin.initial_state, "state": to_json(turn.state_before).decode()}
             place = {"branch_of": session_id, "branch_turn": at, "created_at": now, "updated_at": now}
@@ -125,7 +133,8 @@ class SessionStore(StorePart):
         names = SessionSummary.__dataclass_fields__
         is_new = (OPEN_TURN.c.session_id == SESSION.c.id) & (OPEN_TURN.c.turn_index >= SESSION.c.n_turns)
         n_open = select(func.count()).where(is_new).scalar_subquery()
-        columns = [SESSION.c[name] if name != "n_turns" else (SESSION.c[name] + n_open).label(name) for name in names]
+        computed = {"n_turns": SESSION.c.n_turns + n_open, "has_draft": SESSION.c.draft != "{}"}
+        columns = [computed[name].label(name) if name in computed else SESSION.c[name] for name in names]
         is_meant = SESSION.c.title.icontains(text, autoescape=True)
         rows = select(*columns).where(SESSION.c.deleted_at.is_(None), *([is_meant] if text else []))
         rows = rows.order_by(SESSION.c.updated_at.desc(), SESSION.c.id.desc()).limit(limit)
@@ -439,6 +448,7 @@ def _read_session(connection: Connection, session_id: str, most: int | None = No
         first=first,
         branch_of=row.branch_of,
         branch_turn=row.branch_turn,
+        draft=from_json(row.draft, dict[str, str]),
     )
 
 

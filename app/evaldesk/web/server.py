@@ -49,7 +49,7 @@ from evaldesk.errors import (
     TrustError,
     WorkspaceError,
 )
-from evaldesk.process_setup import gc_paused
+from evaldesk.process_setup import gc_paused, prepare_numpy
 from evaldesk.registry import import_target
 from evaldesk.settings import MAX_NAME, PublicUrl, Settings
 from evaldesk.web.guard import Guard, GuardSettings, guard_settings
@@ -281,6 +281,7 @@ ROUTES: tuple[str, ...] = (
     "evaldesk.web.routes.recording:routes",
     "evaldesk.web.routes.turns:routes",
     "evaldesk.web.routes.sessions:routes",
+    "evaldesk.web.routes.bench:routes",
     "evaldesk.web.routes.media:routes",
     "evaldesk.web.routes.cases:routes",
     "evaldesk.web.routes.evalsets:routes",
@@ -398,6 +399,7 @@ def add_pages(app: Starlette) -> None:
     """Import the pages but the first, and serve them from now on; any thread may ask, and ask again."""
     with _adding, gc_paused():
         if not app.state.has_all_pages:
+            prepare_numpy()
             app.router.routes.extend(_routes(ROUTES[1:]))
             app.state.has_all_pages = True
 

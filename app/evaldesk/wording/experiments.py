@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evaldesk.model.conclusion import counted
 from evaldesk.model.experiment import Analysis, Effect, Factor, VariantDifference
 from evaldesk.wording.comparison import p_words, points_words
 from evaldesk.wording.words import CI
@@ -23,6 +24,27 @@ def analysis_sentence(analysis: Analysis) -> str:
     if few:
         parts.append(f"{and_words(few)} {'has' if len(few) == 1 else 'have'} too few cases in common")
     return "; ".join(parts) or "No variant to compare"
+
+
+def drafts_sentence(differences: Sequence[VariantDifference]) -> tuple[str, str]:
+    """`name_the_date is better by 5 to 19 points` and `the others cannot be told`; each part may be empty."""
+    told = [f"{each.variant} is {each.word}{_by(each)}" for each in differences if each.word in ("better", "worse")]
+    others = [each.variant for each in differences if each.word == "cannot be told"]
+    few = [each.variant for each in differences if each.word == "too few shared cases"]
+    rest = []
+    if others:
+        rest.append(f"{'the others' if told and len(others) > 1 else and_words(others)} cannot be told")
+    if few:
+        rest.append(f"{and_words(few)} {'has' if len(few) == 1 else 'have'} too few cases")
+    return "; ".join(told), "; ".join(rest)
+
+
+def shown_sentence(n_cases: int, n: int, difference: float | None) -> str:
+    """`30 cases × 3 show 12 points, 4 times in 5`: the smallest difference that an experiment of two variants finds."""
+    shape = f"{counted(n_cases, 'case')} × {n:,}"
+    if difference is None:
+        return f"{shape} show no difference 4 times in 5; add cases"
+    return f"{shape} show {points_words(difference)}, 4 times in 5"
 
 
 def best_sentence(analysis: Analysis) -> str:

@@ -14,8 +14,9 @@ from evaldesk.desk.chat.running_turn import RunningTurn, TurnJournal, is_turn_pl
 from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError, WorkspaceError
 from evaldesk.model import AskedBy, Case, Decision, ErrorRecord, Event, JsonObject, Prompts, TurnRecord, TurnSpec
 from evaldesk.model.decisions import fits
+from evaldesk.model.draft import OWN, with_draft
 from evaldesk.model.media import MAX_MEDIA_COUNT, Media, with_names
-from evaldesk.model.stored import OpenTurn, SessionSummary, StoredSession
+from evaldesk.model.stored import Draft, OpenTurn, SessionSummary, StoredSession
 from evaldesk.model.transcript import interrupted_turn
 from evaldesk.model.trial_turns import MANY_TURNS
 from evaldesk.reading.strict_json import kind_of, parse_json
@@ -63,20 +64,24 @@ class SessionDesk:
         self._turns: dict[str, RunningTurn] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def create(self, agent_id: str, state_text: str = "", title: str = "") -> StoredSession:
+    def create(self, agent_id: str, state_text: str = "", title: str = "", draft: Draft = OWN) -> StoredSession:
         """A new session with an agent. Raises NotFoundError for the agent, FormatError for the state."""
         agent = self._agents.get(agent_id)
-        return self._store.sessions.create(agent.id, _clean(title), parse_state(state_text))
+        stored_draft = value_scrubber(self._environment)(dict(draft))
+        return self._store.sessions.create(agent.id, _clean(title), parse_state(state_text), stored_draft)
 
-    async def begin(self, agent_id: str, state_text: str, title: str, message: str) -> StoredSession:
+    async def begin(
+        self, agent_id: str, state_text: str, title: str, message: str, draft: Draft = OWN
+    ) -> StoredSession:
         """A new session whose first turn has begun; without a message it waits for one.
 
-        Raises as `create`, and UsageError for the message, before anything is stored.
+        All of its turns are played with the instructions of `draft`. Raises as `create`, and UsageError for the
+        message, before anything is stored.
         """
         message = self._check_message(message, None) if message.strip() else ""
         if message:
             self._agents.check_trust(self._agents.get(agent_id))
-        session = await asyncio.to_thread(self.create, agent_id, state_text, title)
+        session = await asyncio.to_thread(self.create, agent_id, state_text, title, draft)
         if message:
             await self._start(session, message, None, "person", (), keeps=True)
         return session
@@ -245,7 +250,7 @@ class SessionDesk:
             turns=turns,
             app_name=agent.id,
             model=model or None,
-            model_options=self._agents.model_options,
+            model_options=with_draft(self._agents.model_options, session.draft),
             limits=self._agents.limits,
             timeout_s=self._agents.limits.turn_timeout_s or TURN_TIMEOUT_S,
             media=media_with_bytes,

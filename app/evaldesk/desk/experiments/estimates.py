@@ -269,11 +269,11 @@ def _variant_estimate(runs: StoredRuns | None, variant: PlannedVariant) -> Varia
 
 
 def _newest_of_model(runs: StoredRuns, variant: PlannedVariant) -> RunSummary | None:
-    found = runs.store.list(agent_id=variant.agent_id, evalset_id=variant.evalset_id, limit=LATEST_RUNS)
+    runs_of_set = runs.store.list(agent_id=variant.agent_id, evalset_id=variant.evalset_id, limit=LATEST_RUNS)
     return next(
         (
             run
-            for run in found
+            for run in runs_of_set
             if run.n_done
             and run.config.source_run_id is None
             and not repeats_recorded(run.config)

@@ -436,6 +436,7 @@ def _describe_tree(agent: Any, kind: str, depth: int) -> AgentDescription:
         sub_agents=tuple(below),
         missing=tuple(missing_variables),
         takes_instruction=hasattr(agent, "instruction") and hasattr(agent, "clone"),
+        makes_instruction=callable(getattr(agent, "instruction", "")),
     )
 
 

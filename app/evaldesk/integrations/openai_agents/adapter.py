@@ -261,6 +261,7 @@ def _describe_tree(agent: Any, kind: str, depth: int, ancestor_ids: set[int]) ->
         sub_agents=(*below, *handoffs),
         missing=_missing_variables(agent, model),
         takes_instruction=True,
+        makes_instruction=is_made,
     )
 
 

@@ -89,6 +89,7 @@ class PydanticAgent(ModelCaller, OnSharedLoop):
             tools=tuple(_tools(self.agent)),
             missing=missing_keys(model, os.environ) if isinstance(self.agent.model, str) else (),
             takes_instruction=_takes_instruction(self.agent),
+            makes_instruction=any(callable(each) for each in getattr(self.agent, "_instructions", ())),
         )
 
     def warm(self, session: Session) -> None:

@@ -13,7 +13,8 @@ from evaldesk.store.tables.columns import Row, UtcTime, cascade
 class Session(Row, table=True):
     """A chat session; its turns are rows of their own.
 
-    A branch has those before turn `branch_turn`, from 0, of the session `branch_of`, and others from there on.
+    A branch has those before turn `branch_turn`, from 0, of the session `branch_of`, and others from there on. `draft`
+    is the JSON of instructions in place of the agent's own; `{}` without any.
     """
 
     __table_args__ = (Index(None, "agent_id", "updated_at"), Index(None, "updated_at"))
@@ -31,6 +32,7 @@ class Session(Row, table=True):
     started_by: str = Field(default="", sa_column_kwargs={"server_default": ""})
     branch_of: str = Field(default="", sa_column_kwargs={"server_default": ""})
     branch_turn: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
+    draft: str = Field(default="{}", sa_type=Text, sa_column_kwargs={"server_default": "{}"})
 
 
 class SessionTurn(Row, table=True):
