@@ -23,6 +23,7 @@ from tests.desk_client import DeskClient
 from tests.media_samples import picture
 from tests.security import hostile_clone
 from tests.security.hostile_events import HostileHost, case_of, events_of, prompts_of, trial_of
+from tests.security.office import open_office, wires
 
 from evaldesk.desk.desk import Desk
 from evaldesk.engine import ChatPlayers
@@ -41,6 +42,8 @@ from evaldesk.store.queues import moment_id
 from evaldesk.transcripts.recorded import RecordedRun
 from evaldesk.web.guard import guard_settings
 from evaldesk.web.server import add_pages, create_app
+
+__all__ = ["open_office", "wires"]
 
 clone, repository, run_command = hostile_clone.clone, hostile_clone.repository, hostile_clone.run_command
 PORT = 8420

@@ -5,29 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, is_dataclass, replace
-from html import unescape
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from socket import gethostname
 from typing import Any
 
 import pytest
-from tests.postgresql_server import ENGINES, place_of
+from tests.postgresql_server import ENGINES
 from tests.security.colleague import (
-    Colleague,
     Tripwires,
-    colleague_of,
     columns_of,
     hostile_agent,
     hostile_rows,
-    laid_in,
 )
 from tests.security.conftest import Fort
+from tests.security.office import Office, OpenOffice, wait_for_end
 
 from evaldesk.desk.agents import found_refs
 from evaldesk.desk.runs import provenance
 from evaldesk.desk.runs.provenance import Provenance
-from evaldesk.desk.runs.runs import WAITING, RunDesk
+from evaldesk.desk.runs.runs import WAITING
 from evaldesk.desk.store_copies import copy_store
 from evaldesk.desk.trust import Trust
 from evaldesk.errors import EvaldeskError, TrustError, UsageError
@@ -38,79 +35,12 @@ from evaldesk.settings import DatabaseUrl, Settings
 from evaldesk.store import Store
 from evaldesk.store.database import Starter
 
-PENDING = {"status": "pending", "driver": WAITING, "started_by": "anna", "started_on": "nowhere"}
-
-
-@dataclass
-class Office:
-    """The desk of a person, and a colleague who writes into its database."""
-
-    fort: Fort
-    colleague: Colleague
-    wires: Tripwires
-
-    @property
-    def agent(self) -> AgentRef:
-        """The agent of the person's own workspace."""
-        return self.fort.desk.agents.list()[0].ref
-
-    def look_around(self, seconds: int = 2) -> None:
-        """What the desk does by itself, at its start and in so many seconds."""
-        runs = self.fort.desk.runs
-
-        async def look() -> None:
-            await self.fort.desk._take_up_runs()
-            for _ in range(seconds):
-                await runs._handle_requests(takes_up=True)
-
-        self.fort.client.within(look)
-        self.fort.desk._recover_imports()
-
-    def playing(self) -> list[int]:
-        return sorted(self.fort.desk.runs._playing)
-
-    def page(self, run_id: int) -> str:
-        return unescape(self.fort.get(f"/runs/{run_id}").text)
-
-    def hostile_run(self, **values: Any) -> int:
-        """A waiting run of the colleague, whose agent is a command."""
-        return self.own_run(lambda config: replace(config, agent=hostile_agent(self.wires)), **values)
-
-    def own_run(self, change: Callable[[RunConfig], RunConfig] = lambda config: config, **values: Any) -> int:
-        """A waiting run of the colleague that names the agent of this workspace, but for the change."""
-
-        def as_own(config: RunConfig) -> RunConfig:
-            return change(replace(config, agent=self.agent, model=None))
-
-        return self.colleague.insert_like(self.fort.run, as_own, **PENDING | values)
-
-
-@pytest.fixture
-def wires(tmp_path: Path) -> Iterator[Tripwires]:
-    with laid_in(tmp_path / "wires") as found:
-        yield found
-
 
 @pytest.fixture(params=ENGINES)
-def office(
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    wires: Tripwires,
-    open_fort: Callable[..., Fort],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Office]:
-    """A desk in a trusted folder, on a database that others write into."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("PYTHONPATH", str(wires.folder))
-    fort = open_fort()
-    place = place_of(request, fort.desk.settings.database_file)
-    if isinstance(place, DatabaseUrl):
-        fort.desk.store.close()
-        copy_store(fort.desk.settings.database_file, place, lambda *_: None)
-        fort = open_fort(folder="shared", store=place)
-    colleague = colleague_of(place)
-    yield Office(fort, colleague, wires)
-    colleague.engine.dispose()
+def office(request: pytest.FixtureRequest, open_office: OpenOffice) -> Iterator[Office]:
+    """An office on each engine."""
+    with open_office(request) as opened:
+        yield opened
 
 
 def test_a_pending_run_of_a_command_runs_nothing_and_its_page_asks(office: Office) -> None:
@@ -145,7 +75,7 @@ def test_a_run_of_what_this_workspace_has_is_taken_up_without_a_question(office:
     assert office.fort.desk.runs.foreign(office.fort.desk.store.runs.summary(run_id)) is None
     assert "This run waits for you" not in office.page(run_id)
     office.look_around(1)
-    office.fort.client.within(_ended, office.fort.desk.runs, run_id)
+    office.fort.client.within(wait_for_end, office.fort.desk.runs, run_id)
 
     assert office.fort.desk.store.runs.summary(run_id).driver != WAITING
 
@@ -161,12 +91,7 @@ def test_a_click_plays_the_run_as_shown_and_is_remembered_for_no_other_row(offic
     assert answer.status_code == 303
     assert runs.foreign(office.fort.desk.store.runs.summary(first)) is None
     assert runs.foreign(office.fort.desk.store.runs.summary(second)) is not None
-    office.fort.client.within(_ended, runs, first)
-
-
-async def _ended(runs: RunDesk, run_id: int) -> None:
-    async for _ in runs.watch(run_id):
-        pass
+    office.fort.client.within(wait_for_end, runs, first)
 
 
 def test_a_row_that_changed_after_it_was_shown_is_refused(office: Office) -> None:
@@ -195,7 +120,7 @@ def test_a_row_that_changes_while_its_run_waits_for_its_turn_is_not_played(offic
         office.colleague.change_config(run_id, lambda config: replace(config, agent=hostile_agent(office.wires)))
         for _ in range(office.fort.desk.settings.n_runs_at_once):
             runs._players._slots.release()
-        await _ended(runs, run_id)
+        await wait_for_end(runs, run_id)
 
     office.fort.client.within(resume)
 
@@ -230,7 +155,7 @@ def test_one_row_that_cannot_be_read_keeps_no_desk_from_the_others(office: Offic
     run_id = office.own_run()
 
     office.look_around(1)
-    office.fort.client.within(_ended, office.fort.desk.runs, run_id)
+    office.fort.client.within(wait_for_end, office.fort.desk.runs, run_id)
 
     assert office.fort.desk.store.runs.summary(run_id).driver != WAITING
     office.wires.check()

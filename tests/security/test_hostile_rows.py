@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from socket import gethostname
 from typing import Any
 
 import pytest
 import zstandard
-from tests.postgresql_server import ENGINES, place_of
-from tests.security.colleague import MARKUP, Tripwires, colleague_of, laid_in
+from tests.postgresql_server import ENGINES
+from tests.security.colleague import MARKUP
 from tests.security.conftest import Fort
-from tests.security.test_hostile_colleague import Office, _ended
+from tests.security.office import Office, OpenOffice, wait_for_end
 
 from evaldesk.desk.runs.runs import WAITING
-from evaldesk.desk.store_copies import copy_store
 from evaldesk.model import Event, Transcript, TurnRecord
-from evaldesk.settings import DatabaseUrl
 from evaldesk.store.tables.columns import PLAIN, ZSTD
 from evaldesk.wire import to_json
 
@@ -188,31 +185,11 @@ ATTACKS = (
 )
 
 
-@pytest.fixture
-def wires(tmp_path: Path) -> Iterator[Tripwires]:
-    with laid_in(tmp_path / "wires") as found:
-        yield found
-
-
 @pytest.fixture(params=ENGINES[-1:])
-def office(
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    wires: Tripwires,
-    open_fort: Callable[..., Fort],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Office]:
-    """A desk in a trusted folder, on a database that others write into."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    fort = open_fort()
-    place = place_of(request, fort.desk.settings.database_file)
-    if isinstance(place, DatabaseUrl):
-        fort.desk.store.close()
-        copy_store(fort.desk.settings.database_file, place, lambda *_: None)
-        fort = open_fort(folder="shared", store=place)
-    colleague = colleague_of(place)
-    yield Office(fort, colleague, wires)
-    colleague.engine.dispose()
+def office(request: pytest.FixtureRequest, open_office: OpenOffice) -> Iterator[Office]:
+    """An office on PostgreSQL."""
+    with open_office(request) as opened:
+        yield opened
 
 
 def test_shared_state_of_another_run_that_cannot_be_read_keeps_no_run_from_its_trials(office: Office) -> None:
@@ -245,7 +222,7 @@ def test_a_hostile_value_runs_nothing_and_breaks_no_other_run(attack: Callable[[
         answer = office.fort.get(address)
         assert answer.status_code < 500, (address, answer.text[-2000:])
         office.wires.check(answer.text if "html" in answer.headers.get("content-type", "") else "")
-    office.fort.client.within(_ended, office.fort.desk.runs, run_id)
+    office.fort.client.within(wait_for_end, office.fort.desk.runs, run_id)
 
     assert office.fort.desk.store.runs.summary(run_id).driver != WAITING
     office.wires.check()
