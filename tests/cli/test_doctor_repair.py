@@ -146,9 +146,11 @@ def test_a_set_that_was_saved_since_it_was_looked_at_stays(home: Path) -> None:
 def test_unreadable_cases_in_the_trash_and_unknown_uploads_are_moved_aside(home: Path) -> None:
     state = home / ".evaldesk"
     cases = state / "trash" / "0123456789abcdef.cases.json"
+    edits = state / "trash" / "0123456789abcdef.edits.json"
     upload = state / "uploads" / f"{'0' * 24}.upload"
     known = state / "uploads" / f"{'1' * 24}.upload"
     cases.write_text('{"evalset": "calc", "ca')
+    edits.write_text('{"evalset": "calc", "edits": [{"before": {}}]}')
     upload.write_text("no label")
     known.write_text(json.dumps({"source": "a.json"}) + "\n{}")
 
@@ -157,9 +159,14 @@ def test_unreadable_cases_in_the_trash_and_unknown_uploads_are_moved_aside(home:
 
     assert (found.exit_code, repaired.exit_code) == (1, 0)
     assert "deleted cases that cannot be read" in _files(repaired.output)[0]
-    assert "an upload that no import knows" in _files(repaired.output)[1]
-    assert [path.exists() for path in (cases, upload, known)] == [False, False, True]
-    assert sorted(each.read_text() for each in _aside(home)) == ["no label", '{"evalset": "calc", "ca']
+    assert "replaced expectations that cannot be read" in _files(repaired.output)[1]
+    assert "an upload that no import knows" in _files(repaired.output)[2]
+    assert [path.exists() for path in (cases, edits, upload, known)] == [False, False, False, True]
+    assert sorted(each.read_text() for each in _aside(home)) == [
+        "no label",
+        '{"evalset": "calc", "ca',
+        '{"evalset": "calc", "edits": [{"before": {}}]}',
+    ]
 
 
 def test_what_a_kill_left_of_a_deletion_is_removed_and_a_file_of_no_place_is_moved_aside(home: Path) -> None:

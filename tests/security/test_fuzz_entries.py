@@ -267,7 +267,7 @@ def read_trash_cases(data: bytes, folder: Path) -> None:
     (set_id,) = [file.id for file in files.list()]
     (trash / f"{token}.cases.json").write_bytes(data.replace(b"HERE", set_id.encode()))
     cases = CaseDesk(files, lambda _: EvalSet("s"), trash)
-    list(cases.in_trash())
+    list(cases.deleted.files())
     cases.list_deleted_ids(set_id, token)
     cases.restore(set_id, token)
 

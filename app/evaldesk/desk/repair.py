@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaldesk.desk.evalsets.cases import CaseDesk
+from evaldesk.desk.evalsets.case_trash import deleted_cases, edited_cases
 from evaldesk.desk.imports.uploads import Uploads
 from evaldesk.durable_files import create_file, leftovers, make_folder, move_file, remove_file, remove_leftovers
 from evaldesk.errors import ConflictError, DamagedDatabaseError, EvaldeskError, FormatError
@@ -19,7 +19,6 @@ from evaldesk.reading.regular_file import check_regular, read_regular, version_o
 from evaldesk.reading.strict_json import MAX_BYTES
 from evaldesk.settings import Settings
 from evaldesk.store import Store
-from evaldesk.store.evalsets.files import EvalSetFiles
 from evaldesk.store.evalsets.found import find_files, folders_of
 from evaldesk.store.evalsets.half_files import HalfFile, half_file
 from evaldesk.store.evalsets.names import stem_and_suffix
@@ -141,13 +140,11 @@ def _create_once(path: Path, data: bytes) -> None:
 
 
 def _unreadable_cases(settings: Settings) -> Iterator[Fault]:
-    trash = settings.state_folder / "trash"
-    files = EvalSetFiles(settings.roots, settings.evalset_folder, trash, home=settings.workspace)
-    cases = CaseDesk(files, lambda set_id: files.read(set_id)[0], trash)
-    readable = {token for token, *_ in cases.in_trash()}
-    for path in sorted(trash.glob("*.cases.json")):
-        if path.name.partition(".")[0] not in readable and _is_regular(path):
-            yield _aside(path, "deleted cases that cannot be read", settings)
+    folder = settings.state_folder / "trash"
+    for trash, title in ((deleted_cases(folder), "deleted cases"), (edited_cases(folder), "replaced expectations")):
+        for path in sorted(folder.glob(f"*.{trash.kind}.json")):
+            if path.name.partition(".")[0] not in trash and _is_regular(path):
+                yield _aside(path, f"{title} that cannot be read", settings)
 
 
 def _trash_remains(settings: Settings) -> Iterator[Fault]:

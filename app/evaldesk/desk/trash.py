@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from evaldesk.desk.desk import Desk
+from evaldesk.desk.evalsets.case_trash import TrashFile
 from evaldesk.desk.trust import check_store
 from evaldesk.errors import NotFoundError, WorkspaceError
 from evaldesk.model.conclusion import counted
@@ -55,12 +57,10 @@ def trash_items(desk: Desk) -> Sequence[TrashItem]:
     """Everything in the trash, the newest first."""
     items = [TrashItem(token, EVALSET, name, at, size) for token, name, at, size in list_trash(_folder(desk))]
     names = {file.id: file.name for file in desk.evalsets.list()}
-    for token, set_id, ids, at, size in desk.evalsets.cases.in_trash():
-        name = f"{', '.join(ids)} of {names.get(set_id, 'an eval set that is gone')}"
-        items.append(TrashItem(token, CASES, name, at, size, parent=set_id))
-    for token, set_id, ids, at, size in desk.evalsets.cases.edits_in_trash():
-        name = f"{', '.join(ids)} of {names.get(set_id, 'an eval set that is gone')}, before a change was accepted"
-        items.append(TrashItem(token, EDITS, name, at, size, parent=set_id))
+    for deleted in desk.evalsets.cases.deleted.files():
+        items.append(_case_item(CASES, deleted, [case.id for _, case in deleted.rows], names))
+    for edited in desk.evalsets.cases.edits.files():
+        items.append(_case_item(EDITS, edited, [before.id for before, _ in edited.rows], names))
     for key, title, at, size in desk.store.sessions.deleted():
         items.append(TrashItem(key, SESSION, title or "Untitled", at, size))
     runs = desk.store.runs.deleted()
@@ -70,6 +70,13 @@ def trash_items(desk: Desk) -> Sequence[TrashItem]:
         name = f"{run.id}: {run.config.agent.id} on {run.config.evalset_name}, {trials}"
         items.append(TrashItem(f"run-{run.id}", RUN, name, at, sizes[run.id], kept_until=at + DELETED_RUNS_KEPT))
     return sorted(items, key=lambda item: (item.deleted_at, item.id), reverse=True)
+
+
+def _case_item(kind: str, file: TrashFile[Any], case_ids: Sequence[str], names: Mapping[str, str]) -> TrashItem:
+    """The item of cases that were deleted or edited together; `names` are those of the eval sets by their ids."""
+    name = f"{', '.join(case_ids)} of {names.get(file.evalset_id, 'an eval set that is gone')}"
+    name += ", before a change was accepted" if kind == EDITS else ""
+    return TrashItem(file.token, kind, name, file.changed_at, file.n_bytes, parent=file.evalset_id)
 
 
 def restore_item(desk: Desk, item_id: str) -> tuple[TrashItem, str]:
@@ -102,9 +109,9 @@ def empty(desk: Desk, until: datetime) -> tuple[int, FreedSpace]:
     items = [item for item in trash_items(desk) if item.deleted_at <= until]
     for item in items:
         if item.kind == CASES:
-            desk.evalsets.cases.discard(item.id)
+            desk.evalsets.cases.deleted.discard(item.id)
         elif item.kind == EDITS:
-            desk.evalsets.cases.discard_edits(item.id)
+            desk.evalsets.cases.edits.discard(item.id)
         elif item.kind == EVALSET:
             InTrash(item.id, _folder(desk) / item.id, item.name).discard()
     desk.store.sessions.remove_deleted(until)

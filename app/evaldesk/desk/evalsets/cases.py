@@ -7,32 +7,22 @@ of the same file are kept and are no conflict.
 from __future__ import annotations
 
 import hashlib
-import json
-import re
 import secrets
-from collections.abc import Callable, Collection, Container, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-
+from evaldesk.desk.evalsets.case_trash import deleted_cases, edited_cases
 from evaldesk.desk.evalsets.names import check_case_id, free_name
-from evaldesk.durable_files import make_folder, remove_file, replace_file
-from evaldesk.errors import ConflictError, DiskError, EvaldeskError, NotFoundError
-from evaldesk.formats import AdkObject, case_from_json, case_from_text, case_to_json, evalset_format, read_evalset
-from evaldesk.model import Case, EvalSet, JsonValue, SessionInit
+from evaldesk.errors import ConflictError, NotFoundError
+from evaldesk.formats import AdkObject, case_from_text, case_to_json, evalset_format, read_evalset
+from evaldesk.model import Case, EvalSet, SessionInit
 from evaldesk.model.evalset import EditedCases, LargeCases, case_key, splice_cases
-from evaldesk.reading.regular_file import read_regular
-from evaldesk.reading.strict_json import MAX_RECORDED_BYTES
 from evaldesk.store.evalsets.files import EvalSetFiles
-from evaldesk.wire import from_json, to_json
+from evaldesk.wire import to_json
 
 MAX_TRIES = 5
-
-_TOKEN = re.compile(r"[a-f0-9]{16}")
 
 T = TypeVar("T")
 
@@ -94,32 +84,8 @@ def _numbered_key(key: str, occurrence: int) -> str:
     return key if occurrence == 1 else f"{key}.{occurrence}"
 
 
-class _KeptCase(msgspec.Struct, frozen=True):
-    index: int
-    case: dict[str, JsonValue]
-
-
-class _Kept(msgspec.Struct, frozen=True):
-    """A file of deleted cases in the trash."""
-
-    evalset: str
-    cases: tuple[_KeptCase, ...]
-
-
-class _Edit(msgspec.Struct, frozen=True):
-    before: dict[str, JsonValue]
-    after: dict[str, JsonValue]
-
-
-class _Edits(msgspec.Struct, frozen=True):
-    """A file of cases in the trash as they were before an edit, and as it left them."""
-
-    evalset: str
-    edits: tuple[_Edit, ...]
-
-
 class CaseDesk:
-    """The cases of all eval sets of a workspace; `trash` is where deleted ones go.
+    """The cases of all eval sets of a workspace; `trash` is the folder of deleted ones and of edits.
 
     Writing contents that ADK's old form cannot hold to such a file raises LossError, unless `as_new_form`.
     """
@@ -127,7 +93,8 @@ class CaseDesk:
     def __init__(self, files: EvalSetFiles, evalset: Callable[[str], EvalSet], trash: Path) -> None:
         self._files = files
         self._evalset = evalset
-        self._trash = trash
+        self.deleted = deleted_cases(trash)
+        self.edits = edited_cases(trash)
         self._last_found: FoundCase | None = None
 
     def find(self, evalset_id: str, key: str) -> FoundCase:
@@ -205,7 +172,7 @@ class CaseDesk:
 
         def change(evalset: EvalSet) -> tuple[EvalSet, str]:
             cases = sorted((_find(evalset, key) for key in keys), key=lambda each: each.index)
-            self._keep(token, evalset_id, cases)
+            self.deleted.write(token, evalset_id, [(each.index, each.case) for each in cases])
             for each in reversed(cases):
                 evalset = _splice_set(evalset, each.index, each.index + 1)
             return evalset, token
@@ -214,35 +181,17 @@ class CaseDesk:
 
     def list_deleted_ids(self, evalset_id: str, token: str) -> list[str]:
         """The ids of the cases that the token would bring back; none for a token that is unknown or used up."""
-        trash = self._read_trash(token)
-        return [case.id for _, case in trash[1]] if trash and trash[0] == evalset_id else []
-
-    def in_trash(self) -> Iterator[tuple[str, str, list[str], datetime, int]]:
-        """Token, eval set, ids, time of deletion and size of deleted cases; a file that cannot be read is left out."""
-        for path in sorted(self._trash.glob("*.cases.json")):
-            token = path.name.partition(".")[0]
-            try:
-                stat = path.lstat()
-                deleted_at = datetime.fromtimestamp(stat.st_mtime, UTC)
-            except OSError:  # it was restored meanwhile
-                continue
-            if trash := self._read_trash(token):
-                yield token, trash[0], [case.id for _, case in trash[1]], deleted_at, stat.st_size
-
-    def discard(self, token: str) -> None:
-        """Remove deleted cases for good; a disk that fails at this leaves them in the trash."""
-        with suppress(DiskError):
-            remove_file(self._path(token))
+        return [case.id for _, case in self.deleted.rows(token, evalset_id)]
 
     def restore(self, evalset_id: str, token: str) -> list[str]:
         """Put deleted cases back where they stood; gives their keys. Raises NotFoundError, CaseNameTakenError."""
-        trash = self._read_trash(token)
-        if not trash or trash[0] != evalset_id:
+        rows = self.deleted.rows(token, evalset_id)
+        if not rows:
             raise NotFoundError("nothing to undo; the cases are already restored")
 
         def change(evalset: EvalSet) -> tuple[EvalSet, list[str]]:
             result = evalset
-            for index, case in trash[1]:
+            for index, case in rows:
                 alike = [evalset.cases[number] for number in numbers_of(evalset.cases, case_key(case.id))]
                 if case in alike:  # an undo that was killed after the save
                     continue
@@ -250,101 +199,41 @@ class CaseDesk:
                     raise _name_taken_error(evalset.cases, case.id)
                 place = min(index, len(result.cases))
                 result = _splice_set(result, place, place, case)
-            return result, [case_key(case.id) for _, case in trash[1]]
+            return result, [case_key(case.id) for _, case in rows]
 
         keys = self._edit(evalset_id, change)
-        with suppress(DiskError):  # the cases are back; a token that is left says that their names are taken
-            remove_file(self._path(token))
+        self.deleted.discard(token)  # the cases are back; a token that is left says that their names are taken
         return keys
 
-    def keep_edits(self, evalset_id: str, edits: Sequence[tuple[Case, Case]]) -> str:
+    def store_edits(self, evalset_id: str, edits: Sequence[tuple[Case, Case]]) -> str:
         """Put cases into the trash as they are and as they will be; the token takes the edit back. Raises DiskError."""
         token = secrets.token_hex(8)
-        make_folder(self._trash)
-        pairs = [{"before": case_to_json(before), "after": case_to_json(after)} for before, after in edits]
-        text = json.dumps({"evalset": evalset_id, "edits": pairs}, ensure_ascii=False)
-        replace_file(self._edits_path(token), text.encode())
+        self.edits.write(token, evalset_id, edits)
         return token
-
-    def edits_in_trash(self) -> Iterator[tuple[str, str, list[str], datetime, int]]:
-        """Token, eval set, case ids, time and size of edits that can be taken back; broken files are left out."""
-        for path in sorted(self._trash.glob("*.edits.json")):
-            token = path.name.partition(".")[0]
-            try:
-                stat = path.lstat()
-            except OSError:  # it was taken back meanwhile
-                continue
-            if edit := self._read_edits(token):
-                ids = [before.id for before, _ in edit[1]]
-                yield token, edit[0], ids, datetime.fromtimestamp(stat.st_mtime, UTC), stat.st_size
-
-    def is_edit_kept(self, token: str) -> bool:
-        """Whether the token would take an edit back."""
-        return self._read_edits(token) is not None
-
-    def discard_edits(self, token: str) -> None:
-        """Forget an edit, so that it cannot be taken back; a disk that fails at this leaves it in the trash."""
-        with suppress(DiskError):
-            remove_file(self._edits_path(token))
 
     def take_back(self, evalset_id: str, token: str) -> list[str]:
         """Give cases the content that they had before an edit; gives their ids.
 
         Raises NotFoundError for an unknown token or a case that is gone, CaseChangedError for one edited since.
         """
-        edit = self._read_edits(token)
-        if not edit or edit[0] != evalset_id:
+        edits = self.edits.rows(token, evalset_id)
+        if not edits:
             raise NotFoundError("nothing to undo; the expectations are already as they were")
 
         def change(evalset: EvalSet) -> tuple[EvalSet, list[str]]:
             result = evalset
-            for before, after in edit[1]:
+            for before, after in edits:
                 current = _find(result, case_key(before.id))
                 if current.case == before:  # an undo that was killed after the save
                     continue
                 if current.case != after:
                     raise CaseChangedError(f"case {before.id!r} was edited since; its expectations stay as they are")
                 result = _splice_set(result, current.index, current.index + 1, before)
-            return result, [before.id for before, _ in edit[1]]
+            return result, [before.id for before, _ in edits]
 
         ids = self._edit(evalset_id, change)
-        self.discard_edits(token)
+        self.edits.discard(token)
         return ids
-
-    def _read_edits(self, token: str) -> tuple[str, list[tuple[Case, Case]]] | None:
-        """The eval set, and its cases before and after; None where there is no such file, or it is broken."""
-        if not _TOKEN.fullmatch(token):
-            return None
-        path = self._edits_path(token)
-        try:
-            content = from_json(read_regular(path, MAX_RECORDED_BYTES), _Edits)
-            both = [[case_from_json(case, path.name) for case in (each.before, each.after)] for each in content.edits]
-            return content.evalset, [(before, after) for before, after in both]
-        except (EvaldeskError, OSError, msgspec.MsgspecError):
-            return None
-
-    def _edits_path(self, token: str) -> Path:
-        return self._trash / f"{token}.edits.json"
-
-    def _keep(self, token: str, evalset_id: str, removed_cases: Sequence[FoundCase]) -> None:
-        make_folder(self._trash)
-        cases = [{"index": each.index, "case": case_to_json(each.case)} for each in removed_cases]
-        text = json.dumps({"evalset": evalset_id, "cases": cases}, ensure_ascii=False)
-        replace_file(self._path(token), text.encode())
-
-    def _read_trash(self, token: str) -> tuple[str, list[tuple[int, Case]]] | None:
-        """The eval set and its deleted cases with their places; None where there is no such file, or it is broken."""
-        if not _TOKEN.fullmatch(token):
-            return None
-        path = self._path(token)
-        try:
-            content = from_json(read_regular(path, MAX_RECORDED_BYTES), _Kept)
-            return content.evalset, [(each.index, case_from_json(each.case, path.name)) for each in content.cases]
-        except (EvaldeskError, OSError, msgspec.MsgspecError):
-            return None
-
-    def _path(self, token: str) -> Path:
-        return self._trash / f"{token}.cases.json"
 
     def _edit_and_find(
         self, evalset_id: str, change: Callable[[EvalSet], tuple[EvalSet, str]], as_new_form: bool = False

@@ -201,11 +201,11 @@ def save(desk: Desk, staged: Staged, keys: Keys) -> str:
     ]
     if not edits:
         raise UsageError("choose a change")
-    token = desk.evalsets.cases.keep_edits(staged.evalset_id, edits)
+    token = desk.evalsets.cases.store_edits(staged.evalset_id, edits)
     try:
         desk.evalsets.save(staged.evalset_id, evalset, staged.version)
     except BaseException:
-        desk.evalsets.cases.discard_edits(token)
+        desk.evalsets.cases.edits.discard(token)
         raise
     return token
 

@@ -65,7 +65,7 @@ async def _saved_page(request: Request, names: list[str]) -> Response:
     run = await desk.runs.summary(run_id_of(request))
     effects = await asyncio.to_thread(verdicts_now, desk, run, names)
     token = request.query_params.get("undo", "")
-    can_undo = await asyncio.to_thread(desk.evalsets.cases.is_edit_kept, token)
+    can_undo = await asyncio.to_thread(lambda: token in desk.evalsets.cases.edits)
     again = {"agent": run.config.agent.id, "evalset": run.config.evalset_id, "case": list(effects)}
     return page(
         request,
