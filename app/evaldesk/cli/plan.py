@@ -24,6 +24,7 @@ from evaldesk.desk.experiments.estimates import (
     experiment_estimate,
     planned_variant,
 )
+from evaldesk.desk.experiments.revisions import is_revision
 from evaldesk.desk.experiments.variants import AGENT, EVALSET, baseline_index, variant_options
 from evaldesk.desk.named_agents import named_agent
 from evaldesk.desk.runs.estimate import estimate, propose
@@ -125,7 +126,7 @@ def _experiment(request: EvalRequest, place: _Place, runs: StoredRuns | None) ->
 
 def _planned(request: EvalRequest, place: _Place, variant: Variant) -> PlannedVariant:
     agent, path, cases = place.agent, place.path, place.cases
-    if AGENT in variant.options:
+    if AGENT in variant.options and not is_revision(str(variant.options[AGENT])):
         agent = named_agent(str(variant.options[AGENT]), request.workspace)
     if EVALSET in variant.options:
         path = Path(str(variant.options[EVALSET]))

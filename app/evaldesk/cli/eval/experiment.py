@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from evaldesk.cli.eval.progress import shown_progress
 from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.experiments.estimates import ExperimentEstimate, estimate_of_plan
+from evaldesk.desk.experiments.revisions import agent_at, is_revision, remove_unused_trees, trees_folder
 from evaldesk.desk.experiments.variants import (
     AGENT,
     EVALSET,
@@ -113,6 +115,10 @@ async def _play(
                 show(in_one_line(line), err=True)
         return await _play_planned(desk, request, plan, run_plans)
     finally:
+        specs = [spec for each in variants if is_revision(spec := str(each.options.get(AGENT, "")))]
+        if specs:
+            trees = trees_folder(desk.settings)
+            await asyncio.to_thread(remove_unused_trees, desk.store, trees, job.agent, specs, time.time())
         await desk.close()
 
 
@@ -121,7 +127,9 @@ async def plan_variants(desk: Desk, request: EvalRequest, job: Job, variants: Se
     run_plans: list[RunPlan] = []
     for variant in variants:
         try:
-            run_plans.append(await plan_job(desk, _job_of(request, job, variant, run_plans)))
+            run_plans.append(
+                await plan_job(desk, await asyncio.to_thread(_job_of, desk, request, job, variant, run_plans))
+            )
         except EvaldeskError as error:
             words = str(error)
             sentence = words if words.startswith("variant ") else f"variant {variant.name!r}: {words}"
@@ -129,7 +137,7 @@ async def plan_variants(desk: Desk, request: EvalRequest, job: Job, variants: Se
     return run_plans
 
 
-def _job_of(request: EvalRequest, job: Job, variant: Variant, run_plans: Sequence[RunPlan]) -> Job:
+def _job_of(desk: Desk, request: EvalRequest, job: Job, variant: Variant, run_plans: Sequence[RunPlan]) -> Job:
     gates = job.options.gates if variant.name in request.gate_variants else Gates()
     options = variant_options(job.options.but(budget=None, gates=gates), variant)
     if run_plans:  # the trials of a case have the same seeds in all variants
@@ -138,7 +146,13 @@ def _job_of(request: EvalRequest, job: Job, variant: Variant, run_plans: Sequenc
     environment = options.value("environment")
     if AGENT in variant.options or environment != job.options.value("environment"):
         place = (request.python, request.image, environment)
-        agent = named_agent(str(variant.options.get(AGENT, request.words[0])), request.workspace, *place)
+        spec = str(variant.options.get(AGENT, request.words[0]))
+        if is_revision(spec):
+            desk.trust.name(job.agent)
+            desk.trust.check_agent(job.agent)
+            agent = agent_at(job.agent, spec, trees_folder(desk.settings))
+        else:
+            agent = named_agent(spec, request.workspace, *place)
     if EVALSET in variant.options:
         path = Path(str(variant.options[EVALSET]))
         read_evalset = read_path(path).evalset

@@ -11,6 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from evaldesk.desk.experiments.revisions import is_revision
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model.experiment import ExperimentPlan, Factor, Variant
 from evaldesk.run_options import BY_NAME
@@ -296,5 +297,5 @@ def _level_name(option: str, value: str) -> str:
     """`p1` of `@prompts/p1.md`, `temperature=0.5`; of a long text its beginning."""
     name = Path(value[1:]).stem if value.startswith("@") else " ".join(value.split())
     name = name if option.partition("@")[0] in _NAMING else f"{option}={name}"
-    name = Path(value).name if option in (AGENT, EVALSET) else name
+    name = Path(value).name if option in (AGENT, EVALSET) and not is_revision(value) else name
     return name if len(name) <= MOST_LEVEL_NAME else f"{name[: MOST_LEVEL_NAME - 1]}…"

@@ -23,6 +23,7 @@ from evaldesk.desk.criteria.criteria import GivenCriteria, find_criteria_file, g
 from evaldesk.desk.evalsets.cases import evalset_of
 from evaldesk.desk.experiments.experiment_result import ExperimentResult
 from evaldesk.desk.experiments.experiments import ExperimentDesk
+from evaldesk.desk.experiments.revisions import agent_at, is_revision, trees_folder
 from evaldesk.desk.experiments.variants import (
     AGENT,
     EVALSET,
@@ -358,7 +359,7 @@ async def _evaluate_variants(call: _Call, request: _VariantRequest) -> Experimen
             agent = objects.get(place, variant.options.get(AGENT, call.agent))
             who = agents_of_objects.get(id(agent))
             if who is None or "environment" in variant.options:
-                who = _resolve_agent(agent, bench.settings, call.place, environment)
+                who = _resolve_variant_agent(agent, call, bench.settings, environment)
             agents_of_objects.setdefault(id(agent), who)
             agents.append(who)
         async with bench.opened(agents):
@@ -556,6 +557,14 @@ def _resolve_agent(agent: object, settings: Settings, place: GivenPlace, environ
         if choice:
             raise UsageError(f"{name}= is for an agent that is named; an object stays in this process", field=name)
     return _Agent(AgentRef(_name_of(agent), f"this process:{next(_numbers)}"), agent)
+
+
+def _resolve_variant_agent(agent: object, call: _Call, settings: Settings, environment: str) -> _Agent:
+    """The agent of a variant; `git:REV` is that of the call at another revision."""
+    if not isinstance(agent, str) or not is_revision(agent):
+        return _resolve_agent(agent, settings, call.place, environment)
+    own = _resolve_agent(call.agent, settings, call.place, environment)
+    return _Agent(agent_at(own.ref, agent, trees_folder(settings)))
 
 
 def _name_of(agent: object) -> str:

@@ -101,7 +101,7 @@ def at_revision(file: RunFile, worktrees: Path) -> tuple[RunFile, str]:
 # The checkout of a person is never changed: decision 055.
 def _worktree(file: RunFile, commit: str, folder: Path) -> Path:
     """A checkout of the commit; an earlier one is reused when nothing in it was changed."""
-    if git_head(folder) == commit and not git_text(folder, *_STATUS):
+    if git_head(folder) == commit and not has_changes(folder):
         return folder
     if folder.exists():
         git_text(file.root, "worktree", "remove", "--force", str(folder))
@@ -112,6 +112,11 @@ def _worktree(file: RunFile, commit: str, folder: Path) -> Path:
             f"`git worktree add --detach {folder} {commit[:7]}` tells the reason"
         )
     return folder
+
+
+def has_changes(folder: Path) -> bool:
+    """Whether files of the working tree differ from its commit, or are not in it."""
+    return bool(git_text(folder, *_STATUS))
 
 
 def git_head(folder: Path) -> str:

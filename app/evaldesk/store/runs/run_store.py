@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import json
 import logging
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -362,6 +363,13 @@ class RunStore(StorePart):
         """A run and its totals."""
         with self._database.reading() as connection:
             return run_queries.summary(connection, run_queries.run_row(connection, run_id), self._clock)
+
+    def is_any_played_from(self, folder: str) -> bool:
+        """Whether the agent of a run, also of a deleted one, is in this folder, whose path ends with `/`."""
+        text = json.dumps(folder, ensure_ascii=False)[1:-1]
+        runs = select(RUN.c.id).where(RUN.c.config.contains(text, autoescape=True)).limit(1)
+        with self._database.reading() as connection:
+            return connection.execute(runs).first() is not None
 
     def list(
         self,

@@ -1,0 +1,128 @@
+"""An agent at another revision of its repository, played from a git worktree: `agent=git:REV`. (decision 055)"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from evaldesk.desk.runs.file_places import git_head, has_changes
+from evaldesk.errors import UsageError
+from evaldesk.git import git_text
+from evaldesk.model import AgentRef
+from evaldesk.settings import Settings
+from evaldesk.store import Store
+
+PREFIX = "git:"
+MOST_CHARACTERS = 200
+KEPT_S = 3600.0
+"""The age from which a worktree without a run is removed."""
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+def is_revision(spec: str) -> bool:
+    """Whether an agent is named by a revision of the one that the command names."""
+    return spec.startswith(PREFIX)
+
+
+def trees_folder(settings: Settings) -> Path:
+    """The folder of the worktrees: apart from the checkout of a person, with the database."""
+    return settings.state_folder / "revisions"
+
+
+def agent_at(ref: AgentRef, spec: str, trees: Path) -> AgentRef:
+    """The agent as it is in the revision `git:REV`, from a worktree below `trees`; only for an agent that may run.
+
+    Neither hooks nor filters nor any other command of the repository are run. Raises UsageError with the next step.
+    """
+    folder, root = Path(ref.folder or ref.root), Path(ref.root or ref.folder)
+    top, commit = _revision(ref, spec)
+    tree = _worktree(top, commit, trees / commit / top.name)
+    at = replace(ref, folder=_place(folder, top, tree, spec) if ref.folder else "", root=_place(root, top, tree, spec))
+    if at.folder and not Path(at.folder).is_dir():
+        raise UsageError(f"agent={spec}: {folder.resolve().relative_to(top)} is not in {commit[:7]}", field="agent")
+    return at
+
+
+def remove_unused_trees(store: Store, trees: Path, ref: AgentRef, specs: Sequence[str], now: float) -> None:
+    """Remove worktrees below `trees` from which no stored run was played.
+
+    Those of `specs` are removed at once, as after a refused plan; others, which another process may be about to use,
+    when they are `KEPT_S` old at `now`, in seconds since 1970.
+    """
+    commits = set()
+    for spec in specs:
+        with suppress(UsageError):
+            commits.add(_revision(ref, spec)[1])
+    for link in trees.glob("*/*/.git"):
+        tree = link.parent
+        is_ours = link.is_file() and bool(_COMMIT.fullmatch(tree.parent.name))
+        is_due = tree.parent.name in commits or link.stat().st_mtime < now - KEPT_S
+        if is_ours and is_due and not store.runs.is_any_played_from(f"{tree.parent}/"):
+            _remove(tree)
+
+
+def _revision(ref: AgentRef, spec: str) -> tuple[Path, str]:
+    """The repository of the agent, and the commit of the revision. Raises UsageError."""
+    revision = spec.removeprefix(PREFIX)
+    if not revision.strip() or len(revision) > MOST_CHARACTERS or not revision.isprintable():
+        raise UsageError(f"agent={spec[:60]!r}: name a commit, a tag or a branch, such as git:HEAD~1", field="agent")
+    place = ref.folder or ref.root
+    top = git_text(Path(place), "rev-parse", "--show-toplevel") if place else ""
+    if not top:
+        raise UsageError(
+            f"agent={spec}: {place or ref.id} is in no git checkout, so it has no revisions; name a folder instead",
+            field="agent",
+        )
+    commit = git_text(Path(top), "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    if not _COMMIT.fullmatch(commit):
+        raise UsageError(f"agent={spec}: {top} has no revision {revision}; git fetch, or name another", field="agent")
+    return Path(top).resolve(), commit
+
+
+def _worktree(top: Path, commit: str, tree: Path) -> Path:
+    """A checkout of the commit; an earlier one is reused when nothing in it was changed."""
+    if git_head(tree) == commit and not has_changes(tree):
+        return tree
+    if tree.exists():
+        _remove(tree)
+    tree.parent.mkdir(parents=True, exist_ok=True)
+    git_text(top, "worktree", "prune")
+    git_text(top, "worktree", "add", "--quiet", "--force", "--detach", str(tree), commit)
+    if git_head(tree) != commit:
+        _remove(tree)
+        raise UsageError(
+            f"commit {commit[:7]} cannot be checked out to {tree}; `git worktree add --detach {tree} {commit[:7]}` "
+            "tells the reason",
+            field="agent",
+        )
+    return tree
+
+
+def _place(path: Path, top: Path, tree: Path, spec: str) -> str:
+    """A folder of the checkout in the worktree; the folder above the repository is that above the worktree."""
+    resolved = path.resolve()
+    if resolved == top.parent:
+        return str(tree.parent)
+    if not resolved.is_relative_to(top):
+        raise UsageError(
+            f"agent={spec}: its modules are imported from {path}, which is not in {top}; name a folder instead",
+            field="agent",
+        )
+    return str(tree / resolved.relative_to(top))
+
+
+def _remove(tree: Path) -> None:
+    """Remove a worktree, also one whose repository is gone."""
+    common = git_text(tree, "rev-parse", "--path-format=absolute", "--git-common-dir") if tree.is_dir() else ""
+    if common and (tree / ".git").is_file():
+        git_text(Path(common), "worktree", "remove", "--force", str(tree))
+    if tree.is_dir() and not tree.is_symlink():
+        shutil.rmtree(tree, ignore_errors=True)
+    if common:
+        git_text(Path(common), "worktree", "prune")
+    with suppress(OSError):
+        tree.parent.rmdir()
