@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.agents import adk_source, langgraph_source, openai_agents_source, pydantic_ai_source
+from tests.agents import adk_source, framework_objects, langgraph_source, openai_agents_source, pydantic_ai_source
 from tests.agents.roller import DECIDED
 
 from evaldesk.model import ModelOptions, Session
@@ -136,7 +136,16 @@ def _framework(source: str, package: str, *, has_model: bool = True) -> Example:
     return Example(source, has_model=has_model, package=package, has_tools=True)
 
 
+def _called(kind: str, **more: Any) -> Example:
+    return Example(framework_objects.SOURCES[kind], calls_tools=False, n_usages=0, **more)
+
+
 EXAMPLES = {
+    "agent_framework": _called("agent_framework", keeps_state=False),
+    "agno": _called("agno"),
+    "claude_agent": _called("claude_agent", keeps_state=False),
+    "crewai": _called("crewai", keeps_state=False),
+    "smolagents": _called("smolagents", keeps_state=False, can_wait=False, has_tools=True),
     "adk": _framework(adk_source.ROLLER, "google.adk"),
     "langgraph": _framework(langgraph_source.ROLLER, "langgraph", has_model=False),
     "openai_agents": _framework(openai_agents_source.ROLLER, "agents"),

@@ -112,7 +112,7 @@ def _row(kind: AgentKind) -> str:
         "command": f"`{kind.prefix}:WORDS`",
         "file": f"`{kind.prefix}:FILE`",
     }
-    install = f"`evaldesk[{kind.extra}]`" if kind.extra else ""
+    install = f"`evaldesk[{kind.extra}]`" if kind.extra else f"`{kind.package}`" if kind.package else ""
     limit = "holds" if kind.sees_tools else "not seen"
     price = "none" if kind.is_recording else "of its model" if kind.prices_calls else "told by the agent"
     return f"| `{kind.name}` | {kind.title} | {named[kind.target]} | {install} | {limit} | {price} |"

@@ -194,6 +194,8 @@ class AgentKind:
 
 _OWN_REPORT = Visibility(inner_calls="none", tokens="part")
 """Of an agent that tells its calls by the protocol."""
+_FROM_REQUESTS = Visibility("part", "part", "part", "part", "none")
+"""Of an agent whose framework has no hooks of ours."""
 
 KINDS = (
     AgentKind(
@@ -230,6 +232,26 @@ KINDS = (
         takes=MEDIA_KINDS,
     ),
     AgentKind(
+        "agent_framework",
+        "Agent Framework",
+        "evaldesk.integrations.agent_framework.adapter:adapt",
+        reports_cost=True,
+        visibility=_FROM_REQUESTS,
+        package="agent-framework-core",
+        modules=("agent_framework",),
+        home=("agent_framework",),
+    ),
+    AgentKind(
+        "agno",
+        "Agno",
+        "evaldesk.integrations.agno.adapter:adapt",
+        reports_cost=True,
+        visibility=replace(_FROM_REQUESTS, state="whole"),
+        package="agno",
+        modules=("agno",),
+        home=("agno",),
+    ),
+    AgentKind(
         "benchmark",
         "OpenHands-style benchmark",
         "evaldesk.integrations.openhands.benchmark:adapt",
@@ -241,6 +263,16 @@ KINDS = (
         first_parameter="instance",
     ),
     AgentKind(
+        "claude_agent",
+        "Claude Agent SDK",
+        "evaldesk.integrations.claude_agent.adapter:adapt",
+        reports_cost=True,
+        visibility=_FROM_REQUESTS,
+        package="claude-agent-sdk",
+        modules=("claude_agent_sdk",),
+        home=("claude_agent_sdk",),
+    ),
+    AgentKind(
         "command",
         "command",
         "evaldesk.agents.remote.command:adapt",
@@ -249,6 +281,16 @@ KINDS = (
         reports_cost=True,
         visibility=_OWN_REPORT,
         shows_models="model_gateway",
+    ),
+    AgentKind(
+        "crewai",
+        "CrewAI",
+        "evaldesk.integrations.crewai.adapter:adapt",
+        reports_cost=True,
+        visibility=_FROM_REQUESTS,
+        package="crewai",
+        modules=("crewai",),
+        home=("crewai",),
     ),
     AgentKind(
         "http",
@@ -355,6 +397,16 @@ KINDS = (
         hides_models=False,
         reads_case=True,
         takes=MEDIA_KINDS,
+    ),
+    AgentKind(
+        "smolagents",
+        "smolagents",
+        "evaldesk.integrations.smolagents.adapter:adapt",
+        reports_cost=True,
+        visibility=_FROM_REQUESTS,
+        package="smolagents",
+        modules=("smolagents",),
+        home=("smolagents",),
     ),
 )
 """The built-in kinds, those of islands that were removed included."""

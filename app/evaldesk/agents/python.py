@@ -15,10 +15,10 @@ from evaldesk.agents.child_processes import watching_processes
 from evaldesk.agents.remote.protocol import decisions_of, read_events
 from evaldesk.agents.spans import INSTRUMENTS, collect_spans
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
-from evaldesk.agents.tools.wire_doubles import wire_doubles
+from evaldesk.agents.tools.wire_doubles import answer_calls
 from evaldesk.errors import AgentError
 from evaldesk.llm.outside_calls import watch_outside_calls
-from evaldesk.llm.retry_events import PLAYED_TURN, note_capture, note_text_answer, note_unseen
+from evaldesk.llm.retry_events import note_capture, note_text_answer, note_unseen
 from evaldesk.model import AgentDescription, AgentRef, Event, EventKind, JsonObject, Session
 from evaldesk.model.decisions import Decided
 from evaldesk.model.media import MEDIA_KINDS
@@ -117,11 +117,9 @@ class PythonAgent:
 
     def _answer_calls(self, session: Session, function: Callable[..., Any]) -> None:
         """Let the case's doubles, and its denials if the agent cannot wait for a person, answer the model's calls."""
-        turn = PLAYED_TURN.get()
         can_wait = callable(getattr(getattr(function, "__self__", None), "resume", None))
         can_wait = can_wait or "decisions" in (parameter_names(function) or ())
-        if turn and (answers := wire_doubles(session, turn.log_note, denies=not can_wait)):
-            turn.answer_calls(answers)
+        answer_calls(session, denies=not can_wait)
 
     async def _call(
         self, function: Callable[..., Any], session: Session, message: str, decided: Sequence[Decided]

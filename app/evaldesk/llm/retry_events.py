@@ -17,6 +17,7 @@ from evaldesk.llm.context import context_value
 from evaldesk.llm.failures import ModelFailure
 from evaldesk.llm.pacing import PACED, Pace
 from evaldesk.model import Capture
+from evaldesk.model.decisions import Decision, Waiting
 from evaldesk.model.visibility import Part
 
 T = TypeVar("T")
@@ -122,6 +123,15 @@ class TurnListener:
 
     def answer_calls(self, answers: CallAnswers) -> None:
         """Answer tool calls of the turn's model requests from now on."""
+
+    @property
+    def has_denials(self) -> bool:
+        """Whether the case denies calls of the turn."""
+        return False
+
+    def take_denial(self, request: Waiting) -> Decision | None:
+        """The denial of the case for a call, which is used up by it where it is one of the turn."""
+        return None
 
     def fault(self, model: str) -> str:
         """The fault to inject into the next request, reported to the turn; empty for none."""

@@ -24,10 +24,10 @@ from evaldesk.agents.in_thread import run_in_thread
 from evaldesk.agents.remote.http_protocol import read_options
 from evaldesk.agents.remote.protocol import Calls, read_events, turn_body
 from evaldesk.agents.spans import OPEN_SPANS
-from evaldesk.agents.tools.wire_doubles import wire_doubles
+from evaldesk.agents.tools.wire_doubles import answer_calls
 from evaldesk.codec import msgspec
 from evaldesk.errors import VALUE_LIMIT, AgentError, FormatError
-from evaldesk.llm.retry_events import PLAYED_TURN, note_capture
+from evaldesk.llm.retry_events import note_capture
 from evaldesk.model import AgentDescription, AgentRef, Event, JsonObject, Session
 from evaldesk.model.decisions import Decided
 from evaldesk.reading.strict_json import parse_json
@@ -168,11 +168,7 @@ class CommandProcess(SessionResource):
                 self._exchange(session, body, send, author)
                 return
             replaces = self._gateway.replaces
-            answers = wire_doubles(
-                session, lambda text, author: send(Event("log", author=author, text=text)), denies=False
-            )
-            if answers and (turn := PLAYED_TURN.get()):
-                turn.answer_calls(answers)
+            answer_calls(session, lambda text, author: send(Event("log", author=author, text=text)), denies=False)
             with self._gateway.listening(session, send, goes_on=bool(body["decisions"])):
                 self._exchange(session, body, lambda event: None if replaces(event) else send(event), author)
 

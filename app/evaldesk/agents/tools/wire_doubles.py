@@ -14,11 +14,11 @@ from typing import Any, TypeAlias
 
 from evaldesk.agents.tools.doubles import CURRENT_DOUBLES, ToolDoubles
 from evaldesk.agents.tools.functions import Outcome
-from evaldesk.agents.trial_context import CURRENT_TRIAL
 from evaldesk.errors import NO_DOUBLE, FormatError, ModelError, NoDoubleError
 from evaldesk.llm.apis import Api, api_of
+from evaldesk.llm.retry_events import PLAYED_TURN
 from evaldesk.model import Session, ToolCall, Waiting
-from evaldesk.model.decisions import Script, scripted_decisions
+from evaldesk.model.decisions import Decision
 from evaldesk.transcripts.answered_calls import (
     MESSAGES,
     AnsweredCall,
@@ -50,22 +50,23 @@ Log: TypeAlias = Callable[[str, str], object]
 """Takes a text and its author."""
 
 
-def wire_doubles(session: Session, log: Log, *, denies: bool) -> WireDoubles | None:
-    """The doubles of the trial for the requests of its client; None where its case has none.
+def answer_calls(session: Session, log: Log | None = None, *, denies: bool) -> None:
+    """Answer the tool calls of the current turn's model requests by the doubles of the trial.
 
     With `denies`, the agent cannot wait for a person: a call that the case denies is refused to the model.
     """
-    held = session.memory.get(_MEMORY)
-    if isinstance(held, WireDoubles):
-        held.log = log
-        return held
-    doubles, trial = CURRENT_DOUBLES.get(), CURRENT_TRIAL.get()
-    scripted = scripted_decisions(trial.case) if denies and trial else ()
-    denials = tuple(each for each in scripted if each.decision.decision == "deny")
-    if doubles is None and not denials:
-        return None
-    answers = session.memory[_MEMORY] = WireDoubles(session, doubles, Script(denials), log)
-    return answers
+    turn, doubles = PLAYED_TURN.get(), CURRENT_DOUBLES.get()
+    if turn is None or (doubles is None and not (denies and turn.has_denials)):
+        return
+    answers = session.memory.get(_MEMORY)
+    if not isinstance(answers, WireDoubles):
+        answers = session.memory[_MEMORY] = WireDoubles(session, doubles)
+    answers.log, answers.take_denial = log or turn.log_note, turn.take_denial if denies else _no_denial
+    turn.answer_calls(answers)
+
+
+def _no_denial(_: Waiting) -> None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +88,8 @@ class WireDoubles:
 
     session: Session
     doubles: ToolDoubles | None
-    denials: Script
-    log: Log
+    log: Log = print
+    take_denial: Callable[[Waiting], Decision | None] = _no_denial
     failure: NoDoubleError | None = None
     rounds: list[_HiddenRound] = field(default_factory=list)
     outputs: dict[str, Sequence[AnsweredCall]] = field(default_factory=dict)
@@ -146,11 +147,11 @@ class WireDoubles:
 
     def _denied(self, call: ToolCall) -> Outcome | None:
         request = Waiting(call.id or "", call.name, call.args, ("deny",))
-        decided = self.denials.take_decisions(len(self.session.turns), [request])
-        if not decided:
+        denial = self.take_denial(request)
+        if denial is None:
             return None
         note = f"{call.name} was refused to the model, as the case decides; the agent asked nobody"
-        return Outcome(decided[0][1].reason or DENIED, is_error=True, note=note, source=CASE)
+        return Outcome(denial.reason or DENIED, is_error=True, note=note, source=CASE)
 
 
 @dataclass(slots=True)

@@ -145,7 +145,7 @@ async def play_turn(
     waits for a person is decided by the `script`, where it has decisions. `open_record` is a turn that waited, which
     goes on by what a person `decided`.
     """
-    turn = OpenTurn(session, query, attempt.clock, show, open_record, attempt.prompts)
+    turn = OpenTurn(session, query, attempt.clock, show, open_record, attempt.prompts, script)
     turn.keep(before)
     attempt.turn = turn
     watch_requests()

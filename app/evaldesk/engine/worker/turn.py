@@ -35,7 +35,7 @@ from evaldesk.model import (
     Usage,
     Waiting,
 )
-from evaldesk.model.decisions import Decided
+from evaldesk.model.decisions import Decided, Decision, Script
 from evaldesk.model.media import MAX_IMAGES, without_image_texts
 from evaldesk.model.prompts import FAILED
 from evaldesk.model.transcript import UNKNOWN, broken_turn, image_length, waiting_of
@@ -66,8 +66,10 @@ class OpenTurn(TurnListener):
         show: Show | None,
         open_record: TurnRecord | None = None,
         prompts: PromptWriter | None = None,
+        script: Script | None = None,
     ) -> None:
         self._session = session
+        self._script = script
         self._query = query
         self._clock = clock
         self._show = show
@@ -182,6 +184,18 @@ class OpenTurn(TurnListener):
     def call_answers(self) -> CallAnswers | None:
         """The answers to tool calls of the model requests of this turn."""
         return self._call_answers
+
+    @property
+    def has_denials(self) -> bool:
+        """Whether the case denies calls of this turn."""
+        return self._script is not None and any(each.decision.decision == "deny" for each in self._script.scripted)
+
+    def take_denial(self, request: Waiting) -> Decision | None:
+        """The denial of the case for a call, which is used up by it where it is one of the turn."""
+        decided = (
+            self._script.take_decisions(self._index, [replace(request, choices=("deny",))]) if self._script else None
+        )
+        return decided[0][1] if decided else None
 
     def answer_calls(self, answers: CallAnswers) -> None:
         """Answer tool calls of the model requests of this turn from now on."""

@@ -1,0 +1,1 @@
+"""Agents and teams of Agno."""

@@ -1,0 +1,1 @@
+"""Agents and crews of CrewAI."""
