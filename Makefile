@@ -68,6 +68,9 @@ packages: ## Install what the tests use of Debian: three browsers, nginx and Pos
 	$(APT) install -y -qq --no-install-recommends firefox-esr webkit2gtk-driver xvfb bubblewrap openssl nginx-light
 	test -x /usr/local/bin/postgres || $(APT) install -y -qq --no-install-recommends postgresql
 
+newest: $(READY) ## Play agents of the newest frameworks, once a week; writes docs/agents.md; ARGS="agno crewai" takes some
+	$(BIN)/python -m bench.newest $(ARGS)
+
 build: $(READY) ## Build the wheel and the source archive
 	$(BIN)/uv build
 
@@ -76,5 +79,5 @@ requirements: ## Pin the requirements again
 	$(BIN)/uv pip compile pyproject.toml $(EXTRAS) --constraint requirements.txt --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --upgrade -o requirements-adapters.txt
 	$(BIN)/uv pip compile pyproject.toml --extra ray --constraint requirements.txt --constraint requirements-adapters.txt --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --upgrade -o requirements-cluster.txt
 
-.PHONY: help setup adapters cluster run test journeys versions torture check bench packages build requirements
+.PHONY: help setup adapters cluster run test journeys versions torture check bench newest packages build requirements
 .DEFAULT_GOAL := help
