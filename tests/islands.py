@@ -17,8 +17,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 TOOLS = (
-    *("a2a", "adk", "atif", "bfcl", "inspect", "langgraph", "openai_agents", "openai_evals", "openhands", "osmosis"),
-    *("promptfoo", "pydantic_ai", "ray", "swe_agent", "tau"),
+    *("a2a", "adk", "agent_framework", "agno", "atif", "bfcl", "claude_agent", "crewai", "inspect", "langgraph"),
+    *("openai_agents", "openai_evals", "openhands", "osmosis", "promptfoo", "pydantic_ai", "ray", "smolagents"),
+    *("swe_agent", "tau"),
 )
 
 

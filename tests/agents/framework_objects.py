@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 from tests.agents.roller import DECIDED
 
 _HEAD = (
@@ -194,3 +197,9 @@ SOURCES = {
     "crewai": CREWAI,
     "smolagents": SMOLAGENTS,
 }
+
+
+def sessions_of() -> list[Any]:
+    """The sessions that the objects of the loaded agent got."""
+    sessions: list[Any] = sys.modules["some_agent.agent"].asked
+    return sessions

@@ -33,7 +33,7 @@ Write = Callable[..., AgentRef]
 Make = Callable[..., TrialSpec]
 Play = Callable[..., Awaitable[dict[int, TrialResult]]]
 
-IMPORTED = [name for name, example in EXAMPLES.items() if example.source and name != "crew"]
+IMPORTED = [name for name, each in EXAMPLES.items() if each.source and each.calls_tools and name != "crew"]
 
 
 async def played(
