@@ -331,6 +331,7 @@ def test_every_option_of_python_reaches_the_frozen_configuration(
     values = {**PRICES, **{option.name: other_value(option) for option in RUN_OPTIONS}}
     values |= {"n": 2, "budget": "2", "concurrency": 2}  # each trial starts a process
     values["shard"] = "1/1"  # a budget is of all cases
+    values["live"] = False  # faults and recordings exclude it, and a function has no live sessions
     values["instructions"] = {"agent": "Answer."}
     values["memory_mib"] = 2048  # a fork of the tests has nearly the least limit already, and then starts no thread
     case = Case("one", (Turn("one", Expected(reference="one")),))

@@ -606,6 +606,10 @@ _LIMITS = (
 
 NOT_VARIED_BY_FORM: Final = "an instruction of one agent of a tree is a variant of an experiment, or an argument"
 
+NOT_LIVE_FORM: Final = "live_model_config of a criteria file or a flag asks for it; a run again keeps it"
+LIVE_TIMEOUT_S = 300.0
+"""Of a live turn, where nothing else is asked for: that of ADK."""
+
 MODEL_CALL = (
     _call(
         "instruction",
@@ -722,6 +726,28 @@ MODEL_CALL = (
         is_measured=False,
     ),
     _call(
+        "live",
+        "switch",
+        title="Live",
+        words="live",
+        help="Play an agent of ADK over one live connection for each trial, text in and out.",
+        default=False,
+        unset="no",
+        left_out={"form": NOT_LIVE_FORM},
+    ),
+    _call(
+        "live_timeout_s",
+        "number",
+        title="Live turn timeout",
+        help="Seconds in which a live model must complete its turn; 300.",
+        low=0.1,
+        high=DAY_S,
+        unit="s",
+        unset="300 s",
+        metavar="S",
+        left_out={"form": NOT_LIVE_FORM},
+    ),
+    _call(
         "faults",
         "shares",
         title="Injected faults",
@@ -792,7 +818,7 @@ def _user(name: str, path: str, kind: Kind, title: str, **more: Any) -> RunOptio
     return option_of("user", name, kind, title, path=path, words=name, toml=path, **more)
 
 
-_OF_AGENT = frozenset({"faults", "instruction", "instructions"})
+_OF_AGENT = frozenset({"faults", "instruction", "instructions", "live", "live_timeout_s"})
 """Options of the agent's model calls that a simulated user has not."""
 _NOT_USER_FLAG: Mapping[Door, str] = {"cli": NOT_FLAG, "pytest": NOT_FLAG, "form": NOT_USER_BROWSER}
 
@@ -881,6 +907,9 @@ BY_PATH: Mapping[str, RunOption] = {option.path: option for option in RUN_OPTION
 
 NOT_OPTIONS: Mapping[str, str] = {
     "user.options.faults": "they are injected into the calls of the agent alone",
+    "user.options.live": "a simulated user writes its messages",
+    "user.options.live_timeout_s": "a simulated user writes its messages",
+    "user.is_spoken": "the type of the simulated user in a criteria file, whose cases are not played yet",
     "user.options.instruction": "the instructions of the simulated user are user_instructions",
     "user.options.instructions": "the instructions of the simulated user are user_instructions",
     "agent": "what is run",
@@ -953,6 +982,8 @@ class Asked(TypedDict, total=False):
     n_retries: int | None
     rpm: int | None
     tpm: int | None
+    live: bool | None
+    live_timeout_s: float | None
     faults: Mapping[str, float] | Iterable[tuple[str, float]] | None
     extra: Mapping[str, Any] | None
     price_in: float | None

@@ -29,6 +29,7 @@ dataset = "data.jsonl"
 """
 READ = {
     ("agents", "python"): "agents --python @",
+    ("benchmark", "python"): "benchmark --python @ benchmarks/one.py",
     ("benchmark", "script"): "benchmark @",
     ("compare", "baseline"): "compare 1 --baseline @",
     ("compare", "names"): "compare 1 @",
@@ -121,6 +122,9 @@ def filled(place: CommandFolder) -> CommandFolder:
     (folder / "rollouts" / "bench").mkdir(parents=True)
     for place_of_code in (folder, folder / "rollouts" / "bench"):
         (place_of_code / "bench.py").write_text("def run(instance, metadata):\n    return {}\n")
+    (folder / "benchmarks" / "utils").mkdir(parents=True)
+    (folder / "benchmarks" / "utils" / "evaluation.py").touch()
+    (folder / "benchmarks" / "one.py").touch()
     (folder / "rows.jsonl").write_text('{"instance_id": "a", "question": "b"}\n')
     (folder / "data.jsonl").write_text('{"system_prompt": "a", "user_prompt": "a", "ground_truth": "a"}\n')
     (folder / "talks.jsonl").write_text('{"messages": [{"role": "assistant", "content": "hello"}]}\n')

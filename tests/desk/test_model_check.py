@@ -286,3 +286,27 @@ def test_a_scenario_without_a_plan_is_refused_before_the_start_unless_the_agent_
     assert lack(keyed, blank).startswith("cases: case 'blank': the scenario has no conversation_plan; say in ")
     assert not lack(replace(keyed, offers_user=True), blank)
     assert not lack(keyed, Case("named", scenario={"starting_prompt": "hi", "user": "patient"}))
+
+
+def test_live_is_refused_where_an_agent_has_no_live_sessions(kind: AgentKind) -> None:
+    agent = AgentDescription("shop", kind.name, model="openai/one")
+
+    reason = lack(agent, model_options=ModelOptions(live=True))
+
+    assert bool(reason) == (kind.name != "adk")
+    assert not reason or f"live: 'shop' ({kind.title}) has no live sessions" in reason
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"recording": Recording("record", "x")}, "recording = 'record' neither keeps nor replays"),
+        ({"recording": Recording("replay", "x")}, "recording = 'replay' neither keeps nor replays"),
+        ({"model_options": ModelOptions(live=True, faults=(("slow", 0.5),))}, "a live model has none"),
+    ],
+    ids=["record", "replay", "faults"],
+)
+def test_a_live_run_has_no_recording_and_no_faults(values: dict[str, Any], reason: str) -> None:
+    agent = AgentDescription("shop", "adk", model="gemini-live")
+
+    assert reason in lack(agent, **{"model_options": ModelOptions(live=True), **values})

@@ -18,6 +18,7 @@ from evaldesk.desk.criteria.criteria import (
     find_criteria_file,
     function_criterion,
     read_criteria,
+    read_live,
     read_user,
 )
 from evaldesk.errors import EvaldeskError, FormatError, UsageError
@@ -152,15 +153,48 @@ def test_a_fault_is_refused_with_its_place(tmp_path: Path, text: str, place: str
     assert place in str(caught.value)
 
 
-@pytest.mark.parametrize("key", ["live_model_config", "liveModelConfig"])
-def test_a_file_for_live_sessions_is_refused_and_not_played_by_messages(tmp_path: Path, key: str) -> None:
-    path = tmp_path / "test_config.json"
-    path.write_text(json.dumps({"criteria": {"response_match_score": 0.5}, key: {}}))
+@pytest.mark.parametrize(
+    ("config", "options"),
+    [
+        ({"live_model_config": {}}, {"live": True}),
+        ({"liveModelConfig": {"timeoutSeconds": 9}}, {"live": True, "live_timeout_s": 9}),
+        ({"live_model_config": {"timeout_seconds": 2.5}}, {"live": True, "live_timeout_s": 2.5}),
+        ({"live_model_config": None}, {}),
+        ({}, {}),
+    ],
+)
+def test_a_file_asks_for_live_sessions(tmp_path: Path, config: dict[str, Any], options: dict[str, Any]) -> None:
+    path = write(tmp_path, {"criteria": {"response_match_score": 0.5}, **config})
 
-    with pytest.raises(FormatError, match=f"test_config.json:1:.*not live; remove {key}"):
-        read_criteria(path)
-    path.write_text(json.dumps({"criteria": {"response_match_score": 0.5}, key: None}))
+    assert read_live(path) == options
     assert read_criteria(path) == (Criterion("response_match_score", 0.5),)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (3, "live_model_config must be an object"),
+        ({"timeout_seconds": "long"}, "timeout_seconds must be a number"),
+        ({"timeoutSeconds": 0}, "timeout_seconds must be 0.1 to 86400, not 0"),
+    ],
+)
+def test_wrong_live_sessions_are_refused_with_their_line(tmp_path: Path, config: object, message: str) -> None:
+    path = write(tmp_path, {"criteria": {"response_match_score": 0.5}, "live_model_config": config})
+
+    with pytest.raises(FormatError, match=re.escape(message)) as caught:
+        read_criteria(path)
+
+    assert "live_model_config" in str(caught.value.path)
+
+
+def test_a_user_that_speaks_is_read_with_its_voice(tmp_path: Path) -> None:
+    voice = {"audio_model": "gemini-tts", "audio_model_configuration": {}, "include_text_with_audio": True}
+    user = {"type": "llm_audio", "model": "gemini-2.5-flash", "include_function_calls": True, **voice}
+
+    found = read_user(write(tmp_path, {"criteria": {}, "user_simulator_config": user}))
+
+    assert found is not None
+    assert (found.is_spoken, found.model) == (True, "gemini/gemini-2.5-flash")
 
 
 def test_a_file_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
@@ -237,7 +271,8 @@ def test_the_thinking_that_adk_asks_for_is_the_nearest_effort(
         ({"model_configuration": {"thinking_config": {"thinking_level": "much"}}}, "must be one of none, minimal"),
         ({"model_configuration": {"thinking_config": {"thinking_budget": True}}}, "must be a number"),
         ({"modle": "m"}, "no key of user_simulator_config named 'modle'; did you mean 'model'?"),
-        ({"type": "llm_audio"}, "no simulated user of type 'llm_audio'"),
+        ({"type": "llm_video"}, "no simulated user of type 'llm_video'"),
+        ({"audio_model": "gemini-tts"}, "no key of user_simulator_config named 'audio_model'"),
         ({"max_allowed_invocations": "many"}, "must be a whole number"),
         ({"max_allowed_invocations": 0}, "max_turns of the simulated user must be 1 to 1000000, not 0"),
         ({"model": 3}, "model must be a text"),

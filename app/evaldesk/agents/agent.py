@@ -122,6 +122,7 @@ class AgentKind:
     - `reads_case`: its own tool passes the whole row to its code, ground truth included, or it answers from the case.
     - `fills_instruction`: placeholders of its instruction, `{key}`, are values of the session's state.
     - `visibility`: how far an agent can be seen; `part` where a turn has to be played to know it.
+    - `has_live`: it has live sessions, in which a model and a user share one connection.
     - `is_last`: its adapter accepts nearly any object, so every other adapter is tried first.
     - `takes` are the media kinds of its input beside text, unless the description of an agent has its own.
     - `home` are modules of which at least one is imported if an object of the kind exists, `first_parameter` is the
@@ -150,6 +151,7 @@ class AgentKind:
     reads_case: bool = False
     fills_instruction: bool = False
     visibility: Visibility = field(default_factory=Visibility)
+    has_live: bool = False
     is_last: bool = False
     takes: tuple[MediaKind, ...] = ()
     home: tuple[str, ...] = ()
@@ -216,6 +218,7 @@ KINDS = (
         fills_instruction=True,
         prices_calls=True,
         asks_by_name=True,
+        has_live=True,
         extra="adk",
         package="google-adk",
         modules=("google.adk", "google.genai", "google"),

@@ -32,7 +32,8 @@ class ModelOptions:
     browser. `api_key_env` names the environment variable that holds its key: the key itself is nowhere in these values.
     `max_turns` bounds the model calls of one turn, `n_retries` the attempts after the first of each, `rpm` and `tpm`
     the requests and tokens of each model in a minute, over all runs of this user. `faults` are the shares of the calls
-    that fail in each way, on purpose. `extra` is sent along in the body of
+    that fail in each way, on purpose. `live`: an agent of google-adk is played over a live connection, where a turn has
+    `live_timeout_s`. `extra` is sent along in the body of
     each call (`top_k`, `chat_template_kwargs`), and replaces none of its `OWN_FIELDS`.
     `instruction` is that of the agent in place of its own, `instructions` those of agents of its tree by their names.
     `price_in` and `price_out`, which come together, are US dollars for a
@@ -49,6 +50,8 @@ class ModelOptions:
     n_retries: int | None = None
     rpm: int | None = None
     tpm: int | None = None
+    live: bool = False
+    live_timeout_s: float | None = None
     faults: tuple[tuple[str, float], ...] | None = None
     extra: JsonObject = field(default_factory=dict)
     price_in: float | None = None
@@ -195,6 +198,8 @@ UserStop: TypeAlias = Literal[
 class UserConfig:
     """The simulated user of a run. It comes from the command line or the configuration file, never from a browser.
 
+    `is_spoken`: it would speak, which is not played yet.
+
     `model` is any LiteLLM name, reached as `options` say; empty leaves it to the desk's default. `max_turns` bounds
     the messages of the user, None without a bound. `instructions` replaces our own wording: it must hold
     `{{ conversation_plan }}` and `{{ stop_signal }}`, and may hold `{{ persona }}`. Raises UsageError.
@@ -205,6 +210,7 @@ class UserConfig:
     max_turns: int | None = 20
     stop_signal: str = "</finished>"
     instructions: str = ""
+    is_spoken: bool = False
 
     def __post_init__(self) -> None:
         BY_NAME["user_max_turns"].check(self.max_turns, "max_turns of the simulated user")

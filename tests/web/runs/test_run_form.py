@@ -237,6 +237,7 @@ def run_with_every_option(pages: Any) -> int:
     config = summary.config
     cases = list(pages.desk.store.runs.cases(summary.id))
     values |= {"budget": str(values["n"] * len(cases)), "shard": "1/1"}  # a budget is of all cases
+    values["live"] = False  # faults and recordings exclude it
     return int(pages.desk.store.runs.create(with_options(config, {**values, "model": "openai/unlisted"}), cases))
 
 

@@ -132,6 +132,11 @@ def user_of(case: Case, target: str, config: UserConfig, default_model: str = ""
     """
     if case.scenario is None:
         return ScriptedUser(case.turns)
+    if config.is_spoken:
+        raise UsageError(
+            f"case {case.id!r}: its user speaks (type llm_audio), which is not played yet; "
+            'with "type": "llm_backed" its user writes'
+        )
     scenario = case.scenario
     prompt = scenario.get("starting_prompt")
     user = _function_user(scenario, target) or _model_user(scenario, config, default_model)

@@ -9,7 +9,7 @@ from evaldesk import paths
 from evaldesk.cli.eval.dataset import chosen_rows
 from evaldesk.cli.eval.outcome import play_and_judge
 from evaldesk.cli.eval.request import EvalRequest, Job
-from evaldesk.desk.criteria.criteria import find_criteria_file, open_criteria_file, read_criteria, read_user
+from evaldesk.desk.criteria.criteria import find_criteria_file, open_criteria_file, read_criteria, read_live, read_user
 from evaldesk.desk.imports.files import read_path
 from evaldesk.desk.named_agents import named_agent
 from evaldesk.errors import NotFoundError, UsageError
@@ -31,6 +31,7 @@ def eval_adk(request: EvalRequest) -> int:
     config = _config(request, cases_by_file)
     criteria_file = None if request.config_file_path else config
     criteria, user = (read_criteria(config), read_user(config)) if config else ((), None)
+    asked_live = read_live(config) if config and request.run_options.get("live") is None else {}
     for sentence in open_criteria_file(config).left_out if config else ():
         show(f"Left out: {printable(sentence)}.", err=True)
     if config and not criteria:
@@ -45,7 +46,11 @@ def eval_adk(request: EvalRequest) -> int:
             chosen_ids = _cases_of_rows(request.rows, evalset, case_ids, len(cases_by_file))
         jobs.append(
             Job(
-                agent, evalset, path, request.options(chosen_ids, criteria).but(user=user), found_criteria=criteria_file
+                agent,
+                evalset,
+                path,
+                request.options(chosen_ids, criteria).but(user=user, **asked_live),
+                found_criteria=criteria_file,
             )
         )
     if request.value("shard") and len(jobs) > 1:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 from evaldesk.errors import VALUE_LIMIT, EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.formats import AdkObject
@@ -39,7 +39,18 @@ from evaldesk.paths import did_you_mean
 from evaldesk.reading.regular_file import read_regular_file
 from evaldesk.reading.strict_json import MAX_BYTES, Document, parse_json
 from evaldesk.reading.values import snake_case
+from evaldesk.run_options import BY_NAME
 from evaldesk.settings import Settings
+
+LIVE = "live_model_config"
+
+
+class LiveOptions(TypedDict, total=False):
+    """The options of a run that a criteria file asks for with `live_model_config`."""
+
+    live: bool
+    live_timeout_s: float
+
 
 ADK_ONLY = "include_intermediate_responses_in_final"
 """ADK lets every criterion have this option, also where it has no meaning."""
@@ -77,6 +88,28 @@ def _user_in(file: CriteriaFile) -> UserConfig | None:
         return user_of(file.user_simulator)
     except UsageError as error:
         raise file.document.error(str(error), ("user_simulator_config",)) from error
+
+
+def read_live(path: Path | str) -> LiveOptions:
+    """The options of a run that `live_model_config` of the file at `path` asks for. Raises as `read_user`."""
+    return live_of(open_criteria_file(path))
+
+
+def live_of(file: CriteriaFile) -> LiveOptions:
+    """The options that `live_model_config` asks for; empty without one. Raises FormatError with its place."""
+    key = next((key for key, value in file.extra.items() if snake_case(key) == LIVE and value is not None), None)
+    if key is None:
+        return {}
+    value = file.extra[key]
+    if not isinstance(value, Mapping):
+        raise file.document.error("live_model_config must be an object", (key,))
+    timeouts = [(name, each) for name, each in value.items() if snake_case(name) == "timeout_seconds"]
+    for name, seconds in timeouts:
+        try:
+            return {"live": True, "live_timeout_s": BY_NAME["live_timeout_s"].check(seconds, "timeout_seconds")}
+        except UsageError as error:
+            raise file.document.error(str(error), (key, name)) from error
+    return {"live": True}
 
 
 def open_criteria_file(path: Path | str) -> CriteriaFile:
@@ -119,11 +152,7 @@ def criteria_of(mapping: Mapping[str, object]) -> tuple[Criterion, ...]:
 
 def checked_criteria(file: CriteriaFile) -> tuple[Criterion, ...]:
     """The criteria of a file. Raises FormatError naming the place of the first that cannot be, and the nearest name."""
-    live = next(
-        (key for key, value in file.extra.items() if snake_case(key) == "live_model_config" and value is not None), None
-    )
-    if live:
-        raise file.document.error(f"Evaldesk plays agents by messages and not live; remove {live}", (live,))
+    live_of(file)
     criteria = tuple(_without_adk_option(criterion) for criterion in file.whole_criteria)
     for criterion in criteria:
         try:
@@ -188,6 +217,13 @@ def given_criteria(source: GivenCriteria) -> tuple[Criterion, ...]:
     return checked_criteria(_criteria_file(source))
 
 
+def given_live(source: GivenCriteria) -> LiveOptions:
+    """The options that `live_model_config` of a file asks for. Raises UsageError, FormatError."""
+    if isinstance(source, Mapping) or (isinstance(source, Sequence) and not isinstance(source, str)):
+        return {}
+    return live_of(_criteria_file(source))
+
+
 def given_user(source: GivenCriteria) -> UserConfig | None:
     """The simulated user that a file of criteria names; None otherwise. Raises UsageError, FormatError."""
     if isinstance(source, Mapping) or (isinstance(source, Sequence) and not isinstance(source, str)):
@@ -210,6 +246,8 @@ KEYS = (
     "custom_instructions",
     "include_function_calls",
 )
+SPOKEN, AUDIO_KEYS = "llm_audio", ("audio_model", "audio_model_configuration", "include_text_with_audio")
+"""The type of a user that speaks, and the keys of its voice, which is not played yet."""
 NO_BOUND = -1
 _HISTORY = re.compile(r"\{\{\s*conversation_history\s*\}\}")
 HISTORY_FOLLOWS = "(it follows as messages)"
@@ -218,14 +256,17 @@ HISTORY_FOLLOWS = "(it follows as messages)"
 def user_of(config: JsonObject) -> UserConfig:
     """The simulated user of the config. Raises UsageError for keys that Evaldesk cannot follow or does not know."""
     values: dict[str, Any] = {}
+    is_spoken = config.get("type") == SPOKEN
     for key, value in config.items():
         name = snake_case(key)
+        if is_spoken and name in AUDIO_KEYS:
+            continue
         if name not in KEYS:
             raise NotFoundError.among("key of user_simulator_config", key, KEYS)
         values[name] = value
-    if values.get("type", "llm_backed") != "llm_backed":
+    if values.get("type", "llm_backed") not in ("llm_backed", SPOKEN):
         raise UsageError(f"user_simulator_config: no simulated user of type {values['type']!r}; there is: llm_backed")
-    if values.get("include_function_calls"):
+    if values.get("include_function_calls") and not is_spoken:
         raise UsageError("user_simulator_config: Evaldesk shows its simulated user no function calls; remove the key")
     max_invocations = values.get("max_allowed_invocations")
     turn_limit: dict[str, Any] = (
@@ -237,6 +278,7 @@ def user_of(config: JsonObject) -> UserConfig:
         model=full_name(_text(values, "model")),
         options=_options(values.get("model_configuration") or {}),
         instructions=_HISTORY.sub(HISTORY_FOLLOWS, _text(values, "custom_instructions")),
+        is_spoken=is_spoken,
         **turn_limit,
     )
 

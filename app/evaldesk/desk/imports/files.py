@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evaldesk.agents import declared_refs
-from evaldesk.desk.criteria.criteria import holds_criteria, read_criteria, read_user
+from evaldesk.desk.criteria.criteria import holds_criteria, read_criteria, read_live, read_user
 from evaldesk.desk.evalsets.masking import masked_file
 from evaldesk.desk.imports.streamed import MAX_FILE, Watch, stream_file
 from evaldesk.desk.runs.file import is_run_file, read_run_file
@@ -250,6 +250,7 @@ def _examined_criteria(path: Path) -> Examined:
     """A criteria file: the conditions of a passed trial. Raises FormatError with line and path."""
     criteria, user = read_criteria(path), read_user(path)
     sentences = [f"{each.metric}: {needs_words(each.metric, each.threshold)}." for each in criteria]
+    sentences += ["Its agent is played live."] if read_live(path) else []
     sentences += [f"A simulated user by {user.model or 'the model of the desk'}."] if user else []
     return Examined("criteria", "criteria file", sentences)
 

@@ -19,7 +19,14 @@ from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack, cast, o
 
 from evaldesk import paths
 from evaldesk.agents import agent_ref, named_ref
-from evaldesk.desk.criteria.criteria import GivenCriteria, find_criteria_file, given_criteria, given_user, reaches_out
+from evaldesk.desk.criteria.criteria import (
+    GivenCriteria,
+    find_criteria_file,
+    given_criteria,
+    given_live,
+    given_user,
+    reaches_out,
+)
 from evaldesk.desk.evalsets.cases import evalset_of
 from evaldesk.desk.experiments.experiment_result import ExperimentResult
 from evaldesk.desk.experiments.experiments import ExperimentDesk
@@ -516,7 +523,8 @@ def _read_call(call: _Call, models: Sequence[str] = ()) -> Iterator[_Bench]:
     criteria_file = find_criteria_file(path) if call.criteria is None and path else None
     criteria = criteria_file or call.criteria
     if criteria is not None:
-        options = options.but(criteria=given_criteria(criteria), user=given_user(criteria))
+        asked_live = given_live(criteria) if options.overrides.get("live") is None else {}
+        options = options.but(criteria=given_criteria(criteria), user=given_user(criteria), **asked_live)
     model = options.overrides.get("model")
     more_models = (*([model] if model else []), *models)
     with tempfile.TemporaryDirectory(prefix="evaldesk-", ignore_cleanup_errors=True) as passing:

@@ -324,7 +324,12 @@ def foreseen_plan(config: RunConfig, cases: Sequence[Case], visibility: Visibili
 
 
 def check_calls(config: RunConfig, kind_name: str) -> None:
-    """Raise UsageError for faults and replays of an agent whose model calls are not seen, and for both at once."""
+    """Raise UsageError for faults and replays of an agent whose model calls are not seen, and for both at once.
+
+    The same for a live run of an agent that has none, or with a recording.
+    """
+    if config.model_options.live:
+        _check_live(config, kind_name)
     has_faults, mode, kind = bool(config.model_options.faults), config.recording.mode, AGENTS.find(kind_name)
     if has_faults and config.recording.may_replay:
         raise UsageError(
@@ -343,6 +348,22 @@ def check_calls(config: RunConfig, kind_name: str) -> None:
         raise UsageError(
             f"faults are injected into model calls; those of {config.agent.id!r} ({kind.title}) are not seen{way_out}",
             field="faults",
+        )
+
+
+def _check_live(config: RunConfig, kind_name: str) -> None:
+    kind = AGENTS.find(kind_name)
+    if kind is not None and not kind.has_live:
+        raise UsageError(f"live: {config.agent.id!r} ({kind.title}) has no live sessions; leave it out", field="live")
+    if config.recording.mode != "off":
+        raise UsageError(
+            f"live: the calls of a live model are a stream, which recording = {config.recording.mode!r} neither keeps "
+            "nor replays; leave one out",
+            field="recording",
+        )
+    if config.model_options.faults:
+        raise UsageError(
+            "faults are injected into single calls, and a live model has none; leave one out", field="faults"
         )
 
 

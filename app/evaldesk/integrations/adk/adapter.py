@@ -8,7 +8,7 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
@@ -19,6 +19,8 @@ from evaldesk.agents.tools.frameworks import call_limit_event, lost_turn_error, 
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
 from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.errors import AgentError
+from evaldesk.integrations.adk import live
+from evaldesk.integrations.adk.live import LiveConnection, LiveSilentError
 from evaldesk.integrations.adk.loading import app_of, fail_import_early, part_of, reset_data_of, yaml_agent
 from evaldesk.integrations.adk.models import (
     EFFORT,
@@ -38,6 +40,7 @@ from evaldesk.llm import missing_keys, model_error
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
+    ErrorRecord,
     Event,
     JsonObject,
     JsonValue,
@@ -49,6 +52,8 @@ from evaldesk.model import (
 )
 from evaldesk.model.decisions import Decided
 from evaldesk.model.media import Media, split
+from evaldesk.model.transcript import UNKNOWN
+from evaldesk.run_options import LIVE_TIMEOUT_S
 from evaldesk.transcripts.adk import function_response, kept_state, person_results
 from evaldesk.wire import plain_object, to_json
 
@@ -100,9 +105,63 @@ class AdkAgent:
         if is_new and not session.turns:
             await reset_data_of(self.ref)
         content = types.Content(role="user", parts=_parts(message, session.media, types))
-        async with aclosing(self._invoke(session, conversation, content)) as events:
+        play = self._talk if session.model_options.live else self._invoke
+        async with aclosing(play(session, conversation, content)) as events:
             async for event in events:
                 yield event
+
+    async def _talk(self, session: Session, conversation: Conversation, content: Any) -> AsyncGenerator[Event]:
+        """One turn over the live connection of the session."""
+        options = session.model_options
+        if session.media:
+            yield Event("error", error=ErrorRecord("live_sound", NO_SOUND))
+            return
+        connection, witness = await self._live_connection(session, conversation)
+        TOOL_LIMIT.set(session.limits.tool_timeout_s)
+        timeout_s = options.live_timeout_s or LIVE_TIMEOUT_S
+        try:
+            turn, tells_usage = _live_events(connection.turn(content, timeout_s)), False
+            async with aclosing(_events_of(turn, witness, session)) as events:
+                async for event in events:
+                    tells_usage = tells_usage or event.usage is not None
+                    yield event
+            if not tells_usage:
+                yield Event("usage", usage=replace(UNKNOWN, model=witness.model or UNKNOWN.model))
+        except LiveSilentError as error:
+            yield Event("error", error=ErrorRecord("live_silent", str(error)))
+        except Exception as error:
+            failure = witness.answers.failure or model_error(error, witness.model)
+            if failure:
+                raise failure from error
+            raise
+        finally:
+            await conversation.keep(session)
+
+    async def _live_connection(self, session: Session, conversation: Conversation) -> tuple[LiveConnection, Witness]:
+        """The open connection of the session, or a new one, which is sent the turns before."""
+        known_connection, known_witness = session.memory.get(live.MEMORY), session.memory.get(live.WITNESS)
+        if (
+            isinstance(known_connection, LiveConnection)
+            and known_connection.is_open
+            and isinstance(known_witness, Witness)
+        ):
+            return known_connection, known_witness
+        options = session.model_options
+        app = self._app(session.model, options)
+        witness = Witness(
+            session.id, options, model=model_name(app.root_agent), parents=parents_of(self.app.root_agent)
+        )
+        runner, requests = conversation.runner(app, plugin_class()(witness)), live.request_queue()
+        run = runner.run_live(
+            user_id=session.user_id,
+            session_id=session.id,
+            live_request_queue=requests,
+            run_config=live.run_config(),
+        )
+        connection = LiveConnection(run, requests, asyncio.get_running_loop())
+        connection.start()
+        session.memory[live.MEMORY], session.memory[live.WITNESS] = connection, witness
+        return connection, witness
 
     async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncGenerator[Event]:
         """Send the decisions as function responses to the pending calls, as ADK's own clients do."""
@@ -179,6 +238,13 @@ class AdkAgent:
             return self._variants[key]
 
 
+async def _live_events(turn: AsyncGenerator[Any]) -> AsyncGenerator[Any]:
+    """The events of a live turn, with transcripts as text."""
+    async with aclosing(turn) as events:
+        async for event in events:
+            yield live.as_text(event)
+
+
 async def _events_of(invocation: Any, witness: Witness, session: Session) -> AsyncGenerator[Event]:
     """The events of an invocation. An error event is delayed, because a later exception has more detail."""
     pending_error: Event | None = None
@@ -247,6 +313,7 @@ class FactoryAgent:
 
 
 MEMORY = "adk"
+NO_SOUND = "a message with sounds or pictures is not played live yet; run its case without live"
 
 
 @dataclass(slots=True)

@@ -24,6 +24,7 @@ from typing import Any
 
 from evaldesk.integrations.openhands.metadata import Evaluation
 from evaldesk.integrations.openhands.run_facts import KEY_VARIABLE
+from evaldesk.wording.printable import in_one_line
 
 HARNESS = "benchmarks.utils.evaluation"
 REQUEST = "EVALDESK_EVALUATION"
@@ -119,7 +120,7 @@ def _environment(metadata: Any) -> dict[str, str]:
 
 
 def _results(instances: Mapping[str, Any], output: Path, on_result: Callable[[Any, Any], None] | None) -> list[Any]:
-    """The outputs in `output`, each given to `on_result`; what that appends to the file is in it already."""
+    """The outputs in `output`, each given to `on_result`."""
     text = output.read_bytes() if output.is_file() else b""
     output_type = _harness_type("EvalOutput")
     results = []
@@ -128,7 +129,8 @@ def _results(instances: Mapping[str, Any], output: Path, on_result: Callable[[An
         try:
             result = output_type.model_validate(row)
         except Exception as error:  # of a type that is the benchmark's own
-            sys.stderr.write(f"{output}: the row of {row.get('instance_id')} cannot be read as EvalOutput: {error}\n")
+            words = f"{output}: the row of {row.get('instance_id')} cannot be read as EvalOutput: {error}"
+            sys.stderr.write(f"{in_one_line(words)}\n")
             continue
         results.append(result)
         if on_result and str(result.instance_id) in instances:
@@ -218,8 +220,8 @@ def _workspace(evaluation: Any, instance: Any, folder: str, n_failed: int) -> It
         names = inspect.signature(evaluation.prepare_workspace).parameters
         factor = getattr(evaluation.metadata, "base_resource_factor", 1) * 2**n_failed
         options = {"resource_factor": min(factor, getattr(evaluation.metadata, "max_resource_factor", 8))}
-        given = {name: value for name, value in options.items() if name in names}
-        workspace = evaluation.prepare_workspace(instance, **given)
+        parameters = {name: value for name, value in options.items() if name in names}
+        workspace = evaluation.prepare_workspace(instance, **parameters)
     try:
         yield workspace
     finally:

@@ -58,7 +58,7 @@ def _own_interpreter(root: Path) -> str:
 def _check_sdk(interpreter: str, root: Path) -> None:
     """Raise UsageError, with the next step, unless the interpreter imports openhands.sdk."""
     try:
-        found = subprocess.run(
+        check = subprocess.run(
             [interpreter, "-c", _FIND_SDK],
             cwd=root,
             capture_output=True,
@@ -70,9 +70,9 @@ def _check_sdk(interpreter: str, root: Path) -> None:
         raise UsageError(
             f"--python {interpreter}: {error.strerror}; name the interpreter with openhands-sdk"
         ) from error
-    if found.returncode == 0:
+    if check.returncode == 0:
         return
-    reason = (found.stderr.strip().splitlines() or ["no module of that name"])[-1]
+    reason = (check.stderr.strip().splitlines() or ["no module of that name"])[-1]
     step = f"make it with `uv sync` in {root}, or name an interpreter that has openhands-sdk by --python"
     needed = ".".join(map(str, OLDEST_OF_SDK))
     raise UsageError(f"{interpreter} cannot import openhands.sdk: {reason}. It needs Python {needed} or newer; {step}")
