@@ -177,20 +177,23 @@ let lostAt = -MS_TO_READ;
 let isReady = false; // htmx knows the forms of the page: one that is sent before loads a page, and loses the next keys
 const isWaiting = () => !isReady || storing.size > 0 || destination !== "";
 
-/* A letter or a digit may be a key; after one, which may lead into a field, anything may be text. */
-const isForLater = (key) => /^[a-z0-9]$/.test(key) || (ahead.length > 0 && (key.length === 1 || key === "Enter" || key === "Escape"));
+/* A letter or a digit may be a key; after one, which may lead into a field, anything may be text, and all keep their
+   order: an arrow that overtakes the letter before it moves nothing, and the letter after it finds no cell. */
+const isForLater = (key) => /^[a-z0-9]$/.test(key) || (ahead.length > 0 && (key.length === 1 || /^(Enter|Escape|Arrow\w+)$/.test(key)));
 
 function playAhead() {
   while (ahead.length && !isWaiting()) {
     const field = document.activeElement;
-    if (isTyping(field) && field.setRangeText) typeLate(ahead.shift(), field);
-    else onKey(ahead.shift(), document.body);
+    const key = ahead.shift();
+    if (isTyping(field) && field.setRangeText) typeLate(key, field);
+    else if (!onKey(key, field) && key === "Enter" && field.matches("a[href], button, summary")) press(field);
   }
 }
 function typeLate(key, field) {
   if (key === "Escape") return field.blur();
   if (key === "Enter" && field.matches("[data-presses]")) return document.getElementById(field.dataset.presses).click();
   if (key === "Enter" && !field.matches("textarea")) return field.form?.requestSubmit();
+  if (key.startsWith("Arrow")) return;
   field.setRangeText(key === "Enter" ? "\n" : key, field.selectionStart, field.selectionEnd, "end");
   field.dispatchEvent(new Event("input", { bubbles: true }));
 }

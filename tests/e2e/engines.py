@@ -34,7 +34,14 @@ PREFERENCES: dict[str, object] = {
     "ui.prefersReducedMotion": 0,
 }
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
-SPECIAL = {"Enter": "\ue007", "Escape": "\ue00c"}
+SPECIAL = {
+    "Enter": "\ue007",
+    "Escape": "\ue00c",
+    "ArrowLeft": "\ue012",
+    "ArrowUp": "\ue013",
+    "ArrowRight": "\ue014",
+    "ArrowDown": "\ue015",
+}
 
 
 class CommandError(Exception):

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import Page, expect
-from playwright.sync_api import TimeoutError as LateError
+from tests.e2e import engines
 
 from evaldesk.model import AgentRef, Case, RunConfig, TrialResult, Turn
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 
 if TYPE_CHECKING:
-    from tests.e2e.conftest import Furniture, Visitor
+    from tests.e2e.conftest import Furniture, RunningDesk, Visitor
 
 pytestmark = pytest.mark.browser
 
@@ -58,16 +58,6 @@ def focus(page: Page) -> str:
     return str(page.evaluate(FOCUS))
 
 
-def _press_until(page: Page, key: str, address: str) -> None:
-    """Press a key until it led to an address: under load one press did nothing, once, and it is not known why."""
-    for _ in range(20):
-        page.keyboard.press(key)
-        with suppress(LateError):
-            page.wait_for_url(address, timeout=5_000)
-            return
-    page.wait_for_url(address)
-
-
 def test_the_table_is_walked_sorted_and_compared_by_keys(someone: Visitor) -> None:
     page = someone.page
     someone.goto("/table?runs=1,2,3&sort=file")
@@ -93,7 +83,8 @@ def test_the_table_is_walked_sorted_and_compared_by_keys(someone: Visitor) -> No
     page.keyboard.press("j")
     for _ in range(3):
         page.keyboard.press("ArrowRight")
-    _press_until(page, "b", "**runs=2%2C1%2C3*")
+    page.keyboard.press("b")
+    page.wait_for_url("**runs=2%2C1%2C3*")
     page.keyboard.press("d")
     page.wait_for_url("**disagree=1*")
     expect(page.locator("[data-grid] tbody tr")).to_have_count(21)
@@ -103,6 +94,96 @@ def test_the_table_is_walked_sorted_and_compared_by_keys(someone: Visitor) -> No
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
     page.wait_for_url("**/cases/*/trials/*")
+
+
+WALKS = {
+    "cells": (
+        ("j", "ArrowRight", "ArrowRight", "ArrowRight", "ArrowDown", "ArrowRight", "ArrowLeft", "ArrowUp"),
+        "case_00 2",
+        "",
+    ),
+    "a worst case first": (("j", "ArrowRight", "ArrowRight", "ArrowRight", ">"), "case_00 2", "sort=worst%402"),
+    "a best case first": (("j", "ArrowRight", "ArrowRight", "<"), "", "sort=-worst%401"),
+    "another first run": (("j", "ArrowRight", "ArrowRight", "ArrowRight", "b"), "", "runs=2%2C1%2C3"),
+    "cases on which the runs disagree": (("d",), "", "disagree=1"),
+    "a pair of trials": (
+        ("j", "ArrowRight", "ArrowRight", "ArrowRight", "s"),
+        "",
+        "/runs/1/cases/0/trials/0/pair?with=2.0.0",
+    ),
+    "a trial": (("j", "ArrowRight", "ArrowRight", "Enter"), "", "/runs/1/cases/0/trials/0"),
+}
+"""Keys, the cell that has the focus after them, and a part of the address to which they lead."""
+
+
+@pytest.fixture(scope="module", params=["firefox", "webkit"])
+def window(
+    request: pytest.FixtureRequest, desk: RunningDesk, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[engines.Window]:
+    """A window of another engine on the same desk."""
+    opened = {"firefox": engines.firefox, "webkit": engines.webkit}[request.param]
+    with opened(tmp_path_factory.mktemp(request.param)) as window:
+        window.goto(f"{desk.address}/?token={desk.token}")
+        yield window
+
+
+@pytest.mark.parametrize(("keys", "cell", "address"), WALKS.values(), ids=WALKS)
+def test_the_table_is_walked_by_keys_in_other_engines(
+    window: engines.Window, desk: RunningDesk, keys: tuple[str, ...], cell: str, address: str
+) -> None:
+    window.goto(f"{desk.address}/table?runs=1,2,3&sort=file")
+
+    for key in keys:
+        window.type(":focus" if window.ask("document.activeElement !== document.body") else "body", key)
+
+    window.wait_for("location.href.includes(arguments[0])", address)
+    if cell:
+        window.wait_for(f"({FOCUS})() === arguments[0]", cell)
+
+
+@pytest.mark.parametrize(("keys", "cell", "address"), WALKS.values(), ids=WALKS)
+def test_the_table_is_walked_by_keys(someone: Visitor, keys: tuple[str, ...], cell: str, address: str) -> None:
+    someone.goto("/table?runs=1,2,3&sort=file")
+
+    for key in keys:
+        someone.page.keyboard.press(key)
+
+    someone.page.wait_for_function("part => location.href.includes(part)", arg=address)
+    if cell:
+        someone.page.wait_for_function(f"cell => ({FOCUS})() === cell", arg=cell)
+
+
+HELD_TIMERS = """
+const real = window.setTimeout, timers = [];
+window.setTimeout = (call, ms, ...values) => (ms ? real(call, ms, ...values) : timers.push([call, values]));
+window.letTimersRun = () => {
+  window.setTimeout = real;
+  for (const [call, values] of timers) call(...values);
+};
+"""
+
+
+@pytest.mark.parametrize(
+    ("keys", "address"),
+    [
+        (("j", "ArrowRight", "ArrowRight", "ArrowRight", "b"), "**runs=2%2C1%2C3*"),
+        (("j", "ArrowRight", "ArrowRight", ">"), "**sort=worst%401*"),
+        (("j", "ArrowRight", "ArrowRight", "ArrowDown", "Enter"), "**/runs/1/cases/1/trials/0"),
+    ],
+    ids=["the first run", "an order", "a trial"],
+)
+def test_keys_that_come_before_a_page_is_ready_keep_their_order(
+    someone: Visitor, keys: tuple[str, ...], address: str
+) -> None:
+    page = someone.page
+    page.add_init_script(HELD_TIMERS)
+    someone.goto("/table?runs=1,2,3&sort=file")
+
+    for key in keys:
+        page.keyboard.press(key)
+    page.evaluate("letTimersRun()")
+
+    page.wait_for_url(address)
 
 
 def test_what_is_typed_filters_the_table_and_stands_in_the_address(someone: Visitor) -> None:

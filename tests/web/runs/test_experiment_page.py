@@ -207,3 +207,16 @@ def test_the_exports_are_those_of_its_runs(pages: RunPages, experiment: dict[str
 
 def test_an_experiment_that_is_not_there_is_not_found(pages: RunPages) -> None:
     assert pages.get("/experiments/99").status_code == 404
+
+
+def test_a_filter_holds_in_any_run_or_in_the_chosen_one(pages: RunPages, experiment: dict[str, int]) -> None:
+    first, second = experiment["m1/p1"], experiment["m1/p2"]  # c2 fails in the first alone
+
+    in_any = pages.get(f"/experiments/1?only=failed&hide={','.join(map(str, [*experiment.values()][2:]))}").text
+    in_second = pages.get(f"/table?runs={first},{second}&only=failed&in={second}").text
+
+    assert ">c2</a>" in in_any
+    assert ">c2</a>" not in in_second
+    assert re.search(rf'name="in"><option value="">Any run</option>.*<option value="{second}" selected>B: ', in_second)
+    assert f'type="hidden" name="in" value="{second}"' not in in_second
+    assert re.search(rf'<option value="{second}">B: m1/p2</option>', in_any)

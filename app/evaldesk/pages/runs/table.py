@@ -175,7 +175,7 @@ class CaseTable:
     @property
     def fields(self) -> Sequence[tuple[str, str]]:
         """The parts of the address that a new search keeps."""
-        own = ("q", "tag", "tool", "error", "kind", "below", "after")
+        own = ("q", "in", "tag", "tool", "error", "kind", "below", "after")
         return [(name, value) for name, value in self.query.fields().items() if name not in own]
 
     @property
@@ -339,7 +339,7 @@ def read_table(
         more_href=query.href(after=part.cursor) if part.cursor else "",
         filters=_filters(query, summaries, changes),
         sorts=_sorts(query, summaries),
-        selects=_selects(desk.store, query, summaries),
+        selects=_selects(desk.store, query, summaries, groups),
         column_choices=_column_choices(query, columns, visible_columns),
         views=_views(desk.store, query, summaries[0].config.evalset_id),
         evalset_id=summaries[0].config.evalset_id,
@@ -715,8 +715,11 @@ def _sorts(query: TableQuery, summaries: Sequence[RunSummary]) -> list[Filter]:
     return sorts
 
 
-def _selects(store: Store, query: TableQuery, summaries: Sequence[RunSummary]) -> dict[str, Sequence[Choice]]:
+def _selects(
+    store: Store, query: TableQuery, summaries: Sequence[RunSummary], groups: Sequence[TableGroup]
+) -> dict[str, Sequence[Choice]]:
     """The values of each filter that is chosen from a list; a filter without a value is left out."""
+    names = {each.run_id: f"{each.letter}: {each.title}" for each in groups if each.summary and len(summaries) > 1}
     run_ids = tuple(each.id for each in summaries)
     marks = tuple((each.counts, each.n_duplicates) for each in summaries)
     tags, tools, errors = _facets(store.runs, run_ids, marks)
@@ -726,6 +729,7 @@ def _selects(store: Store, query: TableQuery, summaries: Sequence[RunSummary]) -
     only = query.only
     modes = {str(mode.id): mode.name for mode in store.failures.modes() if mode.is_active or mode.id == only.mode}
     selects = {
+        "in": [Choice(str(run_id), name, None, run_id == only.run_id) for run_id, name in names.items()],
         "tag": [Choice(tag, tag, n, tag == only.tag) for tag, n in tags],
         "tool": [Choice(tool, tool, n, tool == only.tool) for tool, n in tools],
         "error": [Choice(kind, kind.replace("_", " "), n, kind == only.error) for kind, n in errors],
