@@ -196,7 +196,7 @@ FIELDS = {
         "start",
     ),
     *("state", "title", "message", "name", "description", "file", "choice", "tags", "app", "user", "initial", "final"),
-    *("op", "version", "raw", "form", "then", "new-set", "step", "another", "outcome", "outputs", "rubrics"),
+    *("op", "version", "raw", "form", "then", "new-set", "step", "another", "vary", "outcome", "outputs", "rubrics"),
     *("change", "trial", "until", "queue", "merge", "preset", "preset-name", "enter", "list"),
     # What was shown when a form was filled, which is only compared; decisions of a case, as texts; a number or money.
     *("seen", "called", "decisions", "budget"),

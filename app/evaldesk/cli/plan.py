@@ -79,11 +79,11 @@ def plan(words: tuple[str, ...], workspace: str | None, see: float | None, is_js
         if request.is_experiment:
             experiment = _experiment(request, place, runs)
             proposal = None if see is None else experiment.proposal(see)
-            lines, found = estimate_lines(experiment, proposal), estimate_object(experiment, proposal)
+            lines, plan_object = estimate_lines(experiment, proposal), estimate_object(experiment, proposal)
         else:
-            lines, found = _run(request, place, runs, see)
+            lines, plan_object = _run(request, place, runs, see)
     if is_json:
-        show_json(found, indent=2)
+        show_json(plan_object, indent=2)
         return
     for line in lines:
         show(in_one_line(line))
@@ -152,7 +152,7 @@ def _run(
     last = runs.find_last_run(variant.agent_id, variant.evalset_id) if runs else None
     if runs and last and 0 < len(place.cases) <= MOST_PREVIEWED:
         history = runs.history(last, keys_of("", place.cases))
-    found = estimate(
+    run_estimate = estimate(
         runs,
         variant.agent_id,
         variant.evalset_id,
@@ -161,5 +161,6 @@ def _run(
         concurrency=request.value("concurrency"),
         history=history,
     )
-    proposal = None if see is None else propose(found, see, n, history)
-    return run_lines(found, len(place.cases), n, proposal), run_object(found, len(place.cases), n, proposal)
+    proposal = None if see is None else propose(run_estimate, see, n, history)
+    shape = len(place.cases), n
+    return run_lines(run_estimate, *shape, proposal), run_object(run_estimate, *shape, proposal)

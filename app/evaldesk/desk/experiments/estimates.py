@@ -285,9 +285,11 @@ def _newest_of_model(runs: StoredRuns, variant: PlannedVariant) -> RunSummary | 
 
 def _repriced(run: RunSummary, model: str | None) -> float | None:
     """The tokens of a trial of the run at the list price of the model; None where either is not known."""
-    if model is None or not (run.tokens_in or run.tokens_out):
+    if model is None:
         return None
     if model.startswith(DEMO_PREFIX):
         return 0.0
+    if not (run.tokens_in or run.tokens_out):
+        return None
     prices = listed_prices(f"gemini/{model}" if model.startswith("gemini-") else model)
     return None if prices is None else (run.tokens_in * prices[0] + run.tokens_out * prices[1]) / run.n_done

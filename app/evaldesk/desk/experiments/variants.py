@@ -26,6 +26,8 @@ MOST_NAME = 200
 AGENT, EVALSET = "agent", "evalset"
 OF_EXPERIMENT = frozenset({"budget", "allocate", "concurrency", "seed", "note"})
 """Options that an experiment has once for all variants."""
+AS_IT_IS = "as it is"
+"""The value of an option that a variant leaves to the agent or to the run."""
 MOST_LEVEL_NAME = 60
 _NAMING = frozenset({"model", "instruction", AGENT, EVALSET, "environment"})
 """Options whose values are names."""
@@ -43,6 +45,8 @@ class Level:
 
 def varied_option(text: str) -> tuple[str, tuple[Level, ...]]:
     """The name and the values of `model=a,b`; `\\,` is a comma inside a value, `@FILE` the text of a file.
+
+    The value `as it is` leaves the option to the agent.
 
     Raises UsageError.
     """
@@ -93,7 +97,7 @@ def grid_of(options: Sequence[tuple[str, Sequence[Level]]]) -> tuple[tuple[Facto
     variants = []
     for combination in product(*(levels for _, levels in options)):
         level_names = tuple(level.name for level in combination)
-        values = {name: level.text for name, level in zip(names, combination, strict=True)}
+        values = {name: level.text for name, level in zip(names, combination, strict=True) if level.text != AS_IT_IS}
         variants.append(Variant("/".join(level_names), values, level_names))
     return factors if len(factors) > 1 else (), tuple(variants)
 
@@ -114,7 +118,8 @@ def listed_variants(
         if own_name is not None and not isinstance(own_name, str):
             raise UsageError(f"variant {place}: name must be text, got {own_name!r:.80}", field="variants")
         name = "/".join(names.values()) if own_name is None else own_name
-        options = cast("JsonObject", {option: value for option, (_, value) in levels.items()})
+        given_options = {option: value for option, (_, value) in levels.items() if value != AS_IT_IS}
+        options = cast("JsonObject", given_options)
         named_variants.append(Variant(name, options))
         level_names.append(names)
     factors = _factors_of(level_names)
@@ -178,7 +183,7 @@ def plan_experiment(
     """The plan of an experiment of these runs. Raises UsageError for variants that cannot be compared."""
     plan = ExperimentPlan(
         name=name,
-        variants=tuple(variants),
+        variants=tuple(map(_with_numbers, variants)),
         seed=run_plans[0].config.seed,
         concurrency=run_plans[0].config.concurrency,
         baseline=baseline_index([each.name for each in variants], baseline),
@@ -189,6 +194,17 @@ def plan_experiment(
     )
     check_variants(plan, run_plans, allows_equal=allows_equal)
     return plan
+
+
+def _with_numbers(variant: Variant) -> Variant:
+    """The variant with numbers and switches in their own type, also where a shell or a form gave texts."""
+    options = {
+        name: BY_NAME[name].read(value)
+        if isinstance(value, str) and name in BY_NAME and BY_NAME[name].kind in ("whole", "number", "switch")
+        else value
+        for name, value in variant.options.items()
+    }
+    return replace(variant, options=options)
 
 
 def variant_options(options: RunOptions, variant: Variant) -> RunOptions:

@@ -42,6 +42,7 @@ from evaldesk.run_options import BY_NAME, OWN, RUN_OPTIONS, Asked, RunOption, ha
 from evaldesk.settings import Settings
 from evaldesk.web.forms.fields import read_form
 from evaldesk.web.forms.gates import GateForm, read_gates, typed_gates
+from evaldesk.web.forms.variants import DROP_VALUE, DROP_VARY, PLAYED, SEE, SHOWN, VariantForm
 from evaldesk.wording.words import counted_words, short_title
 
 MAX_LISTED = 500
@@ -53,6 +54,7 @@ NOT_OF_PRESET = frozenset(
     {
         *("agent", "evalset", "case", "cases", "note", "baseline"),
         *("another", "check", "enter", "list", "try", LIKE, PRESET, PRESET_NAME),
+        *(DROP_VARY, DROP_VALUE, SHOWN, PLAYED, SEE),
     }
 )
 """Fields that say what is run, or belong to one run."""
@@ -207,6 +209,14 @@ class RunForm:
     presets: Sequence[tuple[int, str]] = ()
     preset: int | None = None
     is_preset_refused: bool = False
+    variants: VariantForm | None = None
+
+    @property
+    def n_trials(self) -> int:
+        """The trials of the run, or of all variants."""
+        if self.variants and self.variants.estimate:
+            return self.variants.estimate.n_trials
+        return self.estimate.n_trials if self.estimate else 0
 
     @property
     def preset_title(self) -> str:

@@ -16,14 +16,19 @@ from evaldesk.desk.agents import FoundAgent
 from evaldesk.desk.criteria.criteria import find_criteria_file
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.cases import with_ids
+from evaldesk.desk.experiments.estimates import ExperimentEstimate, PlannedVariant, experiment_estimate
+from evaldesk.desk.experiments.planning import plan_experiment_of_page
+from evaldesk.desk.experiments.variants import baseline_index, variant_options
 from evaldesk.desk.runs.allocating import Budget, Subject, last_class, spread
 from evaldesk.desk.runs.estimate import estimate
 from evaldesk.desk.runs.gates.forecasts import MOST_PREVIEWED, preview_gates
 from evaldesk.desk.runs.histories import ComparedHistory, compared_history, keys_of
 from evaldesk.desk.runs.plan import RunOptions, RunPlan
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.model import Case, EvalSet, Gates
 from evaldesk.model.evalset import LargeCases
+from evaldesk.model.experiment import ExperimentPlan
 from evaldesk.model.history import SetHistory
 from evaldesk.model.stored import EvalSetFile, RunSummary
 from evaldesk.pages.criteria.form import Typed, is_fresh, text_typed
@@ -62,6 +67,7 @@ from evaldesk.web.forms.run import (
     read_form_values,
     read_options,
 )
+from evaldesk.web.forms.variants import FormVariants, asks_for_variants, changed_variants, read_variants, variant_form
 from evaldesk.web.render import cases_words, desk_of, go, page, target_of
 from evaldesk.wording.words import budget_sentence
 
@@ -85,24 +91,27 @@ async def show_new_run(request: Request) -> Response:
 async def preview(request: Request) -> Response:
     """POST /runs/new: the same form with the typed values; nothing is started.
 
-    `another` adds a metric once more, `check` lists the faults.
+    `another` adds a metric once more, `vary` an option with several values, `check` lists the faults.
     """
-    form_values = with_better_gate(with_another(await read_form_values(request)))
+    form_values = changed_variants(with_better_gate(with_another(await read_form_values(request))))
     return await _check_form(request, form_values) if form_values.get("check") else await _form(request, form_values)
 
 
 async def _check_form(request: Request, form_values: Typed) -> Response:
     try:
-        await _plan(request, form_values)
+        await (_plan_variants if asks_for_variants(form_values) else _plan)(request, form_values)
     except (UsageError, FormatError) as error:
         return await _form(request, form_values, error)
     return await _form(request, form_values, is_checked=True)
 
 
 async def create(request: Request) -> Response:
-    """POST /runs: start the run; an impossible value comes back beside its field."""
+    """POST /runs: start the run, or the experiment; an impossible value comes back beside its field."""
     form_values = await read_form_values(request)
     try:
+        if asks_for_variants(form_values) and not form_values.get("try"):
+            experiment, run_plans = await _plan_variants(request, form_values)
+            return go(f"/experiments/{await desk_of(request).experiments.start(experiment, run_plans)}")
         plan = await _plan(request, form_values)
     except (UsageError, FormatError) as error:
         return await _form(request, form_values, error)
@@ -196,6 +205,10 @@ async def _plan(request: Request, form_values: Typed) -> RunPlan:
     if not _form_text(form_values, "evalset"):
         raise UsageError("choose an eval set", field="evalset")
     if form_values.get("try"):
+        if asks_for_variants(form_values):  # that of the baseline
+            variants = read_variants(form_values, desk_of(request).settings.workspace)
+            names = [each.name for each in variants.variants]
+            options = variant_options(options, variants.variants[baseline_index(names, variants.baseline)])
         options = await _only_one(request, form_values, options)
     agent_id, evalset_id = _form_text(form_values, "agent"), _form_text(form_values, "evalset")
     try:
@@ -204,6 +217,27 @@ async def _plan(request: Request, form_values: Typed) -> RunPlan:
         if baseline_id(form_values) is None:
             raise
         raise UsageError(str(error), field=BASELINE) from error
+
+
+async def _plan_variants(request: Request, form_values: Typed) -> tuple[ExperimentPlan, list[RunPlan]]:
+    desk, earlier = desk_of(request), await _earlier(request, form_values)
+    options = read_options(form_values, earlier.config if earlier else None)
+    agent_id, evalset_id = _form_text(form_values, "agent"), _form_text(form_values, "evalset")
+    if not evalset_id:
+        raise UsageError("choose an eval set", field="evalset")
+    requested = await asyncio.to_thread(read_variants, form_values, desk.settings.workspace)
+    evalset = await _read_evalset(request, evalset_id)
+    return await plan_experiment_of_page(
+        desk,
+        agent_id,
+        evalset_id,
+        options,
+        requested.variants,
+        name=(evalset.name or evalset.id) if evalset else evalset_id,
+        factors=requested.factors,
+        baseline=requested.baseline,
+        drops_worse=requested.drops_worse,
+    )
 
 
 def _selected_by(desk: Desk, run: RunSummary) -> Collection[str]:
@@ -300,7 +334,17 @@ async def _fill_form(request: Request, form_values: Typed) -> RunForm:
         listed_cases = cases if is_selection else await asyncio.to_thread(with_ids, all_cases, ticked)
     ids = {"agent": agent.id if agent else "", "evalset": evalset_id}
     missing_fields = [name for name, value in ids.items() if _form_text(form_values, name) not in ("", value)]
+    variants = await asyncio.to_thread(
+        variant_form,
+        form_values,
+        {name: each.choices for name, each in fields.items()} | {"model": models_of(desk.settings.models, earlier)},
+        desk.settings.workspace,
+        lambda requested: _estimate_variants(
+            desk.stored_runs, requested, agent, evalset_id, cases, {name: each.value for name, each in fields.items()}
+        ),
+    )
     return RunForm(
+        variants=variants,
         problems=defaultdict(str, problems | dict.fromkeys(missing_fields, GONE)),
         agents=[(each.id, each.name) for each in agents],
         evalsets=[(file.id, f"{file.name} ({cases_words(file)})") for file in files],
@@ -327,6 +371,39 @@ async def _fill_form(request: Request, form_values: Typed) -> RunForm:
         gates=await asyncio.to_thread(
             _gates, desk, form_values, plan.last_run, n_each=n_each, file=evalset_file, cases=cases, history=history
         ),
+    )
+
+
+def _estimate_variants(
+    runs: StoredRuns,
+    requested: FormVariants,
+    agent: FoundAgent | None,
+    evalset_id: str,
+    cases: Sequence[Case],
+    texts: Mapping[str, str],
+) -> ExperimentEstimate:
+    """The estimate of the variants of a form, whose other options are `texts`. Raises UsageError."""
+    own = agent.description.model if agent and agent.description else None
+    planned_variants, n_each = [], []
+    for variant in requested.variants:
+        values = variant_options(RunOptions(), variant)
+        model = values.overrides.get("model") or texts["model"]
+        n = values.overrides.get("n") or _or_one(texts["n"])
+        n_each.append(n)
+        is_own = not model or model == own
+        planned_variants.append(
+            PlannedVariant(
+                variant.name, agent.id if agent else "", evalset_id, None if is_own else model, n * len(cases)
+            )
+        )
+    return experiment_estimate(
+        runs,
+        planned_variants,
+        cases,
+        n=min(n_each),
+        concurrency=_or_one(texts["concurrency"]),
+        factors=requested.factors,
+        baseline=baseline_index([each.name for each in requested.variants], requested.baseline),
     )
 
 
