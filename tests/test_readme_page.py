@@ -124,6 +124,7 @@ SHOWN: Mapping[str, str] = {
     "[the store](docs": (
         "store/test_postgresql.py: migrations make the tables; cli/test_postgresql_workspace.py: two workspaces share"
     ),
+    "[coding agents](docs": "cli/test_door_answers.py: each reading tool gives what its command prints",
     "[experiments](docs": "desk/experiments/test_order_of_play.py: the cells begin in the known order",
     "[security](docs": "security/test_security_page.py: every sentence outside of the table",
     "[performance](docs": "documents/test_performance_page.py: the page has each budget once and in their order",

@@ -46,12 +46,15 @@ KEYS = frozenset(
         "runs_at_once",
         "store",
         "public_url",
+        "mcp",
     }
 )
 
 
 ME_VARIABLE = "EVALDESK_ME"
 MAX_NAME = 80
+CLIENT_GROUPS = ("run", "propose")
+"""The groups of tools that a person allows to coding agents."""
 """Letters in the name of a person."""
 STORE_VARIABLE = "EVALDESK_STORE"
 PUBLIC_URL_VARIABLE = "EVALDESK_PUBLIC_URL"
@@ -113,6 +116,15 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True)
+class McpSettings:
+    """Whether an open desk answers coding agents at /mcp, with which groups of tools, and their budget of a day."""
+
+    serve: bool = False
+    allow: tuple[str, ...] = ()
+    budget: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Where a desk works. `roots` are the folders searched for agents and eval sets.
 
@@ -131,7 +143,7 @@ class Settings:
     place of the SQLite file; `is_store_of_file` says that `evaldesk.toml` names it, and not this user's environment.
     `public_url` is the address of a proxy in front of the desk; `is_public_url_of_file` says the same of it. `me` is
     the name of the person who works here; empty
-    is the user of the process.
+    is the user of the process. `mcp` says whether an open desk serves coding agents.
     """
 
     workspace: Path
@@ -161,6 +173,7 @@ class Settings:
     me: str = ""
     public_url: PublicUrl | None = None
     is_public_url_of_file: bool = False
+    mcp: McpSettings = field(default_factory=McpSettings)
 
     @property
     def allowed_judges(self) -> tuple[str, ...]:
@@ -244,11 +257,22 @@ def read_settings(
         is_store_of_file=not environment.get(STORE_VARIABLE) and "url" in _table(table.get("store")),
         public_url=_public_url(environment.get(PUBLIC_URL_VARIABLE, ""), table.get("public_url", ""), path),
         is_public_url_of_file=not environment.get(PUBLIC_URL_VARIABLE) and "public_url" in table,
+        mcp=_mcp(table.get("mcp", {}), path),
     )
 
 
 def _table(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
+
+
+def _mcp(value: object, path: Path) -> McpSettings:
+    settings: McpSettings = _converted(value, McpSettings, path, "mcp")
+    unknown = [name for name in settings.allow if name not in CLIENT_GROUPS]
+    if unknown:
+        raise UsageError(f"{path}: [mcp] allow may have {' and '.join(CLIENT_GROUPS)}, got {unknown[0]!r}")
+    if "run" in settings.allow and not settings.budget:
+        raise UsageError(f'{path}: [mcp] allow has run, which needs a budget such as budget = "5usd/day"')
+    return settings
 
 
 def _me(table: object, environment: Mapping[str, str], path: Path) -> str:

@@ -12,7 +12,7 @@ from tests.cli.conftest import CommandFolder
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.trash import open_desk
-from evaldesk.pages.door.tools import TOOLS, called
+from evaldesk.pages.door.tools import TOOLS, call
 from evaldesk.settings import read_settings
 
 INPUTS: Mapping[str, tuple[Mapping[str, Any], Sequence[str]]] = {
@@ -48,7 +48,7 @@ def tool_answer(folder: Path, name: str, inputs: Mapping[str, Any]) -> dict[str,
     settings = read_settings(folder, (folder,), environment={})
 
     async def answer(desk: Desk) -> dict[str, Any]:
-        return await called(TOOLS[name], desk, inputs)
+        return await call(TOOLS[name], desk, inputs)
 
     with open_desk(settings) as desk:
         value: dict[str, Any] = json.loads(json.dumps(asyncio.run(answer(desk))))

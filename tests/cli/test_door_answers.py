@@ -76,7 +76,7 @@ def test_a_run_tells_its_worst_cases_and_first_divergences(played: CommandFolder
         ("get_trial", {"run": "1", "case": "case_1", "trial": 0, "detail": "all"}, "one of line, turns, full"),
         ("list_trials", {"run": "1", "filter": "verdict:red"}, "verdict:red is none of passed"),
         ("list_runs", {"filter": 'agent:"x'}, "column 7: the quotation mark is never closed"),
-        ("list_cases", {"set": "words", "filter": "regex:(a+)+"}, "column 1: regex: is no key"),
+        ("list_cases", {"set": "words", "filter": "regex:(a+)+"}, "column 1: no key is named regex:"),
         ("get_docs", {"topic": "metric"}, "did you mean 'metrics'?"),
         ("get_run", {}, "run is missing"),
         ("get_run", {"run": 1}, "must be a string, got int"),

@@ -45,6 +45,8 @@ READ = {
     ("eval_set generate_eval_cases", "user_simulation_config_file"): f"{PROPOSED} @",
     ("import", "files"): "import @",
     ("mode import", "file"): "mode import @",
+    ("propose case", "file"): "propose case one @",
+    ("propose edit", "file"): "propose edit one case_1 @ --why shorter",
     ("rubric", "baseline"): f"{RUBRIC} -b @",
     ("rubric", "config"): "rubric -d talks.jsonl -r polite -c @",
     ("rubric", "data"): "rubric -d @ -r polite --model demo/judge",
@@ -184,7 +186,14 @@ def test_a_workspace_that_is_none_is_said_in_one_line(filled: CommandFolder, pat
         "run submit": "run submit job.toml --yes",
         "run play": "run play job.toml --yes",
         "export": "export 1",
+        "propose case": "propose case one case.json",
+        "propose edit": "propose edit one case_1 case.json --why shorter",
+        "propose expectation": "propose expectation 1 case_1 0",
+        "propose finding": "propose finding 1 case_1 0 --kind a --quote b",
+        "propose kind": "propose kind a --definition b",
+        "run start": "run start echo one",
         "run trial": "run trial 1 case_1 0",
+        **{f"proposals {verb}": f"proposals {verb} 1" for verb in ("accept", "refuse", "show", "undo")},
         "search": "search word",
         "set case": "set case one case_1",
         **{name: f"{name} one" for name in ("set cases", "set failures", "set health")},
@@ -204,7 +213,7 @@ def test_a_workspace_that_is_none_is_said_in_one_line(filled: CommandFolder, pat
     words |= {name: f"{name} 1" for name in ("report", "mode cases", "mode judge", "trash restore")}
     words |= {
         f"run {verb}": f"run {verb} 1"
-        for verb in ["drive", "export", "info", "logs", "rescore", "resume", "retry", "rm", "stop", "trials"]
+        for verb in ["drive", "export", "info", "logs", "rescore", "resume", "retry", "rm", "stop", "trials", "wait"]
     }
     words["run rescore"] += " --config-file-path test_config.json"
     name = " ".join(path)

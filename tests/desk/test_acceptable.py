@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaldesk.desk.runs.accepting import StagedCase, _effect, left_out, one_of
+from evaldesk.desk.runs.accepting import StagedCase, effect_of, left_out, one_of
 from evaldesk.diff.acceptance import AcceptableChange, Way, accept_changes, acceptable_changes, offered_changes
 from evaldesk.errors import UsageError
 from evaldesk.matching import Tolerance, distance, json_equal, read_allowances
@@ -340,7 +340,7 @@ def test_errors_that_count_as_failures_count_before_and_after_a_change() -> None
     case = Case("c", (Turn("hi", Expected(reference="yes")),))
     config = RunConfig(AgentRef("a", "a:a"), "set", criteria=(Criterion("response_match_score", 0.5),))
 
-    counted, without = (_effect(ended, case, replace(config, errors_are_failures=flag)) for flag in (True, False))
+    counted, without = (effect_of(ended, case, replace(config, errors_are_failures=flag)) for flag in (True, False))
 
     assert (counted.before.scored, counted.after.scored, counted.after.passed) == (2, 2, 1)
     assert (without.before.scored, without.after.scored, without.after.passed) == (1, 1, 1)
@@ -355,8 +355,8 @@ def test_a_change_is_judged_by_the_tool_that_judged_the_run() -> None:
     criteria = (Criterion("response_match_score", 0.5),)
     config = RunConfig(AgentRef("a", "a:a"), "set", criteria=criteria, compat="adk")
 
-    same = _effect(ended, Case("c", (Turn("hi"),)), config)
-    changed = _effect(ended, Case("c", (Turn("hi", Expected(reference="yes")),)), config)
+    same = effect_of(ended, Case("c", (Turn("hi"),)), config)
+    changed = effect_of(ended, Case("c", (Turn("hi", Expected(reference="yes")),)), config)
 
     assert (same.n_changed, same.verdicts_after) == (0, ("failed", "failed"))
     assert changed.verdicts_after == ("passed", "failed")

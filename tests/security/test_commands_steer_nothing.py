@@ -36,6 +36,7 @@ from evaldesk.model import (
 )
 from evaldesk.model.experiment import ExperimentPlan, Factor, Variant
 from evaldesk.model.failures import FindingDraft
+from evaldesk.model.proposals import ProposalDraft
 from evaldesk.model.run import ExperimentPart, SharedState
 from evaldesk.store import Store
 
@@ -45,7 +46,9 @@ NAME = "x\x1b]0;t\x07\u202e\n::error::forged ##[add-mask]y ##vso[task.x]z ##team
 AGENT = NAME.replace("\n", " ")
 NAMELESS = {
     *("accept", "adopt", "agents", "mode judge", "mode undo", "trash empty"),
-    "experiment stop",
+    *("experiment stop", "run wait", "skill show"),
+    *(f"propose {name}" for name in ("case", "expectation", "finding", "kind")),
+    *(f"proposals {name}" for name in ("accept", "refuse", "undo")),
     *(f"run {name}" for name in ("drive", "rescore", "resume", "retry", "stop")),
 }
 """Commands that name a run or an experiment by its number, or nothing; all others must print a hostile name."""
@@ -73,6 +76,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "export": ("RUN",),
     "gate explain": ("--cases", HOSTILE),
     "import": ("FILE",),
+    "mcp": ("--allow", HOSTILE),
     "metrics": (HOSTILE,),
     "mode cases": ("KIND",),
     "mode check": ("RUN", "--max-mode", f"{HOSTILE}=1"),
@@ -84,6 +88,16 @@ WORDS: dict[str, tuple[str, ...]] = {
     "mode undo": (),
     "open": (HOSTILE,),
     "plan": ("FOLDER", "SET", "--vary", f"model={HOSTILE},b"),
+    "proposals accept": ("1",),
+    "proposals list": (),
+    "proposals refuse": ("1",),
+    "proposals show": ("1",),
+    "proposals undo": ("1",),
+    "propose case": ("SET", "FILE"),
+    "propose edit": ("SET", HOSTILE, "FILE", "--why", HOSTILE),
+    "propose expectation": ("RUN", HOSTILE, "0"),
+    "propose finding": ("RUN", HOSTILE, "0", "--kind", HOSTILE, "--quote", "elsewhere"),
+    "propose kind": ("other", "--definition", HOSTILE, "--by", HOSTILE),
     "report": ("RUN",),
     "rubric": ("-d", "FILE", "-r", HOSTILE),
     "run drive": ("RUN",),
@@ -97,16 +111,20 @@ WORDS: dict[str, tuple[str, ...]] = {
     "run resume": ("RUN",),
     "run retry": ("RUN",),
     "run rm": (HOSTILE,),
+    "run start": (HOSTILE, "SET"),
     "run stop": ("RUN",),
     "run submit": ("FILE",),
     "run trial": ("RUN", HOSTILE, "0"),
     "run trials": ("RUN",),
+    "run wait": ("RUN", "--seconds", "0"),
     "search": ("forged",),
     "set case": ("SET", HOSTILE),
     "set cases": ("SET",),
     "set failures": ("SET",),
     "set health": ("SET",),
     "set list": (),
+    "skill install": ("--yes",),
+    "skill show": (),
     "status": (),
     "store copy": ("FILE", HOSTILE),
     "trash empty": ("--yes",),
@@ -163,6 +181,8 @@ def made_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
             store.runs.record([replace(trial, shared_state=shared_state, changes=HOSTILE)])
             store.runs.set_status(run_id, status, HOSTILE)
         store.failures.add(FindingDraft(1, 0, 0, HOSTILE), HOSTILE, HOSTILE)
+        texts = {"name": HOSTILE, "definition": HOSTILE, "example_yes": HOSTILE, "example_no": HOSTILE}
+        store.client_proposals.propose(ProposalDraft("kind", json.dumps(texts), why=HOSTILE, case_id=HOSTILE), HOSTILE)
         session = store.sessions.create(HOSTILE, HOSTILE, {HOSTILE: HOSTILE})
         store.sessions.append_turn(session.id, transcript.turns[0])
         store.runs.delete(run_id)

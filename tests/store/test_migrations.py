@@ -179,7 +179,7 @@ def test_runs_of_earlier_versions_tell_whether_their_trials_are_whole_and_what_h
             connection.execute(text(f"ALTER TABLE run DROP COLUMN {name}"))
         connection.execute(text("DROP INDEX ix_trial_divergence"))
         connection.execute(text("ALTER TABLE trial DROP COLUMN divergence"))
-        for table in ("case_facet", "table_view"):
+        for table in ("case_facet", "table_view", "proposal", "case_edit"):
             connection.execute(text(f"DROP TABLE {table}"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0034'"))
     store.close()

@@ -51,6 +51,19 @@ COMMANDS: Mapping[str, LazyCommand] = {
     "search": LazyCommand(
         "evaldesk.cli.door.status:search", "Search TEXT in the messages of trials and cases, and in the notes on them."
     ),
+    "propose": LazyCommand(
+        "evaldesk.cli.door.proposals:propose",
+        "Propose cases, edits, expectations, findings and kinds of failure; a person accepts or refuses them.",
+    ),
+    "proposals": LazyCommand(
+        "evaldesk.cli.door.proposals:proposals", "List, show, accept and refuse the proposals of coding agents."
+    ),
+    "mcp": LazyCommand(
+        "evaldesk.cli.door.mcp:mcp", "Serve a coding agent on standard input and output by the protocol MCP."
+    ),
+    "skill": LazyCommand(
+        "evaldesk.cli.door.skill:skill", "Print the skill for coding agents, or install it into a project."
+    ),
     "docs": LazyCommand(
         "evaldesk.cli.door.status:docs",
         "Print a page of the documentation, or its section TOPIC#SECTION; without a TOPIC the list of topics.",

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from evaldesk.desk.chat.sessions import SessionDesk
     from evaldesk.desk.chat.simulation import SimulationDesk
     from evaldesk.desk.experiments.bench import PromptBench
+    from evaldesk.desk.client_proposals import ClientProposalDesk
     from evaldesk.desk.experiments.experiments import ExperimentDesk
     from evaldesk.desk.experiments.prompts import PromptDesk
     from evaldesk.desk.failures import FailureDesk
@@ -206,6 +207,13 @@ class Desk:
         from evaldesk.desk.model_proposals import ModelProposalDesk
 
         return ModelProposalDesk(self.settings, self.store, self.host)
+
+    @cached_property
+    def client_proposals(self) -> ClientProposalDesk:
+        """The proposals of coding agents."""
+        from evaldesk.desk.client_proposals import ClientProposalDesk
+
+        return ClientProposalDesk(self)
 
     @cached_property
     def failures(self) -> FailureDesk:

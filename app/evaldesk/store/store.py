@@ -24,6 +24,7 @@ from evaldesk.model import RunConfig
 from evaldesk.model.evalset import numbered_keys
 from evaldesk.paths import check_no_links, is_read_only, make_private_file, make_private_folder
 from evaldesk.settings import DatabaseUrl
+from evaldesk.store.client_proposals import ClientProposalStore
 from evaldesk.store.database import (
     NOBODY,
     REVISIONS,
@@ -55,6 +56,7 @@ from evaldesk.store.sessions import SessionStore
 from evaldesk.store.sqlite import LOG, SPACE, SqliteFile, ask_for, reading_uri, telling_damage, writing_engine
 from evaldesk.store.tables import METADATA
 from evaldesk.store.tables.columns import DatabaseSeconds, pack
+from evaldesk.store.tables.proposals import CASE_EDIT, PROPOSAL
 from evaldesk.store.tables.runs import LAST_RUN, RUN, RUN_BASELINE
 from evaldesk.store.tables.sessions import SESSION_CASE
 from evaldesk.store.views import ViewStore
@@ -93,6 +95,7 @@ class Store:
     media = _part(MediaStore)
     presets = _part(PresetStore)
     views = _part(ViewStore)
+    client_proposals = _part(ClientProposalStore)
     proposals = _part(ProposalStore)
     queues = _part(QueueStore)
     search = _part(SearchStore)
@@ -205,6 +208,8 @@ def move_evalset(connection: Connection, old_id: str, new_id: str, path: Path) -
     for table in (LAST_RUN, SESSION_CASE):
         connection.execute(delete(table).where(table.c.evalset_id == new_id))
         connection.execute(update(table).where(table.c.evalset_id == old_id).values(evalset_id=new_id))
+    for table in (PROPOSAL, CASE_EDIT):
+        connection.execute(update(table).where(table.c.evalset_id == old_id).values(evalset_id=new_id))
 
 
 def _rename_baseline(connection: Connection, run_id: int, old_name: str, new_name: str) -> None:
@@ -222,7 +227,7 @@ def _rename_baseline(connection: Connection, run_id: int, old_name: str, new_nam
     connection.execute(update(RUN_BASELINE).where(own).values(codec=codec, data=data))
 
 
-HEAD = "0044"
+HEAD = "0045"
 
 
 def prepare(path: Path) -> None:

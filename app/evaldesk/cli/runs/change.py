@@ -18,6 +18,7 @@ from evaldesk.cli.runs.shared import (
     accept_option,
     accept_run,
     ask_trust,
+    json_option,
     n_workers,
     stored_runs,
     trust_option,
@@ -31,7 +32,7 @@ from evaldesk.model.conclusion import counted
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
 from evaldesk.settings import Settings
-from evaldesk.wording.writer import confirm, show
+from evaldesk.wording.writer import confirm, show, show_json
 
 RunCall = Callable[[Desk, RunSummary], Awaitable[int]]
 
@@ -39,8 +40,9 @@ RunCall = Callable[[Desk, RunSummary], Awaitable[int]]
 @click.command()
 @click.argument("name")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@json_option
 @workspace_option
-def stop(name: str, yes: bool, workspace: str | None) -> None:
+def stop(name: str, yes: bool, is_json: bool, workspace: str | None) -> None:
     """Stop the run NAME in any process; running trials finish and count.
 
     \b
@@ -60,6 +62,12 @@ def stop(name: str, yes: bool, workspace: str | None) -> None:
         _check_live(run)
         confirm(f"Stop run {run.id} after {run.n_done:,} of {run.n_trials:,} trials?", abort=True)
     run_id = _with_desk(settings, name, work)
+    if is_json:
+        from evaldesk.pages.door.runs import item_of
+
+        with stored_runs(workspace) as store:
+            show_json(item_of(store, store.find_by_name(str(run_id))) | {"page": f"/runs/{run_id}"}, indent=2)
+        return
     show(f"Run {run_id} is being stopped. `evaldesk run resume {run_id}` continues it.")
 
 

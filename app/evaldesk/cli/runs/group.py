@@ -19,6 +19,11 @@ COMMANDS: Mapping[str, LazyCommand] = {
     ),
     "list": LazyCommand("evaldesk.cli.runs.show:list_runs", "List runs, newest first."),
     "info": LazyCommand("evaldesk.cli.runs.show:info", "Show the details of the run NAME."),
+    "start": LazyCommand(
+        "evaldesk.cli.door.playing:start",
+        "Start a run of AGENT and SET, by the criteria of SET, in the background.",
+    ),
+    "wait": LazyCommand("evaldesk.cli.door.playing:wait", "Wait until the run NAME ends, and show it as it is then."),
     "trials": LazyCommand(
         "evaldesk.cli.door.trials:trials",
         "List the finished trials of the run NAME with their first divergences.",

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from evaldesk.desk.evalsets.case_trash import deleted_cases, edited_cases
 from evaldesk.desk.evalsets.names import check_case_id, free_name
@@ -25,6 +25,9 @@ from evaldesk.wire import to_json
 MAX_TRIES = 5
 
 T = TypeVar("T")
+
+NoteEdit: TypeAlias = Callable[[str, EvalSet, EvalSet], None]
+"""Notes who made one eval set of another, which is saved already."""
 
 
 class CaseNameTakenError(ConflictError):
@@ -90,8 +93,11 @@ class CaseDesk:
     Writing contents that ADK's old form cannot hold to such a file raises LossError, unless `as_new_form`.
     """
 
-    def __init__(self, files: EvalSetFiles, evalset: Callable[[str], EvalSet], trash: Path) -> None:
+    def __init__(
+        self, files: EvalSetFiles, evalset: Callable[[str], EvalSet], trash: Path, note_edit: NoteEdit = lambda *_: None
+    ) -> None:
         self._files = files
+        self._note_edit = note_edit
         self._evalset = evalset
         self.deleted = deleted_cases(trash)
         self.edits = edited_cases(trash)
@@ -254,6 +260,7 @@ class CaseDesk:
             result, answer = change(evalset)
             try:
                 self._files.save(evalset_id, result, version, as_new_form=as_new_form)
+                self._note_edit(evalset_id, evalset, result)
                 break
             except ConflictError:
                 if attempt == MAX_TRIES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections import Counter
@@ -12,15 +13,18 @@ from itertools import product
 from pathlib import Path
 from threading import Lock
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from evaldesk.desk.evalsets.cases import CaseDesk
 from evaldesk.desk.evalsets.masking import masked_file, without_secrets
 from evaldesk.desk.evalsets.names import candidates, plain_name
-from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
+from evaldesk.desk.process_owner import AT_BROWSER, starter
+from evaldesk.errors import ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.formats import load_evalset, losses
 from evaldesk.formats.files import names_for, suffix_of
 from evaldesk.matching.case_version import case_version
 from evaldesk.model import Case, EvalSet, RunConfig
-from evaldesk.model.evalset import LargeCases
+from evaldesk.model.evalset import EditedCases, LargeCases
 from evaldesk.model.stored import EvalSetFile, RunSummary
 from evaldesk.reading.regular_file import version_of_file
 from evaldesk.settings import Settings
@@ -32,6 +36,8 @@ from evaldesk.store.evalsets.set_writer import SetWriter
 from evaldesk.store.evalsets.trash import origin_of
 from evaldesk.store.runs.run_store import is_imported
 from evaldesk.wire import json_scrubber
+
+log = logging.getLogger("evaldesk.desk")
 
 MAX_CACHED = 32
 MOST_COMPARED = 2_000
@@ -75,6 +81,14 @@ class Export:
     masking_note: str = ""
 
 
+def edited_versions(before: Sequence[Case], after: Sequence[Case]) -> list[tuple[str, str]]:
+    """The id and the version of each case that is new or has another content, and of each one that is gone, empty."""
+    old_cases, new_cases = set(map(id, before)), set(map(id, after))
+    versions = [(case.id, case_version(case)) for case in after if id(case) not in old_cases]
+    names = {case_id for case_id, _ in versions}
+    return versions + [(case.id, "") for case in before if id(case) not in new_cases and case.id not in names]
+
+
 def own_evalsets(files: Sequence[EvalSetFile], agent_id: str) -> Sequence[EvalSetFile]:
     """Those whose cases name the agent, that lie in its folder or have its name; the last one changed comes last."""
     own = [
@@ -104,13 +118,31 @@ class EvalSetDesk:
         self.identity_of = files.identity_of
         self.trash, self.restore = files.trash, files.restore
         self._store = store
+        self._settings = settings
         self._environment = settings.environment
         self._cached: dict[str, tuple[str, EvalSet]] = {}
         # Not held while a file is read, so a large one delays no other.
         self._lock = Lock()
         self.home = settings.workspace
         self._followed: frozenset[str] = frozenset()
-        self.cases = CaseDesk(self._files, self.evalset, self._trash)
+        self.cases = CaseDesk(self._files, self.evalset, self._trash, self.note_edit)
+
+    def note_edit(self, evalset_id: str, before: EvalSet, after: EvalSet) -> None:
+        """Note which cases a saved change gave another content, and who made it; of a large set nothing is noted.
+
+        A change whose note cannot be written counts as made outside, as one of an editor does.
+        """
+        if isinstance(before.cases, EditedCases) or isinstance(after.cases, EditedCases):
+            return
+        try:
+            versions = edited_versions(before.cases, after.cases)
+            self._store.client_proposals.note_edits(evalset_id, versions, self._author())
+        except (EvaldeskError, SQLAlchemyError) as error:
+            log.warning("the author of an edit cannot be noted: %s", error)
+
+    def _author(self) -> str:
+        """The person at the browser, in the settings, or of this process."""
+        return next(iter(AT_BROWSER.get([])), "") or starter(self._settings).name
 
     def list(self) -> Sequence[EvalSetFile]:
         """The eval sets of the workspace, unreadable ones included.

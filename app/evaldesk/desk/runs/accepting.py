@@ -109,7 +109,7 @@ class Staged:
         Nothing is played and no model is asked: judges and functions of the user keep the scores they gave.
         """
         return {
-            each.key: _effect(each.trials, each.with_changes(keys[each.key]), self.run.config)
+            each.key: effect_of(each.trials, each.with_changes(keys[each.key]), self.run.config)
             for each in self.cases
             if keys.get(each.key)
         }
@@ -133,7 +133,7 @@ class Staged:
                     name = frozenset(ways.items())
                     if name not in effects_of_case:
                         with suppress(UsageError):  # another value replaces this one already
-                            effects_of_case[name] = _effect(each.trials, each.with_changes(ways), self.run.config)
+                            effects_of_case[name] = effect_of(each.trials, each.with_changes(ways), self.run.config)
                     if name in effects_of_case:
                         effects[each.key, change.key, way] = effects_of_case[name]
         return effects
@@ -182,7 +182,7 @@ def verdicts_now(desk: Desk, run: RunSummary, case_ids: Collection[str]) -> dict
     _, evalset, _, _ = _evalset_of(desk, run)
     now = {case.id: case for case in evalset.cases}
     return {
-        row.case_id: _effect(_trials(desk, run, row), now[row.case_id], run.config)
+        row.case_id: effect_of(trials_of(desk, run, row), now[row.case_id], run.config)
         for row in desk.stored_runs.rows(run.id)
         if row.case_id in case_ids and row.case_id in now
     }
@@ -207,6 +207,7 @@ def save(desk: Desk, staged: Staged, keys: Keys) -> str:
     except BaseException:
         desk.evalsets.cases.edits.discard(token)
         raise
+    desk.evalsets.note_edit(staged.evalset_id, staged.evalset, evalset)
     return token
 
 
@@ -260,7 +261,7 @@ def _unlike(before: Case, now: Case | None) -> str:
 def _staged_case(
     desk: Desk, run: RunSummary, row: CaseRow, key: str, case: Case, trial_index: int | None
 ) -> StagedCase | None:
-    trials = _trials(desk, run, row)
+    trials = trials_of(desk, run, row)
     if trial_index is not None:
         trial = next((each for each in trials if each.trial_index == trial_index), None)
         if trial is None:
@@ -279,13 +280,15 @@ def _others(trial: TrialResult, trials: Collection[TrialResult]) -> list[tuple[T
     return [(each.transcript, each.scores) for each in trials if each is not trial and each.verdict == "failed"]
 
 
-def _trials(desk: Desk, run: RunSummary, row: CaseRow) -> tuple[TrialResult, ...]:
+def trials_of(desk: Desk, run: RunSummary, row: CaseRow) -> tuple[TrialResult, ...]:
+    """The stored trials of a case of a run."""
     trial_keys = [(row.case_index, index) for index in range(len(row.verdicts))]
     trials = desk.store.runs.trials(run.id, trial_keys)
     return tuple(trials[key] for key in trial_keys if key in trials)
 
 
-def _effect(trials: Sequence[TrialResult], case: Case, config: RunConfig) -> Effect:
+def effect_of(trials: Sequence[TrialResult], case: Case, config: RunConfig) -> Effect:
+    """The verdicts of some trials as they were judged, and by another case; nothing is played."""
     before = tuple(each.verdict for each in trials)
     after = tuple(_verdict(case, each, config) for each in trials)
     counts = partial(Counts.of_verdicts, errors_are_failures=config.errors_are_failures)

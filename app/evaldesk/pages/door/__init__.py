@@ -1,1 +1,1 @@
-"""What coding agents read through the door, and commands print with `--json`: one function for both."""
+"""Answers for coding agents, which commands print with `--json`: one function for both."""

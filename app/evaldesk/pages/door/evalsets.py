@@ -68,15 +68,15 @@ def read_evalset(desk: Desk, name: str) -> tuple[EvalSetFile, EvalSet]:
 
 def case_items(desk: Desk, name: str, text: str = "", cursor: int = 0, limit: int = N_CASES) -> dict[str, Any]:
     """A page of the cases of a set; the filter has words, `id:`, `tag:` and `asserts:no`."""
-    chosen = read_filter(text, CASE_KEYS)
+    text_filter = read_filter(text, CASE_KEYS)
     file, evalset = read_evalset(desk, name)
-    words = chosen.text.casefold()
+    words = text_filter.text.casefold()
 
     def is_meant(case: Case) -> bool:
-        tag, part = chosen.value("tag"), chosen.value("id")
+        tag, part = text_filter.value("tag"), text_filter.value("id")
         if (tag and tag not in case.tags) or (part and part.casefold() not in case.id.casefold()):
             return False
-        asserts = chosen.value("asserts")
+        asserts = text_filter.value("asserts")
         if asserts is not None and (asserts == "no") != asserts_nothing(case):
             return False
         return not words or any(words in piece.casefold() for piece in (case.id, *case_pieces(case)))
@@ -111,12 +111,16 @@ def case_answer(desk: Desk, name: str, case_id: str) -> dict[str, Any]:
     file, evalset = read_evalset(desk, name)
     index, case = find_case(evalset, case_id)
     key = case_keys([case])[0] if isinstance(evalset.cases, LargeCases) else case_keys(evalset.cases)[index]
-    found = desk.evalsets.cases.find(file.id, key)
+    found_case = desk.evalsets.cases.find(file.id, key)
     return {
         "evalset": file.name,
         "case_id": case.id,
-        "version": found.version,
+        "version": found_case.version,
         "case": case_to_json(case),
+        "proposals": [
+            {"id": each.id, "kind": each.draft.kind, "client": each.client, "why": each.draft.why}
+            for each in desk.client_proposals.list(evalset_id=file.id, case_id=case.id)
+        ],
         "page": f"/evalsets/{file.id}/cases/{key}",
     }
 

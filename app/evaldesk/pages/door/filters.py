@@ -44,7 +44,7 @@ def read_filter(text: str, keys: Collection[str]) -> Filter:
             words.append(value)
         elif key not in keys:
             known = ", ".join(f"{each}:" for each in keys)
-            raise UsageError(f"filter, column {at + 1}: {key}: is no key; known: {known}", field="filter")
+            raise UsageError(f"filter, column {at + 1}: no key is named {key}:, only {known}", field="filter")
         elif key in values:
             raise UsageError(f"filter, column {at + 1}: {key}: is given twice", field="filter")
         else:
@@ -53,9 +53,9 @@ def read_filter(text: str, keys: Collection[str]) -> Filter:
     return Filter(values, " ".join(words))
 
 
-def read_choice(chosen: Filter, key: str, choices: Collection[str]) -> str | None:
+def read_choice(text_filter: Filter, key: str, choices: Collection[str]) -> str | None:
     """The value of a key that has only some values; None where it is not named. Raises UsageError."""
-    value = chosen.value(key)
+    value = text_filter.value(key)
     if value is not None and value not in choices:
         raise UsageError(f"filter: {key}:{value} is none of {', '.join(choices)}", field="filter")
     return value

@@ -30,7 +30,7 @@ MATERIAL = "material, not instructions"
 
 
 def fitted(answer: Mapping[str, Any], max_tokens: int, more: str = "", cursor: int = 0) -> dict[str, Any]:
-    """The answer, or its outline within the tokens with what was left out and the call that gets it.
+    """The answer, or its outline within the tokens with the parts left out and the call for them.
 
     A list that was cut short continues at `next_cursor`, as one of a page does.
     """

@@ -19,7 +19,7 @@ N_RUNS, N_WORST, N_DIVERGENCES = 20, 5, 10
 
 
 def status_answer(desk: Desk) -> dict[str, Any]:
-    """What is in the workspace, what is running, and what to do next."""
+    """The contents of the workspace, its running runs, and the next steps."""
     from evaldesk.pages.home import home
 
     runs = desk.stored_runs
@@ -30,10 +30,11 @@ def status_answer(desk: Desk) -> dict[str, Any]:
         "workspace": str(desk.settings.workspace),
         "is_trusted": not desk.is_restricted,
         "is_read_only": desk.is_read_only,
+        "n_open_proposals": desk.store.client_proposals.n_open(),
         "n_runs": sum(counts.values()),
         "n_evalsets": len(page.evalsets),
-        "running": [_item(runs, run) for run in running],
-        "newest_runs": [_item(runs, line.summary) for line in page.runs[:N_WORST]],
+        "running": [item_of(runs, run) for run in running],
+        "newest_runs": [item_of(runs, line.summary) for line in page.runs[:N_WORST]],
         "worst_cases": [_worst(row) for row in page.cases],
         "kinds": [{"name": mode.name, "life": mode.life_words} for mode in page.kinds],
         "next": [{"title": step.title, "text": step.text, "page": step.address} for step in page.steps],
@@ -43,25 +44,30 @@ def status_answer(desk: Desk) -> dict[str, Any]:
 
 def run_items(desk: Desk, text: str = "", limit: int = N_RUNS) -> dict[str, Any]:
     """The newest runs; the filter has words, `status:`, `agent:`, `evalset:` and `model:`."""
-    chosen = read_filter(text, RUN_KEYS)
-    status: Any = read_choice(chosen, "status", get_args(RunStatus))
-    values = {"agent_id": chosen.value("agent"), "evalset_id": chosen.value("evalset"), "model": chosen.value("model")}
+    text_filter = read_filter(text, RUN_KEYS)
+    status: Any = read_choice(text_filter, "status", get_args(RunStatus))
+    values = {
+        "agent_id": text_filter.value("agent"),
+        "evalset_id": text_filter.value("evalset"),
+        "model": text_filter.value("model"),
+    }
     runs = desk.stored_runs
-    page, n_all = runs.list_newest(status, limit, **values, text=chosen.text, is_part=True)
+    page, n_all = runs.list_newest(status, limit, **values, text=text_filter.text, is_part=True)
     return listed_runs(runs, page, n_all)
 
 
 def listed_runs(runs: StoredRuns, page: Sequence[RunSummary], n_all: int) -> dict[str, Any]:
     """A page of runs as `evaldesk run list --json` prints it."""
-    return {"items": [_item(runs, run) for run in page], "total_count": n_all, "has_more": len(page) < n_all}
+    return {"items": [item_of(runs, run) for run in page], "total_count": n_all, "has_more": len(page) < n_all}
 
 
-def _item(runs: StoredRuns, run: RunSummary) -> dict[str, Any]:
+def item_of(runs: StoredRuns, run: RunSummary) -> dict[str, Any]:
+    """A run as an item of a list."""
     return run_item(run, runs.outcome(run)) | {"status": runs.shown_status(run)}
 
 
 def run_answer(desk: Desk, name: str) -> dict[str, Any]:
-    """A run with its conclusion and numbers, its worst cases, the ways to fail, and what changed before it."""
+    """A run with its conclusion and numbers, its worst cases, the ways to fail, and the changes before it."""
     runs = desk.stored_runs
     run = runs.find_by_name(name)
     numbers = runs.numbers(run)
@@ -80,7 +86,7 @@ def run_answer(desk: Desk, name: str) -> dict[str, Any]:
     }
     return {
         "data": {
-            **_item(runs, run),
+            **item_of(runs, run),
             "results": results,
             "worst_cases": [_worst(row) for row in rows],
             "divergences": [

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from evaldesk.desk.client_runs import Budget
 from evaldesk.desk.desk import Desk
 from evaldesk.errors import NotFoundError, UsageError
 
@@ -25,6 +26,10 @@ TRIAL: Schema = {"type": "integer", "minimum": 0, "description": "Counted from 0
 RUN: Schema = {"type": "string", "maxLength": 200, "description": "The number of a run, or its name."}
 SET: Schema = {"type": "string", "maxLength": 1_000, "description": "The name, place or id of an eval set."}
 CASE: Schema = {"type": "string", "maxLength": 1_000, "description": "The id of a case."}
+CASES: Schema = {"type": "array", "items": CASE, "maxItems": MAX_ITEMS}
+NAME: Schema = {"type": "string", "maxLength": 200}
+N: Schema = {"type": "integer", "minimum": 1, "maximum": 20, "description": "Trials of each case."}
+OBJECT: Schema = {"type": "object"}
 CURSOR: Schema = {"type": "integer", "minimum": 0, "description": "next_cursor of the page before."}
 LIMIT: Schema = {"type": "integer", "minimum": 1, "maximum": 200}
 MAX_TOKENS: Schema = {
@@ -51,6 +56,8 @@ class Tool:
     required: Sequence[str] = ()
     more: str = ""
     needs_desk: bool = True
+    needs_client: bool = False
+    needs_budget: bool = False
 
     @property
     def answer(self) -> Answer:
@@ -69,6 +76,7 @@ class Tool:
         }
 
 
+# One table for both doors: decision 510.
 TOOLS: Mapping[str, Tool] = {
     tool.name: tool
     for tool in (
@@ -201,6 +209,107 @@ TOOLS: Mapping[str, Tool] = {
             more="get_docs with page#section",
             needs_desk=False,
         ),
+        Tool(
+            "start_run",
+            "Start a run within the day's budget, by the criteria of the eval set; its number comes at once. options "
+            "may have concurrency, timeout_s and seed.",
+            "pages.door.playing:start_answer",
+            "run start AGENT SET --json",
+            "run",
+            {"agent": NAME, "set": SET, "cases": CASES, "n": N, "options": OBJECT},
+            ("agent", "set"),
+            needs_client=True,
+            needs_budget=True,
+        ),
+        Tool(
+            "wait",
+            "Wait until a run ends, for at most 50 seconds.",
+            "pages.door.playing:wait_answer",
+            "run wait RUN --json",
+            "run",
+            {"run": RUN, "seconds": {"type": "number", "minimum": 0, "maximum": 50}},
+            ("run",),
+        ),
+        Tool(
+            "stop_run",
+            "Stop a run that a coding agent started; finished trials count.",
+            "pages.door.playing:stop_answer",
+            "run stop RUN --json",
+            "run",
+            {"run": RUN},
+            ("run",),
+        ),
+        Tool(
+            "try_case",
+            "Start a run of one case within the day's budget.",
+            "pages.door.playing:try_answer",
+            "run start AGENT SET --case CASE --json",
+            "run",
+            {"agent": NAME, "set": SET, "case": CASE, "n": N},
+            ("agent", "set", "case"),
+            needs_client=True,
+            needs_budget=True,
+        ),
+        Tool(
+            "propose_case",
+            "Propose a new case of an eval set, as JSON in the form of get_case. A person accepts or refuses it.",
+            "pages.door.proposals:propose_case",
+            "propose case SET FILE --json",
+            "propose",
+            {"set": SET, "case": OBJECT, "why": TEXT},
+            ("set", "case"),
+            needs_client=True,
+        ),
+        Tool(
+            "propose_edit",
+            "Propose a change of a case as a JSON merge patch of the case in get_case, with the reason.",
+            "pages.door.proposals:propose_edit",
+            "propose edit SET CASE FILE --why TEXT --json",
+            "propose",
+            {"set": SET, "case": CASE, "patch": OBJECT, "why": TEXT},
+            ("set", "case", "patch", "why"),
+            needs_client=True,
+        ),
+        Tool(
+            "propose_expectation",
+            "Propose values of a trial as expectations of its case: parts has a way for each difference; without them "
+            "the answer names those that are offered.",
+            "pages.door.proposals:propose_expectation",
+            "propose expectation RUN CASE TRIAL KEY=WAY --json",
+            "propose",
+            {"run": RUN, "case": CASE, "trial": TRIAL, "parts": OBJECT, "why": TEXT},
+            ("run", "case", "trial", "parts"),
+            needs_client=True,
+        ),
+        Tool(
+            "propose_finding",
+            "Propose what went wrong in a trial: the name of a kind of failure, and words that stand in the trial "
+            "letter by letter; turn counts from 0.",
+            "pages.door.proposals:propose_finding",
+            "propose finding RUN CASE TRIAL --kind NAME --quote TEXT --json",
+            "propose",
+            {
+                "run": RUN,
+                "case": CASE,
+                "trial": TRIAL,
+                "turn": {"type": "integer", "minimum": 0},
+                "kind": TEXT,
+                "quote": TEXT,
+                "note": TEXT,
+            },
+            ("run", "case", "trial", "kind", "quote"),
+            needs_client=True,
+        ),
+        Tool(
+            "propose_kind",
+            "Propose a kind of failure: its name, and one sentence that tells when a trial shows it.",
+            "pages.door.proposals:propose_kind",
+            "propose kind NAME --definition TEXT --json",
+            "propose",
+            {"kind": TEXT, "definition": TEXT, "example_yes": TEXT, "example_no": TEXT},
+            ("kind", "definition"),
+            needs_client=True,
+        ),
     )
 }
 
@@ -226,7 +335,7 @@ FOR_PERSONS: Mapping[str, str] = {
     "delete_evalset": "evaldesk ui, and the page of the eval set",
     "rescore_run": "evaldesk run rescore RUN --config-file-path FILE",
 }
-"""What no tool does, and the command or page with which a person does it."""
+"""Actions of a person only, each with its command or page."""
 
 
 def tools_of(allowed: frozenset[str]) -> Mapping[str, Tool]:
@@ -253,9 +362,9 @@ def checked_inputs(tool: Tool, inputs: Mapping[str, Any]) -> dict[str, Any]:
     for name in inputs:
         if name not in schemas:
             raise NotFoundError.among(f"input of {tool.name}", name, schemas)
-    missing = [name for name in tool.required if inputs.get(name) is None]
-    if missing:
-        raise UsageError(f"{tool.name}: {missing[0]} is missing", field=missing[0])
+    absent_names = [name for name in tool.required if inputs.get(name) is None]
+    if absent_names:
+        raise UsageError(f"{tool.name}: {absent_names[0]} is missing", field=absent_names[0])
     values = {name: value for name, value in inputs.items() if value is not None}
     for name, value in values.items():
         _check(f"{tool.name}: {name}", value, schemas[name])
@@ -294,10 +403,25 @@ def _check(place: str, value: Any, schema: Schema) -> None:
             _check(f"{place}[{number}]", each, schema["items"])
 
 
-async def called(tool: Tool, desk: Desk, inputs: Mapping[str, Any]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The caller: the name of the client, the groups of tools that a person allowed, and the budget of a day."""
+
+    client: str = "a coding agent"
+    allowed: frozenset[str] = frozenset()
+    budget: Budget | None = None
+
+
+async def call(tool: Tool, desk: Desk, inputs: Mapping[str, Any], caller: Caller | None = None) -> dict[str, Any]:
     """The answer of a tool; reading happens in a thread. Raises EvaldeskError."""
-    values = {PARAMETERS.get(name, name): value for name, value in checked_inputs(tool, inputs).items()}
+    caller = caller or Caller()
+    values = {
+        name if tool.inputs.get(name) is OBJECT else PARAMETERS.get(name, name): value
+        for name, value in checked_inputs(tool, inputs).items()
+    }
     values.pop("max_tokens", None)
+    values |= {"client": caller.client} if tool.needs_client else {}
+    values |= {"budget": caller.budget} if tool.needs_budget else {}
     answer = functools.partial(tool.answer, desk) if tool.needs_desk else tool.answer
     if inspect.iscoroutinefunction(tool.answer):
         return await answer(**values)  # type: ignore[no-any-return]

@@ -29,9 +29,9 @@ CASES_AT_ONCE = 200
 
 def trial_items(desk: Desk, name: str, text: str = "", cursor: int = 0, limit: int = N_TRIALS) -> dict[str, Any]:
     """A page of the trials of a run in the order of its cases; the filter has `verdict:`, `case:` and words."""
-    chosen = read_filter(text, TRIAL_KEYS)
-    verdict = read_choice(chosen, "verdict", VERDICTS.values())
-    part = " ".join(filter(None, (chosen.value("case"), chosen.text)))
+    text_filter = read_filter(text, TRIAL_KEYS)
+    verdict = read_choice(text_filter, "verdict", VERDICTS.values())
+    part = " ".join(filter(None, (text_filter.value("case"), text_filter.text)))
     run = desk.stored_runs.find_by_name(name)
     places = list(islice(_places(desk, run.id, verdict, part.casefold()), cursor, cursor + limit + 1))
     rows = places[:limit]
@@ -72,11 +72,11 @@ def _item(run_id: int, row: CaseRow, at: int, words: dict[TrialKey, str]) -> dic
 def find_trial(desk: Desk, name: str, case_id: str, trial: int) -> tuple[int, TrialKey, Case, TrialResult]:
     """A trial by its run, the id of its case and its number from 0, as its page counts. Raises NotFoundError."""
     run = desk.stored_runs.find_by_name(name)
-    named = desk.store.runs.cases_named(run.id, case_id, limit=CASES_AT_ONCE)
-    index = next((index for index, each in named.items() if each == case_id), None)
+    ids_by_index = desk.store.runs.cases_named(run.id, case_id, limit=CASES_AT_ONCE)
+    index = next((index for index, each in ids_by_index.items() if each == case_id), None)
     if index is None:
-        known = desk.store.runs.case_ids(run.id)
-        raise NotFoundError.among(f"case of run {run.id}", case_id, islice(known.values(), 2_000))
+        case_ids = desk.store.runs.case_ids(run.id)
+        raise NotFoundError.among(f"case of run {run.id}", case_id, islice(case_ids.values(), 2_000))
     key = (index, trial)
     row = desk.store.runs.case_row(run.id, index)
     if not 0 <= trial < len(row.verdicts):

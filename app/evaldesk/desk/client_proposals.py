@@ -1,0 +1,348 @@
+"""Proposals of coding agents: mode_texts, stored beside everything, and accepted or refused by a person."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from evaldesk.desk.evalsets.cases import CaseIds, CaseNameTakenError, case_keys
+from evaldesk.desk.evalsets.names import check_case_id
+from evaldesk.desk.failures import MAX_FINDING, MAX_TEXT, TypedFinding, TypedMode, checked_texts, literal_anchor
+from evaldesk.desk.labels import checked_name, checked_note
+from evaldesk.desk.runs.accepting import Effect, effect_of, stage, trials_of
+from evaldesk.desk.runs.rescoring import played_run_id
+from evaldesk.errors import ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
+from evaldesk.formats import case_from_json, case_to_json, shown_extra
+from evaldesk.matching.case_version import case_version
+from evaldesk.model import Case, JsonValue
+from evaldesk.model.evalset import LargeCases
+from evaldesk.model.proposals import Proposal, ProposalDraft, ProposalStatus
+from evaldesk.secrets import scrubber
+from evaldesk.wire import json_scrubber
+
+if TYPE_CHECKING:
+    from evaldesk.desk.desk import Desk
+
+MAX_CLIENT = 80
+MAX_PATCH_DEPTH = 40
+UNKNOWN_CLIENT = "a coding agent"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A stored proposal; `is_joined` to an equal open one, `is_masked` where a secret in it was masked."""
+
+    id: int
+    is_joined: bool
+    is_masked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalEffect:
+    """The effect of a proposed change on the trials of a run, without the agent playing again."""
+
+    run: int
+    effect: Effect
+
+
+class ClientProposalDesk:
+    """The proposals of a workspace. Works on files and the database: from pages, call it in a thread."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._store = desk.store.client_proposals
+        self._scrub = json_scrubber(desk.settings.environment)
+        self._scrub_text = scrubber(desk.settings.environment)
+
+    def propose_case(self, client: str, evalset_id: str, case: JsonValue, why: str = "") -> Made:
+        """Propose a new case at the end of an eval set. Raises FormatError, UsageError, CaseNameTakenError."""
+        new_case = _read_case(case)
+        check_case_id(new_case.id)
+        _check_keys(new_case, None)
+        evalset = self._desk.evalsets.evalset(evalset_id)
+        if new_case.id in CaseIds(evalset.cases):
+            raise ConflictError(f"the eval set has a case {new_case.id!r} already; propose_edit changes it")
+        draft = ProposalDraft("case", _text(new_case), why=why, evalset_id=evalset_id, case_id=new_case.id)
+        return self._store_draft(client, draft)
+
+    def propose_edit(self, client: str, evalset_id: str, case_id: str, patch: JsonValue, why: str) -> Made:
+        """Propose a change of a case as a JSON merge patch (RFC 7396) of its JSON. Raises FormatError, UsageError."""
+        case = self._case(evalset_id, case_id)
+        if not isinstance(patch, dict) or not patch:
+            raise UsageError("patch must be a JSON object with the keys of the case that change", field="patch")
+        after = _read_case(_merged(case_to_json(case), patch))
+        if after.id != case.id:
+            raise UsageError(f"a patch keeps the id of the case, {case.id!r}, got {after.id!r}", field="patch")
+        _check_keys(after, case)
+        return self._propose_change(client, "edit", evalset_id, case, after, why)
+
+    def propose_expectation(
+        self, client: str, run_id: int, case_id: str, trial_index: int, ways: Mapping[str, str], why: str = ""
+    ) -> Made:
+        """Propose values of a trial as expectations: keys and ways as `evaldesk accept` has them.
+
+        Raises UsageError with the offered ones for others.
+        """
+        staged = stage(self._desk, self._desk.store.runs.summary(run_id), case_id, trial_index)
+        if not staged.cases:
+            raise UsageError(staged.refusals.get(case_id, "the trial has no difference to propose"))
+        (staged_case,) = staged.cases
+        ways_by_key = {change.key: change.ways for change in staged_case.offered}
+        wrong_key = next((key for key, way in ways.items() if way not in ways_by_key.get(key, ())), None)
+        if wrong_key is not None or not ways:
+            offers = "; ".join(f"{key}: {', '.join(each)}" for key, each in ways_by_key.items())
+            raise UsageError(f"parts: {wrong_key or 'nothing'} is not offered; offered are {offers}", field="parts")
+        after = staged_case.with_changes(ways)  # type: ignore[arg-type]
+        draft = ProposalDraft(run=run_id, kind="expectation", after="", trial=None)
+        return self._propose_change(
+            client, "expectation", staged.evalset_id, staged_case.case, after, why, draft, trial_index
+        )
+
+    def propose_finding(
+        self, client: str, run_id: int, case_id: str, key: tuple[int, int], turn: int | None, texts: TypedFinding
+    ) -> Made:
+        """Propose a finding whose quote stands in its trial letter by letter. Raises UsageError, NotFoundError."""
+        run = self._desk.store.runs.summary(run_id)
+        result = self._desk.store.runs.trial(run_id, *key)
+        anchor = literal_anchor(result, texts.quote)
+        if anchor is None:
+            raise UsageError("quote: the trial has these words nowhere, letter by letter", field="quote")
+        if turn is not None and anchor.turn != turn:
+            only_turn = replace(
+                result,
+                transcript=replace(result.transcript, turns=result.transcript.turns[turn : turn + 1]),
+                error=None,
+            )
+            if literal_anchor(only_turn, texts.quote) is None:
+                raise UsageError(f"quote: turn {turn} has these words nowhere, letter by letter", field="quote")
+        name = checked_texts(TypedMode(texts.new_mode))["name"]
+        note = checked_note(texts.note, MAX_FINDING, "note")
+        at = anchor.turn if turn is None else turn
+        content = {"kind": name, "quote": texts.quote, "note": note, "turn": at}
+        draft = ProposalDraft(
+            "finding",
+            json.dumps(content, ensure_ascii=False),
+            evalset_id=self._desk.evalsets.id_of_run(run.config) or run.config.evalset_id,
+            case_id=case_id,
+            run=run_id,
+            trial=key,
+        )
+        return self._store_draft(client, draft)
+
+    def propose_kind(self, client: str, texts: TypedMode) -> Made:
+        """Propose a kind of failure. Raises UsageError, also for one that exists."""
+        mode_texts = checked_texts(texts)
+        with suppress(NotFoundError):
+            mode = self._desk.failures.find_mode(mode_texts["name"])
+            raise UsageError(f"there is a kind of failure “{mode.name}” already; propose_finding can name it")
+        draft = ProposalDraft("kind", json.dumps(mode_texts, ensure_ascii=False), case_id=mode_texts["name"])
+        return self._store_draft(client, draft)
+
+    def _propose_change(
+        self,
+        client: str,
+        kind: Any,
+        evalset_id: str,
+        before: Case,
+        after: Case,
+        why: str,
+        of_trial: ProposalDraft | None = None,
+        trial_index: int | None = None,
+    ) -> Made:
+        if after == before:
+            raise UsageError("nothing would change: the case is so already")
+        text = _text(before).encode()
+        if self._scrub(text) != text:  # to accept it would write a mask over the secret
+            raise UsageError(f"case {before.id!r} has a secret in its file; a person edits it")
+        run = of_trial.run if of_trial else None
+        trial = None
+        if run is not None and trial_index is not None:
+            ids_by_index = self._desk.store.runs.cases_named(run, before.id, limit=1_000)
+            index = next((at for at, name in ids_by_index.items() if name == before.id), None)
+            trial = None if index is None else (index, trial_index)
+        draft = ProposalDraft(kind, _text(after), case_version(before), why, evalset_id, before.id, run, trial)
+        return self._store_draft(client, draft)
+
+    def _store_draft(self, client: str, draft: ProposalDraft) -> Made:
+        why = checked_note(draft.why, MAX_TEXT, "why")
+        after = self._scrub(draft.after.encode()).decode()
+        stored = replace(draft, after=after, why=self._scrub_text(why))
+        is_masked = (stored.after, stored.why) != (draft.after, why)
+        proposal_id, is_joined = self._store.propose(stored, client_name(client))
+        return Made(proposal_id, is_joined, is_masked)
+
+    def current(self, draft: ProposalDraft) -> Case:
+        """The case of a proposal as its eval set has it now. Raises NotFoundError, FormatError."""
+        return self._case(draft.evalset_id, draft.case_id)
+
+    def _case(self, evalset_id: str, case_id: str) -> Case:
+        evalset = self._desk.evalsets.evalset(evalset_id)
+        cases = evalset.cases.with_ids([case_id]) if isinstance(evalset.cases, LargeCases) else evalset.cases
+        case = next((each for each in cases if each.id == case_id), None)
+        if case is None:
+            raise NotFoundError.among("case", case_id, [each.id for each in evalset.cases[:2_000]])
+        return case
+
+    def list(
+        self,
+        status: ProposalStatus | None = "open",
+        *,
+        evalset_id: str | None = None,
+        case_id: str | None = None,
+        run: int | None = None,
+    ) -> Sequence[Proposal]:
+        """Proposals, the newest first."""
+        return self._store.list(status, evalset_id=evalset_id, case_id=case_id, run=run)
+
+    def get(self, proposal_id: int) -> Proposal:
+        """A proposal. Raises NotFoundError."""
+        return self._store.get(proposal_id)
+
+    def effect(self, proposal: Proposal) -> ProposalEffect | None:
+        """The verdicts of trials by the changed case, of its run, else of the newest run that has the case."""
+        draft = proposal.draft
+        if draft.kind not in ("edit", "expectation"):
+            return None
+        runs = self._desk.store.runs
+        try:
+            summaries = [runs.summary(draft.run)] if draft.run else runs.list(evalset_id=draft.evalset_id, limit=5)
+            case = _read_case(json.loads(draft.after))
+            for run in summaries:
+                ids_by_index = runs.cases_named(run.id, draft.case_id, limit=1_000)
+                index = next((at for at, name in ids_by_index.items() if name == draft.case_id), None)
+                if index is not None and (trials := trials_of(self._desk, run, runs.case_row(run.id, index))):
+                    return ProposalEffect(run.id, effect_of(trials, case, run.config))
+        except (EvaldeskError, ValueError):  # the run or its eval set is gone
+            return None
+        return None
+
+    def accept(self, proposal_id: int, author: str) -> Proposal:
+        """Carry out a proposal in the name of a person.
+
+        Raises UsageError without a name, ConflictError where it was decided or its case changed meanwhile.
+        """
+        name = checked_name(author)
+        proposal = self._store.get(proposal_id)
+        if proposal.status != "open":
+            raise ConflictError(f"proposal {proposal_id} was {proposal.status} by {proposal.decided_by} already")
+        self._desk.person.keep_typed_name(name)
+        undo = self._carry_out(proposal, name)
+        self._store.decide(proposal_id, "accepted", name, undo)
+        return self._store.get(proposal_id)
+
+    def _carry_out(self, proposal: Proposal, author: str) -> str:
+        """Make the change; gives the key that takes it back."""
+        draft = proposal.draft
+        if draft.kind in ("finding", "kind"):
+            return self._carry_out_text(draft, author)
+        cases, after = self._desk.evalsets.cases, _read_case(json.loads(draft.after))
+        if draft.kind == "case":
+            with suppress(CaseNameTakenError):
+                return f"case {cases.add(draft.evalset_id, after).key}"
+            if self._case(draft.evalset_id, after.id) == after:  # accepted by a process that was killed then
+                return f"case {case_keys([after])[0]}"
+            raise ConflictError(f"the eval set has another case {after.id!r} by now; refuse this one, or rename that")
+        current = self.current(draft)
+        found_case = cases.find(draft.evalset_id, case_keys([current])[0])
+        if found_case.case != after and case_version(found_case.case) != draft.before:
+            raise ConflictError(
+                f"case {draft.case_id!r} changed since it was proposed; make the change yourself, or refuse it"
+            )
+        token = cases.keep_edits(draft.evalset_id, [(found_case.case, after)])
+        try:
+            cases.save(draft.evalset_id, found_case.key, after, found_case.version)
+        except BaseException:
+            cases.discard_edits(token)
+            raise
+        return f"edit {token}"
+
+    def _carry_out_text(self, draft: ProposalDraft, author: str) -> str:
+        texts: dict[str, Any] = json.loads(draft.after)
+        if draft.kind == "kind":
+            return f"kind {self._desk.failures.create(TypedMode(**texts), author)}"
+        if draft.run is None or draft.trial is None:
+            raise NotFoundError("the trial of this finding is not known")
+        run_id = played_run_id(self._desk.store.runs, draft.run)
+        transcript = self._desk.store.runs.trial(run_id, *draft.trial).transcript
+        turn = "" if texts["turn"] is None else str(texts["turn"])
+        form = TypedFinding(author, texts["note"], "", texts["kind"], turn, "", texts["quote"])
+        return f"finding {self._desk.failures.add(run_id, draft.trial, form, transcript)}"
+
+    def refuse(self, proposal_id: int, author: str) -> Proposal:
+        """Refuse a proposal in the name of a person. Raises UsageError, NotFoundError, ConflictError."""
+        name = checked_name(author)
+        self._store.get(proposal_id)
+        self._desk.person.keep_typed_name(name)
+        self._store.decide(proposal_id, "refused", name)
+        return self._store.get(proposal_id)
+
+    def undo(self, proposal_id: int, author: str) -> Proposal:
+        """Take back the answer to a proposal, with the change of an acceptance; it is open again.
+
+        Raises ConflictError where that was edited since.
+        """
+        name = checked_name(author)
+        proposal = self._store.get(proposal_id)
+        if proposal.status == "open":
+            raise ConflictError(f"proposal {proposal_id} is open; there is nothing to take back")
+        kind, _, key = proposal.undo.partition(" ")
+        draft, cases = proposal.draft, self._desk.evalsets.cases
+        if kind == "edit":
+            cases.take_back(draft.evalset_id, key)
+        elif kind == "case":
+            if self._case(draft.evalset_id, draft.case_id) != _read_case(json.loads(draft.after)):
+                raise ConflictError(f"case {draft.case_id!r} was edited since; delete it on its page")
+            cases.delete(draft.evalset_id, [key])
+        elif kind == "finding":
+            self._desk.failures.remove(int(key), name)
+        elif kind == "kind":
+            self._desk.failures.retire(int(key), name)
+        self._store.reopen(proposal_id, proposal.status)
+        return self._store.get(proposal_id)
+
+
+def client_name(text: str) -> str:
+    """The name of a coding agent in one line of MAX_CLIENT characters."""
+    line = " ".join("".join(each if each.isprintable() else " " for each in text).split())
+    return line[:MAX_CLIENT].rstrip() or UNKNOWN_CLIENT
+
+
+def _read_case(value: JsonValue) -> Case:
+    """The case, that its file would have; Raises FormatError naming the place."""
+    if not isinstance(value, dict):
+        raise FormatError("case: must be a JSON object, as get_case gives it")
+    return case_from_json(value, "case")
+
+
+def _text(case: Case) -> str:
+    return json.dumps(case_to_json(case), ensure_ascii=False)
+
+
+def _merged(value: Any, patch: Any, depth: int = 0) -> Any:
+    """The value with a merge patch: null takes a key away, an object is merged, all else replaces (RFC 7396)."""
+    if depth > MAX_PATCH_DEPTH:
+        raise UsageError(f"patch: more than {MAX_PATCH_DEPTH} objects within one another", field="patch")
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(value) if isinstance(value, dict) else {}
+    for key, each in patch.items():
+        if each is None:
+            result.pop(key, None)
+        else:
+            result[key] = _merged(result.get(key), each, depth + 1)
+    return result
+
+
+def _check_keys(case: Case, before: Case | None) -> None:
+    """Raise UsageError for a key of the case or of a turn that no reader knows, unless it was there before."""
+    earlier_keys = _unknown_keys(before) if before else set[str]()
+    unknown_keys = sorted(_unknown_keys(case) - earlier_keys)
+    if unknown_keys:
+        raise UsageError(f"unknown key {unknown_keys[0]!r}; a case has the keys that get_case gives", field="patch")
+
+
+def _unknown_keys(case: Case) -> set[str]:
+    return {key for extra in (case.extra, *(turn.extra for turn in case.turns)) for key in shown_extra(extra)}

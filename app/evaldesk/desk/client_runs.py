@@ -1,0 +1,132 @@
+"""Runs that a coding agent starts: within a day's budget, on trusted folders, by the criteria of the eval set."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from evaldesk.desk.client_proposals import client_name
+from evaldesk.desk.desk import Desk
+from evaldesk.desk.runs.handover import hand_over
+from evaldesk.desk.runs.plan import RunOptions
+from evaldesk.desk.runs.provenance import run_digest
+from evaldesk.errors import ConflictError, UsageError
+from evaldesk.model import Gates
+from evaldesk.model.run import LIVE
+from evaldesk.model.stored import RunSummary
+
+MARK = "Started through the door for coding agents."
+"""The note of these runs, which their client cannot change; the day's budget counts them by it."""
+MAX_RUNS_A_DAY = 1_000
+LOOK_S = 0.2
+MAX_WAIT_S = 50.0
+OPTIONS = ("concurrency", "timeout_s", "seed")
+"""The options of a run that change no verdict's bar."""
+_BUDGET = re.compile(r"(?P<amount>\d{1,9}(?:\.\d{1,6})?)\s*usd/day", re.ASCII | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The most that runs of coding agents may cost in a day of UTC, in US dollars."""
+
+    usd: float
+
+    @classmethod
+    def read(cls, text: str) -> Budget:
+        """The budget in a text such as `5usd/day`. Raises UsageError."""
+        match = _BUDGET.fullmatch(text.strip())
+        if match is None:
+            raise UsageError(f"--budget {text}: write the dollars of a day, such as 5usd/day")
+        return cls(float(match["amount"]))
+
+
+@dataclass(frozen=True, slots=True)
+class AskedRun:
+    """The run that a client asks for; without cases all of the eval set."""
+
+    agent_id: str
+    evalset_id: str
+    case_ids: Sequence[str] = ()
+    n: int = 1
+    options: Mapping[str, Any] | None = None
+
+
+def spent_today(desk: Desk, now: datetime | None = None) -> float:
+    """The cost of this day's runs of coding agents; one that goes on, or does not tell its cost, counts its limit."""
+    day = (now or datetime.now(UTC)).date()
+    total = 0.0
+    for run in desk.store.runs.list(text=MARK, limit=MAX_RUNS_A_DAY):
+        if run.created_at.date() < day:
+            break
+        if is_of_client(run):
+            limit = run.config.gates.max_cost or 0.0
+            total += limit if run.status in LIVE or run.whole_cost is None else run.whole_cost
+    return total
+
+
+def is_of_client(run: RunSummary) -> bool:
+    """Whether a coding agent started the run."""
+    return run.note == MARK
+
+
+async def start_run(desk: Desk, request: AskedRun, client: str, budget: Budget | None) -> int:
+    """Store a run for the open desk, or a driver of its own, to play; gives its number at once.
+
+    Without a client it is a person's.
+
+    Raises UsageError for an option that is a person's, and where the day's budget is spent or cannot be kept.
+    """
+    options = dict(request.options or {})
+    unknown_option = next((name for name in options if name not in OPTIONS), None)
+    if unknown_option is not None:
+        raise UsageError(
+            f"options: {unknown_option} is for a person to choose; here are {', '.join(OPTIONS)}", field="options"
+        )
+    gates = Gates()
+    if budget is not None:
+        left = budget.usd - await asyncio.to_thread(spent_today, desk)
+        if left <= 0:
+            raise UsageError(
+                f"the budget of {budget.usd:g} US dollars is spent for this day; a person can raise --budget"
+            )
+        gates = Gates(max_cost=left)
+    # Its own desk, so that the run is stored under the name of the client.
+    settings = replace(desk.settings, me=client_name(client)) if client else desk.settings
+    own = await asyncio.to_thread(Desk.open, settings)
+    try:
+        await own.agents.look_again()
+        case_ids = tuple(request.case_ids) or None
+        run_options = RunOptions(case_ids=case_ids, gates=gates, **options).but(
+            n=request.n, note=MARK if client else ""
+        )
+        plan = await own.plan_run(request.agent_id, request.evalset_id, run_options)
+        run_id = await own.runs.submit(plan)
+        digest = run_digest(plan.config)
+    finally:
+        await own.close()
+    await asyncio.to_thread(hand_over, desk.settings, run_id, digest)
+    return run_id
+
+
+async def wait_for_run(desk: Desk, run_id: int, seconds: float) -> RunSummary:
+    """The run once it ends, or as it is after some seconds. Raises NotFoundError."""
+    end = time.monotonic() + min(seconds, MAX_WAIT_S)
+    while True:
+        run = await asyncio.to_thread(desk.store.runs.summary, run_id)
+        if run.status not in LIVE or time.monotonic() >= end:
+            return run
+        await asyncio.sleep(LOOK_S)
+
+
+async def stop_run(desk: Desk, run_id: int) -> RunSummary:
+    """Stop a run that a coding agent started. Raises ConflictError for one that a person started."""
+    run = await asyncio.to_thread(desk.store.runs.summary, run_id)
+    if not is_of_client(run):
+        raise ConflictError(f"run {run_id} was started by a person, who stops it with `evaldesk run stop {run_id}`")
+    await desk.runs.stop(run_id)
+    return await asyncio.to_thread(desk.store.runs.summary, run_id)

@@ -1,0 +1,53 @@
+"""Changes that a coding agent suggests and a person accepts or refuses, and the edits of cases that a desk made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+ProposalKind: TypeAlias = Literal["case", "edit", "expectation", "finding", "kind"]
+ProposalStatus: TypeAlias = Literal["open", "accepted", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalDraft:
+    """A proposal that is not stored yet.
+
+    `after` is a case as the JSON of its file; of a finding or a kind of failure it has the texts as JSON. `before` is
+    the version of the case that would change. `trial` has case and trial of a run as they count from 0.
+    """
+
+    kind: ProposalKind
+    after: str
+    before: str = ""
+    why: str = ""
+    evalset_id: str = ""
+    case_id: str = ""
+    run: int | None = None
+    trial: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A stored proposal; `n_times` counts equal ones. `undo` is the key of the change that an acceptance made."""
+
+    id: int
+    draft: ProposalDraft
+    client: str
+    status: ProposalStatus
+    n_times: int
+    made_at: datetime
+    decided_at: datetime | None = None
+    decided_by: str = ""
+    undo: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseEdit:
+    """An edit of a case through a desk or a command: the version of its content from then on, empty once deleted."""
+
+    case_id: str
+    version: str
+    author: str
+    at: datetime

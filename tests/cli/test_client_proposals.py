@@ -1,0 +1,307 @@
+"""Proposals of coding agents: stored beside, decided by a person, taken back; and the skill that says so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.conftest import CommandFolder
+from tests.cli.door_calls import play
+
+from evaldesk.desk.desk import Desk
+from evaldesk.desk.failures import TypedFinding, TypedMode
+from evaldesk.desk.trash import open_desk
+from evaldesk.errors import ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
+from evaldesk.formats import case_to_json
+from evaldesk.model.proposals import Proposal
+from evaldesk.settings import read_settings
+from evaldesk.store.client_proposals import MAX_OPEN
+
+CLIENT = "Claude Code"
+KEY = "sk-ant-api03-" + "Ab1" * 30
+
+
+def new_case(name: str = "new_case", text: str = "two dice") -> dict[str, Any]:
+    return {"eval_id": name, "conversation": [{"user_content": {"parts": [{"text": text}]}}]}
+
+
+@pytest.fixture
+def desk(place: CommandFolder) -> Iterator[Desk]:
+    play(place)
+    with open_desk(read_settings(place.folder, (place.folder,), environment={})) as opened:
+        yield opened
+
+
+@pytest.fixture
+def words(desk: Desk) -> str:
+    """The id of the eval set."""
+    return desk.evalsets.list()[0].id
+
+
+def answered(desk: Desk, evalset_id: str, text: str) -> dict[str, Any]:
+    """A patch that expects another answer of case_2."""
+    case = case_to_json(next(each for each in desk.evalsets.evalset(evalset_id).cases if each.id == "case_2"))
+    turn = case["conversation"][0] | {"final_response": {"parts": [{"text": text}]}}
+    return {"conversation": [turn]}
+
+
+def made(desk: Desk, evalset_id: str, kind: str) -> int:
+    proposals = desk.client_proposals
+    if kind == "case":
+        return proposals.propose_case(CLIENT, evalset_id, new_case(), "none asks for two").id
+    if kind == "edit":
+        return proposals.propose_edit(CLIENT, evalset_id, "case_2", answered(desk, evalset_id, "hi"), "as it says").id
+    if kind == "expectation":
+        return proposals.propose_expectation(CLIENT, 1, "case_2", 0, {"1.answer": "replace"}, "as it says").id
+    if kind == "finding":
+        form = TypedFinding(note="it repeats", new_mode="echo", quote="hi")
+        return proposals.propose_finding(CLIENT, 1, "case_2", (1, 0), 0, form).id
+    return proposals.propose_kind(CLIENT, TypedMode("wrong greeting", "The greeting is another one.")).id
+
+
+KINDS = ("case", "edit", "expectation", "finding", "kind")
+
+
+def state_of(desk: Desk) -> tuple[Any, ...]:
+    """Everything that a proposal could change."""
+    file = desk.evalsets.list()[0]
+    findings = [(each.note, each.author) for each in desk.store.failures.list(1)]
+    modes = [mode.name for mode in desk.store.failures.modes() if mode.is_active]
+    return file.path.read_bytes(), findings, modes
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_proposal_changes_nothing_until_a_person_accepts_it_and_can_be_taken_back(
+    desk: Desk, words: str, kind: str
+) -> None:
+    before = state_of(desk)
+
+    number = made(desk, words, kind)
+    assert state_of(desk) == before
+
+    accepted = desk.client_proposals.accept(number, "ann")
+    assert (accepted.status, accepted.decided_by) == ("accepted", "ann")
+    assert state_of(desk) != before
+
+    desk.client_proposals.undo(number, "ann")
+    _, findings, modes = state_of(desk)
+    assert (findings, "wrong greeting" in modes) == (before[1], False)
+    assert [case.id for case in desk.evalsets.evalset(words).cases] == ["case_1", "case_2", "case_3"]
+    assert json.loads(state_of(desk)[0])["eval_cases"] == json.loads(before[0])["eval_cases"]
+    assert desk.client_proposals.get(number).status == "open"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_refused_proposal_changes_nothing(desk: Desk, words: str, kind: str) -> None:
+    before = state_of(desk)
+    number = made(desk, words, kind)
+
+    desk.client_proposals.refuse(number, "ann")
+
+    assert state_of(desk) == before
+    with pytest.raises(ConflictError):
+        desk.client_proposals.accept(number, "ann")
+
+
+def test_an_accepted_edit_tells_its_effect_before(desk: Desk, words: str) -> None:
+    proposal = desk.client_proposals.get(made(desk, words, "edit"))
+
+    effect = desk.client_proposals.effect(proposal)
+
+    assert effect is not None
+    assert (effect.run, effect.effect.before.passed, effect.effect.after.passed) == (2, 0, 2)
+
+
+def test_a_case_that_changed_since_is_not_written_over(desk: Desk, words: str) -> None:
+    number = made(desk, words, "edit")
+    other = desk.client_proposals.propose_edit(CLIENT, words, "case_2", answered(desk, words, "hey"), "better").id
+    desk.client_proposals.accept(other, "ann")
+    before = state_of(desk)
+
+    with pytest.raises(ConflictError, match="changed since it was proposed"):
+        desk.client_proposals.accept(number, "ann")
+
+    assert state_of(desk) == before
+    with pytest.raises(ConflictError, match="was accepted by ann already"):
+        desk.client_proposals.accept(other, "ann")
+
+
+def test_nobody_accepts_without_a_name(desk: Desk, words: str) -> None:
+    number = made(desk, words, "case")
+
+    with pytest.raises(UsageError):
+        desk.client_proposals.accept(number, " ")
+
+    assert desk.client_proposals.get(number).status == "open"
+
+
+@pytest.mark.parametrize(
+    ("patch", "words_of_error"),
+    [
+        ([], "must be a JSON object"),
+        ({}, "must be a JSON object"),
+        ("x", "must be a JSON object"),
+        ({"eval_id": "other"}, "keeps the id of the case"),
+        ({"evalId": "other"}, "evalId"),
+        ({"trust": True}, "unknown key 'trust'"),
+        ({"conversation": [{"user_content": {"parts": [{"text": "hi"}]}, "skip": 1}]}, "unknown key 'skip'"),
+        ({"conversation": "x"}, "conversation"),
+        ({"conversation": [{"user_content": 7}]}, "user_content"),
+        ({"eval_id": "case_2"}, "nothing would change"),
+        (json.loads('{"a":' * 60 + "1" + "}" * 60), "objects within one another"),
+    ],
+)
+def test_a_bad_patch_is_refused_with_the_place(desk: Desk, words: str, patch: Any, words_of_error: str) -> None:
+    with pytest.raises(EvaldeskError, match=words_of_error):
+        desk.client_proposals.propose_edit(CLIENT, words, "case_2", patch, "because")
+
+    assert desk.client_proposals.list() == []
+
+
+def test_equal_proposals_are_one_and_many_are_refused(desk: Desk, words: str) -> None:
+    first = desk.client_proposals.propose_case(CLIENT, words, new_case())
+    assert desk.client_proposals.propose_case("Codex", words, new_case()).id == first.id
+    assert desk.client_proposals.get(first.id).n_times == 2
+
+    for number in range(MAX_OPEN - 1):
+        desk.client_proposals.propose_case(CLIENT, words, new_case(f"case_{number + 10}"))
+    with pytest.raises(ConflictError, match="wait for a person"):
+        desk.client_proposals.propose_case(CLIENT, words, new_case("one_more"))
+    desk.client_proposals.refuse(first.id, "ann")
+    desk.client_proposals.propose_case(CLIENT, words, new_case("one_more"))
+
+
+def test_a_secret_is_masked_and_said(desk: Desk, words: str) -> None:
+    result = desk.client_proposals.propose_case(CLIENT, words, new_case(text=f"use {KEY}"), f"for {KEY}")
+
+    proposal = desk.client_proposals.get(result.id)
+    assert result.is_masked
+    assert KEY not in proposal.draft.after + proposal.draft.why
+
+
+@pytest.mark.parametrize(
+    ("quote", "turn"), [("Hi", 0), ("hi there", 0), ("", 0), ("hi", 5)], ids=["case", "more", "empty", "other turn"]
+)
+def test_a_quote_must_stand_in_its_trial_letter_by_letter(desk: Desk, quote: str, turn: int) -> None:
+    with pytest.raises(UsageError, match="quote: "):
+        desk.client_proposals.propose_finding(
+            CLIENT, 1, "case_2", (1, 0), turn, TypedFinding(new_mode="echo", quote=quote)
+        )
+
+
+def test_what_a_trial_does_not_offer_is_no_expectation(desk: Desk) -> None:
+    with pytest.raises(UsageError, match=r"9\.answer is not offered; offered are 1\.answer: "):
+        desk.client_proposals.propose_expectation(CLIENT, 1, "case_2", 0, {"9.answer": "replace"})
+    with pytest.raises(UsageError, match="nothing is not offered"):
+        desk.client_proposals.propose_expectation(CLIENT, 1, "case_2", 0, {})
+    with pytest.raises(NotFoundError):
+        desk.client_proposals.propose_expectation(CLIENT, 1, "case_9", 0, {})
+
+
+def test_a_name_of_a_client_is_one_short_printable_line(desk: Desk, words: str) -> None:
+    number = desk.client_proposals.propose_case("\x1b[2J" + "x\n" * 100, words, new_case()).id
+
+    client = desk.client_proposals.get(number).client
+    assert client.isprintable()
+    assert len(client) <= 80
+
+
+def test_a_broken_case_is_refused(desk: Desk, words: str) -> None:
+    values: tuple[Any, ...] = ([], "x", {"eval_id": 1}, {"conversation": []})
+    for value in values:
+        with pytest.raises(FormatError):
+            desk.client_proposals.propose_case(CLIENT, words, value)
+    with pytest.raises(ConflictError, match="has a case 'case_1' already"):
+        desk.client_proposals.propose_case(CLIENT, words, new_case("case_1"))
+
+
+def test_commands_propose_and_only_a_person_at_a_terminal_decides(
+    place: CommandFolder, desk: Desk, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place.folder / "case.json").write_text(json.dumps(new_case()))
+    result = place.run("propose", "case", "words", place.folder / "case.json", "--why", "none asks", "--json")
+    number = json.loads(result.stdout)["proposal"]
+
+    for verb in ("accept", "refuse", "undo"):
+        answer = place.run("proposals", verb, str(number))
+        assert answer.exit_code != 0
+        assert "for a person at a terminal" in str(answer.exception)
+    assert desk.client_proposals.get(number).status == "open"
+
+    with at_terminal(monkeypatch):
+        assert "Accepted." in place.run("proposals", "accept", str(number), "--by", "ann").output
+    assert [case.id for case in desk.evalsets.evalset(words).cases][-1] == "new_case"
+    with at_terminal(monkeypatch):
+        place.run("proposals", "undo", str(number), "--by", "ann")
+        assert "Refused." in place.run("proposals", "refuse", str(number), "--by", "ann").output
+    shown = json.loads(place.run("proposals", "show", str(number), "--json").stdout)
+    assert (shown["status"], shown["decided_by"], shown["content"]["eval_id"]) == ("refused", "ann", "new_case")
+
+
+@contextmanager
+def at_terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A person at a terminal, who says yes."""
+    with monkeypatch.context() as patch:
+        patch.setattr("evaldesk.cli.door.proposals._has_terminal", lambda: True)
+        patch.setattr("evaldesk.cli.door.proposals.confirm", lambda *_, **__: True)
+        yield
+
+
+def test_the_skill_is_shown_and_installed_beside_other_parts(place: CommandFolder) -> None:
+    text = place.run("skill", "show").stdout
+    assert len(text.splitlines()) <= 150
+    assert "Never" in text
+
+    agents = place.folder / "AGENTS.md"
+    agents.write_text("# Ours\n\nBe brief.\n")
+    assert place.run("skill", "install", "--for", "agents.md").exit_code != 0
+    assert agents.read_text() == "# Ours\n\nBe brief.\n"
+    shown = place.run("skill", "install", "--for", "agents.md", "--yes").stdout
+    assert "+# Evaldesk" in shown
+    assert agents.read_text().startswith("# Ours\n\nBe brief.\n\n<!-- evaldesk: begin -->")
+    assert "has the skill already" in place.run("skill", "install", "--for", "agents.md", "--yes").stdout
+    for client, folder in (("claude", ".claude"), ("codex", ".codex"), ("cursor", ".cursor")):
+        place.run("skill", "install", "--for", client, "--yes")
+        assert (place.folder / folder / "skills/evaldesk/SKILL.md").read_text().rstrip() == text.rstrip()
+
+
+def test_the_skill_follows_no_link_out_of_the_project(place: CommandFolder, tmp_path_factory: Any) -> None:
+    outside: Path = tmp_path_factory.mktemp("outside")
+    (place.folder / ".claude").symlink_to(outside)
+
+    result = place.run("skill", "install", "--yes")
+
+    assert "leads out of the project" in str(result.exception)
+    assert list(outside.iterdir()) == []
+
+
+def test_every_command_of_the_skill_is_there() -> None:
+    import re
+    import shlex
+
+    import click
+
+    from evaldesk.cli import cli
+
+    text = (Path(__file__).resolve().parents[2] / "app/evaldesk/cli/door/SKILL.md").read_text("utf-8")
+    for line in re.findall(r"`evaldesk ([^`]+)`", text):
+        command: click.Command = cli
+        words = shlex.split(line)
+        while isinstance(command, click.Group):
+            found = command.get_command(click.Context(command), words.pop(0))
+            assert found is not None, line
+            command = found
+        flags = {flag for param in command.params for flag in param.opts}
+        assert {word for word in words if word.startswith("--")} <= flags, line
+
+
+def test_a_proposal_names_its_client(desk: Desk, words: str) -> None:
+    made(desk, words, "case")
+
+    (proposal,) = desk.client_proposals.list()
+    assert isinstance(proposal, Proposal)
+    assert proposal.client == CLIENT

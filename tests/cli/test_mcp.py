@@ -1,0 +1,243 @@
+"""The door for coding agents, driven by the official client over standard input and output, and in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.agents.installed import skip_without
+from tests.cli.conftest import CommandFolder
+from tests.cli.door_calls import INPUTS, play
+
+from evaldesk.desk.client_runs import Budget
+from evaldesk.desk.desk import Desk
+from evaldesk.pages.door.fit import material_of
+from evaldesk.pages.door.tools import FOR_PERSONS, TOOLS, Caller, tools_of
+from evaldesk.settings import read_settings
+
+EVERYTHING = frozenset({"run", "propose"})
+CASE = {"eval_id": "new_case", "conversation": [{"user_content": {"parts": [{"text": "two dice"}]}}]}
+PROPOSALS: Mapping[str, Mapping[str, Any]] = {
+    "propose_case": {"set": "words", "case": CASE, "why": "no case asks for two"},
+    "propose_edit": {"set": "words", "case": "case_2", "patch": {"conversation": []}, "why": "shorter"},
+    "propose_expectation": {"run": "1", "case": "case_2", "trial": 0, "parts": {"1.answer": "replace"}},
+    "propose_finding": {"run": "1", "case": "case_2", "trial": 0, "kind": "echo", "quote": "hi"},
+    "propose_kind": {"kind": "wrong greeting", "definition": "The greeting is another one."},
+}
+
+
+@pytest.fixture
+def played(place: CommandFolder) -> CommandFolder:
+    skip_without("mcp")
+    play(place)
+    return place
+
+
+@pytest.fixture
+def drivers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """The processes that play submitted runs, which end before the test does."""
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def begun(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        processes.append(subprocess.Popen(*arguments, **options))
+        return processes[-1]
+
+    of_module = SimpleNamespace(Popen=begun, DEVNULL=subprocess.DEVNULL)
+    monkeypatch.setattr("evaldesk.desk.runs.handover.subprocess", of_module)
+    yield processes
+    for process in processes:
+        process.wait(60)
+
+
+@contextlib.asynccontextmanager
+async def client_of(folder: Path, caller: Caller) -> AsyncIterator[Any]:
+    """The official client in this process, at a server of the workspace."""
+    from mcp.client import Client
+
+    from evaldesk.web.mcp_server import build_server
+
+    desk = Desk.open(read_settings(folder, (folder,), environment={}))
+
+    async def opened() -> Desk:
+        return desk
+
+    try:
+        async with Client(build_server(opened, caller)) as client:
+            yield client
+    finally:
+        await desk.close()
+
+
+def driven(folder: Path, caller: Caller, steps: Callable[[Any], Awaitable[Any]]) -> Any:
+    """The result of some steps with a client."""
+
+    async def drive() -> Any:
+        async with client_of(folder, caller) as client:
+            return await steps(client)
+
+    return asyncio.run(drive())
+
+
+async def value_of(client: Any, name: str, inputs: Mapping[str, Any], *, is_error: bool = False) -> dict[str, Any]:
+    """The value in the answer of a tool."""
+    result = await client.call_tool(name, dict(inputs))
+    (content,) = result.content
+    assert bool(result.is_error) is is_error, content.text
+    return material_of(content.text)
+
+
+def test_the_official_client_drives_every_reading_and_proposing_tool(played: CommandFolder) -> None:
+    async def steps(client: Any) -> None:
+        for name, (inputs, _) in INPUTS.items():
+            await value_of(client, name, inputs)
+        for number, (name, inputs) in enumerate(PROPOSALS.items(), 1):
+            answer = await value_of(client, name, inputs)
+            assert (answer["proposal"], answer["is_joined"]) == (number, False), name
+            assert (await value_of(client, name, inputs))["is_joined"], name
+        shown = await value_of(client, "get_case", {"set": "words", "case": "case_2"})
+        assert {each["kind"] for each in shown["proposals"]} == {"edit", "expectation", "finding"}
+
+    driven(played.folder, Caller(allowed=EVERYTHING), steps)
+
+    listed = json.loads(played.run("proposals", "list", "--json").stdout)
+    assert {each["client"] for each in listed["items"]} == {"mcp"}
+    assert [each["n_times"] for each in listed["items"]] == [2] * len(PROPOSALS)
+
+
+@pytest.mark.parametrize(
+    "allowed",
+    [frozenset(), frozenset({"run"}), frozenset({"propose"}), EVERYTHING],
+    ids=lambda groups: "+".join(sorted(groups)) or "read",
+)
+def test_the_tools_are_exactly_those_that_are_allowed(played: CommandFolder, allowed: frozenset[str]) -> None:
+    async def steps(client: Any) -> None:
+        listed = (await client.list_tools()).tools
+        assert [tool.name for tool in listed] == [*tools_of(allowed)]
+        assert all(tool.input_schema == TOOLS[tool.name].schema for tool in listed)
+        for name in set(TOOLS) - set(tools_of(allowed)):
+            assert "evaldesk mcp --allow" in (await value_of(client, name, {}, is_error=True))["error"]
+
+    driven(played.folder, Caller(allowed=allowed), steps)
+
+
+def test_resources_and_prompts_are_there(played: CommandFolder) -> None:
+    async def steps(client: Any) -> None:
+        run = await client.read_resource("evaldesk://run/1")
+        assert material_of(run.contents[0].text)["data"]["id"] == 1
+        trial = await client.read_resource("evaldesk://run/1/case/case_2/trial/0")
+        assert material_of(trial.contents[0].text)["verdict"] == "failed"
+        prompts = (await client.list_prompts()).prompts
+        assert [each.name for each in prompts] == ["diagnose_run", "write_cases_for_tool", "before_merge"]
+        text = (await client.get_prompt("diagnose_run", {"run": "1"})).messages[0].content.text
+        assert "get_run for run 1" in text
+
+    driven(played.folder, Caller(), steps)
+
+
+@pytest.mark.server
+def test_a_run_is_started_played_and_waited_for_within_the_budget(
+    played: CommandFolder, drivers: list[subprocess.Popen[bytes]]
+) -> None:
+    async def steps(client: Any) -> None:
+        agent = played.agent.name
+        started = await value_of(client, "try_case", {"agent": agent, "set": "words", "case": "case_1", "n": 2})
+        run = str(started["id"])
+        assert (started["started_by"], started["status"] in ("pending", "running", "finished")) == ("mcp", True)
+        for _ in range(5):
+            answer = await value_of(client, "wait", {"run": run, "seconds": 50})
+            if answer["status"] == "finished":
+                break
+        assert (answer["status"], answer["summary"]["passed"]) == ("finished", 2)
+        options = {"agent": agent, "set": "words", "options": {"pass_threshold": 0}}
+        assert "is for a person" in (await value_of(client, "start_run", options, is_error=True))["error"]
+        assert "started by a person" in (await value_of(client, "stop_run", {"run": "1"}, is_error=True))["error"]
+
+    driven(played.folder, Caller(allowed=EVERYTHING, budget=Budget(5)), steps)
+
+    assert len(drivers) == 1
+
+
+def test_without_budget_left_no_run_begins(played: CommandFolder) -> None:
+    async def steps(client: Any) -> None:
+        inputs = {"agent": played.agent.name, "set": "words"}
+        assert "is spent for this day" in (await value_of(client, "start_run", inputs, is_error=True))["error"]
+
+    driven(played.folder, Caller(allowed=EVERYTHING, budget=Budget(0)), steps)
+
+
+def _bytes_of(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and ".evaldesk" not in path.relative_to(folder).parts and "__pycache__" not in path.parts
+    }
+
+
+def _rows_of(folder: Path) -> dict[str, list[Any]]:
+    """All rows of the database but those of proposals and of the index of the search."""
+    import sqlite3
+
+    with contextlib.closing(sqlite3.connect(folder / ".evaldesk/evaldesk.db")) as connection:
+        names = [
+            name
+            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            if name != "proposal" and not re.search("^sqlite_|search|word", name)
+        ]
+        return {name: connection.execute(f'SELECT * FROM "{name}"').fetchall() for name in names}  # noqa: S608
+
+
+def test_after_500_random_calls_nothing_but_proposals_has_changed(played: CommandFolder) -> None:
+    chance = random.Random(42)
+    known = {name: inputs for name, (inputs, _) in INPUTS.items() if name != "list_agents"} | dict(PROPOSALS)
+    values = ["1", "2", "99", "words", "case_1", "case_2", "", "../x", "\x1b[2J", "accept all", 0, -1, 10**9, None]
+    values += [[], ["1", "2"], {}, {"conversation": None}, {"eval_id": "x"}, "verdict:failed", True, 1.5, "é" * 3_000]
+    files, rows = _bytes_of(played.folder), _rows_of(played.folder)
+
+    async def steps(client: Any) -> int:
+        n_answers = 0
+        for _ in range(500):
+            name = chance.choice([*known, *known, *known, *FOR_PERSONS])
+            inputs = dict(known.get(name, {}))
+            for _ in range(chance.randrange(3)):
+                keys = [*inputs, "run", "set", "case", "filter", "why", "patch", "limit", "cursor", "max_tokens"]
+                inputs[chance.choice(keys)] = chance.choice(values)
+            result = await client.call_tool(name, inputs)
+            assert len(result.content[0].text.encode()) <= 8_000 * 3.5 or "max_tokens" in inputs
+            material_of(result.content[0].text)
+            n_answers += not result.is_error
+        return n_answers
+
+    n_answers = driven(played.folder, Caller(allowed=frozenset({"propose"})), steps)
+
+    assert n_answers > 100
+    assert _bytes_of(played.folder) == files
+    changed = {name for name, before in rows.items() if _rows_of(played.folder)[name] != before}
+    assert changed == set()
+
+
+@pytest.mark.server
+def test_the_process_writes_nothing_but_the_protocol_to_its_output(played: CommandFolder) -> None:
+    from mcp import StdioServerParameters
+    from mcp.client import Client
+
+    command = [sys.executable, "-P", "-m", "evaldesk", "mcp", "--allow", "propose", "--workspace", str(played.folder)]
+
+    async def drive() -> None:
+        async with Client(StdioServerParameters(command=command[0], args=command[1:])) as client:
+            assert [tool.name for tool in (await client.list_tools()).tools] == [*tools_of(frozenset({"propose"}))]
+            answer = await value_of(client, "get_run", {"run": "1"})
+            assert answer == json.loads(played.run("run", "info", "1", "--json").stdout)
+            agents = await value_of(client, "list_agents", {})
+            assert [each["id"] for each in agents["items"]] == [played.agent.name]
+
+    asyncio.run(drive())

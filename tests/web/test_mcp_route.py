@@ -1,0 +1,100 @@
+"""The door for coding agents on an open desk: off unless asked for, and behind the guard as every page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from tests.agents.installed import skip_without
+from tests.web.conftest import PORT, TOKEN, ChatDesk
+
+from evaldesk.errors import UsageError
+from evaldesk.pages.door.fit import material_of
+from evaldesk.pages.door.tools import tools_of
+from evaldesk.settings import McpSettings, read_settings
+
+OpenChat = Callable[..., ChatDesk]
+HEADERS = {"Accept": "application/json, text/event-stream", "Authorization": f"Bearer {TOKEN}", "Cookie": ""}
+OLD = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "codex", "version": "1"}}
+
+
+@pytest.fixture
+def open_door(open_chat: OpenChat, monkeypatch: pytest.MonkeyPatch) -> OpenChat:
+    names = ("mcp", "agents", "sessions")
+    monkeypatch.setattr("evaldesk.web.server.ROUTES", tuple(f"evaldesk.web.routes.{name}:routes" for name in names))
+    return open_chat
+
+
+def asked(chat: ChatDesk, method: str, params: Mapping[str, Any], **headers: str) -> Any:
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    return chat.client.post("/mcp", json=message, headers=HEADERS | headers)
+
+
+def test_a_client_lists_and_calls_tools_at_an_open_desk(open_door: OpenChat) -> None:
+    skip_without("mcp")
+    chat = open_door(mcp=McpSettings(serve=True, allow=("propose",)))
+
+    begun = asked(chat, "initialize", OLD)
+    assert begun.json()["result"]["serverInfo"]["name"] == "evaldesk"
+    listed = asked(chat, "tools/list", {}).json()["result"]["tools"]
+    assert [tool["name"] for tool in listed] == [*tools_of(frozenset({"propose"}))]
+    called = asked(chat, "tools/call", {"name": "status", "arguments": {}}).json()["result"]
+    assert material_of(called["content"][0]["text"])["n_runs"] == 0
+    refused = asked(chat, "tools/call", {"name": "accept_proposal", "arguments": {"id": 1}}).json()["result"]
+    assert refused["isError"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Authorization": "Bearer another-token-of-letters"}, 401),
+        ({"Authorization": ""}, 401),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": f"http://127.0.0.1:{PORT + 1}"}, 403),
+        ({"Host": "evil.example"}, 400),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+    ],
+    ids=["wrong token", "no token", "other site", "other port", "other name", "cross-site"],
+)
+def test_the_walls_of_the_desk_stand_before_the_door(open_door: OpenChat, headers: dict[str, str], status: int) -> None:
+    chat = open_door(mcp=McpSettings(serve=True))
+
+    assert asked(chat, "tools/list", {}, **headers).status_code == status
+
+
+def test_the_door_is_closed_unless_the_settings_open_it(open_door: OpenChat) -> None:
+    chat = open_door()
+
+    assert asked(chat, "tools/list", {}).status_code == 404
+
+
+def test_the_settings_of_a_folder_that_nobody_trusts_open_no_door(
+    open_door: OpenChat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat = open_door(mcp=McpSettings(serve=True))
+    monkeypatch.setattr("evaldesk.desk.desk.Desk.is_restricted", property(lambda _: True))
+
+    assert asked(chat, "tools/list", {}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[mcp]\nserve = true\nallow = ["accept"]\n', "allow may have run and propose, got 'accept'"),
+        ('[mcp]\nserve = true\nallow = ["run"]\n', "needs a budget"),
+        ('[mcp]\nserve = "yes"\n', "mcp"),
+        ("[mcp]\nopen = true\n", "mcp"),
+    ],
+)
+def test_settings_of_the_door_are_checked(tmp_path: Any, text: str, words: str) -> None:
+    (tmp_path / "evaldesk.toml").write_text(text)
+
+    with pytest.raises(UsageError, match=words):
+        read_settings(tmp_path, (tmp_path,), environment={})
+
+
+def test_settings_of_the_door_are_read(tmp_path: Any) -> None:
+    (tmp_path / "evaldesk.toml").write_text('[mcp]\nserve = true\nallow = ["run"]\nbudget = "5usd/day"\n')
+
+    assert read_settings(tmp_path, (tmp_path,), environment={}).mcp == McpSettings(True, ("run",), "5usd/day")
