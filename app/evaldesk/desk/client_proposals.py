@@ -251,11 +251,11 @@ class ClientProposalDesk:
             raise ConflictError(
                 f"case {draft.case_id!r} changed since it was proposed; make the change yourself, or refuse it"
             )
-        token = cases.keep_edits(draft.evalset_id, [(found_case.case, after)])
+        token = cases.store_edits(draft.evalset_id, [(found_case.case, after)])
         try:
             cases.save(draft.evalset_id, found_case.key, after, found_case.version)
         except BaseException:
-            cases.discard_edits(token)
+            cases.edits.discard(token)
             raise
         return f"edit {token}"
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from evaldesk.desk.chat.replays import ReplayDesk
     from evaldesk.desk.chat.sessions import SessionDesk
     from evaldesk.desk.chat.simulation import SimulationDesk
-    from evaldesk.desk.experiments.bench import PromptBench
     from evaldesk.desk.client_proposals import ClientProposalDesk
+    from evaldesk.desk.experiments.bench import PromptBench
     from evaldesk.desk.experiments.experiments import ExperimentDesk
     from evaldesk.desk.experiments.prompts import PromptDesk
     from evaldesk.desk.failures import FailureDesk
