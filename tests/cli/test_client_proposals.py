@@ -12,6 +12,7 @@ import pytest
 from tests.cli.conftest import CommandFolder
 from tests.cli.door_calls import play
 
+from evaldesk.desk.client_proposals import ClientProposalDesk
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.failures import TypedFinding, TypedMode
 from evaldesk.desk.trash import open_desk
@@ -50,7 +51,7 @@ def answered(desk: Desk, evalset_id: str, text: str) -> dict[str, Any]:
 
 
 def made(desk: Desk, evalset_id: str, kind: str) -> int:
-    proposals = desk.client_proposals
+    proposals = ClientProposalDesk(desk)
     if kind == "case":
         return proposals.propose_case(CLIENT, evalset_id, new_case(), "none asks for two").id
     if kind == "edit":
@@ -83,16 +84,16 @@ def test_a_proposal_changes_nothing_until_a_person_accepts_it_and_can_be_taken_b
     number = made(desk, words, kind)
     assert state_of(desk) == before
 
-    accepted = desk.client_proposals.accept(number, "ann")
+    accepted = ClientProposalDesk(desk).accept(number, "ann")
     assert (accepted.status, accepted.decided_by) == ("accepted", "ann")
     assert state_of(desk) != before
 
-    desk.client_proposals.undo(number, "ann")
+    ClientProposalDesk(desk).undo(number, "ann")
     _, findings, modes = state_of(desk)
     assert (findings, "wrong greeting" in modes) == (before[1], False)
     assert [case.id for case in desk.evalsets.evalset(words).cases] == ["case_1", "case_2", "case_3"]
     assert json.loads(state_of(desk)[0])["eval_cases"] == json.loads(before[0])["eval_cases"]
-    assert desk.client_proposals.get(number).status == "open"
+    assert ClientProposalDesk(desk).get(number).status == "open"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -100,17 +101,17 @@ def test_a_refused_proposal_changes_nothing(desk: Desk, words: str, kind: str) -
     before = state_of(desk)
     number = made(desk, words, kind)
 
-    desk.client_proposals.refuse(number, "ann")
+    ClientProposalDesk(desk).refuse(number, "ann")
 
     assert state_of(desk) == before
     with pytest.raises(ConflictError):
-        desk.client_proposals.accept(number, "ann")
+        ClientProposalDesk(desk).accept(number, "ann")
 
 
 def test_an_accepted_edit_tells_its_effect_before(desk: Desk, words: str) -> None:
-    proposal = desk.client_proposals.get(made(desk, words, "edit"))
+    proposal = ClientProposalDesk(desk).get(made(desk, words, "edit"))
 
-    effect = desk.client_proposals.effect(proposal)
+    effect = ClientProposalDesk(desk).effect(proposal)
 
     assert effect is not None
     assert (effect.run, effect.effect.before.passed, effect.effect.after.passed) == (2, 0, 2)
@@ -118,25 +119,25 @@ def test_an_accepted_edit_tells_its_effect_before(desk: Desk, words: str) -> Non
 
 def test_a_case_that_changed_since_is_not_written_over(desk: Desk, words: str) -> None:
     number = made(desk, words, "edit")
-    other = desk.client_proposals.propose_edit(CLIENT, words, "case_2", answered(desk, words, "hey"), "better").id
-    desk.client_proposals.accept(other, "ann")
+    other = ClientProposalDesk(desk).propose_edit(CLIENT, words, "case_2", answered(desk, words, "hey"), "better").id
+    ClientProposalDesk(desk).accept(other, "ann")
     before = state_of(desk)
 
     with pytest.raises(ConflictError, match="changed since it was proposed"):
-        desk.client_proposals.accept(number, "ann")
+        ClientProposalDesk(desk).accept(number, "ann")
 
     assert state_of(desk) == before
     with pytest.raises(ConflictError, match="was accepted by ann already"):
-        desk.client_proposals.accept(other, "ann")
+        ClientProposalDesk(desk).accept(other, "ann")
 
 
 def test_nobody_accepts_without_a_name(desk: Desk, words: str) -> None:
     number = made(desk, words, "case")
 
     with pytest.raises(UsageError):
-        desk.client_proposals.accept(number, " ")
+        ClientProposalDesk(desk).accept(number, " ")
 
-    assert desk.client_proposals.get(number).status == "open"
+    assert ClientProposalDesk(desk).get(number).status == "open"
 
 
 @pytest.mark.parametrize(
@@ -157,28 +158,28 @@ def test_nobody_accepts_without_a_name(desk: Desk, words: str) -> None:
 )
 def test_a_bad_patch_is_refused_with_the_place(desk: Desk, words: str, patch: Any, words_of_error: str) -> None:
     with pytest.raises(EvaldeskError, match=words_of_error):
-        desk.client_proposals.propose_edit(CLIENT, words, "case_2", patch, "because")
+        ClientProposalDesk(desk).propose_edit(CLIENT, words, "case_2", patch, "because")
 
-    assert desk.client_proposals.list() == []
+    assert ClientProposalDesk(desk).list() == []
 
 
 def test_equal_proposals_are_one_and_many_are_refused(desk: Desk, words: str) -> None:
-    first = desk.client_proposals.propose_case(CLIENT, words, new_case())
-    assert desk.client_proposals.propose_case("Codex", words, new_case()).id == first.id
-    assert desk.client_proposals.get(first.id).n_times == 2
+    first = ClientProposalDesk(desk).propose_case(CLIENT, words, new_case())
+    assert ClientProposalDesk(desk).propose_case("Codex", words, new_case()).id == first.id
+    assert ClientProposalDesk(desk).get(first.id).n_times == 2
 
     for number in range(MAX_OPEN - 1):
-        desk.client_proposals.propose_case(CLIENT, words, new_case(f"case_{number + 10}"))
+        ClientProposalDesk(desk).propose_case(CLIENT, words, new_case(f"case_{number + 10}"))
     with pytest.raises(ConflictError, match="wait for a person"):
-        desk.client_proposals.propose_case(CLIENT, words, new_case("one_more"))
-    desk.client_proposals.refuse(first.id, "ann")
-    desk.client_proposals.propose_case(CLIENT, words, new_case("one_more"))
+        ClientProposalDesk(desk).propose_case(CLIENT, words, new_case("one_more"))
+    ClientProposalDesk(desk).refuse(first.id, "ann")
+    ClientProposalDesk(desk).propose_case(CLIENT, words, new_case("one_more"))
 
 
 def test_a_secret_is_masked_and_said(desk: Desk, words: str) -> None:
-    result = desk.client_proposals.propose_case(CLIENT, words, new_case(text=f"use {KEY}"), f"for {KEY}")
+    result = ClientProposalDesk(desk).propose_case(CLIENT, words, new_case(text=f"use {KEY}"), f"for {KEY}")
 
-    proposal = desk.client_proposals.get(result.id)
+    proposal = ClientProposalDesk(desk).get(result.id)
     assert result.is_masked
     assert KEY not in proposal.draft.after + proposal.draft.why
 
@@ -188,24 +189,24 @@ def test_a_secret_is_masked_and_said(desk: Desk, words: str) -> None:
 )
 def test_a_quote_must_stand_in_its_trial_letter_by_letter(desk: Desk, quote: str, turn: int) -> None:
     with pytest.raises(UsageError, match="quote: "):
-        desk.client_proposals.propose_finding(
+        ClientProposalDesk(desk).propose_finding(
             CLIENT, 1, "case_2", (1, 0), turn, TypedFinding(new_mode="echo", quote=quote)
         )
 
 
 def test_what_a_trial_does_not_offer_is_no_expectation(desk: Desk) -> None:
     with pytest.raises(UsageError, match=r"9\.answer is not offered; offered are 1\.answer: "):
-        desk.client_proposals.propose_expectation(CLIENT, 1, "case_2", 0, {"9.answer": "replace"})
+        ClientProposalDesk(desk).propose_expectation(CLIENT, 1, "case_2", 0, {"9.answer": "replace"})
     with pytest.raises(UsageError, match="nothing is not offered"):
-        desk.client_proposals.propose_expectation(CLIENT, 1, "case_2", 0, {})
+        ClientProposalDesk(desk).propose_expectation(CLIENT, 1, "case_2", 0, {})
     with pytest.raises(NotFoundError):
-        desk.client_proposals.propose_expectation(CLIENT, 1, "case_9", 0, {})
+        ClientProposalDesk(desk).propose_expectation(CLIENT, 1, "case_9", 0, {})
 
 
 def test_a_name_of_a_client_is_one_short_printable_line(desk: Desk, words: str) -> None:
-    number = desk.client_proposals.propose_case("\x1b[2J" + "x\n" * 100, words, new_case()).id
+    number = ClientProposalDesk(desk).propose_case("\x1b[2J" + "x\n" * 100, words, new_case()).id
 
-    client = desk.client_proposals.get(number).client
+    client = ClientProposalDesk(desk).get(number).client
     assert client.isprintable()
     assert len(client) <= 80
 
@@ -214,9 +215,9 @@ def test_a_broken_case_is_refused(desk: Desk, words: str) -> None:
     values: tuple[Any, ...] = ([], "x", {"eval_id": 1}, {"conversation": []})
     for value in values:
         with pytest.raises(FormatError):
-            desk.client_proposals.propose_case(CLIENT, words, value)
+            ClientProposalDesk(desk).propose_case(CLIENT, words, value)
     with pytest.raises(ConflictError, match="has a case 'case_1' already"):
-        desk.client_proposals.propose_case(CLIENT, words, new_case("case_1"))
+        ClientProposalDesk(desk).propose_case(CLIENT, words, new_case("case_1"))
 
 
 def test_commands_propose_and_only_a_person_at_a_terminal_decides(
@@ -230,7 +231,7 @@ def test_commands_propose_and_only_a_person_at_a_terminal_decides(
         answer = place.run("proposals", verb, str(number))
         assert answer.exit_code != 0
         assert "for a person at a terminal" in str(answer.exception)
-    assert desk.client_proposals.get(number).status == "open"
+    assert ClientProposalDesk(desk).get(number).status == "open"
 
     with at_terminal(monkeypatch):
         assert "Accepted." in place.run("proposals", "accept", str(number), "--by", "ann").output
@@ -302,6 +303,6 @@ def test_every_command_of_the_skill_is_there() -> None:
 def test_a_proposal_names_its_client(desk: Desk, words: str) -> None:
     made(desk, words, "case")
 
-    (proposal,) = desk.client_proposals.list()
+    (proposal,) = ClientProposalDesk(desk).list()
     assert isinstance(proposal, Proposal)
     assert proposal.client == CLIENT

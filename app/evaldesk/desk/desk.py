@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from evaldesk.desk.chat.replays import ReplayDesk
     from evaldesk.desk.chat.sessions import SessionDesk
     from evaldesk.desk.chat.simulation import SimulationDesk
-    from evaldesk.desk.client_proposals import ClientProposalDesk
     from evaldesk.desk.experiments.bench import PromptBench
     from evaldesk.desk.experiments.experiments import ExperimentDesk
     from evaldesk.desk.experiments.prompts import PromptDesk
@@ -207,13 +206,6 @@ class Desk:
         from evaldesk.desk.model_proposals import ModelProposalDesk
 
         return ModelProposalDesk(self.settings, self.store, self.host)
-
-    @cached_property
-    def client_proposals(self) -> ClientProposalDesk:
-        """The proposals of coding agents."""
-        from evaldesk.desk.client_proposals import ClientProposalDesk
-
-        return ClientProposalDesk(self)
 
     @cached_property
     def failures(self) -> FailureDesk:

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from evaldesk.cli.runs.shared import json_option, opened_desk, workspace_option
+from evaldesk.desk.client_proposals import ClientProposalDesk
 from evaldesk.desk.desk import Desk
 from evaldesk.errors import UsageError
 from evaldesk.wording.printable import in_one_line
@@ -260,7 +261,7 @@ def accept(number: int, author: str | None, workspace: str | None) -> None:
     """
     with opened_desk(workspace) as desk:
         _ask(desk, number, "Accept it?")
-        desk.client_proposals.accept(number, author or desk.person.name())
+        ClientProposalDesk(desk).accept(number, author or desk.person.name())
     show(f"Accepted. `evaldesk proposals undo {number}` takes it back.")
 
 
@@ -276,7 +277,7 @@ def refuse(number: int, author: str | None, workspace: str | None) -> None:
     """
     with opened_desk(workspace) as desk:
         _ask(desk, number, "Refuse it?")
-        desk.client_proposals.refuse(number, author or desk.person.name())
+        ClientProposalDesk(desk).refuse(number, author or desk.person.name())
     show(f"Refused. `evaldesk proposals undo {number}` takes it back.")
 
 
@@ -292,7 +293,7 @@ def undo(number: int, author: str | None, workspace: str | None) -> None:
     """
     with opened_desk(workspace) as desk:
         _ask(desk, number, "Take the answer back?")
-        desk.client_proposals.undo(number, author or desk.person.name())
+        ClientProposalDesk(desk).undo(number, author or desk.person.name())
     show(f"Proposal {number} is open again.")
 
 

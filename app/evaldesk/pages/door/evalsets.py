@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
+from evaldesk.desk.client_proposals import ClientProposalDesk
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.cases import case_keys
 from evaldesk.errors import FormatError, NotFoundError, UsageError
@@ -119,7 +120,7 @@ def case_answer(desk: Desk, name: str, case_id: str) -> dict[str, Any]:
         "case": case_to_json(case),
         "proposals": [
             {"id": each.id, "kind": each.draft.kind, "client": each.client, "why": each.draft.why}
-            for each in desk.client_proposals.list(evalset_id=file.id, case_id=case.id)
+            for each in ClientProposalDesk(desk).list(evalset_id=file.id, case_id=case.id)
         ],
         "page": f"/evalsets/{file.id}/cases/{key}",
     }

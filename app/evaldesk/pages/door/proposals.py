@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from evaldesk.desk.client_proposals import UNKNOWN_CLIENT, Made
+from evaldesk.desk.client_proposals import UNKNOWN_CLIENT, ClientProposalDesk, Made
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.failures import TypedFinding, TypedMode
 from evaldesk.model.proposals import Proposal
@@ -25,14 +25,14 @@ def proposal_items(desk: Desk, status: str = "open", name: str = "") -> dict[str
     """The proposals with a status, or all; `name` is an eval set."""
     evalset_id = find_file(desk, name).id if name else None
     chosen_status: Any = None if status == "all" else status
-    items = [proposal_object(each) for each in desk.client_proposals.list(chosen_status, evalset_id=evalset_id)]
+    items = [proposal_object(each) for each in ClientProposalDesk(desk).list(chosen_status, evalset_id=evalset_id)]
     return {"items": items, "n_open": desk.store.client_proposals.n_open(), "page": "/proposals"}
 
 
 def proposal_answer(desk: Desk, proposal: int) -> dict[str, Any]:
     """One proposal with its content, and its effect on stored trials."""
-    proposal_row = desk.client_proposals.get(proposal)
-    effect = desk.client_proposals.effect(proposal_row)
+    proposal_row = ClientProposalDesk(desk).get(proposal)
+    effect = ClientProposalDesk(desk).effect(proposal_row)
     return proposal_object(proposal_row) | {
         "content": json.loads(proposal_row.draft.after),
         "effect": None
@@ -71,14 +71,14 @@ def propose_case(
     desk: Desk, name: str, case: dict[str, Any], why: str = "", client: str = UNKNOWN_CLIENT
 ) -> dict[str, Any]:
     """Propose a new case of an eval set."""
-    return _made(desk.client_proposals.propose_case(client, find_file(desk, name).id, case, why))
+    return _made(ClientProposalDesk(desk).propose_case(client, find_file(desk, name).id, case, why))
 
 
 def propose_edit(
     desk: Desk, name: str, case_id: str, patch: dict[str, Any], why: str, client: str = UNKNOWN_CLIENT
 ) -> dict[str, Any]:
     """Propose a change of a case by a JSON merge patch."""
-    return _made(desk.client_proposals.propose_edit(client, find_file(desk, name).id, case_id, patch, why))
+    return _made(ClientProposalDesk(desk).propose_edit(client, find_file(desk, name).id, case_id, patch, why))
 
 
 def propose_expectation(
@@ -92,7 +92,7 @@ def propose_expectation(
 ) -> dict[str, Any]:
     """Propose values of a trial as expectations of its case."""
     run_id, key, _, _ = find_trial(desk, name, case_id, trial)
-    return _made(desk.client_proposals.propose_expectation(client, run_id, case_id, key[1], parts, why))
+    return _made(ClientProposalDesk(desk).propose_expectation(client, run_id, case_id, key[1], parts, why))
 
 
 def propose_finding(
@@ -109,7 +109,7 @@ def propose_finding(
     """Propose a finding on a trial, with words of it."""
     run_id, key, _, _ = find_trial(desk, name, case_id, trial)
     form = TypedFinding(note=note, new_mode=kind, quote=quote)
-    return _made(desk.client_proposals.propose_finding(client, run_id, case_id, key, turn, form))
+    return _made(ClientProposalDesk(desk).propose_finding(client, run_id, case_id, key, turn, form))
 
 
 def propose_kind(
@@ -121,7 +121,7 @@ def propose_kind(
     client: str = UNKNOWN_CLIENT,
 ) -> dict[str, Any]:
     """Propose a kind of failure."""
-    return _made(desk.client_proposals.propose_kind(client, TypedMode(kind, definition, example_yes, example_no)))
+    return _made(ClientProposalDesk(desk).propose_kind(client, TypedMode(kind, definition, example_yes, example_no)))
 
 
 def _made(result: Made) -> dict[str, Any]:
