@@ -651,9 +651,55 @@ def test_a_named_data_set_takes_the_place_of_that_of_the_file(place: CommandFold
         assert [row.case_id for row in store.runs.case_outcomes(1)] == ["a", "b"]
 
 
+def test_download_writes_the_results_of_a_run(place: CommandFolder, played: Path) -> None:
+    assert place.run("eval", "run", played, "--yes").exit_code == 0
+
+    result = place.run("eval", "download", "1", "-o", place.folder / "results.json")
+
+    assert result.exit_code == 0, result.output
+    results = json.loads((place.folder / "results.json").read_text())
+    assert {"config", "summary", "rows"} <= results.keys()
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (("ls",), "run list"),
+        (("compare", "1", "2"), "compare"),
+        (("diff", "1", "2"), "compare"),
+        (("cancel", "1"), "run stop"),
+        (("trials", "1"), "run trials"),
+        (("rescor", "1"), "run rescore"),
+        (("improt", "x"), "import"),
+    ],
+)
+def test_an_unknown_verb_names_its_equivalent_and_is_no_agent(
+    place: CommandFolder, words: tuple[str, ...], command: str
+) -> None:
+    refused = place.run("eval", *words)
+
+    assert isinstance(refused.exception, UsageError)
+    assert f"eval {words[0]} is not a command" in str(refused.exception)
+    assert f"use `evaldesk {command}`;" in str(refused.exception)
+
+
+@pytest.mark.parametrize("words", [("frobnicate", "x"), ("./ls", "x"), ("shop:agent", "x")])
+def test_a_word_like_no_verb_is_an_agent_that_is_missing(place: CommandFolder, words: tuple[str, ...]) -> None:
+    refused = place.run("eval", *words)
+
+    assert isinstance(refused.exception, EvaldeskError)
+    assert "is not a command" not in str(refused.exception)
+
+
+def test_an_agent_of_the_name_of_a_verb_is_played(place: CommandFolder) -> None:
+    (place.folder / "evaldesk.toml").write_text(f'[agents.diff]\ntarget = "{place.agent.name}.agent:root_agent"\n')
+
+    assert "is not a command" not in str(place.run("eval", "diff", "missing.evalset.json").exception)
+
+
 @pytest.mark.parametrize(
     ("verb", "words"),
-    [("download", "evaldesk run export"), ("upload", "evaldesk import"), ("cache", "evaldesk run list")],
+    [("upload", "evaldesk import"), ("cache", "evaldesk run list")],
 )
 def test_a_verb_of_osmosis_names_its_equivalent_and_is_no_agent(place: CommandFolder, verb: str, words: str) -> None:
     refused = place.run("eval", verb, "3")

@@ -114,20 +114,23 @@ def test_a_local_run_of_osmosis_is_read_whole(tmp_path: Path) -> None:
 
 
 def test_a_summary_that_differs_is_said_in_one_line_and_one_that_agrees_in_one(tmp_path: Path) -> None:
-    wrong = {**METRICS, "summary": {**METRICS["summary"], "passed": 2, "pass_rate": 0.6667}}
+    """Osmosis grades a failed run with a reward, and passes it by that."""
+    right = {**METRICS["summary"], "graded": 3, "passed": 2, "pass_rate": 0.6667}
+    wrong = {**right, "graded": 2, "passed": 1, "pass_rate": 0.3333}
     folders = [
-        _fill(tmp_path / name, {"index.jsonl": INDEX, "metrics.json": metrics})
-        for name, metrics in (("right", {**METRICS, "summary": {**METRICS["summary"], "graded": 2}}), ("wrong", wrong))
+        _fill(tmp_path / name, {"index.jsonl": INDEX, "metrics.json": {**METRICS, "summary": summary}})
+        for name, summary in (("right", right), ("wrong", wrong))
     ]
 
     lines = [[words for words in read_path(each).understood if "own summary" in words] for each in folders]
 
     assert lines[0] == [
-        "The tool's own summary agrees: completed_samples 3, graded 2, passed 1, failed 1, skipped 1, pass_rate 0.3333."
+        "The tool's own summary agrees: total_samples 4, completed_samples 3, graded 3, passed 2, failed 1, skipped 1, "
+        "pass_rate 0.6667, n_runs 2."
     ]
     assert lines[1] == [
-        "The tool's own summary differs from its trials: graded 1 (here 2), passed 2 (here 1), "
-        "pass_rate 0.6667 (here 0.333333)."
+        "The tool's own summary differs from its trials: graded 2 (here 3), passed 1 (here 2), "
+        "pass_rate 0.3333 (here 0.666667)."
     ]
 
 

@@ -136,14 +136,11 @@ SPELLED_BY_OSMOSIS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("eval", "cache", "ls"): ("run", "list"),
     ("eval", "cache", "rm"): ("run", "rm"),
     ("eval", "run"): ("run", "play"),
+    ("eval", "download"): ("run", "export", "--format", "osmosis-results"),
     **{("eval", name): ("run", name) for name in ("submit", "list", "info", "logs", "stop", "retry", "resume")},
 }
 
 DONE_OTHERWISE: Mapping[tuple[str, ...], str] = {
-    (
-        "eval",
-        "download",
-    ): "the results of a run are here: `evaldesk run export RUN`, or the files of `evaldesk eval -o`",
     ("eval", "upload"): "results stay on this machine; `evaldesk import FOLDER` takes those of others in",
     ("eval", "cache"): "`evaldesk run list` shows the stored runs, and `evaldesk run rm RUN` removes one",
     ("eval", "create"): "`evaldesk import DATA` makes an eval set of a data set",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 from evaldesk import paths
@@ -23,10 +25,15 @@ MOST_LISTED = 50
 def eval_adk(request: EvalRequest) -> int:
     """Run every eval set that was named; gives the exit code. Raises UsageError, FormatError."""
     if len(request.words) < 2:
+        _refuse_verb(request)
         missing_words = "an agent and an eval set" if not request.words else "an eval set"
         raise UsageError(f"name {missing_words}, such as: evaldesk eval samples/hello_world hello_world")
     place = (request.python, request.image, request.value("environment"))
-    agent = named_agent(request.words[0], request.workspace, *place)
+    try:
+        agent = named_agent(request.words[0], request.workspace, *place)
+    except UsageError:
+        _refuse_verb(request)
+        raise
     cases_by_file = _choose_cases(request.words[1:], paths.folder_of_names(agent.folder))
     config = _config(request, cases_by_file)
     criteria_file = None if request.config_file_path else config
@@ -63,6 +70,48 @@ def eval_adk(request: EvalRequest) -> int:
         return play_experiment(request, jobs)
     _refuse_without_variants(request)
     return play_and_judge(request, jobs)
+
+
+_VERB = re.compile(r"[a-z][a-z_-]{1,30}")
+SYNONYMS = {
+    "cancel": "run stop",
+    "delete": "run rm",
+    "diff": "compare",
+    "download": "run export",
+    "history": "run list",
+    "ls": "run list",
+    "ps": "run list",
+    "remove": "run rm",
+    "rerun": "run resume",
+    "results": "run info",
+    "show": "run info",
+    "start": "run submit",
+    "view": "open",
+    "web": "ui",
+}
+"""Verbs that other tools have, with the command here."""
+LIKENESS = 0.75
+
+
+def _refuse_verb(request: EvalRequest) -> None:
+    """Raise UsageError with the equivalent command where the first word is a verb and no agent."""
+    word = request.words[0] if request.words else ""
+    settings = request.settings() if _VERB.fullmatch(word) and not Path(word).exists() else None
+    if settings is None or word in settings.agents:
+        return
+    from evaldesk.cli import COMMANDS
+    from evaldesk.cli.runs.group import COMMANDS as RUN_COMMANDS
+
+    commands = {**{name: f"run {name}" for name in RUN_COMMANDS}, **{name: name for name in COMMANDS}, **SYNONYMS}
+    nearest = [word] if word in commands else get_close_matches(word, commands, n=1, cutoff=LIKENESS)
+    if not nearest:
+        return
+    command = f"`evaldesk {commands[nearest[0]]}`"
+    raise UsageError(
+        f"eval {word} is not a command, and no agent is called {word!r}: use {command}; an agent is a folder, "
+        "module:attr or samples/NAME",
+        field="agent",
+    )
 
 
 def _refuse_without_variants(request: EvalRequest) -> None:

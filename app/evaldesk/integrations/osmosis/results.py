@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import statistics
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -316,7 +318,7 @@ def _build_import(header: _Header, runs: Callable[[], Iterable[_Run]], rows: Cal
         is_skipped = run.raw.get("status") == "skipped"
         result = None if is_skipped else _result(run, criteria, model)
         own.add(own.place(run.row_index), result, run.run_index)
-        sums[is_baseline].add(result)
+        sums[is_baseline].add(result, run, header.threshold)
         if result is not None and result.error is not None and _is_at_least(run.raw.get(REWARD), header.threshold):
             n_failed_passes += 1
         if is_skipped:
@@ -351,31 +353,45 @@ def _is_at_least(value: Any, threshold: float) -> bool:
 
 @dataclass(slots=True)
 class _Sums:
-    """Counts of the trials as Osmosis counts them: a missing score is 0 in a mean, and its trial is not graded."""
+    """Counts of the trials as Osmosis counts them: a missing score is 0 in a mean, and its trial is not graded.
+
+    A failed run with a reward is graded, and passes by it. (osmosis-ai 0.3.8 eval/local/results.py: aggregate_metrics)
+    """
 
     n: int = 0
     skipped: int = 0
-    graded: int = 0
-    passed: int = 0
     failed: int = 0
+    passed: int = 0
+    graded: int = 0
+    n_runs: int = 0
+    rewards: array[float] = field(default_factory=lambda: array("d"))
+    rows: dict[int, tuple[int, int]] = field(default_factory=dict)
     totals: dict[str, float] = field(default_factory=dict)
 
-    def add(self, result: TrialResult | None) -> None:
+    def add(self, result: TrialResult | None, run: _Run, threshold: float) -> None:
         """Count one more trial; None is a skipped one."""
+        self.n_runs = max(self.n_runs, run.run_index + 1)
         if result is None:
             self.skipped += 1
             return
         self.n += 1
         self.failed += result.status == "errored"
-        self.passed += result.verdict == "passed"
+        reward = run.raw.get(REWARD)
         values = [(score.metric, score.value) for score in result.scores if score.value is not None]
-        self.graded += bool(values)
+        is_passed = _is_at_least(reward, threshold) if REWARD in run.raw else result.verdict == "passed"
+        self.passed += is_passed
+        self.graded += is_score(reward) if REWARD in run.raw else bool(values)
+        if is_score(reward):
+            self.rewards.append(float(reward))
+        n_attempts, n_passes = self.rows.get(run.row_index, (0, 0))
+        self.rows[run.row_index] = n_attempts + 1, n_passes + is_passed
         for metric, value in values:
             self.totals[metric] = self.totals.get(metric, 0.0) + value
 
     def compared(self, metrics: Mapping[str, Any]) -> Iterator[SummaryValue]:
         """The values of the summary of Osmosis, of a local run or of `-o`, beside these counts."""
         counts = {
+            "total_samples": self.n + self.skipped,
             "total_runs": self.n,
             "completed_samples": self.n,
             "graded": self.graded,
@@ -383,14 +399,36 @@ class _Sums:
             "failed": self.failed,
             "skipped": self.skipped,
             "pass_rate": self.passed / self.n if self.n else 0.0,
+            "n_runs": self.n_runs,
         }
         for name, count in counts.items():
             if is_score(metrics.get(name)):
                 yield SummaryValue(name, float(metrics[name]), count)
+        stats, points = metrics.get("reward_stats"), metrics.get("pass_at_k")
+        for name, measure in _REWARD_STATS.items():
+            if isinstance(stats, dict) and is_score(stats.get(name)) and self.rewards:
+                yield SummaryValue(f"{name} of the reward", float(stats[name]), measure(self.rewards))
+        for point in points if isinstance(points, list) else ():
+            if isinstance(point, dict) and isinstance(point.get("k"), int) and is_score(point.get("value")):
+                yield SummaryValue(f"pass@{point['k']}", float(point["value"]), self._pass_at(point["k"]))
         functions = metrics.get("eval_fns")
         for metric, values in functions.items() if isinstance(functions, dict) else ():
             if isinstance(values, dict) and is_score(values.get("mean")) and self.n:
                 yield SummaryValue(f"mean of {metric}", float(values["mean"]), self.totals.get(metric, 0.0) / self.n)
+
+    def _pass_at(self, k: int) -> float:
+        """The mean over the rows with at least k attempts; 0 without any."""
+        shares = [1.0 - comb(n - passes, k) / comb(n, k) for n, passes in self.rows.values() if 1 <= k <= n]
+        return fsum(shares) / len(shares) if shares else 0.0
+
+
+_REWARD_STATS: Mapping[str, Callable[[array[float]], float]] = {
+    "mean": lambda rewards: fsum(rewards) / len(rewards),
+    "median": statistics.median,
+    "std": statistics.pstdev,
+    "min": min,
+    "max": max,
+}
 
 
 def _recorded_run(header: _Header, rows: TrialRows, criteria: tuple[Criterion, ...], model: str) -> RecordedRun:
