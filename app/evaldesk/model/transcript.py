@@ -182,6 +182,10 @@ class Event:
     parent: str = ""
 
 
+ARTIFACTS = "artifacts"
+"""The author of a log event that has the name and the text of a file that the agent made."""
+
+
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
     """The events of one turn with the session state before and after it; `asked_by` is None where it was not noted.
@@ -430,6 +434,12 @@ class Transcript:
     def media(self) -> tuple[Media, ...]:
         """The images, sounds and files of all its messages."""
         return tuple(item for turn in self.turns for item in turn.all_media)
+
+    @property
+    def artifacts(self) -> JsonObject:
+        """The texts of the files that the agent made, by their names; the last version of each."""
+        logs = (event.text for turn in self.turns for event in turn.events if event.author == ARTIFACTS)
+        return {name: text for name, is_named, text in (log.partition(":\n") for log in logs) if is_named}
 
     @property
     def final_state(self) -> JsonObject:

@@ -12,7 +12,8 @@ import pytest
 from tests.agents.adk_source import ROLLER, SCRIPT, asked, shown
 from tests.agents.installed import skip_without
 
-from evaldesk.model import ModelOptions, Session
+from evaldesk.metrics.state.state_path import StatePath
+from evaldesk.model import Case, ModelOptions, Session, Transcript, Turn
 
 skip_without("google.adk")
 
@@ -202,3 +203,34 @@ root_agent = LlmAgent(name="a", model=Scripted(answer=answer))
     await play(loaded(source), session, "hi")
 
     assert [(usage.tokens_in, usage.tokens_out) for usage in session.turns[0].usages] == [(11, 10)]
+
+
+SAVING = (
+    SCRIPT
+    + """
+async def answer(word, request):
+    return said("saved") if isinstance(word, dict) else said("", ("save", {"text": word}))
+
+async def save(text: str, tool_context):
+    data = b"\\xff\\x00" if text == "bytes" else text.encode()
+    await tool_context.save_artifact("report.txt", types.Part.from_bytes(data=data, mime_type="text/plain"))
+    return "ok"
+
+root_agent = LlmAgent(name="clerk", model=Scripted(answer=answer), tools=[save])
+"""
+)
+
+
+async def test_artifacts_are_seen_and_a_path_of_the_state_finds_them(loaded: Any, played: Any) -> None:
+    agent, session = loaded(SAVING), Session("s")
+
+    turns = [await played(agent, session, text) for text in ("first", "bytes", "Hello.")]
+
+    assert [turn.error for turn in turns] == [None] * 3
+    logs = [event.text for turn in turns for event in turn.events if event.author == "artifacts"]
+    assert logs == ["report.txt:\nfirst", "report.txt:\n2 bytes that are not text", "report.txt:\nHello."]
+    case = Case("c", tuple(Turn(turn.query) for turn in turns))
+    metric = StatePath("$.artifacts['report.txt']", "every", "Hello.")
+    [score] = metric.score(Transcript(tuple(turns)), case)
+    assert score.value == 1.0
+    assert "artifacts" not in turns[-1].state_after

@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from evaldesk.agents.agent import is_from
+from evaldesk.agents.artifacts import artifact_event
 from evaldesk.agents.discovery import FACTORY
 from evaldesk.agents.own.instruction import placeholders
 from evaldesk.agents.tools.frameworks import call_limit_event, lost_turn_error, pause, take_paused_turn, waiting_events
@@ -121,7 +122,7 @@ class AdkAgent:
         timeout_s = options.live_timeout_s or LIVE_TIMEOUT_S
         try:
             turn, tells_usage = _live_events(connection.turn(content, timeout_s)), False
-            async with aclosing(_events_of(turn, witness, session)) as events:
+            async with aclosing(_events_of(turn, witness, session, conversation)) as events:
                 async for event in events:
                     tells_usage = tells_usage or event.usage is not None
                     yield event
@@ -198,7 +199,7 @@ class AdkAgent:
             run_config=RunConfig(**config),
         )
         try:
-            async with aclosing(_events_of(invocation, witness, session)) as events:
+            async with aclosing(_events_of(invocation, witness, session, conversation)) as events:
                 async for event in events:
                     yield event
         except Exception as error:
@@ -245,7 +246,9 @@ async def _live_events(turn: AsyncGenerator[Any]) -> AsyncGenerator[Any]:
             yield live.as_text(event)
 
 
-async def _events_of(invocation: Any, witness: Witness, session: Session) -> AsyncGenerator[Event]:
+async def _events_of(
+    invocation: Any, witness: Witness, session: Session, conversation: Conversation
+) -> AsyncGenerator[Event]:
     """The events of an invocation. An error event is delayed, because a later exception has more detail."""
     pending_error: Event | None = None
     async with aclosing(invocation) as events:
@@ -261,6 +264,8 @@ async def _events_of(invocation: Any, witness: Witness, session: Session) -> Asy
                     pending_error = event
                 else:
                     yield event
+            for name, version in ((adk_event.actions and adk_event.actions.artifact_delta) or {}).items():
+                yield await conversation.find_artifact(session, name, version)
     if witness.answers.failure:
         raise witness.answers.failure
     if pending_error:
@@ -342,6 +347,13 @@ class Conversation:
         """The session of google-adk; None after its deletion."""
         place = {"app_name": self.app_name, "user_id": session.user_id, "session_id": session.id}
         return await self.sessions.get_session(**place, **options)
+
+    async def find_artifact(self, session: Session, name: str, version: int) -> Event:
+        """The event of a file that was saved."""
+        place = {"app_name": self.app_name, "user_id": session.user_id, "session_id": session.id}
+        part = await self.artifacts.load_artifact(**place, filename=name, version=version)
+        data = part.inline_data.data if part and part.inline_data else None
+        return artifact_event(name, data if data is not None else (part and part.text) or "")
 
     async def keep(self, session: Session) -> None:
         """Store the state and the number of turns for the next turn. Events stay in the service: a copy takes long."""

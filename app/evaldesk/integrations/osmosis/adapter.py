@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from evaldesk.agents.agent import Agent, summary_of
+from evaldesk.agents.artifacts import MAX_ARTIFACT, artifact_event
 from evaldesk.agents.event_pump import SendEvent, events_of
 from evaldesk.agents.message_events import MessageEvents
 from evaldesk.agents.model_bridge import open_bridge
@@ -28,7 +29,7 @@ from evaldesk.errors import AgentError
 from evaldesk.llm.retry_events import note_unseen
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session, ToolDescription
 from evaldesk.model.chat import chat_messages, user_messages
-from evaldesk.model.transcript import report
+from evaldesk.model.transcript import ARTIFACTS, report
 from evaldesk.wire import plain_json, plain_object
 
 DEFAULT_MAX_TURNS = 10
@@ -285,8 +286,7 @@ class WorkflowAgent:
 
 
 MAX_ARTIFACTS = 50
-MAX_ARTIFACT = 20_000
-"""Artifacts that a trial keeps, and the characters of each."""
+"""Artifacts that a trial keeps."""
 
 
 def _artifact_events(folder: Path) -> Iterator[Event]:
@@ -294,16 +294,11 @@ def _artifact_events(folder: Path) -> Iterator[Event]:
     home = folder.resolve()
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.resolve().is_relative_to(home))
     for path in paths[:MAX_ARTIFACTS]:
-        name = path.relative_to(folder).as_posix()
         with path.open("rb") as file:
             head = file.read(4 * MAX_ARTIFACT)
-        try:
-            text = head.decode("utf-8")[:MAX_ARTIFACT]
-        except UnicodeDecodeError:
-            text = f"{path.stat().st_size:,} bytes that are not text"
-        yield Event("log", author="artifacts", text=f"{name}:\n{text}")
+        yield artifact_event(path.relative_to(folder).as_posix(), head, path.stat().st_size)
     if len(paths) > MAX_ARTIFACTS:
-        yield Event("log", author="artifacts", text=f"and {len(paths) - MAX_ARTIFACTS} more artifacts")
+        yield Event("log", author=ARTIFACTS, text=f"and {len(paths) - MAX_ARTIFACTS} more artifacts")
 
 
 def _workflow_agent(workflow: object, ref: AgentRef) -> WorkflowAgent:

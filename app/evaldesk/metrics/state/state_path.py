@@ -28,8 +28,8 @@ _WANTS = (
 class StatePath:
     """1 when the path finds the wanted value in the final state, else 0. Paths are those of RFC 9535.
 
-    `every` wants at least one find. The functions `match` and `search` are missing: a regular expression on an agent's
-    text may take very long.
+    The files that the agent made are under `artifacts`. `every` wants at least one find. The functions `match` and
+    `search` are missing: a regular expression on an agent's text may take very long.
     """
 
     path: str = option("", "text", "Path", "A JSON path into the final state.", example="$.cart.items[*].id")
@@ -54,7 +54,9 @@ class StatePath:
         """One score for the trial."""
         if len(transcript.turns) < len(case.turns):
             return [Score(self.info.name, 0.0, reason=f"Turn {len(transcript.turns) + 1} was never played.")]
-        values = _find(self.path, transcript.final_state)
+        artifacts = transcript.artifacts
+        own = {"artifacts": artifacts} if artifacts else {}
+        values = _find(self.path, {**own, **transcript.final_state})
         n_equal = sum(json_equal(value, self.value) for value in values)
         is_met = {
             "exists": bool(values),
