@@ -146,9 +146,16 @@ class OpenTurn(TurnListener):
             if self.pace and not self._n_whole:  # our own calls book their tokens themselves
                 self.pace.book_tokens(event.usage.model, event.usage.tokens_in + event.usage.tokens_out)
             event = replace(event, usage=self._complete_usage(event.usage))
+        if event.kind == "tool_result" and event.call and not event.call.args:
+            event = replace(event, call=self._call_of_result(event.call))
         self._keep(event)
         self._note_state()
         return event
+
+    def _call_of_result(self, call: ToolCall) -> ToolCall:
+        """The call of the turn with its arguments, which a framework does not name again after an approval."""
+        same_calls = (event.call for event in reversed(self._events) if event.kind == "tool_call" and event.call)
+        return next((each for each in same_calls if call.id and (each.id, each.name) == (call.id, call.name)), call)
 
     @property
     def n_retries(self) -> int | None:
