@@ -392,9 +392,12 @@ async def test_calls_of_an_adk_agent_are_reported_once(server: Server, played: A
         ]
     )
 
-    turn = await played(agent_at(server.address), Session("s"), "Roll.")
+    agent = agent_at(server.address, model="gemini/gemini-2.5-flash")
+    turn = await played(agent, Session("s"), "Roll.")
 
     assert said(turn) == [("tool_call", "roll"), ("usage", ""), ("tool_result", "roll")]
+    assert agent.describe().model == turn.usages[0].model == "gemini/gemini-2.5-flash"
+    assert turn.usages[0].cost
     assert turn.tool_calls[0].args == {"sides": 6}
     assert (turn.usages[0].tokens_in, turn.usages[0].tokens_out) == (7, 2)
 

@@ -17,7 +17,6 @@ from uuid import uuid4
 from evaldesk.agents.agent import Agent
 from evaldesk.agents.remote.adk_events import NO_MEMORY_NOTE, read_adk_event
 from evaldesk.agents.remote.http_protocol import (
-    Options,
     bounded_lines,
     fetch,
     headers_from,
@@ -28,6 +27,7 @@ from evaldesk.agents.remote.http_protocol import (
     whole_body,
 )
 from evaldesk.agents.tools.frameworks import lost_turn_error, pause, take_paused_turn, waiting_events
+from evaldesk.codec import msgspec
 from evaldesk.errors import TEXT_LIMIT, AgentError
 from evaldesk.llm.retry_events import note_capture, note_unseen
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, Waiting
@@ -62,9 +62,17 @@ _METHODS = {
 }
 
 
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The agent's table. `model` names the model of the tokens that it tells: the protocol has no place for it."""
+
+    headers_env: dict[str, str] = msgspec.field(default_factory=dict)
+    model: str = ""
+
+
 def adapt(candidate: object, ref: AgentRef) -> Agent:
     """The agent at an address."""
-    return A2aAgent(ref, read_options(ref, Options).headers_env)
+    options = read_options(ref, Options)
+    return A2aAgent(ref, options.headers_env, options.model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +109,13 @@ class A2aAgent:
 
     ref: AgentRef
     headers_env: dict[str, str] = field(default_factory=dict)
+    model: str = ""
     _card: _Card | None = None
 
     def describe(self) -> AgentDescription:
         """The name and description on its card. Raises AgentError without a card."""
         card = self._load_card()
-        return AgentDescription(name=card.name, kind=KIND, description=card.description)
+        return AgentDescription(name=card.name, kind=KIND, description=card.description, model=self.model or None)
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Send the message and yield the events of its answer or of its task. Raises AgentError."""
@@ -189,7 +198,7 @@ class A2aAgent:
         card = await asyncio.to_thread(self._load_card)
         version = {"a2a-version": "1.0"} if card.is_new else {}
         async with http_client(card.url, headers_from(self.headers_env, self.ref.id) | version) as client:
-            yield _Connection(client, card), _AnswerReader(card, conversation, session.is_streaming)
+            yield _Connection(client, card), _AnswerReader(card, conversation, session.is_streaming, self.model)
 
     def _load_card(self) -> _Card:
         if self._card is None:
@@ -352,6 +361,7 @@ class _AnswerReader:
     card: _Card
     conversation: _Conversation
     is_streaming: bool
+    model: str = ""
     state: str = ""
     is_of_adk: bool = False
     _artifacts: dict[str, list[str]] = field(default_factory=dict)
@@ -465,7 +475,9 @@ class _AnswerReader:
         metadata = _metadata(raw)
         usage = metadata.get("adk_usage_metadata")
         if isinstance(usage, Mapping):  # ADK writes text of what it cannot dump
-            yield from self._new_events(f"usage {metadata.get('adk_event_id') or uuid4()}", usage_metadata=usage)
+            yield from self._new_events(
+                f"usage {metadata.get('adk_event_id') or uuid4()}", usage_metadata=usage, model_version=self.model
+            )
 
     def _new_events(self, key: str, **fields: Any) -> Iterator[Event]:
         if key not in self.conversation.reported_ids:
