@@ -308,3 +308,47 @@ def test_rows_of_errors_are_not_in_memory_together() -> None:
 
     assert len(imported.runs[0].results) == 500
     assert peak < 5_000_000
+
+
+ACTION = {
+    "kind": "ActionEvent",
+    "id": "a1",
+    "timestamp": "2026-11-29T10:00:01",
+    "source": "agent",
+    "thought": [],
+    "action": {"kind": "FinishAction", "message": "done"},
+    "tool_name": "finish",
+    "tool_call_id": "c1",
+    "tool_call": {"id": "c1", "name": "finish", "arguments": "{}", "origin": "completion"},
+    "llm_response_id": "r1",
+    "summary": None,
+}
+ROW_OF_SDK: dict[str, Any] = {
+    "instance_id": "i",
+    "attempt": 1,
+    "test_result": {"git_patch": "+1", "nested": {"a": [1, 2.5, None, True]}},
+    "instruction": "Do it.",
+    "metadata": {"llm": {"model": "openai/m", "api_key": "**********"}, "critic": {"kind": "PassCritic"}},
+    "history": [ACTION],
+    "metrics": {"model_name": "m", "accumulated_cost": 0.5, "costs": [], "token_usages": []},
+    "error": None,
+    "instance": {"instance_id": "i", "repo": "a/b"},
+    "runtime_runs": [{"runtime_id": "x", "retry_count": 0}],
+    "cost": 0.5,
+    "a_later_key": {"deep": [{"x": 1}]},
+}
+
+
+@pytest.mark.parametrize("changes", [{}, {"error": "gone"}, {"history": [], "metrics": None}, {"attempt": 3}])
+def test_a_row_of_the_sdk_is_written_with_every_key_as_it_was_read(changes: dict[str, Any]) -> None:
+    sdk_row = {**ROW_OF_SDK, **changes}
+
+    (line,) = write_file(recorded(sdk_row), "openhands").splitlines()
+
+    assert json.loads(line) == sdk_row
+
+
+def test_later_attempts_of_the_sdk_are_written_with_every_key_and_the_number_of_their_trial() -> None:
+    rows = [ROW_OF_SDK, {**ROW_OF_SDK, "attempt": 2, "evaldesk": {"trial": 1}}]
+
+    assert list(map(json.loads, write_file(recorded(*rows), "openhands").splitlines())) == rows
