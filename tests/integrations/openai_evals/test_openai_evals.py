@@ -140,8 +140,40 @@ def test_a_summary_that_disagrees_and_rows_that_are_missing_are_named() -> None:
         in read(EVAL, wrong, output(1), output(2, "fail")).understood
     )
     found = read(EVAL, more, output(1), output(2))
-    assert "mini: 12 rows of 14 are only at OpenAI." in found.understood
+    assert any(words.startswith("mini: 12 rows of 14 are only at OpenAI") for words in found.understood)
     assert found.runs[0].plan.n_planned == 14
+
+
+@pytest.mark.parametrize(
+    ("total", "numbers", "absent"),
+    [
+        (6, (0, 2, 3), ": 1, 4-5"),
+        (4, (1, 4), ": 2-3"),
+        (5, (4,), ": 0-3"),
+        (3, (7,), ""),
+        (3, ("a",), ""),
+        (3, (None,), ""),
+        (3, (True,), ""),
+        (90, tuple(range(0, 90, 2)), ": " + ", ".join(map(str, range(1, 41, 2))) + ", …"),
+    ],
+    ids=["holes", "from 1", "the last alone", "beyond the total", "a text", "no number", "true", "many"],
+)
+def test_the_ids_of_rows_that_are_only_at_openai_are_named(total: int, numbers: tuple[Any, ...], absent: str) -> None:
+    run = {**RUN, "result_counts": {"total": total, "passed": len(numbers)}}
+
+    found = read(EVAL, run, *(output(at, datasource_item_id=number) for at, number in enumerate(numbers)))
+
+    n_absent = total - len(numbers)
+    assert f"mini: {n_absent} rows of {total} are only at OpenAI{absent}." in found.understood
+
+
+def test_an_output_item_without_its_row_is_among_the_ids() -> None:
+    run = {**RUN, "result_counts": {"total": 3, "passed": 1}}
+    bare = {key: value for key, value in output(1, datasource_item_id=1).items() if key != "datasource_item"}
+
+    found = read(EVAL, run, output(0, datasource_item_id=0), bare)
+
+    assert "mini: 2 rows of 3 are only at OpenAI: 1-2." in found.understood
 
 
 def test_equal_rows_are_trials_of_one_case() -> None:

@@ -310,7 +310,7 @@ def test_rows_of_errors_are_not_in_memory_together() -> None:
     assert peak < 5_000_000
 
 
-ACTION = {
+ACTION: dict[str, Any] = {
     "kind": "ActionEvent",
     "id": "a1",
     "timestamp": "2026-11-29T10:00:01",

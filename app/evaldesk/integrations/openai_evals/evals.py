@@ -10,6 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from evaldesk.errors import FormatError
@@ -193,7 +194,8 @@ def _read_run(
     each.replaced_words += trials.earlier_words
     if results:
         each.runs.append(_recorded_run(each, run_id, raw, run_cases, results))
-        each.words += _count_words(text(raw.get("name")) or run_id, raw, results)
+        outputs = [output for several in items.values() for _, output in several]
+        each.words += _count_words(text(raw.get("name")) or run_id, raw, results, outputs)
 
 
 def _file_content(
@@ -372,9 +374,30 @@ def _summary(raw: Mapping[str, Any], results: Sequence[TrialResult]) -> Iterator
             yield SummaryValue(f"{name} passed", n, sum(reason.startswith("Passed") for reason in reasons))
 
 
-def _count_words(name: str, raw: Mapping[str, Any], results: Sequence[TrialResult]) -> list[str]:
-    """A sentence about rows that the run counts and the export does not hold."""
+def _count_words(
+    name: str, raw: Mapping[str, Any], results: Sequence[TrialResult], outputs: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """A sentence about rows that the run counts and the export does not hold, with their ids where they are known."""
     total = mapping(raw.get("result_counts")).get("total")
-    if isinstance(total, int) and total > len(results):
-        return [f"{name}: {counted(total - len(results), 'row')} of {total} are only at OpenAI."]
-    return []
+    if not isinstance(total, int) or total <= len(results):
+        return []
+    ids = _absent_ids(total, len(results), outputs)
+    return [f"{name}: {counted(total - len(results), 'row')} of {total} are only at OpenAI{ids and f': {ids}'}."]
+
+
+def _absent_ids(total: int, n_results: int, outputs: Sequence[Mapping[str, Any]]) -> str:
+    """The numbers of the rows without data, as `0, 3-13`; empty where the numbers of the others do not tell them."""
+    held = [each.get("datasource_item_id") for each in outputs if isinstance(each.get("datasource_item"), dict)]
+    numbers = {each for each in held if isinstance(each, int) and not isinstance(each, bool)}
+    first = 1 if total in numbers else 0
+    absent_numbers = sorted(set(range(first, first + total)) - numbers) if total <= MAX_NUMBERS else []
+    if len(absent_numbers) != total - n_results or len(numbers) != n_results:
+        return ""
+    groups = [[*group] for _, group in groupby(enumerate(absent_numbers), lambda pair: pair[1] - pair[0])]
+    spans = [(group[0][1], group[-1][1]) for group in groups]
+    words = [str(low) if low == high else f"{low}-{high}" for low, high in spans[:MOST_SPANS]]
+    return ", ".join([*words, "…"] if len(spans) > MOST_SPANS else words)
+
+
+MAX_NUMBERS, MOST_SPANS = 1_000_000, 20
+"""Rows of a run whose numbers are compared, and spans of them in a sentence."""
