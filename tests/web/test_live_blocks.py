@@ -265,6 +265,7 @@ OTHER_VALUES: dict[str, Any] = {
     "case_id": "<b>roll</b>",
     "href": "1/cases/2/trials/0",
     "cells": (*CELLS[:3], Cell("score", 0.5, "match")),
+    "message": "<b>Roll</b> a die.",
 }
 
 

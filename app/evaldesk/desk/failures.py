@@ -20,6 +20,7 @@ from evaldesk.model.json_text import json_line
 from evaldesk.model.stored import TrialKey
 from evaldesk.store import Store
 from evaldesk.store.failure_steps import folded_name
+from evaldesk.store.runs.facets import tells_reasons
 
 MAX_MODE_NAME = 60
 MAX_TEXT = 2_000
@@ -146,7 +147,9 @@ class FailureDesk:
         Raises NotFoundError.
         """
         runs = self._store.runs
-        gating = {each.metric for each in runs.summary(run_id).config.criteria if each.threshold is not None}
+        config = runs.summary(run_id).config
+        gating = {each.metric for each in config.criteria if each.threshold is not None}
+        has_reasons = tells_reasons(config)
         cases: dict[int, Case] = {}
         signatures = {}
         for first in range(0, len(keys), SIGNED_AT_ONCE):
@@ -156,7 +159,9 @@ class FailureDesk:
                 scores = [score for score in result.scores if score.metric in gating]
                 if result.error:
                     signatures[key] = error_signature(result.error)
-                elif signature := failure_signature(cases[key[0]], result.transcript, scores):
+                elif signature := failure_signature(
+                    cases[key[0]], result.transcript, scores, tells_reasons=has_reasons
+                ):
                     signatures[key] = signature
         return signatures
 

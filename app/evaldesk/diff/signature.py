@@ -49,16 +49,25 @@ class Signature:
 
 
 # No values, so equal signatures do not depend on the data: decision 110.
-def failure_signature(case: Case, transcript: Transcript, scores: Sequence[Score]) -> Signature | None:
+def failure_signature(
+    case: Case, transcript: Transcript, scores: Sequence[Score], *, tells_reasons: bool = False
+) -> Signature | None:
     """The signature of a failed trial by its deciding scores; None without a divergence or a failed score."""
-    return signature_of(first_divergence(case, transcript, scores), scores)
+    return signature_of(first_divergence(case, transcript, scores), scores, tells_reasons=tells_reasons)
 
 
-def signature_of(divergence: Divergence | None, scores: Sequence[Score]) -> Signature | None:
-    """The same by the first divergence of the trial."""
-    failed_metric = next((score.metric for score in scores if score.passed is False), "")
+def signature_of(
+    divergence: Divergence | None, scores: Sequence[Score], *, tells_reasons: bool = False
+) -> Signature | None:
+    """The same by the first divergence of the trial.
+
+    Without one, `tells_reasons` distinguishes the reasons of a failed score: those of a tool are few, those of a judge
+    are all different.
+    """
+    failed_score = next((score for score in scores if score.passed is False), None)
+    failed_metric = failed_score.metric if failed_score else ""
     if divergence is None:
-        return Signature(f"{failed_metric}|score", f"{failed_metric} failed") if failed_metric else None
+        return _of_score(failed_score, tells_reasons=tells_reasons) if failed_score else None
     if divergence.row:
         return replace(_of_call(failed_metric, divergence.row), turn=divergence.turn)
     words = {
@@ -73,9 +82,21 @@ def signature_of(divergence: Divergence | None, scores: Sequence[Score]) -> Sign
 
 def error_signature(error: ErrorRecord) -> Signature:
     """The kind of an error and its message without numbers, quotes, paths and addresses."""
-    lines = error.message.splitlines() or [""]
-    message = " ".join(_VARYING.sub("#", lines[0]).split())[:MAX_MESSAGE]
+    message = _without_values(error.message)
     return Signature(f"error|{error.kind}|{message}", f"{error.kind}: {message}" if message else error.kind)
+
+
+def _of_score(score: Score, *, tells_reasons: bool) -> Signature:
+    reason = _without_values(score.reason).rstrip(".") if tells_reasons else ""
+    if not reason:
+        return Signature(f"{score.metric}|score", f"{score.metric} failed")
+    return Signature(f"{score.metric}|score|{reason}", f"{score.metric}: {reason}")
+
+
+def _without_values(text: str) -> str:
+    """The first line of a text, without numbers, quotes, paths and addresses."""
+    lines = text.splitlines() or [""]
+    return " ".join(_VARYING.sub("#", lines[0]).split())[:MAX_MESSAGE]
 
 
 def _of_call(failed_metric: str, row: CallRow) -> Signature:

@@ -84,3 +84,25 @@ def test_the_patch_of_swe_agent_has_its_panel(pages: Any) -> None:
     assert "Submission: 1 line added, 1 removed" in panel
     assert '<table class="patch">' in panel
     assert "edited_files30" not in panel.lower().replace(" ", "_")
+
+
+def test_an_imported_run_says_what_its_cases_are_and_why_trials_failed(pages: Any) -> None:
+    path = SAMPLES / "tau-bench.json"
+    (trial, other) = json.loads(path.read_text())
+    trial["traj"][1]["content"] = "My <b>order</b> is late."
+    data = json.dumps([trial, other]).encode()
+    imported = read_file(data, path.name)
+    run_id, again = (
+        pages.desk.imports.take_in(imported, source=path.name, name=name, again=True).run_ids[0]
+        for name in ("imported", "again")
+    )
+
+    page, table = (pages.get(address).text for address in (f"/runs/{run_id}", f"/table?runs={run_id},{again}"))
+    bars = pages.get(f"/runs/{run_id}/divergences").text
+
+    for text in (page, table):
+        assert '>0</a> <span class="sub">My &lt;b&gt;order&lt;/b&gt; is late.</span>' in text
+        assert "too few" not in text.partition("<tbody")[2].partition("</tbody>")[0]
+    assert re.search(r"<b>1</b> <span>reward: [^<]+</span>", bars)
+    (signature,) = pages.desk.failures.signatures(run_id, [(0, 1)]).values()
+    assert f"<span>{signature.words}</span>" in bars

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
+from evaldesk.errors import EvaldeskError
 from evaldesk.model.case_table import RowOrder
 from evaldesk.model.conclusion import Counts, scored_and_passed
 from evaldesk.model.run import LIVE
@@ -25,9 +26,10 @@ from evaldesk.pages.runs.view import (
 from evaldesk.statistics.intervals import CurvePoint, pass_at_k, pass_hat_k
 from evaldesk.store import RunStore
 from evaldesk.store.runs.run_store import is_imported
-from evaldesk.wording.words import needs_words, passed_cell, share_range, short_title, undefined_words
+from evaldesk.wording.words import FEW_TRIALS, needs_words, passed_cell, share_range, short_title, undefined_words
 
 MAX_SQUARES = 20
+MAX_MESSAGE = 120
 NO_WORDS: Mapping[TrialKey, str] = {}
 CellKind: TypeAlias = Literal["trials", "squares", "text", "rate", "score", "cost", "duration", "dumbbell", "change"]
 """The notation of a value: a branch of the macro `cell` in `runs/parts.html`."""
@@ -107,6 +109,8 @@ class MatrixRow:
     case_id: str
     href: str
     cells: tuple[Cell, ...]
+    message: str = ""
+    """The first message, where the id says nothing of the case."""
 
 
 def columns_of(
@@ -139,15 +143,7 @@ def columns_of(
             key="passed",
             order="worst",
         ),
-        Column(
-            "Pass rate",
-            "rate",
-            lambda row: _rate(bar(row.counts.passed, row.counts.scored), row.counts),
-            _rate(reliability.bar, summary.counts),
-            sub="95 % CI",
-            key="rate",
-            order="worst",
-        ),
+        *_rate_columns(summary, _rate(reliability.bar, summary.counts)),
     ]
     if k:
         for title, of_case, of_run, interval, which in (
@@ -192,15 +188,6 @@ def plain_columns(summary: RunSummary) -> list[Column]:
     def mean_of(metric: str) -> Callable[[CaseRow], float | None]:
         return lambda row: row.means.get(metric)
 
-    rate = Column(
-        "Pass rate",
-        "rate",
-        lambda row: _rate(bar(row.counts.passed, row.counts.scored), row.counts),
-        "",
-        sub="95 % CI",
-        key="rate",
-        order="worst",
-    )
     metrics = [
         Column(
             short_title(each.metric),
@@ -213,7 +200,24 @@ def plain_columns(summary: RunSummary) -> list[Column]:
         )
         for each in summary.config.criteria
     ]
-    return [rate, *metrics, *_measured_columns(summary)]
+    return [*_rate_columns(summary, ""), *metrics, *_measured_columns(summary)]
+
+
+def _rate_columns(summary: RunSummary, of_run: Bar | str) -> list[Column]:
+    """The pass rates of cases with their intervals, where the run plans enough trials of a case for one."""
+    if summary.n_most < FEW_TRIALS:
+        return []
+    return [
+        Column(
+            "Pass rate",
+            "rate",
+            lambda row: _rate(bar(row.counts.passed, row.counts.scored), row.counts),
+            of_run,
+            sub="95 % CI",
+            key="rate",
+            order="worst",
+        )
+    ]
 
 
 def _measured_columns(summary: RunSummary) -> list[Column]:
@@ -280,12 +284,36 @@ def _rate(drawn_rate: Bar | None, counts: Counts) -> Bar | str:
     return drawn_rate or ("too few" if counts.scored else "")
 
 
-def matrix_rows(columns: Sequence[Column], run_id: int, rows: Sequence[CaseRow]) -> tuple[MatrixRow, ...]:
+def matrix_rows(
+    runs: RunStore, columns: Sequence[Column], run_id: int, rows: Sequence[CaseRow]
+) -> tuple[MatrixRow, ...]:
     """The lines of the table."""
     return tuple(
-        MatrixRow(row.case_index, row.case_id, case_href(run_id, row), tuple(column.cell(row) for column in columns))
+        MatrixRow(
+            row.case_index,
+            row.case_id,
+            case_href(run_id, row),
+            tuple(column.cell(row) for column in columns),
+            first_message(runs, run_id, row),
+        )
         for row in rows
     )
+
+
+def first_message(runs: RunStore, run_id: int, row: CaseRow) -> str:
+    """The first message of a case whose id is a number, which says nothing of it; empty for others."""
+    return _first_message(runs, run_id, row.case_index, row.verdicts) if row.case_id.isdecimal() else ""
+
+
+@lru_cache(maxsize=2048)
+def _first_message(runs: RunStore, run_id: int, case_index: int, _: str) -> str:
+    """The first message of a case, of a simulated user in the first trial; empty where neither is stored."""
+    try:
+        case = runs.case(run_id, case_index)
+        turns = case.turns or runs.trial(run_id, case_index, 0).transcript.turns
+    except EvaldeskError:
+        return ""
+    return turns[0].query.strip()[:MAX_MESSAGE] if turns else ""
 
 
 def case_href(run_id: int, row: CaseRow) -> str:

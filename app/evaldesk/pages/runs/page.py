@@ -246,7 +246,7 @@ def read_run(
         only_words=ONLY_WORDS[query.only] if query.only else "",
         k=k,
         columns=columns,
-        rows=matrix_rows(columns, run_id, rows[:most]),
+        rows=matrix_rows(runs, columns, run_id, rows[:most]),
         total=[column.total_cell for column in columns] if not query.only else (),
         metrics=metrics,
         asserted=asserted_lines(summary.config, summary.n_cases),

@@ -29,6 +29,7 @@ from evaldesk.pages.runs.matrix import (
     case_href,
     columns_of,
     dash_sentence,
+    first_message,
     is_measured,
     metric_rows_of,
     plain_columns,
@@ -333,7 +334,7 @@ def read_table(
         query=query,
         groups=groups,
         columns=visible_columns,
-        rows=[_line(row, visible_columns, summaries, changes) for row in part.rows],
+        rows=[_line(runs, row, visible_columns, summaries, changes) for row in part.rows],
         n_rows=table_part.n_rows,
         n_fitting=part.n_fitting,
         more_href=query.href(after=part.cursor) if part.cursor else "",
@@ -626,14 +627,22 @@ def _spread_cell(row: TableRow) -> Cell:
 
 
 def _line(
-    row: TableRow, columns: Sequence[RowColumn], summaries: Sequence[RunSummary], changes: Sequence[object]
+    runs: RunStore,
+    row: TableRow,
+    columns: Sequence[RowColumn],
+    summaries: Sequence[RunSummary],
+    changes: Sequence[object],
 ) -> MatrixRow:
     at = next(at for at, case in enumerate(row.cases) if case is not None)
     case = row.case
     if changes and row.cases[-1] is not None:
         at, case = len(row.cases) - 1, row.cases[-1]
     return MatrixRow(
-        row.row, case.case_id, case_href(summaries[at].id, case), tuple(column.of_row(row) for column in columns)
+        row.row,
+        case.case_id,
+        case_href(summaries[at].id, case),
+        tuple(column.of_row(row) for column in columns),
+        first_message(runs, summaries[at].id, case),
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import MsgspecError
 from sqlalchemy import Connection, bindparam, delete, select, update
@@ -16,9 +16,13 @@ from zstandard import ZstdError
 from evaldesk.errors import WorkspaceError
 from evaldesk.model import Case, RunConfig, TrialResult
 from evaldesk.store.database import execute_many
+from evaldesk.store.runs.histories import IMPORTED
 from evaldesk.store.tables.columns import unpack, upsert
 from evaldesk.store.tables.runs import CASE_FACET, CASE_SNAPSHOT, RUN, TRANSCRIPT, TRIAL
 from evaldesk.wire import from_json
+
+if TYPE_CHECKING:
+    from evaldesk.diff.divergence import Divergence
 
 MAX_VALUE = 200
 """Characters of a tag or of the name of a tool."""
@@ -52,11 +56,24 @@ def called_tools(result: TrialResult) -> list[str]:
 
 def divergence_words(codec: int, data: bytes, result: TrialResult, config: RunConfig) -> str:
     """The first divergence of a failed trial from its stored case in words; empty without one."""
-    from evaldesk.diff.signature import signature_of
-    from evaldesk.store.runs.long_trials import gating_scores, stored_divergence
+    from evaldesk.store.runs.long_trials import stored_divergence
 
-    signature = signature_of(stored_divergence(codec, data, result, config), gating_scores(result, config))
+    return words_of_divergence(stored_divergence(codec, data, result, config), result, config)
+
+
+def words_of_divergence(divergence: Divergence | None, result: TrialResult, config: RunConfig) -> str:
+    """The words of the first divergence of a failed trial, else of the reason that an imported score has."""
+    from evaldesk.diff.signature import signature_of
+    from evaldesk.store.runs.long_trials import gating_scores
+
+    scores = gating_scores(result, config)
+    signature = signature_of(divergence, scores, tells_reasons=tells_reasons(config))
     return signature.words[:MAX_WORDS] if signature else ""
+
+
+def tells_reasons(config: RunConfig) -> bool:
+    """Whether the scores of the run are those of another tool, whose reasons are kinds of failure."""
+    return config.agent.kind == IMPORTED and config.source_run_id is None
 
 
 def add_some_facets(connection: Connection, run_id: int) -> bool:

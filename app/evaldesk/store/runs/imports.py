@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row, Select, delete, exists, func, insert, select, update
@@ -16,7 +17,7 @@ from evaldesk.model.stored import ImportStatus, ImportSummary
 from evaldesk.store import media
 from evaldesk.store.database import Clock, StepSize, StorePart
 from evaldesk.store.runs import planning, totals, trash
-from evaldesk.store.runs.facets import add_tags
+from evaldesk.store.runs.facets import add_tags, words_of_divergence
 from evaldesk.store.runs.planning import NO_EVALSET
 from evaldesk.store.runs.recording import Storable, record, scores, storable_rows
 from evaldesk.store.tables.columns import DatabaseSeconds
@@ -106,6 +107,13 @@ class ImportEndedError(ConflictError):
     """The import was cancelled, or ended, before all of it was stored."""
 
 
+def _words(run: NewRun, result: TrialResult) -> str:
+    """The words of the first divergence of a failed trial from its case."""
+    from evaldesk.store.runs.long_trials import divergence_of
+
+    return words_of_divergence(divergence_of(run.cases[result.case_index], result, run.config), result, run.config)
+
+
 class ImportStore(StorePart):
     """Where imported trials become runs. Each transaction is bounded by rows and bytes."""
 
@@ -181,7 +189,7 @@ class ImportStore(StorePart):
                 connection.execute(insert(TRIAL), [planning.trial_row(run_id, *place) for place in places])
             yield 0
         results = (replace(scrubbed(result), run_id=run_id, attempt=1) for result in run.results)
-        storable = (row for result in results for row in storable_rows([result]))
+        storable = (row for result in results for row in storable_rows([result], words_of=partial(_words, run)))
         for batch in _batches(storable, _weight, size):
             with self._step(import_id, len(batch), size) as connection:
                 record(connection, batch, self._clock)
