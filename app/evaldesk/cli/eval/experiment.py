@@ -24,6 +24,7 @@ from evaldesk.desk.experiments.variants import (
     check_names,
     check_variants,
     grid_of,
+    listed_variants,
     plan_experiment,
     variant_options,
     varied_option,
@@ -62,6 +63,8 @@ def play_experiment(request: EvalRequest, jobs: Sequence[Job]) -> int:
 
 def variants_of(request: EvalRequest) -> tuple[tuple[Factor, ...], tuple[Variant, ...]]:
     """The factors and variants of `--vary` and of several models. Raises UsageError."""
+    if request.listed:
+        return listed_variants(request.listed)
     options = [varied_option(text) for text in request.vary]
     if request.models:
         options.insert(0, ("model", tuple(Level(model, model) for model in request.models)))

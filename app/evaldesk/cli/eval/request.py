@@ -27,7 +27,8 @@ class EvalRequest:
 
     `run_options` and `asked_gates` have those of the tables, `tool_options` those of the `tool` in whose form the
     command is written; it `is_mixed` where another form was selected, too. `more_models` may be used, besides that of
-    the run. `vary` and `models` are the values of an experiment, and the fields after them belong to it.
+    the run. `vary` and `models` are the values of an experiment, `listed` its variants one by one; the fields after
+    them belong to it.
     """
 
     words: tuple[str, ...]
@@ -53,6 +54,7 @@ class EvalRequest:
     more_models: tuple[str, ...] = ()
     vary: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
+    listed: tuple[Mapping[str, object], ...] = ()
     experiment: str | None = None
     baseline_variant: str | None = None
     gate_variants: tuple[str, ...] = ()
@@ -62,7 +64,7 @@ class EvalRequest:
     @property
     def is_experiment(self) -> bool:
         """Whether variants are to be played: options have several values."""
-        return bool(self.vary or self.models)
+        return bool(self.vary or self.models or self.listed)
 
     @property
     def gates(self) -> Gates:

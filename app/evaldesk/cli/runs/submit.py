@@ -9,10 +9,11 @@ import sys
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from evaldesk.cli.eval.adk import eval_adk
 from evaldesk.cli.eval.dataset import REWARD, chosen_rows, read_dataset
 from evaldesk.cli.eval.options import Sectioned, asked_gates, asked_options, gate_options, how_options, place_options
 from evaldesk.cli.eval.playing import plan_jobs, warn_of_false_alarms
@@ -20,6 +21,7 @@ from evaldesk.cli.eval.report import report_error
 from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.cli.files.exchange_files import open_home
 from evaldesk.cli.runs.shared import json_option, n_workers, workspace_option
+from evaldesk.desk.experiments.file import is_experiment_file, read_experiment_file
 from evaldesk.desk.imports.files import bytes_of
 from evaldesk.desk.runs.file import AT_ONCE, RunFile, read_run_file
 from evaldesk.desk.runs.file_places import at_revision, dataset_path, placed_agent, read_secrets, secrets_of
@@ -81,6 +83,10 @@ def submit(name: str | None, is_json: bool, workspace: str | None, **values: Any
     evaldesk run submit configs/eval/my-run.toml --yes --secrets-file .env
     evaldesk run submit configs/eval/my-run.toml --yes --baseline 12 --regression-rule confirm
     """
+    if is_experiment_file(values["file"]):
+        raise UsageError(
+            f"{values['file']} is an experiment, which is played in one process: evaldesk run play {values['file']}"
+        )
     is_asked = not (values["yes"] or is_json)
     file_run = _read(values, workspace, name or f"{values['file'].stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}", is_asked)
     if not is_json:
@@ -120,6 +126,8 @@ def play(name: str | None, is_fresh: bool, is_retry: bool, workspace: str | None
     """
     if is_fresh and is_retry:
         raise UsageError("--fresh and --retry-failed: a new run has no errored trial; leave one out")
+    if is_experiment_file(values["file"]):
+        sys.exit(_play_experiment(values, workspace, name))
     file_run = _read(values, workspace, name or values["file"].stem, is_asked=not values["yes"])
     file_run.show_plan()
     os.environ.update(file_run.own_environment)
@@ -131,6 +139,27 @@ def play(name: str | None, is_fresh: bool, is_retry: bool, workspace: str | None
         report_error(file_run.job.agent.id, error)
         code = 3
     sys.exit(code)
+
+
+def _play_experiment(values: dict[str, Any], workspace: str | None, name: str | None) -> int:
+    """Play the variants of an experiment file to their end; options of the command win over the file."""
+    file = read_experiment_file(values["file"])
+    request = EvalRequest(
+        words=(file.agent, file.evalset),
+        run_options=cast("Asked", {**file.run_options, **asked_options(values)}),
+        config_file_path=file.criteria,
+        rows=values["rows"],
+        workspace=workspace,
+        vary=file.vary,
+        listed=file.variants,
+        experiment=name or file.name,
+        baseline_variant=file.baseline,
+        allow_equal=file.allow_equal,
+        drop_worse=file.drop_worse,
+        python=values["python"],
+        image=values["image"],
+    )
+    return eval_adk(request)
 
 
 @dataclass(frozen=True, slots=True)
