@@ -322,3 +322,44 @@ def test_the_sample_is_as_the_types_of_the_openai_package_have_it() -> None:
     for number, counts in enumerate(objects[1]["per_testing_criteria_results"], 1):
         scores = [score for result in found.runs[0].results for score in result.scores[number : number + 1]]
         assert [score.reason.startswith("Passed") for score in scores].count(True) == counts["passed"]
+
+
+def with_parts(*parts: dict[str, Any]) -> dict[str, Any]:
+    template = [{"role": "user", "content": [{"type": "input_text", "text": "Look: {{ item.q }}"}, *parts]}]
+    source = {**RUN["data_source"], "input_messages": {"type": "template", "template": template}}  # type: ignore[dict-item]
+    return {**RUN, "data_source": source}
+
+
+PIXEL = "iVBORw0KGgo="
+
+
+@pytest.mark.parametrize(
+    ("part", "kind", "uri"),
+    [
+        ({"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}"}, "image", ""),
+        ({"type": "input_image", "image_url": "{{ item.picture }}"}, "image", "https://example.com/a.png"),
+        ({"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}, "audio", ""),
+        ({"type": "input_audio", "input_audio": {"data": "{{ item.sound }}", "format": "mp3"}}, "audio", ""),
+    ],
+    ids=["image", "address in the item", "sound", "sound in the item"],
+)
+def test_images_and_sounds_of_a_message_go_with_its_turn(part: dict[str, Any], kind: str, uri: str) -> None:
+    item = {"q": "what?", "answer": "yes", "picture": "https://example.com/a.png", "sound": "UklGRg=="}
+
+    found = read(EVAL, with_parts(part), output(1, datasource_item=item))
+
+    assert found.evalset
+    (turn,) = found.evalset.cases[0].turns
+    (medium,) = turn.media
+    assert (turn.query, medium.kind, medium.uri, medium.at) == ("Look: what?", kind, uri, len("Look: what?"))
+    assert not any("an image, a sound" in sentence for sentence in found.refused)
+
+
+def test_a_medium_without_its_value_is_named_and_its_case_waits_for_a_review() -> None:
+    run = with_parts({"type": "input_image", "image_url": "{{ item.picture }}"})
+
+    found = read(EVAL, run, output(1))
+
+    assert found.evalset
+    assert not found.evalset.cases[0].turns[0].media
+    assert any("no value for the field item.picture" in sentence for sentence in found.refused)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
@@ -32,10 +32,12 @@ from evaldesk.model import (
 )
 from evaldesk.model.conclusion import counted
 from evaldesk.model.evalset import for_review
+from evaldesk.model.media import Media
 from evaldesk.reading.fields import read_documents
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import JsonPosition
+from evaldesk.transcripts.messages.chat import read_media
 from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.recorded import (
     RecordedRun,
@@ -228,13 +230,13 @@ def _row(item: Mapping[str, Any], source: Mapping[str, Any], sample: object, pla
     for each in input_messages if isinstance(input_messages, list) and input_messages else raw:
         if not isinstance(each, dict):
             continue
-        words, absent_fields = rendered(_content(each.get("content"), place, notes), values)
+        words, media, absent_fields = _rendered_content(each.get("content"), values, place, notes)
         missing_fields += absent_fields
         speaker = _SPEAKERS.get(text(each.get("role")), "user")
         if speaker == "system":
             instructions.append(words)
         else:
-            messages.append(Message("user" if speaker == "user" else "agent", words))
+            messages.append(Message("user" if speaker == "user" else "agent", words, media=media))
     output = sample_values.get("output")
     answers = (
         [_content(each.get("content"), place, notes) for each in output if isinstance(each, dict)]
@@ -266,6 +268,46 @@ def _input_messages(source: Mapping[str, Any], item: Mapping[str, Any]) -> Seque
     return value if isinstance(value, list) else ()
 
 
+def _rendered_content(
+    raw: object, values: Mapping[str, Any], place: JsonPosition, notes: Notes
+) -> tuple[str, tuple[Media, ...], list[str]]:
+    """The text of a message with its fields rendered, its media, and the fields that have no value."""
+    texts, media, missing_fields = list[str](), list[Media](), list[str]()
+    for part in raw if isinstance(raw, list) else [raw]:
+        if not isinstance(part, dict) or isinstance(part.get("text"), str):
+            words, absent_fields = rendered(_content(part, place, notes), values)
+            texts += [words] if words else []
+            missing_fields += absent_fields
+            continue
+        shown, absent_fields = _rendered_values(part, values)
+        medium = None if absent_fields else read_media(shown)
+        missing_fields += absent_fields
+        if medium:
+            media.append(replace(medium, at=len("\n".join(texts))))
+        else:
+            notes.refuse(_MEDIA, place)
+    return "\n".join(texts), tuple(media), missing_fields
+
+
+def _rendered_values(part: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The part of a message with the fields rendered in its texts, and the fields that have no value."""
+    shown: dict[str, Any] = {}
+    missing_fields: list[str] = []
+    for key, value in part.items():
+        if isinstance(value, dict):
+            shown[key], absent_fields = _rendered_values(value, values)
+        elif isinstance(value, str) and "{{" in value[:MAX_TEMPLATE]:
+            shown[key], absent_fields = rendered(value, values)
+        else:
+            shown[key], absent_fields = value, []
+        missing_fields += absent_fields
+    return shown, missing_fields
+
+
+MAX_TEMPLATE = 4_096
+"""Characters of an address in which a field is looked for: one with bytes has none."""
+
+
 def _content(raw: object, place: JsonPosition, notes: Notes) -> str:
     """The text of a message: a text, one part, or a list of parts."""
     if isinstance(raw, str):
@@ -283,9 +325,12 @@ def _content(raw: object, place: JsonPosition, notes: Notes) -> str:
 def _case(case_id: str, item: Mapping[str, Any], row: _Row, graders: Sequence[Grader]) -> Case:
     references = [item[grader.field] for grader in graders if grader.field in item]
     reference = next((each if isinstance(each, str) else json.dumps(each) for each in references), None)
-    queries = [message.text for message in row.messages if message.speaker == "user"]
-    *before, last = queries or [""]
-    turns = (*map(Turn, before), Turn(last, Expected(reference=reference)))
+    queries = [message for message in row.messages if message.speaker == "user"]
+    *before, last = queries or [Message("user")]
+    turns = (
+        *(Turn(message.text, media=message.media) for message in before),
+        Turn(last.text, Expected(reference=reference), media=last.media),
+    )
     case = Case(case_id, turns, extra={"item": dict(item)})
     if not queries:
         return for_review(case, "its messages are not in the export")

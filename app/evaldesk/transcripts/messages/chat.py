@@ -91,7 +91,7 @@ def _taken_media(content: list[Any]) -> tuple[list[Any], tuple[Media, ...]]:
     parts: list[str | Media] = []
     others = []
     for part in content:
-        media = _media(part) if isinstance(part, dict) else None
+        media = read_media(part) if isinstance(part, dict) else None
         if media:
             parts.append(media)
             continue
@@ -101,7 +101,7 @@ def _taken_media(content: list[Any]) -> tuple[list[Any], tuple[Media, ...]]:
     return others, join_parts(parts)[1]
 
 
-def _media(part: dict[str, Any]) -> Media | None:
+def read_media(part: dict[str, Any]) -> Media | None:
     """An image, a sound or a file as chat completions, the Responses API and LangChain write them."""
     kind = part.get("type")
     inner = part.get(kind) if isinstance(kind, str) else None
