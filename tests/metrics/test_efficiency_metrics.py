@@ -22,6 +22,7 @@ from evaldesk.model import (
     Usage,
     trial_verdict,
 )
+from evaldesk.model.transcript import UNKNOWN
 
 ROWS: list[Any] = [pytest.param(row, id=row["id"]) for row in golden("adk_metrics")["efficiency"]]
 CASE = Case("c", (Turn("q"), Turn("q")))
@@ -200,3 +201,17 @@ def test_calls_made_again_may_be_those_of_an_earlier_turn() -> None:
 
     assert [score.value for score in turns] == [0.0, 1.0]
     assert (whole.value, whole.reason) == (1.0, "1 call made again: f.")
+
+
+@pytest.mark.parametrize(
+    ("last", "value"),
+    [(UNKNOWN, None), (Usage("small", is_least=True), 2.0)],
+    ids=["a call that was not seen", "a call that was seen without its tokens"],
+)
+def test_a_number_of_model_calls_that_were_not_all_seen_is_unscored(last: Usage, value: float | None) -> None:
+    record = TurnRecord("q", (used(4, 3), Event("usage", usage=last)))
+
+    *_, score = scored("inference_call_count_v1", record, threshold=5.0)
+
+    assert score.value == value
+    assert ("not all of them were seen" in score.reason) is (value is None)

@@ -19,6 +19,7 @@ from evaldesk.metrics.responses.answers import NO_TURN, part_of
 from evaldesk.metrics.tools.options import SCOPES, Scope
 from evaldesk.model import Case, JsonObject, Score, ToolCall, Transcript, TurnRecord, Usage
 from evaldesk.model.conclusion import counted
+from evaldesk.model.transcript import UNKNOWN
 
 NO_CALL = "The agent reports no model call."
 UNKNOWN_TOKENS = "A model call did not tell its tokens, so there may be more calls and costs than are known."
@@ -130,7 +131,14 @@ class InferenceCallCount:
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
         """The number of model calls in each turn that reports any, and their mean."""
         counts = [float(len(_usages(record))) or None for record in transcript.turns]
-        return _scores(self.info.name, counts, lambda count: counted(count, "model call"), NO_CALL)
+        *turns, trial_score = _scores(self.info.name, counts, lambda count: counted(count, "model call"), NO_CALL)
+        unseen = [any(_is_unseen(usage) for usage in _usages(record)) for record in transcript.turns]
+        if not any(unseen):
+            return [*turns, trial_score]
+        turns = [
+            _least(turn, UNSEEN_CALL) if is_unseen else turn for turn, is_unseen in zip(turns, unseen, strict=True)
+        ]
+        return [*turns, _least(trial_score, UNSEEN_CALL)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +167,17 @@ class TokenUsage:
         return [*turns, replace(trial_score, details={**trial_score.details, **parts})]
 
 
-def _least(score: Score) -> Score:
+UNSEEN_CALL = "The number of model calls is not known, as not all of them were seen"
+
+
+def _is_unseen(usage: Usage) -> bool:
+    """Whether it stands for a call, or calls, that were not read."""
+    return usage.is_least and usage.model == UNKNOWN.model
+
+
+def _least(score: Score, why: str = "A model call did not tell its tokens") -> Score:
     """Without its number, which would pass a limit that nobody knows it to keep."""
-    return replace(score, value=None, reason=f"A model call did not tell its tokens; known are: {score.reason}")
+    return replace(score, value=None, reason=f"{why}; known are: {score.reason}")
 
 
 @dataclass(frozen=True, slots=True)
