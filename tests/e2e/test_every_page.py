@@ -272,6 +272,7 @@ PAGES = {
     "gates": "/gates",
     "labels-of-run": "/labels?run={id-run}&only=disagreements",
     "trash": "/trash",
+    "proposals": "/proposals",
     "trust": "/trust",
     "search": "/search?q=dice",
     "search-nothing": "/search?q=no-such-thing",

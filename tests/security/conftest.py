@@ -32,6 +32,7 @@ from evaldesk.model import Case, RunConfig, TrialResult, Turn, TurnRecord
 from evaldesk.model.experiment import ExperimentPlan, Variant
 from evaldesk.model.failures import Anchor, FindingDraft
 from evaldesk.model.media import Media
+from evaldesk.model.proposals import ProposalDraft
 from evaldesk.model.queues import VERDICT_KINDS, GivenLabel, QueueDraft, QueueStratum
 from evaldesk.model.run import ExperimentPart
 from evaldesk.model.stored import OpenTurn
@@ -122,6 +123,7 @@ class Fort:
             "preset_id": "1",
             "view_id": "1",
             "experiment_id": "1",
+            "proposal_id": "1",
             "place": "1",
         } | others
         path = route.path
@@ -191,6 +193,8 @@ class Fort:
                 "/labels",
                 f"/labels?run={self.run}",
                 "/trash",
+                "/proposals",
+                "/proposals/1",
                 "/gates",
             ),
             *(f"/failures?run={self.run}&before={self.run + 1}", "/failures/1"),
@@ -384,6 +388,9 @@ def fill(fort: Fort) -> None:
         named = texts[start::MAX_PRESETS]
         desk.store.presets.save(agent.id, " ".join(named), [("n", named[0]), (named[0], named[0])])
         desk.store.views.save(fort.evalset, " ".join(named), f"q={named[0]}")
+    for text in texts[:100]:
+        kind = json.dumps({"name": text, "definition": text, "example_yes": "", "example_no": ""})
+        desk.store.client_proposals.propose(ProposalDraft("kind", kind, why=text, case_id=text), text)
     for text in texts:
         desk.store.labels.put(fort.run, (0, 0), None, text, "failed", text)
         anchor = Anchor(0, quote=text)

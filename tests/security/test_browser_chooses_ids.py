@@ -164,6 +164,7 @@ FIELDS = {
         "agent",
         "run",
         "labeller",
+        "answer",
         "verdict",
         "turn",
         "a",

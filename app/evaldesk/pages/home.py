@@ -86,6 +86,7 @@ def home(desk: Desk, agents: Sequence[FoundAgent]) -> Home:
     is_saved = bool(first) and first[1].is_done
     steps = [
         *_of_modes(store),
+        *_of_proposals(store),
         *_of_stopped(runs),
         *failure,
         *(_of_session(store, newest) if is_saved or not first else ()),
@@ -167,6 +168,16 @@ def _of_modes(store: Store) -> list[Step]:
         for mode in store.failures.modes()
         if mode.is_active and mode.life == "reopened"
     ]
+
+
+def _of_proposals(store: Store) -> list[Step]:
+    """The open proposals of coding agents."""
+    proposals = store.client_proposals.list()
+    if not proposals:
+        return []
+    clients = ", ".join(dict.fromkeys(each.client for each in proposals))
+    title = f"{counted(len(proposals), 'proposal')} by {clients[:100]}"
+    return [Step(title, "Nothing of it counts before you accept it.", "Look at them", "/proposals", "chat")]
 
 
 def _of_stopped(runs: Sequence[RunSummary]) -> list[Step]:

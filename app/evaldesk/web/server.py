@@ -297,6 +297,7 @@ ROUTES: tuple[str, ...] = (
     "evaldesk.web.routes.experiments:routes",
     "evaldesk.web.routes.trash:routes",
     "evaldesk.web.routes.finding:routes",
+    "evaldesk.web.routes.proposals:routes",
     "evaldesk.web.routes.mcp:routes",
 )
 
