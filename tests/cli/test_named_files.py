@@ -191,6 +191,7 @@ def test_a_workspace_that_is_none_is_said_in_one_line(filled: CommandFolder, pat
         "propose expectation": "propose expectation 1 case_1 0",
         "propose finding": "propose finding 1 case_1 0 --kind a --quote b",
         "propose kind": "propose kind a --definition b",
+        "run changes": "run changes 1 2",
         "run start": "run start echo one",
         "run trial": "run trial 1 case_1 0",
         **{f"proposals {verb}": f"proposals {verb} 1" for verb in ("accept", "refuse", "show", "undo")},

@@ -100,6 +100,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "propose kind": ("other", "--definition", HOSTILE, "--by", HOSTILE),
     "report": ("RUN",),
     "rubric": ("-d", "FILE", "-r", HOSTILE),
+    "run changes": ("RUN", HOSTILE),
     "run drive": ("RUN",),
     "run export": ("RUN",),
     "run info": ("RUN",),

@@ -84,3 +84,28 @@ def trial(
     show(answer["text"])
     if answer["next_cursor"] is not None:
         show(f"--cursor {answer['next_cursor']} shows more.")
+
+
+@click.command()
+@click.argument("before")
+@click.argument("after")
+@json_option
+@workspace_option
+def changes(before: str, after: str, is_json: bool, workspace: str | None) -> None:
+    """Show the changes of eval set, criteria and gates between the runs BEFORE and AFTER, with their authors.
+
+    \b
+    evaldesk run changes 12 14
+    evaldesk run changes 12 14 --json
+    """
+    from evaldesk.pages.door.runs import changes_answer
+
+    with opened_desk(workspace) as desk:
+        answer = changes_answer(desk, before, after)
+    if is_json:
+        show_json(answer, indent=2)
+        return
+    for each in answer["items"]:
+        show(in_one_line(f"{each['kind']} {each['name']}: {each['words']} (by: {each['who']})"))
+    if not answer["items"]:
+        show(f"Nothing changed between run {answer['before']} and run {answer['after']}.")

@@ -24,6 +24,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "Start a run of AGENT and SET, by the criteria of SET, in the background.",
     ),
     "wait": LazyCommand("evaldesk.cli.door.playing:wait", "Wait until the run NAME ends, and show it as it is then."),
+    "changes": LazyCommand(
+        "evaldesk.cli.door.trials:changes",
+        "Show the changes of eval set, criteria and gates between the runs BEFORE and AFTER, with their authors.",
+    ),
     "trials": LazyCommand(
         "evaldesk.cli.door.trials:trials",
         "List the finished trials of the run NAME with their first divergences.",

@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.gates.conclusion import conclude
+from evaldesk.desk.runs.run_changes import differences
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model.run import RunStatus
 from evaldesk.model.stored import RunSummary
@@ -94,8 +95,31 @@ def run_answer(desk: Desk, name: str) -> dict[str, Any]:
                 for each in divergences
             ],
             "kinds": [{"name": mode, "n_trials": n} for mode, n in trials_by_mode.items() if n],
+            "changes": _changes_before(desk, run),
             "page": f"/runs/{run.id}",
         }
+    }
+
+
+def _changes_before(desk: Desk, run: RunSummary) -> dict[str, Any] | None:
+    """The changes since the run before of the same agent and eval set; None for the first one."""
+    agent_id, evalset_id = run.config.agent.id, run.config.evalset_id
+    earlier = next(iter(desk.store.runs.list(agent_id=agent_id, evalset_id=evalset_id, before=run.id, limit=1)), None)
+    return None if earlier is None else _changes_object(desk, earlier, run)
+
+
+def changes_answer(desk: Desk, before: str, after: str) -> dict[str, Any]:
+    """The changes of eval set, criteria and gates between two runs."""
+    runs = desk.stored_runs
+    return _changes_object(desk, runs.find_by_name(before), runs.find_by_name(after))
+
+
+def _changes_object(desk: Desk, before: RunSummary, after: RunSummary) -> dict[str, Any]:
+    changes = differences(desk.store, before, after)
+    return {
+        "before": before.id,
+        "after": after.id,
+        "items": [{"kind": each.kind, "name": each.name, "words": each.words, "who": each.who} for each in changes],
     }
 
 

@@ -1,0 +1,97 @@
+"""The changes of eval set, criteria and gates between two runs, each with the person or coding agent behind it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import islice
+from typing import Literal, TypeAlias
+
+from evaldesk.formats import case_from_json
+from evaldesk.matching.case_version import case_version
+from evaldesk.model import Criterion
+from evaldesk.model.json_text import short_json
+from evaldesk.model.stored import RunSummary
+from evaldesk.store import Store
+from evaldesk.wire import plain_json
+
+ChangeKind: TypeAlias = Literal["case", "criterion", "gate"]
+OUTSIDE = "changed outside"
+MAX_CASES = 500
+
+
+@dataclass(frozen=True, slots=True)
+class RunDifference:
+    """One change between two runs: its subject, the change in words, and its author."""
+
+    kind: ChangeKind
+    name: str
+    words: str
+    who: str
+
+
+def differences(store: Store, before: RunSummary, after: RunSummary) -> list[RunDifference]:
+    """The changed cases, then criteria, then gates; at most MAX_CASES cases."""
+    return [
+        *islice(_cases(store, before, after), MAX_CASES),
+        *_criteria(before, after),
+        *_gates(before, after),
+    ]
+
+
+def _cases(store: Store, before: RunSummary, after: RunSummary) -> Iterator[RunDifference]:
+    old, now = (dict(store.runs.case_versions(run.id)) for run in (before, after))
+    edited_ids = [name for name in now if old.get(name) != now[name]]
+    removed_ids = [name for name in old if name not in now]
+    ids = [*edited_ids, *removed_ids][:MAX_CASES]
+    authors = _authors(store, after.config.evalset_id, ids)
+    for name in edited_ids:
+        words = "edited" if name in old else "added" if before.n_cases < after.n_cases else "played only now"
+        yield RunDifference("case", name, words, authors.get((name, now[name]), OUTSIDE))
+    for name in removed_ids:
+        who = authors.get((name, ""))
+        yield RunDifference("case", name, "deleted" if who else "not in the later run", who or OUTSIDE)
+
+
+def _authors(store: Store, evalset_id: str, case_ids: Sequence[str]) -> Mapping[tuple[str, str], str]:
+    """The author of each version of some cases; of an accepted proposal its client, and the person who accepted it."""
+    proposals = store.client_proposals
+    authors: dict[tuple[str, str], str] = {}
+    for edit in proposals.edits(evalset_id, case_ids):
+        authors.setdefault((edit.case_id, edit.version), edit.author)
+    names = set(case_ids)
+    for proposal in proposals.list("accepted", evalset_id=evalset_id):
+        draft = proposal.draft
+        if draft.case_id in names and draft.kind in ("case", "edit", "expectation"):
+            version = case_version(case_from_json(json.loads(draft.after), "case"))
+            authors[draft.case_id, version] = f"{proposal.client}, accepted by {proposal.decided_by}"
+    return authors
+
+
+def _criteria(before: RunSummary, after: RunSummary) -> Iterator[RunDifference]:
+    old, now = ({each.metric: each for each in run.config.criteria} for run in (before, after))
+    for name in dict.fromkeys((*old, *now)):
+        if old.get(name) != now.get(name):
+            words = f"{_criterion_words(old.get(name))} -> {_criterion_words(now.get(name))}"
+            yield RunDifference("criterion", name, words, _starter(after))
+
+
+def _criterion_words(criterion: Criterion | None) -> str:
+    if criterion is None:
+        return "none"
+    threshold = "no threshold" if criterion.threshold is None else f"threshold {criterion.threshold:g}"
+    options = f", {short_json(plain_json(criterion.options), 200)}" if criterion.options else ""
+    return f"{threshold}{options}"
+
+
+def _gates(before: RunSummary, after: RunSummary) -> Iterator[RunDifference]:
+    for each in fields(after.config.gates):
+        old, now = (getattr(run.config.gates, each.name) for run in (before, after))
+        if old != now:
+            words = " -> ".join(short_json(plain_json(value), 100) for value in (old, now))
+            yield RunDifference("gate", each.name, words, _starter(after))
+
+
+def _starter(run: RunSummary) -> str:
+    return run.started_by or OUTSIDE

@@ -1,0 +1,82 @@
+"""What changed between two runs, and who changed it: a person, a coding agent's proposal, or somebody outside."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.cli.conftest import CommandFolder
+from tests.cli.door_calls import play, tool_answer
+
+from evaldesk.desk.client_proposals import ClientProposalDesk
+from evaldesk.desk.trash import open_desk
+from evaldesk.settings import read_settings
+
+
+@pytest.fixture
+def played(place: CommandFolder) -> CommandFolder:
+    play(place)
+    return place
+
+
+def changes(place: CommandFolder) -> list[tuple[str, str, str, str]]:
+    """The changes between the last of the first two runs and one that is played now."""
+    place.eval(place.folder / "words.evalset.json", "--n", 2)
+    answer = json.loads(place.run("run", "changes", "2", "3", "--json").stdout)
+    assert tool_answer(place.folder, "get_run", {"run": "3"})["data"]["changes"] == answer
+    return [(each["kind"], each["name"], each["words"], each["who"]) for each in answer["items"]]
+
+
+def test_an_edit_of_the_file_is_named_as_made_outside(played: CommandFolder) -> None:
+    path = played.folder / "words.evalset.json"
+    value: dict[str, Any] = json.loads(path.read_text())
+    value["eval_cases"][1]["conversation"][0]["final_response"] = {"parts": [{"text": "hi"}]}
+    del value["eval_cases"][2]
+    path.write_text(json.dumps(value))
+
+    assert changes(played) == [
+        ("case", "case_2", "edited", "changed outside"),
+        ("case", "case_3", "not in the later run", "changed outside"),
+    ]
+    text = played.run("run", "changes", "2", "3").stdout
+    assert "case case_2: edited (by: changed outside)" in text
+
+
+def test_an_accepted_proposal_and_an_edit_on_a_page_have_their_authors(played: CommandFolder) -> None:
+    settings = read_settings(played.folder, (played.folder,), environment={"EVALDESK_ME": "ann"})
+    with open_desk(settings) as desk:
+        (file,) = desk.evalsets.list()
+        proposals = ClientProposalDesk(desk)
+        number = proposals.propose_expectation("Claude Code", 1, "case_2", 0, {"1.answer": "replace"}).id
+        proposals.accept(number, "ben")
+        found = desk.evalsets.cases.duplicate(file.id, desk.evalsets.cases.find(file.id, _key("case_1")).key)
+
+    assert changes(played) == [
+        ("case", found.case.id, "added", "ann"),
+        ("case", "case_2", "edited", "Claude Code, accepted by ben"),
+    ]
+
+
+def test_other_criteria_and_gates_are_named_with_the_starter(
+    played: CommandFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVALDESK_ME", "ann")
+    (played.folder / "test_config.json").write_text(json.dumps({"criteria": {"response_match_score": 0.1}}))
+    played.eval(played.folder / "words.evalset.json", "--n", 2, "--min-pass-rate", "0.1")
+
+    items = json.loads(played.run("run", "changes", "2", "3", "--json").stdout)["items"]
+    assert ("criterion", "response_match_score", "threshold 0.8 -> threshold 0.1", "ann") in [
+        (each["kind"], each["name"], each["words"], each["who"]) for each in items
+    ]
+    assert [each["who"] for each in items if each["name"] == "min_pass_rate"] == ["ann"]
+
+
+def test_without_a_change_nothing_is_named(played: CommandFolder) -> None:
+    assert "Nothing changed between run 1 and run 2." in played.run("run", "changes", "1", "2").stdout
+
+
+def _key(case_id: str) -> str:
+    from evaldesk.model.evalset import case_key
+
+    return case_key(case_id)
