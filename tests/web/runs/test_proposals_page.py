@@ -26,7 +26,7 @@ def chat(open_chat: Callable[..., ChatDesk], monkeypatch: pytest.MonkeyPatch, tm
 
 def proposed(chat: ChatDesk) -> int:
     evalset_id = chat.desk.evalsets.list()[0].id
-    case = {"eval_id": "two", "conversation": [{"user_content": {"parts": [{"text": HOSTILE}]}}]}
+    case: Any = {"eval_id": "two", "conversation": [{"user_content": {"parts": [{"text": HOSTILE}]}}]}
     return ClientProposalDesk(chat.desk).propose_case(HOSTILE, evalset_id, case, HOSTILE).id
 
 
