@@ -102,7 +102,7 @@ def test_an_imported_run_says_what_its_cases_are_and_why_trials_failed(pages: An
 
     for text in (page, table):
         assert '>0</a> <span class="sub">My &lt;b&gt;order&lt;/b&gt; is late.</span>' in text
-        assert "too few" not in text.partition("<tbody")[2].partition("</tbody>")[0]
+        assert ">too few<" not in text
     assert re.search(r"<b>1</b> <span>reward: [^<]+</span>", bars)
     (signature,) = pages.desk.failures.signatures(run_id, [(0, 1)]).values()
     assert f"<span>{signature.words}</span>" in bars
