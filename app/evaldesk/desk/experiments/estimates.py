@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -211,8 +211,13 @@ def experiment_estimate(
     rates, n_history_trials = _earlier_rates(runs, first, cases)
     n_comparisons = max(1, len(variants) - 1)
     n_effects = count_effects(factors)
+    by_model = {replace(each, name="", n_trials=0): each for each in variants}
+    estimates = {key: _variant_estimate(runs, each) for key, each in by_model.items()}
     return ExperimentEstimate(
-        variants=tuple(_variant_estimate(runs, each) for each in variants),
+        variants=tuple(
+            replace(estimates[replace(each, name="", n_trials=0)], name=each.name, n_trials=each.n_trials)
+            for each in variants
+        ),
         factors=tuple(
             FactorEstimate(
                 factor.name,
