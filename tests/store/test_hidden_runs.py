@@ -132,6 +132,7 @@ NOT_ASKED = {
     "finish_deleting",
     "remove_deleted",
     "sizes",
+    "is_any_played_from",
 }
 """Methods of runs that name no hidden run: they make one, or were given what an earlier answer said."""
 
