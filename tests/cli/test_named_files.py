@@ -63,6 +63,7 @@ READ = {
     ("run submit", "file"): "run submit @ --yes",
     ("run submit", "python"): "run submit job.toml --yes --python @",
     ("run submit", "secrets_file"): "run submit job.toml --yes --secrets-file @",
+    ("experiment import", "file"): "experiment import @",
     ("ui", "python"): "ui --no-open --python @",
     ("validate", "files"): "validate @",
 }
@@ -72,6 +73,7 @@ WRITTEN = {
     ("eval", "junit"): "eval AGENT SET --junit @",
     ("eval", "outputs"): "eval AGENT SET -o @",
     ("eval", "summary"): "eval AGENT SET --summary @",
+    ("experiment export", "output"): "experiment export 1 -o @",
     ("experiment report", "output"): "experiment report 1 -o @",
     ("export", "output"): "export one -o @ --force",
     ("mode export", "output"): "mode export -o @ --force",
@@ -94,6 +96,7 @@ FOLDERS = {
 }
 PLAYED = {
     "compare": (),
+    "experiment export": ("--vary", "temperature=0,1"),
     "experiment report": ("--vary", "temperature=0,1"),
     "run merge": ("--shard", "1/1", "-o", "shard.json"),
 }
@@ -210,7 +213,8 @@ def test_a_workspace_that_is_none_is_said_in_one_line(filled: CommandFolder, pat
         "eval_set generate_eval_cases": f"{PROPOSED} generation.json",
         "experiment add": "experiment add 1 --vary model=a",
     }
-    words |= {f"experiment {verb}": f"experiment {verb} 1" for verb in ("report", "resume", "show", "stop")}
+    words |= {f"experiment {verb}": f"experiment {verb} 1" for verb in ("export", "report", "resume", "show", "stop")}
+    words["experiment import"] = "experiment import experiment.json"
     words |= {name: f"{name} 1" for name in ("report", "mode cases", "mode judge", "trash restore")}
     words |= {
         f"run {verb}": f"run {verb} 1"

@@ -140,6 +140,7 @@ FILES = {
     "integrations/openhands/kit/shared.py": _AGENT,
     "agents/workspaces.py": _AGENT,
     "cli/eval/output_files.py": "spreadsheet: `cell`; Markdown and JUnit: made by pages.reports; JSON; all masked",
+    "cli/experiments/exchange.py": "JSON, masked",
     "cli/experiments/show.py": "Markdown: made by pages.experiment_files, masked",
     "cli/files/exchange_files.py": "the file of an export, made by desk.evalsets.exporting or web.report, masked",
     "integrations/openai_evals/command/adopt.py": "JSON, Markdown and Python with quoted texts of an export, masked",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from evaldesk.errors import NotFoundError
 from evaldesk.model.experiment import Analysis, Experiment, ExperimentPlan, Member
@@ -15,19 +17,23 @@ from evaldesk.store.tables.experiments import EXPERIMENT
 from evaldesk.store.tables.runs import RUN
 from evaldesk.wire import from_json, to_json
 
+NONE_DROPPED: Mapping[int, int] = MappingProxyType({})
+
 
 class ExperimentStore(StorePart):
     """The experiments of a workspace. A variant whose run is gone keeps its place."""
 
-    def create(self, plan: ExperimentPlan) -> int:
-        """Store an experiment before the runs of its variants; gives its id."""
+    def create(
+        self, plan: ExperimentPlan, created_at: datetime | None = None, dropped: Mapping[int, int] = NONE_DROPPED
+    ) -> int:
+        """Store an experiment before the runs of its variants; gives its id. One from a file has its own time."""
         row = {
             "name": plan.name,
             "plan": to_json(plan).decode(),
-            "dropped": "{}",
+            "dropped": to_json(dict(dropped)).decode(),
             "analysed": "",
             "analysis": "",
-            "created_at": self._clock(),
+            "created_at": created_at or self._clock(),
         }
         with self._database.writing() as connection:
             created: int = connection.execute(insert(EXPERIMENT).values(row).returning(EXPERIMENT.c.id)).scalar_one()
@@ -36,6 +42,11 @@ class ExperimentStore(StorePart):
     def change(self, experiment_id: int, plan: ExperimentPlan) -> None:
         """Replace the plan, as when variants were added. Raises NotFoundError."""
         self._update(experiment_id, plan=to_json(plan).decode(), name=plan.name)
+
+    def remove(self, experiment_id: int) -> None:
+        """Remove an experiment whose runs could not be stored."""
+        with self._database.writing() as connection:
+            connection.execute(delete(EXPERIMENT).where(EXPERIMENT.c.id == experiment_id))
 
     def note_drop(self, experiment_id: int, variant_index: int, n_blocks: int) -> None:
         """Note that a variant is not played on after so many blocks. Raises NotFoundError."""

@@ -9,11 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from evaldesk.desk.evalsets.evalsets import EvalSetDesk
+from evaldesk.desk.experiments.exchange import experiment_parts, import_experiment, read_experiment
 from evaldesk.desk.experiments.results import results
 from evaldesk.desk.experiments.turns import cell_rank
+from evaldesk.desk.imports.importing import ImportDesk
+from evaldesk.settings import Settings
 from evaldesk.store import Store
 
-N_VARIANTS, N_CASES, N = 6, 10, 5
+N_VARIANTS, N_CASES, N = 6, 50, 5
+KILLS = (200, 550)
 
 DESK = """
 import asyncio, json, sys
@@ -61,7 +66,7 @@ def test_a_killed_experiment_is_taken_up_with_every_cell_once_in_order(tmp_path:
     (tmp_path / "echo_agent.py").write_text("async def agent(message):\n    yield message\n")
     (tmp_path / "desk.py").write_text(DESK)
 
-    parts = [_begun(tmp_path, n_cells) for n_cells in (40, 110, None)]
+    parts = [_begun(tmp_path, n_cells) for n_cells in (*KILLS, None)]
 
     planned = sorted(
         ((case, variant, n) for n in range(N) for case in range(N_CASES) for variant in range(N_VARIANTS)),
@@ -71,7 +76,10 @@ def test_a_killed_experiment_is_taken_up_with_every_cell_once_in_order(tmp_path:
     with Store.open(tmp_path / "evaldesk.db") as store:
         found = results(store, 1)
         attempts = {store.runs.trial(run.id, 0, 0).attempt for run in found.runs.values()}
-    assert [len(part) >= n for part, n in zip(parts, (40, 110, 1), strict=True)] == [True] * 3
+        imports = ImportDesk(settings := Settings(tmp_path, ()), store, EvalSetDesk(settings, store))
+        file = read_experiment(b"".join(experiment_parts(store, 1)), "experiment.json")
+        again = results(store, import_experiment(store, imports, file, "experiment.json"))
+    assert [len(part) >= n for part, n in zip(parts, (*KILLS, 1), strict=True)] == [True] * 3
     assert all([place[cell] for cell in part] == sorted(place[cell] for cell in part) for part in parts)
     assert {cell for part in parts for cell in part} == set(planned)
     assert [(run.status, run.n_passed, run.n_duplicates) for run in found.runs.values()] == [
@@ -79,6 +87,9 @@ def test_a_killed_experiment_is_taken_up_with_every_cell_once_in_order(tmp_path:
     ] * N_VARIANTS
     assert attempts == {1}
     assert (found.n_blocks, found.is_cut) == (N, False)
+    assert (again.analysis, again.n_blocks, again.is_cut) == (found.analysis, N, False)
+    assert (again.experiment.plan, again.experiment.created_at) == (found.experiment.plan, found.experiment.created_at)
+    assert [run.n_passed for run in again.runs.values()] == [N_CASES * N] * N_VARIANTS
 
 
 def _begun(folder: Path, n_cells: int | None) -> list[tuple[int, int, int]]:

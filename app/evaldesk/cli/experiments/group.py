@@ -14,6 +14,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
     "report": LazyCommand(
         "evaldesk.cli.experiments.show:report", "Write experiment ID as one Markdown file, with its doubts."
     ),
+    "export": LazyCommand(
+        "evaldesk.cli.experiments.exchange:export", "Write experiment ID with all of its trials as one JSON file."
+    ),
+    "import": LazyCommand("evaldesk.cli.experiments.exchange:import_", "Store the experiment of an exported FILE."),
     "stop": LazyCommand(
         "evaldesk.cli.experiments.change:stop", "Stop all variants of experiment ID; running trials finish and count."
     ),

@@ -157,7 +157,8 @@ def _analyse(
     for index, run in runs.items():
         rates[names[index]] = _rates(store, run, strips[index], n_blocks)
         costs[names[index]] = _cost(run)
-    unranked = {names[index] for index, run in runs.items() if _is_no_evidence(run)}
+    is_from_file = all(is_imported(run.config) for run in runs.values())  # then they were played in turn elsewhere
+    unranked = {names[index] for index, run in runs.items() if _is_no_evidence(run) and not is_from_file}
     unranked |= {name for name in names if not rates[name]}
     return analyse(rates, names[plan.baseline], costs=costs, grid=plan.grid, unranked=unranked)
 

@@ -188,13 +188,14 @@ class ImportDesk:
         renames: bool = False,
         again: bool = False,
         digests: Sequence[str] = (),
+        change: Callable[[NewRun], NewRun] = lambda run: run,
     ) -> StartedImport:
         """Check an import and begin it: nothing of it is shown before `finish`, which must follow.
 
-        `digests` are those of its runs, where they are known. With `renames` cases that share an id get one each.
-        Raises AlreadyImportedError when every run is stored, or the eval set of a file without runs, and
-        ImportUnderWayError when one is being stored, unless `again`. Raises UsageError, SetNameTakenError and DiskError
-        before anything is stored.
+        `digests` are those of its runs, where they are known; `change` is made in each new run before it is stored.
+        With `renames` cases that share an id get one each. Raises AlreadyImportedError when every run is stored, or the
+        eval set of a file without runs, and ImportUnderWayError when one is being stored, unless `again`. Raises
+        UsageError, SetNameTakenError and DiskError before anything is stored.
         """
         self.recover()
         digests = digests or [digest_of(run) for run in contents.runs]
@@ -202,7 +203,7 @@ class ImportDesk:
         if known_run_ids and None not in known_run_ids:
             raise AlreadyImportedError([run_id for run_id in known_run_ids if run_id is not None])
         runs = [
-            self._new_run(run, contents.format, source, digest)
+            change(self._new_run(run, contents.format, source, digest))
             for run, digest, run_id in zip(contents.runs, digests, known_run_ids, strict=True)
             if run_id is None
         ]
@@ -421,7 +422,8 @@ class ImportDesk:
             evaldesk_version=__version__,
             recorded=run.plan,
         )
-        reason = f"Imported from {source} ({title_of(format_name)}). Verdicts and scores from the file."
+        of_tool = f" ({title_of(format_name)})" if format_name else ""
+        reason = f"Imported from {source}{of_tool}. Verdicts and scores from the file."
         return new_run(config, run.cases, run.results, reason, digest)
 
 

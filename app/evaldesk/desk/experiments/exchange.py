@@ -1,0 +1,123 @@
+"""An experiment as one JSON file: its plan and the trials of all variants, written and read back."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import chain
+
+import msgspec
+
+from evaldesk.desk.evalsets.exporting import recorded_run
+from evaldesk.desk.experiments.variants import baseline_index, check_names
+from evaldesk.desk.imports.importing import ImportDesk
+from evaldesk.desk.runs.stored_runs import StoredRuns
+from evaldesk.errors import FormatError
+from evaldesk.formats.exchange import Imported
+from evaldesk.model.experiment import ExperimentPlan
+from evaldesk.model.run import ExperimentPart
+from evaldesk.store import Store
+from evaldesk.store.runs.imports import NewRun
+from evaldesk.transcripts.recorded import RecordedRun, digest_of
+from evaldesk.wire import from_json, to_json
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedVariant:
+    """The run of a variant by its index in the plan, and the settings that the analysis of its trials rests on."""
+
+    index: int
+    n: int
+    pass_threshold: float
+    errors_are_failures: bool
+    run: RecordedRun
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentFile:
+    """All of a file. A variant whose run was deleted is in the plan and not among `variants`."""
+
+    evaldesk_experiment: int
+    plan: ExperimentPlan
+    created_at: datetime
+    dropped: Mapping[int, int]
+    variants: tuple[ExportedVariant, ...]
+
+
+def experiment_parts(store: Store, experiment_id: int) -> Iterator[bytes]:
+    """The file of an experiment, a variant at a time. Raises NotFoundError."""
+    experiment, runs = store.experiments.get(experiment_id), StoredRuns(store.runs)
+    head = ExperimentFile(VERSION, experiment.plan, experiment.created_at, experiment.dropped, ())
+    before, _, after = to_json(head).rpartition(b'"variants":[')  # those of the plan come first
+    yield before + b'"variants":['
+    members = [each for each in experiment.members if each.run_id is not None and not each.is_deleted]
+    for number, member in enumerate(members):
+        config = runs.summary(member.run_id or 0).config
+        run = recorded_run(runs, member.run_id or 0)
+        whole_run = replace(run, cases=tuple(run.cases), results=tuple(run.results))
+        variant = ExportedVariant(
+            member.variant_index, config.n, config.pass_threshold, config.errors_are_failures, whole_run
+        )
+        yield (b"," if number else b"") + to_json(variant)
+    yield after
+
+
+def read_experiment(data: bytes, source: str) -> ExperimentFile:
+    """The experiment in a file. Raises FormatError with the place of the first fault, UsageError for its variants."""
+    try:
+        file = from_json(data, ExperimentFile)
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise FormatError(
+            f"this is no file of `evaldesk experiment export`: {error}; export the experiment again", source=source
+        ) from error
+    if file.evaldesk_experiment != VERSION:
+        raise FormatError(
+            f"evaldesk_experiment is {file.evaldesk_experiment}, wanted {VERSION}; update Evaldesk", source=source
+        )
+    names = [each.name for each in file.plan.variants]
+    check_names(names)
+    indexes = [each.index for each in file.variants]
+    if not indexes or len(set(indexes)) < len(indexes) or not {*indexes, file.plan.baseline} <= set(range(len(names))):
+        raise FormatError("variants: each needs an index of its own, of a variant in the plan", source=source)
+    baseline_index(names, names[file.plan.baseline])
+    return file
+
+
+def import_experiment(
+    store: Store, imports: ImportDesk, file: ExperimentFile, source: str, *, again: bool = False
+) -> int:
+    """Store the experiment of a file with its runs; gives its id here.
+
+    Raises AlreadyImportedError for a file that was imported before, unless `again`; a failure leaves nothing.
+    """
+    experiment_id = store.experiments.create(file.plan, file.created_at, file.dropped)
+    variants = iter(file.variants)
+
+    def as_variant(run: NewRun) -> NewRun:
+        variant = next(variants)
+        part = ExperimentPart(experiment_id, variant.index, file.plan.variants[variant.index].name)
+        config = replace(
+            run.config,
+            experiment=part,
+            n=variant.n,
+            pass_threshold=variant.pass_threshold,
+            errors_are_failures=variant.errors_are_failures,
+        )
+        return replace(run, config=config)
+
+    runs = tuple(each.run for each in file.variants)
+    whole_digest = hashlib.sha256("".join(chain.from_iterable(digest_of(run) for run in runs)).encode()).hexdigest()
+    digests = [hashlib.sha256(f"{whole_digest} {each.index}".encode()).hexdigest() for each in file.variants]
+    try:
+        start = imports.begin(
+            Imported("", runs=runs), source=source, name="", again=again, digests=digests, change=as_variant
+        )
+        imports.finish(start)
+    except (Exception, KeyboardInterrupt):
+        store.experiments.remove(experiment_id)
+        raise
+    return experiment_id
