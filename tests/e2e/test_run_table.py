@@ -199,6 +199,32 @@ def test_what_is_typed_filters_the_table_and_stands_in_the_address(someone: Visi
     expect(page.locator("[data-grid] tbody tr")).to_have_count(1)
 
 
+def test_cells_follow_runs_that_play_and_the_focus_stays(someone: Visitor) -> None:
+    page, runs = someone.page, []
+    with Store.open(Settings(workspace=someone.desk.workspace, roots=()).database) as store:
+        for _ in range(2):
+            config = RunConfig(AgentRef("parrot", "parrot"), "trips", n=N)
+            runs.append(store.runs.create(config, [Case(f"case_{at:02}", (Turn("hi"),)) for at in range(N_CASES)]))
+            store.runs.set_status(runs[-1], "running")
+        someone.goto(f"/table?runs={runs[0]},{runs[1]}&sort=file")
+        for key in ("j", "ArrowRight", "ArrowRight", "ArrowRight", "ArrowDown"):
+            page.keyboard.press(key)
+        box = page.locator("#row-1").bounding_box()
+        assert focus(page) == "case_01 2"
+
+        store.runs.record([TrialResult(runs[1], case, 0, "finished", "passed") for case in (1, 3)])
+
+        expect(page.locator("#row-1 td:nth-child(3) .square[data-status=passed]")).to_have_count(1)
+        expect(page.locator("#row-3 td:nth-child(3) .square[data-status=passed]")).to_have_count(1)
+        assert focus(page) == "case_01 2"
+        assert page.locator("#row-1").bounding_box() == box
+        for run_id in runs:
+            store.runs.set_status(run_id, "stopped")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowLeft")
+    assert focus(page) == "case_01 2"
+
+
 def test_heads_and_the_left_column_stay_in_sight(someone: Visitor) -> None:
     page = someone.page
     page.set_viewport_size({"width": 700, "height": 600})

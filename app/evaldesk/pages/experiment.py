@@ -77,8 +77,13 @@ class ExperimentPage:
         return query.href()
 
 
-def read_experiment_page(desk: Desk, experiment_id: int, values: Mapping[str, str]) -> ExperimentPage:
-    """The page of an experiment by the parts of its address. Raises NotFoundError; UsageError for a cursor."""
+def read_experiment_page(
+    desk: Desk, experiment_id: int, values: Mapping[str, str], rows: Sequence[int] | None = None
+) -> ExperimentPage:
+    """The page of an experiment by the parts of its address, or with these `rows` alone.
+
+    Raises NotFoundError; UsageError for a cursor.
+    """
     store = desk.store
     loaded = results(store, experiment_id)
     experiment, plan = loaded.experiment, loaded.experiment.plan
@@ -96,7 +101,7 @@ def read_experiment_page(desk: Desk, experiment_id: int, values: Mapping[str, st
         for each in experiment.members
         if each.run_id and each.variant_index in experiment.dropped
     }
-    table = read_table(desk, query, titles=names, marks=marks)
+    table = read_table(desk, query, titles=names, marks=marks, rows=rows)
     summaries = [each.summary for each in table.groups if each.summary]
     letters = {names[run_id]: letter for run_id, letter in zip(ordered, LETTERS, strict=False)}
     analysis = loaded.analysis

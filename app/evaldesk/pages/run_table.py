@@ -36,9 +36,14 @@ class TablePage:
         return self.table.query.href(after=None).replace(self.table.query.base, f"{self.table.query.base}/{name}", 1)
 
 
-def read_table_page(desk: Desk, query: TableQuery, most: int = PAGE_SIZE) -> TablePage:
-    """The page of the runs of a query. Raises NotFoundError where none is there; UsageError for a strange cursor."""
-    table = read_table(desk, query, most=most)
+def read_table_page(
+    desk: Desk, query: TableQuery, most: int = PAGE_SIZE, rows: Sequence[int] | None = None
+) -> TablePage:
+    """The page of the runs of a query, or with these `rows` alone.
+
+    Raises NotFoundError where none is there; UsageError for a strange cursor.
+    """
+    table = read_table(desk, query, most=most, rows=rows)
     summaries = [each.summary for each in table.groups if each.summary]
     is_pair = len(query.run_ids) == len(summaries) == 2
     first, last = query.run_ids[0], query.run_ids[-1]

@@ -161,9 +161,13 @@ _AROUND = ""
 
 
 class LiveBlocks:
-    """The blocks as they stand, and the tick at which each changed last."""
+    """The blocks as they stand, and the tick at which each changed last.
 
-    def __init__(self) -> None:
+    Without `has_frame` a tab has the text around the blocks for good, and gets blocks alone.
+    """
+
+    def __init__(self, *, has_frame: bool = True) -> None:
+        self._has_frame = has_frame
         self._whole = ""
         self._blocks: dict[str, str] = {}
         self._changed: dict[str, int] = {}
@@ -198,9 +202,9 @@ class LiveBlocks:
         self._frames.clear()
 
     def _frame_since(self, tab_tick: int | None) -> Frame | None:
-        if tab_tick is None or self._changed[_AROUND] > tab_tick:
+        if self._has_frame and (tab_tick is None or self._changed[_AROUND] > tab_tick):
             return frame(None, self._whole)
-        block_names = [name for name in self._blocks if self._changed[name] > tab_tick]
+        block_names = [name for name in self._blocks if name and (tab_tick is None or self._changed[name] > tab_tick)]
         parts = (
             f'<hx-partial hx-target="#{name}" hx-swap="outerMorph">{self._blocks[name]}</hx-partial>'
             for name in block_names

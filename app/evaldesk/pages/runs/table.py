@@ -13,7 +13,16 @@ from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.fresh_trials import repeats_recorded
 from evaldesk.desk.runs.stored_runs import StoredRuns, run_title
 from evaldesk.errors import NotFoundError, WorkspaceError
-from evaldesk.model.case_table import OVER_RUNS, CaseLayout, FoundCases, RowOrder, RowSort, TablePart, TableRow
+from evaldesk.model.case_table import (
+    OVER_RUNS,
+    CaseLayout,
+    FoundCases,
+    RowFilter,
+    RowOrder,
+    RowSort,
+    TablePart,
+    TableRow,
+)
 from evaldesk.model.comparison import KINDS, CaseChange, PlayedCase, RunChange, match_cases
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.evalset import CaseKey, CasePosition, numbered_keys
@@ -180,6 +189,17 @@ class CaseTable:
         return [(name, value) for name, value in self.query.fields().items() if name not in own]
 
     @property
+    def is_live(self) -> bool:
+        """Whether a run of it still plays."""
+        return any(each.summary.status in LIVE for each in self.groups if each.summary)
+
+    @property
+    def events_href(self) -> str:
+        """The address of the events of its rows."""
+        address = self.query.href(rows=",".join(str(row.index) for row in self.rows))
+        return address.replace(self.query.base, f"{self.query.base}/events", 1)
+
+    @property
     def density_href(self) -> str:
         """The address with the other density."""
         return self.query.href(density=None if self.query.density else "tight")
@@ -261,8 +281,13 @@ class TableRows:
     note: str
 
 
-def table_rows(desk: Desk, query: TableQuery, *, most: int, has_means: bool = False) -> TableRows:
-    """The rows that an address asks for. Raises NotFoundError where no run of it is there; UsageError for a cursor."""
+def table_rows(
+    desk: Desk, query: TableQuery, *, most: int, has_means: bool = False, rows: Sequence[int] | None = None
+) -> TableRows:
+    """The rows that an address asks for, or these `rows` in their order, by their numbers.
+
+    Raises NotFoundError where no run of it is there; UsageError for a cursor.
+    """
     runs = desk.store.runs
     summaries = [summary for run_id in query.shown_ids if (summary := _summary(runs, run_id)) is not None]
     if not summaries:
@@ -277,6 +302,12 @@ def table_rows(desk: Desk, query: TableQuery, *, most: int, has_means: bool = Fa
         sort = RowSort("file", run_id=summaries[0].id)
     matches, note = _found(desk.store, query, summaries)
     has_means = has_means or len(summaries) == 1 or any(key.startswith("metric.") for key in query.columns)
+    n_rows = summaries[0].n_cases if layout.places is None else len(layout.places)
+    if rows is not None:
+        places = {row: place for place, row in enumerate(row for row in rows if row < n_rows)}
+        means = [each.id for each in summaries] if has_means else []
+        of_rows = runs.table_part(layout, RowSort("change"), RowFilter(), None, "", most, means, places)
+        return TableRows(replace(query, order=sort), summaries, of_rows, changes, n_rows, note)
     kinds = CHANGED if query.show == "changed" else (query.show,)
     part = runs.table_part(
         layout,
@@ -289,7 +320,6 @@ def table_rows(desk: Desk, query: TableQuery, *, most: int, has_means: bool = Fa
         {row: rank for rank, (row, _) in enumerate(changes)} if sort.order == "change" else None,
         [row for row, change in changes if change.kind in kinds] if query.show else None,
     )
-    n_rows = summaries[0].n_cases if layout.places is None else len(layout.places)
     return TableRows(replace(query, order=sort), summaries, part, changes, n_rows, note)
 
 
@@ -301,13 +331,14 @@ def read_table(
     most: int = PAGE_SIZE,
     titles: Mapping[int, str] = NO_TITLES,
     marks: Mapping[int, str] = NO_TITLES,
+    rows: Sequence[int] | None = None,
 ) -> CaseTable:
-    """The table that an address asks for. `titles` and `marks` are those of runs with others than their own.
+    """The table that an address asks for, or `rows` of it. `titles` and `marks` are those of runs with others.
 
     Raises as `table_rows`.
     """
     runs, shown_ids = desk.store.runs, query.shown_ids
-    table_part = table_rows(desk, query, most=most)
+    table_part = table_rows(desk, query, most=most, rows=rows)
     query, summaries, part, changes = table_part.query, table_part.summaries, table_part.part, table_part.changes
     letters = dict(zip(query.run_ids, LETTERS, strict=False))
     places = {each.id: at for at, each in enumerate(summaries)}

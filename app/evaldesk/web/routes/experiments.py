@@ -10,10 +10,12 @@ from starlette.routing import Route
 
 from evaldesk.desk.experiments.confirming import confirm as confirm_leader
 from evaldesk.errors import UsageError
-from evaldesk.pages.experiment import read_experiment_page
+from evaldesk.pages.experiment import ExperimentPage, read_experiment_page
 from evaldesk.pages.runs.table_query import number_text
 from evaldesk.web.forms.fields import read_form, text_of
-from evaldesk.web.render import desk_of, go, number, packed, page, target_of
+from evaldesk.web.live import event_stream
+from evaldesk.web.live_table import live_messages, live_table, row_numbers
+from evaldesk.web.render import desk_of, fragment, go, number, packed, page, target_of
 
 
 async def show(request: Request) -> Response:
@@ -22,7 +24,27 @@ async def show(request: Request) -> Response:
     view = await asyncio.to_thread(read_experiment_page, desk_of(request), experiment_id, request.query_params)
     target = target_of(request)
     block = target if target in ("table", "more") else None
-    return packed(request, page(request, "experiments/show.html", block=block, view=view, table=view.table))
+    response = page(request, "experiments/show.html", block=block, view=view, table=view.table, is_stream=False, cut="")
+    return packed(request, response)
+
+
+async def events(request: Request) -> Response:
+    """GET /experiments/{experiment_id}/events?rows=0,1: the blocks that change while its variants play."""
+    experiment_id: int = request.path_params["experiment_id"]
+    desk, rows = desk_of(request), row_numbers(request.query_params.get("rows", ""))
+
+    def read() -> ExperimentPage:
+        return read_experiment_page(desk, experiment_id, request.query_params, rows)
+
+    page_now = await asyncio.to_thread(read)  # a fault is a page, not an empty stream
+
+    async def render(marker: str) -> str:
+        view = await asyncio.to_thread(read)
+        values = {"view": view, "table": view.table, "is_stream": True, "cut": marker}
+        return fragment(request, "experiments/show.html", "live", **values)
+
+    table = live_table(request.app, str(request.url))
+    return event_stream(request, live_messages(desk, page_now.table.query.run_ids, table, render))
 
 
 async def confirm(request: Request) -> Response:
@@ -37,4 +59,5 @@ async def confirm(request: Request) -> Response:
 routes = [
     Route("/experiments", confirm, methods=["POST"]),
     Route(f"/experiments/{number('experiment_id')}", show, methods=["GET"]),
+    Route(f"/experiments/{number('experiment_id')}/events", events, methods=["GET"]),
 ]

@@ -13,10 +13,13 @@ from starlette.routing import Route
 from evaldesk.errors import UsageError
 from evaldesk.model.case_table import MAX_RUNS
 from evaldesk.pages.run_table import TablePage, read_table_page
+from evaldesk.pages.runs.table import PAGE_SIZE
 from evaldesk.pages.runs.table_export import csv_table, json_table
 from evaldesk.pages.runs.table_query import TableQuery, run_numbers
 from evaldesk.web.forms.fields import attachment, read_form, text_of
-from evaldesk.web.render import desk_of, go, number, packed, page, target_of
+from evaldesk.web.live import event_stream
+from evaldesk.web.live_table import live_messages, live_table, row_numbers
+from evaldesk.web.render import desk_of, fragment, go, number, packed, page, target_of
 from evaldesk.web.report import table_report
 
 MAX_NAME = 60
@@ -32,11 +35,27 @@ async def show(request: Request) -> Response:
     return table_response(request, "tables/show.html", view)
 
 
+async def events(request: Request) -> Response:
+    """GET /table/events?runs=1,2,7&rows=0,1: the blocks of these rows that change while the runs play."""
+    query, desk = _query(request), desk_of(request)
+    if query is None:
+        return _choice(request)
+    rows = row_numbers(request.query_params.get("rows", ""))
+    await asyncio.to_thread(read_table_page, desk, query, PAGE_SIZE, rows)  # a fault is a page, not an empty stream
+    table = live_table(request.app, str(request.url))
+
+    async def render(marker: str) -> str:
+        view = await asyncio.to_thread(read_table_page, desk, query, PAGE_SIZE, rows)
+        return fragment(request, "tables/show.html", "live", **fields_of(view), is_stream=True, cut=marker)
+
+    return event_stream(request, live_messages(desk, query.run_ids, table, render))
+
+
 def table_response(request: Request, template: str, view: TablePage, **values: Any) -> Response:
     """The page with a table, its table alone, or its next rows."""
     target = target_of(request)
     block = target if target in ("table", "more") else None
-    return packed(request, page(request, template, block=block, **fields_of(view), **values))
+    return packed(request, page(request, template, block=block, is_stream=False, cut="", **fields_of(view), **values))
 
 
 def fields_of(view: TablePage) -> Mapping[str, Any]:
@@ -126,6 +145,7 @@ def _back(address: str) -> str:
 
 routes = [
     Route("/table", show, methods=["GET"]),
+    Route("/table/events", events, methods=["GET"]),
     Route("/table/csv", as_csv, methods=["GET"]),
     Route("/table/json", as_json, methods=["GET"]),
     Route("/table/report", report, methods=["GET"]),
