@@ -55,6 +55,20 @@ def test_a_place_is_found_by_its_name_or_a_text_in_it(chat: Any, tmp_path: Path,
         assert re.search(rf'<a [^>]*href="{address}"', text)
 
 
+def test_names_come_before_texts_and_each_case_once(chat: Any, tmp_path: Path) -> None:
+    write_set(tmp_path / "evalsets", "a", *[f"roll {index}, please" for index in range(9)])
+    write_set(tmp_path / "evalsets", "roll", "roll", "Hello")
+
+    for headers in ({}, PALETTE):
+        text = chat.client.get("/search", params={"q": "roll"}, headers=headers).text
+        places = re.findall(r'href="(/evalsets/[^"]+)"', text)
+        sets = [re.sub(r"/evalsets/(\w+)-.*?(/cases.*|$)", r"\1", place) for place in places]
+        assert sets[:3] == ["roll", "roll", "roll"]  # its two cases by their ids, and the set
+        assert len(sets) > 3
+        assert set(sets[3:]) == {"a"}
+        assert len(set(places)) == len(places)
+
+
 def test_the_palette_gets_options_and_no_page(chat: Any) -> None:
     answer = chat.client.get("/search", params={"q": "run"}, headers=PALETTE)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import TypeAlias
 from urllib.parse import quote
 
 from evaldesk.desk.desk import Desk
@@ -51,13 +52,17 @@ PAGES: tuple[tuple[str, str, str], ...] = (
 N_ACTIONS = 4
 
 
+Parts: TypeAlias = tuple[str, str, str]
+"""A text before, in and after its match."""
+
+
 @dataclass(frozen=True, slots=True)
 class Destination:
     """One place: its address, and its name in three parts with the typed text in the middle."""
 
     address: str
     icon: str
-    name: tuple[str, str, str]
+    name: Parts
     note: str = ""
 
 
@@ -102,13 +107,14 @@ def find(desk: Desk, query: str, n_each: int = MAX_EACH) -> Found:
     groups = [
         actions,
         Group("Trials", list(_trials(desk, text, n_each))),
-        Group("Cases", list(islice(_cases(desk, searched, text, n_each), n_each))),
+        Group("Cases", list(islice(_cases(desk, searched, text, n_each, _in_id), n_each))),
         Group("Runs", _runs(desk, text, n_each)),
         Group("Eval sets", _evalsets(files, text, n_each)),
         Group("Chats", _chats(desk, text, n_each)),
         Group("Agents", _agents(desk, text, n_each)),
         Group("Kinds of failure", _modes(desk, text, n_each)),
         pages,
+        Group("Said in cases", list(islice(_cases(desk, searched, text, n_each, _in_text), n_each))),
         Group("Notes", [_of_hit(hit) for hit in hits.notes]),
         Group("Said in runs", [_of_hit(hit) for hit in hits.texts]),
     ]
@@ -216,7 +222,14 @@ def _within_bounds(desk: Desk, files: Sequence[EvalSetFile]) -> tuple[list[EvalS
     return searched, f"The cases of {sets} are not searched here; the page of an eval set searches its cases."
 
 
-def _cases(desk: Desk, files: Sequence[EvalSetFile], text: str, limit: int) -> Iterator[Destination]:
+def _cases(
+    desk: Desk,
+    files: Sequence[EvalSetFile],
+    text: str,
+    limit: int,
+    match: Callable[[Case, str], Parts | None],
+) -> Iterator[Destination]:
+    """The cases that `match`: those by their ids and those by their texts are apart, so that names come first."""
     for file in files:
         try:
             cases = desk.evalsets.evalset(file.id).cases
@@ -225,7 +238,7 @@ def _cases(desk: Desk, files: Sequence[EvalSetFile], text: str, limit: int) -> I
         numbers: Sequence[int] = range(len(cases))
         if isinstance(cases, LargeCases):
             _, numbers = cases.search(text.casefold(), "", None, 0, limit)
-        parts_by_number = {number: parts for number in numbers if (parts := _in_case(cases[number], text))}
+        parts_by_number = {number: parts for number in numbers if (parts := match(cases[number], text))}
         for key, (number, parts) in zip(keys_of(cases, list(parts_by_number)), parts_by_number.items(), strict=True):
             case_id = cases[number].id
             is_id = "".join(parts) == case_id
@@ -233,12 +246,17 @@ def _cases(desk: Desk, files: Sequence[EvalSetFile], text: str, limit: int) -> I
             yield Destination(f"/evalsets/{file.id}/cases/{key}", "set", parts, note)
 
 
-def _in_case(case: Case, text: str) -> tuple[str, str, str] | None:
-    """The first text of a case that holds `text`, its id before all others."""
-    return next((parts for piece in case_pieces(case) if (parts := _match_parts(piece, text))), None)
+def _in_id(case: Case, text: str) -> Parts | None:
+    return _match_parts(case.id, text)
 
 
-def _match_parts(name: str, text: str) -> tuple[str, str, str] | None:
+def _in_text(case: Case, text: str) -> Parts | None:
+    """The first text of a case that holds `text`; None where its id does."""
+    pieces = case_pieces(case)
+    return None if _in_id(case, text) else next((parts for each in pieces if (parts := _match_parts(each, text))), None)
+
+
+def _match_parts(name: str, text: str) -> Parts | None:
     """`name` before, in and after its first match; None where there is none. A long text is cut around its match."""
     match = re.search(re.escape(text), name, re.IGNORECASE)
     if match is None:
