@@ -195,3 +195,17 @@ def test_a_case_that_is_not_there_is_named_with_the_nearest(place: CommandFolder
 
     assert planned(place, place.agent, f"{path}:case_1,case_2", "--vary", "temperature=0,1")["n_cases"] == 2
     assert "did you mean 'case_1'" in str(place.run("plan", place.agent, f"{path}:case1").exception)
+
+
+def test_rates_are_those_of_the_instruction_of_the_baseline(place: CommandFolder) -> None:
+    (place.folder / "told.py").write_text(
+        "def told(message, instruction=''):\n    return 'no' if instruction else message\n\ntold.tells_cost = True\n"
+    )
+    path, criterion = place.evalset("shop", ANSWERS), ("--criterion", "response_match_score=0.8")
+    place.run("eval", "told:told", path, *criterion)
+    place.run("eval", "told:told", path, *criterion, "--instruction", "Say no.")
+
+    found = planned(place, "told:told", path, "--vary", "instruction=as it is,Say no.", "--n", 5)
+
+    assert [each["run_id"] for each in found["variants"]] == [1, 2]
+    assert (found["smallest_gain"], found["smallest_loss"] is None) == (None, False)  # of 12 of 12 passed

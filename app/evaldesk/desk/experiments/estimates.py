@@ -44,13 +44,14 @@ FEWEST_SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class PlannedVariant:
-    """A variant before its start: the agent, the eval set, and the model, which is None for the agent's own."""
+    """A variant before its start: the agent, the eval set, its model and instruction, None for those of the agent."""
 
     name: str
     agent_id: str
     evalset_id: str
     model: str | None
     n_trials: int
+    instruction: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,13 +170,22 @@ def planned_variant(
     variant: Variant, agent: AgentRef, path: Path, home: Path, *, model: str | None, n_trials: int
 ) -> PlannedVariant:
     """A variant of an agent and the eval set in a file, in the workspace `home`."""
-    return PlannedVariant(variant.name, agent.id, identity_of(path, home), model, n_trials)
+    instruction = variant.options.get("instruction")
+    text = None if instruction is None else str(instruction)
+    return PlannedVariant(variant.name, agent.id, identity_of(path, home), model, n_trials, text)
 
 
 def planned_variants(plan: ExperimentPlan, run_plans: Sequence[RunPlan]) -> list[PlannedVariant]:
     """The variants of a checked experiment."""
     return [
-        PlannedVariant(variant.name, each.config.agent.id, each.config.evalset_id, each.config.model, each.n_trials)
+        PlannedVariant(
+            variant.name,
+            each.config.agent.id,
+            each.config.evalset_id,
+            each.config.model,
+            each.n_trials,
+            each.config.model_options.instruction,
+        )
         for variant, each in zip(plan.variants, run_plans, strict=True)
     ]
 
@@ -274,18 +284,18 @@ def _variant_estimate(runs: StoredRuns | None, variant: PlannedVariant) -> Varia
 
 
 def _newest_of_model(runs: StoredRuns, variant: PlannedVariant) -> RunSummary | None:
+    """The newest played run of the same model, of the same instruction where there is one."""
     runs_of_set = runs.store.list(agent_id=variant.agent_id, evalset_id=variant.evalset_id, limit=LATEST_RUNS)
-    return next(
-        (
-            run
-            for run in runs_of_set
-            if run.n_done
-            and run.config.source_run_id is None
-            and not repeats_recorded(run.config)
-            and run.config.model == variant.model
-        ),
-        None,
-    )
+    alike = [
+        run
+        for run in runs_of_set
+        if run.n_done
+        and run.config.source_run_id is None
+        and not repeats_recorded(run.config)
+        and run.config.model == variant.model
+    ]
+    same = (run for run in alike if run.config.model_options.instruction == variant.instruction)
+    return next(same, alike[0] if alike else None)
 
 
 def _repriced(run: RunSummary, model: str | None) -> float | None:

@@ -393,7 +393,12 @@ def _estimate_variants(
         is_own = not model or model == own
         planned_variants.append(
             PlannedVariant(
-                variant.name, agent.id if agent else "", evalset_id, None if is_own else model, n * len(cases)
+                variant.name,
+                agent.id if agent else "",
+                evalset_id,
+                None if is_own else model,
+                n * len(cases),
+                values.overrides.get("instruction"),
             )
         )
     return experiment_estimate(
