@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic import command
 from sqlalchemy import event, select
 from tests.killed_steps import kill_at_each_statement
 from tests.store.conftest import select_rows
+from tests.store.older_schema import make_older
 
 from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model import TrialResult
 from evaldesk.model.queues import GivenLabel, QueueDraft, QueueStratum
 from evaldesk.model.stored import LabelFilter
-from evaldesk.store import Store, upgrade
+from evaldesk.store import Store
 from evaldesk.store.queues import moment_id
 from evaldesk.store.recovery import recover
 from evaldesk.store.runs.totals import WHOLE_TRIAL
@@ -121,17 +121,10 @@ def test_labels_of_before_are_counted_once(database: Path, tmp_path: Path, plan:
     store.labels.put(run, (1, 0), None, "sam", None, "a note")
     expected = _counted(store)
     store.close()
-    before = _columns(_database_of("0029", tmp_path / "before.db"))
-    with closing(sqlite3.connect(database)) as connection, connection:
-        found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'index' AND sql > ''").fetchall()
-        for (index,) in found:
-            connection.execute(f"DROP INDEX {index}")  # one of a later column keeps the column from being dropped
-        for table, columns in _columns(database).items():
-            if table not in before:
-                connection.execute(f"DROP TABLE {table}")
-            for column in columns - before.get(table, columns):
-                connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-        connection.execute("UPDATE alembic_version SET version_num = '0029'")
+    engine = writing_engine(database, foreign_keys="OFF")
+    with engine.begin() as connection:
+        make_older(connection, "0029", tmp_path)
+    engine.dispose()
 
     with Store.open(database) as opened:
         assert _kept(opened) == expected != Counter()
@@ -151,25 +144,6 @@ def test_totals_are_made_again_in_a_recovered_database(database: Path, plan: Pla
 
     with Store.open(database) as opened:
         assert _kept(opened) == _counted(opened) == expected
-
-
-def _database_of(revision: str, path: Path) -> Path:
-    engine = writing_engine(path, foreign_keys="OFF")
-    with engine.connect() as connection:
-        config = upgrade.alembic_config()
-        config.attributes["connection"] = connection
-        command.upgrade(config, revision)
-    engine.dispose()
-    return path
-
-
-def _columns(path: Path) -> dict[str, set[str]]:
-    asked = "SELECT m.name, c.name FROM sqlite_master AS m, pragma_table_info(m.name) AS c WHERE m.type = 'table'"
-    found = defaultdict[str, set[str]](set)
-    with closing(sqlite3.connect(path)) as connection:
-        for table, column in connection.execute(f"{asked} AND m.name NOT LIKE 'sqlite_%'"):
-            found[table].add(column)
-    return found
 
 
 def _act(store: Store, chance: random.Random, runs: list[int], queue: int, end: End) -> None:

@@ -7,7 +7,6 @@ import shutil
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, text
 from tests.postgresql_server import ENGINES
 from tests.store.conftest import end_trial, plan_run
+from tests.store.older_schema import make_older
 
 from evaldesk.errors import WorkspaceError
 from evaldesk.model import Transcript, TurnRecord, Usage
@@ -144,7 +144,7 @@ def test_a_migration_may_not_leave_rows_that_belong_to_nothing(database: Path, n
 
 @pytest.mark.parametrize("place", ENGINES, indirect=True)
 def test_runs_of_earlier_versions_tell_whether_their_trials_are_whole_and_what_history_they_are_of(
-    place: Path | DatabaseUrl, store: Store
+    place: Path | DatabaseUrl, store: Store, tmp_path: Path
 ) -> None:
     told, untold = TurnRecord("Roll.", captures=("told",)), TurnRecord("Roll.")
     least, whole = Usage("m", is_least=True), Usage("m", tokens_in=1, cost=0.1)
@@ -165,23 +165,7 @@ def test_runs_of_earlier_versions_tell_whether_their_trials_are_whole_and_what_h
     before, summary = _sums(store), store.runs.summary(run)
 
     with store._database.writing() as connection:
-        connection.execute(text("DROP TABLE trial_agent"))
-        connection.execute(text("ALTER TABLE trial DROP COLUMN is_least"))
-        for name in ("branch_of", "branch_turn", "draft"):
-            connection.execute(text(f"ALTER TABLE session DROP COLUMN {name}"))
-        for table, name in product(("run", "run_case"), ("n_uncounted", "n_timed")):
-            connection.execute(text(f"ALTER TABLE {table} DROP COLUMN {name}"))
-        connection.execute(text("DROP TABLE experiment"))
-        for index in ("history_class_id", "experiment_id_variant_index"):
-            connection.execute(text(f"DROP INDEX ix_run_{index}"))
-        columns = ("history_class", "start_ms", "shared_state", "experiment_id", "variant_index", "n_faceted")
-        for name in columns:
-            connection.execute(text(f"ALTER TABLE run DROP COLUMN {name}"))
-        connection.execute(text("DROP INDEX ix_trial_divergence"))
-        connection.execute(text("ALTER TABLE trial DROP COLUMN divergence"))
-        for table in ("case_facet", "table_view", "proposal", "case_edit"):
-            connection.execute(text(f"DROP TABLE {table}"))
-        connection.execute(text("UPDATE alembic_version SET version_num = '0034'"))
+        make_older(connection, "0034", tmp_path)
     store.close()
 
     with Store.open(place) as again:
