@@ -33,8 +33,8 @@ def missing_package(error: BaseException) -> str:
     shadow = f" ({module.partition('.')[0]!r} is {place} here, which has no {name!r})" if place else ""
     if python := own_python():
         return f"it needs {kind.package}, which {python} does not have: {python} -m pip install {kind.package}{shadow}"
-    wanted = f"'evaldesk[{kind.extra}]'" if kind.extra else kind.package
-    return f"it needs {kind.package}: pip install {wanted}{shadow}"
+    requirement = f"'evaldesk[{kind.extra}]'" if kind.extra else kind.package
+    return f"it needs {kind.package}: pip install {requirement}{shadow}"
 
 
 def _failed_import(error: BaseException) -> tuple[str, str]:

@@ -20,7 +20,7 @@ COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 @click.command()
-@click.argument("wanted", metavar="RUN[:CASE[:TRIAL]]")
+@click.argument("subject", metavar="RUN[:CASE[:TRIAL]]")
 @click.option("--only", "parts", multiple=True, type=click.Choice(PARTS), help="Accept this part; may be repeated.")
 @click.option("--turn", type=click.IntRange(min=1), metavar="N", help="Accept the turn with this number alone.")
 @click.option(
@@ -32,7 +32,7 @@ COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 )
 @click.option("--yes", "-y", is_flag=True, help="Write the file without a question.")
 @workspace_option
-def accept(wanted: str, parts: tuple[str, ...], turn: int | None, way: str, yes: bool, workspace: str | None) -> None:
+def accept(subject: str, parts: tuple[str, ...], turn: int | None, way: str, yes: bool, workspace: str | None) -> None:
     """Accept actual results of RUN as the expectations of their cases, after a preview.
 
     Without CASE it is every case that failed, without TRIAL the first trial of each that failed. The run keeps its
@@ -50,7 +50,7 @@ def accept(wanted: str, parts: tuple[str, ...], turn: int | None, way: str, yes:
     from evaldesk.model.conclusion import counted
     from evaldesk.wording.printable import in_one_line
 
-    name, case_id, trial = _parts(wanted)
+    name, case_id, trial = _parts(subject)
     with opened_desk(workspace) as desk:
         staged = stage(desk, desk.stored_runs.find_by_name(name), case_id, trial)
         for case, reason in staged.refusals.items():

@@ -99,8 +99,8 @@ class FailureDesk:
         """The typed name of a mode. Raises AlikeNameError where it would make a mode beside others that begin so."""
         name = checked_texts(TypedMode(form.new_mode))["name"]
         known_names = [mode.name for mode in self._failures.modes() if mode.is_active]
-        alike_names = [known for known in known_names if known.casefold().startswith(name.casefold())]
-        if alike_names and not form.is_new and name.casefold() not in {known.casefold() for known in alike_names}:
+        alike_names = [each for each in known_names if each.casefold().startswith(name.casefold())]
+        if alike_names and not form.is_new and name.casefold() not in {each.casefold() for each in alike_names}:
             raise AlikeNameError(name, alike_names[:MAX_OFFERED])
         return name
 

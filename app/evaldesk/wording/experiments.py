@@ -28,15 +28,15 @@ def analysis_sentence(analysis: Analysis) -> str:
 
 def drafts_sentence(differences: Sequence[VariantDifference]) -> tuple[str, str]:
     """`name_the_date is better by 5 to 19 points` and `the others cannot be told`; each part may be empty."""
-    told = [f"{each.variant} is {each.word}{_by(each)}" for each in differences if each.word in ("better", "worse")]
+    certain = [f"{each.variant} is {each.word}{_by(each)}" for each in differences if each.word in ("better", "worse")]
     others = [each.variant for each in differences if each.word == "cannot be told"]
     few = [each.variant for each in differences if each.word == "too few shared cases"]
     rest = []
     if others:
-        rest.append(f"{'the others' if told and len(others) > 1 else and_words(others)} cannot be told")
+        rest.append(f"{'the others' if certain and len(others) > 1 else and_words(others)} cannot be told")
     if few:
         rest.append(f"{and_words(few)} {'has' if len(few) == 1 else 'have'} too few cases")
-    return "; ".join(told), "; ".join(rest)
+    return "; ".join(certain), "; ".join(rest)
 
 
 def shown_sentence(n_cases: int, n: int, difference: float | None) -> str:

@@ -267,7 +267,7 @@ def test_a_run_of_another_tool_keeps_its_verdicts_as_rows_of_openhands() -> None
 
 
 def test_other_formats_have_their_own_verdict() -> None:
-    path = SAMPLE.parent / "tau-bench.json"
+    path = SAMPLE.parent / "adk-results.evalset_result.json"
 
     with pytest.raises(FormatError, match="the file states which trials passed"):
         read_file(path.read_bytes(), path.name, outcome="resolved")

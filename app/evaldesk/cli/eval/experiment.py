@@ -188,8 +188,8 @@ async def more_variants(desk: Desk, experiment_id: int, vary: Sequence[str], *, 
 def _show_plan(plan: ExperimentPlan, estimate: ExperimentEstimate, *, is_json: bool) -> int:
     if is_json:
         names = [variant.name for variant in plan.variants]
-        planned = {"name": plan.name, "variants": names, "n_trials": estimate.n_trials, "seed": plan.seed}
-        show_json({**planned, "estimate": estimate_object(estimate)}, indent=2)
+        plan_object = {"name": plan.name, "variants": names, "n_trials": estimate.n_trials, "seed": plan.seed}
+        show_json({**plan_object, "estimate": estimate_object(estimate)}, indent=2)
         return 0
     show(in_one_line(f"{plan.name}: {len(plan.variants)} variants, {estimate.n_trials:,} trials"))
     for line in estimate_lines(estimate):

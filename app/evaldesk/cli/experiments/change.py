@@ -91,9 +91,9 @@ def confirm(experiment_id: int, is_trusted: bool, workspace: str | None) -> None
 
     async def work(desk: Desk) -> int:
         desk.poll_requests()
-        stored = await desk.experiments.results(experiment_id)
-        names = pair_to_confirm(stored.analysis)
-        runs = [stored.run_of(name) for name in names or ()]
+        results = await desk.experiments.results(experiment_id)
+        names = pair_to_confirm(results.analysis)
+        runs = [results.run_of(name) for name in names or ()]
         if len(runs) < 2 or any(run is None for run in runs):
             raise UsageError(f"experiment {experiment_id} has no leader and baseline with trials to confirm")
         baseline_id, leader_id = (run.id for run in runs if run)

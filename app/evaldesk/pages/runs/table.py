@@ -300,7 +300,7 @@ def table_rows(
         sort = replace(sort, run_id=sort.run_id or summaries[0].id)
     if sort.order == "change" and not changes:
         sort = RowSort("file", run_id=summaries[0].id)
-    matches, note = _found(desk.store, query, summaries)
+    matches, note = _found_cases(desk.store, query, summaries)
     has_means = has_means or len(summaries) == 1 or any(key.startswith("metric.") for key in query.columns)
     n_rows = summaries[0].n_cases if layout.places is None else len(layout.places)
     if rows is not None:
@@ -406,7 +406,7 @@ def _own_sort(summaries: Sequence[RunSummary]) -> RowSort:
     return RowSort("spread") if first.n_cases * len(summaries) <= MOST_SPREAD else RowSort("worst")
 
 
-def _found(store: Store, query: TableQuery, summaries: Sequence[RunSummary]) -> tuple[FoundCases | None, str]:
+def _found_cases(store: Store, query: TableQuery, summaries: Sequence[RunSummary]) -> tuple[FoundCases | None, str]:
     """The cases of a search, and which of them are not searched."""
     if not query.text:
         return None, ""
@@ -540,8 +540,8 @@ def _squares_cell(summaries: Sequence[RunSummary], place: int, words: Mapping[Tr
     letters = case.verdicts[:MAX_SQUARES]
     way = ""
     if place and first is not None and len(first.verdicts) == n:
-        moved = case.counts.passed - first.counts.passed
-        way = "better" if moved >= TOLD else "worse" if moved <= -TOLD else ""
+        difference = case.counts.passed - first.counts.passed
+        way = "better" if difference >= TOLD else "worse" if difference <= -TOLD else ""
     key = case.case_index, first_problem(case.verdicts)
     more = f"+{n - len(letters)}" if n > len(letters) else ""
     return Cell(

@@ -65,10 +65,10 @@ async def chat(request: Request) -> Response:
         draft = _draft(agent, form)
         own_state = agent.description.initial_state if agent.description else {}
         state = laid_out(session.initial_state if session else own_state, width=0)
-        begun = await desk.sessions.begin(agent.id, state, "", message, draft)
+        new_session = await desk.sessions.begin(agent.id, state, "", message, draft)
     except (UsageError, ConflictError, FormatError) as error:
         return await _page(request, agent, session, _typed(form), error)
-    return go(f"{ADDRESS}?{urlencode({'session': begun.id})}#conversation")
+    return go(f"{ADDRESS}?{urlencode({'session': new_session.id})}#conversation")
 
 
 async def run(request: Request) -> Response:

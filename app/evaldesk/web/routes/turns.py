@@ -50,8 +50,8 @@ async def send(request: Request) -> Response:
     except (UsageError, ConflictError, WorkspaceError) as error:
         return _refusal(request, error, message)
     if not _wants_stream(request):
-        beside = f"/bench?session={session_id}" if "bench" in form else f"/sessions/{session_id}"
-        return go(f"{beside}#turn-{turn.turn_index + 1}")
+        page_href = f"/bench?session={session_id}" if "bench" in form else f"/sessions/{session_id}"
+        return go(f"{page_href}#turn-{turn.turn_index + 1}")
     return event_stream(
         request, _messages(request, turn, after=_n_shown_turns(text_of(form, "after"), turn.turn_index))
     )
