@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 from urllib.parse import urlencode
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.fresh_trials import repeats_recorded
+from evaldesk.desk.runs.run_changes import RunDifference, differences
 from evaldesk.desk.runs.stored_runs import StoredRuns, run_title
 from evaldesk.diff.text_diff import TextDiff, diff_text
 from evaldesk.errors import NotFoundError, UsageError
@@ -113,6 +114,8 @@ class ComparisonPage:
     more_href: str
     swap_href: str
     is_live: bool
+    edits: Sequence[RunDifference] = ()
+    """The changes of eval set, criteria and gates between the runs."""
 
     @property
     def sides(self) -> tuple[Side, Side]:
@@ -123,7 +126,8 @@ class ComparisonPage:
 def read_comparison(desk: Desk, a_id: int, b_id: int, show: str = "", start: int = 0) -> ComparisonPage:
     """Run `b_id` against run `a_id`. Raises NotFoundError; UsageError for a run and itself."""
     kinds = (show,) if show in KINDS else CHANGED
-    return compared_runs(desk.store.runs, a_id, b_id, kinds, show, start)
+    comparison = compared_runs(desk.store.runs, a_id, b_id, kinds, show, start)
+    return replace(comparison, edits=differences(desk.store, comparison.a.summary, comparison.b.summary))
 
 
 def compared_runs(

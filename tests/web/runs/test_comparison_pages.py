@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -101,3 +102,20 @@ def test_a_run_that_is_not_among_the_newest_is_chosen_by_its_number(
     assert f'<option value="{two}"' not in asked
     assert 'name="a-number"' in asked
     assert (answer.status_code, answer.headers["location"]) == (303, f"/compare?a={one}&b={three}")
+
+
+def test_a_comparison_names_cases_that_changed_between_its_runs_and_who_changed_them(pages: Any) -> None:
+    a = pages.finish()[6:]
+    unchanged = pages.get(f"/table?runs={a},{pages.finish()[6:]}").text
+    (file,) = pages.desk.evalsets.list()
+    case_id = pages.desk.evalsets.evalset(file.id).cases[0].id
+    content = json.loads(file.path.read_text())
+    content["eval_cases"][0]["conversation"][0]["final_response"] = {"parts": [{"text": "any other"}]}
+    file.path.write_text(json.dumps(content))
+
+    changed = pages.get(f"/table?runs={a},{pages.finish()[6:]}").text
+
+    assert "Changed between these runs" not in unchanged
+    block = changed.partition("Changed between these runs")[2].partition("</section>")[0]
+    assert case_id in block
+    assert "changed outside" in block
