@@ -153,6 +153,7 @@ def test_all_unticked_leaves_the_grid_to_tick_again(form_desk: Any) -> None:
 
     assert cells_of(page) == {AS_IT_IS: False, "demo/a": False}
     assert "An experiment has at least 2 variants, and this has 0" in text_of(page)
+    assert not re.search(r"Start \d+ trials", text_of(page))
 
 
 def test_an_instruction_is_a_text_or_a_file_of_the_folder_of_prompts(form_desk: Any) -> None:

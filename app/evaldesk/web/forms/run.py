@@ -213,7 +213,9 @@ class RunForm:
 
     @property
     def n_trials(self) -> int:
-        """The trials of the run, or of all variants."""
+        """The trials of the run, or of all variants; 0 where these cannot be played."""
+        if self.variants and self.variants.problem:
+            return 0
         if self.variants and self.variants.estimate:
             return self.variants.estimate.n_trials
         return self.estimate.n_trials if self.estimate else 0
