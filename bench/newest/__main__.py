@@ -53,8 +53,9 @@ def main(words: Sequence[str]) -> int:
                 reasons |= {(framework.name, shape): error.stderr[-500:] for shape in SHAPES}
                 cells |= {(framework.name, shape): RED for shape in SHAPES}
                 continue
-            versions[framework.name] = _version(framework, python)
-            for shape, problem in _played(framework, python, Path(folder), versions[framework.name]).items():
+            version = _version(framework, python)
+            versions[framework.name] = (version, datetime.now(UTC).date().isoformat())
+            for shape, problem in _played(framework, python, Path(folder), version).items():
                 cells[framework.name, shape] = NONE if problem is None else RED if problem else GREEN
                 if problem:
                     reasons[framework.name, shape] = problem
@@ -196,33 +197,28 @@ def _is_ours(text: str) -> bool:
     return len(text) < 100 and "<" not in text
 
 
-def _table(cells: Mapping[tuple[str, str], str], versions: Mapping[str, str]) -> str:
-    today = datetime.now(UTC).date().isoformat()
-    lines = [
-        f"Played on {today}:",
-        "",
-        f"| framework | version | {' | '.join(SHAPES)} |",
-        f"|---|---|{'---|' * len(SHAPES)}",
-    ]
+def _table(cells: Mapping[tuple[str, str], str], versions: Mapping[str, tuple[str, str]]) -> str:
+    lines = [f"| framework | version | played | {' | '.join(SHAPES)} |", f"|---|---|---|{'---|' * len(SHAPES)}"]
     for framework in FRAMEWORKS:
         row = [cells.get((framework.name, shape), NONE) for shape in SHAPES]
-        lines.append(f"| {framework.name} | {versions.get(framework.name, NONE)} | {' | '.join(row)} |")
+        version, played = versions.get(framework.name, (NONE, NONE))
+        lines.append(f"| {framework.name} | {version} | {played} | {' | '.join(row)} |")
     return "\n".join(lines)
 
 
 def _rows(text: str) -> Iterator[list[str]]:
     for line in text.partition(BEGIN)[2].partition(END)[0].splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if line.startswith("|") and len(cells) == 2 + len(SHAPES) and cells[0] not in ("framework", "---"):
+        if line.startswith("|") and len(cells) == 3 + len(SHAPES) and cells[0] not in ("framework", "---"):
             yield cells
 
 
 def _cells(text: str) -> dict[tuple[str, str], str]:
-    return {(name, shape): cell for name, _, *row in _rows(text) for shape, cell in zip(SHAPES, row, strict=True)}
+    return {(name, shape): cell for name, _, _, *row in _rows(text) for shape, cell in zip(SHAPES, row, strict=True)}
 
 
-def _versions(text: str) -> dict[str, str]:
-    return {name: version for name, version, *_ in _rows(text)}
+def _versions(text: str) -> dict[str, tuple[str, str]]:
+    return {name: (version, played) for name, version, played, *_ in _rows(text)}
 
 
 if __name__ == "__main__":

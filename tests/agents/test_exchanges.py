@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -49,3 +50,24 @@ def test_every_framework_of_the_table_with_requests_of_its_own_has_exchanges() -
     frameworks = {json.loads(path.read_text("utf-8"))["framework"] for path in FILES}
 
     assert {"Agent Framework", "Agno", "Claude Agent SDK", "CrewAI", "smolagents"} <= frameworks
+
+
+@pytest.mark.parametrize(("problem", "code", "cell"), [("", 0, "yes"), ("it broke", 1, "no")], ids=["green", "red"])
+def test_a_cell_that_was_green_and_breaks_fails_and_is_written(
+    problem: str, code: int, cell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).resolve().parents[2])
+    newest = import_module("bench.newest.__main__")
+    page = tmp_path / "agents.md"
+    page.write_text(newest.DOC.read_text("utf-8"), "utf-8")
+    monkeypatch.setattr(newest, "DOC", page)
+    monkeypatch.setattr(newest, "_environment", lambda *_: "python")
+    monkeypatch.setattr(newest, "_version", lambda *_: "99.0")
+    monkeypatch.setattr(newest, "_played", lambda *_: dict.fromkeys(newest.SHAPES, problem))
+
+    assert newest.main(["agno"]) == code
+
+    rows = page.read_text("utf-8").splitlines()
+    [row] = [row for row in rows if row.startswith("| Agno | 99.0 |")]
+    assert row.endswith("| " + " | ".join([cell] * len(newest.SHAPES)) + " |")
+    assert any(row.startswith("| CrewAI | ") and " yes |" in row for row in rows)

@@ -419,3 +419,69 @@ def test_the_first_of_two_calls_leaves_an_answer_of_each_api(api: Any, answer: b
     is_stream = answer.startswith(b"event")
     left = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")]
     assert (left if is_stream else json.loads(text)) == wanted
+
+
+GOOGLE = """
+from google import genai
+from google.genai import types
+
+client = genai.Client(api_key="k", http_options=types.HttpOptions(base_url="{address}"))
+TOOLS = [types.Tool(function_declarations=[types.FunctionDeclaration(name="get_order")])]
+config = types.GenerateContentConfig(
+    tools=TOOLS, automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True)
+)
+
+async def root_agent(message):
+    if message == "on a loop":
+        return (await client.aio.models.generate_content(model="small", contents=message, config=config)).text
+    if message == "streamed":
+        chunks = client.models.generate_content_stream(model="small", contents=message, config=config)
+        return "".join(chunk.text or "" for chunk in chunks)
+    return client.models.generate_content(model="small", contents=message, config=config).text
+"""
+
+
+@pytest.mark.filterwarnings("ignore")  # what Google's client warns of is not ours
+@pytest.mark.parametrize("message", ["blocking", "on a loop", "streamed"])
+async def test_the_client_of_google_never_sees_the_call(message: str, endpoint: Endpoint, loaded: Any) -> None:
+    skip_without("google.genai")
+    call = {"functionCall": {"name": "get_order", "args": {"order": "A7"}}}
+    usage = {"promptTokenCount": 11, "candidatesTokenCount": 5}
+    for part in (call, {"text": "It is lost."}):
+        body = {"candidates": [{"content": {"role": "model", "parts": [part]}}], "usageMetadata": usage}
+        stream = Answer(raw=f"data: {json.dumps(body)}\n\n".encode(), headers={"content-type": "text/event-stream"})
+        endpoint.answers.append(stream if message == "streamed" else Answer(body))
+    agent = loaded(GOOGLE.replace("{address}", endpoint.address.removesuffix("/v1")))
+    ref = AgentRef("a", "some_agent.agent:root_agent")
+
+    result = await play_trial(agent, trial_spec(ref, message, tool_doubles=DOUBLED))
+
+    assert result.error is None
+    [turn] = result.transcript.turns
+    assert story(turn) == [("get_order", {"order": "A7"}), {"result": "lost"}, "It is lost."]
+    response = {"functionResponse": {"name": "get_order", "response": {"result": "lost"}}}
+    assert endpoint.asked[1]["contents"][-1] == {"role": "user", "parts": [response]}
+
+
+BY_LITELLM = """
+import litellm
+
+async def root_agent(message):
+    options = {"model": "hosted_vllm/small", "api_base": "{address}", "api_key": "k", "num_retries": 0}
+    messages = [{"role": "user", "content": message}]
+    answer = await litellm.acompletion(messages=messages, **options)
+    messages += [answer.choices[0].message.model_dump(exclude_none=True), {"role": "user", "content": "And now?"}]
+    return litellm.completion(messages=messages, **options).choices[0].message.content
+"""
+
+
+@pytest.mark.filterwarnings("ignore")  # what LiteLLM warns of is not ours
+async def test_a_function_that_asks_by_litellm_has_doubles(endpoint: Endpoint, loaded: Any) -> None:
+    endpoint.says("", ORDER).says("It is lost.").says("Still lost.")
+    agent = loaded(BY_LITELLM.replace("{address}", endpoint.address))
+
+    result = await play_trial(agent, trial_spec(AgentRef("a", "some_agent.agent:root_agent"), tool_doubles=DOUBLED))
+
+    assert result.error is None
+    assert story(result.transcript.turns[0]) == [("get_order", {"order": "A7"}), "lost", "Still lost."]
+    assert roles(endpoint.asked[2]) == ["user", "assistant", "tool", "assistant", "user"]
