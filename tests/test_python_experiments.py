@@ -182,6 +182,7 @@ REFUSED: Mapping[str, tuple[dict[str, Any], str]] = {
     "an unknown baseline": ({"variants": INSTRUCTIONS, "baseline_variant": "hihg"}, "did you mean 'high'"),
     "a gate for all": ({"variants": INSTRUCTIONS, "min_pass_rate": 0.5}, "say gate_variants="),
     "a run as the baseline": ({"variants": INSTRUCTIONS, "baseline": __file__}, "say baseline_variant="),
+    "a shard": ({"variants": INSTRUCTIONS, "shard": "1/2"}, "leave out shard="),
     "an allocation": ({"variants": INSTRUCTIONS, "budget": 100, "allocate": "uncertain"}, "leave out allocate="),
     "a stop rule": (
         {

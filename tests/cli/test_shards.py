@@ -11,7 +11,9 @@ import pytest
 
 from evaldesk import evaluate
 from evaldesk.desk.runs.shards import place_of
+from evaldesk.engine import GradeSpec, InlineExecutor
 from evaldesk.errors import EmptyShardError, UsageError
+from evaldesk.model import TrialSpec
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -90,6 +92,28 @@ def test_a_case_is_in_the_one_shard_of_its_digest(place: CommandFolder) -> None:
         name: int(blake2b(name.encode()).hexdigest(), 16) % N_SHARDS
         for name in (f"case_{number}" for number in range(1, len(ANSWERS) + 1))
     }
+
+
+def test_the_seed_of_a_trial_depends_on_its_case_and_not_on_its_place_in_a_shard(
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds: dict[tuple[str, int], set[int | None]] = {}
+    submit = InlineExecutor.submit
+
+    async def noting(executor: InlineExecutor, spec: TrialSpec | GradeSpec) -> None:
+        assert isinstance(spec, TrialSpec)
+        seeds.setdefault((spec.case.id, spec.trial_index), set()).add(spec.seed)
+        await submit(executor, spec)
+
+    monkeypatch.setattr(InlineExecutor, "submit", noting)
+
+    play_shards(place)
+    of_shards = {key: set(some) for key, some in seeds.items()}
+    play(place, "whole")
+
+    assert len(of_shards) == 2 * len(ANSWERS)
+    assert seeds == of_shards  # the whole run has no other seed
+    assert len(set.union(*seeds.values())) == len(seeds)
 
 
 def test_a_shard_answers_no_gate(place: CommandFolder) -> None:

@@ -356,6 +356,8 @@ async def _evaluate_variants(call: _Call, request: _VariantRequest) -> Experimen
         baseline_index(names, name)
     if not call.options.gates.asks_nothing and not request.gate_variants:
         raise UsageError("a gate of an experiment is one of a variant; say gate_variants=", field="gate_variants")
+    if call.options.overrides.get("shard"):
+        raise UsageError("variants= plays several runs, and a shard is part of one; leave out shard=", field="shard")
     if call.options.overrides.get("allocate"):
         raise UsageError("the budget of an experiment is spent in order; leave out allocate=", field="allocate")
     with _read_call(call, [str(each.options["model"]) for each in variants if "model" in each.options]) as bench:
