@@ -161,7 +161,7 @@ class Fort:
                 for part in ("timeline", "calls/0", "pair", "pair?show=all", "source/0", "turns/0/answer")
             ),
             *("/adk-sessions", f"/adk-sessions/{self.adk_session}/case"),
-            *("/bench", f"/bench?session={session.rpartition('/')[2]}", "/bench?experiment=1", "/bench?prompt=x&n=2"),
+            *("/bench", f"/bench?session={session.rpartition('/')[2]}", "/bench?n=2"),
             *("/", "/agents", "/sessions/new", session, f"{session}/case", "/evalsets", evalset),
             *(f"{evalset}/settings", f"{evalset}/exports", case, f"{case}/json", f"/runs/new?evalset={self.evalset}"),
             *(

@@ -186,6 +186,7 @@ def test_hostile_markdown_is_rendered_where_a_conversation_is_shown_and_nowhere_
     assert {f"/sessions/{hostile.session}", f"{hostile.conversation}?all=1"} <= rendered
     paths = {address.partition("?")[0] for address in rendered}
     assert {re.sub(r"[^/]*\d[^/]*|[\w-]{20,}", "*", path) for path in paths} <= {
+        "/bench",
         "/queues/*",
         "/sessions/*",
         "/runs/*/cases/*/trials/*",
