@@ -20,6 +20,7 @@ from evaldesk.matching.case_version import case_version
 from evaldesk.model import Case, JsonValue
 from evaldesk.model.evalset import LargeCases
 from evaldesk.model.proposals import Proposal, ProposalDraft, ProposalStatus
+from evaldesk.model.stored import TrialKey
 from evaldesk.secrets import scrubber
 from evaldesk.wire import json_scrubber
 
@@ -100,6 +101,28 @@ class ClientProposalDesk:
         return self._propose_change(
             client, "expectation", staged.evalset_id, staged_case.case, after, why, draft, trial_index
         )
+
+    def propose_answer(self, reader: str, run_id: int, key: TrialKey, turn: int, text: str) -> Made:
+        """Propose the answer that a reader of a trial wrote as the reference of a turn, counted from 0.
+
+        Raises UsageError naming the field, NotFoundError where the case is gone.
+        """
+        name = checked_name(reader)
+        if not text.strip():
+            raise UsageError("Write the correct answer.", field="answer")
+        run = self._desk.store.runs.summary(run_id)
+        case_id = self._desk.store.runs.case(run_id, key[0]).id
+        evalset_id = self._desk.evalsets.id_of_run(run.config)
+        if not evalset_id:
+            raise UsageError("The eval set of this run is not in this workspace.", field="answer")
+        case = self._case(evalset_id, case_id)
+        if not 0 <= turn < len(case.turns):
+            raise UsageError(f"Case {case_id!r} has no turn {turn + 1} with an expected answer.", field="turn")
+        turns = list(case.turns)
+        turns[turn] = replace(turns[turn], expected=replace(turns[turn].expected, reference=text.strip()))
+        draft = ProposalDraft(run=run_id, kind="expectation", after="", trial=None)
+        after = replace(case, turns=tuple(turns))
+        return self._propose_change(name, "expectation", evalset_id, case, after, "", draft, key[1])
 
     def propose_finding(
         self, client: str, run_id: int, case_id: str, key: tuple[int, int], turn: int | None, texts: TypedFinding

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from tests.web.runs.conftest import case
 
+from evaldesk.desk.client_proposals import ClientProposalDesk
+
 KINDS = ("failed", "errored", "passed", "unscored")
 
 
@@ -479,3 +481,29 @@ def test_a_script_gets_the_next_trial_and_what_was_stored(pages: Any) -> None:
     assert 'hx-swap-oob="innerHTML:#stored">' in answer.text
     assert answer.headers["HX-Replace-Url"].startswith(f"{queue}?at=")
     assert "hx-swap-oob" not in pages.get(queue).text
+
+
+def test_an_answer_typed_in_a_queue_is_a_proposed_expectation(pages: Any) -> None:
+    queue = draw(pages, pages.finish(n="1"), "failed")
+    form = form_of(pages.get(queue).text, f"{queue}/answers")
+    here = {name: form[name] for name in ("reader", "at", "turn")}
+    run = pages.desk.store.runs.list(limit=1)[0]
+    evalset_id = pages.desk.evalsets.id_of_run(run.config)
+    before = pages.desk.evalsets.evalset(evalset_id).cases
+
+    answer = pages.post(f"{queue}/answers", **here, answer=" A <b>right</b> answer. ")
+
+    (proposal,) = ClientProposalDesk(pages.desk).list()
+    assert f'href="/proposals/{proposal.id}"' in answer.text
+    assert (proposal.draft.kind, proposal.client, proposal.draft.run) == ("expectation", here["reader"], run.id)
+    assert "A &lt;b&gt;right&lt;/b&gt; answer." in pages.get(f"/proposals/{proposal.id}").text
+    assert pages.desk.evalsets.evalset(evalset_id).cases == before
+    ClientProposalDesk(pages.desk).accept(proposal.id, "Ana")
+    cases = {case.id: case for case in pages.desk.evalsets.evalset(evalset_id).cases}
+    case = cases.pop(proposal.draft.case_id)
+    assert case.turns[int(here["turn"]) - 1].expected.reference == "A <b>right</b> answer."
+    assert [*cases.values()] == [each for each in before if each.id != case.id]
+    wrong_fields: list[dict[str, str]] = [{"answer": " "}, {"turn": "9"}, {"turn": "x"}, {"reader": ""}]
+    for wrong in wrong_fields:
+        assert pages.post(f"{queue}/answers", **(here | {"answer": "x"} | wrong)).status_code == 422
+    assert pages.post("/queues/99/answers", **here, answer="x").status_code == 404

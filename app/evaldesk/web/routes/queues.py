@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from evaldesk.desk.client_proposals import ClientProposalDesk
 from evaldesk.desk.failures import TypedFinding
 from evaldesk.desk.queues import TypedQueue, TypedVerdict
 from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, UsageError
@@ -98,6 +99,7 @@ async def _page(
     turn: int = 0,
     undone: str = "",
     offer: KindOffer | None = None,
+    proposal: int | None = None,
 ) -> Response:
     view = await asyncio.to_thread(
         read_queue,
@@ -121,6 +123,7 @@ async def _page(
         queue=view,
         is_swap=is_swap,
         offer=offer,
+        proposal=proposal,
     )
 
 
@@ -188,6 +191,20 @@ async def find(request: Request) -> Response:
         offer = offer_of(request.url.path, form, error)
         return await _page(request, place, problem=_sentence(error), draft=draft, offer=offer)
     return await _page(request, place) if target_of(request) == "review" else _back(place, ())
+
+
+async def correct(request: Request) -> Response:
+    """POST /queues/{queue_id}/answers: propose the `answer` as the reference of a `turn`, from 1, of the trial `at`."""
+    form = await read_form(request)
+    place = _place_of_form(request, form)
+    desk, text, turn = desk_of(request), text_of(form, "answer"), number_of(text_of(form, "turn"))
+    item, _ = await asyncio.to_thread(is_hidden, desk, place)
+    try:
+        propose = partial(ClientProposalDesk(desk).propose_answer, text_of(form, "reader"), item.run_id, item.key)
+        made = await asyncio.to_thread(propose, (turn or 0) - 1, text)
+    except (UsageError, ConflictError) as error:
+        return await _page(request, place, problem=_sentence(error))
+    return await _page(request, place, proposal=made.id)
 
 
 def _find(request: Request, place: QueuePlace, draft: TypedFinding, op: str) -> None:
@@ -296,6 +313,7 @@ routes = [
     Route(QUEUE + "/labels", label, methods=["POST"]),
     Route(QUEUE + "/undo", undo, methods=["POST"]),
     Route(QUEUE + "/findings", find, methods=["POST"]),
+    Route(QUEUE + "/answers", correct, methods=["POST"]),
     Route(QUEUE + "/trials", trials, methods=["GET"]),
     Route(f"{QUEUE}/trials/{number('place')}/turns", piece, methods=["GET"]),
     Route(TURN, turn, methods=["GET"]),
