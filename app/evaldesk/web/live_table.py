@@ -72,7 +72,7 @@ def _summaries(desk: Desk, run_ids: Sequence[int]) -> list[RunSummary]:
     summaries = []
     for run_id in run_ids:
         try:
-            summaries.append(desk.store.runs.summary(run_id))
+            summaries.append(desk.stored_runs.summary(run_id))
         except NotFoundError:  # it was deleted while the tab is open
             continue
     return summaries

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from evaldesk.cli.eval.progress import shown_progress
 from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.experiments.estimates import ExperimentEstimate, estimate_of_plan
-from evaldesk.desk.experiments.revisions import agent_at, is_revision, remove_unused_trees, trees_folder
+from evaldesk.desk.experiments.revisions import agent_at, is_revision, trees_folder
 from evaldesk.desk.experiments.variants import (
     AGENT,
     EVALSET,
@@ -121,7 +120,7 @@ async def _play(
         specs = [spec for each in variants if is_revision(spec := str(each.options.get(AGENT, "")))]
         if specs:
             trees = trees_folder(desk.settings)
-            await asyncio.to_thread(remove_unused_trees, desk.store, trees, job.agent, specs, time.time())
+            await asyncio.to_thread(desk.experiments.remove_unused_trees, trees, job.agent, specs)
         await desk.close()
 
 

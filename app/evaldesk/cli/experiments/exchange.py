@@ -11,7 +11,7 @@ from evaldesk.cli.files.exchange_files import open_home, show_masked
 from evaldesk.cli.runs.shared import opened_desk, workspace_option
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.evalsets.masking import mask_file
-from evaldesk.desk.experiments.exchange import experiment_parts, import_experiment, read_experiment
+from evaldesk.desk.experiments.exchange import import_experiment, read_experiment
 from evaldesk.desk.imports.files import bytes_of
 from evaldesk.desk.imports.importing import AlreadyImportedError, ImportDesk
 from evaldesk.desk.trust import Trust
@@ -32,7 +32,7 @@ def export(experiment_id: int, output: str | None, workspace: str | None) -> Non
     evaldesk experiment export 7 -o experiment.json
     """
     with opened_desk(workspace) as desk:
-        data = b"".join(experiment_parts(desk.store, experiment_id))
+        data = b"".join(desk.experiments.file_parts(experiment_id))
     masked_data = mask_file(data, os.environ)
     show_masked(masked_data.words)
     if output is None:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evaldesk.desk.experiments.exchange import experiment_parts
 from evaldesk.desk.experiments.results import Results, results
+from evaldesk.desk.experiments.revisions import remove_unused_trees
 from evaldesk.desk.experiments.variants import MOST_VARIANTS, check_names
 from evaldesk.errors import ConflictError, UsageError
+from evaldesk.model import AgentRef
 from evaldesk.model.experiment import Experiment, ExperimentPlan, Variant
 from evaldesk.model.run import LIVE, ExperimentPart
 from evaldesk.model.stored import RunSummary
@@ -61,6 +66,14 @@ class ExperimentDesk:
     def read(self, experiment_id: int) -> Results:
         """Its results as they are stored now, for a caller that may wait. Raises NotFoundError."""
         return results(self._store, experiment_id)
+
+    def file_parts(self, experiment_id: int) -> Iterator[bytes]:
+        """The file of an experiment, a variant at a time. Raises NotFoundError."""
+        return experiment_parts(self._store, experiment_id)
+
+    def remove_unused_trees(self, trees: Path, agent: AgentRef, specs: Sequence[str]) -> None:
+        """Remove worktrees of revisions from which no stored run was played; see `revisions`."""
+        remove_unused_trees(self._store, trees, agent, specs, time.time())
 
     async def get(self, experiment_id: int) -> Experiment:
         """An experiment. Raises NotFoundError."""
