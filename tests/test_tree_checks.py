@@ -145,6 +145,7 @@ def test_too_many_free_relatives_of_the_documentation_are_a_finding(words: Modul
     assert relatives.endswith("most in docs/bad.md 2, docs/good.md 0")
 
 
+@of_all_tools
 def test_the_decisions_and_their_index_are_whole(book: ModuleType) -> None:
     assert book.check_book() == []
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.islands import island_module
 
 from evaldesk.cli.ui import DEFAULT_PORTS
 from evaldesk.desk.desk import Desk
@@ -43,6 +44,7 @@ def _settings(place: CommandFolder) -> Settings:
 @pytest.fixture
 def toml(place: CommandFolder) -> Path:
     """A run file whose agent reports no reward: its trials are unscored, which is enough here."""
+    island_module("osmosis.dataset")  # the data are rows of Osmosis
     rollout, data = place.folder / "rollouts/calc", place.folder / "data"
     path = place.folder / "configs/eval/sums.toml"
     for folder in (rollout, data, path.parent):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.islands import of_tools
 
 import evaldesk
 from evaldesk import AgentEvaluator
@@ -32,7 +33,7 @@ def evalset(place: CommandFolder, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path(path)
 
 
-@pytest.mark.parametrize("door", ["file", "criterion", "eval-fn"])
+@pytest.mark.parametrize("door", ["file", "criterion", pytest.param("eval-fn", marks=of_tools("osmosis"))])
 def test_on_the_command_line(place: CommandFolder, evalset: Path, door: str) -> None:
     (evalset.parent / "elsewhere.json").write_text((evalset.parent / "test_config.json").read_text())
     (evalset.parent / "test_config.json").unlink()  # it would be taken for a criteria file that nobody named

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from tests import fake_docker
 from tests.agents.endpoint import Answer, Endpoint, chunks, served
+from tests.islands import of_tools
 from tests.virtual_environments import make_environment
 
 from evaldesk.engine import ChatPlayers, LocalExecutor
@@ -347,6 +348,7 @@ BENCHMARK = """
 """
 
 
+@of_tools("openhands")
 async def test_a_benchmark_runs_its_commands_in_the_image(
     on_path: Path, write_agent: Write, trial: Make, play: Play
 ) -> None:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.islands import of_all_tools
 from tests.snapshots.rendered import check_snapshot, outline
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ PAGES = {
 }
 
 
+@of_all_tools
 def test_every_page_says_what_it_said(pages: RunPages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("USER", "ana")
     run = pages.finish(n="2", seed="7")
