@@ -186,6 +186,7 @@ async def _play(
 
         with on_interrupt(interruption):
             summary = await desk.runs.run_to_end(plan, on_progress, max_cost=max_cost)
+        job.on_progress(desk.stored_runs, summary)  # the last trial may end after the last tick
     return summary, interruption.n > 0
 
 
