@@ -189,8 +189,8 @@ def test_a_workspace_that_is_none_is_said_in_one_line(filled: CommandFolder, pat
         "run submit": "run submit job.toml --yes",
         "run play": "run play job.toml --yes",
         "export": "export 1",
-        "propose case": "propose case one case.json",
-        "propose edit": "propose edit one case_1 case.json --why shorter",
+        "propose case": "propose case one one.evalset.json",
+        "propose edit": "propose edit one case_1 one.evalset.json --why shorter",
         "propose expectation": "propose expectation 1 case_1 0",
         "propose finding": "propose finding 1 case_1 0 --kind a --quote b",
         "propose kind": "propose kind a --definition b",
@@ -213,7 +213,10 @@ def test_a_workspace_that_is_none_is_said_in_one_line(filled: CommandFolder, pat
         "eval_set generate_eval_cases": f"{PROPOSED} generation.json",
         "experiment add": "experiment add 1 --vary model=a",
     }
-    words |= {f"experiment {verb}": f"experiment {verb} 1" for verb in ("export", "report", "resume", "show", "stop")}
+    words |= {
+        f"experiment {verb}": f"experiment {verb} 1"
+        for verb in ("confirm", "export", "report", "resume", "show", "stop")
+    }
     words["experiment import"] = "experiment import experiment.json"
     words |= {name: f"{name} 1" for name in ("report", "mode cases", "mode judge", "trash restore")}
     words |= {

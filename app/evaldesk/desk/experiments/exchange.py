@@ -72,7 +72,7 @@ def read_experiment(data: bytes, source: str) -> ExperimentFile:
         file = from_json(data, ExperimentFile)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
         raise FormatError(
-            f"this is no file of `evaldesk experiment export`: {error}; export the experiment again", source=source
+            f"this file is not of `evaldesk experiment export`: {error}; export the experiment again", source=source
         ) from error
     if file.evaldesk_experiment != VERSION:
         raise FormatError(
