@@ -60,9 +60,10 @@ def drivers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[b
 
 
 @contextlib.asynccontextmanager
-async def client_of(folder: Path, caller: Caller) -> AsyncIterator[Any]:
-    """The official client in this process, at a server of the workspace."""
+async def client_of(folder: Path, caller: Caller, name: str | None = None) -> AsyncIterator[Any]:
+    """The official client in this process, at a server of the workspace; `name` is what it calls itself."""
     from mcp.client import Client
+    from mcp_types import Implementation
 
     from evaldesk.web.mcp_server import build_server
 
@@ -72,17 +73,18 @@ async def client_of(folder: Path, caller: Caller) -> AsyncIterator[Any]:
         return desk
 
     try:
-        async with Client(build_server(opened, caller)) as client:
+        info = None if name is None else Implementation(name=name, version="1")
+        async with Client(build_server(opened, caller), client_info=info) as client:
             yield client
     finally:
         await desk.close()
 
 
-def driven(folder: Path, caller: Caller, steps: Callable[[Any], Awaitable[Any]]) -> Any:
+def driven(folder: Path, caller: Caller, steps: Callable[[Any], Awaitable[Any]], name: str | None = None) -> Any:
     """The result of some steps with a client."""
 
     async def drive() -> Any:
-        async with client_of(folder, caller) as client:
+        async with client_of(folder, caller, name) as client:
             return await steps(client)
 
     return asyncio.run(drive())
@@ -173,6 +175,47 @@ def test_without_budget_left_no_run_begins(played: CommandFolder) -> None:
         assert "is spent for this day" in (await value_of(client, "start_run", inputs, is_error=True))["error"]
 
     driven(played.folder, Caller(allowed=EVERYTHING, budget=Budget(0)), steps)
+
+
+@pytest.mark.parametrize("name", ["", " \n\x1b"], ids=["empty", "blank"])
+def test_a_run_of_a_client_without_a_name_is_no_persons_run(
+    played: CommandFolder, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("evaldesk.desk.client_runs.hand_over", lambda *_: "desk")
+    inputs = {"agent": played.agent.name, "set": "words"}
+
+    async def steps(client: Any) -> None:
+        assert (await value_of(client, "start_run", inputs))["started_by"] == "a coding agent"
+        assert "is spent for this day" in (await value_of(client, "start_run", inputs, is_error=True))["error"]
+
+    driven(played.folder, Caller(allowed=EVERYTHING, budget=Budget(5)), steps, name)
+
+
+def test_runs_that_are_asked_for_at_once_share_the_budget_of_the_day(
+    played: CommandFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evaldesk.desk.client_runs.hand_over", lambda *_: "desk")
+    inputs = {"agent": played.agent.name, "set": "words"}
+
+    async def steps(client: Any) -> list[bool]:
+        answers = await asyncio.gather(*(client.call_tool("start_run", inputs) for _ in range(3)))
+        return [bool(each.is_error) for each in answers]
+
+    assert sorted(driven(played.folder, Caller(allowed=EVERYTHING, budget=Budget(5)), steps)) == [False, True, True]
+
+
+def test_more_runs_of_a_day_than_are_counted_are_refused(
+    played: CommandFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evaldesk.desk.client_runs.hand_over", lambda *_: "desk")
+    monkeypatch.setattr("evaldesk.desk.client_runs.MAX_RUNS_A_DAY", 1)
+    inputs = {"agent": played.agent.name, "set": "words"}
+
+    async def steps(client: Any) -> None:
+        await value_of(client, "start_run", inputs)
+        assert "1 runs this day" in (await value_of(client, "start_run", inputs, is_error=True))["error"]
+
+    driven(played.folder, Caller(allowed=EVERYTHING, budget=Budget(5)), steps)
 
 
 def _bytes_of(folder: Path) -> dict[str, bytes]:

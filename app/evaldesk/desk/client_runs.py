@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -19,6 +22,7 @@ from evaldesk.errors import ConflictError, UsageError
 from evaldesk.model import Gates
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
+from evaldesk.settings import Settings
 
 MARK = "Started through the door for coding agents."
 """The note of these runs, which their client cannot change; the day's budget counts them by it."""
@@ -57,15 +61,19 @@ class AskedRun:
 
 
 def spent_today(desk: Desk, now: datetime | None = None) -> float:
-    """The cost of this day's runs of coding agents; one that goes on, or does not tell its cost, counts its limit."""
+    """The cost of this day's runs of coding agents; one that goes on, or does not tell its cost, counts its limit.
+
+    Raises UsageError where there are too many to be counted.
+    """
     day = (now or datetime.now(UTC)).date()
+    newest_runs = desk.store.runs.list(text=MARK, limit=MAX_RUNS_A_DAY)
+    runs = [run for run in newest_runs if run.created_at.date() >= day]
+    if len(runs) >= MAX_RUNS_A_DAY:
+        raise UsageError(f"coding agents started {MAX_RUNS_A_DAY:,} runs this day; a person starts the next ones")
     total = 0.0
-    for run in desk.store.runs.list(text=MARK, limit=MAX_RUNS_A_DAY):
-        if run.created_at.date() < day:
-            break
-        if is_of_client(run):
-            limit = run.config.gates.max_cost or 0.0
-            total += limit if run.status in LIVE or run.whole_cost is None else run.whole_cost
+    for run in filter(is_of_client, runs):
+        limit = run.config.gates.max_cost or 0.0
+        total += limit if run.status in LIVE or run.whole_cost is None else run.whole_cost
     return total
 
 
@@ -81,20 +89,46 @@ async def start_run(desk: Desk, request: AskedRun, client: str, budget: Budget |
 
     Raises UsageError for an option that is a person's, and where the day's budget is spent or cannot be kept.
     """
-    options = dict(request.options or {})
-    unknown_option = next((name for name in options if name not in OPTIONS), None)
+    unknown_option = next((name for name in request.options or {} if name not in OPTIONS), None)
     if unknown_option is not None:
         raise UsageError(
             f"options: {unknown_option} is for a person to choose; here are {', '.join(OPTIONS)}", field="options"
         )
-    gates = Gates()
-    if budget is not None:
-        left = budget.usd - await asyncio.to_thread(spent_today, desk)
-        if left <= 0:
-            raise UsageError(
-                f"the budget of {budget.usd:g} US dollars is spent for this day; a person can raise --budget"
-            )
-        gates = Gates(max_cost=left)
+    if budget is None:
+        run_id, digest = await _submit(desk, request, client, Gates())
+    else:
+        async with _alone_with_budget(desk.settings):
+            left = budget.usd - await asyncio.to_thread(spent_today, desk)
+            if left <= 0:
+                raise UsageError(
+                    f"the budget of {budget.usd:g} US dollars is spent for this day; a person can raise --budget"
+                )
+            run_id, digest = await _submit(desk, request, client, Gates(max_cost=left))
+    await asyncio.to_thread(hand_over, desk.settings, run_id, digest)
+    return run_id
+
+
+@asynccontextmanager
+async def _alone_with_budget(settings: Settings) -> AsyncIterator[None]:
+    """Keep other calls, also of other processes here, from giving what is left of the day to a run of their own."""
+    place = settings.state_folder / "budget.lock"
+    descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        while True:  # a thread that waited would be missing to the call that plans
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                await asyncio.sleep(LOOK_S)
+            else:
+                break
+        yield
+    finally:
+        os.close(descriptor)
+
+
+async def _submit(desk: Desk, request: AskedRun, client: str, gates: Gates) -> tuple[int, str]:
+    """Store the run; gives its number and its digest."""
+    options = dict(request.options or {})
     # Its own desk, so that the run is stored under the name of the client.
     settings = replace(desk.settings, me=client_name(client)) if client else desk.settings
     own = await asyncio.to_thread(Desk.open, settings)
@@ -105,12 +139,9 @@ async def start_run(desk: Desk, request: AskedRun, client: str, budget: Budget |
             n=request.n, note=MARK if client else ""
         )
         plan = await own.plan_run(request.agent_id, request.evalset_id, run_options)
-        run_id = await own.runs.submit(plan)
-        digest = run_digest(plan.config)
+        return await own.runs.submit(plan), run_digest(plan.config)
     finally:
         await own.close()
-    await asyncio.to_thread(hand_over, desk.settings, run_id, digest)
-    return run_id
 
 
 async def wait_for_run(desk: Desk, run_id: int, seconds: float) -> RunSummary:

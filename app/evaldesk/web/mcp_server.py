@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from starlette.types import Receive, Scope, Send
 
 from evaldesk import __version__
+from evaldesk.desk.client_proposals import client_name
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.serving import OPENING, desk_address
 from evaldesk.errors import EvaldeskError, NotFoundError, UsageError
@@ -201,9 +202,9 @@ def _described(tool: Tool) -> types.Tool:
 
 
 def _client(ctx: Any) -> str:
-    """The name that the client gave itself."""
+    """The name that the client gave itself; never empty, as only a person's is: the budget counts clients alone."""
     params = ctx.session.client_params
-    return (params.client_info.title or params.client_info.name) if params else ""
+    return client_name((params.client_info.title or params.client_info.name) if params else "")
 
 
 async def serve_streams(open_desk: OpenDesk, caller: Caller) -> None:
