@@ -19,6 +19,8 @@ from evaldesk.store import Store
 
 N_VARIANTS, N_CASES, N = 6, 50, 5
 KILLS = (200, 550)
+MOST_AFTER = 100
+"""The cells that a desk begins at most after the one at which it is killed, however late the signal comes."""
 
 DESK = """
 import asyncio, json, sys
@@ -32,12 +34,18 @@ from evaldesk.model.experiment import ExperimentPlan, Variant
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 
+n_left = int(sys.argv[2])
+
 class Noting(InlineExecutor):
     def __init__(self, variant):
         super().__init__(1)
         self.variant = variant
 
     async def submit(self, spec):
+        global n_left
+        if not n_left:
+            await asyncio.Event().wait()
+        n_left -= 1
         print(json.dumps([spec.case_index, self.variant, spec.trial_index]), flush=True)
         await super().submit(spec)
 
@@ -93,10 +101,10 @@ def test_a_killed_experiment_is_taken_up_with_every_cell_once_in_order(tmp_path:
 
 
 def _begun(folder: Path, n_cells: int | None) -> list[tuple[int, int, int]]:
-    """Let a desk go on until it began so many cells, kill it, and give these; None is to its end."""
-    process = subprocess.Popen(
-        [sys.executable, str(folder / "desk.py"), str(folder)], stdout=subprocess.PIPE, text=True, cwd=folder
-    )
+    """Let a desk go on until it began so many cells, kill it, and give all that it began; None is to its end."""
+    n_most = N_VARIANTS * N_CASES * N if n_cells is None else n_cells + MOST_AFTER
+    command = [sys.executable, str(folder / "desk.py"), str(folder), str(n_most)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder)
     assert process.stdout is not None
     cells = []
     for line in process.stdout:
@@ -104,7 +112,6 @@ def _begun(folder: Path, n_cells: int | None) -> list[tuple[int, int, int]]:
         cells.append((case, variant, trial))
         if len(cells) == n_cells:
             process.kill()
-            break
     process.stdout.close()
     process.wait()
     return cells
