@@ -26,7 +26,7 @@ def played(place: CommandFolder, *options: object) -> Path:
     evalset = place.evalset("shop", ANSWERS)
     result = place.run(
         *("eval", place.agent, evalset, "--criterion", "response_match_score=0.8", "--vary", "temperature=0,1"),
-        *("--vary", f"agent={place.agent},weak:weak", "--n", 2, *options),
+        *("--vary", f"agent={place.agent},weak:weak", "--n", 2, "--seed", 7, *options),
     )
     assert result.exit_code == 0, result.output
     file = place.folder / "experiment.json"
