@@ -120,8 +120,8 @@ def change(file: Path, *keys: Any) -> bytes:
 def test_a_file_with_a_fault_names_it_and_stores_nothing(place: CommandFolder) -> None:
     file = played(place)
     faults: dict[str, tuple[bytes, str]] = {
-        "no JSON": (b"{", "no file of `evaldesk experiment export`"),
-        "another file": (b'{"eval_cases": []}', "no file of `evaldesk experiment export`"),
+        "no JSON": (b"{", "this file is not of `evaldesk experiment export`"),
+        "another file": (b'{"eval_cases": []}', "this file is not of `evaldesk experiment export`"),
         "of a later version": (change(file, "evaldesk_experiment", 2), "wanted 1"),
         "one variant": (change(file, "plan", "variants", [{"name": "a", "options": {}}]), "at least 2 variants"),
         "names with control characters": (change(file, "plan", "variants", 0, "name", "a\x1b"), "control characters"),
@@ -131,7 +131,7 @@ def test_a_file_with_a_fault_names_it_and_stores_nothing(place: CommandFolder) -
         "no run": (change(file, "variants", []), "an index of its own"),
         "a run without a trial": (change(file, "variants", 3, "run", "results", []), "contains no trial"),
         "a trial of no case": (change(file, "variants", 3, "run", "results", 0, "case_index", 99), "but the run has 8"),
-        "not UTF-8": (b"\xff\xfe{}", "no file of `evaldesk experiment export`"),
+        "not UTF-8": (b"\xff\xfe{}", "this file is not of `evaldesk experiment export`"),
     }
     for name, (data, words) in faults.items():
         faulty = place.folder / "faulty.json"
