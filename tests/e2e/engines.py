@@ -159,10 +159,17 @@ class Window:
 
     def wait_for(self, script: str, *arguments: object) -> None:
         """Until an expression is true, also over pages that come and go."""
-        end = time.monotonic() + TIMEOUT_S
+        is_true = self.becomes(script, *arguments, seconds=TIMEOUT_S)
+        assert is_true, f"never true: {script} {arguments}\n{self.ask('document.body.innerText')}"
+
+    def becomes(self, script: str, *arguments: object, seconds: float) -> bool:
+        """Whether an expression becomes true within so many seconds."""
+        end = time.monotonic() + seconds
         while not self._again(lambda: self.ask(script, *arguments)):
-            assert time.monotonic() < end, f"never true: {script} {arguments}\n{self.ask('document.body.innerText')}"
+            if time.monotonic() >= end:
+                return False
             time.sleep(0.02)
+        return True
 
     def says(self, text: str, where: str = "main") -> None:
         """Wait for a text that can be read in a part of the page."""
@@ -189,11 +196,8 @@ class Window:
         """Press a key, and once more where it did not arrive: a driver on a busy machine loses one now and then."""
         for _ in range(3):
             self.type(place, key)
-            end = time.monotonic() + TIMEOUT_S / 4
-            while time.monotonic() < end:
-                if self._again(lambda: self.ask(script)):
-                    return
-                time.sleep(0.05)
+            if self.becomes(script, seconds=TIMEOUT_S / 4):
+                return
         raise AssertionError(f"never true: {script}\n{self.ask('document.body.innerText')}")
 
     def fill(self, place: str, text: str) -> None:

@@ -58,16 +58,21 @@ def focus(page: Page) -> str:
     return str(page.evaluate(FOCUS))
 
 
+def wait_for_focus(page: Page, cell: str) -> None:
+    """Until a cell has the focus, also on the page to which keys led."""
+    page.wait_for_function(f"cell => ({FOCUS})() === cell", arg=cell)
+
+
 def test_the_table_is_walked_sorted_and_compared_by_keys(someone: Visitor) -> None:
     page = someone.page
     someone.goto("/table?runs=1,2,3&sort=file")
     page.keyboard.press("j")
     for key in ("ArrowRight", "ArrowRight", "ArrowRight", "ArrowDown", "ArrowRight"):
         page.keyboard.press(key)
-    assert focus(page) == "case_01 3"
+    wait_for_focus(page, "case_01 3")
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowUp")
-    assert focus(page) == "case_00 2"
+    wait_for_focus(page, "case_00 2")
 
     page.keyboard.press("<")
     page.wait_for_url("**sort=-worst*")
@@ -131,14 +136,15 @@ def window(
 def test_the_table_is_walked_by_keys_in_other_engines(
     window: engines.Window, desk: RunningDesk, keys: tuple[str, ...], cell: str, address: str
 ) -> None:
-    window.goto(f"{desk.address}/table?runs=1,2,3&sort=file")
+    is_there = f"location.href.includes(arguments[0]) && (!arguments[1] || ({FOCUS})() === arguments[1])"
+    for _ in range(3):  # a driver on a busy machine loses a key now and then
+        window.goto(f"{desk.address}/table?runs=1,2,3&sort=file")
+        for key in keys:
+            window.type(":focus" if window.ask("document.activeElement !== document.body") else "body", key)
+        if window.becomes(is_there, address, cell, seconds=engines.TIMEOUT_S / 4):
+            return
 
-    for key in keys:
-        window.type(":focus" if window.ask("document.activeElement !== document.body") else "body", key)
-
-    window.wait_for("location.href.includes(arguments[0])", address)
-    if cell:
-        window.wait_for(f"({FOCUS})() === arguments[0]", cell)
+    pytest.fail(f"{keys} lead to {window.address} and {window.ask(f'({FOCUS})()')}")
 
 
 @pytest.mark.parametrize(("keys", "cell", "address"), WALKS.values(), ids=WALKS)
@@ -150,7 +156,7 @@ def test_the_table_is_walked_by_keys(someone: Visitor, keys: tuple[str, ...], ce
 
     someone.page.wait_for_function("part => location.href.includes(part)", arg=address)
     if cell:
-        someone.page.wait_for_function(f"cell => ({FOCUS})() === cell", arg=cell)
+        wait_for_focus(someone.page, cell)
 
 
 HELD_TIMERS = """
@@ -209,8 +215,8 @@ def test_cells_follow_runs_that_play_and_the_focus_stays(someone: Visitor) -> No
         someone.goto(f"/table?runs={runs[0]},{runs[1]}&sort=file")
         for key in ("j", "ArrowRight", "ArrowRight", "ArrowRight", "ArrowDown"):
             page.keyboard.press(key)
+        wait_for_focus(page, "case_01 2")  # the first key waits until the page is ready, and the others for it
         box = page.locator("#row-1").bounding_box()
-        assert focus(page) == "case_01 2"
 
         store.runs.record([TrialResult(runs[1], case, 0, "finished", "passed") for case in (1, 3)])
 
