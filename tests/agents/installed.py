@@ -34,6 +34,9 @@ def has_package(package: str) -> bool:
     top = package.partition(".")[0]
     if not all(has_island(island) for name, island in ISLANDS.items() if f"{package}.".startswith(f"{name}.")):
         return False
-    found = find_spec(package) if find_spec(top) else None
+    try:
+        found = find_spec(package) if find_spec(top) else None
+    except ModuleNotFoundError:  # a package between: `google` is there by another one, without `google.adk`
+        found = None
     places = [*(found.submodule_search_locations or ()), found.origin or ""] if found else []
     return any(Path(place).is_relative_to(folder) for place in places for folder in INSTALLED)
