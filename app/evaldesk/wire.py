@@ -124,7 +124,7 @@ def json_scrubber_of(names_by_value: Mapping[str, str], counts: Counter[str] | N
     def scrubbed(data: bytes) -> bytes:
         if not (may_hold_key(data) or any(value in data for value in values)):
             return data
-        return to_json(_scrubbed(from_json(data, object), scrub))
+        return to_json(scrubbed_value(from_json(data, object), scrub))
 
     return scrubbed
 
@@ -137,7 +137,9 @@ def value_json_scrubber_of(names_by_value: Mapping[str, str]) -> Callable[[bytes
     scrub, values = scrubber_of(names_by_value), _values_in_json(names_by_value)
 
     def scrubbed(data: bytes) -> bytes:
-        return to_json(_scrubbed(from_json(data, object), scrub)) if any(value in data for value in values) else data
+        return (
+            to_json(scrubbed_value(from_json(data, object), scrub)) if any(value in data for value in values) else data
+        )
 
     return scrubbed
 
@@ -169,13 +171,14 @@ def plain_text(text: str) -> str:
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… ({len(text) - MAX_TEXT:,} more characters)"
 
 
-def _scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:
+def scrubbed_value(value: Any, scrub: Callable[[str], str]) -> Any:
+    """The value of JSON with every text of it scrubbed, keys included."""
     if isinstance(value, str):
         return scrub(value)
     if isinstance(value, dict):
-        return {scrub(key): _scrubbed(item, scrub) for key, item in value.items()}
+        return {scrub(key): scrubbed_value(item, scrub) for key, item in value.items()}
     if isinstance(value, list):
-        return [_scrubbed(item, scrub) for item in value]
+        return [scrubbed_value(item, scrub) for item in value]
     return value
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from tests.cli.conftest import CommandFolder
@@ -14,13 +15,16 @@ from tests.cli.door_calls import play
 
 from evaldesk.desk.client_proposals import ClientProposalDesk
 from evaldesk.desk.desk import Desk
+from evaldesk.desk.evalsets.cases import case_keys
 from evaldesk.desk.failures import TypedFinding, TypedMode
 from evaldesk.desk.trash import open_desk
-from evaldesk.errors import ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
+from evaldesk.errors import BrokenRowError, ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.formats import case_to_json
 from evaldesk.model.proposals import Proposal
+from evaldesk.pages.proposals import read_proposals
 from evaldesk.settings import read_settings
 from evaldesk.store.client_proposals import MAX_OPEN
+from evaldesk.store.tables.proposals import PROPOSAL
 
 CLIENT = "Claude Code"
 KEY = "sk-ant-api03-" + "Ab1" * 30
@@ -306,3 +310,89 @@ def test_a_proposal_names_its_client(desk: Desk, words: str) -> None:
     (proposal,) = ClientProposalDesk(desk).list()
     assert isinstance(proposal, Proposal)
     assert proposal.client == CLIENT
+
+
+def overwrite(desk: Desk, proposal_id: int, **values: Any) -> None:
+    """Write into the row of a proposal as another program with a role in the database can."""
+    with desk.store.client_proposals._database.writing() as connection:
+        connection.execute(PROPOSAL.update().where(PROPOSAL.c.id == proposal_id).values(values))
+
+
+@pytest.mark.parametrize(
+    "after", ["[5]", '{"a":', '"x"', "[" * 100_000, '{"kind": 1, "name": 1, "eval_id": 1}', '{"name": []}']
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_content_that_nobody_proposes_is_named_and_never_accepted(
+    desk: Desk, words: str, kind: str, after: str
+) -> None:
+    before, number = state_of(desk), made(desk, words, kind)
+    overwrite(desk, number, after=after)
+
+    for step in (lambda: read_proposals(desk, number), lambda: ClientProposalDesk(desk).accept(number, "ann")):
+        with pytest.raises(BrokenRowError, match="table proposal"):
+            step()
+    assert state_of(desk) == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_key_in_the_database_takes_back_nothing_but_the_change_of_its_proposal(
+    desk: Desk, words: str, kind: str
+) -> None:
+    proposals, number = ClientProposalDesk(desk), made(desk, words, kind)
+    other_mode = desk.failures.create(TypedMode("another", "A trial shows another."), "bea")
+    form = TypedFinding("bea", "mine", str(other_mode))
+    finding = desk.failures.add(1, (1, 0), form, desk.store.runs.trial(1, 1, 0).transcript)
+    cases = desk.evalsets.evalset(words).cases
+    token = desk.evalsets.cases.store_edits(words, [(cases[0], cases[0])])
+    before = state_of(desk)
+
+    for undo in (
+        f"case {case_keys(cases)[0]}",
+        f"edit {token}",
+        f"finding {finding}",
+        f"kind {other_mode}",
+        "kind x",
+        "finding ",
+        "gone",
+    ):
+        overwrite(desk, number, status="accepted", decided_by="bea", undo=undo)
+        with pytest.raises(EvaldeskError):
+            proposals.undo(number, "ann")
+
+    assert state_of(desk) == before
+
+
+def test_a_proposal_that_changed_since_it_was_read_is_not_accepted(desk: Desk, words: str) -> None:
+    before, number = state_of(desk), made(desk, words, "case")
+    seen = read_proposals(desk, number).seen
+    overwrite(desk, number, after=json.dumps(new_case(text="another text")))
+
+    with pytest.raises(ConflictError, match="look at it again"):
+        ClientProposalDesk(desk).accept(number, "ann", seen)
+
+    assert state_of(desk) == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_acceptance_that_was_killed_after_its_change_is_made_once(
+    desk: Desk, words: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proposals, number = ClientProposalDesk(desk), made(desk, words, kind)
+    with monkeypatch.context() as patch:
+        patch.setattr(desk.store.client_proposals, "decide", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            proposals.accept(number, "ann")
+    after = state_of(desk)
+
+    proposals.accept(number, "ann")
+
+    assert state_of(desk) == after
+    assert len(desk.store.failures.list(1)) == (kind == "finding")
+
+
+def test_a_finding_is_accepted_whose_kind_begins_the_name_of_another(desk: Desk, words: str) -> None:
+    desk.failures.create(TypedMode("echo of the user", "It says the same."), "bea")
+
+    ClientProposalDesk(desk).accept(made(desk, words, "finding"), "ann")
+
+    assert desk.failures.find_mode("echo").name == "echo"

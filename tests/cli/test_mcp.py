@@ -24,6 +24,7 @@ from evaldesk.desk.desk import Desk
 from evaldesk.pages.door.fit import material_of
 from evaldesk.pages.door.tools import FOR_PERSONS, TOOLS, Caller, tools_of
 from evaldesk.settings import read_settings
+from evaldesk.web.mcp_server import answer_text
 
 EVERYTHING = frozenset({"run", "propose"})
 CASE = {"eval_id": "new_case", "conversation": [{"user_content": {"parts": [{"text": "two dice"}]}}]}
@@ -216,6 +217,29 @@ def test_more_runs_of_a_day_than_are_counted_are_refused(
         assert "1 runs this day" in (await value_of(client, "start_run", inputs, is_error=True))["error"]
 
     driven(played.folder, Caller(allowed=EVERYTHING, budget=Budget(5)), steps)
+
+
+def test_no_part_of_a_secret_is_left_where_a_long_answer_is_cut(place: CommandFolder) -> None:
+    secret = "correct-horse-battery-staple"
+    case = {"eval_id": "long", "conversation": [{"user_content": {"parts": [{"text": f"{secret} " * 2_000}]}}]}
+    (place.folder / "secret.evalset.json").write_text(json.dumps({"eval_set_id": "secret", "eval_cases": [case]}))
+
+    async def ask() -> tuple[str, bool]:
+        desk = Desk.open(read_settings(place.folder, (place.folder,), environment={"DB_PASSWORD": secret}))
+
+        async def opened() -> Desk:
+            return desk
+
+        try:
+            return await answer_text(opened, Caller(), "get_case", inputs)
+        finally:
+            await desk.close()
+
+    inputs = {"set": "secret", "case": "long", "max_tokens": 1_000}
+    text, is_error = asyncio.run(ask())
+
+    assert (is_error, "left_out" in text, "[DB_PASSWORD]" in text) == (False, True, True)
+    assert [part for part in secret.split("-") if part in text] == []
 
 
 def _bytes_of(folder: Path) -> dict[str, bytes]:

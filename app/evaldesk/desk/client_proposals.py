@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from evaldesk.desk.evalsets.cases import CaseIds, CaseNameTakenError, case_keys
 from evaldesk.desk.evalsets.names import check_case_id
-from evaldesk.desk.failures import MAX_FINDING, MAX_TEXT, TypedFinding, TypedMode, checked_texts, literal_anchor
+from evaldesk.desk.failures import (
+    MAX_FINDING,
+    MAX_QUOTE,
+    MAX_TEXT,
+    TypedFinding,
+    TypedMode,
+    checked_texts,
+    literal_anchor,
+)
 from evaldesk.desk.labels import checked_name, checked_note
 from evaldesk.desk.runs.accepting import Effect, effect_of, stage, trials_of
 from evaldesk.desk.runs.rescoring import played_run_id
-from evaldesk.errors import ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
-from evaldesk.formats import case_from_json, case_to_json, shown_extra
+from evaldesk.errors import BrokenRowError, ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
+from evaldesk.formats import case_from_json, case_from_text, case_to_json, shown_extra
 from evaldesk.matching.case_version import case_version
 from evaldesk.model import Case, JsonValue
 from evaldesk.model.evalset import LargeCases
 from evaldesk.model.proposals import Proposal, ProposalDraft, ProposalStatus
 from evaldesk.model.stored import TrialKey
+from evaldesk.reading.strict_json import parse_json
 from evaldesk.secrets import scrubber
-from evaldesk.wire import json_scrubber
+from evaldesk.wire import converted, json_scrubber, to_json
 
 if TYPE_CHECKING:
     from evaldesk.desk.desk import Desk
@@ -30,6 +43,12 @@ if TYPE_CHECKING:
 MAX_CLIENT = 80
 MAX_PATCH_DEPTH = 40
 UNKNOWN_CLIENT = "a coding agent"
+_OF_CASES = ("case", "edit", "expectation")
+# Two clicks of a person are two threads of one process.
+_answering = Lock()
+_NEXT_STEP = "another program wrote it; correct or delete that row with SQL"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +58,16 @@ class Made:
     id: int
     is_joined: bool
     is_masked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FindingTexts:
+    """The content of a proposed finding."""
+
+    kind: str
+    quote: str
+    note: str
+    turn: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +221,7 @@ class ClientProposalDesk:
     def _store_draft(self, client: str, draft: ProposalDraft) -> Made:
         why = checked_note(draft.why, MAX_TEXT, "why")
         after = self._scrub(draft.after.encode()).decode()
-        stored = replace(draft, after=after, why=self._scrub_text(why))
+        stored = replace(draft, after=after, why=self._scrub_text(why), case_id=self._scrub_text(draft.case_id))
         is_masked = (stored.after, stored.why) != (draft.after, why)
         proposal_id, is_joined = self._store.propose(stored, client_name(client))
         return Made(proposal_id, is_joined, is_masked)
@@ -232,7 +261,7 @@ class ClientProposalDesk:
         runs = self._desk.store.runs
         try:
             summaries = [runs.summary(draft.run)] if draft.run else runs.list(evalset_id=draft.evalset_id, limit=5)
-            case = _read_case(json.loads(draft.after))
+            case = case_of(draft)
             for run in summaries:
                 ids_by_index = runs.cases_named(run.id, draft.case_id, limit=1_000)
                 index = next((at for at, name in ids_by_index.items() if name == draft.case_id), None)
@@ -242,30 +271,36 @@ class ClientProposalDesk:
             return None
         return None
 
-    def accept(self, proposal_id: int, author: str) -> Proposal:
-        """Carry out a proposal in the name of a person.
+    def accept(self, proposal_id: int, author: str, seen: str = "") -> Proposal:
+        """Carry out a proposal in the name of a person; `seen` is the `draft_version` that the person looked at.
 
-        Raises UsageError without a name, ConflictError where it was decided or its case changed meanwhile.
+        Raises UsageError without a name, ConflictError where it was decided, or it or its case changed meanwhile.
         """
         name = checked_name(author)
-        proposal = self._store.get(proposal_id)
-        if proposal.status != "open":
-            raise ConflictError(f"proposal {proposal_id} was {proposal.status} by {proposal.decided_by} already")
-        self._desk.person.keep_typed_name(name)
-        undo = self._carry_out(proposal, name)
-        self._store.decide(proposal_id, "accepted", name, undo)
+        with _answering:
+            proposal = self._store.get(proposal_id)
+            if proposal.status != "open":
+                raise ConflictError(f"proposal {proposal_id} was {proposal.status} by {proposal.decided_by} already")
+            if seen and seen != draft_version(proposal.draft):
+                raise ConflictError(f"proposal {proposal_id} is another than the one on the page; look at it again")
+            self._desk.person.keep_typed_name(name)
+            undo = self._carry_out(proposal, name)
+            self._store.decide(proposal_id, "accepted", name, undo)
         return self._store.get(proposal_id)
 
     def _carry_out(self, proposal: Proposal, author: str) -> str:
-        """Make the change; gives the key that takes it back."""
+        """Make the change, or find it made by a process that was killed then; gives the key that takes it back."""
         draft = proposal.draft
-        if draft.kind in ("finding", "kind"):
-            return self._carry_out_text(draft, author)
-        cases, after = self._desk.evalsets.cases, _read_case(json.loads(draft.after))
+        if draft.kind == "finding":
+            return f"finding {self._find(draft, author)}"
+        if draft.kind == "kind":
+            mode_id = self._mode_id(draft)
+            return f"kind {self._desk.failures.create(mode_texts(draft), author) if mode_id is None else mode_id}"
+        cases, after = self._desk.evalsets.cases, case_of(draft)
         if draft.kind == "case":
             with suppress(CaseNameTakenError):
                 return f"case {cases.add(draft.evalset_id, after).key}"
-            if self._case(draft.evalset_id, after.id) == after:  # accepted by a process that was killed then
+            if self._case(draft.evalset_id, after.id) == after:
                 return f"case {case_keys([after])[0]}"
             raise ConflictError(f"the eval set has another case {after.id!r} by now; refuse this one, or rename that")
         current = self.current(draft)
@@ -282,17 +317,46 @@ class ClientProposalDesk:
             raise
         return f"edit {token}"
 
-    def _carry_out_text(self, draft: ProposalDraft, author: str) -> str:
-        texts: dict[str, Any] = json.loads(draft.after)
-        if draft.kind == "kind":
-            return f"kind {self._desk.failures.create(TypedMode(**texts), author)}"
+    def _find(self, draft: ProposalDraft, author: str) -> int:
+        run_id, key = self._trial(draft)
+        texts = finding_texts(draft)
+        made_before = self._findings(draft, author)
+        if made_before:
+            return made_before[0]
+        transcript = self._desk.store.runs.trial(run_id, *key).transcript
+        turn = "" if texts.turn is None else str(texts.turn)
+        # The person reads the name, so it is meant also where it begins that of another kind.
+        form = TypedFinding(author, texts.note, "", texts.kind, turn, "", texts.quote, is_new=True)
+        return self._desk.failures.add(run_id, key, form, transcript)
+
+    def _trial(self, draft: ProposalDraft) -> tuple[int, TrialKey]:
         if draft.run is None or draft.trial is None:
             raise NotFoundError("the trial of this finding is not known")
-        run_id = played_run_id(self._desk.store.runs, draft.run)
-        transcript = self._desk.store.runs.trial(run_id, *draft.trial).transcript
-        turn = "" if texts["turn"] is None else str(texts["turn"])
-        form = TypedFinding(author, texts["note"], "", texts["kind"], turn, "", texts["quote"])
-        return f"finding {self._desk.failures.add(run_id, draft.trial, form, transcript)}"
+        return played_run_id(self._desk.store.runs, draft.run), draft.trial
+
+    def _findings(self, draft: ProposalDraft, author: str) -> Sequence[int]:
+        """The findings of a person that a proposal would make, or made."""
+        texts = finding_texts(draft)
+        try:
+            mode_id = self._desk.failures.find_mode(texts.kind).id
+        except NotFoundError:
+            return []
+        wanted = (author, mode_id, texts.note, "counted")
+        quotes = ("", texts.quote.strip()[:MAX_QUOTE])
+        return [
+            each.id
+            for each in self._desk.failures.of_trial(*self._trial(draft))
+            if (each.author, each.mode_id, each.note, each.status) == wanted and each.anchor.quote in quotes
+        ]
+
+    def _mode_id(self, draft: ProposalDraft) -> int | None:
+        """The kind of failure in use with the texts of the proposal."""
+        texts = mode_texts(draft)
+        with suppress(NotFoundError):
+            mode = self._desk.failures.find_mode(texts.name)
+            if TypedMode(mode.name, mode.definition, mode.example_yes, mode.example_no) == texts:
+                return mode.id
+        return None
 
     def refuse(self, proposal_id: int, author: str) -> Proposal:
         """Refuse a proposal in the name of a person. Raises UsageError, NotFoundError, ConflictError."""
@@ -311,20 +375,88 @@ class ClientProposalDesk:
         proposal = self._store.get(proposal_id)
         if proposal.status == "open":
             raise ConflictError(f"proposal {proposal_id} is open; there is nothing to take back")
-        kind, _, key = proposal.undo.partition(" ")
-        draft, cases = proposal.draft, self._desk.evalsets.cases
-        if kind == "edit":
-            cases.take_back(draft.evalset_id, key)
-        elif kind == "case":
-            if self._case(draft.evalset_id, draft.case_id) != _read_case(json.loads(draft.after)):
-                raise ConflictError(f"case {draft.case_id!r} was edited since; delete it on its page")
-            cases.delete(draft.evalset_id, [key])
-        elif kind == "finding":
-            self._desk.failures.remove(int(key), name)
-        elif kind == "kind":
-            self._desk.failures.retire(int(key), name)
+        if proposal.status == "accepted":
+            self._take_back(proposal, name)
         self._store.reopen(proposal_id, proposal.status)
         return self._store.get(proposal_id)
+
+    def _take_back(self, proposal: Proposal, author: str) -> None:
+        """Take the change back. The key is of the database, so it must lead to what the proposal says."""
+        draft, cases = proposal.draft, self._desk.evalsets.cases
+        kind, _, key = proposal.undo.partition(" ")
+        if kind == "case" and draft.kind == "case":
+            if cases.find(draft.evalset_id, key).case != case_of(draft):
+                raise ConflictError(f"case {draft.case_id!r} was edited since; delete it on its page")
+            cases.delete(draft.evalset_id, [key])
+        elif kind == "edit" and draft.kind in ("edit", "expectation"):
+            edited_cases = [after for _, after in cases.edits.rows(key, draft.evalset_id)]
+            if edited_cases not in ([], [case_of(draft)]):
+                raise _broken_undo(proposal)
+            cases.take_back(draft.evalset_id, key)
+        elif kind == "finding" and draft.kind == "finding":
+            findings = {str(each): each for each in self._findings(draft, proposal.decided_by)}
+            if key not in findings:
+                raise ConflictError("the finding was changed or taken away since; look at it on the page of its trial")
+            self._desk.failures.remove(findings[key], author)
+        elif kind == "kind" and draft.kind == "kind":
+            mode_id = self._mode_id(draft)
+            if key != str(mode_id) or mode_id is None:
+                raise ConflictError("the kind of failure was changed since; retire it on its page")
+            self._desk.failures.retire(mode_id, author)
+        else:
+            raise _broken_undo(proposal)
+
+
+def draft_version(draft: ProposalDraft) -> str:
+    """The version of the content of a proposal: another one where a row was changed."""
+    return hashlib.sha256(to_json(draft)).hexdigest()[:16]
+
+
+def case_of(draft: ProposalDraft) -> Case:
+    """The case that a stored proposal would make. Raises BrokenRowError for a row of somebody else."""
+    if draft.kind not in _OF_CASES:
+        raise BrokenRowError(f"table proposal: a proposal of the kind {draft.kind!r:.80} has no case; {_NEXT_STEP}")
+    try:
+        case = case_from_text(draft.after, "the proposal")
+    except FormatError as error:
+        raise BrokenRowError(f"table proposal: {error}; {_NEXT_STEP}") from error
+    if case.id != draft.case_id:
+        raise BrokenRowError(f"table proposal: after is of another case than {draft.case_id!r:.80}; {_NEXT_STEP}")
+    return case
+
+
+def content_of(draft: ProposalDraft) -> Any:
+    """The case or the texts of a stored proposal as JSON. Raises BrokenRowError for a row of somebody else."""
+    if draft.kind in _OF_CASES:
+        return case_to_json(case_of(draft))
+    return msgspec.to_builtins(finding_texts(draft) if draft.kind == "finding" else mode_texts(draft))
+
+
+def finding_texts(draft: ProposalDraft) -> FindingTexts:
+    """The content of a proposed finding. Raises BrokenRowError for a row of somebody else."""
+    return _texts(draft, "finding", FindingTexts)
+
+
+def mode_texts(draft: ProposalDraft) -> TypedMode:
+    """The content of a proposed kind of failure. Raises BrokenRowError for a row of somebody else."""
+    return _texts(draft, "kind", TypedMode)
+
+
+def _texts(draft: ProposalDraft, kind: str, texts: type[T]) -> T:
+    try:
+        if draft.kind != kind:
+            raise FormatError(
+                f"kind must be one of {', '.join((*_OF_CASES, 'finding', 'kind'))}, got {draft.kind!r:.80}"
+            )
+        return converted(parse_json(draft.after.encode("utf-8", "surrogatepass"), source="the proposal").value, texts)
+    except (FormatError, msgspec.ValidationError) as error:
+        raise BrokenRowError(f"table proposal: {error}; {_NEXT_STEP}") from error
+
+
+def _broken_undo(proposal: Proposal) -> BrokenRowError:
+    return BrokenRowError(
+        f"table proposal, row id {proposal.id}: undo is not of this proposal, got {proposal.undo!r:.80}; {_NEXT_STEP}"
+    )
 
 
 def client_name(text: str) -> str:

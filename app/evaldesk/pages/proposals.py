@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evaldesk.desk.client_proposals import ClientProposalDesk, ProposalEffect
+from evaldesk.desk.client_proposals import ClientProposalDesk, ProposalEffect, content_of, draft_version
 from evaldesk.desk.desk import Desk
 from evaldesk.errors import EvaldeskError
 from evaldesk.formats import case_to_json
@@ -41,6 +41,8 @@ class ProposalPage:
     effect: ProposalEffect | None = None
     href: str = ""
     author: str = ""
+    seen: str = ""
+    """The version of its content, which an acceptance names."""
 
     @property
     def effect_sentence(self) -> str:
@@ -66,7 +68,7 @@ def read_proposals(desk: Desk, proposal_id: int | None = None) -> ProposalPage:
     diff: list[tuple[str, str]] = []
     texts: list[tuple[str, str]] = []
     if draft.kind in ("finding", "kind"):
-        texts = [(name.replace("_", " "), str(text)) for name, text in json.loads(draft.after).items() if text]
+        texts = [(name.replace("_", " "), str(text)) for name, text in content_of(draft).items() if text]
     else:
         diff = _diff(desk, proposal)
     return ProposalPage(
@@ -79,12 +81,13 @@ def read_proposals(desk: Desk, proposal_id: int | None = None) -> ProposalPage:
         proposals.effect(proposal),
         _href(desk, proposal),
         desk.person.name(),
+        draft_version(draft),
     )
 
 
 def _diff(desk: Desk, proposal: Proposal) -> list[tuple[str, str]]:
     """The lines of the case as its eval set has it now and as it would be, a few equal ones around each change."""
-    after = json.dumps(json.loads(proposal.draft.after), indent=2, ensure_ascii=False).splitlines()
+    after = json.dumps(content_of(proposal.draft), indent=2, ensure_ascii=False).splitlines()
     before: list[str] = []
     if proposal.draft.kind != "case":
         try:

@@ -33,6 +33,7 @@ from sqlalchemy.types import NullType, TypeDecorator
 from evaldesk.errors import BrokenRowError
 from evaldesk.model.conclusion import Verdict
 from evaldesk.model.failures import FindingSource, FindingStatus
+from evaldesk.model.proposals import ProposalKind, ProposalStatus
 from evaldesk.model.queues import QueueKind
 from evaldesk.model.run import RunStatus, TrialStatus
 from evaldesk.model.stored import ImportStatus
@@ -41,6 +42,7 @@ from evaldesk.store.database import Database
 from evaldesk.store.tables.columns import Row
 from evaldesk.store.tables.failures import CODEBOOK_STEP
 from evaldesk.store.tables.presets import PRESET
+from evaldesk.store.tables.proposals import PROPOSAL
 from evaldesk.store.tables.queues import LABEL_STEP, QUEUE
 from evaldesk.store.tables.runs import LETTERS, RUN, RUN_CASE, RUN_METRIC, TO_DO, TRIAL
 from evaldesk.store.tables.sessions import OPEN_TURN, SESSION
@@ -54,6 +56,7 @@ _STRIP = "".join((TO_DO, *LETTERS.values()))
 _OF_JSON = (
     *(RUN.c.config, RUN.c.stop, RUN.c.places, RUN.c.shared_state, RUN_METRIC.c.kinds),
     *(SESSION.c.initial_state, SESSION.c.state, OPEN_TURN.c.media),
+    *(SESSION.c.draft, PROPOSAL.c.after),
     *(PRESET.c.fields, CODEBOOK_STEP.c.before, LABEL_STEP.c.before, QUEUE.c.strata),
 )
 _MOMENT = "[12][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9] [0-2][0-9]:[0-5][0-9]:[0-5][0-9]*"
@@ -68,6 +71,8 @@ _CHOICES: dict[tuple[str, str], tuple[str, ...]] = {
     ("finding", "status"): get_args(FindingStatus),
     ("queue_item", "kind"): get_args(QueueKind),
     ("import_record", "status"): get_args(ImportStatus),
+    ("proposal", "kind"): get_args(ProposalKind),
+    ("proposal", "status"): get_args(ProposalStatus),
 }
 
 

@@ -74,3 +74,15 @@ def test_home_names_the_proposals_that_wait(chat: ChatDesk) -> None:
 
     assert "1 proposal by Claude Code" in chat.client.get("/").text
     assert "wrong date" in chat.client.get("/proposals").text
+
+
+def test_the_page_accepts_what_it_shows_and_nothing_else(chat: ChatDesk) -> None:
+    address = f"/proposals/{proposed(chat)}"
+    form = {"labeller": "ann", "answer": "accept"}
+
+    assert 'name="seen" value="' in chat.client.get(address).text
+    assert chat.client.post(address, data=form | {"seen": "0123456789abcdef"}).status_code == 409
+    assert ids(chat) == ["one"]
+    seen = chat.client.get(address).text.partition('name="seen" value="')[2].partition('"')[0]
+    assert chat.client.post(address, data=form | {"seen": seen}).status_code == 303
+    assert ids(chat) == ["one", "two"]

@@ -260,8 +260,8 @@ def accept(number: int, author: str | None, workspace: str | None) -> None:
     evaldesk proposals accept 3
     """
     with opened_desk(workspace) as desk:
-        _ask(desk, number, "Accept it?")
-        ClientProposalDesk(desk).accept(number, author or desk.person.name())
+        seen = _ask(desk, number, "Accept it?")
+        ClientProposalDesk(desk).accept(number, author or desk.person.name(), seen)
     show(f"Accepted. `evaldesk proposals undo {number}` takes it back.")
 
 
@@ -297,8 +297,8 @@ def undo(number: int, author: str | None, workspace: str | None) -> None:
     show(f"Proposal {number} is open again.")
 
 
-def _ask(desk: Desk, number: int, question: str) -> None:
-    """Show the proposal, and ask the person at the terminal. Raises UsageError where there is none."""
+def _ask(desk: Desk, number: int, question: str) -> str:
+    """Show the proposal, ask the person at the terminal, and give its version. Raises UsageError without a person."""
     from evaldesk.pages.door.proposals import proposal_answer
 
     answer = proposal_answer(desk, number)
@@ -306,6 +306,7 @@ def _ask(desk: Desk, number: int, question: str) -> None:
         raise UsageError(f"proposal {number} is for a person at a terminal, or on the page /proposals of `evaldesk ui`")
     _show_answer(answer)
     confirm(question, abort=True)
+    return str(answer["version"])
 
 
 def _has_terminal() -> bool:

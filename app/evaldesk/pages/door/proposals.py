@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from evaldesk.desk.client_proposals import UNKNOWN_CLIENT, ClientProposalDesk, Made
+from evaldesk.desk.client_proposals import UNKNOWN_CLIENT, ClientProposalDesk, Made, content_of, draft_version
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.failures import TypedFinding, TypedMode
 from evaldesk.model.proposals import Proposal
@@ -34,7 +33,8 @@ def proposal_answer(desk: Desk, proposal: int) -> dict[str, Any]:
     proposal_row = ClientProposalDesk(desk).get(proposal)
     effect = ClientProposalDesk(desk).effect(proposal_row)
     return proposal_object(proposal_row) | {
-        "content": json.loads(proposal_row.draft.after),
+        "version": draft_version(proposal_row.draft),
+        "content": content_of(proposal_row.draft),
         "effect": None
         if effect is None
         else {

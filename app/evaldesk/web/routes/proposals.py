@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -9,6 +12,7 @@ from starlette.routing import Route
 
 from evaldesk.desk.client_proposals import ClientProposalDesk
 from evaldesk.errors import ConflictError, EvaldeskError, LossError, NotFoundError, UsageError
+from evaldesk.model.proposals import Proposal
 from evaldesk.pages.proposals import read_proposals
 from evaldesk.web.forms.fields import read_form, text_of
 from evaldesk.web.render import desk_of, go, number, page, refused_status
@@ -23,7 +27,12 @@ async def answer(request: Request) -> Response:
     """POST /proposals/{proposal_id}: accept, refuse, or take the answer back."""
     form = await read_form(request)
     proposals, number_of_proposal = ClientProposalDesk(desk_of(request)), request.path_params["proposal_id"]
-    verbs = {"accept": proposals.accept, "refuse": proposals.refuse, "undo": proposals.undo}
+    accept = partial(proposals.accept, seen=text_of(form, "seen"))
+    verbs: dict[str, Callable[[int, str], Proposal]] = {
+        "accept": accept,
+        "refuse": proposals.refuse,
+        "undo": proposals.undo,
+    }
     verb = verbs.get(text_of(form, "answer"))
     await run_in_threadpool(proposals.get, number_of_proposal)
     if verb is None:
