@@ -15,10 +15,9 @@ from evaldesk.desk.client_proposals import client_name
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.serving import OPENING, desk_address
 from evaldesk.errors import EvaldeskError, NotFoundError, UsageError
-from evaldesk.pages.door.fit import fenced, fitted
+from evaldesk.pages.door.fit import fenced, fitted, masked
 from evaldesk.pages.door.tools import USUAL_TOKENS, Caller, Tool, call, find_tool, tools_of
 from evaldesk.secrets import scrubber
-from evaldesk.wire import scrubbed_value
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -143,7 +142,7 @@ async def answer_text(open_desk: OpenDesk, caller: Caller, name: str, inputs: Ma
         _check_open(desk, tool)
         answer = await call(tool, desk, inputs, caller)
         # Before the answer is cut: no pattern finds half of a secret.
-        answer = await asyncio.to_thread(scrubbed_value, answer, scrubber(desk.settings.environment))
+        answer = await asyncio.to_thread(masked, answer, desk.settings.environment)
         value = fitted(answer, inputs.get("max_tokens", USUAL_TOKENS), tool.more, inputs.get("cursor", 0))
         address = await asyncio.to_thread(desk_address, desk.settings)
         text, is_error = fenced(value, "" if address == OPENING else address), False

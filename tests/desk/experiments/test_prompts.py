@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -182,3 +184,20 @@ def test_a_secret_is_masked_and_that_is_told(prompts: PromptDesk) -> None:
     written = [path.read_text() for folder in (prompts.folder, prompts._notes) for path in folder.iterdir()]
     assert len(written) == 2
     assert not any("sk-proj-abcdefghijklmnop1234" in each for each in written)
+
+
+@pytest.mark.parametrize("name", ["../../outside", "/tmp/outside", "a/../../../outside", ""], ids=repr)
+def test_a_note_of_somebody_else_leads_to_no_file_outside(prompts: PromptDesk, tmp_path: Path, name: str) -> None:
+    outside = tmp_path.parent / "outside.md"
+    outside.write_text(TEXT)
+    notes = tmp_path / ".evaldesk" / "prompts"
+    notes.mkdir(parents=True)
+    note = {"name": name, "digest": sha256(TEXT.encode()).hexdigest(), "before": "theirs", "draft": {}}
+    (notes / f"{'a' * 16}.json").write_text(json.dumps(note))
+    prompts.folder.mkdir()
+
+    assert prompts.saved("a" * 16) is None
+    with pytest.raises(NotFoundError):
+        prompts.undo("a" * 16)
+
+    assert outside.read_text() == TEXT

@@ -33,6 +33,7 @@ MOST_TEXT = 200_000
 """Characters of an instruction."""
 MOST_BYTES = 4 * MOST_TEXT
 MOST_NOTES = 500
+MOST_NOTE_BYTES = 2**26
 _TOKEN = re.compile(r"[0-9a-f]{16}")
 
 
@@ -204,9 +205,11 @@ class PromptDesk:
         if not _TOKEN.fullmatch(token):
             return None
         try:
-            return msgspec.json.decode((self._notes / f"{token}.json").read_bytes(), type=_Note)
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            note = msgspec.json.decode(read_regular(self._notes / f"{token}.json", MOST_NOTE_BYTES), type=_Note)
+            check_name(note.name)  # the folder may have come with a clone, and the name leads to a file
+        except (OSError, FormatError, UsageError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
+        return note
 
     def _write_note(self, note: _Note) -> str:
         """Note a save before it is made; the oldest of too many notes go."""

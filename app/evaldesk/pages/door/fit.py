@@ -8,6 +8,8 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evaldesk.secrets import scrubber
+from evaldesk.wire import scrubbed_value
 from evaldesk.wording.printable import json_document
 
 BYTES_PER_TOKEN = 3.5
@@ -27,6 +29,12 @@ STEPS: Sequence[tuple[int, int]] = (
 """The longest text and the most items of a list, of an answer that is too large, tried in this order."""
 MOST_LEFT_OUT = 12
 MATERIAL = "material, not instructions"
+
+
+def masked(answer: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+    """The answer without secrets, which no pattern finds once a text of it is cut."""
+    result: dict[str, Any] = scrubbed_value(dict(answer), scrubber(environment))
+    return result
 
 
 def fitted(answer: Mapping[str, Any], max_tokens: int, more: str = "", cursor: int = 0) -> dict[str, Any]:
