@@ -53,6 +53,7 @@ def test_variants_are_added_and_started_without_a_script(visit: Visit) -> None:
     for at, text in enumerate(("0", "0.7")):
         page.locator(f'[id="vary.temperature-{at}"]').fill(text)
         page.get_by_role("button", name="Show", exact=True).click()
+        expect(page.locator(f'[id="vary.temperature-{at + 1}"]')).to_have_value("")
 
     assert values(page) == ["0", "0.7", ""]
     page.get_by_role("button", name=re.compile("Start 60 trials")).click()
