@@ -46,14 +46,14 @@ class ExperimentDesk:
 
         Cancelling it stops the experiment.
         """
-        run_ids = (await self.get(experiment_id)).run_ids
         try:
+            run_ids = (await self.get(experiment_id)).run_ids
             for run_id in run_ids:
                 async for _ in self._runs.watch(run_id):
                     on_progress([await self._runs.summary(each) for each in run_ids])
         except asyncio.CancelledError:
             await self.stop(experiment_id, cancel=True)
-            for run_id in run_ids:
+            for run_id in (await self.get(experiment_id)).run_ids:
                 async for _ in self._runs.watch(run_id):
                     pass
             raise
