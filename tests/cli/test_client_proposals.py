@@ -319,7 +319,9 @@ def overwrite(desk: Desk, proposal_id: int, **values: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "after", ["[5]", '{"a":', '"x"', "[" * 100_000, '{"kind": 1, "name": 1, "eval_id": 1}', '{"name": []}']
+    "after",
+    ["[5]", '{"a":', '"x"', "[" * 100_000, '{"kind": 1, "name": 1, "eval_id": 1}', '{"name": []}'],
+    ids=["a list", "cut off", "a text", "deep", "numbers", "a list as name"],
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_content_that_nobody_proposes_is_named_and_never_accepted(
