@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
+import json
 import re
 import subprocess
 import sys
@@ -107,6 +108,7 @@ def places(resident: Visitor) -> Mapping[str, str]:
         resident.goto(f"/evalsets/{resident.evalset(name)}")
         places[f"case-{name}"] = _first(resident.page, "tbody th a")
     _experiment(resident)
+    _proposal(resident)
     places["bench-chat"] = _draft(resident)
     return places | _brought_in(resident, places["chat"])
 
@@ -137,9 +139,21 @@ def _experiment(someone: Visitor) -> None:
     """An experiment of two models, played from a shell beside the desk."""
     evalset = next(someone.desk.workspace.rglob("dice.evalset.json"))
     models = "model=demo/dice,demo/dice?mistakes=0.25"
-    words = ("eval", "samples/hello_world", str(evalset), "--vary", models, "--n", "2")
+    _in_shell(someone, "eval", "samples/hello_world", str(evalset), "--vary", models, "--n", "2")
+
+
+def _proposal(someone: Visitor) -> None:
+    """Another answer to a case, as a coding agent proposes it in a shell beside the desk."""
+    (case, *_) = json.loads(next(someone.desk.workspace.rglob("dice.evalset.json")).read_text())["eval_cases"]
+    turn, *turns = case["conversation"]
+    patch = {"conversation": [turn | {"final_response": {"parts": [{"text": "You rolled a 4."}]}}, *turns]}
+    words = ("propose", "edit", "dice", case["eval_id"], "-", "--why", "The answer names the number.")
+    _in_shell(someone, *words, text=json.dumps(patch))
+
+
+def _in_shell(someone: Visitor, *words: str, text: str = "") -> None:
     command = [sys.executable, "-m", "evaldesk", *words, "--workspace", str(someone.desk.workspace)]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, check=True, capture_output=True, timeout=300, input=text.encode())
 
 
 def _brought_in(someone: Visitor, chat: str) -> dict[str, str]:
@@ -273,6 +287,7 @@ PAGES = {
     "labels-of-run": "/labels?run={id-run}&only=disagreements",
     "trash": "/trash",
     "proposals": "/proposals",
+    "proposal": "/proposals/1",
     "trust": "/trust",
     "search": "/search?q=dice",
     "search-nothing": "/search?q=no-such-thing",
