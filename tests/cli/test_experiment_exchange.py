@@ -76,6 +76,17 @@ def test_a_file_is_imported_once_unless_again_is_said(place: CommandFolder) -> N
     assert [each.id for each in place.store().experiments.list()] == [4, 2, 1]
 
 
+def test_an_experiment_of_which_a_run_was_deleted_comes_whole_again(place: CommandFolder) -> None:
+    file = played(place)
+    place.run("experiment", "import", file)
+    place.store().runs.delete(5)
+
+    result = place.run("experiment", "import", file)
+
+    assert result.exit_code == 0, result.output
+    assert numbers(place, 3) == numbers(place, 1)
+
+
 def test_a_deleted_variant_stays_deleted(place: CommandFolder) -> None:
     played(place)
     place.store().runs.delete(2)
@@ -131,6 +142,19 @@ def test_a_file_with_a_fault_names_it_and_stores_nothing(place: CommandFolder) -
         "no run": (change(file, "variants", []), "an index of its own"),
         "a run without a trial": (change(file, "variants", 3, "run", "results", []), "contains no trial"),
         "a trial of no case": (change(file, "variants", 3, "run", "results", 0, "case_index", 99), "but the run has 8"),
+        "a huge number of trials": (change(file, "variants", 0, "n", 10**12), "n must be from 1 to"),
+        "a negative number of trials": (change(file, "variants", 0, "n", -1), "n must be from 1 to"),
+        "no look": (change(file, "plan", "n_looks", 0), "n_looks and concurrency must be 1 or more"),
+        "a dropped variant of none": (change(file, "dropped", {"99": 1}), "the index of a variant"),
+        "levels of no factor": (change(file, "plan", "variants", 0, "levels", ["a", "b", "c"]), "combination"),
+        "levels of another": (change(file, "plan", "variants", 0, "levels", ["1", "1"]), "combination"),
+        "a missing cell": (change(file, "plan", "variants", 0, "levels", []), "combination"),
+        "levels without factors": (change(file, "plan", "factors", []), "combination"),
+        "a factor of many levels": (
+            change(file, "plan", "factors", 0, "levels", [str(at) for at in range(10**6)]),
+            "combination",
+        ),
+        "a moment outside of the calendar": (change(file, "created_at", "9999-12-31T23:59:59-12:00"), "no moment"),
         "not UTF-8": (b"\xff\xfe{}", "this file is not of `evaldesk experiment export`"),
     }
     for name, (data, words) in faults.items():

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
-from itertools import chain
+from datetime import UTC, datetime
+from itertools import chain, product
+from math import prod
 
 import msgspec
 
@@ -17,7 +18,7 @@ from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Imported
 from evaldesk.model.experiment import ExperimentPlan
-from evaldesk.model.run import ExperimentPart
+from evaldesk.model.run import MAX_TRIALS, ExperimentPart
 from evaldesk.store import Store
 from evaldesk.store.runs.imports import NewRun
 from evaldesk.transcripts.recorded import RecordedRun, digest_of
@@ -84,7 +85,28 @@ def read_experiment(data: bytes, source: str) -> ExperimentFile:
     if not indexes or len(set(indexes)) < len(indexes) or not {*indexes, file.plan.baseline} <= set(range(len(names))):
         raise FormatError("variants: each needs an index of its own, of a variant in the plan", source=source)
     baseline_index(names, names[file.plan.baseline])
+    _check_values(file, source)
     return file
+
+
+def _check_values(file: ExperimentFile, source: str) -> None:
+    """Raise FormatError for values that no experiment has, and that its pages could not show."""
+    plan = file.plan
+    wrong_n = next((each.n for each in file.variants if not 1 <= each.n <= MAX_TRIALS), None)
+    if wrong_n is not None:
+        raise FormatError(f"variants: n must be from 1 to {MAX_TRIALS:,}, got {wrong_n:,}", source=source)
+    if not (plan.n_looks >= 1 and plan.concurrency >= 1):
+        raise FormatError("plan: n_looks and concurrency must be 1 or more", source=source)
+    if not set(file.dropped) <= set(range(len(plan.variants))):
+        raise FormatError("dropped: each key must be the index of a variant", source=source)
+    cells = [each.levels for each in plan.variants if each.levels]
+    n_cells = prod(len(factor.levels) for factor in plan.factors) if plan.factors else 0
+    if sorted(cells) != sorted(product(*(each.levels for each in plan.factors)) if n_cells == len(cells) > 0 else ()):
+        raise FormatError("plan.variants: levels must be one of each combination of the factors' levels", source=source)
+    try:
+        file.created_at.astimezone(UTC)
+    except OverflowError as error:
+        raise FormatError(f"created_at {file.created_at} is no moment of this calendar", source=source) from error
 
 
 def import_experiment(
@@ -92,7 +114,7 @@ def import_experiment(
 ) -> int:
     """Store the experiment of a file with its runs; gives its id here.
 
-    Raises AlreadyImportedError for a file that was imported before, unless `again`; a failure leaves nothing.
+    Raises AlreadyImportedError for a file whose runs are all there, unless `again`; a failure leaves nothing.
     """
     experiment_id = store.experiments.create(file.plan, file.created_at, file.dropped)
     variants = iter(file.variants)
@@ -112,9 +134,16 @@ def import_experiment(
     runs = tuple(each.run for each in file.variants)
     whole_digest = hashlib.sha256("".join(chain.from_iterable(digest_of(run) for run in runs)).encode()).hexdigest()
     digests = [hashlib.sha256(f"{whole_digest} {each.index}".encode()).hexdigest() for each in file.variants]
+    # Where some were deleted, it comes whole again: a variant without its run has nothing to be compared with.
+    is_whole = all(store.imports.find_run(digest) is not None for digest in digests)
     try:
         start = imports.begin(
-            Imported("", runs=runs), source=source, name="", again=again, digests=digests, change=as_variant
+            Imported("", runs=runs),
+            source=source,
+            name="",
+            again=again or not is_whole,
+            digests=digests,
+            change=as_variant,
         )
         imports.finish(start)
     except (Exception, KeyboardInterrupt):
