@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -259,6 +260,21 @@ def test_a_request_that_cannot_be_leaves_nothing_behind(
 )
 def test_an_address_of_something_that_is_gone_is_no_defect(chat: ChatDesk, query: str) -> None:
     assert chat.client.get(f"/bench?agent=dice&{query}").status_code in (200, 404)
+
+
+@pytest.mark.parametrize(
+    "n", [f"000001{'9' * 5_000}", "0000019999999999", "²", ""], ids=["huge", "large", "sign", "no"]
+)
+def test_a_number_of_trials_that_cannot_be_is_that_of_the_desk(
+    open_chat: Callable[[], ChatDesk], tmp_path: Path, n: str
+) -> None:
+    case = {"eval_id": "one", "conversation": [{"user_content": {"parts": [{"text": "hi"}]}}]}
+    (tmp_path / "agents" / "words.evalset.json").write_text(json.dumps({"eval_set_id": "words", "eval_cases": [case]}))
+
+    page = open_chat().client.get(f"/bench?agent=dice&n={n}")
+
+    assert page.status_code == 200
+    assert "1 × 10 × 2 = 20 trials" in page.text
 
 
 def test_the_part_that_follows_the_typing_is_a_block_of_the_page(chat: ChatDesk) -> None:

@@ -27,7 +27,7 @@ from evaldesk.pages.case_text import Line, changed_lines
 from evaldesk.wording.experiments import drafts_sentence, shown_sentence, variant_difference_words
 from evaldesk.wording.words import cost_words, duration_words
 
-MOST_TYPED = 1_000
+MOST_TYPED, MOST_DIGITS = 1_000, 6
 """Trials of a case."""
 
 
@@ -202,10 +202,16 @@ def plan_of(desk: Desk, agent: FoundAgent, evalset_id: str, typed_n: str) -> Dra
         evalset, _, _ = desk.evalsets.read(evalset_id)
     except (NotFoundError, FormatError) as error:
         return DraftPlan(1, "", "", str(error))
-    n = int(typed_n) if typed_n.isdecimal() and 0 < int(typed_n[:6]) <= MOST_TYPED else None
+    n = int(typed_n) if typed_n.isdecimal() and len(typed_n) <= MOST_DIGITS else 0
+    n_asked = n if 0 < n <= MOST_TYPED else None
     last = desk.stored_runs.find_last_run(agent.id, evalset_id)
     plan = draft_estimate(
-        desk.stored_runs, agent.id, evalset_id, evalset.cases, n=n, concurrency=last.config.concurrency if last else 1
+        desk.stored_runs,
+        agent.id,
+        evalset_id,
+        evalset.cases,
+        n=n_asked,
+        concurrency=last.config.concurrency if last else 1,
     )
     parts = [f"{plan.n_cases:,} × {plan.n:,} × 2 = {plan.n_trials:,} trials"]
     parts += [f"about {cost_words(plan.cost)}"] if plan.cost else []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row, Select, delete, exists, func, insert, select, update
@@ -39,6 +38,9 @@ LEASE_S = 60.0
 _NEW_LEASE = DatabaseSeconds() + LEASE_S
 
 MAX_SCORE = 1e100
+
+MOST_PASSED = 50
+"""Cases that are read to come to the next one of a failed trial, before it is looked for."""
 
 ROWS_OF_RUN = 4
 """Rows that make a run known, before its cases."""
@@ -107,11 +109,33 @@ class ImportEndedError(ConflictError):
     """The import was cancelled, or ended, before all of it was stored."""
 
 
-def _words(run: NewRun, result: TrialResult) -> str:
-    """The words of the first divergence of a failed trial from its case."""
-    from evaldesk.store.runs.long_trials import divergence_of
+class DivergenceWords:
+    """The words of the first divergences of failed trials from their cases, which mostly come in one order."""
 
-    return words_of_divergence(divergence_of(run.cases[result.case_index], result, run.config), result, run.config)
+    def __init__(self, run: NewRun) -> None:
+        from evaldesk.transcripts.recorded import ReadItems
+
+        self._run = run
+        self._read = run.cases.read if isinstance(run.cases, ReadItems) else None
+        self._rest: Iterator[tuple[int, Case]] = iter(())
+        self._last: tuple[int, Case] | None = None
+
+    def __call__(self, result: TrialResult) -> str:
+        from evaldesk.store.runs.long_trials import divergence_of
+
+        divergence = divergence_of(self._case(result.case_index), result, self._run.config)
+        return words_of_divergence(divergence, result, self._run.config)
+
+    def _case(self, index: int) -> Case:
+        """The case; of cases on the disk the next ones are read along, since each look for one reads many."""
+        if self._read is None:
+            return self._run.cases[index]
+        at = self._last[0] if self._last else -1
+        if self._last is None or not at <= index <= at + MOST_PASSED:
+            self._rest, self._last = enumerate(self._read(index), index), None
+        while self._last is None or self._last[0] < index:
+            self._last = next(self._rest)
+        return self._last[1]
 
 
 class ImportStore(StorePart):
@@ -189,7 +213,8 @@ class ImportStore(StorePart):
                 connection.execute(insert(TRIAL), [planning.trial_row(run_id, *place) for place in places])
             yield 0
         results = (replace(scrubbed(result), run_id=run_id, attempt=1) for result in run.results)
-        storable = (row for result in results for row in storable_rows([result], words_of=partial(_words, run)))
+        words_of = DivergenceWords(run)
+        storable = (row for result in results for row in storable_rows([result], words_of=words_of))
         for batch in _batches(storable, _weight, size):
             with self._step(import_id, len(batch), size) as connection:
                 record(connection, batch, self._clock)
