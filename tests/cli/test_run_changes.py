@@ -11,6 +11,7 @@ from tests.cli.door_calls import play, tool_answer
 
 from evaldesk.desk.client_proposals import ClientProposalDesk
 from evaldesk.desk.trash import open_desk
+from evaldesk.model.proposals import ProposalDraft
 from evaldesk.settings import read_settings
 
 
@@ -41,6 +42,20 @@ def test_an_edit_of_the_file_is_named_as_made_outside(played: CommandFolder) -> 
     ]
     text = played.run("run", "changes", "2", "3").stdout
     assert "case case_2: edited (by: changed outside)" in text
+
+
+@pytest.mark.parametrize("after", ["[5]", "{", "[" * 100_000], ids=["a list", "cut", "deep"])
+def test_a_proposal_that_another_program_wrote_breaks_no_comparison(played: CommandFolder, after: str) -> None:
+    path = played.folder / "words.evalset.json"
+    path.write_text(path.read_text().replace("good day", "hi"))
+    settings = read_settings(played.folder, (played.folder,), environment={})
+    with open_desk(settings) as desk:
+        set_id = desk.evalsets.list()[0].id
+        store = desk.store.client_proposals
+        number, _ = store.propose(ProposalDraft("edit", after, evalset_id=set_id, case_id="case_2"), "nobody")
+        store.decide(number, "accepted", "ann")
+
+    assert changes(played) == [("case", "case_2", "edited", "changed outside")]
 
 
 def test_an_accepted_proposal_and_an_edit_on_a_page_have_their_authors(played: CommandFolder) -> None:

@@ -6,11 +6,13 @@ import html
 import re
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from evaldesk.desk.experiments.variants import AS_IT_IS
+from evaldesk.desk.experiments.variants import AS_IT_IS, OF_EXPERIMENT
 from evaldesk.model.experiment import Experiment
+from evaldesk.run_options import offered
 
 MODELS = ("demo/a", "demo/b")
 VARY_MODEL = {"vary": ["model"], "vary.model": [AS_IT_IS, "demo/a"]}
@@ -185,6 +187,20 @@ def test_a_form_reads_no_other_file(form_desk: Any, name: str) -> None:
         page = form_desk.post(address, **form_desk.form(**vary))
         assert "no such file of prompts" in page.text
         assert "a secret of the machine" not in page.text
+    assert form_desk.desk.store.experiments.list() == []
+
+
+@pytest.mark.parametrize("option", [each.name for each in offered("form") if each.name not in OF_EXPERIMENT])
+def test_no_option_of_a_form_reads_a_file_of_the_machine(
+    form_desk: Any, option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Mock(return_value="a secret")
+    monkeypatch.setattr("evaldesk.desk.experiments.variants._file_text", read)
+
+    for address in ("/runs/new", "/runs"):
+        form_desk.post(address, **form_desk.form(vary=[option], **{f"vary.{option}": ["@/etc/passwd", "@/dev/zero"]}))
+
+    assert read.call_args_list == []
     assert form_desk.desk.store.experiments.list() == []
 
 

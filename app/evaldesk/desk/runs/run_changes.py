@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from itertools import islice
 from typing import Literal, TypeAlias
 
-from evaldesk.formats import case_from_json
+from evaldesk.errors import FormatError
+from evaldesk.formats import case_from_text
 from evaldesk.matching.case_version import case_version
 from evaldesk.model import Criterion
 from evaldesk.model.json_text import short_json
@@ -64,8 +65,9 @@ def _authors(store: Store, evalset_id: str, case_ids: Sequence[str]) -> Mapping[
     for proposal in proposals.list("accepted", evalset_id=evalset_id):
         draft = proposal.draft
         if draft.case_id in names and draft.kind in ("case", "edit", "expectation"):
-            version = case_version(case_from_json(json.loads(draft.after), "case"))
-            authors[draft.case_id, version] = f"{proposal.client}, accepted by {proposal.decided_by}"
+            with suppress(FormatError):  # of a row that another program wrote, which says nothing of an author
+                version = case_version(case_from_text(draft.after, "the proposal"))
+                authors[draft.case_id, version] = f"{proposal.client}, accepted by {proposal.decided_by}"
     return authors
 
 

@@ -170,7 +170,7 @@ def read_variants(form_values: Typed, workspace: Path) -> FormVariants:
     for name in _names(form_values):
         _check_offered(name)
         if values := _values(form_values, name):
-            spans.append((name, levels_of(name, names_of(values, workspace) if name == INSTRUCTION else values)))
+            spans.append((name, levels_of(name, _named_values(name, values, workspace))))
     factors, variants = grid_of(spans)
     names, ticks = (frozenset(map(str, form_values.getlist(name))) for name in (SHOWN, PLAYED))
     left_out = frozenset(each.name for each in variants) & names - ticks
@@ -182,6 +182,16 @@ def read_variants(form_values: Typed, workspace: Path) -> FormVariants:
         baseline = None
     named_spans = [(name, [level.name for level in levels]) for name, levels in spans]
     return FormVariants(named_spans, factors, chosen_variants, left_out, baseline, bool(form_values.get(DROPS_WORSE)))
+
+
+def _named_values(name: str, values: Sequence[str], workspace: Path) -> Sequence[str]:
+    """The values with whole paths of files of prompts; no other file is read for a browser. Raises UsageError."""
+    if name == INSTRUCTION:
+        return names_of(values, workspace)
+    file_value = next((value for value in values if value.startswith("@")), None)
+    if file_value is not None:
+        raise UsageError(f"{name} {file_value[:80]}: only an instruction is the text of a file here", field=VARY)
+    return values
 
 
 def variant_form(
