@@ -274,6 +274,17 @@ def test_the_skill_is_shown_and_installed_beside_other_parts(place: CommandFolde
         assert (place.folder / folder / "skills/evaldesk/SKILL.md").read_text().rstrip() == text.rstrip()
 
 
+def test_a_long_file_beside_the_skill_loses_nothing(place: CommandFolder) -> None:
+    agents = place.folder / "AGENTS.md"
+    agents.write_text("a line of ours\n" * 70_000)
+    before = agents.read_bytes()
+
+    result = place.run("skill", "install", "--for", "agents.md", "--yes")
+
+    assert "it is left as it is" in str(result.exception)
+    assert agents.read_bytes() == before
+
+
 def test_the_skill_follows_no_link_out_of_the_project(place: CommandFolder, tmp_path_factory: Any) -> None:
     outside: Path = tmp_path_factory.mktemp("outside")
     (place.folder / ".claude").symlink_to(outside)

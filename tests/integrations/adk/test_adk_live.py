@@ -153,6 +153,15 @@ async def test_a_model_that_does_not_complete_its_turn_is_silent() -> None:
     assert "did not complete its turn within 0.2 s" in record.error.message
 
 
+async def test_the_turn_after_a_silent_one_gets_nothing_that_comes_late() -> None:
+    roller, records = await played_here([[[("said", "hm")]]], "roll", "and now?", timeout_s=0.2)
+
+    silent, following = roller.model.connections
+    assert silent.messages == ["roll"]
+    assert (following.messages[0], following.messages[-1]) == ("roll", "and now?")
+    assert [record.error and record.error.kind for record in records] == ["live_silent", "live_silent"]
+
+
 async def test_a_session_that_the_provider_closes_ends_with_the_answer_so_far() -> None:
     roller = Roller([[[("said", "so far")]]])
     connection = LiveConnection(closing_run(roller), request_queue(), asyncio.get_running_loop())

@@ -97,7 +97,10 @@ def _read(path: Path, home: Path) -> str:
     from evaldesk.desk.imports.files import bytes_of
 
     try:
-        return bytes_of(path)[:MAX_FILE].decode("utf-8")
+        data = bytes_of(path)
+        if len(data) > MAX_FILE:
+            raise UsageError(f"{path} has {len(data):,} bytes, and at most {MAX_FILE:,} are read; it is left as it is")
+        return data.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: {error}; it is left as it is") from error
 

@@ -120,6 +120,7 @@ class AdkAgent:
         connection, witness = await self._live_connection(session, conversation)
         TOOL_LIMIT.set(session.limits.tool_timeout_s)
         timeout_s = options.live_timeout_s or LIVE_TIMEOUT_S
+        is_complete = False
         try:
             turn, tells_usage = _live_events(connection.turn(content, timeout_s)), False
             async with aclosing(_events_of(turn, witness, session, conversation)) as events:
@@ -128,6 +129,7 @@ class AdkAgent:
                     yield event
             if not tells_usage:
                 yield Event("usage", usage=replace(UNKNOWN, model=witness.model or UNKNOWN.model))
+            is_complete = True
         except LiveSilentError as error:
             yield Event("error", error=ErrorRecord("live_silent", str(error)))
         except Exception as error:
@@ -136,6 +138,9 @@ class AdkAgent:
                 raise failure from error
             raise
         finally:
+            if not is_complete:  # what is still to come of this turn would be that of the next one
+                connection.close()
+                session.memory.pop(live.MEMORY, None)
             await conversation.keep(session)
 
     async def _live_connection(self, session: Session, conversation: Conversation) -> tuple[LiveConnection, Witness]:
