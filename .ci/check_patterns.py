@@ -39,6 +39,7 @@ EXAMPLES: dict[str, list[str]] = {
     "demo_model/trips.py:read_wishes": [r"\bmay\b"],
     "demo_model/trips.py:_cities": [r"(?i)\brome\b"],
     "desk/adopting.py:_add_package": WORD,
+    "desk/adopting.py:_with_own_benchmarks": [r"(?m)(?<![\w./-])(swebench\-infer|gaia\-infer)(?=[ \t\\]|$)"],
     "desk/search.py:snippet": WORD,
     "diff/repetition.py:pattern_of": [r"\d+", "[0-9a-f]+", "[0-9A-Za-z]+", r"[\w:./-]+"],
     "integrations/openai_evals/formulas.py:_tokens": [r"\s*(a|b)(?!\w)"],

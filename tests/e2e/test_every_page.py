@@ -182,6 +182,8 @@ def _afterwards(someone: Visitor, run: str, trial: str) -> dict[str, str]:
     form = f"run={run[6:]}&n=40&reader=Cy&blind=on&of="
     kind = {"Content-Type": "application/x-www-form-urlencoded"}
     queues = [ask.post(f"{home}/queues", data=form + of, headers=kind) for of in (kinds, "passed", "readers")]
+    answer: Form = {"reader": "Cy", "at": "1", "turn": "1", "answer": "An <b>other</b> answer."}
+    assert ask.post(f"{queues[0].url}/answers", form=answer).ok
     boxes = re.findall(r'name="item" value="([^"]+)"', ask.get(f"{queues[1].url}/trials").text())
     said = "".join(f"&item={box}" for box in boxes)
     done = f"reader=Cy&then=list&verdict=failed{said}"
