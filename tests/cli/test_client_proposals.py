@@ -180,6 +180,20 @@ def test_equal_proposals_are_one_and_many_are_refused(desk: Desk, words: str) ->
     ClientProposalDesk(desk).propose_case(CLIENT, words, new_case("one_more"))
 
 
+def test_large_proposals_are_refused_once_they_are_too_much_together(
+    desk: Desk, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evaldesk.store.client_proposals.MAX_CHARACTERS", 5_000)
+    proposals = ClientProposalDesk(desk)
+    first = proposals.propose_case(CLIENT, words, new_case("a", "x" * 3_000)).id
+
+    with pytest.raises(ConflictError, match="at most 5,000 wait together"):
+        proposals.propose_case(CLIENT, words, new_case("b", "y" * 3_000))
+    proposals.refuse(first, "ann")
+
+    assert proposals.propose_case(CLIENT, words, new_case("b", "y" * 3_000)).id > first
+
+
 def test_a_secret_is_masked_and_said(desk: Desk, words: str) -> None:
     result = ClientProposalDesk(desk).propose_case(CLIENT, words, new_case(text=f"use {KEY}"), f"for {KEY}")
 

@@ -16,6 +16,8 @@ from evaldesk.wire import to_json
 
 MAX_OPEN = 200
 """Open proposals of one eval set; a person reads every one."""
+MAX_CHARACTERS = 20_000_000
+"""Characters of the content of all open proposals of one eval set, which a list of them reads."""
 
 
 class ClientProposalStore(StorePart):
@@ -24,7 +26,7 @@ class ClientProposalStore(StorePart):
     def propose(self, draft: ProposalDraft, client: str) -> tuple[int, bool]:
         """Store a proposal; an equal open one is joined. Gives its number, and whether it was joined.
 
-        Raises ConflictError where its eval set has MAX_OPEN open ones.
+        Raises ConflictError where its eval set has MAX_OPEN open ones, or would have more than MAX_CHARACTERS.
         """
         columns, digest = PROPOSAL.c, hashlib.sha256(to_json(draft)).hexdigest()
         is_open = columns.status == "open"
@@ -34,10 +36,16 @@ class ClientProposalStore(StorePart):
                 more = {"n_times": columns.n_times + 1}
                 connection.execute(update(PROPOSAL).where(columns.id == same.id).values(more))
                 return int(same.id), True
-            of_set = select(func.count()).select_from(PROPOSAL).where(is_open, columns.evalset_id == draft.evalset_id)
-            if (connection.scalar(of_set) or 0) >= MAX_OPEN:
+            sums = select(func.count(), func.coalesce(func.sum(func.length(columns.after)), 0)).select_from(PROPOSAL)
+            n_open, n_characters = connection.execute(sums.where(is_open, columns.evalset_id == draft.evalset_id)).one()
+            if n_open >= MAX_OPEN:
                 raise ConflictError(
                     f"{MAX_OPEN} proposals wait for a person here; more are stored once some are accepted or refused"
+                )
+            if n_characters + len(draft.after) > MAX_CHARACTERS:
+                raise ConflictError(
+                    f"this proposal has {len(draft.after):,} characters, and those that wait here {n_characters:,}; at "
+                    f"most {MAX_CHARACTERS:,} wait together: propose less, or let a person decide first"
                 )
             row = _row(draft) | {"client": client, "digest": digest, "made_at": self._clock()}
             new_id: int = connection.execute(insert(PROPOSAL).values(row).returning(columns.id)).scalar_one()
