@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from datetime import timedelta
@@ -183,6 +184,24 @@ def test_a_worktree_that_somebody_changed_is_made_again(shop: CommandFolder) -> 
 
     assert is_played, output
     assert code_file.read_text() == before
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2], ids=["all worktrees", "the commit", "the worktree"])
+def test_a_link_in_the_place_of_worktrees_leads_to_nothing_that_is_removed(shop: CommandFolder, depth: int) -> None:
+    parts = [git(shop.folder / "project", "rev-parse", "v1"), "project"]
+    tree = shop.folder / "mine" / Path(*parts[depth:])
+    tree.mkdir(parents=True)
+    for name in (".git", "work.txt"):
+        (tree / name).write_text("mine")
+    os.utime(tree / ".git", (0, 0))
+    link = Path(shop.folder, ".evaldesk", "revisions", *parts[:depth])
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(shop.folder / "mine")
+
+    is_played, output, _ = vary(shop, "git:v1,git:v2")
+
+    assert (is_played, "is a link, which is not followed" in output) == (False, True)
+    assert (tree / "work.txt").read_text() == "mine"
 
 
 def test_a_revision_is_a_variant_in_python_too(shop: CommandFolder) -> None:

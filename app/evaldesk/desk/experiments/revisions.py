@@ -59,7 +59,7 @@ def remove_unused_trees(store: Store, trees: Path, ref: AgentRef, specs: Sequenc
             commits.add(_revision(ref, spec)[1])
     for link in trees.glob("*/*/.git"):
         tree = link.parent
-        is_ours = link.is_file() and bool(_COMMIT.fullmatch(tree.parent.name))
+        is_ours = link.is_file() and bool(_COMMIT.fullmatch(tree.parent.name)) and _link_of(tree) is None
         is_due = tree.parent.name in commits or link.stat().st_mtime < now - KEPT_S
         if is_ours and is_due and not store.runs.is_any_played_from(f"{tree.parent}/"):
             _remove(tree)
@@ -85,6 +85,8 @@ def _revision(ref: AgentRef, spec: str) -> tuple[Path, str]:
 
 def _worktree(top: Path, commit: str, tree: Path) -> Path:
     """A checkout of the commit; an earlier one is reused when nothing in it was changed."""
+    if link := _link_of(tree):
+        raise UsageError(f"{link} is a link, which is not followed; remove it, and play again", field="agent")
     if git_head(tree) == commit and not has_changes(tree):
         return tree
     if tree.exists():
@@ -100,6 +102,11 @@ def _worktree(top: Path, commit: str, tree: Path) -> Path:
             field="agent",
         )
     return tree
+
+
+def _link_of(tree: Path) -> Path | None:
+    """The first of the folders of a worktree that is a link: what it leads to is not ours to remove."""
+    return next((each for each in (tree.parent.parent, tree.parent, tree) if each.is_symlink()), None)
 
 
 def _place(path: Path, top: Path, tree: Path, spec: str) -> str:
