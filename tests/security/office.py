@@ -89,17 +89,25 @@ def open_office(
     def opened(request: pytest.FixtureRequest) -> Iterator[Office]:
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
         monkeypatch.setenv("PYTHONPATH", str(wires.folder))
-        fort = open_fort()
-        place = place_of(request, fort.desk.settings.database_file)
+        fort = open_fort() if request.param == "sqlite" else None
+        place = place_of(request, fort.desk.settings.database_file if fort else tmp_path)
         if isinstance(place, DatabaseUrl):
-            fort.desk.store.close()
-            copy_store(fort.desk.settings.database_file, place, lambda *_: None)
-            fort = open_fort(folder="shared", store=place)
+            copy_of_fort(tmp_path / "workspace", place)
+        fort = fort or open_fort(folder="shared", store=place)
         colleague = colleague_of(place)
         yield Office(fort, colleague, wires)
         colleague.engine.dispose()
 
     return opened
+
+
+def copy_of_fort(home: Path, url: DatabaseUrl) -> None:
+    """Copy the database of a fort that nobody opens: a desk that is open would write into it after a while."""
+    from tests.security.conftest import fort_in
+
+    left_fort = fort_in(home)
+    left_fort.desk.store.close()
+    copy_store(left_fort.desk.settings.database_file, url, lambda *_: None)
 
 
 async def wait_for_end(runs: RunDesk, run_id: int) -> None:
