@@ -154,7 +154,10 @@ def test_a_file_with_a_fault_names_it_and_stores_nothing(place: CommandFolder) -
             change(file, "plan", "factors", 0, "levels", [str(at) for at in range(10**6)]),
             "combination",
         ),
-        "a moment outside of the calendar": (change(file, "created_at", "9999-12-31T23:59:59-12:00"), "no moment"),
+        "a moment outside of the calendar": (
+            change(file, "created_at", "9999-12-31T23:59:59-12:00"),
+            "outside of the calendar",
+        ),
         "not UTF-8": (b"\xff\xfe{}", "this file is not of `evaldesk experiment export`"),
     }
     for name, (data, words) in faults.items():

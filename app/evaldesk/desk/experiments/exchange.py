@@ -106,7 +106,9 @@ def _check_values(file: ExperimentFile, source: str) -> None:
     try:
         file.created_at.astimezone(UTC)
     except OverflowError as error:
-        raise FormatError(f"created_at {file.created_at} is no moment of this calendar", source=source) from error
+        raise FormatError(
+            f"created_at {file.created_at} cannot be stored: it is outside of the calendar", source=source
+        ) from error
 
 
 def import_experiment(
