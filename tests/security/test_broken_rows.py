@@ -14,8 +14,8 @@ from sqlalchemy.exc import DBAPIError
 from tests.postgresql_server import ENGINES, place_of
 from tests.security.colleague import OF_ENGINE, Colleague, colleague_of
 from tests.security.conftest import Fort
+from tests.security.office import copy_of_fort
 
-from evaldesk.desk.store_copies import copy_store
 from evaldesk.settings import DatabaseUrl
 from evaldesk.store import Store
 
@@ -24,14 +24,12 @@ VALUES: tuple[Any, ...] = ('{"a":', "[5]", "text", None, 2**62, 1e308, -5, b"\xf
 
 
 @pytest.fixture(params=ENGINES)
-def fort(request: pytest.FixtureRequest, open_fort: Callable[..., Fort]) -> Fort:
-    fort = open_fort()
-    place = place_of(request, fort.desk.settings.database_file)
+def fort(request: pytest.FixtureRequest, open_fort: Callable[..., Fort], tmp_path: Path) -> Fort:
+    place = place_of(request, tmp_path)
     if isinstance(place, DatabaseUrl):
-        fort.desk.store.close()
-        copy_store(fort.desk.settings.database_file, place, lambda *_: None)
-        fort = open_fort(folder="shared", store=place)
-    return fort
+        copy_of_fort(tmp_path / "workspace", place)
+        return open_fort(folder="shared", store=place)
+    return open_fort()
 
 
 @contextmanager

@@ -90,8 +90,8 @@ def label_href(labelled_trial: LabelledTrial) -> str:
 
 
 def verdict_badge(verdict: str) -> str:
-    """The status whose colour shows a person's verdict."""
-    return BADGES[verdict]
+    """The status whose colour shows a person's verdict; that of none for a verdict that another program wrote."""
+    return BADGES.get(verdict, "unscored")
 
 
 def _verdict_counts(store: Store, run: RunSummary) -> dict[str, tuple[int, int]]:
