@@ -87,6 +87,17 @@ def test_an_experiment_of_which_a_run_was_deleted_comes_whole_again(place: Comma
     assert numbers(place, 3) == numbers(place, 1)
 
 
+def test_an_experiment_whose_budget_ended_before_a_variant_began_reads_back_equal(place: CommandFolder) -> None:
+    file = played(place, "--budget", 1)
+    exported = json.loads(file.read_text())["variants"]
+    assert any(not each["run"]["results"] for each in exported)
+
+    result = place.run("experiment", "import", file)
+
+    assert result.exit_code == 0, result.output
+    assert numbers(place, 2) == numbers(place, 1)
+
+
 def test_a_deleted_variant_stays_deleted(place: CommandFolder) -> None:
     played(place)
     place.store().runs.delete(2)

@@ -146,6 +146,7 @@ def import_experiment(
             again=again or not is_whole,
             digests=digests,
             change=as_variant,
+            may_be_empty=True,  # a budget can end before the first trial of a variant
         )
         imports.finish(start)
     except (Exception, KeyboardInterrupt):

@@ -189,13 +189,15 @@ class ImportDesk:
         again: bool = False,
         digests: Sequence[str] = (),
         change: Callable[[NewRun], NewRun] = lambda run: run,
+        may_be_empty: bool = False,
     ) -> StartedImport:
         """Check an import and begin it: nothing of it is shown before `finish`, which must follow.
 
         `digests` are those of its runs, where they are known; `change` is made in each new run before it is stored.
-        With `renames` cases that share an id get one each. Raises AlreadyImportedError when every run is stored, or the
-        eval set of a file without runs, and ImportUnderWayError when one is being stored, unless `again`. Raises
-        UsageError, SetNameTakenError and DiskError before anything is stored.
+        A run without a trial is refused unless it `may_be_empty`. With `renames` cases that share an id get one each.
+        Raises AlreadyImportedError when every run is stored, or the eval set of a file without runs, and
+        ImportUnderWayError when one is being stored, unless `again`. Raises UsageError, SetNameTakenError and DiskError
+        before anything is stored.
         """
         self.recover()
         digests = digests or [digest_of(run) for run in contents.runs]
@@ -203,7 +205,7 @@ class ImportDesk:
         if known_run_ids and None not in known_run_ids:
             raise AlreadyImportedError([run_id for run_id in known_run_ids if run_id is not None])
         runs = [
-            change(self._new_run(run, contents.format, source, digest))
+            change(self._new_run(run, contents.format, source, digest, may_be_empty=may_be_empty))
             for run, digest, run_id in zip(contents.runs, digests, known_run_ids, strict=True)
             if run_id is None
         ]
@@ -411,7 +413,9 @@ class ImportDesk:
         for start in queue.values():
             self._abandon(start, error)
 
-    def _new_run(self, run: RecordedRun, format_name: str, source: str, digest: str) -> NewRun:
+    def _new_run(
+        self, run: RecordedRun, format_name: str, source: str, digest: str, *, may_be_empty: bool = False
+    ) -> NewRun:
         config = RunConfig(
             agent=imported_agent(run.agent[:MAX_AGENT_NAME] or "unknown"),
             evalset_id=f"{NO_EVALSET}{slug(run.name, default='run')}",
@@ -424,7 +428,7 @@ class ImportDesk:
         )
         of_tool = f" ({title_of(format_name)})" if format_name else ""
         reason = f"Imported from {source}{of_tool}. Verdicts and scores from the file."
-        return new_run(config, run.cases, run.results, reason, digest)
+        return new_run(config, run.cases, run.results, reason, digest, may_be_empty=may_be_empty)
 
 
 def _check_names(arrivals: Sequence[Arrival]) -> None:

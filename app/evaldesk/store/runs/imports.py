@@ -65,13 +65,20 @@ class NewRun:
 
 
 def new_run(
-    config: RunConfig, cases: Sequence[Case], results: Sequence[TrialResult], reason: str, digest: str
+    config: RunConfig,
+    cases: Sequence[Case],
+    results: Sequence[TrialResult],
+    reason: str,
+    digest: str,
+    *,
+    may_be_empty: bool = False,
 ) -> NewRun:
     """A run of these trials: each case has all indexes up to its last one, at least the planned number.
 
-    Raises UsageError without a trial, for more than MAX_TRIALS, and for a trial or a score that cannot be stored.
+    Raises UsageError without a trial unless it `may_be_empty`, for more than MAX_TRIALS, and for a trial or a score
+    that cannot be stored.
     """
-    if not results:
+    if not results and not may_be_empty:
         raise UsageError("the file contains no trial; there is nothing to store as a run")
     n_each = [config.recorded.n_each if config.recorded else 1] * len(cases)
     for result in results:
