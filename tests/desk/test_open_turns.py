@@ -70,6 +70,30 @@ async def test_a_turn_is_a_row_before_the_agent_starts(desk: SessionDesk, store:
     assert store.sessions.get(session.id).open_turn is None
 
 
+@pytest.mark.parametrize("look", ["get", "recent"])
+async def test_a_turn_that_ends_while_its_session_is_read_is_not_interrupted(
+    desk: SessionDesk, store: Store, player: Player, monkeypatch: pytest.MonkeyPatch, look: str
+) -> None:
+    session = desk.create("dice")
+    earlier = []
+
+    async def note(spec: TurnSpec) -> AsyncIterator[Event | TurnRecord]:
+        earlier.append(getattr(store.sessions, look)(session.id, *((9, 9) if look == "recent" else ())))
+        yield TurnRecord(spec.message, (Event("agent_message", author="dice", text="4"),))
+
+    player.play_turn = note  # type: ignore[method-assign]
+    async for _ in (await desk.start_turn(session.id, "Roll")).follow():
+        pass
+    read = getattr(store.sessions, look)
+    monkeypatch.setattr(store.sessions, look, lambda *places: earlier.pop() if earlier else read(*places))
+
+    found = getattr(desk, look)(session.id)
+
+    assert earlier == []
+    assert found.open_turn is None
+    assert [(turn.stop_reason, turn.events[-1].text) for turn in found.turns] == [("answered", "4")]
+
+
 async def test_an_event_is_stored_before_it_is_shown(desk: SessionDesk, store: Store, player: Player) -> None:
     session = desk.create("dice")
     turn = await desk.start_turn(session.id, "Roll")

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Protocol, TypeAlias
 
 from evaldesk.desk.agents import AgentDesk, FoundAgent, error_record
@@ -92,11 +93,15 @@ class SessionDesk:
 
     def get(self, session_id: str) -> StoredSession:
         """A session with its turns; an open turn that nobody plays is the last of them. Raises NotFoundError."""
-        return _with_left_turn(self._store.sessions.get(session_id))
+        return _with_left_turn(self._stored(session_id))
 
     def recent(self, session_id: str) -> StoredSession:
         """The session as `get`; of many turns the last RECENT_TURNS, and the one before them. Raises NotFoundError."""
-        return _with_left_turn(self._store.sessions.recent(session_id, MANY_TURNS, RECENT_TURNS + 1))
+        read = partial(self._store.sessions.recent, session_id, MANY_TURNS, RECENT_TURNS + 1)
+        return _with_left_turn(_settled(read))
+
+    def _stored(self, session_id: str) -> StoredSession:
+        return _settled(partial(self._store.sessions.get, session_id))
 
     def turns(self, session_id: str, first: int, end: int) -> Sequence[TurnRecord]:
         """The finished turns from an index up to another. Raises NotFoundError."""
@@ -155,7 +160,7 @@ class SessionDesk:
         runs.
         """
         message = self._check_message(message, model, media)
-        session = await asyncio.to_thread(self._store.sessions.get, session_id)
+        session = await asyncio.to_thread(self._stored, session_id)
         if media:
             self._check_media(await self._agents.get_described_agent(session.agent_id), media)
         return await self._start(session, message, model, asked_by, media, keeps=True)
@@ -166,7 +171,7 @@ class SessionDesk:
         `question_id` is the `asked_of` of the turn that the person saw. Raises ConflictError when the session does not
         wait, or waits for something else by now, UsageError for a decision that cannot be made.
         """
-        session = await asyncio.to_thread(self._store.sessions.get, session_id)
+        session = await asyncio.to_thread(self._stored, session_id)
         self._refuse_while_running(session_id)
         last_turn = session.turns[-1] if session.turns and not session.open_turn else None
         if last_turn is None or not last_turn.open_requests or question_id != asked_of(last_turn):
@@ -188,7 +193,7 @@ class SessionDesk:
 
         Raises as `start_turn`, and ConflictError when the last turn is not an interrupted one.
         """
-        session = await asyncio.to_thread(self._store.sessions.get, session_id)
+        session = await asyncio.to_thread(self._stored, session_id)
         open_turn = session.open_turn
         if open_turn is None or is_turn_played(open_turn):
             raise ConflictError("The last turn was not interrupted, so there is nothing to ask again.")
@@ -409,6 +414,19 @@ class SessionDesk:
         self._refuse_while_running(session_id)
         if self.get(session_id).open_turn:
             raise ConflictError(ANSWERING)
+
+
+def _settled(read: Callable[[], StoredSession]) -> StoredSession:
+    """A session as it is read; its open turn is played, or was left by the process that played it.
+
+    A turn can end after it was read as open and before its player is asked for: then it is read again.
+    """
+    session = read()
+    while session.open_turn is not None and not is_turn_played(session.open_turn):
+        left_owner, session = session.open_turn.owner, read()
+        if session.open_turn is not None and session.open_turn.owner == left_owner:
+            break
+    return session
 
 
 def _with_left_turn(session: StoredSession) -> StoredSession:
