@@ -15,7 +15,7 @@ from evaldesk.desk.evalsets.exporting import recorded_run
 from evaldesk.desk.experiments.variants import baseline_index, check_names
 from evaldesk.desk.imports.importing import ImportDesk
 from evaldesk.desk.runs.stored_runs import StoredRuns
-from evaldesk.errors import FormatError
+from evaldesk.errors import FormatError, UsageError
 from evaldesk.formats.exchange import Imported
 from evaldesk.model.experiment import ExperimentPlan
 from evaldesk.model.run import MAX_TRIALS, ExperimentPart
@@ -116,8 +116,11 @@ def import_experiment(
 ) -> int:
     """Store the experiment of a file with its runs; gives its id here.
 
-    Raises AlreadyImportedError for a file whose runs are all there, unless `again`; a failure leaves nothing.
+    Raises AlreadyImportedError for a file whose runs are all there, unless `again`, and UsageError for one without a
+    trial; a failure leaves nothing.
     """
+    if not any(each.run.results for each in file.variants):
+        raise UsageError("the file contains no trial; there is nothing to store as an experiment")
     experiment_id = store.experiments.create(file.plan, file.created_at, file.dropped)
     variants = iter(file.variants)
 
