@@ -341,12 +341,12 @@ class ClientProposalDesk:
             mode_id = self._desk.failures.find_mode(texts.kind).id
         except NotFoundError:
             return []
-        wanted = (author, mode_id, texts.note, "counted")
+        fields = (author, mode_id, texts.note, "counted")
         quotes = ("", texts.quote.strip()[:MAX_QUOTE])
         return [
             each.id
             for each in self._desk.failures.of_trial(*self._trial(draft))
-            if (each.author, each.mode_id, each.note, each.status) == wanted and each.anchor.quote in quotes
+            if (each.author, each.mode_id, each.note, each.status) == fields and each.anchor.quote in quotes
         ]
 
     def _mode_id(self, draft: ProposalDraft) -> int | None:

@@ -98,12 +98,12 @@ async def start_run(desk: Desk, request: AskedRun, client: str, budget: Budget |
         run_id, digest = await _submit(desk, request, client, Gates())
     else:
         async with _alone_with_budget(desk.settings):
-            left = budget.usd - await asyncio.to_thread(spent_today, desk)
-            if left <= 0:
+            usd_left = budget.usd - await asyncio.to_thread(spent_today, desk)
+            if usd_left <= 0:
                 raise UsageError(
                     f"the budget of {budget.usd:g} US dollars is spent for this day; a person can raise --budget"
                 )
-            run_id, digest = await _submit(desk, request, client, Gates(max_cost=left))
+            run_id, digest = await _submit(desk, request, client, Gates(max_cost=usd_left))
     await asyncio.to_thread(hand_over, desk.settings, run_id, digest)
     return run_id
 

@@ -221,14 +221,14 @@ def _cut_chat(objects: Sequence[dict[str, Any]], places: Collection[int]) -> Cha
 
 def _cut_response(objects: Sequence[dict[str, Any]], places: Collection[int]) -> Change:
     ends = [value["response"] for value in objects if isinstance(value.get("response"), dict)]
-    whole = ends[-1] if ends else objects[-1]
-    call_indexes = [at for at, item in enumerate(whole.get("output") or ()) if item.get("type") == "function_call"]
+    response = ends[-1] if ends else objects[-1]
+    call_indexes = [at for at, item in enumerate(response.get("output") or ()) if item.get("type") == "function_call"]
     cut = {index for place, index in enumerate(call_indexes) if place in places}
 
     def without(response: dict[str, Any]) -> dict[str, Any]:
         output = response.get("output")
-        kept = [item for at, item in enumerate(output or ()) if at not in cut]
-        return {**response, "output": kept} if output else response
+        items = [item for at, item in enumerate(output or ()) if at not in cut]
+        return {**response, "output": items} if output else response
 
     def change(value: dict[str, Any]) -> dict[str, Any] | None:
         if isinstance(value.get("response"), dict):

@@ -279,8 +279,8 @@ def _rendered_content(
             texts += [words] if words else []
             missing_fields += absent_fields
             continue
-        shown, absent_fields = _rendered_values(part, values)
-        medium = None if absent_fields else read_media(shown)
+        values_of_part, absent_fields = _rendered_values(part, values)
+        medium = None if absent_fields else read_media(values_of_part)
         missing_fields += absent_fields
         if medium:
             media.append(replace(medium, at=len("\n".join(texts))))
@@ -291,17 +291,17 @@ def _rendered_content(
 
 def _rendered_values(part: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """The part of a message with the fields rendered in its texts, and the fields that have no value."""
-    shown: dict[str, Any] = {}
+    values_by_key: dict[str, Any] = {}
     missing_fields: list[str] = []
     for key, value in part.items():
         if isinstance(value, dict):
-            shown[key], absent_fields = _rendered_values(value, values)
+            values_by_key[key], absent_fields = _rendered_values(value, values)
         elif isinstance(value, str) and "{{" in value[:MAX_TEMPLATE]:
-            shown[key], absent_fields = rendered(value, values)
+            values_by_key[key], absent_fields = rendered(value, values)
         else:
-            shown[key], absent_fields = value, []
+            values_by_key[key], absent_fields = value, []
         missing_fields += absent_fields
-    return shown, missing_fields
+    return values_by_key, missing_fields
 
 
 MAX_TEMPLATE = 4_096
@@ -432,8 +432,8 @@ def _count_words(
 
 def _absent_ids(total: int, n_results: int, outputs: Sequence[Mapping[str, Any]]) -> str:
     """The numbers of the rows without data, as `0, 3-13`; empty where the numbers of the others do not tell them."""
-    held = [each.get("datasource_item_id") for each in outputs if isinstance(each.get("datasource_item"), dict)]
-    numbers = {each for each in held if isinstance(each, int) and not isinstance(each, bool)}
+    item_ids = [each.get("datasource_item_id") for each in outputs if isinstance(each.get("datasource_item"), dict)]
+    numbers = {each for each in item_ids if isinstance(each, int) and not isinstance(each, bool)}
     first = 1 if total in numbers else 0
     absent_numbers = sorted(set(range(first, first + total)) - numbers) if total <= MAX_NUMBERS else []
     if len(absent_numbers) != total - n_results or len(numbers) != n_results:

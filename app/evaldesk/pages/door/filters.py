@@ -43,8 +43,8 @@ def read_filter(text: str, keys: Collection[str]) -> Filter:
         if key is None:
             words.append(value)
         elif key not in keys:
-            known = ", ".join(f"{each}:" for each in keys)
-            raise UsageError(f"filter, column {at + 1}: no key is named {key}:, only {known}", field="filter")
+            key_list = ", ".join(f"{each}:" for each in keys)
+            raise UsageError(f"filter, column {at + 1}: no key is named {key}:, only {key_list}", field="filter")
         elif key in values:
             raise UsageError(f"filter, column {at + 1}: {key}: is given twice", field="filter")
         else:
