@@ -39,9 +39,11 @@ EXAMPLES: dict[str, list[str]] = {
     "demo_model/trips.py:read_wishes": [r"\bmay\b"],
     "demo_model/trips.py:_cities": [r"(?i)\brome\b"],
     "desk/adopting.py:_add_package": WORD,
-    "desk/adopting.py:_with_own_benchmarks": [r"(?m)(?<![\w./-])(swebench\-infer|gaia\-infer)(?=[ \t\\]|$)"],
     "desk/search.py:snippet": WORD,
     "diff/repetition.py:pattern_of": [r"\d+", "[0-9a-f]+", "[0-9A-Za-z]+", r"[\w:./-]+"],
+    "integrations/openhands/command/adopt.py:_with_own_benchmarks": [
+        r"(?m)(?<![\w./-])(swebench\-infer|gaia\-infer)(?=[ \t\\]|$)"
+    ],
     "integrations/openai_evals/formulas.py:_tokens": [r"\s*(a|b)(?!\w)"],
     "llm/price_list.py:is_unlisted": [r"(?i)(?:^|[/.:@])gpt\-4o(?:$|[/.:@])"],
     "llm/refusals.py:Strictness.learn": [r"\btop_p\b"],
@@ -131,7 +133,8 @@ def _made_patterns() -> Iterator[Found]:
     from evaldesk.desk import adopting  # noqa: PLC0415 - the path is known now
     from evaldesk.secret_shapes import shapes  # noqa: PLC0415
 
-    for package in adopting._PACKAGES.values():
+    for tool in adopting.project_tools():
+        package = adopting.load_project(tool).package
         for pattern in adopting.requirement_patterns(package):
             yield Found(f"desk/adopting.py:{package.name}", pattern, int(re.IGNORECASE), False)
     for shape in shapes():

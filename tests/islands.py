@@ -11,6 +11,7 @@ import pytest
 
 from evaldesk.cli import COMMANDS
 from evaldesk.cli.adopt import EXPORTS
+from evaldesk.desk.adopting import PROJECTS
 from evaldesk.registry import is_present
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,8 +42,10 @@ def of_tools(*tools: str) -> pytest.MarkDecorator:
 
 def of_command(line: str) -> pytest.MarkDecorator:
     """The mark of a test of a command of the documentation: it is skipped where the row of a word of it was removed."""
-    targets = {**{name: command.target for name, command in COMMANDS.items()}, **EXPORTS}
     words = [word.removeprefix("--") for word in shlex.split(line, comments=True)]  # `eval --benchmark` is `benchmark`
+    targets = {name: command.target for name, command in COMMANDS.items()}
+    if "adopt" in words:
+        targets |= {**EXPORTS, **PROJECTS}
     gone = [word for word in words if word in targets and not is_present(targets[word])]
     return pytest.mark.skipif(bool(gone), reason=f"the folder of the tool of {', '.join(gone)} was removed")
 

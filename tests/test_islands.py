@@ -41,6 +41,7 @@ def look_without(island):
     from evaldesk.agents.agent import AGENTS
     from evaldesk.agents.standins import install_standins
     from evaldesk.cli import cli
+    from evaldesk.desk.adopting import PROJECTS, load_project, project_tools
     from evaldesk.engine.executors import EXECUTORS
     from evaldesk.formats.exchange import FORMATS
     from evaldesk.formats.files import load_format, recognised
@@ -49,6 +50,8 @@ def look_without(island):
     modules = {load_format(name).__module__ for name in FORMATS}
     targets = [*(AGENTS[name].adapter for name in AGENTS), *(EXECUTORS.target(name) for name in EXECUTORS)]
     targets += [command.target for command in cli._table.values()]
+    targets += [PROJECTS[tool] for tool in project_tools()]
+    assert all(load_project(tool).parts for tool in project_tools())
     hidden = ("evaldesk.integrations." + island).rstrip(".") + "."
     assert not [each for each in (*targets, *modules) if each.startswith(hidden)]
     assert {"python", "replay", "litellm"} <= {*AGENTS} and {"eval", "import", "ui"} <= {*cli._table}

@@ -89,7 +89,7 @@ def _texts(folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("tool", "parts", "diff", "words"),
     [
-        (
+        pytest.param(
             "adk",
             ["home/agent.py", "home/a.evalset.json", "home/test_config.json", "tests/test_home.py"],
             [
@@ -99,6 +99,7 @@ def _texts(folder: Path) -> dict[str, str]:
                 "+      - run: evaldesk eval home home/a.evalset.json\n",
             ],
             "--compat adk",
+            marks=of_tools("adk"),
         ),
         pytest.param(
             "osmosis",
@@ -139,6 +140,7 @@ def test_a_project_is_shown_its_results_are_imported_and_nothing_is_written(
     assert "already imported as run" in again.output
 
 
+@of_tools("adk")
 def test_changes_are_written_when_asked_and_a_second_time_nothing_changes(place: CommandFolder, project: Path) -> None:
     done = place.run("adopt", "adk", project, "--write")
 
@@ -172,6 +174,7 @@ def test_caches_of_osmosis_in_a_project_are_imported(place: CommandFolder, proje
     assert "  .osmosis/cache/eval/m/data/1_0a.json: run " in said
 
 
+@of_tools("osmosis")
 def test_a_large_result_is_found_and_no_large_file_changes(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adopting, "MAX_TEXT", 100)
 
@@ -181,6 +184,7 @@ def test_a_large_result_is_found_and_no_large_file_changes(project: Path, monkey
     assert all(len(change.before) <= 100 for change in found.changes)
 
 
+@of_tools("adk")
 def test_a_file_that_changed_meanwhile_is_not_overwritten(project: Path) -> None:
     found = adopting.survey(project, "adk")
     (project / "tests/test_home.py").write_text("# edited\n")
@@ -191,6 +195,7 @@ def test_a_file_that_changed_meanwhile_is_not_overwritten(project: Path) -> None
     assert (project / ".github/workflows/evals.yml").read_text() == WORKFLOW
 
 
+@of_tools("adk")
 def test_wrong_folders_are_refused(place: CommandFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "is not a folder" in str(place.run("adopt", "adk", "nowhere").exception)
     monkeypatch.setattr(adopting, "MAX_FILES", 1)
@@ -199,6 +204,7 @@ def test_wrong_folders_are_refused(place: CommandFolder, monkeypatch: pytest.Mon
         adopting.survey(place.folder, "adk")
 
 
+@of_tools("adk")
 def test_links_lead_nowhere(place: CommandFolder, project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     outside = tmp_path_factory.mktemp("outside")
     _write(outside, **{"test_other.py": TEST_MODULE})
@@ -233,7 +239,7 @@ INSTALLS = """\
 """
 
 
-def _adopted(folder: Path, tool: adopting.Tool, **files: str) -> dict[str, str]:
+def _adopted(folder: Path, tool: str, **files: str) -> dict[str, str]:
     """The files of a project as they are after its changes."""
     _write(folder, **files)
     adopting.write(adopting.survey(folder, tool).changes)
@@ -241,6 +247,7 @@ def _adopted(folder: Path, tool: adopting.Tool, **files: str) -> dict[str, str]:
     return _texts(folder)
 
 
+@of_tools("adk")
 def test_the_extra_of_adks_evaluation_becomes_evaldesk(tmp_path: Path) -> None:
     files = {
         "requirements-dev.txt": "google-adk[eval]>=1.0,<3  # tests\npytest\n",
@@ -268,6 +275,7 @@ def test_the_extra_of_adks_evaluation_becomes_evaldesk(tmp_path: Path) -> None:
     )
 
 
+@of_tools("adk")
 def test_the_extra_stays_where_something_still_needs_it(tmp_path: Path) -> None:
     texts = _adopted(
         tmp_path,
@@ -278,6 +286,7 @@ def test_the_extra_stays_where_something_still_needs_it(tmp_path: Path) -> None:
     assert texts["dev-requirements.in"] == "google-adk[eval]\nevaldesk[adk]\n"
 
 
+@of_tools("adk")
 @pytest.mark.parametrize(
     ("command", "changed"),
     [
@@ -302,9 +311,14 @@ def test_a_command_changes_where_ours_does_the_same(tmp_path: Path, command: str
 
 
 @pytest.mark.parametrize(
-    ("tool", "name"), [("osmosis", "osmosis-ai"), ("openhands", "openhands-ai"), ("openhands", "openhands-sdk")]
+    ("tool", "name"),
+    [
+        pytest.param("osmosis", "osmosis-ai", marks=of_tools("osmosis")),
+        pytest.param("openhands", "openhands-ai", marks=of_tools("openhands")),
+        pytest.param("openhands", "openhands-sdk", marks=of_tools("openhands")),
+    ],
 )
-def test_the_packages_of_the_other_tools_stay_beside_evaldesk(tmp_path: Path, tool: adopting.Tool, name: str) -> None:
+def test_the_packages_of_the_other_tools_stay_beside_evaldesk(tmp_path: Path, tool: str, name: str) -> None:
     files = {"requirements.txt": f"{name}>=0.2\n{name}-extras\n", "setup.py": f"setup(install_requires=['{name}'])\n"}
 
     texts = _adopted(tmp_path, tool, **files)
@@ -326,6 +340,7 @@ gaia-infer = "benchmarks.gaia.run_infer:main"
 """
 
 
+@of_tools("openhands")
 @pytest.mark.parametrize(
     ("command", "changed"),
     [
@@ -349,12 +364,14 @@ def test_commands_of_benchmarks_on_the_sdk_of_openhands_change(tmp_path: Path, c
     assert texts["pyproject.toml"] == PROJECT_OF_BENCHMARKS.replace('sdk",\n', 'sdk",\n    "evaldesk",\n')
 
 
+@of_tools("adk")
 def test_a_locked_file_stays_as_it_is(tmp_path: Path) -> None:
     locked = "google-adk[eval]==1.0 \\\n    --hash=sha256:00\n"
 
     assert _adopted(tmp_path, "adk", **{"requirements.txt": locked}) == {"requirements.txt": locked}
 
 
+@of_tools("adk")
 def test_dependencies_are_shown_first(place: CommandFolder, project: Path) -> None:
     _write(project, **{"requirements.txt": "google-adk[eval]\n"})
 
@@ -365,6 +382,7 @@ def test_dependencies_are_shown_first(place: CommandFolder, project: Path) -> No
     assert (project / "requirements.txt").read_text() == "google-adk[eval]\n"
 
 
+@of_tools("adk")
 @pytest.mark.parametrize("name", ["requirements.txt", "pyproject.toml", "setup.cfg", "test_agent.py", "Makefile"])
 @pytest.mark.parametrize("line", ["google-adk{}x", "{}", "pip install google-adk{}'", "'google-adk[{}"])
 def test_a_line_of_blanks_takes_no_time(tmp_path: Path, name: str, line: str) -> None:

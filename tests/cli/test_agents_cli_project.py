@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.islands import of_tools
 
 from evaldesk.errors import LossError
 from evaldesk.model import Case, Turn
@@ -55,6 +56,7 @@ def project(place: CommandFolder) -> Path:
     return folder
 
 
+@of_tools("adk")
 def test_a_project_is_adopted_with_its_results_and_its_command(place: CommandFolder, project: Path) -> None:
     done = place.run("adopt", "adk", project, "--write")
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from tests.documents.statements import HERE, NAMES, NO_CLAIM, OUTSIDE, rows_of
-from tests.islands import is_removed
+from tests.islands import is_removed, of_tools
 
-from evaldesk.desk.adopting import DIFFERENCES
+from evaldesk.desk.adopting import load_project
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/coming-from.md"
@@ -56,12 +56,18 @@ def test_the_page_for_users_says_what_the_tables_say() -> None:
     assert PAGE.read_text("utf-8") == page
 
 
-def test_adopt_says_the_same_differences() -> None:
-    of_tools = {"adk": ["adk_evaluation"], "openhands": ["openhands_harness"], "osmosis": [NAMES[0], NAMES[1]]}
+@pytest.mark.parametrize(
+    ("tool", "names"),
+    [
+        pytest.param("adk", ["adk_evaluation"], marks=of_tools("adk")),
+        pytest.param("openhands", ["openhands_harness"], marks=of_tools("openhands")),
+        pytest.param("osmosis", [NAMES[0], NAMES[1]], marks=of_tools("osmosis")),
+    ],
+)
+def test_adopt_says_the_same_differences(tool: str, names: list[str]) -> None:
+    rows = [row for name in names for row in rows_of(name)]
 
-    for tool, names in of_tools.items():
-        rows = [row for name in names for row in rows_of(name)]
-        assert [row.words for row in rows if row.here == "differs" and row.words] == list(DIFFERENCES[tool])
+    assert [row.words for row in rows if row.here == "differs" and row.words] == list(load_project(tool).differences)
 
 
 def _sections() -> str:

@@ -20,7 +20,7 @@ from tests.security.hostile_clone import Commands, marks_in, opened, settings_of
 
 from evaldesk.agents import agent_ref, find_agents
 from evaldesk.cli import cli
-from evaldesk.desk.adopting import TOOLS
+from evaldesk.desk.adopting import project_tools
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.named_agents import named_agent
 from evaldesk.desk.trust import NEXT_STEP, Answers, Trust, question_words
@@ -66,7 +66,7 @@ ARGUMENTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "trash empty": (("--yes",),),
     "completion": (("bash",),),
     "benchmark": (("run_infer.py",),),
-    "adopt": tuple((tool, ".", "--write") for tool in TOOLS),
+    "adopt": tuple((tool, ".", "--write") for tool in project_tools()),
     "gate explain": (("--min-pass-rate", "0.9"),),
 }
 """Arguments for commands, in the cloned repository; any other command is called with each of USUAL."""

@@ -12,7 +12,7 @@ import click
 
 from evaldesk.cli.files.exchange_files import open_home, visible
 from evaldesk.cli.runs.shared import workspace_option
-from evaldesk.desk.adopting import DIFFERENCES, TOOLS, Adoption, ProjectFile, Tool, survey, write
+from evaldesk.desk.adopting import Adoption, ProjectFile, load_project, project_tools, survey, write
 from evaldesk.errors import EvaldeskError
 from evaldesk.registry import import_target, is_present
 from evaldesk.wording.printable import printable
@@ -27,7 +27,7 @@ EXPORTS: Mapping[str, str] = {"openai-evals": "evaldesk.integrations.openai_eval
 
 
 @click.command()
-@click.argument("tool", type=click.Choice((*TOOLS, *filter(lambda tool: is_present(EXPORTS[tool]), EXPORTS))))
+@click.argument("tool", type=click.Choice((*project_tools(), *filter(lambda tool: is_present(EXPORTS[tool]), EXPORTS))))
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--write", "is_written", is_flag=True, help="Write the changes that are shown.")
 @workspace_option
@@ -45,10 +45,10 @@ def adopt(tool: str, folder: Path, is_written: bool, workspace: str | None) -> N
         adopt_folder = cast("Callable[..., None]", import_target(EXPORTS[tool]))
         adopt_folder(folder, open_home(workspace), is_written=is_written)
         return
-    adopt_project(cast("Tool", tool), folder, is_written=is_written, workspace=workspace)
+    adopt_project(tool, folder, is_written=is_written, workspace=workspace)
 
 
-def adopt_project(tool: Tool, folder: Path, *, is_written: bool, workspace: str | None) -> None:
+def adopt_project(tool: str, folder: Path, *, is_written: bool, workspace: str | None) -> None:
     """Import the results of a project, show its changes, and write them."""
     adoption = survey(folder, tool)
     _show_parts(adoption)
@@ -57,7 +57,7 @@ def adopt_project(tool: Tool, folder: Path, *, is_written: bool, workspace: str 
     if is_written:
         write(adoption.changes)
     show("\nDifferent here:")
-    for sentence in DIFFERENCES[tool]:
+    for sentence in load_project(tool).differences:
         show(f"  - {sentence}")
 
 
