@@ -64,7 +64,7 @@ def test_the_commands_work_one_after_the_other(tmp_path: Path, monkeypatch: pyte
         done = CliRunner().invoke(cli, words)
         assert done.exit_code == 0, (words, done.output, done.exception)
 
-    assert len(ours) == 10
+    assert len(ours) == 11
     for name in ("airline.otel.json", "again.otel.json"):
         assert json.loads((tmp_path / name).read_bytes())["resourceSpans"]
     assert json.loads((tmp_path / "tasks.json").read_bytes())[0]["user_scenario"] == {"instructions": "Book a table."}

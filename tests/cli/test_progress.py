@@ -94,6 +94,8 @@ def test_a_full_disk_is_told_in_the_progress_of_a_command(
     desk = SimpleNamespace(stored_runs=None, runs=Runs())
     job = SimpleNamespace(on_progress=lambda *_: None)
 
-    asyncio.run(playing._play(cast("Any", desk), cast("Any", job), cast("Any", None), is_quiet=False, max_cost=None))
+    asyncio.run(
+        playing.play_plan(cast("Any", desk), cast("Any", job), cast("Any", None), is_quiet=False, max_cost=None)
+    )
 
     assert "1 finished trial of run 1 waits to be stored: the disk is full" in capsys.readouterr().err

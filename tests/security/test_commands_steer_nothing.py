@@ -121,6 +121,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "run trial": ("RUN", HOSTILE, "0"),
     "run trials": ("RUN",),
     "run wait": ("RUN", "--seconds", "0"),
+    "score": ("FILE", "--evalset", "SET"),
     "search": ("forged",),
     "set case": ("SET", HOSTILE),
     "set cases": ("SET",),

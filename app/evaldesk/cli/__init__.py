@@ -96,6 +96,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "evaldesk.cli.files.import_:import_",
         "Import each FILE: the eval set into the folder of eval sets, the runs into the database.",
     ),
+    "score": LazyCommand(
+        "evaldesk.cli.score:score",
+        "Score recorded conversations by the criteria and expectations of an eval set; no agent is called.",
+    ),
     "export": LazyCommand(
         "evaldesk.cli.files.export:export", "Export an eval set by its name, or a run by its number."
     ),

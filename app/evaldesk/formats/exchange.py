@@ -112,7 +112,8 @@ class Imported:
 
     `kept` stays as `extra` without a meaning here; `refused` was left out, each part with its place. Where several keys
     of a file could decide the verdict, `outcomes` are these and `outcome` is the chosen one. `warnings` are sentences
-    that a run of the eval set repeats.
+    that a run of the eval set repeats. `case_ids` are those ids of cases that the source has of an eval set, where the
+    others name conversations; None where all are.
     """
 
     format: str
@@ -124,19 +125,28 @@ class Imported:
     outcomes: tuple[str, ...] = ()
     outcome: str = ""
     warnings: tuple[str, ...] = ()
+    case_ids: frozenset[str] | None = None
 
 
-def imported_sessions(format: str, run: RecordedRun, subject: str, notes: Notes) -> Imported:  # noqa: A002
-    """The run, and its cases as an eval set that expects the behaviour of its `subject`."""
+def imported_sessions(
+    format: str,  # noqa: A002
+    run: RecordedRun,
+    subject: str,
+    notes: Notes,
+    case_ids: frozenset[str] = frozenset(),
+) -> Imported:
+    """The run, and its cases as an eval set that expects the behaviour of its `subject`; `case_ids` as in Imported."""
     words = (
         f"Each of {subject} is a case that expects the calls and answers it shows; look them over before they count "
         "as right.",
     )
     if not isinstance(run.cases, tuple):  # a large file is read trial by trial, and its cases are not held
-        return Imported(format, EvalSet(run.name, cases=run.cases), (run,), words, refused=notes.sentences)
+        evalset = EvalSet(run.name, cases=run.cases)
+        return Imported(format, evalset, (run,), words, refused=notes.sentences, case_ids=case_ids)
     cases, sentences = repeatable_cases(run.cases)
     evalset, new_run = EvalSet(run.name, cases=cases), replace(run, cases=cases)
-    return Imported(format, evalset, (new_run,), (*words, *sentences), refused=notes.sentences)
+    sentences = (*words, *sentences)
+    return Imported(format, evalset, (new_run,), sentences, refused=notes.sentences, case_ids=case_ids)
 
 
 @runtime_checkable

@@ -27,7 +27,7 @@ from evaldesk.transcripts.otel.spans import is_trace, read_spans
 from evaldesk.transcripts.otel.trace_turns import EVALUATION, RESULT, session_of
 from evaldesk.transcripts.otel.traces import NOTE, conversations
 from evaldesk.transcripts.recorded import RecordedRun, file_stem, free_name, spoken_turns, told_turns
-from evaldesk.transcripts.recorded_sessions import run_of_sessions, session_note
+from evaldesk.transcripts.recorded_sessions import named_case_ids, run_of_sessions, session_note
 
 _OPENINFERENCE = (b"openinference.span.kind", b"llm.input_messages", b"llm.output_messages", b'"openinference"')
 
@@ -96,7 +96,7 @@ def read_traces(format_name: str, data: bytes, source: str) -> Imported:
     sessions = [replace(session_of(conversation), n_lost=n_lost) for conversation in agent_conversations]
     run = run_of_sessions(name, _commonest(agents), _commonest(models) or None, sessions)
     subject = f"{counted(len(agent_conversations), 'conversation')} in {counted(len(spans), 'span')}"
-    return imported_sessions(format_name, run, subject, notes)
+    return imported_sessions(format_name, run, subject, notes, named_case_ids(sessions))
 
 
 def _commonest(names: Counter[str]) -> str:

@@ -47,7 +47,7 @@ NO_ANSWER = UNANSWERED | {"interrupted"}
 class Session:
     """A recorded session; `note` is the result of `session_note`, or any other value, and counts before `scores`.
 
-    `n_lost` parts of its messages could not be read.
+    `n_lost` parts of its messages could not be read. `case_id` is the case that the source says it is a trial of.
     """
 
     id: str
@@ -59,6 +59,7 @@ class Session:
     note: Any = None
     prompts: Prompts | None = None
     n_lost: int = 0
+    case_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,21 +75,28 @@ class _Note:
 
 
 def run_of_sessions(name: str, agent: str, model: str | None, sessions: Sequence[Session]) -> RecordedRun:
-    """The run of the sessions: each is a case of its own, but those with notes of ours are trials of their cases."""
+    """The run of the sessions: each is a case of its own, but those that name their case are trials of it."""
     notes = [_read_note(session.note) for session in sessions]
-    used_names: dict[str, int] = {note.case_id: 1 for note in notes if note}
+    own_ids = [note.case_id if note else session.case_id for session, note in zip(sessions, notes, strict=True)]
+    used_names: dict[str, int] = {case_id: 1 for case_id in own_ids if case_id}
     scores_by_session = [note.scores if note else session.scores for session, note in zip(sessions, notes, strict=True)]
     criteria = _criteria(scores_by_session)
     trials = TrialRows()
     tells_calls = any(turn.tool_calls for session in sessions for turn in session.turns)
-    for session, note, scores in zip(sessions, notes, scores_by_session, strict=True):
-        case_id = note.case_id if note else free_name(session.id, used_names)
+    for session, note, own_id, scores in zip(sessions, notes, own_ids, scores_by_session, strict=True):
+        case_id = own_id or free_name(session.id, used_names)
         at = trials.place(case_id)
         trials.offer(at, _case(case_id, session, tells_calls=tells_calls))
         trials.add(at, _trial(session, note, scores, criteria), note.trial_index if note else None)
     cases, results = trials.finish()
     plan = next((note.plan for note in notes if note and note.plan), RecordedPlan())
     return RecordedRun(name, agent or name, cases, results, criteria, model, plan=plan)
+
+
+def named_case_ids(sessions: Iterable[Session]) -> frozenset[str]:
+    """The ids of cases that the sessions say they are trials of."""
+    notes = ((session, _read_note(session.note)) for session in sessions)
+    return frozenset(note.case_id if note else session.case_id for session, note in notes) - {""}
 
 
 def _case(case_id: str, session: Session, *, tells_calls: bool) -> Case:

@@ -35,7 +35,7 @@ def eval_adk(request: EvalRequest) -> int:
         _refuse_verb(request)
         raise
     cases_by_file = _choose_cases(request.words[1:], paths.folder_of_names(agent.folder))
-    config = _config(request, cases_by_file)
+    config = criteria_file_of(request, cases_by_file)
     criteria_file = None if request.config_file_path else config
     criteria, user = (read_criteria(config), read_user(config)) if config else ((), None)
     asked_live = read_live(config) if config and request.run_options.get("live") is None else {}
@@ -127,7 +127,7 @@ def _refuse_without_variants(request: EvalRequest) -> None:
             raise UsageError(f"{name} is of an experiment; add its variants: --vary model=a,b", field="vary")
 
 
-def _config(request: EvalRequest, cases_by_file: Mapping[Path, object]) -> Path | None:
+def criteria_file_of(request: EvalRequest, cases_by_file: Mapping[Path, object]) -> Path | None:
     """The criteria file that was named, or stands beside the eval set. Raises UsageError."""
     if request.config_file_path:
         if request.criteria:

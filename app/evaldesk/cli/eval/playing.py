@@ -108,7 +108,7 @@ async def play_jobs(
         earlier = tuple(each.run.id for each in played_runs)
         part = CommandPart(len(plans), earlier, job.is_baseline) if len(plans) > 1 else None
         own_plan = replace(plan, config=replace(plan.config, command=part))
-        summary, is_interrupted = await _play(desk, job, own_plan, is_quiet=is_quiet, max_cost=cost_left)
+        summary, is_interrupted = await play_plan(desk, job, own_plan, is_quiet=is_quiet, max_cost=cost_left)
         is_beyond = cost_left is not None and (is_more(summary.cost, cost_left) or summary.is_cost_unknown)
         is_overspent = not is_interrupted and summary.status == "stopped" and is_beyond
         played_runs.append(Played(job, summary, is_overspent))
@@ -173,7 +173,7 @@ async def plan_job(desk: Desk, job: Job, *, is_cost_limited: bool = False) -> Ru
     return plan
 
 
-async def _play(
+async def play_plan(
     desk: Desk, job: Job, plan: RunPlan, *, is_quiet: bool, max_cost: float | None
 ) -> tuple[RunSummary, bool]:
     with shown_progress(is_quiet=is_quiet) as show_moment:

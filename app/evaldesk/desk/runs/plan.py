@@ -579,14 +579,14 @@ def subject_of(
         evalset=evalset,
         evalset_id=identity_of(path, home) if path else evalset.id,
         evalset_path=str(path.resolve()) if path else "",
-        evalset_version=_version_of(path) if path else "",
+        evalset_version=version_of_set(path) if path else "",
         agent_version=agent_version(agent),
         agent_model=description.model,
         description=description,
     )
 
 
-def _version_of(path: Path) -> str:
+def version_of_set(path: Path) -> str:
     """The version of a file of any size, which may be behind a link."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:32]

@@ -16,10 +16,10 @@ from evaldesk.desk.runs.plan import RunPlan, check_measuring, foreseen_plan
 from evaldesk.engine import GradeSpec
 from evaldesk.engine.executors import check_executor
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
-from evaldesk.model import Case, Criterion, RunConfig, Transcript, TrialResult
+from evaldesk.model import Case, Criterion, Gates, RunConfig, Transcript, TrialResult
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import PendingTrial, TrialKey
-from evaldesk.model.transcript import last_stop
+from evaldesk.model.transcript import TurnRecord, last_stop
 from evaldesk.run_options import KEEP
 from evaldesk.store import RunStore
 from evaldesk.store.runs.run_store import is_imported
@@ -37,12 +37,14 @@ def plan_rescoring(
     criteria: Sequence[Criterion],
     source_config: RunConfig | None = None,
     cases: Sequence[Case] | None = None,
+    gates: Gates | None = None,
 ) -> RunPlan:
     """A run that scores the trials of run `run_id` by `criteria`; everything else stays as it was played.
 
     `source_config` is the part of its configuration to copy, by default all. `cases` are those of the run with other
     expectations; None takes them as they were played. The limit of cost was one of playing, which that run has
-    answered: its trials keep what they cost, and are not paid. Raises ConflictError while that run goes on, UsageError
+    answered: its trials keep what they cost, and are not paid. `gates` are those of the new run, by default the ones of
+    run `run_id`. Raises ConflictError while that run goes on, UsageError
     naming the field for criteria that cannot be.
     """
     summary = runs.summary(run_id)
@@ -56,7 +58,7 @@ def plan_rescoring(
     config = replace(
         source_config or summary.config,
         criteria=as_tool_calls(summary.config.compat, criteria),
-        gates=replace(summary.config.gates, max_cost=None),
+        gates=gates or replace(summary.config.gates, max_cost=None),
         source_run_id=source_id,
         note="",
         evaldesk_version=__version__,
@@ -128,6 +130,8 @@ class StoredTrials:
             return None
         if self._tells_results:
             source = replace(source, transcript=Transcript(tuple(map(cut_short, source.transcript.turns))))
+        if not self._tells_state:
+            source = replace(source, transcript=Transcript(tuple(map(_without_state, source.transcript.turns))))
         result = replace(without_grades(source), run_id=self._run_id, attempt=trial.attempt)
         config = self._config
         return GradeSpec(
@@ -139,9 +143,28 @@ class StoredTrials:
         """Whether the source came in a file that tells results of calls, as its first trials do."""
         if not is_imported(self._config):
             return False
-        looked_at = self._runs.trials(self._config.source_run_id or 0, [(at, 0) for at in range(LOOKED_AT)])
-        turns = (turn for trial in looked_at.values() for turn in trial.transcript.turns)
-        return any(event.kind == "tool_result" for turn in turns for event in turn.events)
+        return any(event.kind == "tool_result" for turn in self._first_turns for event in turn.events)
+
+    @cached_property
+    def _tells_state(self) -> bool:
+        """Whether the source was played, or came in a file that tells session states, as its first trials do."""
+        if not is_imported(self._config):
+            return True
+        return any(
+            turn.state_before or turn.state_after or any(event.kind == "state_delta" for event in turn.events)
+            for turn in self._first_turns
+        )
+
+    @cached_property
+    def _first_turns(self) -> Sequence[TurnRecord]:
+        """The turns of the first trials of the source."""
+        first_trials = self._runs.trials(self._config.source_run_id or 0, [(at, 0) for at in range(LOOKED_AT)])
+        return [turn for trial in first_trials.values() for turn in trial.transcript.turns]
+
+
+def _without_state(turn: TurnRecord) -> TurnRecord:
+    """The turn of a file that tells no session state, so that no metric judges an empty one."""
+    return replace(turn, unseen=tuple(sorted({*turn.unseen, "state"})))
 
 
 def without_grades(result: TrialResult) -> TrialResult:

@@ -44,7 +44,7 @@ from evaldesk.engine.driver.grading_files import GradingFiles, changed_since, cl
 from evaldesk.engine.executors import has_own_driver, open_executor
 from evaldesk.engine.launch import Launcher, launcher_of
 from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, UsageError, WorkspaceError
-from evaldesk.model import Criterion, RunConfig, RunStatus
+from evaldesk.model import Criterion, Gates, RunConfig, RunStatus
 from evaldesk.model.conclusion import StopRule
 from evaldesk.model.run import LIVE, Place
 from evaldesk.model.stored import RunSummary, TrialKey, host_of
@@ -221,6 +221,17 @@ class RunDesk:
 
         With `evalsets` by the expectations that the eval set has now, where a case still asks the same.
         """
+        new_id, _ = await self._begin(await self.plan_rescoring(run_id, criteria, evalsets))
+        return new_id
+
+    async def plan_rescoring(
+        self,
+        run_id: int,
+        criteria: Sequence[Criterion],
+        evalsets: EvalSetDesk | None = None,
+        gates: Gates | None = None,
+    ) -> RunPlan:
+        """The run that `rescore` begins, with `gates` of its own where they are given. Raises as that does."""
         summary = await self.summary(run_id)
         if self._trust:
             self._trust.check_runs()
@@ -229,9 +240,7 @@ class RunDesk:
         cases = None
         if evalsets is not None:
             cases = (await asyncio.to_thread(changes_since, evalsets, self._store.runs, summary)).cases
-        plan = await asyncio.to_thread(plan_rescoring, self._store.runs, run_id, ready, own, cases)
-        new_id, _ = await self._begin(plan)
-        return new_id
+        return await asyncio.to_thread(plan_rescoring, self._store.runs, run_id, ready, own, cases, gates)
 
     async def run_to_end(
         self, plan: RunPlan, on_progress: Callable[[RunSummary], None], *, max_cost: float | None = None

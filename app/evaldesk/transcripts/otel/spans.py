@@ -7,7 +7,7 @@ with `context`), each also as JSON lines, and the bare attributes of one span.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evaldesk.reading.fields import read_documents
@@ -52,6 +52,10 @@ class Span:
     def first(self, *keys: str) -> Any:
         """The value of the first of these attributes that has one."""
         return next((self.attributes[key] for key in keys if self.attributes.get(key) is not None), None)
+
+
+CASE_ID = "evaldesk.case_id"
+"""The attribute of spans and resources with the case of an eval set that a conversation is a trial of."""
 
 
 def is_trace(value: Any) -> bool:
@@ -115,11 +119,22 @@ def _spans_of_data(place: JsonPosition, raw: dict[str, Any]) -> Iterator[Span]:
 def _otlp(place: JsonPosition, raw: Any) -> Iterator[Span]:
     for index, batch in enumerate(read_list(place, raw, read_mapping)):
         at = place.at(index)
+        case_id = _case_id(at.at("resource"), batch.get("resource"))
         for key in ("scopeSpans", "scope_spans", "instrumentationLibrarySpans"):
             scopes = read_list(at.at(key), batch.get(key) or [], read_mapping)
             for number, scope in enumerate(scopes):
                 inner = at.at(key, number, "spans")
-                yield from read_list(inner, scope.get("spans") or [], _otlp_span)
+                spans = read_list(inner, scope.get("spans") or [], _otlp_span)
+                yield from (
+                    replace(span, attributes={CASE_ID: case_id, **span.attributes}) if case_id else span
+                    for span in spans
+                )
+
+
+def _case_id(place: JsonPosition, resource: Any) -> Any:
+    """The case that a resource names, as `OTEL_RESOURCE_ATTRIBUTES` does for a whole process; None without one."""
+    attributes = resource.get("attributes") if isinstance(resource, dict) else None
+    return _pairs(place.at("attributes"), attributes).get(CASE_ID) if isinstance(attributes, list) else None
 
 
 def _otlp_span(place: JsonPosition, raw: Any) -> Span:

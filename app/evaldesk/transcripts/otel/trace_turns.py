@@ -57,12 +57,26 @@ def session_of(conversation: Conversation) -> Session:
     if not any(visit.steps for visit in conversation.visits):  # of a trial without a turn, which we wrote
         inner = (usage_of(each.span, each.span.end_ms) for visit in conversation.visits for each in visit.inner)
         return Session(
-            conversation.id, (), error, usages=tuple(filter(None, inner)), scores=scores, note=json_value(note)
+            conversation.id,
+            (),
+            error,
+            usages=tuple(filter(None, inner)),
+            scores=scores,
+            note=json_value(note),
+            case_id=conversation.case_id,
         )
     turns = turns_of(telling.messages, error)
     spans = [span for visit in conversation.visits for span in _calls_of(visit)]
     prompts = _prompts(turns, spans)
-    return Session(conversation.id, turns, error, scores=scores, note=json_value(note), prompts=prompts)
+    return Session(
+        conversation.id,
+        turns,
+        error,
+        scores=scores,
+        note=json_value(note),
+        prompts=prompts,
+        case_id=conversation.case_id,
+    )
 
 
 def _calls_of(visit: Visit) -> Iterator[Span]:

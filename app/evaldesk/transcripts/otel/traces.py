@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from evaldesk.reading.notes import Notes
 from evaldesk.transcripts.otel.span_messages import ModelCall, model_call
-from evaldesk.transcripts.otel.spans import Span
+from evaldesk.transcripts.otel.spans import CASE_ID, Span
 
 Kind: TypeAlias = Literal["agent", "model", "tool", ""]
 
@@ -90,6 +90,12 @@ class Conversation:
     def agent(self) -> str:
         """The agent's name; empty when no span says it."""
         return next((step.agent for visit in self.visits for step in visit.steps if step.agent), "")
+
+    @property
+    def case_id(self) -> str:
+        """The case of an eval set that the spans name; empty where they name none."""
+        spans = (span for visit in self.visits for span in (visit.top, *visit.spans) if span)
+        return next((name for span in spans if (name := _text(span, CASE_ID))), "")
 
 
 def kind_of_span(span: Span) -> Kind:
