@@ -41,16 +41,18 @@ def exported(place: CommandFolder, *, names_cases: bool) -> Path:
 def scores_of(place: CommandFolder, run_id: int) -> list[Any]:
     """Case, trial, verdict and scores of a stored run."""
     runs = place.store().runs
+    cases = runs.cases(run_id)
+    keys = [(at, number) for at, strip in enumerate(runs.strips(run_id)) for number in range(len(strip))]
     return sorted(
-        (case.id, trial.trial_index, trial.verdict, [(score.metric, score.turn, score.value) for score in trial.scores])
-        for case, trial in runs.export(run_id)
+        (cases[at].id, number, trial.verdict, [(score.metric, score.turn, score.value) for score in trial.scores])
+        for (at, number), trial in runs.trials(run_id, keys).items()
     )
 
 
 @pytest.mark.parametrize("names_cases", [True, False], ids=["cases named", "messages alone"])
 def test_traces_have_the_scores_of_the_run_they_came_from(place: CommandFolder, *, names_cases: bool) -> None:
     evalset = place.evalset("answers", ANSWERS)
-    played = place.eval(evalset, "--n", 2)
+    played = place.eval(evalset, "--n", 2, "--junit", "played.xml")
     traces = exported(place, names_cases=names_cases)
 
     done = place.run("score", traces, "--evalset", evalset, "--junit", "seen.xml", "--json")
@@ -60,11 +62,15 @@ def test_traces_have_the_scores_of_the_run_they_came_from(place: CommandFolder, 
     assert scores_of(place, 3) == scores_of(place, 1)
     result = json.loads(done.stdout)
     assert (result["counts"]["n_passed"], result["counts"]["n_planned"]) == (3, 6)
-    assert Path("seen.xml").read_text().count("<failure") == 2
+    seen, played_names = (
+        [line.split(" time=")[0] for line in Path(name).read_text().splitlines() if "<testcase" in line]
+        for name in ("seen.xml", "played.xml")
+    )
+    assert seen == played_names
     runs = place.store().runs
-    seen, scored = runs.summary(2), runs.summary(3)
-    assert (seen.config.evalset_id, scored.config.source_run_id) == (runs.summary(1).config.evalset_id, 2)
-    assert seen.reason == "Seen in seen.otel.json, not played; scored by a run of its own."
+    seen_run, scored = runs.summary(2), runs.summary(3)
+    assert (seen_run.config.evalset_id, scored.config.source_run_id) == (runs.summary(1).config.evalset_id, 2)
+    assert seen_run.reason == "Seen in seen.otel.json, not played; scored by a run of its own."
 
 
 def test_the_same_traces_are_stored_once(place: CommandFolder) -> None:

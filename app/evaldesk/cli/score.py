@@ -125,16 +125,15 @@ async def _score(
     from evaldesk.cli.eval.playing import Played, play_plan
     from evaldesk.cli.eval.request import Job
     from evaldesk.desk.criteria.criteria import reaches_out, read_criteria
-    from evaldesk.desk.imports.seen_runs import store_seen_run
+    from evaldesk.desk.imports.seen_runs import agent_of, store_seen_run
     from evaldesk.desk.runs.gates.impossible import check_gates
     from evaldesk.desk.runs.stored_runs import compared_plans
-    from evaldesk.store.runs.run_store import imported_agent
 
     path, evalset = source_set
     try:
         found_file = criteria_file_of(request, {path: None})
         criteria = request.named_criteria or (read_criteria(found_file) if found_file else ())
-        agent = imported_agent(matching.run.agent)
+        agent = agent_of(matching)
         if found_file and not request.config_file_path and reaches_out(criteria, None):
             trust.check_criteria_file(agent, found_file)
         options = request.options(criteria=criteria)

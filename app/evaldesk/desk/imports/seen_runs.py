@@ -10,8 +10,15 @@ from evaldesk.desk.imports.matching import Matching
 from evaldesk.desk.runs.plan import version_of_set
 from evaldesk.errors import ConflictError
 from evaldesk.formats.exchange import Imported
+from evaldesk.model import AgentRef
 from evaldesk.store.evalsets.names import identity_of
 from evaldesk.store.runs.imports import AlreadyImportedError, NewRun
+from evaldesk.store.runs.run_store import imported_agent
+
+
+def agent_of(matching: Matching) -> AgentRef:
+    """The agent whose conversations were recorded; it is not here, so it cannot be played."""
+    return imported_agent(matching.run.agent)
 
 
 def store_seen_run(
