@@ -1,8 +1,8 @@
 """Faults that no linter looks for: paths of one machine and executable content where data belongs, in a tracked file.
 
 And no circle of imports between modules; the picture of the floors (`draw_floors`); the decisions, their index, links
-and paths (`check_book`). The counts of words (`check_words`) are printed; bare participles as names, free relatives and
-missing docstrings fail.
+and paths (`check_book`); the reasons of locks, signals and private names (`check_comments`). The counts of words
+(`check_words`) are printed; bare participles as names, free relatives and missing docstrings fail.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import check_book
+import check_comments
 import check_words
 import draw_floors
 import grimp
@@ -37,7 +38,7 @@ def main() -> int:
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     findings = [finding for name in listed.split("\0") if name for finding in _findings(name)]
     graph = grimp.build_graph("evaldesk")
-    findings += [*_circles(graph), *draw_floors.drift(graph), *check_book.check_book()]
+    findings += [*_circles(graph), *draw_floors.drift(graph), *check_book.check_book(), *check_comments.findings()]
     words = check_words.count()
     check_words.show(words)
     findings += words.findings()

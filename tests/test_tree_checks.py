@@ -35,6 +35,11 @@ def words(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return _script("check_words", monkeypatch)
 
 
+@pytest.fixture
+def comments(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    return _script("check_comments", monkeypatch)
+
+
 @pytest.fixture(scope="module")
 def graph() -> grimp.ImportGraph:
     return grimp.build_graph("evaldesk")
@@ -256,3 +261,39 @@ def test_each_fault_of_the_book_is_a_finding(
     (small_book / name).write_text(text, "utf-8")
 
     assert any(each.startswith(finding) for each in book.check_book()), book.check_book()
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("import threading\n_lock = threading.Lock()\n", [2]),
+        ("import threading\n# Two threads must not start two loops (decision 003).\n_lock = threading.Lock()\n", []),
+        (
+            '"""A lock (decision 114)."""\nimport fcntl, os\nfcntl.flock(0, fcntl.LOCK_EX)\nos.kill(1, 0)\n',
+            [],
+        ),
+        ("import os\n\ndef end():\n    os._exit(0)\n", [4]),
+        ("import os\n\ndef end():\n    # No cleanup of an agent may run (decision 099).\n    os._exit(0)\n", []),
+        ("import asyncio\n\ndef hide():\n    asyncio.tasks._enter_task(None, None)\n", [4]),
+        ("from evaldesk.store import tables\ntables._LENGTHS\n", []),
+        ("import struct\n\n# decision 089\ndef f(): ...\n\n\n\n\nLENGTHS = struct.Struct('>II')\n", [9]),
+        ("from dataclasses import replace\nreplace(1)._private\n", []),
+    ],
+    ids=[
+        "lock",
+        "reason above",
+        "reason of the module",
+        "end",
+        "reason inside",
+        "private",
+        "our own",
+        "far",
+        "of a value",
+    ],
+)
+def test_an_odd_place_needs_the_number_of_its_decision(comments: ModuleType, text: str, lines: list[int]) -> None:
+    assert [int(place.partition(":")[0]) for place in comments.odd_places(text)] == lines
+
+
+def test_each_odd_place_of_the_package_has_its_decision(comments: ModuleType) -> None:
+    assert comments.findings() == []

@@ -12,7 +12,7 @@ class BackgroundLoop:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        # Two threads that ask first must not start two loops.
+        # Two threads that ask first must not start two loops (decision 003).
         self._lock = threading.Lock()
 
     @property

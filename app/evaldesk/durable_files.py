@@ -323,7 +323,7 @@ def _lock(handle: int, *, waits: bool = False, is_sure: bool = False) -> bool:
 
 def _write_all(handle: int, data: Content) -> None:
     for part in (data,) if isinstance(data, bytes) else data:
-        remainder = memoryview(part)
+        remainder = memoryview(part)  # a write may be short, and a slice of bytes would copy the rest (decision 034)
         while remainder:
             remainder = remainder[os.write(handle, remainder) :]
 

@@ -18,6 +18,7 @@ from evaldesk.process_setup import WORKER_VARIABLE, mark_process
 
 CLOSE_S = 1.0
 
+# Its input ends when the worker dies, even by SIGKILL; then it ends the groups that are left (decision 099).
 _GUARD = """
 import os, signal, sys
 groups = set()
@@ -47,7 +48,7 @@ def end_group(group: int) -> None:
 
 
 def kill_group(group: int) -> None:
-    """Kill a process group of this process."""
+    """Kill a process group of this process (decision 099)."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
 

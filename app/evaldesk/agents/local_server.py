@@ -13,7 +13,7 @@ class LocalServer:
 
     def __init__(self, name: str, handler: type[BaseHTTPRequestHandler]) -> None:
         self._name, self._handler = name, handler
-        # Trial threads that ask at once must get one server.
+        # Trial threads that ask at once must get one server (decision 125).
         self._lock = threading.Lock()
         self._server: ThreadingHTTPServer | None = None
 

@@ -37,6 +37,7 @@ class SpanEndpoint:
     _late_spans: TurnSpans = field(default_factory=lambda: TurnSpans(lambda: 0.0))
     _began_ms: float = 0.0
     _last_span_s: float = 0.0
+    # Server threads add spans while the trial thread waits for late ones (decision 143).
     _lock: threading.Condition = field(default_factory=threading.Condition)
 
     def variables(self, environment: Mapping[str, str]) -> dict[str, str]:

@@ -47,6 +47,7 @@ class TurnSpans:
     _n_bytes: int = 0
     _n_dropped: int = 0
     _gap_reason: str = ""
+    # Threads of an agent end spans at any time (decision 143).
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, span: Span) -> None:
@@ -233,6 +234,7 @@ def _with_lists(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
     return {key: list(value) if isinstance(value, tuple) else value for key, value in (attributes or {}).items()}
 
 
+# OpenTelemetry accepts one tracer provider for a process, and trial threads may ask at once (decision 143).
 _lock = threading.Lock()
 
 

@@ -55,6 +55,7 @@ class Workspace:
     env: dict[str, str]
     at_end: list[Callable[[], None]] = field(default_factory=list, repr=False)
     _groups: set[int] = field(default_factory=set, repr=False)
+    # Threads of a benchmark start commands while the deadline of the trial closes the folder (decision 046).
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _baseline: dict[str, str | None] = field(default_factory=dict, repr=False)
     _is_closed: bool = field(default=False, repr=False)

@@ -110,7 +110,10 @@ async def start_run(desk: Desk, request: AskedRun, client: str, budget: Budget |
 
 @asynccontextmanager
 async def _alone_with_budget(settings: Settings) -> AsyncIterator[None]:
-    """Keep other calls, also of other processes here, from giving what is left of the day to a run of their own."""
+    """Keep other calls, also of other processes here, from giving what is left of the day to a run of their own.
+
+    The daily budget is read, and a run is stored, between two turns of an event loop (decision 510).
+    """
     place = settings.state_folder / "budget.lock"
     descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:

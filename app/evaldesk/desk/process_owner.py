@@ -81,7 +81,7 @@ def _exists(pid: int) -> bool:
     if sys.platform == "win32":  # os.kill would end the process there
         return pid == os.getpid()
     try:
-        # Signal 0 only asks whether the process exists.
+        # Signal 0 only asks whether the process exists (decision 114).
         os.kill(pid, 0)
     except ProcessLookupError:
         return False

@@ -19,7 +19,7 @@ from evaldesk.llm.refusals import BrokenAnswerError, without_fields
 from evaldesk.model import Usage
 from evaldesk.process_setup import gc_paused, prepare_litellm, working_folder
 
-# The import of LiteLLM takes seconds; threads that need it first wait for one import.
+# The import of LiteLLM takes seconds; threads that need it first wait for one import (decision 017).
 _import_lock = threading.Lock()
 UNPRICED: set[str] = set()  # models that LiteLLM looked for in vain, which takes 2 ms each time
 

@@ -91,6 +91,7 @@ def _locked_book(key: str) -> Iterator[_Book]:
             yield _process_books.setdefault(key, _Book())
             return
         try:
+            # The lock of the file is for other processes, that of the module for our threads (decision 163).
             fcntl.flock(file, fcntl.LOCK_EX)
             data = os.pread(file, _STATE.size, 0)
             book = _Book(*_STATE.unpack(data)) if len(data) == _STATE.size else _Book()

@@ -23,7 +23,7 @@ _ZSTD = 93
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTD)
 _FREE_BYTES = 1024 * 1024
 _ZSTD_WINDOW = 2**27
-# Lengths of name and extra field, at byte 26 of a local header (APPNOTE.TXT 4.3.7).
+# Lengths of name and extra field, at byte 26 of a local header (APPNOTE.TXT 4.3.7; decision 407).
 _LOCAL_HEADER = struct.Struct("<26xHH")
 _DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, ValueError, OSError, RuntimeError, MemoryError)
 

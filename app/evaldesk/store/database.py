@@ -246,7 +246,10 @@ class Database:
 
     @contextmanager
     def _turn(self, turns: threading.Semaphore) -> Iterator[None]:
-        """A turn among the threads of this process. Raises WorkspaceError after `QUEUE_S`, or when it is closed."""
+        """A turn among the threads of this process, before the write lock of the database (decision 249).
+
+        Raises WorkspaceError after `QUEUE_S`, or when it is closed.
+        """
         if not turns.acquire(timeout=QUEUE_S):
             raise WorkspaceError(f"this process has kept the database busy for {QUEUE_S} s; try again later")
         try:

@@ -1,4 +1,4 @@
-"""One desk for each workspace: a lock that the kernel lets go of when its holder dies, however it dies."""
+"""One desk for each workspace: a lock that the kernel releases at any death of its holder. (decision 114)"""
 
 from __future__ import annotations
 

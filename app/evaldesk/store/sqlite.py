@@ -185,7 +185,10 @@ def reading_uri(path: Path) -> str:
 
 
 def writing_engine(path: Path, *, foreign_keys: str = "ON") -> Engine:
-    """One connection that writes durably: a commit has reached the disk when it returns."""
+    """One connection that writes durably: a commit has reached the disk when it returns.
+
+    It takes the write lock as it begins: a transaction that read before could not wait for it (decision 249).
+    """
     pragmas = (f"foreign_keys={foreign_keys}", f"synchronous={SYNCHRONOUS}")
     return _engine(str(path), begin="BEGIN IMMEDIATE", pragmas=pragmas, pool_size=1)
 
@@ -284,7 +287,7 @@ _LAST_CHARACTER = chr(0x10FFFF)
 class WordFile:
     """The words of trials in a file beside the database, by its full text search (FTS5).
 
-    A file of its own: neither its size nor its writes touch the database, and a damaged one is made again.
+    A file of its own: neither its size nor its writes touch the database. A damaged one is made again. (decision 140)
     """
 
     def __init__(self, database: Path) -> None:

@@ -360,7 +360,7 @@ def alone_in(folder: Path) -> Iterator[None]:
     """Keep other processes from making, upgrading or repairing the database in `folder`."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        # The folder is locked, since the database may not exist yet or be replaced.
+        # The folder is locked, since the database may not exist yet or be replaced (decision 079).
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:

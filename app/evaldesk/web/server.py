@@ -122,7 +122,7 @@ def server_config(app: ASGIApp) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    """Says where it is once it answers; being told to stop is no failure, so it ends with exit code 0."""
+    """Prints its address once it answers. It ends with exit code 0 on a signal. (decision 114)"""
 
     def __init__(self, config: uvicorn.Config, url: str, browser_folder: Path | None, closing: asyncio.Event) -> None:
         super().__init__(config)

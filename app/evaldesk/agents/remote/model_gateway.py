@@ -144,6 +144,7 @@ class ModelGateway:
     _reported_result_ids: set[str] = field(default_factory=set)
     _n_under_way: int = 0
     _n_calls: int = 0
+    # Server threads record calls while the trial thread waits until none is under way (decision 125).
     _lock: threading.Condition = field(default_factory=threading.Condition)
 
     def variables(self) -> dict[str, str]:

@@ -53,7 +53,8 @@ PROVIDERS: Mapping[str, Provider] = {
 }
 
 _idle: dict[tuple[str, str], deque[tuple[float, HTTPConnection]]] = defaultdict(deque)
-os.register_at_fork(after_in_child=_idle.clear)  # two processes on one connection would read each other's answers
+# Two processes on one connection would read each other's answers (decision 222).
+os.register_at_fork(after_in_child=_idle.clear)
 
 
 class ProviderAnswer(AbstractContextManager["ProviderAnswer"]):

@@ -95,6 +95,7 @@ class WireDoubles:
     outputs: dict[str, Sequence[AnsweredCall]] = field(default_factory=dict)
     failed: dict[str, AnsweredRequest] = field(default_factory=dict)
     n_calls: Counter[str] = field(default_factory=Counter)
+    # Clients of one trial may call their model from several threads at once (decision 508).
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, path: str, body: Mapping[str, Any]) -> AnsweredRequest:

@@ -210,7 +210,7 @@ async def follow_experiment(desk: Desk, experiment_id: int, request: EvalRequest
         nonlocal n_interrupts
         n_interrupts += 1
         if n_interrupts > 2:
-            os._exit(EXIT_INTERRUPTED)
+            os._exit(EXIT_INTERRUPTED)  # finished trials are stored, and workers end with their parent (decision 099)
         is_first = n_interrupts == 1
         show("Finishing the running trials; press Ctrl-C again to stop at once" if is_first else "Stopping", err=True)
         stops.add(asyncio.create_task(desk.experiments.stop(experiment_id, cancel=not is_first)))

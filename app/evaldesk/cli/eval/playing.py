@@ -67,7 +67,7 @@ class Interruption:
                 self._task.cancel()
             return
         if self.n > 2:
-            os._exit(EXIT_INTERRUPTED)  # finished trials are stored, and workers end with their parent
+            os._exit(EXIT_INTERRUPTED)  # finished trials are stored, and workers end with their parent (decision 099)
         self._show("Finishing the running trials; press Ctrl-C again to stop at once" if self.n == 1 else "Stopping")
         stop = asyncio.create_task(self._stop(self.run_id, is_at_once=self.n > 1))
         self._stops.add(stop)

@@ -210,4 +210,5 @@ def _reset_after_fork() -> None:
     _loop, _worker_cache = BackgroundLoop("evaldesk-evaluations"), _WorkerCache()
 
 
+# An evaluation inside a fork of the user's process needs workers of its own (decision 098).
 os.register_at_fork(after_in_child=_reset_after_fork)

@@ -390,7 +390,7 @@ class WorkerProcess:
             return  # the number may belong to another process by now
         with suppress(ProcessLookupError, PermissionError):
             if to_group:
-                # The worker process leads its own group, so its children get the signal too.
+                # The worker process leads its own group, so its children get the signal too (decision 099).
                 os.killpg(self.pid, number)
             else:
                 os.kill(self.pid, number)

@@ -197,7 +197,7 @@ class AheadTransport(ForkedTransport):
         try:
             await self.connect(*ends)
         except BaseException:
-            with suppress(ProcessLookupError):
+            with suppress(ProcessLookupError):  # a fork leads a group of its own, as every player does (decision 222)
                 os.killpg(self._pid, signal.SIGKILL)
             self.close()
             for end in ends:

@@ -474,7 +474,7 @@ def take_over_pipes() -> tuple[BinaryIO, BinaryIO]:
 
 
 def guard_process(parent_pid: int) -> None:
-    """End with the parent, leave no core file, and let the pages of the server go first."""
+    """End with the parent, leave no core file, and let the pages of the server go first. (decision 099)"""
     signal.signal(signal.SIGTERM, lambda *_: end_with_group())
     # Ctrl-C reaches the whole terminal group; the driver alone decides what ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -497,7 +497,7 @@ def rearm_guard() -> None:
 
 
 def end_with_group() -> None:
-    """End this process and its children at once, also children outside of its group."""
+    """End this process and its children at once, also children outside of its group. (decision 099)"""
     try:
         end_descendants()
     finally:  # user code can have replaced what that calls

@@ -122,6 +122,7 @@ class Zygote:
         os.close(player)
         pid = self._players.pop(player)
         _, status = os.waitpid(pid, 0)
+        # A subreaper: what a dead player leaves becomes our child (decisions 099, 222).
         for orphan in set(children(os.getpid())) - set(self._players.values()):
             for each in (orphan, *descendants(orphan)):
                 with suppress(ProcessLookupError):

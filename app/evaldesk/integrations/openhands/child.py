@@ -46,7 +46,7 @@ def main() -> None:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr] # it is the interpreter's own
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the parent of the worker may have it ignored
 
-    # A benchmark may report from threads of its own; a line must not be cut by another.
+    # A benchmark may report from threads of its own; a line must not be cut by another (decision 046).
     lock = threading.Lock()
 
     def report(**fields: object) -> None:

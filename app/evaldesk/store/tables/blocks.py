@@ -28,6 +28,7 @@ BEGINNING = 64 * 1024
 """Bytes that a page reads first: they hold index and head of all but the largest values."""
 MAX_UNPACKED = 256 * 1024 * 1024
 """More than any frame of a worker and any file that is imported."""
+# Bytes of index and head, in front of them (decision 089).
 _LENGTHS = struct.Struct(">II")
 
 

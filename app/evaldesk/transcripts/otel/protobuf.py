@@ -1,6 +1,6 @@
 """OTLP as protocol buffers, which most SDKs send by default, as the JSON of OTLP.
 
-A player has no package for that, so the few messages are read by the wire format alone.
+A player has no package for that, so the few messages are read by the wire format alone (decision 143).
 (https://protobuf.dev/programming-guides/encoding, https://opentelemetry.io/docs/specs/otlp)
 """
 
