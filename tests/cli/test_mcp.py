@@ -289,7 +289,8 @@ def test_after_500_random_calls_nothing_but_proposals_has_changed(played: Comman
     assert n_answers > 100
     assert _bytes_of(played.folder) == files
     changed = {name for name, before in rows.items() if _rows_of(played.folder)[name] != before}
-    assert changed == set()
+    # The lines of the list of eval sets are a cache, written once the files have been still for a while.
+    assert changed <= {"evalset_line"}
 
 
 @pytest.mark.server

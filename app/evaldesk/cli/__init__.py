@@ -136,6 +136,7 @@ COMMANDS: Mapping[str, LazyCommand] = {
 
 SPELLED_BY_OSMOSIS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("eval-rubric",): ("rubric",),
+    ("evalset",): ("set",),
     ("eval", "rubric"): ("rubric",),
     ("eval", "cache", "ls"): ("run", "list"),
     ("eval", "cache", "rm"): ("run", "rm"),

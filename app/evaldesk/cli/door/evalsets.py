@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sys
 
 import click
 
 from evaldesk.cli.runs.shared import json_option, opened_desk, workspace_option
+from evaldesk.model.conclusion import counted
 from evaldesk.wording.printable import in_one_line
 from evaldesk.wording.writer import show, show_json
 
@@ -123,30 +126,41 @@ def failures(name: str, is_json: bool, workspace: str | None) -> None:
 
 @evalset.command()
 @click.argument("name", metavar="SET")
+@click.option("--agent", default="", metavar="AGENT", help="Look at its tools and its runs; default: the newest runs.")
+@click.option("--fail-on", metavar="KIND,...", help="Exit with 1 where one of these is found, such as untested_tools.")
 @json_option
 @workspace_option
-def health(name: str, is_json: bool, workspace: str | None) -> None:
-    """Show repeated ids, cases without expectations, and cases of SET that never or sometimes pass.
+def health(name: str, agent: str, fail_on: str | None, is_json: bool, workspace: str | None) -> None:
+    """Show untested tools, twins, contradictions, leaks and cases of SET that never, always or sometimes pass.
+
+    With --agent the agent is loaded, if its folder is trusted, and its tools are looked at.
+    Exit code 0; 1 where --fail-on finds something.
 
     \b
     evaldesk set health calc
-    evaldesk set health calc --json
+    evaldesk set health calc --agent calculator --json
+    evaldesk set health calc --agent calculator --fail-on untested_tools,never
     """
     from evaldesk.pages.door.evalsets import health_answer
+    from evaldesk.pages.set_health.finding import kinds_of
 
+    kinds = kinds_of(fail_on) if fail_on is not None else ()
     with opened_desk(workspace) as desk:
-        answer = health_answer(desk, name)
+        answer = asyncio.run(health_answer(desk, name, agent))
     if is_json:
         show_json(answer, indent=2)
-        return
-    counts = f"{answer['n_cases']:,} cases, {answer['n_runs']:,} runs of the newest configuration"
-    show(in_one_line(f"{answer['evalset']}: {counts}"))
-    for title, key in (
-        ("repeated id", "repeated_ids"),
-        ("no expectation", "cases_without_expectations"),
-        ("never passed", "never_passed"),
-    ):
-        for case_id in answer[key]:
-            show(in_one_line(f"{title}: {case_id}"))
-    for each in answer["flaky"]:
-        show(in_one_line(f"flaky: {each['case_id']}, {each['passed']} of {each['scored']} trials passed"))
+    else:
+        runs = f"{counted(answer['n_runs'], 'run')} of {counted(answer['n_agent_versions'], 'agent version')}"
+        n_cases = counted(answer["n_cases"], "case")
+        show(in_one_line(f"{answer['evalset']}: {answer['sentence']} ({n_cases}, {runs})"))
+        for each in answer["findings"]:
+            show(in_one_line(f"{each['kind']}: {each['count']:,}. {each['words']}. {each['action']}"))
+        if agent and answer["agent_error"]:
+            show(in_one_line(f"tools of {agent} are left out: {answer['agent_error']}"))
+        if answer["missing"]:
+            show(in_one_line(f"needs more runs: {answer['missing']}"))
+    faults = [each for each in answer["findings"] if each["kind"] in kinds]
+    if faults:
+        names = ", ".join(f"{each['kind']} {each['count']:,}" for each in faults)
+        show(in_one_line(f"evaldesk: --fail-on found {names}"), err=True)
+        sys.exit(1)

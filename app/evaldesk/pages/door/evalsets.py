@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import asyncio
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
 from evaldesk.desk.client_proposals import ClientProposalDesk
 from evaldesk.desk.desk import Desk
+from evaldesk.desk.doctor import ask_agents
 from evaldesk.desk.evalsets.cases import case_keys
 from evaldesk.errors import FormatError, NotFoundError, UsageError
 from evaldesk.formats import case_to_json
@@ -19,6 +20,9 @@ from evaldesk.model.stored import EvalSetFile, RunSummary
 from evaldesk.pages.case_list import asserts_nothing
 from evaldesk.pages.door.filters import read_filter
 from evaldesk.pages.runs.divergences import NO_DIVERGENCE
+from evaldesk.pages.set_health.coverage import ToolCoverage
+from evaldesk.pages.set_health.health import read_health, usual_agent_id
+from evaldesk.pages.set_health.trials import CaseWorth
 
 N_CASES = 50
 N_KINDS = 20
@@ -166,45 +170,57 @@ def newest_run(desk: Desk, file: EvalSetFile) -> RunSummary | None:
     return next(iter(desk.store.runs.list(evalset_id=file.id, limit=1)), None)
 
 
-def health_answer(desk: Desk, name: str) -> dict[str, Any]:
-    """Faults of a set without a run, and how its cases did over their history."""
-    file, evalset = read_evalset(desk, name)
-    run = newest_run(desk, file)
-    ids = Counter(case.id for case in evalset.cases)
-    bare = [case.id for case in evalset.cases if asserts_nothing(case)]
+async def health_answer(desk: Desk, name: str, agent: str = "") -> dict[str, Any]:
+    """The findings about a set, the coverage of the tools of an agent, and the worth of each case.
+
+    Without an `agent` the runs are those of the newest one, and no tools are looked at: an agent is loaded only where
+    it is named.
+    """
+    file = find_file(desk, name)
+    if file.error:
+        raise FormatError(file.error)
+    agents = await ask_agents(desk.settings, desk.trust) if agent else []
+    own = next((each for each in agents if each.id == agent), None)
+    agent_id = agent or await asyncio.to_thread(usual_agent_id, desk, file.id)
+    if agent and own is None and agent not in desk.store.runs.agents():
+        raise NotFoundError.among("agent", agent, [each.id for each in agents])
+    health = await asyncio.to_thread(read_health, desk, file, own, agent_id)
     return {
         "evalset": file.name,
-        "n_cases": len(evalset.cases),
-        "repeated_ids": [case_id for case_id, n in ids.items() if n > 1],
-        "cases_without_expectations": bare,
-        "run": None if run is None else run.id,
-        **_history(desk, run),
-        "page": f"/evalsets/{file.id}",
+        "n_cases": health.n_cases,
+        "agent": agent_id,
+        "agent_error": health.agent_error if agent else "its tools are looked at where it is named",
+        "sentence": "; ".join(filter(None, health.sentence)),
+        "n_runs": len(health.run_ids),
+        "n_agent_versions": health.n_agents,
+        "missing": health.missing,
+        "findings": [finding.as_json() for finding in health.findings],
+        "tools": [_tool_item(tool) for tool in health.tools],
+        "cases": [_worth_item(worth) for worth in health.worths],
+        "page": f"/evalsets/{file.id}/health",
     }
 
 
-def _history(desk: Desk, run: RunSummary | None) -> dict[str, Any]:
-    """The cases that always pass, that never do and that do both, over the runs of one agent and one configuration."""
-    passing: list[str] = []
-    failing: list[str] = []
-    flaky: list[dict[str, Any]] = []
-    n_runs = 0
-    if run is not None:
-        history = desk.stored_runs.history(run)
-        n_runs = history.n_runs
-        for case_id, case in zip(desk.stored_runs.case_ids(run.id), history.cases, strict=True):
-            if case.scored and case.passed == case.scored:
-                passing.append(case_id)
-            elif case.scored and not case.passed:
-                failing.append(case_id)
-            elif case.scored:
-                flaky.append({"case_id": case_id, "passed": case.passed, "scored": case.scored})
-    flaky.sort(key=_share)
-    return {"n_runs": n_runs, "n_always_passed": len(passing), "never_passed": failing, "flaky": flaky}
+def _tool_item(tool: ToolCoverage) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "n_expecting": len(tool.expected),
+        "n_called_only": len(tool.seen - tool.expected),
+        "arguments": {name: argument.state for name, argument in tool.arguments.items()},
+    }
 
 
-def _share(item: dict[str, Any]) -> float:
-    return float(item["passed"]) / float(item["scored"])
+def _worth_item(worth: CaseWorth) -> dict[str, Any]:
+    trials, correlation = worth.trials, worth.discrimination
+    return {
+        "case_id": trials.case_id,
+        "passed": trials.n_passed,
+        "scored": trials.n_scored,
+        "information_per_dollar": trials.information,
+        "correlation": None if correlation is None else [correlation.r, correlation.low, correlation.high],
+        "n_runs_missing": worth.n_runs_missing,
+        "word": worth.word,
+    }
 
 
 def case_ids_of(text: str | Sequence[str]) -> tuple[str, ...]:

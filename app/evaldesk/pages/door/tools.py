@@ -193,10 +193,11 @@ TOOLS: Mapping[str, Tool] = {
         ),
         Tool(
             "health",
-            "Repeated ids and cases without expectations of an eval set, and cases that never or sometimes pass.",
+            "Faults of an eval set: twins, contradictions, answers in prompts, cases that never, always or sometimes "
+            "pass, and with an agent its untested tools, arguments and values.",
             "pages.door.evalsets:health_answer",
             "set health SET --json",
-            inputs={"set": SET},
+            inputs={"set": SET, "agent": NAME},
             required=("set",),
             more="list_cases",
         ),
