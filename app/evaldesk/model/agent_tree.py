@@ -53,6 +53,12 @@ def has_several_agents(turns: Sequence[TurnRecord]) -> bool:
     return len(names - _NO_AGENTS) > 1 or any(event.within for turn in turns for event in turn.events)
 
 
+def several_agents(turns: Sequence[TurnRecord]) -> tuple[AgentActions, ...]:
+    """The agents of a conversation in which several acted; empty where one did."""
+    agents = agent_tree(turns) if has_several_agents(turns) else ()
+    return agents if len(agents) > 1 else ()
+
+
 @dataclass(frozen=True, slots=True)
 class AgentTotals:
     """The actions of one agent in all trials of a run that have several agents.
@@ -76,6 +82,16 @@ class AgentTotals:
     cost: float
     n_unpriced: int
     duration_ms: float
+
+    @property
+    def known_cost(self) -> float | None:
+        """US dollars, None where the cost of no trial is known; a lower bound where it `is_cost_least`."""
+        return self.cost if self.n_unpriced < self.n_trials else None
+
+    @property
+    def is_cost_least(self) -> bool:
+        """Whether some trials have an unknown cost."""
+        return 0 < self.n_unpriced < self.n_trials
 
 
 @dataclass(slots=True)

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from evaldesk.model import Case, Event, ToolCall, TrialResult
+from evaldesk.model.agent_tree import several_agents
 from evaldesk.model.conclusion import counted
+from evaldesk.model.transcript import call_key
 from evaldesk.pages.conversation import call_line, value_text
 from evaldesk.pages.json_tree import cut
 from evaldesk.pages.prose import Markdown, Prose
@@ -69,7 +71,10 @@ _FAILED_EDIT = re.compile(r"\s*(?:ERROR\b|Error\b|No replacement was performed)"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of the agent: `line` is its action, `words` its message, `output` the result."""
+    """A step of the agent: `line` is its action, `words` its message, `output` the result.
+
+    `agent` is empty where one agent acts; `within` is the tool inside of which it acted.
+    """
 
     number: int
     kind: Kind
@@ -80,6 +85,8 @@ class Step:
     change: str = ""
     output: str = ""
     verdict: Literal["", "passed", "failed", "errored"] = ""
+    agent: str = ""
+    within: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +163,8 @@ def walk_of(case: Case, result: TrialResult, hunks: Hunks, filter_name: str = "d
 
 
 def _steps(result: TrialResult) -> Iterator[Step]:
-    """Each message and each call of the agent, with its result; words before a call belong to it."""
-    number = 0
+    """Each message and each call of the agents, with its result; words of the same agent before a call belong to it."""
+    number, has_agents = 0, bool(several_agents(result.transcript.turns))
     for turn, record in enumerate(result.transcript.turns, 1):
         number += 1
         yield Step(number, "task", cut(record.query, MAX_LINE), f"#turn-{turn}", record.query)
@@ -166,19 +173,32 @@ def _steps(result: TrialResult) -> Iterator[Step]:
         calls: dict[str, int] = {}
         for at, event in enumerate(record.events):
             href = f"#turn-{turn}-event-{at}"
-            if event.within or event.is_partial:
+            if event.is_partial:
                 continue
+            agent, within = event.author if has_agents else "", event.within
             if event.kind == "agent_message" and event.text.strip():
                 steps += [message] if message else []
-                message = Step(0, "message", cut(event.text.strip(), MAX_LINE), href, event.text[:MAX_READ])
-                if steps and steps[-1].kind == "finish":
+                message = Step(
+                    0,
+                    "message",
+                    cut(event.text.strip(), MAX_LINE),
+                    href,
+                    event.text[:MAX_READ],
+                    agent=agent,
+                    within=within,
+                )
+                if steps and steps[-1].kind == "finish" and steps[-1].within == within:
                     steps[-1], message = replace(steps[-1], words=message.words), None
             elif event.kind == "tool_call" and event.call:
-                calls[event.call.id or event.call.name] = len(steps)
-                steps.append(_call(event.call, href, message.words if message else ""))
+                if message and (message.agent, message.within) != (agent, within):
+                    steps.append(message)
+                    message = None
+                step = _call(event.call, href, message.words if message else "")
+                calls[call_key(event.call)] = len(steps)
+                steps.append(replace(step, agent=agent, within=within))
                 message = None
             elif event.kind == "tool_result" and event.call:
-                index = calls.pop(event.call.id or event.call.name, None)
+                index = calls.pop(call_key(event.call), None)
                 if index is not None:
                     steps[index] = _with_output(steps[index], event)
         for step in [*steps, *([message] if message else [])]:

@@ -36,6 +36,7 @@ from evaldesk.pages.runs.view import STATUS_OF, criteria_words, known_cost, metr
 from evaldesk.wording.json_layout import as_json
 from evaldesk.wording.places import work_words
 from evaldesk.wording.words import (
+    agent_cost_words,
     cost_words,
     doubt_cell,
     duration_words,
@@ -295,6 +296,7 @@ FILTERS: Mapping[str, Callable[..., object]] = {
     "duration": duration,
     "score": score,
     "dollars": dollars,
+    "agent_cost": agent_cost_words,
     "count": count,
     "size": size_words,
     "day": day,

@@ -69,7 +69,7 @@ def run_report(
     """The report of a run as it is now. Raises NotFoundError."""
     (run, name), masking = read_report(runs, run_id), Masking(environment)
     trials = _write_trials(report_trials(runs, run_id, masking))
-    body = _render("reports/run.html", run=run, trials=trials)
+    body = _render("reports/run.html", run=run, trials=trials, agents=runs.agent_totals(run_id))
     return _file(name, run.title, now or datetime.now(UTC), body, masking)
 
 

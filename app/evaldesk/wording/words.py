@@ -11,6 +11,7 @@ from math import floor, isclose, log10
 
 from evaldesk.metrics import is_higher_better, known_metric
 from evaldesk.model import Conclusion, Counts, RunConfig, TrialResult
+from evaldesk.model.agent_tree import AgentTotals
 from evaldesk.model.conclusion import Interval, Stop, counted
 from evaldesk.model.transcript import AWAITING, BOUNDS, MAX_NUMBER
 from evaldesk.model.trial_turns import TrialSummary, summary_of
@@ -206,6 +207,23 @@ def cost_words(cost: float) -> str:
 def least_words(amount: str, is_least: bool) -> str:
     """`at least $0.50`: an amount, which is a lower bound where not every call tells its tokens and its cost."""
     return f"at least {amount}" if is_least else amount
+
+
+def agent_cost_words(agent: AgentTotals) -> str:
+    """`$0.50`, `at least $0.50`, `unknown`: the cost of an agent over the trials of a run."""
+    cost = agent.known_cost
+    return "unknown" if cost is None else least_words(cost_words(cost), agent.is_cost_least)
+
+
+def agent_totals_words(agent: AgentTotals) -> str:
+    """`scout, called 3 times by lead: 3 trials, 2 failed, 4 calls, 45 tokens, $0.75, 300 ms`."""
+    times = "once" if agent.n_entries == 1 else f"{agent.n_entries:,} times"
+    entry = f", {'called' if agent.tool else 'handed over to'} {times} by {agent.parent}" if agent.parent else ""
+    verdicts = ((agent.n_failed, "failed"), (agent.n_errored, "errored"))
+    counts = "".join(f", {n:,} {word}" for n, word in verdicts if n)
+    usage = f"{counted(agent.n_calls, 'call')}, {agent.tokens:,} tokens, {agent_cost_words(agent)}"
+    time = f", {duration_words(agent.duration_ms)}" if agent.duration_ms else ""
+    return f"{agent.name}{entry}: {counted(agent.n_trials, 'trial')}{counts}, {usage}{time}"
 
 
 def size_words(n_bytes: int) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.long_trials import store_trial
 
 from evaldesk.model import Case, Event, Expected, ToolCall, Transcript, Turn, TurnRecord, Usage
+from evaldesk.web.report import run_report
 
 SCOUT, LOOK, BOOK = (ToolCall(name, {}, name) for name in ("research", "look", "book"))
 RECORD = TurnRecord(
@@ -100,3 +102,47 @@ def test_a_run_of_one_agent_fetches_no_agents(shared_pages: Any) -> None:
 
     assert 'id="agents"' not in shared_pages.get(run).text
     assert "No trial of this run has several agents" in shared_pages.get(f"{run}/agents").text
+
+
+def test_the_report_of_a_run_has_its_agents_and_those_of_each_trial(shared_pages: Any) -> None:
+    store, case = shared_pages.desk.store.runs, Case("tree", (Turn("go", ASSERTED),))
+    record = replace(
+        RECORD, events=tuple(replace(event, author=event.author and f"<b>{event.author}") for event in RECORD.events)
+    )
+    run = int(store_trial(store, case, Transcript((record,))).split("/")[2])
+
+    text = run_report(shared_pages.desk.stored_runs, run).data.decode()
+
+    table = text.partition('<section class="panel" id="agents"')[2].partition("</table>")[0]
+    assert re.findall(r'<th scope="row">(.*?)</th>', table) == [
+        f"&lt;b&gt;{name}" for name in ("lead", "scout", "clerk")
+    ]
+    prefix = f"run-{run}-case-1-trial-1-"
+    tree = text.partition(f'id="{prefix}agents"')[2].partition("</section>")[0]
+    depths = re.findall(r'data-depth="(\d)">\s*<b>&lt;b&gt;(\w+)</b>', tree)
+    assert depths == [("0", "lead"), ("1", "scout"), ("1", "clerk")]
+    assert "<b><b>" not in text
+
+
+def test_the_report_of_one_agent_has_no_agents(shared_pages: Any) -> None:
+    record = TurnRecord("go", (Event("agent_message", author="lead", text="x"),))
+    address = store_trial(shared_pages.desk.store.runs, Case("one", (Turn("go", OPEN),)), Transcript((record,)))
+
+    text = run_report(shared_pages.desk.stored_runs, int(address.split("/")[2])).data.decode()
+
+    assert "agents-title" not in text
+
+
+def test_a_chat_shows_the_agents_of_its_turns(chat: Any) -> None:
+    sessions = chat.desk.store.sessions
+    several, one = (sessions.create("dice", title, {}) for title in ("tree", "one"))
+    sessions.append_turn(several.id, RECORD)
+    sessions.append_turn(several.id, RECORD)
+    sessions.append_turn(one.id, TurnRecord("go", (Event("agent_message", author="lead", text="x"),)))
+
+    timing = chat.client.get(f"/sessions/{several.id}").text.partition('id="timing"')[2]
+
+    assert re.findall(r'data-depth="(\d)">\s*<b>(\w+)</b>', timing) == [("0", "lead"), ("1", "scout"), ("1", "clerk")]
+    assert "called 2 times by lead" in timing
+    assert "1,400 tokens, $0.50" in timing
+    assert 'id="agents-title"' not in chat.client.get(f"/sessions/{one.id}").text

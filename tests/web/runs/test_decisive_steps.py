@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from tests.islands import of_tools
+from tests.long_trials import store_trial
 
 from evaldesk.formats.files import read_file
-from evaldesk.model import Case, ErrorRecord, Event, ToolCall, Transcript, TrialResult, TurnRecord
-from evaldesk.pages.steps import MAX_SHOWN, Walk, walk_of
+from evaldesk.model import Case, ErrorRecord, Event, ToolCall, Transcript, TrialResult, Turn, TurnRecord
+from evaldesk.pages.steps import LEAST, MAX_SHOWN, Walk, walk_of
 
 LOOK, EDIT = ("bash", {"command": "ls src"}), ("edit", {"path": "/w/src/calc.py", "old_str": "a", "new_str": "b"})
 TEST = ("bash", {"command": "cd /w && python -m pytest -q"})
@@ -232,3 +233,61 @@ def test_steps_of_the_page_lead_to_their_calls(pages: Any) -> None:
     steps = report.split('-case-1-trial-1-steps"')[1].split("</section>")[0]
     assert set(re.findall(r'href="#run-\d+-case-1-trial-1-([a-z]+-\d+)', steps)) == {"turn-1", "source-0"}
     assert all(f'id="{name}"' in report for name in re.findall(r'href="#(run-[^"]+)"', report))
+
+
+def test_each_step_names_its_agent_and_those_inside_of_a_tool_are_steps_too() -> None:
+    ask, edit, tests = ToolCall("task", {}, "1"), ToolCall(*EDIT, "2"), ToolCall(*TEST, "3")
+    inner: dict[str, Any] = {"author": "coder", "within": "task"}
+    lead = [
+        event
+        for at in range(LEAST)
+        for event in (
+            Event("tool_call", author="lead", call=ToolCall(*LOOK, f"l{at}")),
+            Event("tool_result", author="lead", call=ToolCall(*LOOK, f"l{at}"), result=""),
+        )
+    ]
+    events = (
+        *lead,
+        Event("tool_call", author="lead", call=ask),
+        Event("tool_call", call=edit, **inner),
+        Event("tool_result", call=edit, result="ok", **inner),
+        Event("agent_message", text="The root cause is calc.", **inner),
+        Event("tool_call", author="lead", call=tests),
+        Event("tool_result", author="lead", call=tests, result="== 2 passed in 0.2s =="),
+        Event("tool_result", author="lead", call=ask, result="done"),
+        Event("agent_message", author="lead", text="Done."),
+    )
+    result = TrialResult(1, 0, 0, "finished", "passed", transcript=Transcript((TurnRecord("Fix it.", events),)))
+
+    walk = walked(result, asked="all")
+
+    steps = [(step.kind, step.agent, step.within) for step in walk.entries[0].folded][1 + LEAST :]
+    assert steps == [
+        ("call", "lead", ""),
+        ("edit", "coder", "task"),
+        ("message", "coder", "task"),
+        ("tests", "lead", ""),
+        ("message", "lead", ""),
+    ]
+    assert not next(step for step in walk.entries[0].folded if step.kind == "tests").words  # they are the coder's
+    assert "Edited: calc.py" in titles(walked(result))
+
+
+def test_the_steps_of_one_agent_name_none() -> None:
+    walk = walked(played(*[LOOK] * 8, EDIT), asked="all")
+
+    assert {step.agent for step in walk.entries[0].folded} == {""}
+
+
+def test_the_page_shows_the_agent_of_a_step(shared_pages: Any) -> None:
+    edit = ToolCall(*EDIT, "2")
+    inner: dict[str, Any] = {"author": "coder", "within": "task"}
+    looks = [Event("tool_call", author="lead", call=ToolCall(*LOOK, f"l{at}")) for at in range(LEAST)]
+    ask = Event("tool_call", author="lead", call=ToolCall("task", {}, "1"))
+    record = TurnRecord("go", (*looks, ask, Event("tool_call", call=edit, **inner), Event("agent_message", text="x")))
+    address = store_trial(shared_pages.desk.store.runs, Case("fix", (Turn("go"),)), Transcript((record,)))
+
+    page = shared_pages.get(address).text
+
+    assert re.search(r'<li data-row data-within id="step-\d+"', page)
+    assert '<small class="muted">coder, inside task</small>' in page

@@ -269,7 +269,7 @@ def output_options(command: Command) -> Command:
             multiple=True,
             metavar="FILE",
             help="Results: .json (with -m: as Osmosis writes it, or a folder as its later versions do), .jsonl, .csv "
-            "or .parquet of trials, .scores.csv or .scores.parquet. May be repeated.",
+            "or .parquet of trials, .scores.csv or .agents.csv (also .parquet). May be repeated.",
         ),
         click.option("--junit", metavar="FILE", help="JUnit XML."),
         click.option(

@@ -16,7 +16,15 @@ from evaldesk.cli.eval.spellings import spelled_results
 from evaldesk.cli.files.exchange_files import show_masked
 from evaldesk.desk.evalsets.masking import Masked, mask_file, masked_words, without_secrets
 from evaldesk.desk.runs.stored_runs import StoredRuns, joined_numbers
-from evaldesk.desk.runs.trial_rows import SCORE_COLUMNS, TRIAL_COLUMNS, Cell, score_row, trial_row
+from evaldesk.desk.runs.trial_rows import (
+    AGENT_COLUMNS,
+    SCORE_COLUMNS,
+    TRIAL_COLUMNS,
+    Cell,
+    agent_rows,
+    score_row,
+    trial_row,
+)
 from evaldesk.durable_files import append_file, make_folder, write_output
 from evaldesk.errors import DiskError, UsageError
 from evaldesk.model import Conclusion
@@ -125,7 +133,7 @@ def _csv_of(rows: Callable[[StoredRuns, Sequence[Played]], Rows], columns: Seque
         import io
 
         all_rows = list(rows(runs, played_runs))
-        names = dict.fromkeys((*columns, *(name for row in all_rows for name in row)))
+        names = _names_of(columns, all_rows)
         text = io.StringIO(newline="")
         writer = csv.writer(text)
         writer.writerow(cell(name) for name in names)
@@ -135,7 +143,7 @@ def _csv_of(rows: Callable[[StoredRuns, Sequence[Played]], Rows], columns: Seque
     return write
 
 
-def _parquet_of(rows: Callable[[StoredRuns, Sequence[Played]], Rows]) -> Writer:
+def _parquet_of(rows: Callable[[StoredRuns, Sequence[Played]], Rows], columns: Sequence[str]) -> Writer:
     def write(runs: StoredRuns, played_runs: Sequence[Played], _: Conclusion, __: RunChange | None) -> Masked:
         import io
 
@@ -145,10 +153,15 @@ def _parquet_of(rows: Callable[[StoredRuns, Sequence[Played]], Rows]) -> Writer:
         masked_counts: Counter[str] = Counter()
         # A packed file cannot be searched.
         clean = list(without_secrets(rows(runs, played_runs), os.environ, masked_counts))
-        pd.DataFrame(clean).to_parquet(data, index=False)
+        pd.DataFrame(clean, columns=_names_of(columns, clean)).to_parquet(data, index=False)
         return Masked(data.getvalue(), masked_words(masked_counts, {}) if masked_counts else "")
 
     return write
+
+
+def _names_of(columns: Sequence[str], rows: Sequence[Mapping[str, Cell]]) -> list[str]:
+    """The columns of a table: those that each has, then those of its rows."""
+    return list(dict.fromkeys((*columns, *(name for row in rows for name in row))))
 
 
 def trial_rows(runs: StoredRuns, played_runs: Sequence[Played]) -> Rows:
@@ -167,14 +180,24 @@ def score_rows(runs: StoredRuns, played_runs: Sequence[Played]) -> Rows:
                 yield from (score_row(case.case, trial, score, each.run.config) for score in trial.scores)
 
 
+def rows_of_agents(runs: StoredRuns, played_runs: Sequence[Played]) -> Rows:
+    """A row for each agent of each trial in which several acted."""
+    for each in played_runs:
+        for case in runs.cases(each.run.id):
+            for trial in case:
+                yield from agent_rows(case.case, trial, each.run.config)
+
+
 Writer = Callable[[StoredRuns, Sequence[Played], Conclusion, RunChange | None], bytes | Masked]
 WRITERS: Mapping[str, Writer] = {
     ".json": _json,
     ".jsonl": _json_lines,
     ".csv": _csv_of(trial_rows, TRIAL_COLUMNS),
     ".scores.csv": _csv_of(score_rows, SCORE_COLUMNS),
-    ".parquet": _parquet_of(trial_rows),
-    ".scores.parquet": _parquet_of(score_rows),
+    ".agents.csv": _csv_of(rows_of_agents, AGENT_COLUMNS),
+    ".parquet": _parquet_of(trial_rows, TRIAL_COLUMNS),
+    ".scores.parquet": _parquet_of(score_rows, SCORE_COLUMNS),
+    ".agents.parquet": _parquet_of(rows_of_agents, AGENT_COLUMNS),
 }
 
 
@@ -223,7 +246,8 @@ def _part(runs: StoredRuns, each: Played) -> SummaryPart:
     title = f"{each.run.config.agent.id} on {each.job.evalset.name or each.job.evalset.id}"
     notes = [*asserted_lines(each.run.config, each.run.n_cases)]
     notes += filter(None, [shared_globals_sentence(each.run.shared_state).rstrip(".")])
-    return SummaryPart(title, runs.numbers(each.run), reasons, each.run.config.evalset_name, notes)
+    agents = runs.agent_totals(each.run.id)
+    return SummaryPart(title, runs.numbers(each.run), reasons, each.run.config.evalset_name, notes, agents)
 
 
 def _annotations(

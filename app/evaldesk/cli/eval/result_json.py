@@ -18,7 +18,7 @@ from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.gate_options import GATES_BY_NAME
 from evaldesk.model import Conclusion
 from evaldesk.model.comparison import CaseChange, PlayedCase, RunChange
-from evaldesk.pages.runs.objects import conclusion_object, counts_object, metric_objects, run_object
+from evaldesk.pages.runs.objects import agent_objects, conclusion_object, counts_object, metric_objects, run_object
 from evaldesk.wording.comparison import change_sentence
 
 
@@ -71,7 +71,11 @@ def _run_object(runs: StoredRuns, played: Played, played_cases: Sequence[PlayedC
     played_cases, days = runs.with_history(run, played_cases)
     others = [asdict(verdict) for verdict in runs.by_other_tools(run).verdicts]
     cases = [case_object(each) | _case_object(case) for each, case in zip(played_cases, numbers.cases, strict=True)]
-    measures = {"capture": list(runs.captures(run)), "metrics": metric_objects(runs, run)}
+    measures = {
+        "capture": list(runs.captures(run)),
+        "metrics": metric_objects(runs, run),
+        "agents": agent_objects(runs, run),
+    }
     criteria = [bar_object(bar) for bar in bars_of(run.config.criteria)]
     of_later = {"criteria": criteria, "history_days": days_object(days)}
     result = {**run_object(run, numbers), **measures, **of_later, "cases": cases, "other_verdicts": others}

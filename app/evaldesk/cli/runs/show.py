@@ -30,6 +30,7 @@ from evaldesk.wording.places import (
 from evaldesk.wording.printable import in_one_line, printable
 from evaldesk.wording.recorded import plan_sentence
 from evaldesk.wording.words import (
+    agent_totals_words,
     asserted_lines,
     conclusion_words,
     cost_words,
@@ -105,6 +106,7 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
         ("Started", run.started_at.isoformat(" ", "seconds") if run.started_at else "–"),
         ("Completed", run.finished_at.isoformat(" ", "seconds") if run.finished_at else "–"),
     ]
+    lines += [("Agent of tree", agent_totals_words(agent)) for agent in runs.agent_totals(run.id)]
     lines += [(row.metric, _metric_words(row, run)) for row in runs.metrics(run.id)]
     if len(curve) > 1:
         lines.append(("pass@k", ", ".join(_point(each.k, each.pass_at_k, each.at_interval) for each in curve)))

@@ -34,6 +34,7 @@ from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.matching.case_version import case_version
 from evaldesk.metrics import known_metric
 from evaldesk.model import Capture, Case, Conclusion, Counts, Gates, Outcome, RunConfig, RunStatus, TrialResult
+from evaldesk.model.agent_tree import AgentTotals
 from evaldesk.model.comparison import Baseline, Comparison, PlayedCase, RunChange, match_cases
 from evaldesk.model.conclusion import VERDICTS, Interval
 from evaldesk.model.evalset import CaseKey, assertions, case_names, numbered_keys
@@ -438,6 +439,10 @@ class StoredRuns:
             for row, of in tools_of_rows:
                 own = [trials[key] for key in _played_keys(row)] if of else []
                 yield from ((tool, row, cases[row.case_index], own) for tool in of)
+
+    def agent_totals(self, run_id: int) -> list[AgentTotals]:
+        """The agents of the trials in which several acted, in the order of their tree."""
+        return self._store.agent_totals(run_id)
 
     def captures(self, run: RunSummary) -> tuple[Capture, ...]:
         """The ways by which calls became known in the first trials of the run; it has the same agent in all of them."""

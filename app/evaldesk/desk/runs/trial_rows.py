@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from typing import TypeAlias
 
 from evaldesk.model import Case, RunConfig, Score, TrialResult
+from evaldesk.model.agent_tree import AgentActions, several_agents
 
 Cell: TypeAlias = str | int | float | bool | None
 
@@ -24,6 +26,7 @@ _OF_TRIAL: Mapping[str, Callable[[Case, TrialResult, RunConfig], Cell]] = {
     "is_least": lambda _, trial, __: trial.is_least,
     "n_replayed": lambda _, trial, __: sum(usage.is_replayed for usage in trial.usages),
     "capture": lambda _, trial, __: ",".join(trial.transcript.captures) or None,
+    "agents": lambda _, trial, __: ",".join(agent.name for agent in several_agents(trial.transcript.turns)) or None,
     "error_kind": lambda _, trial, __: trial.error.kind if trial.error else None,
     "error_message": lambda _, trial, __: trial.error.message if trial.error else None,
     "answer": lambda _, trial, __: trial.transcript.turns[-1].answer if trial.transcript.turns else None,
@@ -37,8 +40,10 @@ _OF_SCORE: Mapping[str, Callable[[Score], Cell]] = {
     "reason": lambda score: score.reason,
     "error": lambda score: score.error.message if score.error else None,
 }
+_OF_AGENT = tuple(each.name for each in fields(AgentActions) if each.name not in ("name", "depth"))
 _KEY = ("run_id", "evalset_id", "case_id", "trial_index")
 TRIAL_COLUMNS, SCORE_COLUMNS = tuple(_OF_TRIAL), (*_KEY, *_OF_SCORE)
+AGENT_COLUMNS = (*_KEY, "verdict", "agent", *_OF_AGENT)
 
 
 def trial_row(case: Case, trial: TrialResult, config: RunConfig) -> dict[str, Cell]:
@@ -47,6 +52,7 @@ def trial_row(case: Case, trial: TrialResult, config: RunConfig) -> dict[str, Ce
     `n_replayed` counts the model calls that a recording answered: such a trial is no repeat of its own.
     The `tokens` are a lower bound, and the cost is not known whole, where the trial `is_least`.
     `capture` are the ways by which calls and tokens became known, None where that was not noted.
+    `agents` are those that acted, separated by commas; None where one agent acted.
     """
     values = {score.metric: score.value for score in trial.scores if score.turn is None}
     row = {name: cell_of(case, trial, config) for name, cell_of in _OF_TRIAL.items()}
@@ -57,3 +63,10 @@ def score_row(case: Case, trial: TrialResult, score: Score, config: RunConfig) -
     """One score: `SCORE_COLUMNS`; `turn` counts from 1 and is None for the score of the whole trial."""
     key = {name: _OF_TRIAL[name](case, trial, config) for name in _KEY}
     return key | {name: cell_of(score) for name, cell_of in _OF_SCORE.items()}
+
+
+def agent_rows(case: Case, trial: TrialResult, config: RunConfig) -> Iterator[dict[str, Cell]]:
+    """`AGENT_COLUMNS` of each agent of a trial in which several acted; amounts are without those of agents below."""
+    key = {name: _OF_TRIAL[name](case, trial, config) for name in (*_KEY, "verdict")}
+    for agent in several_agents(trial.transcript.turns):
+        yield key | {"agent": agent.name} | {name: getattr(agent, name) for name in _OF_AGENT}

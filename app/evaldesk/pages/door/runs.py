@@ -13,7 +13,7 @@ from evaldesk.model.run import RunStatus
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.door.filters import read_choice, read_filter
 from evaldesk.pages.runs.divergences import NO_DIVERGENCE
-from evaldesk.pages.runs.objects import conclusion_object, metric_objects, run_item, run_object
+from evaldesk.pages.runs.objects import agent_objects, conclusion_object, metric_objects, run_item, run_object
 
 RUN_KEYS = ("status", "agent", "evalset", "model")
 N_RUNS, N_WORST, N_DIVERGENCES = 20, 5, 10
@@ -77,6 +77,7 @@ def run_answer(desk: Desk, name: str) -> dict[str, Any]:
         **conclusion_object(conclude(run.config.gates, numbers, runs.change(run))),
         "capture": list(runs.captures(run)),
         "metrics": metric_objects(runs, run),
+        "agents": agent_objects(runs, run),
     }
     rows = desk.store.runs.case_rows(run.id, sort="worst", limit=N_WORST)
     divergences = desk.store.runs.divergence_counts(run.id)[:N_DIVERGENCES]

@@ -14,6 +14,7 @@ from evaldesk.desk.evalsets.masking import masked_words, without_secrets
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.diff.divergence import Divergence
 from evaldesk.model import ErrorRecord, RunConfig
+from evaldesk.model.agent_tree import AgentActions
 from evaldesk.model.comparison import KINDS
 from evaldesk.model.stored import CaseRow, TrialKey
 from evaldesk.model.trial_turns import TrialTurns, turns_in_memory
@@ -56,6 +57,7 @@ class ReportTrial:
     divergence: Divergence | None
     turns: Sequence[TurnPanel | Gap]
     scores: Sequence[ScoreLine]
+    agents: Sequence[AgentActions]
     source: Source
     walk: Walk | None
 
@@ -153,6 +155,7 @@ def _trials(
             divergence=divergence,
             turns=pieces,
             scores=score_lines(result.scores, turns.summary.turn_metrics),
+            agents=turns.summary.agents,
             source=source,
             walk=None if turns.is_long else walk_of(case, result, source.hunks),
         )

@@ -9,12 +9,21 @@ from dataclasses import dataclass
 from evaldesk.desk.runs.gates.conclusion import CaseNumbers, RunNumbers
 from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.model import Answer, Conclusion, Counts, Outcome
+from evaldesk.model.agent_tree import AgentTotals
 from evaldesk.model.comparison import RunChange
-from evaldesk.model.conclusion import Interval
+from evaldesk.model.conclusion import Interval, counted
 from evaldesk.wording.comparison import change_sentence, flips_words, states_words
 from evaldesk.wording.printable import in_one_line, markdown_text
 from evaldesk.wording.trial_text import first_words
-from evaldesk.wording.words import asides_words, folded_points, passed_sentence, scored_words, share_range
+from evaldesk.wording.words import (
+    agent_cost_words,
+    asides_words,
+    duration_words,
+    folded_points,
+    passed_sentence,
+    scored_words,
+    share_range,
+)
 
 MOST_ROWS = 20
 TITLES: dict[Outcome, str] = {
@@ -35,6 +44,7 @@ class SummaryPart:
     """One run for the summary: `reasons` says, by case id, why its first bad trial did not pass.
 
     `asserted` has the number of cases for each metric that does not apply to all.
+    `agents` are those of trials in which several acted.
     """
 
     title: str
@@ -42,6 +52,7 @@ class SummaryPart:
     reasons: dict[str, str]
     evalset: str = ""
     asserted: Sequence[str] = ()
+    agents: Sequence[AgentTotals] = ()
 
 
 def markdown_summary(parts: Sequence[SummaryPart], conclusion: Conclusion, change: RunChange | None = None) -> str:
@@ -53,7 +64,7 @@ def markdown_summary(parts: Sequence[SummaryPart], conclusion: Conclusion, chang
         lines += _regressions(parts, change)
     lines += [f"- {ICONS[gate.answer]} `{gate.name}` {markdown_text(gate.sentence)}" for gate in conclusion.gates]
     for part in parts:
-        lines += ["", f"### {markdown_text(part.title)}", "", *_numbers(part), *_worst(part)]
+        lines += ["", f"### {markdown_text(part.title)}", "", *_numbers(part), *_worst(part), *_agents(part)]
     return "\n".join(lines) + "\n"
 
 
@@ -106,6 +117,22 @@ def _worst(part: SummaryPart) -> Iterator[str]:
         why = markdown_text(part.reasons.get(case.id, ""))
         yield f"| {_code(case.id)} | {_passed(case.counts)} | {why} |"
     yield from _more(len(bad) - MOST_ROWS)
+
+
+def _agents(part: SummaryPart) -> Iterator[str]:
+    """Failures, calls, cost and time of each agent, below a line that opens them."""
+    if not part.agents:
+        return
+    yield from ("", f"<details><summary>{counted(len(part.agents), 'agent')}</summary>", "")
+    yield "| agent | called by | times | failed | errored | calls | tokens | cost | time |"
+    yield "|---|---|--:|--:|--:|--:|--:|--:|--:|"
+    for agent in part.agents[:MOST_ROWS]:
+        numbers = (agent.n_entries, agent.n_failed, agent.n_errored, agent.n_calls, agent.tokens)
+        names = (_code(agent.name), _code(agent.parent) if agent.parent else "")
+        cells = (*names, *(f"{n:,}" for n in numbers), agent_cost_words(agent), duration_words(agent.duration_ms))
+        yield f"| {' | '.join(cells)} |"
+    yield from _more(len(part.agents) - MOST_ROWS)
+    yield from ("", "</details>")
 
 
 def _badness(case: CaseNumbers) -> float:

@@ -124,6 +124,18 @@ def metric_objects(runs: StoredRuns, run: RunSummary) -> list[dict[str, Any]]:
     return [metric_object(row, metric_interval(row, run), run.n_done) for row in runs.metrics(run.id)]
 
 
+def agent_objects(runs: StoredRuns, run: RunSummary) -> list[dict[str, Any]]:
+    """The agents of the trials in which several acted, each below its caller; `cost` is null where none is known."""
+    return [
+        {
+            **asdict(agent),
+            "cost": agent.known_cost,
+            "is_cost_least": agent.is_cost_least,
+        }
+        for agent in runs.agent_totals(run.id)
+    ]
+
+
 def metric_object(row: MetricRow, interval: Interval | None, n_done: int) -> dict[str, Any]:
     """The numbers of one metric of a run with `n_done` trials."""
     return {

@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 
 from evaldesk.model import ErrorRecord, Score, TrialResult, TurnRecord
-from evaldesk.model.agent_tree import agent_tree, has_several_agents
+from evaldesk.model.agent_tree import several_agents
 from evaldesk.model.media import Media
 from evaldesk.model.trial_turns import is_in_blocks
 from evaldesk.store import media
@@ -468,16 +468,15 @@ def _storable(result: TrialResult, compare: Compared | None) -> Storable:
 
 def agent_rows(result: TrialResult) -> tuple[Values, ...]:
     """A row for each agent of a trial in which several acted."""
-    if result.status == "cancelled" or not has_several_agents(result.transcript.turns):
+    if result.status == "cancelled":
         return ()
-    agents = agent_tree(result.transcript.turns)
+    agents = several_agents(result.transcript.turns)
     columns = ("parent", "tool", "depth", "n_entries", "n_calls", "n_errors", "n_model_calls", "tokens", "cost")
     return tuple(
         trial_key(result)
         | {"position": position, "name": agent.name, "duration_ms": agent.duration_ms}
         | {name: getattr(agent, name) for name in columns}
         for position, agent in enumerate(agents[:MAX_AGENTS])
-        if len(agents) > 1
     )
 
 

@@ -15,6 +15,7 @@ from evaldesk.desk.agents import FoundAgent
 from evaldesk.desk.chat.sessions import PAGE_SIZE
 from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
 from evaldesk.model import AgentRef, ErrorRecord, Event
+from evaldesk.model.agent_tree import several_agents
 from evaldesk.model.stored import StoredSession
 from evaldesk.pages.chat_pieces import chat_piece, chat_pieces
 from evaldesk.pages.conversation import changes_of, deciding, gist, live_view, open_view, parts_of_gap, turn_views
@@ -163,7 +164,8 @@ def session_view(request: Request, session: StoredSession) -> dict[str, Any]:
     desk = desk_of(request)
     agent = agent_of(request, session)
     running_turn = desk.sessions.find_running_turn(session.id)
-    rows = timings(session.turns[bool(session.first) :], session.first + bool(session.first))
+    shown_turns = session.turns[bool(session.first) :]
+    rows = timings(shown_turns, session.first + bool(session.first))
     sessions = desk.sessions.list(request.query_params.get("older", ""))
     large_text = large_state(session.state)
     elsewhere = None if running_turn else session.open_turn
@@ -201,6 +203,7 @@ def session_view(request: Request, session: StoredSession) -> dict[str, Any]:
         "timings": rows,
         "bars": bars(rows),
         "cost": total_cost(rows),
+        "agents": several_agents(shown_turns),
         "problem": "",
         "is_simulated": desk.simulation.is_simulated(session.id),
         "notice": ELSEWHERE if elsewhere else desk.simulation.ending(session.id),
