@@ -5,19 +5,25 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
+from runpy import run_path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from tests.agents.endpoint import served
+from tests.desk.test_sessions_that_repeat import added_case, is_green, play
 from tests.documents.conftest import Snippets
 from tests.documents.statements import NAMES, commands_of, faults_of, rows_of, sample_text, snippets_of
 from tests.formats.test_otel import shown
@@ -32,7 +38,7 @@ from evaldesk.formats import evalset_format, load_evalset, losses, read_evalset,
 from evaldesk.formats.criteria_file import read_criteria_file, write_criteria_file
 from evaldesk.formats.files import read_file, write_file
 from evaldesk.metrics import score_trial
-from evaldesk.model import Case, Criterion, EvalSet, Expected, ToolCall
+from evaldesk.model import Case, Criterion, EvalSet, Event, Expected, ToolCall
 from evaldesk.pages.runs.page import read_run
 from evaldesk.pages.runs.view import RunQuery
 from evaldesk.settings import Settings
@@ -599,6 +605,54 @@ def test_sessions_of_adk_are_read_whole() -> None:
         "image_search_denim_skirt.session.json": 5,
         "text_search_floral_dress.session.json": 8,
     }
+
+
+SESSIONS = sorted(path.name for path in (ADK / "adk-samples").glob("*.session.json"))
+SAMPLES = [name for name in READ if name.startswith("adk-samples/")] + [f"adk-samples/{name}" for name in SESSIONS]
+
+
+def scripted(case: Case) -> Callable[[str, dict[str, Any]], Iterator[Any]]:
+    """An agent that does in each turn what the case expects, and keeps a time, a counter and an id in its state."""
+    turns = itertools.cycle(case.turns)
+
+    def agent(message: str, state: dict[str, Any]) -> Iterator[Any]:
+        turn = next(turns)
+        state.setdefault("timer_start", time.time())
+        state["request_count"] = next(COUNTS)
+        for number, call in enumerate(turn.expected.tool_calls or ()):
+            stamped_call = ToolCall(call.name, {**call.args, "request_id": str(uuid4())} if number == 0 else call.args)
+            yield Event("tool_call", call=stamped_call)
+            yield Event("tool_result", call=stamped_call, result=None)
+        state.update(case.final_state or {})
+        state["_time"] = str(datetime.now())
+        yield turn.expected.reference or "Done."
+
+    return agent
+
+
+COUNTS = itertools.count(1)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_first_run_after_add_is_green_for_the_sessions_of_the_samples(name: str) -> None:
+    evalset = read_file((ADK / name).read_bytes(), name).evalset
+    assert evalset
+    for case in evalset.cases:
+        messages, agent = [turn.query for turn in case.turns], scripted(case)
+
+        new_case = added_case(agent, 2, messages)
+
+        assert [is_green(new_case, play(agent, messages)) for _ in range(3)] == [True] * 3, case.id
+
+
+def test_the_first_run_after_add_is_green_for_the_held_agent() -> None:
+    agent = run_path(str(DATA / "agents" / "stamped" / "agent.py"))["root_agent"]
+
+    case = added_case(agent, 0)
+
+    assert [is_green(case, play(agent)) for _ in range(5)] == [True] * 5
+    assert case.final_state
+    assert case.final_state["request_count"] == 2
 
 
 def test_the_published_gpt_4o_airline_row_comes_out_of_the_imported_file() -> None:

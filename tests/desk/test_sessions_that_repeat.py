@@ -11,10 +11,10 @@ import itertools
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -156,8 +156,8 @@ ONCE = {"stamped", "text_time", "nested", "session_id", "hex_id", "transient", "
 """Agents whose first run is green although nothing else was played."""
 
 
-def play(code: Callable[..., Any]) -> Transcript:
-    case = Case("c", tuple(map(Turn, MESSAGES)), initial_session=SessionInit())
+def play(code: Callable[..., Any], messages: Sequence[str] = MESSAGES) -> Transcript:
+    case = Case("c", tuple(map(Turn, messages)), initial_session=SessionInit())
     result = asyncio.run(play_trial(PythonAgent(code, REF), TrialSpec(1, 0, 0, case, REF)))
     assert result.status == "finished", result.error
     return result.transcript
@@ -169,11 +169,14 @@ def recorded(transcript: Transcript) -> StoredSession:
     return StoredSession("s", "stamped", "Book", {}, final, transcript.turns, (), now, now)
 
 
-def added_case(code: Callable[..., Any], n_replays: int) -> Case:
-    recording = record_session(recorded(play(code)), app_name="stamped")
+def added_case(code: Callable[..., Any], n_replays: int, messages: Sequence[str] = MESSAGES) -> Case:
+    recording = record_session(recorded(play(code, messages)), app_name="stamped")
     assert recording.recorded_at
     places = changing_places(
-        recording.case, [play(code) for _ in range(n_replays)], recorded_at=recording.recorded_at.timestamp()
+        recording.case,
+        [play(code, messages) for _ in range(n_replays)],
+        recorded_at=recording.recorded_at.timestamp(),
+        start_time=recording.start_time,
     )
     return repeatable_case(recording.case, recording.case, places, {})
 
@@ -196,6 +199,68 @@ def test_times_and_ids_are_suspected_before_anything_is_played_again(code: Calla
     case = added_case(code, n_replays=0)
 
     assert is_green(case, play(code))
+
+
+@pytest.mark.parametrize("n_replays", [0, 2])
+def test_a_time_of_each_play_is_asserted_from_the_start_of_the_trial_on(n_replays: int) -> None:
+    case = added_case(stamped, n_replays)
+    an_hour_ago = time.time() - 3600
+
+    def stale(message: str, state: dict[str, Any]) -> str:
+        state.setdefault("timer_start", an_hour_ago)
+        return stamped(message, state)
+
+    assert {"state": "timer_start", "later": "start"} in cast("list[Any]", case.extra["also_accepted"])
+    assert is_green(case, play(stamped))
+    assert not is_green(case, play(stale))
+
+
+def test_a_time_before_the_start_is_asserted_as_later_than_the_recorded_one() -> None:
+    def yesterday(message: str, state: dict[str, Any]) -> str:
+        state["since"] = time.time() - 24 * 3600
+        return "Ready."
+
+    case = added_case(yesterday, 2)
+
+    assert case.extra["also_accepted"] == [{"state": "since", "later": True}]
+    assert is_green(case, play(yesterday))
+
+
+def test_the_start_of_a_trial_is_in_each_of_its_turns_on_every_page_of_it() -> None:
+    first, second = play(stamped).turns
+
+    assert first.start_time
+    assert first.start_time == second.start_time
+
+
+@pytest.mark.parametrize(
+    ("recorded_value", "value", "start", "is_accepted"),
+    [
+        (1_764_412_225.5, 1_764_500_000, 1_764_500_000.9, True),
+        (1_764_412_225.5, 1_764_412_230, 1_764_500_000, False),
+        (1_764_412_225_500, 1_764_500_000_000, 1_764_500_000, True),
+        ("2025-11-29T10:30:25Z", "2025-11-30T10:30:25+00:00", 1_764_498_625, True),
+        ("2025-11-29T10:30:25Z", "2025-11-30T10:29:25+00:00", 1_764_498_625, False),
+        ("2025-11-29 10:30:25", "2025-11-30 00:30:25", 1_764_498_625, True),  # a zone that is not written
+        ("2025-11-29 10:30:25", "2025-11-29 19:30:25", 1_764_498_625, False),
+        ("2025-11-29", "2025-11-30", 1_764_498_625, True),
+        ("2025-11-29", "2025-11-28", 1_764_498_625, False),
+        ("2025-11-29", 1_764_500_000, 1_764_498_625, False),
+        (1_764_412_225.5, "soon", 1_764_498_625, False),
+        (1_764_412_225.5, True, 1_764_498_625, False),
+        (1_764_412_225.5, None, 1_764_498_625, False),
+        (1_764_412_225.5, 1_764_412_230, None, True),
+        (1_764_412_225.5, 1_764_412_220, None, False),
+    ],
+)
+def test_a_time_is_compared_with_the_start_and_without_one_with_the_recorded_time(
+    recorded_value: Any, value: Any, start: float | None, is_accepted: bool
+) -> None:
+    case = Case("c", (Turn("Hi"),), final_state={"k": recorded_value})
+    case = replace(case, extra={"also_accepted": [{"state": "k", "later": "start"}]})
+    turn = replace(play(same_answer).turns[0], state_after={"k": value}, start_time=start)
+
+    assert is_green(case, Transcript((turn,))) is is_accepted
 
 
 def test_what_repeats_stays_asserted() -> None:

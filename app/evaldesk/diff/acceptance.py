@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from evaldesk.diff.repetition import LOOKS, matchers_of_values, sentence_pattern
+from evaldesk.diff.repetition import LOOKS, OtherValue, matchers_of_values, sentence_pattern
 from evaldesk.diff.turn_diff import CallRow, turn_diff
 from evaldesk.errors import UsageError
 from evaldesk.matching import (
@@ -40,7 +40,8 @@ class AcceptableChange:
     text: an answer verbatim, everything else as JSON on one line. None is an absent side. `others` are different values
     that other trials have there. `call` is the index of an argument's call among the expected calls of its tool in the
     turn, from 0. A change of all calls of a turn `lacks_calls` if an expected call is missing in it. `n_trials` have
-    this value, of a change of all values one of them.
+    this value, of a change of all values one of them. `start_time` is that of the trial, and `other_starts` those of
+    the trials of `others`, in seconds since 1970.
     """
 
     key: str
@@ -59,6 +60,8 @@ class AcceptableChange:
     scope: ValueScope = "only"
     trial_key: str = ""
     n_trials: int = 1
+    start_time: float | None = None
+    other_starts: tuple[float | None, ...] = ()
 
     # One click must not turn a regression into a passing test: decision 091.
     @property
@@ -109,7 +112,9 @@ class AcceptableChange:
         if self.part == "state":
             target = Allowance(state=self.argument)
         looks = LOOKS if self.others else ("time", "id")
-        return matchers_of_values(target, self.wish, [self.value, *self.others], looks)
+        starts = (self.start_time, *(self.other_starts or (None,) * len(self.others)))
+        values = [*map(OtherValue, (self.value, *self.others), starts)]
+        return matchers_of_values(target, self.wish, values, looks)
 
 
 def acceptable_changes(
@@ -140,7 +145,7 @@ def acceptable_changes(
             )
             for key in _differing_state(compared_case.final_state or {}, transcript.final_state)
         ]
-    return tuple(changes)
+    return tuple(replace(each, start_time=transcript.start_time) for each in changes)
 
 
 def accept_changes(
@@ -223,8 +228,13 @@ def _with_other_values(
         yield change
         return
     if change.part == "state":  # a key has one expected value: the others only show what may stand in its place
-        other_values = tuple(same[0].value for text, same in changes_by_value.items() if text != change.actual)
-        yield replace(change, others=other_values, n_trials=1 + len(changes_by_value.get(change.actual, ())))
+        other_changes = [same[0] for text, same in changes_by_value.items() if text != change.actual]
+        yield replace(
+            change,
+            others=tuple(each.value for each in other_changes),
+            other_starts=tuple(each.start_time for each in other_changes),
+            n_trials=1 + len(changes_by_value.get(change.actual, ())),
+        )
         return
     others = {text: same for text, same in changes_by_value.items() if text != change.actual}
     own = replace(change, scope="one" if others else "only", n_trials=1 + len(changes_by_value.get(change.actual, ())))
@@ -241,7 +251,13 @@ def _with_other_values(
     values = tuple(same[0].actual if change.part == "answer" else same[0].value for same in others.values())
     n_trials = own.n_trials + sum(map(len, others.values()))
     together = replace(
-        own, key=f"all.{change.key}", others=values, scope="all", trial_key=change.key, n_trials=n_trials
+        own,
+        key=f"all.{change.key}",
+        others=values,
+        other_starts=tuple(same[0].start_time for same in others.values()),
+        scope="all",
+        trial_key=change.key,
+        n_trials=n_trials,
     )
     if others and together.ways:
         yield together

@@ -132,6 +132,6 @@ def _in_state(case: Case, transcript: Transcript) -> Divergence | None:
 def accepted_state(case: Case, transcript: Transcript) -> JsonObject | None:
     """The expected final state with accepted values of the trial; an unreadable `also_accepted` accepts none."""
     try:
-        return compared_state(case, transcript.final_state)
+        return compared_state(case, transcript.final_state, transcript.start_time)
     except (UsageError, MetricError):
         return case.final_state

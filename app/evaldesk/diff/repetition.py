@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice, takewhile
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from evaldesk.matching import (
     Allowance,
@@ -25,7 +25,7 @@ from evaldesk.matching import (
     with_allowances,
 )
 from evaldesk.matching.json_pointer import ABSENT, part_at
-from evaldesk.matching.moments import moment_of
+from evaldesk.matching.moments import is_after_start, moment_of
 from evaldesk.model import Case, JsonValue, ToolCall, Transcript, TurnRecord
 from evaldesk.model.json_text import json_line, short_json
 
@@ -103,25 +103,26 @@ def changing_places(
     plays: Sequence[Transcript] = (),
     *,
     recorded_at: float | None = None,
+    start_time: float | None = None,
 ) -> tuple[ChangingPlace, ...]:
     """The places of the case that differ in `plays` of the same messages, or look as if they would not repeat.
 
-    `recorded_at` is the time of the recording in seconds since 1970. A play may have fewer turns than the case. Places
-    of which the case accepts other values already are none.
+    `recorded_at` is the end of the recording, and `start_time` its start, in seconds since 1970. A play may have fewer
+    turns than the case. Places of which the case accepts other values already are none.
     """
-    search = _Search(plays, recorded_at, case)
+    search = _Search(recorded_at, case, start_time)
     places: list[ChangingPlace] = []
     for index, turn in enumerate(case.turns):
         records = [play.turns[index] for play in plays if index < len(play.turns)]
         if turn.expected.tool_calls is not None:
-            places += search.of_calls(index, turn.expected.tool_calls, [record.tool_calls for record in records])
+            places += search.of_calls(index, turn.expected.tool_calls, records)
         if turn.expected.reference:
             places += _of_answer(index, turn.expected.reference, records)
-    final_states = [play.final_state for play in plays if len(play.turns) >= len(case.turns)]
+    whole_plays = [play for play in plays if len(play.turns) >= len(case.turns)]
     for key, value in (case.final_state or {}).items():
-        if not final_states and search.n_values <= 0:
+        if not whole_plays and search.n_values <= 0:
             break
-        others = [state.get(key, ABSENT) for state in final_states]
+        others = [OtherValue(play.final_state.get(key, ABSENT), play.start_time) for play in whole_plays]
         places += search.of_value("state", f"state.{key}", f"Final state, {key}", Allowance(state=key), value, others)
     allowances = read_allowances(case)
     return tuple(place for place in places if not _is_accepted(place, allowances))[:MAX_PLACES]
@@ -162,13 +163,21 @@ def _without(case: Case, place: ChangingPlace, origins: Origins) -> Case:
     return replace(case, turns=tuple(turns))
 
 
+@dataclass(frozen=True, slots=True)
+class OtherValue:
+    """The value that a play has at a place; its `start_time` is in seconds since 1970, None where it is unknown."""
+
+    value: Any
+    start_time: float | None = None
+
+
 @dataclass
 class _Search:
     """The look for changing values of a case."""
 
-    plays: Sequence[Transcript] = ()
     recorded_at: float | None = None
     case: Case | None = None
+    start_time: float | None = None
     n_values: int = MAX_VALUES
 
     @cached_property
@@ -179,14 +188,13 @@ class _Search:
         state = islice(self.case.initial_state.items(), MAX_VALUES)
         return "\n".join((*(turn.query for turn in self.case.turns), json_line(dict(state))))[:MAX_INPUTS]
 
-    def of_calls(
-        self, index: int, calls: Sequence[ToolCall], others: Sequence[Sequence[ToolCall]]
-    ) -> Iterator[ChangingPlace]:
+    def of_calls(self, index: int, calls: Sequence[ToolCall], records: Sequence[TurnRecord]) -> Iterator[ChangingPlace]:
         """The calls of a turn where other plays call other tools; else the changing arguments."""
         names, words = [call.name for call in calls], f"Turn {index + 1}"
-        same_calls = [each for each in others if [call.name for call in each] == names]
-        if len(same_calls) < len(others):
-            other_values = [_name_list([call.name for call in each]) for each in others if each not in same_calls]
+        names_of_others = [[call.name for call in each.tool_calls] for each in records]
+        same_turns = [each for each, others in zip(records, names_of_others, strict=True) if others == names]
+        if len(same_turns) < len(records):
+            other_values = [_name_list(others) for others in names_of_others if others != names]
             target = Allowance(index + 1)
             yield ChangingPlace(
                 f"{index + 1}.calls",
@@ -194,7 +202,7 @@ class _Search:
                 f"{words}, calls",
                 target,
                 _name_list(names),
-                len(others),
+                len(records),
                 tuple(other_values),
             )
         for at, call in enumerate(calls):
@@ -203,15 +211,18 @@ class _Search:
             for name, value in call.args.items():
                 target = Allowance(index + 1, call.name, name, call=number)
                 place_words = f"{words}, {which}, {name}"
-                values_at = [each[at].args.get(name, ABSENT) for each in same_calls]
+                values_at = [
+                    OtherValue(each.tool_calls[at].args.get(name, ABSENT), each.start_time) for each in same_turns
+                ]
                 yield from self.of_value(
                     "argument", f"{index + 1}.{at + 1}.{name}", place_words, target, value, values_at
                 )
 
     def of_value(
-        self, part: Part, key: str, words: str, target: Allowance, value: JsonValue, others: Sequence[JsonValue]
+        self, part: Part, key: str, words: str, target: Allowance, value: JsonValue, plays: Sequence[OtherValue]
     ) -> Iterator[ChangingPlace]:
         """The changing parts of one value; the value itself where its shape changes, or too many of its parts do."""
+        others = [each.value for each in plays]
         changes = dict(_changing_parts("", value, others))
         leaves = [*islice(_leaves("", value), max(self.n_values, 0))]
         self.n_values -= len(leaves)
@@ -227,7 +238,14 @@ class _Search:
             look = look_of(recorded_value, other_values, self.recorded_at)
             place = replace(target, at=at)
             is_absent = any(each is ABSENT for each in values_at)
-            matchers = {} if is_absent else matchers_for(place, look, recorded_value, other_values)
+            timed = [
+                OtherValue(recorded_value, self.start_time),
+                *(OtherValue(each, play.start_time) for each, play in zip(values_at, plays, strict=True)),
+            ]
+            is_started = not is_absent and look == "time" and _are_after_start(timed)
+            matchers = (
+                {} if is_absent else matchers_for(place, look, recorded_value, other_values, is_started=is_started)
+            )
             yield ChangingPlace(
                 key + at, part, words + at, place, recorded_value, len(others), other_values, look, matchers
             )
@@ -263,6 +281,12 @@ def look_of(value: JsonValue, others: Sequence[JsonValue] = (), recorded_at: flo
     return "random"
 
 
+def _are_after_start(values: Sequence[OtherValue]) -> bool:
+    """Whether each value whose play has a known start is a time after it; without any known start it is not shown."""
+    starts = [each for each in values if each.start_time is not None]
+    return bool(starts) and all(is_after_start(each.value, each.value, each.start_time) for each in starts)
+
+
 def _is_time(value: JsonValue) -> bool:
     return moment_of(value) is not None or (isinstance(value, str) and _IS_CLOCK.fullmatch(value) is not None)
 
@@ -278,13 +302,18 @@ def _is_near(value: JsonValue, recorded_at: float | None, *, has_others: bool) -
 
 
 def matchers_for(
-    target: Allowance, look: Look, value: JsonValue, others: Sequence[JsonValue] = ()
+    target: Allowance, look: Look, value: JsonValue, others: Sequence[JsonValue] = (), *, is_started: bool = False
 ) -> dict[str, Allowance]:
-    """What can stand in the place of the value, by the name of its kind, the most telling first."""
+    """What can stand in the place of the value, by the name of its kind, the most telling first.
+
+    `is_started` says that each play has a time after its own start there.
+    """
     matchers: dict[str, Allowance] = {}
     values = [value, *others]
     types = {type_of(each) for each in values}
     is_dated = all(moment_of(each) for each in values)
+    if look == "time" and is_dated and is_started:
+        matchers["start"] = replace(target, is_after_start=True)
     if look == "time" and is_dated:
         matchers["later"] = replace(target, is_later=True)
     if look == "random" and (near := _noise(value, others)) is not None:
@@ -308,7 +337,7 @@ def _noise(value: JsonValue, others: Sequence[JsonValue]) -> float | None:
 
 
 def matchers_of_values(
-    target: Allowance, value: JsonValue, others: Sequence[JsonValue], looks: Collection[Look]
+    target: Allowance, value: JsonValue, others: Sequence[OtherValue], looks: Collection[Look]
 ) -> list[Allowance]:
     """The proposed matchers of a value that had `others` in trials, one a part; none if a part has another look."""
     places = [*_Search().of_value("state", "", "", target, value, others)]

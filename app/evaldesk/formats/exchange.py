@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import BinaryIO, ClassVar, Literal, NoReturn, Protocol, TypeAlias, runtime_checkable
 
 from evaldesk.errors import FormatError
-from evaldesk.formats.recorded_cases import repeatable_cases
+from evaldesk.formats.recorded_cases import LARGE_WORDS, repeatable_cases, repeatable_items
 from evaldesk.model import Case, EvalSet
 from evaldesk.reading.notes import Notes
 from evaldesk.registry import Registry
-from evaldesk.transcripts.recorded import RecordedRun
+from evaldesk.transcripts.recorded import ReadItems, RecordedRun
 
 FORMATS = Registry(
     "format",
@@ -136,13 +136,15 @@ def imported_sessions(
     case_ids: frozenset[str] = frozenset(),
 ) -> Imported:
     """The run, and its cases as an eval set that expects the behaviour of its `subject`; `case_ids` as in Imported."""
-    words = (
+    words: tuple[str, ...] = (
         f"Each of {subject} is a case that expects the calls and answers it shows; look them over before they count "
         "as right.",
     )
-    if not isinstance(run.cases, tuple):  # a large file is read trial by trial, and its cases are not held
-        evalset = EvalSet(run.name, cases=run.cases)
-        return Imported(format, evalset, (run,), words, refused=notes.sentences, case_ids=case_ids)
+    if isinstance(run.cases, ReadItems):  # a large file is read trial by trial, and its cases are not held
+        items = repeatable_items(run.cases)
+        evalset, new_run = EvalSet(run.name, cases=items), replace(run, cases=items)
+        words = (*words, LARGE_WORDS)
+        return Imported(format, evalset, (new_run,), words, refused=notes.sentences, case_ids=case_ids)
     cases, sentences = repeatable_cases(run.cases)
     evalset, new_run = EvalSet(run.name, cases=cases), replace(run, cases=cases)
     sentences = (*words, *sentences)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from evaldesk.errors import FormatError
 from evaldesk.formats.adk.old import stem
 from evaldesk.formats.exchange import Holding, Imported, ReadOnly
+from evaldesk.formats.recorded_cases import repeatable_cases
 from evaldesk.model import Case, EvalSet
 from evaldesk.model.evalset import REVIEW_REASON, for_review
 from evaldesk.reading.fields import read_documents
@@ -120,7 +121,8 @@ def _build_import(name: str, data: bytes, source: str, read_messages: _Read) -> 
         cases[case.id] = case
     if not cases:
         raise FormatError("the file contains no conversation", source=source)
-    return Imported(name, EvalSet(own_name, cases=tuple(cases.values())), refused=notes.sentences)
+    new_cases, sentences = repeatable_cases([*cases.values()])
+    return Imported(name, EvalSet(own_name, cases=new_cases), understood=sentences, refused=notes.sentences)
 
 
 def _conversations(data: bytes, source: str) -> Iterator[tuple[JsonPosition, Any]]:

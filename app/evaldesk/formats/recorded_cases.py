@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from itertools import islice
 
 from evaldesk.diff.repetition import changing_places, repeatable_case
 from evaldesk.model import Case, Event, Transcript, TurnRecord
 from evaldesk.model.json_text import json_line
 from evaldesk.transcripts.adk import kept_state
+from evaldesk.transcripts.recorded import ReadItems
 
 MAX_OTHERS = 10
 MAX_NAMED = 5
+MAX_COMPARED = 100_000
+"""Cases of a large file of which the places of equal messages are held in memory."""
+LARGE_WORDS = (
+    "Times, ids and values that differ between sessions of the same messages are expected by matchers, not as recorded."
+)
 
 
 def repeatable_cases(
@@ -38,6 +45,29 @@ def repeatable_cases(
     more = f"; and {len(words) - MAX_NAMED} more" if words[MAX_NAMED:] else ""
     sentence = f"Not expected as recorded, but by matchers: {'; '.join(words[:MAX_NAMED])}{more}."
     return tuple(new_cases), (sentence,)
+
+
+def repeatable_items(cases: ReadItems[Case]) -> ReadItems[Case]:
+    """The cases of a large file as `repeatable_cases` gives them, each made when it is read.
+
+    The first MAX_COMPARED are compared with others of the same messages, which are read again.
+    """
+    places: dict[bytes, list[int]] = {}
+    for at, case in enumerate(islice(cases, MAX_COMPARED)):
+        own_places = places.setdefault(_digest(case), [])
+        if len(own_places) <= MAX_OTHERS:
+            own_places.append(at)
+
+    def read(first: int) -> Iterator[Case]:
+        for at, case in enumerate(cases.read(first), first):
+            others = [cases[each] for each in places.get(_digest(case), ()) if each != at][:MAX_OTHERS]
+            yield repeatable_case(case, _without_transient(case), changing_places(case, [*map(_as_play, others)]), {})
+
+    return ReadItems(cases.n, read)
+
+
+def _digest(case: Case) -> bytes:
+    return blake2b("\0".join(_messages(case)).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _without_transient(case: Case) -> Case:

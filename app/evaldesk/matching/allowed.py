@@ -9,6 +9,7 @@ state:
     {"turn": 2, "answer": "It is in Lyon."}
     {"turn": 2, "answer_pattern": "It is \\d+ o'clock\\."}
     {"state": "order", "at": "/created", "later": true}
+    {"state": "timer_start", "later": "start"}
 
 Where the turn expects the tool more than once, `call` names one of these calls, from 0; without it all are meant.
 `at` is a JSON pointer to a part of the argument or of the value of the key.
@@ -26,7 +27,7 @@ from evaldesk.errors import UsageError
 from evaldesk.matching.alignment import Step, align
 from evaldesk.matching.json_equality import json_equal
 from evaldesk.matching.json_pointer import ABSENT, part_at, pointer_steps, with_part
-from evaldesk.matching.moments import is_later
+from evaldesk.matching.moments import is_after_start, is_later
 from evaldesk.matching.rule import CallRule
 from evaldesk.matching.tolerance import Tolerance, check_pattern, has_match
 from evaldesk.matching.value_types import VALUE_TYPES, is_of_type
@@ -35,6 +36,8 @@ from evaldesk.model import Case, Expected, JsonObject, JsonValue, ToolCall, Tran
 # A key of the case, since ADK refuses unknown keys in turns: decision 155.
 ALSO_ACCEPTED = "also_accepted"
 _KINDS = ("any_of", "within", "type", "pattern", "later", "ignore")
+AFTER_START = "start"
+"""The value of `later` for a time from the start of the trial on."""
 
 Origins: TypeAlias = Sequence[tuple[int | None, Sequence[int | None]]]
 """For each turn of a case that was changed, its place before, and those of its expected calls; None is a new one."""
@@ -45,7 +48,8 @@ class Allowance:
     """Accepted values of an argument, of a key of the final state or of an answer beside the expected one.
 
     `turn` counts from 1, and is 0 for the state. `call` counts the expected calls of the tool in the turn from 0; None
-    is each of them. `at` is a pointer into the value. `is_later` accepts a time from the expected one on.
+    is each of them. `at` is a pointer into the value. `is_later` accepts a time from the expected one on,
+    `is_after_start` one from the start of the trial on.
     """
 
     turn: int = 0
@@ -62,6 +66,7 @@ class Allowance:
     pattern: str = ""
     is_later: bool = False
     answer_pattern: str = ""
+    is_after_start: bool = False
 
     @property
     def is_of_answer(self) -> bool:
@@ -81,12 +86,17 @@ class Allowance:
             return has_match(self.answer_pattern, answer, is_whole=True)
         return self.answer == answer
 
-    def reason(self, expected: JsonValue, actual: JsonValue) -> str:
-        """Why `actual` is accepted in the place of `expected`; empty when it is not. Raises MetricError."""
+    def reason(self, expected: JsonValue, actual: JsonValue, start_time: float | None = None) -> str:
+        """Why `actual` is accepted in the place of `expected`; empty when it is not. Raises MetricError.
+
+        `start_time` of the trial is in seconds since 1970, None where it is not known.
+        """
         if self.is_ignored:
             return "is ignored"
         if self.is_later and is_later(expected, actual):
             return "is a later time"
+        if self.is_after_start and is_after_start(expected, actual, start_time):
+            return "is a time after the start"
         if self.type and is_of_type(self.type, actual):
             return "may be anything" if self.type == "any" else f"is of type {self.type}"
         if self.pattern and isinstance(actual, str) and has_match(self.pattern, actual, is_whole=True):
@@ -189,27 +199,32 @@ def apply_allowances(case: Case, transcript: Transcript) -> tuple[Case, Mapping[
     for each in read_allowances(case):
         if each.state is None:
             by_turn.setdefault(each.turn - 1, []).append(each)
-    case = replace(case, final_state=compared_state(case, transcript.final_state)) if transcript.turns else case
+    if transcript.turns:
+        case = replace(case, final_state=compared_state(case, transcript.final_state, transcript.start_time))
     if not by_turn:
         return case, {}
     turns, accepted_calls = list(case.turns), dict[int, Sequence[AcceptedCall]]()
     for at, allowances in by_turn.items():
         if at < len(transcript.turns):
-            expected, turn_calls = _apply_to_turn(turns[at].expected, transcript.turns[at], allowances)
+            record, start_time = transcript.turns[at], transcript.start_time
+            expected, turn_calls = _apply_to_turn(turns[at].expected, record, allowances, start_time)
             turns[at] = replace(turns[at], expected=expected)
             if turn_calls:
                 accepted_calls[at] = turn_calls
     return replace(case, turns=tuple(turns)), accepted_calls
 
 
-def compared_state(case: Case, state: JsonObject) -> JsonObject | None:
-    """The expected final state, with the values of `state` where the case accepts them. Raises UsageError."""
+def compared_state(case: Case, state: JsonObject, start_time: float | None = None) -> JsonObject | None:
+    """The expected final state, with the values of `state` where the case accepts them. Raises UsageError.
+
+    `start_time` of the trial is in seconds since 1970.
+    """
     if case.final_state is None or ALSO_ACCEPTED not in case.extra:
         return case.final_state
     expected = dict(case.final_state)
     for each in _state_allowances(case):
         if each.state is not None and each.state in expected:
-            value, _ = _accepted_part(each, expected[each.state], state.get(each.state, ABSENT))
+            value, _ = _accepted_part(each, expected[each.state], state.get(each.state, ABSENT), start_time)
             if value is ABSENT:
                 del expected[each.state]
             else:
@@ -227,14 +242,14 @@ def _state_allowances(case: Case) -> list[Allowance]:
     ]
 
 
-def _accepted_part(allowance: Allowance, expected: object, actual: object) -> tuple[Any, str]:
+def _accepted_part(allowance: Allowance, expected: object, actual: object, start_time: float | None) -> tuple[Any, str]:
     """The expected value with the part of the actual one that is accepted, and why; as it is where none is."""
     wish, value = part_at(expected, allowance.at), part_at(actual, allowance.at)
     if (wish is ABSENT or value is ABSENT) and not (allowance.is_ignored and wish is not value):
         return expected, ""
     if wish is not ABSENT and value is not ABSENT and json_equal(wish, value):
         return expected, ""
-    reason = allowance.reason(wish, value)
+    reason = allowance.reason(wish, value, start_time)
     return (with_part(expected, allowance.at, value), reason) if reason else (expected, "")
 
 
@@ -251,7 +266,7 @@ def steps_of(expected: Expected, record: TurnRecord, accepted_calls: Sequence[Ac
 
 
 def _apply_to_turn(
-    expected: Expected, record: TurnRecord, allowances: Sequence[Allowance]
+    expected: Expected, record: TurnRecord, allowances: Sequence[Allowance], start_time: float | None
 ) -> tuple[Expected, tuple[AcceptedCall, ...]]:
     answers = [each.answer for each in allowances if each.answer is not None]
     has_pattern = any(each.answer_pattern and each.accepts_answer(record.answer) for each in allowances)
@@ -268,7 +283,7 @@ def _apply_to_turn(
     ):
         if op == "=" or i is None or j is None:
             continue
-        args, reasons = _taken_args(calls[i], actual_calls[j], own[i])
+        args, reasons = _taken_args(calls[i], actual_calls[j], own[i], start_time)
         calls[i] = replace(calls[i], args=args)
         if reasons:
             accepted_calls.append(AcceptedCall(i, j, tuple(f"{name} {reason}" for name, reason in reasons.items())))
@@ -283,12 +298,14 @@ def _of_call(at: int, calls: Sequence[ToolCall], allowances: Sequence[Allowance]
     return _merge(replace(each, call=None) for each in mine)
 
 
-def _taken_args(wish: ToolCall, call: ToolCall, allowances: Sequence[Allowance]) -> tuple[JsonObject, dict[str, str]]:
+def _taken_args(
+    wish: ToolCall, call: ToolCall, allowances: Sequence[Allowance], start_time: float | None
+) -> tuple[JsonObject, dict[str, str]]:
     """The expected arguments with those of the call that are accepted, and why each is."""
     args, reasons = dict(wish.args), dict[str, str]()
     for each in allowances:
         name = each.argument
-        value, reason = _accepted_part(each, args.get(name, ABSENT), call.args.get(name, ABSENT))
+        value, reason = _accepted_part(each, args.get(name, ABSENT), call.args.get(name, ABSENT), start_time)
         if not reason:
             continue
         reasons[name + each.at] = reason
@@ -331,6 +348,7 @@ def _join(one: Allowance, other: Allowance) -> Allowance:
         within=max(within) if within else None,
         is_ignored=one.is_ignored or other.is_ignored,
         is_later=one.is_later or other.is_later,
+        is_after_start=one.is_after_start or other.is_after_start,
     )
 
 
@@ -356,8 +374,8 @@ def _write_allowance(each: Allowance) -> dict[str, JsonValue]:
         value["type"] = each.type
     if each.pattern:
         value["pattern"] = each.pattern
-    if each.is_later:
-        value["later"] = True
+    if each.is_later or each.is_after_start:
+        value["later"] = True if each.is_later else AFTER_START
     if each.is_ignored:
         value["ignore"] = True
     return value
@@ -410,20 +428,24 @@ def _accepted_values(place: str, raw: JsonObject, allowance: Allowance) -> Allow
         raise UsageError(f"{place}.pattern must be a regular expression, got {pattern!r:.80}")
     if pattern:
         check_pattern(pattern, f"{place}.pattern", field=ALSO_ACCEPTED)
-    for name in ("ignore", "later"):
-        if not isinstance(raw.get(name, False), bool):
-            raise UsageError(f"{place}.{name} must be true or false, got {raw[name]!r:.80}")
+    if not isinstance(raw.get("ignore", False), bool):
+        raise UsageError(f"{place}.ignore must be true or false, got {raw['ignore']!r:.80}")
+    later = raw.get("later", False)
+    if not isinstance(later, bool) and later != AFTER_START:
+        raise UsageError(f'{place}.later must be true, false or "{AFTER_START}", got {later!r:.80}')
     result = replace(
         allowance,
         any_of=tuple(values),
         within=_distance(f"{place}.within", raw.get("within")),
         is_ignored=raw.get("ignore") is True,
-        is_later=raw.get("later") is True,
+        is_later=later is True,
+        is_after_start=later == AFTER_START,
         at=at,
         type=str(kind),
         pattern=pattern,
     )
-    if not (values or result.within is not None or result.is_ignored or result.is_later or kind or pattern):
+    has_kind = kind or pattern or result.is_later or result.is_after_start or result.is_ignored
+    if not (values or result.within is not None or has_kind):
         raise UsageError(f"{place} accepts nothing; it needs one of {', '.join(_KINDS)}")
     return result
 

@@ -24,16 +24,24 @@ _FORMATS = (
     "%d %B %Y",
 )
 _LONGEST = 64
+CLOCK_SKEW_S = 5.0
+"""How far the clock of an agent may stand behind that of its player, a cut fraction of a second included."""
+_ZONE_S = 14 * 3600.0
+_DAY_S = 24 * 3600.0
 _YEAR = re.compile(r"(?<!\d)(?:20|21)\d\d(?!\d)|(?<!\d)(?:20|21)\d{6}T")
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A point in time in seconds since 1970. `is_day` says that only a day is written, `is_text` that a text is."""
+    """A point in time in seconds since 1970.
+
+    `is_day` says that only a day is written, `is_text` that a text is, `has_zone` that it names its zone or needs none.
+    """
 
     seconds: float
     is_day: bool = False
     is_text: bool = False
+    has_zone: bool = True
 
 
 def moment_of(value: JsonValue) -> Moment | None:
@@ -55,7 +63,8 @@ def moment_of(value: JsonValue) -> Moment | None:
         return None
     seconds = (moment_text if moment_text.tzinfo else moment_text.replace(tzinfo=UTC)).timestamp()
     is_day = ":" not in text and "T" not in text
-    return Moment(seconds, is_day, is_text=True) if _FIRST_S <= seconds <= _LAST_S else None
+    has_zone = moment_text.tzinfo is not None
+    return Moment(seconds, is_day, is_text=True, has_zone=has_zone) if _FIRST_S <= seconds <= _LAST_S else None
 
 
 def is_later(expected: JsonValue, actual: JsonValue) -> bool:
@@ -66,6 +75,23 @@ def is_later(expected: JsonValue, actual: JsonValue) -> bool:
     return (
         first is not None and second is not None and first.is_day == second.is_day and second.seconds >= first.seconds
     )
+
+
+def is_after_start(expected: JsonValue, actual: JsonValue, start_time: float | None) -> bool:
+    """Whether both are times that are written alike, and `actual` is not before the start of the trial.
+
+    `start_time` is in seconds since 1970; without it the expected time takes its place. A text without a zone may be of
+    any zone, and a day lasts until its end.
+    """
+    if start_time is None:
+        return is_later(expected, actual)
+    if isinstance(expected, str) is not isinstance(actual, str):
+        return False
+    first, second = moment_of(expected), moment_of(actual)
+    if first is None or second is None or first.is_day != second.is_day:
+        return False
+    latest = second.seconds + (_DAY_S if second.is_day else 0.0) + (0.0 if second.has_zone else _ZONE_S)
+    return latest >= start_time - CLOCK_SKEW_S
 
 
 def _of_number(value: float) -> Moment | None:

@@ -192,7 +192,8 @@ class TurnRecord:
 
     `captures` are the ways by which its calls and tokens became known; empty where that was not noted. `unseen` are
     further parts that cannot be seen. `paused` is what the agent needs to go on in another process with a turn of a
-    chat that waits; None where it cannot. `media` go with the text of the query.
+    chat that waits; None where it cannot. `media` go with the text of the query. `start_time` is the one of the
+    first turn of its conversation, in seconds since 1970 by the clock of its player; None where it was not noted.
     """
 
     query: str
@@ -206,6 +207,7 @@ class TurnRecord:
     unseen: tuple[Part, ...] = ()
     paused: JsonValue = None
     media: tuple[Media, ...] = ()
+    start_time: float | None = None
 
     @property
     def open_requests(self) -> tuple[Waiting, ...]:
@@ -407,6 +409,11 @@ class Transcript:
     turns: tuple[TurnRecord, ...] = ()
 
     @property
+    def start_time(self) -> float | None:
+        """The start of the first turn, in seconds since 1970; None where that was not noted."""
+        return self.turns[0].start_time if self.turns else None
+
+    @property
     def captures(self) -> tuple[Capture, ...]:
         """The ways by which calls and tokens became known, in a fixed order; empty where that was not noted."""
         ways = {way for turn in self.turns for way in turn.captures}
@@ -554,6 +561,8 @@ def is_score(value: object) -> TypeGuard[float]:
 def check_turn(turn: TurnRecord) -> None:
     """Raise BadNumberError for a time of the turn or of one of its events that cannot be."""
     checked_amount("turn.duration_ms", turn.duration_ms)
+    if turn.start_time is not None:
+        checked_amount("turn.start_time", turn.start_time)
     for event in turn.events:
         check_event(event)
 

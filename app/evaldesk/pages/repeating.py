@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from evaldesk.desk.chat.recording import Recording
 from evaldesk.desk.chat.replays import Replays, seconds_of, unplayable_reason
 from evaldesk.desk.desk import Desk
+from evaldesk.desk.evalsets.cases import case_with_key
 from evaldesk.diff.repetition import (
     MAX_PLACES,
     NOTHING,
@@ -21,9 +22,21 @@ from evaldesk.matching import Allowance, Origins
 from evaldesk.model import Case
 from evaldesk.model.conclusion import counted
 from evaldesk.model.json_text import short_json
+from evaldesk.model.stored import RunSummary
 
-__all__ = ["MAX_PLACES", "NOTHING", "RECORDED", "Repeats", "read_case_repeats", "read_repeats", "take_repeats"]
+__all__ = [
+    "MAX_PLACES",
+    "NOTHING",
+    "RECORDED",
+    "Repeats",
+    "read_case_repeats",
+    "read_repeats",
+    "read_run_repeats",
+    "take_repeats",
+]
 MAX_VALUES = 3
+MAX_CASES = 20
+"""Cases of a run whose page shows the later findings of its cases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +111,11 @@ def read_repeats(desk: Desk, recording: Recording, agent_id: str, session_id: st
     case = recording.playable_case
     replays = desk.replays.look(case, agent_id, session_id)
     recorded_at = seconds_of(recording.recorded_at)
-    places = [*changing_places(case, replays.plays, recorded_at=recorded_at)]
+    start_time = recording.start_time
+    places = [*changing_places(case, replays.plays, recorded_at=recorded_at, start_time=start_time)]
     if case.final_state is None and recording.case.final_state:
-        places += changing_places(replace(recording.case, turns=()), recorded_at=recorded_at)
+        whole_case = replace(recording.case, turns=())
+        places += changing_places(whole_case, recorded_at=recorded_at, start_time=start_time)
     reason = unplayable_reason(case)
     is_left = not (replays.n or reason or desk.is_read_only)
     return Repeats(places, ways, replays, reason, starts_alone=recording.is_cheap and is_left)
@@ -110,6 +125,31 @@ def read_case_repeats(desk: Desk, evalset_id: str, key: str, case: Case) -> Repe
     """The replays of a case that was added before they ended, and what they show that it asserts; None without any."""
     of_case = desk.replays.of_case((evalset_id, key), case)
     return Repeats(of_case[1], {}, of_case[0]) if of_case else None
+
+
+@dataclass(frozen=True, slots=True)
+class AddedCase:
+    """A case of a run that was added before its replays ended: its address, and their findings."""
+
+    address: str
+    repeats: Repeats
+
+
+def read_run_repeats(desk: Desk, summary: RunSummary) -> AddedCase | None:
+    """The newest case of a small run whose replays run still or show values that it asserts; None without any."""
+    evalset_id = desk.evalsets.id_of_run(summary.config)
+    keys = desk.replays.keys_of_set(evalset_id) if evalset_id and summary.n_cases <= MAX_CASES else []
+    if not evalset_id or not keys:
+        return None
+    run_store = desk.runs.run_store
+    case_ids = {run_store.case(summary.id, index).id for index in range(summary.n_cases)}
+    evalset, _, _ = desk.evalsets.read(evalset_id)
+    for key in keys:
+        case = case_with_key(evalset, key)
+        repeats = read_case_repeats(desk, evalset_id, key, case) if case and case.id in case_ids else None
+        if repeats and (repeats.places or repeats.replays.is_running):
+            return AddedCase(f"/evalsets/{evalset_id}/cases/{key}", repeats)
+    return None
 
 
 def take_repeats(desk: Desk, evalset_id: str, key: str) -> None:
@@ -133,6 +173,8 @@ def _row(place: ChangingPlace, way: str) -> RepeatRow:
 def matcher_words(matcher: Allowance) -> str:
     """What the matcher accepts: `any integer`, `a later time`."""
     at = f" at {matcher.at}" if matcher.at else ""
+    if matcher.is_after_start:
+        return f"any time from the start of the trial on{at}"
     if matcher.is_later:
         return f"any later time{at}"
     if matcher.within is not None:

@@ -17,7 +17,19 @@ from tests.web.evalsets.conftest import CALC, PORT, TOKEN, Pages
 
 from evaldesk.desk.desk import Desk
 from evaldesk.engine import ChatPlayers
-from evaldesk.model import Decision, Event, ToolCall, TurnRecord, TurnSpec, Usage, Waiting
+from evaldesk.model import (
+    AgentRef,
+    Case,
+    Decision,
+    Event,
+    RunConfig,
+    ToolCall,
+    Turn,
+    TurnRecord,
+    TurnSpec,
+    Usage,
+    Waiting,
+)
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 from evaldesk.web.guard import guard_settings
@@ -193,6 +205,35 @@ def test_a_case_added_while_replays_run_shows_their_findings_later(
         {"state": "served", "type": "integer"},
     ]
     assert "changed in its replays" not in pages.get(place).text
+
+
+def test_findings_that_come_after_add_and_run_are_on_the_page_of_the_run(
+    pages: Pages, host: CountingHost, session: str
+) -> None:
+    fields = pages.fields(session)
+    pages.post(session, {**fields, "op": "play"})
+    place = pages.post(session, fields).headers["location"]
+    address = re.search(r'action="(/evalsets/[^"]+/repeats)"', pages.get(place).text)
+    run_id, other_id = (stored_run(pages, case_id) for case_id in (added(pages)["eval_id"], "another"))
+
+    waiting = pages.get(f"/runs/{run_id}").text
+    pages.client.within(release, host)
+    told, other = (pages.get(f"/runs/{each}").text for each in (run_id, other_id))
+    assert address
+    pages.post(address[1])
+
+    assert "replay 1 of 2" in waiting
+    assert f'action="{address[1]}"' in told
+    assert "2 values of this case changed in its replays" in told
+    assert "changed in its replays" not in other
+    assert "changed in its replays" not in pages.get(f"/runs/{run_id}").text
+
+
+def stored_run(pages: Pages, case_id: str) -> int:
+    """A run of the set that has a case of this name."""
+    (file,) = pages.desk.evalsets.list()
+    config = RunConfig(AgentRef("dice", "dice:agent"), file.id, n=1, evalset_path=str(file.path))
+    return pages.desk.store.runs.create(config, [Case(case_id, (Turn("Book"),))])
 
 
 def test_an_unticked_turn_moves_the_matchers_with_it(pages: Pages, session: str) -> None:

@@ -61,7 +61,8 @@ class RecordedTurn:
 class Recording:
     """The proposal for adding a session to an eval set. `final_state` has only the keys that the agent alone changed.
 
-    `unknown_start` are the keys whose value before turn 1 was not kept. A session that `is_cheap` is played again
+    `unknown_start` are the keys whose value before turn 1 was not kept. `start_time` of the first turn is in seconds
+    since 1970, None where it was not noted. A session that `is_cheap` is played again
     unasked.
     """
 
@@ -73,6 +74,7 @@ class Recording:
     final_state: JsonObject
     unknown_start: tuple[str, ...] = ()
     recorded_at: datetime | None = None
+    start_time: float | None = None
     is_cheap: bool = False
 
     @property
@@ -129,6 +131,7 @@ def record_session(session: StoredSession, *, app_name: str, used_ids: Container
         turns=turns,
         initial_state=session.initial_state,
         recorded_at=session.updated_at,
+        start_time=session.turns[0].start_time if session.turns else None,
         is_cheap=is_cheap(session.turns),
         final_state=kept_state({key: changes[key] for key in changes if key not in edited_keys}),
     )

@@ -115,7 +115,12 @@ class ReplayDesk:
 
     def note_case(self, case: Case, agent_id: str, place: tuple[str, str], recorded_at: float | None) -> None:
         """Remember that the case at `place`, its eval set and key, was made of the conversation."""
+        self._of_cases.pop(place, None)
         self._of_cases[place] = (_key(case, agent_id), recorded_at)
+
+    def keys_of_set(self, evalset_id: str) -> list[str]:
+        """The keys of the cases of the set that were made of conversations, the newest first."""
+        return [key for set_id, key in reversed(self._of_cases) if set_id == evalset_id]
 
     def of_case(self, place: tuple[str, str], case: Case) -> tuple[Replays, Sequence[ChangingPlace]] | None:
         """The replays of a case that was added, and the changing values that it asserts still; None without any."""

@@ -249,6 +249,7 @@ class Attempt:
     """
 
     clock: Clock = time.monotonic
+    wall_clock: Clock = time.time
     phase: Phase = "load"
     deadline: float = NO_DEADLINE
     timeout_s: float = 0.0

@@ -549,7 +549,8 @@ class TurnJob:
     def _failed(self, error: ErrorRecord | None, *, is_tainted: bool = False) -> bytes:
         spec = self._frame.spec
         session = Session(id=spec.session_id, state=dict(spec.state), media=spec.media)
-        turn = OpenTurn(session, spec.message, self.attempt.clock, self._show, spec.resumed)
+        start_time = round(self.attempt.wall_clock(), 3)
+        turn = OpenTurn(session, spec.message, self.attempt.clock, self._show, spec.resumed, start_time=start_time)
         if error:
             turn.fail(error)
         return self._end_frame(turn.record("error" if error else "cancelled"), is_tainted=is_tainted)

@@ -145,7 +145,8 @@ async def play_turn(
     waits for a person is decided by the `script`, where it has decisions. `open_record` is a turn that waited, which
     goes on by what a person `decided`.
     """
-    turn = OpenTurn(session, query, attempt.clock, show, open_record, attempt.prompts, script)
+    start_time = session.turns[0].start_time if session.turns else round(attempt.wall_clock(), 3)
+    turn = OpenTurn(session, query, attempt.clock, show, open_record, attempt.prompts, script, start_time)
     turn.keep(before)
     attempt.turn = turn
     watch_requests()

@@ -67,8 +67,10 @@ class OpenTurn(TurnListener):
         open_record: TurnRecord | None = None,
         prompts: PromptWriter | None = None,
         script: Script | None = None,
+        start_time: float | None = None,
     ) -> None:
         self._session = session
+        self._start_time = start_time
         self._script = script
         self._query = query
         self._clock = clock
@@ -110,6 +112,7 @@ class OpenTurn(TurnListener):
 
     def _go_on(self, open_record: TurnRecord) -> None:
         self._start -= open_record.duration_ms / 1000
+        self._start_time = open_record.start_time
         self._events.extend(open_record.events)
         self._n_before = len(self._events)
         self._ways.update(open_record.captures)
@@ -333,7 +336,13 @@ class OpenTurn(TurnListener):
         media = tuple(item.held() for item in self._session.media)
         # A state that changed was seen.
         unseen = self._unseen - ({"state"} if any(event.kind == "state_delta" for event in events) else set())
-        return replace(record, captures=self._captures(), unseen=tuple(sorted(unseen)), media=media)
+        return replace(
+            record,
+            captures=self._captures(),
+            unseen=tuple(sorted(unseen)),
+            media=media,
+            start_time=self._start_time,
+        )
 
     def _captures(self) -> tuple[Capture, ...]:
         ways = self._ways if self._ways - _BESIDE else self._ways | {"adapter"}

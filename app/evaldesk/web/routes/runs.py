@@ -18,6 +18,7 @@ from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import RunStatus
 from evaldesk.model.conclusion import StopRule
 from evaldesk.pages.gates import read_gates
+from evaldesk.pages.repeating import read_run_repeats
 from evaldesk.pages.runs.agents import read_agents
 from evaldesk.pages.runs.divergences import read_divergences
 from evaldesk.pages.runs.facts import away_sentence, config_json
@@ -236,9 +237,11 @@ async def _page_of(
 ) -> Response:
     request.state.has_chart = run.may_draw
     target = target_of(request)
+    added = await asyncio.to_thread(read_run_repeats, desk_of(request), run.summary)
     return page(
         request,
         "runs/run.html",
+        added=added,
         block=target if target in ("live", "more", "table", "rest") else None,
         is_rest=target == "rest",  # the search of the cases works as it is typed once the run has ended
         status=status,
