@@ -141,9 +141,8 @@ FILES = {
     "agents/workspaces.py": _AGENT,
     "cli/door/skill.py": "Markdown of Evaldesk alone",
     "cli/eval/output_files.py": "spreadsheet: `cell`; Markdown and JUnit: made by pages.reports; JSON; all masked",
-    "cli/experiments/exchange.py": "JSON, masked",
-    "cli/experiments/show.py": "Markdown: made by pages.experiment_files, masked",
-    "cli/files/exchange_files.py": "the file of an export, made by desk.evalsets.exporting or web.report, masked",
+    "cli/files/exchange_files.py": "an export or report, made by desk.evalsets.exporting, desk.experiments.exchange, "
+    "pages.experiment_files or web.report, masked",
     "integrations/openai_evals/command/adopt.py": "JSON, Markdown and Python with quoted texts of an export, masked",
     "integrations/osmosis/command/rubric.py": "JSON",
     "desk/adopting.py": "the file of a project after a change that a person saw",

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
 
-from evaldesk.cli.files.exchange_files import open_home, show_masked
+from evaldesk.cli.files.exchange_files import open_home, write_masked
 from evaldesk.cli.runs.shared import opened_desk, workspace_option
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
-from evaldesk.desk.evalsets.masking import mask_file
 from evaldesk.desk.experiments.exchange import import_experiment, read_experiment
 from evaldesk.desk.imports.files import bytes_of
 from evaldesk.desk.imports.importing import AlreadyImportedError, ImportDesk
 from evaldesk.desk.trust import Trust
-from evaldesk.durable_files import write_output
-from evaldesk.errors import DiskError, UsageError
+from evaldesk.errors import UsageError
 from evaldesk.wording.printable import in_one_line
 from evaldesk.wording.writer import show
 
@@ -33,16 +30,7 @@ def export(experiment_id: int, output: str | None, workspace: str | None) -> Non
     """
     with opened_desk(workspace) as desk:
         data = b"".join(desk.experiments.file_parts(experiment_id))
-    masked_data = mask_file(data, os.environ)
-    show_masked(masked_data.words)
-    if output is None:
-        show(masked_data.data.decode())
-        return
-    try:
-        write_output(Path(output), masked_data.data)
-    except DiskError as error:
-        raise UsageError(f"{output} cannot be written: {error.strerror or error}") from error
-    show(f"Written: {output}", err=True)
+    write_masked(data, output)
 
 
 @click.command("import")

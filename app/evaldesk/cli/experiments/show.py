@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import click
 
-from evaldesk.cli.files.exchange_files import show_masked
+from evaldesk.cli.files.exchange_files import write_masked
 from evaldesk.cli.runs.shared import json_option, opened_desk, workspace_option
-from evaldesk.desk.evalsets.masking import mask_file
-from evaldesk.durable_files import write_output
-from evaldesk.errors import DiskError, UsageError
+from evaldesk.errors import UsageError
 from evaldesk.pages.experiment_files import (
     experiment_csv,
     experiment_lines,
@@ -82,13 +77,4 @@ def report(experiment_id: int, output: str | None, workspace: str | None) -> Non
     """
     with opened_desk(workspace) as desk:
         text = experiment_markdown(desk.experiments.read(experiment_id))
-    masked_data = mask_file(text.encode(), os.environ)
-    show_masked(masked_data.words)
-    if output is None:
-        show(masked_data.data.decode(), nl=False)
-        return
-    try:
-        write_output(Path(output), masked_data.data)
-    except DiskError as error:
-        raise UsageError(f"{output} cannot be written: {error.strerror or error}") from error
-    show(f"Written: {output}", err=True)
+    write_masked(text.encode(), output)

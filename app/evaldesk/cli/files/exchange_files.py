@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evaldesk.errors import EvaldeskError, UsageError
+from evaldesk.errors import DiskError, EvaldeskError, UsageError
 from evaldesk.secrets import scrub
 from evaldesk.wording.writer import show, show_document, show_progress, style
 
@@ -47,6 +47,24 @@ def show_masked(words: str) -> None:
     """List the secrets that a file does not hold, on the stream for errors."""
     if words:
         show(f"evaldesk: {visible(words)}", err=True)
+
+
+def write_masked(data: bytes, output: str | None) -> None:
+    """Write a text without its secrets, which are listed, to a file or standard output. Raises UsageError."""
+    from evaldesk.desk.evalsets.masking import mask_file
+    from evaldesk.durable_files import write_output
+
+    masked_data = mask_file(data, os.environ)
+    show_masked(masked_data.words)
+    if output is None:
+        text = masked_data.data.decode()
+        show(text, nl=not text.endswith("\n"))
+        return
+    try:
+        write_output(Path(output), masked_data.data)
+    except DiskError as error:
+        raise UsageError(f"{output} cannot be written: {error.strerror or error}") from error
+    show(f"Written: {output}", err=True)
 
 
 def announced(file: ExportStream, clear: Callable[[], None] = lambda: None) -> Iterator[bytes]:

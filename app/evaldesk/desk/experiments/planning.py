@@ -1,4 +1,4 @@
-"""The runs of an experiment from the form of a page: its variants, and the files of prompts that it may name."""
+"""The runs of an experiment from the form of a page."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evaldesk.desk.experiments.prompts import FOLDER, prompt_files
 from evaldesk.desk.experiments.variants import check_names, plan_experiment, variant_options
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.model import Gates
@@ -14,20 +15,6 @@ from evaldesk.model.experiment import ExperimentPlan, Factor, Variant
 if TYPE_CHECKING:
     from evaldesk.desk.desk import Desk
     from evaldesk.desk.runs.plan import RunOptions, RunPlan
-
-PROMPTS = "prompts"
-"""The folder of a workspace whose files may be instructions of variants."""
-PROMPT_SUFFIXES = (".md", ".txt")
-MOST_PROMPTS = 100
-
-
-def prompt_files(workspace: Path) -> list[str]:
-    """The files that a page may name as instructions, such as `prompts/ask_first.md`; none behind a link."""
-    folder = workspace / PROMPTS
-    if folder.is_symlink() or not folder.is_dir():
-        return []
-    files = (each for each in folder.iterdir() if each.suffix in PROMPT_SUFFIXES)
-    return sorted(f"{PROMPTS}/{each.name}" for each in files if each.is_file() and not each.is_symlink())[:MOST_PROMPTS]
 
 
 async def plan_experiment_of_page(
@@ -88,7 +75,7 @@ def names_of(values: Sequence[str], workspace: Path) -> list[str]:
     names = []
     for value in values:
         if value.startswith("@") and value[1:] not in files:
-            there = ", ".join(files) or f"none; save one in {PROMPTS}/ of the workspace"
+            there = ", ".join(files) or f"none; save one in {FOLDER}/ of the workspace"
             raise UsageError(f"instruction {value[:80]}: no such file of prompts; there are: {there}", field="vary")
         names.append(f"@{workspace / value[1:]}" if value.startswith("@") else value)
     return names

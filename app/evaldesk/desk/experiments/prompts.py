@@ -29,6 +29,10 @@ from evaldesk.store.evalsets.names import check_name
 from evaldesk.wire import value_scrubber
 
 FOLDER, ENDING = "prompts", ".md"
+INSTRUCTION_ENDINGS = (ENDING, ".txt")
+"""Endings of files that may be the instruction of a variant."""
+MOST_FILES = 100
+"""Files that a form offers."""
 MOST_TEXT = 200_000
 """Characters of an instruction."""
 MOST_BYTES = 4 * MOST_TEXT
@@ -91,7 +95,7 @@ class PromptDesk:
 
     def list(self) -> Sequence[KeptPrompt]:
         """The prompts in the order of their names; links and files that are no text are left out."""
-        return sorted(self._prompts(), key=lambda prompt: prompt.name)
+        return [*self._prompts()]
 
     def get(self, name: str) -> KeptPrompt:
         """The prompt of that name. Raises NotFoundError with the nearest."""
@@ -170,9 +174,7 @@ class PromptDesk:
             raise WorkspaceError(f"{self.folder} is a link, which is not followed; remove it, and save again")
 
     def _prompts(self) -> Iterator[KeptPrompt]:
-        if self.folder.is_symlink() or not self.folder.is_dir():
-            return
-        for path in self.folder.glob(f"*{ENDING}"):
+        for path in _prompt_paths(self.folder, (ENDING,)):
             text = self._text_before(path)
             if text is not None and text.strip():
                 written_at = datetime.fromtimestamp(path.lstat().st_mtime, UTC)
@@ -219,6 +221,21 @@ class PromptDesk:
         for path in self._note_paths()[:-MOST_NOTES]:
             remove_file(path)
         return token
+
+
+def prompt_files(workspace: Path) -> list[str]:
+    """The files that a page may name as instructions, such as `prompts/ask_first.md`; none behind a link."""
+    paths = _prompt_paths(workspace / FOLDER, INSTRUCTION_ENDINGS)
+    return [f"{FOLDER}/{path.name}" for path in paths][:MOST_FILES]
+
+
+def _prompt_paths(folder: Path, endings: Container[str]) -> list[Path]:
+    """The plain files of the folder with one of the endings, in the order of their names; none where it is a link."""
+    if folder.is_symlink() or not folder.is_dir():
+        return []
+    paths = (path for path in folder.iterdir() if path.suffix in endings)
+    plain_paths = (path for path in paths if path.is_file() and not path.is_symlink())
+    return sorted(plain_paths, key=lambda path: (path.stem, path.suffix))
 
 
 def check_text(text: str, agent: str = "") -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 from starlette.datastructures import ImmutableMultiDict
 
 from evaldesk.desk.experiments.estimates import ExperimentEstimate, VariantEstimate
-from evaldesk.desk.experiments.planning import names_of, prompt_files
+from evaldesk.desk.experiments.planning import names_of
+from evaldesk.desk.experiments.prompts import prompt_files
 from evaldesk.desk.experiments.variants import AS_IT_IS, OF_EXPERIMENT, baseline_index, check_names, grid_of, levels_of
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.model.experiment import Factor, Variant
