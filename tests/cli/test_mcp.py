@@ -281,6 +281,7 @@ def test_after_500_random_calls_nothing_but_proposals_has_changed(played: Comman
             result = await client.call_tool(name, inputs)
             assert len(result.content[0].text.encode()) <= 8_000 * 3.5 or "max_tokens" in inputs
             material_of(result.content[0].text)
+            assert "broke off" not in result.content[0].text, (name, inputs)
             n_answers += not result.is_error
         return n_answers
 

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from tests.islands import of_tools
 from tests.web.conftest import DICE, ChatDesk, ScriptedHost
 
 from evaldesk.model import AgentDescription, Event, TurnRecord
@@ -77,6 +78,7 @@ def test_an_agent_without_an_instruction_says_what_to_declare(
     assert "<textarea" not in page
 
 
+@of_tools("adk")  # whose kind fills instructions from the state
 def test_the_difference_and_what_the_state_lacks_are_shown_before_a_trial(chat: ChatDesk) -> None:
     page = post(chat, "", 200, instruction=DRAFT.replace("\n", "\r\n")).text
 

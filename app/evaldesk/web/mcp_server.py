@@ -143,7 +143,7 @@ async def answer_text(open_desk: OpenDesk, caller: Caller, name: str, inputs: Ma
         answer = await call(tool, desk, inputs, caller)
         # Before the answer is cut: no pattern finds half of a secret.
         answer = await asyncio.to_thread(masked, answer, desk.settings.environment)
-        value = fitted(answer, inputs.get("max_tokens", USUAL_TOKENS), tool.more, inputs.get("cursor", 0))
+        value = fitted(answer, inputs.get("max_tokens") or USUAL_TOKENS, tool.more, inputs.get("cursor") or 0)
         address = await asyncio.to_thread(desk_address, desk.settings)
         text, is_error = fenced(value, "" if address == OPENING else address), False
     except EvaldeskError as error:
