@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from tests.cli.conftest import CommandFolder
 
+from evaldesk.desk.client_runs import Budget
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.trash import open_desk
 from evaldesk.pages.door.tools import TOOLS, call
@@ -34,6 +36,11 @@ INPUTS: Mapping[str, tuple[Mapping[str, Any], Sequence[str]]] = {
 }
 """For each reading tool its inputs, and the command with the same answer."""
 OPTIONS: Mapping[str, Sequence[str]] = {"list_cases": ("--filter", "id:case_1", "--limit", "5")}
+
+
+def lasting_budget(usd: float) -> Budget:
+    """A budget whose day does not end within a test, whenever that is played."""
+    return Budget(usd, lambda: datetime(2020, 1, 1, tzinfo=UTC))
 
 
 def play(place: CommandFolder) -> None:

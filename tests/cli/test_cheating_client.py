@@ -13,14 +13,13 @@ from typing import Any
 import pytest
 from tests.agents.installed import skip_without
 from tests.cli.conftest import CommandFolder
-from tests.cli.door_calls import play
+from tests.cli.door_calls import lasting_budget, play
 from tests.cli.test_mcp import client_of
 
-from evaldesk.desk.client_runs import Budget
 from evaldesk.pages.door.fit import material_of
 from evaldesk.pages.door.tools import Caller
 
-ALLOWED = Caller(allowed=frozenset({"run", "propose"}), budget=Budget(5))
+ALLOWED = Caller(allowed=frozenset({"run", "propose"}), budget=lasting_budget(5))
 EDIT = {"set": "words", "case": "case_2", "why": "so that it passes"}
 ATTEMPTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "lower a threshold": ("start_run", {"agent": "A", "set": "words", "options": {"pass_threshold": 0}}),

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 from tests.agents.installed import skip_without
 from tests.cli.conftest import CommandFolder
-from tests.cli.door_calls import INPUTS, play
+from tests.cli.door_calls import INPUTS, lasting_budget, play
 
 from evaldesk.desk.client_runs import Budget
 from evaldesk.desk.desk import Desk
@@ -165,7 +166,7 @@ def test_a_run_is_started_played_and_waited_for_within_the_budget(
         assert "is for a person" in (await value_of(client, "start_run", options, is_error=True))["error"]
         assert "started by a person" in (await value_of(client, "stop_run", {"run": "1"}, is_error=True))["error"]
 
-    driven(played.folder, Caller(allowed=EVERYTHING, budget=Budget(5)), steps)
+    driven(played.folder, Caller(allowed=EVERYTHING, budget=lasting_budget(5)), steps)
 
     assert len(drivers) == 1
 
@@ -175,7 +176,7 @@ def test_without_budget_left_no_run_begins(played: CommandFolder) -> None:
         inputs = {"agent": played.agent.name, "set": "words"}
         assert "is spent for this day" in (await value_of(client, "start_run", inputs, is_error=True))["error"]
 
-    driven(played.folder, Caller(allowed=EVERYTHING, budget=Budget(0)), steps)
+    driven(played.folder, Caller(allowed=EVERYTHING, budget=lasting_budget(0)), steps)
 
 
 @pytest.mark.parametrize("name", ["", " \n\x1b"], ids=["empty", "blank"])
@@ -189,7 +190,7 @@ def test_a_run_of_a_client_without_a_name_is_no_persons_run(
         assert (await value_of(client, "start_run", inputs))["started_by"] == "a coding agent"
         assert "is spent for this day" in (await value_of(client, "start_run", inputs, is_error=True))["error"]
 
-    driven(played.folder, Caller(allowed=EVERYTHING, budget=Budget(5)), steps, name)
+    driven(played.folder, Caller(allowed=EVERYTHING, budget=lasting_budget(5)), steps, name)
 
 
 def test_runs_that_are_asked_for_at_once_share_the_budget_of_the_day(
@@ -202,7 +203,38 @@ def test_runs_that_are_asked_for_at_once_share_the_budget_of_the_day(
         answers = await asyncio.gather(*(client.call_tool("start_run", inputs) for _ in range(3)))
         return [bool(each.is_error) for each in answers]
 
-    assert sorted(driven(played.folder, Caller(allowed=EVERYTHING, budget=Budget(5)), steps)) == [False, True, True]
+    assert sorted(driven(played.folder, Caller(allowed=EVERYTHING, budget=lasting_budget(5)), steps)) == [
+        False,
+        True,
+        True,
+    ]
+
+
+def test_a_new_day_has_a_budget_of_its_own(played: CommandFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evaldesk.desk.client_runs.hand_over", lambda *_: "desk")
+    inputs = {"agent": played.agent.name, "set": "words"}
+
+    async def steps(client: Any) -> None:
+        assert (await value_of(client, "start_run", inputs))["status"] == "pending"
+
+    for _ in range(2):
+        budget = Budget(5, lambda: datetime(2999, 1, 1, tzinfo=UTC))
+        driven(played.folder, Caller(allowed=EVERYTHING, budget=budget), steps)
+
+
+def test_two_clients_at_two_desks_share_the_budget_of_the_day(
+    played: CommandFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evaldesk.desk.client_runs.hand_over", lambda *_: "desk")
+    inputs = {"agent": played.agent.name, "set": "words"}
+    caller = Caller(allowed=EVERYTHING, budget=lasting_budget(5))
+
+    async def drive() -> list[bool]:
+        async with client_of(played.folder, caller, "one") as one, client_of(played.folder, caller, "other") as other:
+            answers = await asyncio.gather(*(each.call_tool("start_run", inputs) for each in (one, other)))
+            return [bool(each.is_error) for each in answers]
+
+    assert sorted(asyncio.run(drive())) == [False, True]
 
 
 def test_more_runs_of_a_day_than_are_counted_are_refused(
@@ -216,7 +248,7 @@ def test_more_runs_of_a_day_than_are_counted_are_refused(
         await value_of(client, "start_run", inputs)
         assert "1 runs this day" in (await value_of(client, "start_run", inputs, is_error=True))["error"]
 
-    driven(played.folder, Caller(allowed=EVERYTHING, budget=Budget(5)), steps)
+    driven(played.folder, Caller(allowed=EVERYTHING, budget=lasting_budget(5)), steps)
 
 
 def test_no_part_of_a_secret_is_left_where_a_long_answer_is_cut(place: CommandFolder) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 import re
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from evaldesk.desk.client_proposals import client_name
@@ -22,7 +20,7 @@ from evaldesk.errors import ConflictError, UsageError
 from evaldesk.model import Gates
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
-from evaldesk.settings import Settings
+from evaldesk.store import Store
 
 MARK = "Started through the door for coding agents."
 """The note of these runs, which their client cannot change; the day's budget counts them by it."""
@@ -36,9 +34,13 @@ _BUDGET = re.compile(r"(?P<amount>\d{1,9}(?:\.\d{1,6})?)\s*usd/day", re.ASCII | 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The most that runs of coding agents may cost in a day of UTC, in US dollars."""
+    """The most that runs of coding agents may cost in a day of UTC, in US dollars.
+
+    `clock` tells the day; without one it is the clock of the store, which dates the runs.
+    """
 
     usd: float
+    clock: Callable[[], datetime] | None = None
 
     @classmethod
     def read(cls, text: str) -> Budget:
@@ -65,7 +67,7 @@ def spent_today(desk: Desk, now: datetime | None = None) -> float:
 
     Raises UsageError where there are too many to be counted.
     """
-    day = (now or datetime.now(UTC)).date()
+    day = (now or desk.store.now()).date()
     newest_runs = desk.store.runs.list(text=MARK, limit=MAX_RUNS_A_DAY)
     runs = [run for run in newest_runs if run.created_at.date() >= day]
     if len(runs) >= MAX_RUNS_A_DAY:
@@ -97,8 +99,9 @@ async def start_run(desk: Desk, request: AskedRun, client: str, budget: Budget |
     if budget is None:
         run_id, digest = await _submit(desk, request, client, Gates())
     else:
-        async with _alone_with_budget(desk.settings):
-            usd_left = budget.usd - await asyncio.to_thread(spent_today, desk)
+        async with _alone_with_budget(desk.store):
+            now = budget.clock() if budget.clock else None
+            usd_left = budget.usd - await asyncio.to_thread(spent_today, desk, now)
             if usd_left <= 0:
                 raise UsageError(
                     f"the budget of {budget.usd:g} US dollars is spent for this day; a person can raise --budget"
@@ -109,24 +112,31 @@ async def start_run(desk: Desk, request: AskedRun, client: str, budget: Budget |
 
 
 @asynccontextmanager
-async def _alone_with_budget(settings: Settings) -> AsyncIterator[None]:
-    """Keep other calls, also of other processes here, from giving what is left of the day to a run of their own.
+async def _alone_with_budget(store: Store) -> AsyncIterator[None]:
+    """Keep all other calls, also of other machines on this store, from giving the rest of the day to another run.
 
     The daily budget is read, and a run is stored, between two turns of an event loop (decision 510).
     """
-    place = settings.state_folder / "budget.lock"
-    descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    end = None
+    while end is None:  # a thread that waited would be missing to the call that plans
+        attempt = asyncio.ensure_future(asyncio.to_thread(store.try_hold, "budget"))
+        try:
+            end = await asyncio.shield(attempt)
+        except asyncio.CancelledError:
+            attempt.add_done_callback(_end_late_hold)
+            raise
+        if end is None:
+            await asyncio.sleep(LOOK_S)
     try:
-        while True:  # a thread that waited would be missing to the call that plans
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                await asyncio.sleep(LOOK_S)
-            else:
-                break
         yield
     finally:
-        os.close(descriptor)
+        end()
+
+
+def _end_late_hold(attempt: asyncio.Future[Callable[[], None] | None]) -> None:
+    """End a hold that was given to a call which was cancelled meanwhile."""
+    if not attempt.cancelled() and attempt.exception() is None and (end := attempt.result()):
+        end()
 
 
 async def _submit(desk: Desk, request: AskedRun, client: str, gates: Gates) -> tuple[int, str]:

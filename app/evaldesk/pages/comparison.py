@@ -10,7 +10,6 @@ from urllib.parse import urlencode
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.fresh_trials import repeats_recorded
-from evaldesk.desk.runs.run_changes import RunDifference, differences
 from evaldesk.desk.runs.stored_runs import StoredRuns, run_title
 from evaldesk.diff.text_diff import TextDiff, diff_text
 from evaldesk.errors import NotFoundError, UsageError
@@ -21,6 +20,7 @@ from evaldesk.model.evalset import CasePosition, assertions, numbered_keys
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseRow, RunSummary
 from evaldesk.pages.pair import pair_href
+from evaldesk.pages.run_changes import RunChanges, changes_between
 from evaldesk.pages.runs.facts import all_facts, run_facts
 from evaldesk.pages.runs.view import (
     Bar,
@@ -114,7 +114,7 @@ class ComparisonPage:
     more_href: str
     swap_href: str
     is_live: bool
-    edits: Sequence[RunDifference] = ()
+    edits: Sequence[RunChanges] = ()
     """The changes of eval set, criteria and gates between the runs."""
 
     @property
@@ -127,7 +127,7 @@ def read_comparison(desk: Desk, a_id: int, b_id: int, show: str = "", start: int
     """Run `b_id` against run `a_id`. Raises NotFoundError; UsageError for a run and itself."""
     kinds = (show,) if show in KINDS else CHANGED
     comparison = compared_runs(desk.store.runs, a_id, b_id, kinds, show, start)
-    return replace(comparison, edits=differences(desk.store, comparison.a.summary, comparison.b.summary))
+    return replace(comparison, edits=changes_between(desk.store, (comparison.a.summary, comparison.b.summary)))
 
 
 def compared_runs(

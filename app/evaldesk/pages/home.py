@@ -12,7 +12,9 @@ from evaldesk.model.conclusion import counted
 from evaldesk.model.failures import Mode
 from evaldesk.model.stored import CaseFilter, CaseRow, EvalSetFile, RunSummary, SessionSummary
 from evaldesk.pages.agents import errored_words
+from evaldesk.pages.comparison import shortened
 from evaldesk.pages.runs.listing import RunLine, run_line
+from evaldesk.pages.runs.matrix import first_message
 from evaldesk.pages.runs.view import trial_href
 from evaldesk.store import Store
 from evaldesk.wording.words import counted_words, passed_words
@@ -62,8 +64,8 @@ class Home:
     n_runs: int
     errored: Mapping[str, str]
     """How many of its newest trials errored, in words, by the id of the agent."""
-    cases: Sequence[CaseRow] = ()
-    """The worst cases of the newest run."""
+    cases: Sequence[tuple[CaseRow, str]] = ()
+    """The worst cases of the newest run, each with its first message where its id is a number."""
     kinds: Sequence[Mode] = ()
 
     @property
@@ -95,7 +97,8 @@ def home(desk: Desk, agents: Sequence[FoundAgent]) -> Home:
     ]
     sentences = ((agent.id, errored_words(desk.stored_runs, agent.id)) for agent in agents)
     errored = {agent_id: words for agent_id, words in sentences if not words.startswith("0 ")}
-    cases = store.runs.case_rows(runs[0].id, sort="worst", limit=N_CASES) if runs else ()
+    rows = store.runs.case_rows(runs[0].id, sort="worst", limit=N_CASES) if runs else ()
+    cases = [(row, first_message(store.runs, runs[0].id, row)) for row in rows]
     kinds = [mode for mode in store.failures.modes() if mode.is_active][:N_KINDS]
     return Home(first, steps, agents, evalsets, lines, n_runs, errored, cases, kinds)
 
@@ -199,9 +202,11 @@ def _worst_of(store: Store, runs: Sequence[RunSummary]) -> list[Step]:
     if row is None:
         return []
     n = row.counts.failed if run.counts.failed else row.counts.errored
+    message = first_message(store.runs, run.id, row)
+    case_name = f"{row.case_id}, “{shortened(message)}”" if message else row.case_id
     return [
         Step(
-            title=f"{row.case_id}: {counted_words(n, len(row.verdicts), 'trial')} {only}",
+            title=f"{case_name}: {counted_words(n, len(row.verdicts), 'trial')} {only}",
             text=f"Worst case of run {run.id}, agent {run.config.agent.id}.",
             button="Show first divergence" if run.counts.failed else "Show error",
             address=trial_href(run.id, (row.case_index, row.verdicts.find(only[0]))),

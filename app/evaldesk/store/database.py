@@ -122,6 +122,12 @@ class Dialect(Protocol):
     def word_index(self, database: Database) -> WordIndex:
         """Where the words of trials are found."""
 
+    def try_hold(self, name: str) -> Callable[[], None] | None:
+        """Hold what `name` stands for against all other processes of the database, on any machine; never waits.
+
+        The hold ends with the returned function, or with the process. None while another one has it.
+        """
+
     def write_log_back(self, writer: Engine) -> None:
         """Shorten the log of the database, where it has one of its own."""
 

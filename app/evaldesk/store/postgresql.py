@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
@@ -111,11 +111,32 @@ class PostgresqlServer:
         """Tables beside the others."""
         return WordTables(database)
 
+    def try_hold(self, name: str) -> Callable[[], None] | None:
+        """Hold a lock of the server on a connection of its own; the server ends it when the connection is lost (decision 510)."""
+        engine = _engine(self._url, 1).execution_options(isolation_level="AUTOCOMMIT")
+        try:
+            with self.telling_damage():
+                connection = engine.connect()
+                query = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
+                if connection.exec_driver_sql(query, (f"evaldesk {name}",)).scalar_one():
+                    return partial(_end_hold, connection)
+                connection.close()
+        except BaseException:
+            engine.dispose()
+            raise
+        engine.dispose()
+        return None
+
     def write_log_back(self, writer: Engine) -> None:
         """Nothing: the server writes its log back itself."""
 
     def before_closing(self, writer: Engine) -> None:
         """Nothing: the server gathers its own advice."""
+
+
+def _end_hold(connection: Connection) -> None:
+    connection.invalidate()  # a pool would keep the connection open, and its lock
+    connection.engine.dispose()
 
 
 def _refusal(error: DBAPIError) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import sqlite3
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
@@ -140,6 +143,17 @@ class SqliteFile:
     def word_index(self, database: Database) -> WordIndex:
         """A file beside it."""
         return WordFile(self.path)
+
+    def try_hold(self, name: str) -> Callable[[], None] | None:
+        """Hold a lock on a file beside the database; the kernel ends it when the process dies (decision 510)."""
+        place = self.path.with_name(f"{name}.lock")
+        descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        return partial(os.close, descriptor)
 
     def write_log_back(self, writer: Engine) -> None:
         """Write the log into the file as far as readers permit, and shorten the file; nobody waits for it."""

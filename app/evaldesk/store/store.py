@@ -164,6 +164,17 @@ class Store:
         """Give the disk back the space of removed rows, in steps that let others write."""
         return self._database.dialect.give_back(self._database)
 
+    def now(self) -> datetime:
+        """This moment in UTC, by the clock that dates the rows."""
+        return self._clock()
+
+    def try_hold(self, name: str) -> Callable[[], None] | None:
+        """Hold what `name` stands for against all other processes of the store, on any machine; never waits.
+
+        The hold ends with the returned function, or with the process. None while another one has it.
+        """
+        return self._database.dialect.try_hold(name)
+
     def close(self) -> None:
         """Close the database; all that was written is durable already. May be called again."""
         self._database.close()

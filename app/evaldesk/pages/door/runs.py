@@ -10,9 +10,10 @@ from evaldesk.desk.runs.gates.conclusion import conclude
 from evaldesk.desk.runs.run_changes import differences
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model.run import RunStatus
-from evaldesk.model.stored import RunSummary
+from evaldesk.model.stored import CaseRow, RunSummary
 from evaldesk.pages.door.filters import read_choice, read_filter
 from evaldesk.pages.runs.divergences import NO_DIVERGENCE
+from evaldesk.pages.runs.matrix import first_message
 from evaldesk.pages.runs.objects import agent_objects, conclusion_object, metric_objects, run_item, run_object
 
 RUN_KEYS = ("status", "agent", "evalset", "model")
@@ -36,7 +37,7 @@ def status_answer(desk: Desk) -> dict[str, Any]:
         "n_evalsets": len(page.evalsets),
         "running": [item_of(runs, run) for run in running],
         "newest_runs": [item_of(runs, line.summary) for line in page.runs[:N_WORST]],
-        "worst_cases": [_worst(row) for row in page.cases],
+        "worst_cases": [_worst(row, message) for row, message in page.cases],
         "kinds": [{"name": mode.name, "life": mode.life_words} for mode in page.kinds],
         "next": [{"title": step.title, "text": step.text, "page": step.address} for step in page.steps],
         "page": "/",
@@ -90,7 +91,7 @@ def run_answer(desk: Desk, name: str) -> dict[str, Any]:
         "data": {
             **item_of(runs, run),
             "results": results,
-            "worst_cases": [_worst(row) for row in rows],
+            "worst_cases": [_worst(row, first_message(desk.store.runs, run.id, row)) for row in rows],
             "divergences": [
                 {"words": each.words or NO_DIVERGENCE, "n_trials": each.n, "n_cases": each.n_cases}
                 for each in divergences
@@ -124,9 +125,10 @@ def _changes_object(desk: Desk, before: RunSummary, after: RunSummary) -> dict[s
     }
 
 
-def _worst(row: Any) -> dict[str, Any]:
+def _worst(row: CaseRow, message: str) -> dict[str, Any]:
     return {
         "case_id": row.case_id,
+        "first_message": message or None,
         "verdicts": row.verdicts,
         "passed": row.counts.passed,
         "failed": row.counts.failed,
