@@ -21,7 +21,7 @@ from evaldesk.desk.trash import open_desk
 from evaldesk.errors import BrokenRowError, ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.formats import case_to_json
 from evaldesk.model.proposals import Proposal
-from evaldesk.pages.proposals import read_proposals
+from evaldesk.pages.proposals.page import read_proposals
 from evaldesk.settings import read_settings
 from evaldesk.store.client_proposals import MAX_OPEN
 from evaldesk.store.tables.proposals import PROPOSAL
@@ -391,7 +391,9 @@ def test_a_key_in_the_database_takes_back_nothing_but_the_change_of_its_proposal
 
 def test_a_proposal_that_changed_since_it_was_read_is_not_accepted(desk: Desk, words: str) -> None:
     before, number = state_of(desk), made(desk, words, "case")
-    seen = read_proposals(desk, number).seen
+    view = read_proposals(desk, number).view
+    assert view is not None
+    seen = view.seen
     overwrite(desk, number, after=json.dumps(new_case(text="another text")))
 
     with pytest.raises(ConflictError, match="look at it again"):

@@ -212,6 +212,7 @@ FIELDS = {
     *("of", "item", "at", "shown", "blind", "reader", "named"),
     # The table of cases: values of stored runs to filter by, keys of columns, and an address of our own to go back to.
     *("tool", "error", "kind", "below", "divergence", "disagree", "in", "show", "runs", "hide", "columns", "density"),
+    *("ids", "edited", "reply"),  # numbers of proposals, the JSON of a case or texts, and words for a coding agent
     *("address", "back", "baseline"),
     *("mode", "new-mode", "quote", "place", "finding", "into", "definition", "example-yes", "example-no"),
 }

@@ -1,4 +1,4 @@
-"""Proposals of coding agents: mode_texts, stored beside everything, and accepted or refused by a person."""
+"""Proposals of coding agents: stored beside everything, and accepted, edited, answered or refused by a person."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from evaldesk.desk.evalsets.cases import CaseIds, CaseNameTakenError, case_keys
-from evaldesk.desk.evalsets.names import check_case_id
+from evaldesk.desk.evalsets.names import check_case_id, free_name
 from evaldesk.desk.failures import (
     MAX_FINDING,
     MAX_QUOTE,
@@ -29,7 +29,7 @@ from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.errors import BrokenRowError, ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.formats import case_from_json, case_from_text, case_to_json, shown_extra
 from evaldesk.matching.case_version import case_version
-from evaldesk.model import Case, JsonValue
+from evaldesk.model import Case, JsonValue, TrialResult
 from evaldesk.model.evalset import LargeCases
 from evaldesk.model.proposals import Proposal, ProposalDraft, ProposalStatus
 from evaldesk.model.stored import TrialKey
@@ -72,10 +72,12 @@ class FindingTexts:
 
 @dataclass(frozen=True, slots=True)
 class ProposalEffect:
-    """The effect of a proposed change on the trials of a run, without the agent playing again."""
+    """The effect of a proposed change on the trials of a case of a run, without the agent playing again."""
 
     run: int
     effect: Effect
+    case_index: int
+    trials: Sequence[TrialResult]
 
 
 class ClientProposalDesk:
@@ -266,15 +268,19 @@ class ClientProposalDesk:
                 ids_by_index = runs.cases_named(run.id, draft.case_id, limit=1_000)
                 index = next((at for at, name in ids_by_index.items() if name == draft.case_id), None)
                 if index is not None and (trials := trials_of(self._desk, run, runs.case_row(run.id, index))):
-                    return ProposalEffect(run.id, effect_of(trials, case, run.config))
+                    return ProposalEffect(run.id, effect_of(trials, case, run.config), index, trials)
         except (EvaldeskError, ValueError):  # the run or its eval set is gone
             return None
         return None
 
-    def accept(self, proposal_id: int, author: str, seen: str = "") -> Proposal:
+    def accept(
+        self, proposal_id: int, author: str, seen: str = "", *, edited: str | None = None, is_new_case: bool = False
+    ) -> Proposal:
         """Carry out a proposal in the name of a person; `seen` is the `draft_version` that the person looked at.
 
-        Raises UsageError without a name, ConflictError where it was decided, or it or its case changed meanwhile.
+        `edited` is the content as JSON where the person changed it first. With `is_new_case` a changed case becomes
+        another one beside its case. Raises UsageError without a name, ConflictError where it was decided, or it or its
+        case changed meanwhile, FormatError for an edit that is no such content.
         """
         name = checked_name(author)
         with _answering:
@@ -283,14 +289,59 @@ class ClientProposalDesk:
                 raise ConflictError(f"proposal {proposal_id} was {proposal.status} by {proposal.decided_by} already")
             if seen and seen != draft_version(proposal.draft):
                 raise ConflictError(f"proposal {proposal_id} is another than the one on the page; look at it again")
+            if edited is not None:
+                proposal = replace(proposal, edited=self._edited_text(proposal.draft, edited))
             self._desk.person.keep_typed_name(name)
-            undo = self._carry_out(proposal, name)
-            self._store.decide(proposal_id, "accepted", name, undo)
+            undo = self._add_beside(proposal) if is_new_case else self._carry_out(proposal, name)
+            self._store.decide(proposal_id, "accepted", name, undo, proposal.edited)
+        return self._store.get(proposal_id)
+
+    def _add_beside(self, proposal: Proposal) -> str:
+        """Add the changed case as another one of its eval set; gives the key that takes it back."""
+        draft, cases = proposal.accepted_draft, self._desk.evalsets.cases
+        if draft.kind not in ("edit", "expectation"):
+            raise UsageError("only a change of a case can become a case beside it")
+        after = case_of(draft)
+        used_ids = CaseIds(self._desk.evalsets.evalset(draft.evalset_id).cases)
+        return f"case {cases.add(draft.evalset_id, replace(after, id=free_name(after.id, used_ids))).key}"
+
+    def _edited_text(self, draft: ProposalDraft, edited: str) -> str:
+        """The content of a draft that a person wrote as JSON. Raises FormatError, UsageError."""
+        value = parse_json(edited.encode("utf-8", "surrogatepass"), source="the proposal").value
+        if draft.kind in _OF_CASES:
+            case = _read_case(value)
+            if case.id != draft.case_id:
+                raise UsageError(f"the id of the case stays {draft.case_id!r}, got {case.id!r}", field="edited")
+            return _text(case)
+        texts: FindingTexts | TypedMode
+        try:
+            texts = converted(value, FindingTexts) if draft.kind == "finding" else converted(value, TypedMode)
+        except msgspec.ValidationError as error:
+            raise FormatError(f"the proposal: {error}") from error
+        if isinstance(texts, TypedMode):
+            return json.dumps(checked_texts(texts), ensure_ascii=False)
+        run_id, key = self._trial(draft)
+        trial = self._desk.store.runs.trial(run_id, *key)
+        if literal_anchor(trial, texts.quote) is None:
+            raise UsageError("quote: the trial has these words nowhere, letter by letter", field="edited")
+        checked_texts(TypedMode(texts.kind))
+        checked_note(texts.note, MAX_FINDING, "note")
+        return json.dumps(msgspec.to_builtins(texts), ensure_ascii=False)
+
+    def reply(self, proposal_id: int, author: str, text: str) -> Proposal:
+        """Answer the coding agent in words; get_case and the tools that propose give them. Raises UsageError."""
+        name = checked_name(author)
+        words = checked_note(text, MAX_TEXT, "reply").strip()
+        if not words:
+            raise UsageError("Write the answer.", field="reply")
+        self._store.get(proposal_id)
+        self._desk.person.keep_typed_name(name)
+        self._store.reply(proposal_id, f"{name}: {self._scrub_text(words)}")
         return self._store.get(proposal_id)
 
     def _carry_out(self, proposal: Proposal, author: str) -> str:
         """Make the change, or find it made by a process that was killed then; gives the key that takes it back."""
-        draft = proposal.draft
+        draft = proposal.accepted_draft
         if draft.kind == "finding":
             return f"finding {self._find(draft, author)}"
         if draft.kind == "kind":
@@ -382,10 +433,12 @@ class ClientProposalDesk:
 
     def _take_back(self, proposal: Proposal, author: str) -> None:
         """Take the change back. The key is of the database, so it must lead to what the proposal says."""
-        draft, cases = proposal.draft, self._desk.evalsets.cases
+        draft, cases = proposal.accepted_draft, self._desk.evalsets.cases
         kind, _, key = proposal.undo.partition(" ")
-        if kind == "case" and draft.kind == "case":
-            if cases.find(draft.evalset_id, key).case != case_of(draft):
+        if kind == "case" and draft.kind in _OF_CASES:
+            case = cases.find(draft.evalset_id, key).case
+            is_beside = draft.kind != "case" and case.id != draft.case_id
+            if case != (replace(case_of(draft), id=case.id) if is_beside else case_of(draft)):
                 raise ConflictError(f"case {draft.case_id!r} was edited since; delete it on its page")
             cases.delete(draft.evalset_id, [key])
         elif kind == "edit" and draft.kind in ("edit", "expectation"):

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, TypeAlias
 
 ProposalKind: TypeAlias = Literal["case", "edit", "expectation", "finding", "kind"]
 ProposalStatus: TypeAlias = Literal["open", "accepted", "refused"]
+TITLES: Mapping[str, str] = {
+    "case": "new case",
+    "edit": "edit of a case",
+    "expectation": "expectation",
+    "finding": "finding",
+    "kind": "kind of failure",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +38,11 @@ class ProposalDraft:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A stored proposal; `n_times` counts equal ones. `undo` is the key of the change that an acceptance made."""
+    """A stored proposal; `n_times` counts equal ones. `undo` is the key of the change that an acceptance made.
+
+    `reply` is an answer of a person in words, which the coding agent reads. `edited` is the content, as `after` has it,
+    where the person who accepted it changed it first.
+    """
 
     id: int
     draft: ProposalDraft
@@ -41,6 +53,18 @@ class Proposal:
     decided_at: datetime | None = None
     decided_by: str = ""
     undo: str = ""
+    reply: str = ""
+    edited: str = ""
+
+    @property
+    def accepted_draft(self) -> ProposalDraft:
+        """The draft with the content that was, or would be, accepted."""
+        return replace(self.draft, after=self.edited) if self.edited else self.draft
+
+    @property
+    def deciders(self) -> str:
+        """`Claude Code, accepted by ann`: the authors of an accepted change."""
+        return f"{self.client}, {'edited and ' if self.edited else ''}accepted by {self.decided_by}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,14 +84,26 @@ class ClientProposalStore(StorePart):
         with self._database.reading() as connection:
             return connection.scalar(rows) or 0
 
-    def decide(self, proposal_id: int, status: ProposalStatus, author: str, undo: str = "") -> None:
-        """Note the answer of a person to an open proposal. Raises ConflictError where somebody answered meanwhile."""
-        values = {"status": status, "decided_by": author, "decided_at": self._clock(), "undo": undo}
+    def decide(self, proposal_id: int, status: ProposalStatus, author: str, undo: str = "", edited: str = "") -> None:
+        """Note the answer of a person to an open proposal, and the content where the person edited that first.
+
+        Raises ConflictError where somebody answered meanwhile.
+        """
+        values = {"status": status, "decided_by": author, "decided_at": self._clock(), "undo": undo, "edited": edited}
         self._change(proposal_id, "open", values)
+
+    def reply(self, proposal_id: int, text: str) -> None:
+        """Store the answer in words to a proposal; the last one counts. Raises NotFoundError."""
+        with self._database.writing() as connection:
+            change = update(PROPOSAL).where(PROPOSAL.c.id == proposal_id).values(reply=text)
+            if not connection.execute(change).rowcount:
+                raise NotFoundError(f"there is no proposal {proposal_id}; `evaldesk proposals list` shows them")
 
     def reopen(self, proposal_id: int, status: ProposalStatus) -> None:
         """Take back the answer `status` to a proposal. Raises ConflictError where it has another one by now."""
-        self._change(proposal_id, status, {"status": "open", "decided_by": "", "decided_at": None, "undo": ""})
+        self._change(
+            proposal_id, status, {"status": "open", "decided_by": "", "decided_at": None, "undo": "", "edited": ""}
+        )
 
     def _change(self, proposal_id: int, status: ProposalStatus, values: dict[str, Any]) -> None:
         columns = PROPOSAL.c
@@ -136,11 +148,23 @@ def _row(draft: ProposalDraft) -> dict[str, Any]:
         "n_times": 1,
         "decided_by": "",
         "undo": "",
+        "reply": "",
+        "edited": "",
     }
 
 
 def _proposal(row: Any) -> Proposal:
     trial = None if row.case_index is None else (row.case_index, row.trial_index)
     draft = ProposalDraft(row.kind, row.after, row.before, row.why, row.evalset_id, row.case_id, row.played_in, trial)
-    facts = (row.client, row.status, row.n_times, row.made_at, row.decided_at, row.decided_by, row.undo)
+    facts = (
+        row.client,
+        row.status,
+        row.n_times,
+        row.made_at,
+        row.decided_at,
+        row.decided_by,
+        row.undo,
+        row.reply,
+        row.edited,
+    )
     return Proposal(row.id, draft, *facts)

@@ -112,7 +112,7 @@ class PostgresqlServer:
         return WordTables(database)
 
     def try_hold(self, name: str) -> Callable[[], None] | None:
-        """Hold a lock of the server on a connection of its own; the server ends it when the connection is lost (decision 510)."""
+        """Hold a lock of the server, which ends it when its own connection is lost (decision 510)."""
         engine = _engine(self._url, 1).execution_options(isolation_level="AUTOCOMMIT")
         try:
             with self.telling_damage():

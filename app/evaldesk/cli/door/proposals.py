@@ -214,7 +214,8 @@ def list_proposals(status: str, name: str, is_json: bool, workspace: str | None)
     evaldesk proposals list
     evaldesk proposals list --status all --json
     """
-    from evaldesk.pages.door.proposals import TITLES, proposal_items
+    from evaldesk.model.proposals import TITLES
+    from evaldesk.pages.door.proposals import proposal_items
 
     with opened_desk(workspace) as desk:
         answer = proposal_items(desk, status, name)
@@ -314,7 +315,7 @@ def _has_terminal() -> bool:
 
 
 def _show_answer(answer: Mapping[str, Any]) -> None:
-    from evaldesk.pages.door.proposals import TITLES
+    from evaldesk.model.proposals import TITLES
 
     about = f" of {answer['case_id']}" if answer["case_id"] else ""
     title = f"proposal {answer['id']}: {TITLES[answer['kind']]}{about}, {answer['status']}, by {answer['client']}"

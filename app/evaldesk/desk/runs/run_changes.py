@@ -63,11 +63,11 @@ def _authors(store: Store, evalset_id: str, case_ids: Sequence[str]) -> Mapping[
         authors.setdefault((edit.case_id, edit.version), edit.author)
     names = set(case_ids)
     for proposal in proposals.list("accepted", evalset_id=evalset_id):
-        draft = proposal.draft
+        draft = proposal.accepted_draft
         if draft.case_id in names and draft.kind in ("case", "edit", "expectation"):
             with suppress(FormatError):  # of a row that another program wrote, which says nothing of an author
                 version = case_version(case_from_text(draft.after, "the proposal"))
-                authors[draft.case_id, version] = f"{proposal.client}, accepted by {proposal.decided_by}"
+                authors[draft.case_id, version] = proposal.deciders
     return authors
 
 

@@ -123,8 +123,16 @@ def case_answer(desk: Desk, name: str, case_id: str) -> dict[str, Any]:
         "version": found_case.version,
         "case": case_to_json(case),
         "proposals": [
-            {"id": each.id, "kind": each.draft.kind, "client": each.client, "why": each.draft.why}
-            for each in ClientProposalDesk(desk).list(evalset_id=file.id, case_id=case.id)
+            {
+                "id": each.id,
+                "kind": each.draft.kind,
+                "client": each.client,
+                "status": each.status,
+                "why": each.draft.why,
+                "reply": each.reply or None,
+            }
+            for each in ClientProposalDesk(desk).list(None, evalset_id=file.id, case_id=case.id)
+            if each.status == "open" or each.reply
         ],
         "page": f"/evalsets/{file.id}/cases/{key}",
     }

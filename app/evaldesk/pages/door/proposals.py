@@ -11,14 +11,6 @@ from evaldesk.model.proposals import Proposal
 from evaldesk.pages.door.evalsets import find_file
 from evaldesk.pages.door.trials import find_trial
 
-TITLES = {
-    "case": "new case",
-    "edit": "edit of a case",
-    "expectation": "expectation",
-    "finding": "finding",
-    "kind": "kind of failure",
-}
-
 
 def proposal_items(desk: Desk, status: str = "open", name: str = "") -> dict[str, Any]:
     """The proposals with a status, or all; `name` is an eval set."""
@@ -63,6 +55,8 @@ def proposal_object(proposal: Proposal) -> dict[str, Any]:
         "made_at": proposal.made_at.isoformat(),
         "decided_at": proposal.decided_at.isoformat() if proposal.decided_at else None,
         "decided_by": proposal.decided_by or None,
+        "is_edited": bool(proposal.edited),
+        "reply": proposal.reply or None,
         "page": f"/proposals/{proposal.id}",
     }
 

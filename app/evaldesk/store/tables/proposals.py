@@ -12,6 +12,7 @@ from evaldesk.store.tables.columns import Row, UtcTime
 
 class Proposal(Row, table=True):
     """A change that waits for a person, or was decided; `digest` is that of the whole draft.
+    `edited` is the content that a person accepted in place of `after`.
 
     It names its run by `played_in`, and stays when that run is removed.
     """
@@ -36,6 +37,8 @@ class Proposal(Row, table=True):
     decided_at: datetime | None = Field(default=None, sa_type=UtcTime)
     decided_by: str
     undo: str
+    reply: str = Field(default="", sa_type=Text, sa_column_kwargs={"server_default": ""})
+    edited: str = Field(default="", sa_type=Text, sa_column_kwargs={"server_default": ""})
 
 
 class CaseEdit(Row, table=True):

@@ -99,6 +99,15 @@ def text_of(form: FormData, name: str, default: str = "") -> str:
     return value.replace("\r\n", "\n").replace("\r", "\n") if isinstance(value, str) else default
 
 
+_OWN_PAGES = ("/evalsets/", "/runs/", "/failures", "/proposals", "/queues/")
+
+
+def own_address(address: str, default: str) -> str:
+    """The page from which a form was sent; `default` for an address that is no page with such forms here."""
+    is_own = address.startswith(_OWN_PAGES) and address.isprintable() and "\\" not in address and len(address) < 2_000
+    return address if is_own else default
+
+
 def texts_of(form: FormData, name: str) -> list[str]:
     """The texts of all fields of that name."""
     return [each for each in form.getlist(name) if isinstance(each, str)]

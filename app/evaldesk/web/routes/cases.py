@@ -25,6 +25,8 @@ from evaldesk.model.evalset import case_key
 from evaldesk.model.stored import EvalSetFile
 from evaldesk.pages.case_list import CaseLine, case_list
 from evaldesk.pages.case_text import Line, case_text, difference
+from evaldesk.pages.proposals import waiting
+from evaldesk.pages.proposals.waiting import WaitingProposals
 from evaldesk.pages.repeating import Repeats, read_case_repeats, take_repeats
 from evaldesk.pages.source import source_of
 from evaldesk.pages.typed import Problems, error_sentence
@@ -50,7 +52,7 @@ async def show(request: Request) -> Response:
         return go(f"{request.url.path}/json")
     editor = Editor(file, found_case, draft, Problems(), found_case.version, line=await _line(request, found_case))
     repeats = await run_in_threadpool(read_case_repeats, desk_of(request), file.id, found_case.key, found_case.case)
-    return _render(request, editor, repeats=repeats)
+    return await _render(request, editor, repeats=repeats)
 
 
 async def save(request: Request) -> Response:
@@ -64,7 +66,7 @@ async def save(request: Request) -> Response:
         return await _answer_missing_case(request, form, file, draft)
     editor = Editor(file, found_case, draft, Problems(), version, line=await _line(request, found_case))
     if op:
-        return _render(request, replace(editor, focus=apply_op(draft, op)))
+        return await _render(request, replace(editor, focus=apply_op(draft, op)))
     return await _store(request, form, editor, found_case)
 
 
@@ -72,7 +74,7 @@ async def show_new_case(request: Request) -> Response:
     """GET …/cases/new: an empty form."""
     file = await run_in_threadpool(desk_of(request).evalsets.file, _set_id(request))
     draft = draft_of(Case(id="", turns=(Turn(query=""),)))
-    return _render(request, Editor(file, None, draft, Problems(), focus="case"))
+    return await _render(request, Editor(file, None, draft, Problems(), focus="case"))
 
 
 async def create(request: Request) -> Response:
@@ -82,7 +84,7 @@ async def create(request: Request) -> Response:
     file = await run_in_threadpool(desk_of(request).evalsets.file, _set_id(request))
     editor = Editor(file, None, draft, Problems())
     if text_of(form, "op"):
-        return _render(request, replace(editor, focus=apply_op(draft, text_of(form, "op"))))
+        return await _render(request, replace(editor, focus=apply_op(draft, text_of(form, "op"))))
     return await _store(request, form, editor)
 
 
@@ -90,7 +92,7 @@ async def show_json(request: Request) -> Response:
     """GET …/cases/{key}/json: the case as the file has it."""
     file, found_case = await _open(request)
     text = "" if found_case.n_bytes > MAX_RAW else case_text(found_case.case)
-    return _render_json(request, file, found_case, text=text, version=found_case.version)
+    return await _render_json(request, file, found_case, text=text, version=found_case.version)
 
 
 async def download(request: Request) -> Response:
@@ -110,7 +112,7 @@ async def save_json(request: Request) -> Response:
         case = case_of_typed_json(found_case.case, text)
     except (FormatError, UsageError) as error:
         sentence = error_sentence(error) if isinstance(error, FormatError) else f"eval_id: {error}"
-        return _render_json(request, file, found_case, status=422, text=text, version=version, problem=sentence)
+        return await _render_json(request, file, found_case, status=422, text=text, version=version, problem=sentence)
     cases = desk_of(request).evalsets.cases
     is_over = text_of(form, "choice") == "overwrite"
     try:
@@ -119,15 +121,17 @@ async def save_json(request: Request) -> Response:
             cases.save, file.id, found_case.key, case, base, as_new_form=_as_new_form(form)
         )
     except LossError as error:
-        return _render_json(request, file, found_case, status=409, text=text, version=version, losses=error.losses)
+        return await _render_json(
+            request, file, found_case, status=409, text=text, version=version, losses=error.losses
+        )
     except CaseChangedError:
         lines_of_change = difference(found_case.case, case)
-        return _render_json(
+        return await _render_json(
             request, file, found_case, status=409, text=text, version=version, conflict_lines=lines_of_change
         )
     except CaseNameTakenError as error:
         sentence = f"Another case of this set is named {error.case_id}; {error.free} is free."
-        return _render_json(request, file, found_case, status=409, text=text, version=version, problem=sentence)
+        return await _render_json(request, file, found_case, status=409, text=text, version=version, problem=sentence)
     return go(f"/evalsets/{file.id}/cases/{saved_case.key}/json?note=saved")
 
 
@@ -189,7 +193,7 @@ async def _store(request: Request, form: FormData, editor: Editor, found_case: F
     """Save the typed case in the place of `found_case`, or as a new one; faults come back in the form."""
     case, problems = case_from(editor.draft, found_case.case if found_case else None)
     if problems:
-        return _render(request, replace(editor, problems=problems), 422)
+        return await _render(request, replace(editor, problems=problems), 422)
     sets, set_id, choice = desk_of(request).evalsets, editor.file.id, text_of(form, "choice")
     if choice == "free":
         evalset = found_case.evalset if found_case else (await run_in_threadpool(sets.read, set_id))[0]
@@ -203,14 +207,14 @@ async def _store(request: Request, form: FormData, editor: Editor, found_case: F
             save = partial(sets.cases.add, set_id, case, as_new_form=as_new_form)
         saved_case = await run_in_threadpool(save)
     except LossError as error:
-        return _render(request, replace(editor, losses=error.losses), 409)
+        return await _render(request, replace(editor, losses=error.losses), 409)
     except CaseChangedError:
-        return _render(
+        return await _render(
             request, replace(editor, conflict_lines=difference(found_case.case, case) if found_case else None), 409
         )
     except CaseNameTakenError as error:
         problems.add("case", "Case", f"Another case of this set is named {error.case_id}.")
-        return _render(request, replace(editor, problems=problems, name_error=error), 409)
+        return await _render(request, replace(editor, problems=problems, name_error=error), 409)
     if text_of(form, "then") == "run":
         return leave(request, await run_case(request, set_id, saved_case.case), EDITOR)
     return leave(request, f"/evalsets/{set_id}/cases/{saved_case.key}?note=saved", EDITOR)
@@ -224,27 +228,28 @@ async def _answer_missing_case(request: Request, form: FormData, file: EvalSetFi
             call.origin = None
     editor = Editor(file, None, draft, Problems(), is_gone=True)
     if text_of(form, "op"):
-        return _render(request, replace(editor, focus=apply_op(draft, text_of(form, "op"))))
+        return await _render(request, replace(editor, focus=apply_op(draft, text_of(form, "op"))))
     if text_of(form, "choice") in {"add", "free"}:
         return await _store(request, form, editor)
-    return _render(request, editor, 409)
+    return await _render(request, editor, 409)
 
 
 def _as_new_form(form: FormData) -> bool:
     return text_of(form, "form") == "adk"
 
 
-def _render(request: Request, editor: Editor, status: int = 200, *, repeats: Repeats | None = None) -> Response:
+async def _render(request: Request, editor: Editor, status: int = 200, *, repeats: Repeats | None = None) -> Response:
     values: dict[str, Any] = {
         "editor": editor,
         "note": request.query_params.get("note", "") if request.method == "GET" else "",
         "repeats": repeats,
+        "proposed": await _proposed(request, editor.file.id, editor.found_case),
     }
     headers = SHOW_TOP if status != 200 else {}
     return page(request, "cases/edit.html", block=EDITOR, status=status, headers=headers, **values)
 
 
-def _render_json(
+async def _render_json(
     request: Request,
     file: EvalSetFile,
     found_case: FoundCase,
@@ -270,8 +275,15 @@ def _render_json(
     values["agents"] = desk_of(request).agents.list() if is_scenario else ()
     values["scenario"] = source_of(found_case.case, None) if is_scenario else None
     where: dict[str, Any] = {"file": file, "found": found_case, "base": f"/evalsets/{file.id}/cases/{found_case.key}"}
+    values["proposed"] = await _proposed(request, file.id, found_case)
     address = run_address(file.id, found_case.case.id)
     return page(request, "cases/json.html", status=status, note=note, run_address=address, **values, **where)
+
+
+async def _proposed(request: Request, evalset_id: str, found_case: FoundCase | None) -> WaitingProposals:
+    if found_case is None:
+        return WaitingProposals()
+    return await run_in_threadpool(waiting.of_case, desk_of(request), evalset_id, found_case.case.id)
 
 
 def _set_id(request: Request) -> str:

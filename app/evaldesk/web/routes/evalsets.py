@@ -16,6 +16,7 @@ from evaldesk.desk.evalsets.evalsets import DescriptionChangedError, NameChanged
 from evaldesk.desk.evalsets.exporting import export_forms, media_type
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.pages.case_list import case_list
+from evaldesk.pages.proposals import waiting
 from evaldesk.pages.repeating import read_case_repeats
 from evaldesk.pages.typed import Problems
 from evaldesk.web.cases.editor import run_address
@@ -106,6 +107,7 @@ async def show(request: Request) -> Response:
         query=query,
         has_adk_sessions=desk.adk_sessions.is_any,
         note=NOTES.get(request.query_params.get("note", ""), ""),
+        proposed=await run_in_threadpool(waiting.of_evalset, desk, set_id),
         added=added_case,
         added_key=added_key,
         repeats=await run_in_threadpool(read_case_repeats, desk, set_id, added_key, added_case) if added_case else None,

@@ -21,6 +21,7 @@ from evaldesk.errors import ConflictError, EvaldeskError, FormatError, LossError
 from evaldesk.model.failures import FORMS, Mode
 from evaldesk.pages.failures.kind import TypedChange, read_mode, read_where
 from evaldesk.pages.failures.room import read_failures
+from evaldesk.pages.proposals import waiting
 from evaldesk.pages.runs.view import trial_href
 from evaldesk.web.forms.fields import (
     KindOffer,
@@ -63,6 +64,7 @@ async def _room(
         block="room",
         status=refused_status(error),
         room=room,
+        proposed=await asyncio.to_thread(waiting.of_failures, desk_of(request), room.run.id) if room else None,
         undone=undone,
         new_kind=new_kind,
         asked=proposals,

@@ -22,6 +22,7 @@ from evaldesk.pages.failures.kind import read_findings
 from evaldesk.pages.labels import cursor_time, read_labels
 from evaldesk.pages.large_state import ValuePart
 from evaldesk.pages.pair import read_pair
+from evaldesk.pages.proposals import waiting
 from evaldesk.pages.runs.facts import away_sentence
 from evaldesk.pages.runs.view import trial_href
 from evaldesk.pages.timeline import raw_call, read_timeline
@@ -70,6 +71,7 @@ async def trial_page(
         trial=trial,
         labels=labels,
         findings=findings,
+        proposed=await asyncio.to_thread(waiting.of_trial, desk_of(request), run_id, key),
         is_swap=target_of(request) == "labels",
         offer=offer,
         other_scorings=other_scorings,

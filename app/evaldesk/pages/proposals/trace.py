@@ -1,0 +1,77 @@
+"""The steps of a coding agent before a proposal: its runs, the changes of the agent's files between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from evaldesk.desk.client_runs import MARK
+from evaldesk.model.conclusion import counted
+from evaldesk.model.proposals import Proposal
+from evaldesk.model.stored import RunSummary
+from evaldesk.store import Store
+
+WINDOW = timedelta(hours=24)
+MAX_STEPS = 8
+MAX_RUNS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class TraceStep:
+    """One step; `is_loud` where a person should look twice."""
+
+    at: datetime
+    words: str
+    href: str = ""
+    is_loud: bool = False
+
+
+def steps_before(store: Store, proposal: Proposal, *, would_pass_more: bool) -> tuple[TraceStep, ...]:
+    """The runs that the client of a proposal started on its eval set in the day before it, and the proposal itself.
+
+    Between two of them the files of the agent may have changed. The last step says where a change of the test that lets
+    more trials pass has no change of the agent behind it.
+    """
+    runs = _runs_of(store, proposal)
+    steps: list[TraceStep] = []
+    versions: list[str] = []
+    for run in runs:
+        version = run.config.agent_version
+        earlier = versions[-1] if versions else _version_before(store, run)
+        if version and earlier and version != earlier:
+            words = "changed" if version not in versions else "changed back"
+            steps.append(TraceStep(run.created_at, f"{words} the files of {run.config.agent.id}"))
+        versions += [earlier, version] if not versions else [version]
+        steps.append(TraceStep(run.created_at, _played_words(store, run), f"/runs/{run.id}"))
+    is_loud = would_pass_more and len({*filter(None, versions[:1] + versions[-1:])}) <= 1
+    words = "proposed this: no agent change stands behind it" if is_loud else "proposed this"
+    return (*steps[-MAX_STEPS:], TraceStep(proposal.made_at, words, "", is_loud))
+
+
+def _runs_of(store: Store, proposal: Proposal) -> Sequence[RunSummary]:
+    """The oldest first."""
+    newest_runs = store.runs.list(text=MARK, limit=MAX_RUNS)
+    return [
+        run
+        for run in reversed(newest_runs)
+        if run.note == MARK
+        and run.started_by == proposal.client
+        and run.config.evalset_id == proposal.draft.evalset_id
+        and proposal.made_at - WINDOW <= run.created_at <= proposal.made_at
+    ]
+
+
+def _version_before(store: Store, run: RunSummary) -> str:
+    """The version of the agent's files in the run before; empty where that is not known."""
+    runs = store.runs.list(agent_id=run.config.agent.id, evalset_id=run.config.evalset_id, before=run.id, limit=1)
+    return runs[0].config.agent_version if runs else ""
+
+
+def _played_words(store: Store, run: RunSummary) -> str:
+    subject = counted(run.n_cases, "case")
+    if run.n_cases == 1:
+        subject = next(iter(store.runs.case_ids(run.id).values()), subject)
+    counts = run.counts
+    result = f"{counts.passed:,} of {counts.scored:,} passed" if counts.scored else str(run.status)
+    return f"played {subject} {counted(run.n_most, 'time')}: {result}"
