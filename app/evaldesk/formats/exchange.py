@@ -47,6 +47,10 @@ FORMATS = Registry(
         "openai-evals": "evaldesk.integrations.openai_evals.evals:OpenAiEvals",
         "atif": "evaldesk.integrations.atif.trajectory:Atif",
         "swe-agent": "evaldesk.integrations.swe_agent.trajectory:SweAgent",
+        "langfuse": "evaldesk.integrations.langfuse.traces:Langfuse",
+        "langsmith": "evaldesk.integrations.langsmith.runs:LangSmith",
+        "mlflow": "evaldesk.integrations.mlflow.traces:MlflowTraces",
+        "braintrust": "evaldesk.integrations.braintrust.logs:Braintrust",
         "otel": "evaldesk.formats.otel:OpenTelemetry",
         "openinference": "evaldesk.formats.otel:OpenInference",
     },
@@ -86,6 +90,10 @@ MARKS: Mapping[str, frozenset[str]] = {
         "openai-evals": "object item",
         "atif": "schemaversion steps",
         "swe-agent": "trajectory",
+        "langfuse": "traceid observations timestamp data",
+        "langsmith": "runtype runs",
+        "mlflow": "info traces",
+        "braintrust": "rootspanid events rows",
     }.items()
 }
 """Keys of which a JSON file of the format has one at its beginning, as `first_keys` gives them, or its suffix.

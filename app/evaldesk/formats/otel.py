@@ -23,7 +23,7 @@ from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.transcripts.messages.chat import NO_TEXT, RAW_ARGS
 from evaldesk.transcripts.otel.span_messages import model_of
-from evaldesk.transcripts.otel.spans import is_trace, read_spans
+from evaldesk.transcripts.otel.spans import Span, is_trace, read_spans
 from evaldesk.transcripts.otel.trace_turns import EVALUATION, RESULT, session_of
 from evaldesk.transcripts.otel.traces import NOTE, conversations
 from evaldesk.transcripts.recorded import RecordedRun, file_stem, free_name, spoken_turns, told_turns
@@ -77,8 +77,12 @@ class OpenInference(ReadOnly):
 
 def read_traces(format_name: str, data: bytes, source: str) -> Imported:
     """The conversations in the spans of a file. Raises FormatError, also when no span is of an agent."""
+    return imported_spans(format_name, read_spans(data, source), source)
+
+
+def imported_spans(format_name: str, spans: Sequence[Span], source: str) -> Imported:
+    """The conversations in spans of any file. Raises FormatError when no span is of an agent."""
     notes = Notes()
-    spans = read_spans(data, source)
     agent_conversations = [
         each for each in conversations(spans, notes) if any(visit.steps or visit.note for visit in each.visits)
     ]

@@ -74,6 +74,7 @@ def usage_of(span: Span, ended_ms: float) -> Usage | ErrorRecord | None:
         "tokens_in",
         "tokens_out",
         duration_ms=max(0.0, round(ended_ms - span.start_ms, 3)),
+        cost=span.first("gen_ai.usage.cost"),
         tokens_cached=whole_of(cached),
         tokens_reasoning=whole_of(reasoning),
     )

@@ -20,7 +20,15 @@ from evaldesk.transcripts.messages.turns import Message, TurnEvents, turns_of
 from evaldesk.transcripts.model_exchanges import ModelRequest
 from evaldesk.transcripts.otel.span_messages import model_of, sides_of, tools_and_settings, usage_of, value_of_blocks
 from evaldesk.transcripts.otel.spans import Span
-from evaldesk.transcripts.otel.traces import Conversation, InnerCall, Step, Visit, conversations, kind_of_span
+from evaldesk.transcripts.otel.traces import (
+    ANSWER_ALONE,
+    Conversation,
+    InnerCall,
+    Step,
+    Visit,
+    conversations,
+    kind_of_span,
+)
 from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
 from evaldesk.transcripts.recorded import known_time, read_number, recorded_score
 from evaldesk.transcripts.recorded_sessions import Session
@@ -66,6 +74,8 @@ def session_of(conversation: Conversation) -> Session:
             case_id=conversation.case_id,
         )
     turns = turns_of(telling.messages, error)
+    if any(ANSWER_ALONE in step.span.attributes for visit in conversation.visits for step in visit.steps):
+        turns = tuple(replace(turn, captures=("answers",)) for turn in turns)
     spans = [span for visit in conversation.visits for span in _calls_of(visit)]
     prompts = _prompts(turns, spans)
     return Session(

@@ -20,6 +20,9 @@ Kind: TypeAlias = Literal["agent", "model", "tool", ""]
 NOTE = "evaldesk.session"
 """The attribute with our own note of a session, on the first of its agent spans."""
 
+ANSWER_ALONE = "evaldesk.answer_alone"
+"""The attribute of a model call that stands for all of a trace of which only question and answer are known."""
+
 _CONVERSATION = ("gen_ai.conversation.id", "session.id", "gcp.vertex.agent.session_id")
 _AGENT = ("gen_ai.agent.name", "agent.name")
 _MODEL_WORK = ("chat", "generate_content", "text_completion")
