@@ -200,11 +200,13 @@ OF_RUNS = samples_of_runs()
 def with_each_entry_doubled(name: str) -> bytes:
     """The sample with each trial, event or span in it twice."""
     data, _ = OF_RUNS[name]
-    if name in ("openhands", "openhands-log"):
+    if name in ("openhands", "openhands-log", "langsmith", "braintrust"):
         return data.rstrip() + b"\n" + data
     file = json.loads(data)
     if isinstance(file, list):
         return encoded(file + file)
+    if name == "mlflow":
+        return encoded([file, file])
     if name == "openai-evals":
         items = [each for each in file["data"] if each["object"] == "eval.run.output_item"]
         return encoded({**file, "data": [*file["data"], *items]})

@@ -135,7 +135,11 @@ def _is_page(value: Any, key: str) -> bool:
 
 
 def read_steps(format_name: str, steps: Sequence[Step], source: str) -> Imported:
-    """The conversations in the steps. Raises FormatError, also when none of them says anything."""
+    """The conversations in the steps; of a step that comes twice the later one counts.
+
+    Raises FormatError, also when none of them says anything.
+    """
+    steps = list({(step.trace_id, step.span_id): step for step in steps}.values())
     seen_traces = {step.trace_id for step in steps if step.kind == "model"}
     answers = [_as_answer(step) for step in _roots(steps) if step.trace_id not in seen_traces]
     return imported_spans(format_name, [*map(_span, _with_facts_of_traces([*steps, *answers]))], source)
