@@ -11,9 +11,9 @@ from typing import Any
 
 from tests.cli.conftest import CommandFolder
 
-from evaldesk.desk.client_runs import Budget
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.trash import open_desk
+from evaldesk.model.client_budget import Budget
 from evaldesk.pages.door.tools import TOOLS, call
 from evaldesk.settings import read_settings
 

@@ -20,8 +20,8 @@ from tests.agents.installed import skip_without
 from tests.cli.conftest import CommandFolder
 from tests.cli.door_calls import INPUTS, lasting_budget, play
 
-from evaldesk.desk.client_runs import Budget
 from evaldesk.desk.desk import Desk
+from evaldesk.model.client_budget import Budget
 from evaldesk.pages.door.fit import material_of
 from evaldesk.pages.door.tools import FOR_PERSONS, TOOLS, Caller, tools_of
 from evaldesk.settings import read_settings
@@ -272,6 +272,37 @@ def test_no_part_of_a_secret_is_left_where_a_long_answer_is_cut(place: CommandFo
 
     assert (is_error, "left_out" in text, "[DB_PASSWORD]" in text) == (False, True, True)
     assert [part for part in secret.split("-") if part in text] == []
+
+
+def test_a_database_that_breaks_every_query_is_one_sentence_for_the_client(played: CommandFolder) -> None:
+    import sqlite3
+
+    with contextlib.closing(sqlite3.connect(played.folder / ".evaldesk/evaldesk.db")) as connection:
+        connection.execute("ALTER TABLE proposal DROP COLUMN reply")
+
+    async def steps(client: Any) -> None:
+        answer = await value_of(client, "get_case", {"set": "words", "case": "case_2"}, is_error=True)
+        assert answer["error"] == "the tool broke off; the log of `evaldesk mcp` has the trace"
+
+    driven(played.folder, Caller(), steps)
+
+
+def test_the_first_answer_needs_no_desk_and_builds_no_message_that_is_not_used() -> None:
+    skip_without("mcp")
+    code = """
+import sys
+import evaldesk.cli.door.mcp, evaldesk.cli.files.exchange_files
+from evaldesk.pages.door.tools import TOOLS, Caller
+from evaldesk.web.mcp_server import build_server, check_installed
+check_installed()
+build_server(None, Caller())
+import mcp_types, pydantic
+heavy = {"sqlalchemy", "litellm", "pandas", "evaldesk.desk.desk", "evaldesk.store"} & set(sys.modules)
+print(heavy, mcp_types.Tool.__pydantic_complete__, pydantic.BaseModel.model_config.get("defer_build"))
+"""
+    result = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+
+    assert result.stdout.split() == ["set()", "False", "None"]
 
 
 def _bytes_of(folder: Path) -> dict[str, bytes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -18,6 +17,7 @@ from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.desk.runs.provenance import run_digest
 from evaldesk.errors import ConflictError, UsageError
 from evaldesk.model import Gates
+from evaldesk.model.client_budget import Budget
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
 from evaldesk.store import Store
@@ -29,26 +29,6 @@ LOOK_S = 0.2
 MAX_WAIT_S = 50.0
 OPTIONS = ("concurrency", "timeout_s", "seed")
 """The options of a run that change no verdict's bar."""
-_BUDGET = re.compile(r"(?P<amount>\d{1,9}(?:\.\d{1,6})?)\s*usd/day", re.ASCII | re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """The most that runs of coding agents may cost in a day of UTC, in US dollars.
-
-    `clock` tells the day; without one it is the clock of the store, which dates the runs.
-    """
-
-    usd: float
-    clock: Callable[[], datetime] | None = None
-
-    @classmethod
-    def read(cls, text: str) -> Budget:
-        """The budget in a text such as `5usd/day`. Raises UsageError."""
-        match = _BUDGET.fullmatch(text.strip())
-        if match is None:
-            raise UsageError(f"--budget {text}: write the dollars of a day, such as 5usd/day")
-        return cls(float(match["amount"]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from starlette.types import Receive, Scope, Send
 
 from evaldesk import __version__
-from evaldesk.desk.client_proposals import client_name
-from evaldesk.desk.desk import Desk
-from evaldesk.desk.serving import OPENING, desk_address
 from evaldesk.errors import EvaldeskError, NotFoundError, UsageError
 from evaldesk.pages.door.fit import fenced, fitted, masked
 from evaldesk.pages.door.tools import USUAL_TOKENS, Caller, Tool, call, find_tool, tools_of
@@ -23,9 +21,11 @@ if TYPE_CHECKING:
     import mcp_types as types
     from mcp.server.lowlevel.server import Server
 
+    from evaldesk.desk.desk import Desk
+
 log = logging.getLogger("evaldesk.web")
 
-OpenDesk = Callable[[], Awaitable[Desk]]
+OpenDesk: TypeAlias = "Callable[[], Awaitable[Desk]]"
 MAX_AT_ONCE = 8
 NOT_INSTALLED = "the door for coding agents needs the package mcp: pip install 'evaldesk[mcp]'"
 INSTRUCTIONS = (
@@ -62,9 +62,18 @@ RESOURCES: Mapping[str, tuple[str, str]] = {
 
 
 def check_installed() -> None:
-    """Raise UsageError with the command that installs the package."""
+    """Import the package. Raises UsageError with the command that installs it."""
     try:
-        import mcp.server.lowlevel.server  # noqa: F401
+        import pydantic
+
+        config = pydantic.BaseModel.model_config
+        # The package declares the messages of two revisions, several hundred models: each is built once it is used, not
+        # now, which halves the time until the first answer (decision 510).
+        pydantic.BaseModel.model_config = {**config, "defer_build": True}
+        try:
+            import mcp.server.lowlevel.server  # noqa: F401
+        finally:
+            pydantic.BaseModel.model_config = config
     except ImportError as error:
         raise UsageError(NOT_INSTALLED) from error
 
@@ -135,6 +144,9 @@ def build_server(open_desk: OpenDesk, caller: Caller) -> Server[Any]:
 
 async def answer_text(open_desk: OpenDesk, caller: Caller, name: str, inputs: Mapping[str, Any]) -> tuple[str, bool]:
     """The fenced answer of a tool, and whether it is an error. No exception of ours leaves it, and no secret."""
+    # The first answer to a client comes without a desk, and so without its database.
+    from evaldesk.desk.serving import OPENING, desk_address
+
     desk: Desk | None = None
     try:
         tool = find_tool(name, caller.allowed)
@@ -151,7 +163,9 @@ async def answer_text(open_desk: OpenDesk, caller: Caller, name: str, inputs: Ma
     except OSError as error:
         text, is_error = fenced({"error": f"{error.strerror or error}; look at the disk, then ask again"}), True
     except Exception as error:
-        broken = desk.broken_row_error(error) if desk else None
+        broken = None
+        with suppress(Exception):  # the database that broke the tool breaks the look at its rows as well
+            broken = desk.broken_row_error(error) if desk else None
         if broken is None:
             log.exception("the tool %s broke off", name[:100])
         words = str(broken or "the tool broke off; the log of `evaldesk mcp` has the trace")
@@ -205,6 +219,8 @@ def _described(tool: Tool) -> types.Tool:
 
 def _client(ctx: Any) -> str:
     """The name that the client gave itself; never empty, as only a person's is: the budget counts clients alone."""
+    from evaldesk.desk.client_proposals import client_name
+
     params = ctx.session.client_params
     return client_name((params.client_info.title or params.client_info.name) if params else "")
 

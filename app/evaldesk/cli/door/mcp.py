@@ -34,7 +34,7 @@ def mcp(allow: str, budget: str, workspace: str | None) -> None:
     evaldesk mcp --allow propose
     evaldesk mcp --allow run,propose --budget 5usd/day
     """
-    from evaldesk.desk.client_runs import Budget
+    from evaldesk.model.client_budget import Budget
     from evaldesk.pages.door.tools import Caller
     from evaldesk.web.mcp_server import check_installed
 
@@ -52,17 +52,20 @@ def mcp(allow: str, budget: str, workspace: str | None) -> None:
 
 async def _serve(settings: Settings, caller: Caller) -> None:
     """Serve with a desk that the first call opens, on its database beside an open desk; it plays nothing here."""
-    from evaldesk.desk.desk import Desk
     from evaldesk.web.mcp_server import serve_streams
 
     opening = asyncio.Lock()
     desks: list[Desk] = []
 
+    def open_now() -> Desk:
+        from evaldesk.desk.desk import Desk  # not before the first answer, which names the tools
+
+        return Desk.open(replace(settings, roots=(*settings.roots, settings.samples_folder)))
+
     async def open_desk() -> Desk:
         async with opening:
             if not desks:
-                roots = (*settings.roots, settings.samples_folder)
-                desks.append(await asyncio.to_thread(Desk.open, replace(settings, roots=roots)))
+                desks.append(await asyncio.to_thread(open_now))
         return desks[0]
 
     try:

@@ -32,7 +32,7 @@ def start(
     evaldesk run start my_agent calc --n 5
     evaldesk run start my_agent calc --case roll_16 --json
     """
-    from evaldesk.desk.client_runs import Budget
+    from evaldesk.model.client_budget import Budget
     from evaldesk.pages.door.playing import start_answer
 
     most = Budget.read(budget) if budget else None

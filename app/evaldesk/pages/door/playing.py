@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaldesk.desk.client_runs import AskedRun, Budget, start_run, stop_run, wait_for_run
+from evaldesk.desk.client_runs import AskedRun, start_run, stop_run, wait_for_run
 from evaldesk.desk.desk import Desk
+from evaldesk.model.client_budget import Budget
 from evaldesk.pages.door.evalsets import find_file
 from evaldesk.pages.door.runs import item_of
 

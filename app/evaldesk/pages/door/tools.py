@@ -8,11 +8,13 @@ import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from evaldesk.desk.client_runs import Budget
-from evaldesk.desk.desk import Desk
 from evaldesk.errors import NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from evaldesk.desk.desk import Desk
+    from evaldesk.model.client_budget import Budget
 
 Group: TypeAlias = Literal["read", "run", "propose"]
 Schema: TypeAlias = Mapping[str, Any]

@@ -9,9 +9,9 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from evaldesk.desk.client_runs import Budget
 from evaldesk.desk.desk import Desk
 from evaldesk.errors import UsageError
+from evaldesk.model.client_budget import Budget
 from evaldesk.pages.door.tools import Caller
 
 if TYPE_CHECKING:
