@@ -111,7 +111,7 @@ def test_a_planted_leak_is_found_alone(name: str) -> None:
 def test_a_planted_tool_argument_and_value_are_found_alone(name: str) -> None:
     cases = sample(name)
     tools = tools_of(cases)
-    first = {**tools[0].parameters["properties"], "cabin": {"enum": ["economy", "business"]}}  # type: ignore[dict-item]
+    first: Any = {**tools[0].parameters["properties"], "cabin": {"enum": ["economy", "business"]}}  # type: ignore[dict-item]
     planted = (
         replace(tools[0], parameters={"properties": first}),
         *tools[1:],
@@ -129,7 +129,7 @@ def test_a_planted_tool_argument_and_value_are_found_alone(name: str) -> None:
 
 
 def test_values_of_an_enum_that_nobody_asked_for_are_named() -> None:
-    cabin = {"anyOf": [{"enum": ["economy", "business", "first"]}, {"type": "null"}]}
+    cabin: Any = {"anyOf": [{"enum": ["economy", "business", "first"]}, {"type": "null"}]}
     tool = ToolDescription("fly", "", {"properties": {"cabin": cabin}})
     case = asking("Fly me", ToolCall("fly", {"cabin": ["economy"]}))
 
