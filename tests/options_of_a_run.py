@@ -23,6 +23,7 @@ _TEXTS = {
     "model": "openai/big",
     "user_model": "openai/user",
     "note": "after the fix",
+    "rows": "0",
 }
 
 
@@ -57,7 +58,8 @@ def together(option: RunOption) -> dict[str, Any]:
     paired = {"in": "out", "out": "in"}
     name, _, end = option.name.rpartition("_")
     partner = f"{name}_{paired[end]}" if end in paired and f"{name}_{paired[end]}" in BY_NAME else ""
-    return {option.name: other_value(option), **({partner: 2.0} if partner else {})}
+    more: dict[str, Any] = {partner: 2.0} if partner else {}
+    return {option.name: other_value(option), **more, **({"name": "n"} if option.name == "retry_failed" else {})}
 
 
 def config_with(**values: Any) -> RunConfig:

@@ -334,3 +334,49 @@ def test_a_variable_that_the_code_sets_is_as_good_as_one_of_the_environment(monk
 
     with pytest.raises(UsageError, match="GROQ_API_KEY is not set"):
         evaldesk.evaluate(agent, EVALSET, criteria=ANSWER, model="groq/llama")
+
+
+def test_rows_and_a_name_choose_the_cases_and_the_run_as_on_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "echo").mkdir()
+    (tmp_path / "echo" / "agent.py").write_text(
+        "def root_agent(message):\n    if message == 'raise':\n        raise ValueError(message)\n    return message\n"
+    )
+    path = tmp_path / "words.evalset.json"
+    dump_evalset(EVALSET, path)
+
+    def run(**options: Any) -> RunResult:
+        result: RunResult = evaldesk.evaluate(
+            tmp_path / "echo", path, criteria=ANSWER, workspace=tmp_path, name="nightly", **options
+        )
+        return result
+
+    first = run(rows="0, 2")
+    retried = run(rows="0,2", retry_failed=True)
+    fresh = run(rows="0,2", fresh=True)
+
+    assert [case.id for case in first] == [case.id for case in retried] == ["same", "broken"]
+    assert [each.config.name for each in (first, retried, fresh)] == ["nightly"] * 3
+    assert (retried.n_passed, retried.n_errored) == (1, 1)
+    with Store.open(tmp_path / ".evaldesk" / "evaldesk.db") as store:
+        assert [(each.id, each.n_done) for each in store.runs.list()] == [(2, 2), (1, 2)]
+    with pytest.raises(UsageError, match=r"run 2 began with other inputs: 2 rows, now 1"):
+        run(rows="1")
+    with pytest.raises(UsageError, match=r"there is no row 3; the file has 3 rows, 0 to 2"):
+        run(rows="3", fresh=True)
+    with pytest.raises(UsageError, match="choose the cases by one of them"):
+        run(rows="1", cases=["same"], fresh=True)
+
+
+def test_a_run_of_an_object_has_a_name_and_is_not_continued_by_it(tmp_path: Path) -> None:
+    result = evaldesk.evaluate(echo, EVALSET, criteria=ANSWER, workspace=tmp_path, name="nightly")
+
+    assert result.config.name == "nightly"
+    with pytest.raises(UsageError, match="played an object of Python, which cannot be found again"):
+        evaldesk.evaluate(echo, EVALSET, criteria=ANSWER, workspace=tmp_path, name="nightly", retry_failed=True)
+
+
+def test_a_name_is_of_one_run_and_not_of_variants(tmp_path: Path) -> None:
+    variants = [{"temperature": 0.1}, {"temperature": 0.2}]
+
+    with pytest.raises(UsageError, match="name= is of one"):
+        evaldesk.evaluate(echo, EVALSET, criteria=ANSWER, workspace=tmp_path, variants=variants, name="nightly")

@@ -34,6 +34,7 @@ from evaldesk.run_options import (
     BY_PATH,
     DOORS,
     NOT_OPTIONS,
+    OF_ONE_RUN,
     RUN_OPTIONS,
     Asked,
     Door,
@@ -331,6 +332,7 @@ def test_every_option_of_python_reaches_the_frozen_configuration(
     values = {**PRICES, **{option.name: other_value(option) for option in RUN_OPTIONS}}
     values |= {"n": 2, "budget": "2", "concurrency": 2}  # each trial starts a process
     values["shard"] = "1/1"  # a budget is of all cases
+    values["retry_failed"] = False  # a new run has no errored trial
     values["live"] = False  # faults and recordings exclude it, and a function has no live sessions
     values["instructions"] = {"agent": "Answer."}
     values["memory_mib"] = 2048  # a fork of the tests has nearly the least limit already, and then starts no thread
@@ -385,7 +387,7 @@ def test_run_again_has_every_option_of_the_earlier_run(option: RunOption) -> Non
 
     again = asked_by(read_options(like_run(run_of(config)), config))
 
-    kept = with_options(config, {name: BY_NAME[name].default for name in NOT_AGAIN})
+    kept = with_options(config, {name: BY_NAME[name].default for name in (*NOT_AGAIN, *OF_ONE_RUN)})
     assert option_values(again) == option_values(kept)
 
 

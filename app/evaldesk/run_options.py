@@ -268,6 +268,11 @@ BY_CHANCE = "by chance"
 AGENT_SETS = "left to the agent"
 ONE_CASE: Final = "an item is one case, and a budget is spread over many"
 ONE_CASE_SHARD: Final = "an item is one case, and pytest has its own ways to choose among them"
+ONE_CASE_NAME: Final = "an item is a run of one case, which pytest names and plays again"
+NOT_ROWS_FORM: Final = "the form has a tick for each case"
+NOT_NAME_FORM: Final = "the page of a run continues it, and plays its errored trials again"
+OF_ONE_RUN = frozenset({"rows", "name", "fresh", "retry_failed"})
+"""Options that choose the cases and the run itself; a run like another one does not have them of that."""
 NOT_SHARD_FORM: Final = "a desk is one machine; shards are of several that play one set"
 EVEN: Final = "even"
 ALLOCATIONS = (EVEN, "uncertain")
@@ -383,6 +388,50 @@ _RUN = (
         form="first",
         is_always_shown=True,
         left_out={"toml": NOT_WORKSPACE, "pytest": "a case with an errored trial never passes there"},
+    ),
+    _run(
+        "rows",
+        "text",
+        title="Rows",
+        words="rows",
+        help="The cases or rows to run, counted from 0, such as 3,7,10-20.",
+        high=10_000,
+        unset="all cases",
+        metavar="3,7,10-20",
+        is_measured=False,
+        left_out={"toml": NOT_WORKSPACE, "pytest": ONE_CASE_SHARD, "form": NOT_ROWS_FORM},
+    ),
+    _run(
+        "name",
+        "text",
+        title="Name",
+        words="the name",
+        help="Name of the run. An unfinished run of this name is continued, if its inputs are the same.",
+        high=96,
+        unset="its number",
+        metavar="NAME",
+        is_measured=False,
+        left_out={"toml": NOT_WORKSPACE, "pytest": ONE_CASE_NAME, "form": NOT_NAME_FORM},
+    ),
+    _run(
+        "fresh",
+        "switch",
+        title="Fresh",
+        words="begin a new run",
+        help="Begin a new run, also where one of this name is there.",
+        default=False,
+        is_measured=False,
+        left_out={"toml": NOT_WORKSPACE, "pytest": ONE_CASE_NAME, "form": NOT_NAME_FORM},
+    ),
+    _run(
+        "retry_failed",
+        "switch",
+        title="Retry failed",
+        words="play the errored trials again",
+        help="Play the errored trials of the run of this name again.",
+        default=False,
+        is_measured=False,
+        left_out={"toml": NOT_WORKSPACE, "pytest": ONE_CASE_NAME, "form": NOT_NAME_FORM},
     ),
     _run(
         "shard",
@@ -956,6 +1005,10 @@ class Asked(TypedDict, total=False):
     concurrency: int | None
     pass_threshold: float | None
     errors_are_failures: bool | None
+    rows: str | None
+    name: str | None
+    fresh: bool | None
+    retry_failed: bool | None
     shard: str | None
     strict: bool | None
     compat: str | None
@@ -1022,11 +1075,16 @@ def offered(door: Door) -> tuple[RunOption, ...]:
 
 
 def checked_options(requested: Mapping[str, Any]) -> dict[str, Any]:
-    """The requested options, each in its type. Raises UsageError for an impossible value, TypeError for a name."""
+    """The requested options, each in its type. Raises UsageError for impossible values, TypeError for a name."""
     unknown = [name for name in requested if name not in BY_NAME]
     if unknown:
         raise TypeError(str(NotFoundError.among("run option", unknown[0], BY_NAME)))
-    return {name: BY_NAME[name].check(value) for name, value in requested.items() if value is not None}
+    options = {name: BY_NAME[name].check(value) for name, value in requested.items() if value is not None}
+    if options.get("retry_failed") and options.get("fresh"):
+        raise UsageError("--fresh and --retry-failed: a new run has no errored trial; leave one out", field="fresh")
+    if options.get("retry_failed") and not options.get("name"):
+        raise UsageError("--retry-failed: name the run as well, by --name", field="name")
+    return options
 
 
 def check_fields(owner: str, value: object, names: Iterable[RunOption]) -> None:

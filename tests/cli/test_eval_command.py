@@ -56,6 +56,84 @@ def test_rows_choose_cases_by_their_place(place: CommandFolder) -> None:
     assert [line for line in result.output.splitlines() if "case_" in line] == ["✓  case_1", "✓  case_3", "✓  case_4"]
 
 
+def test_a_named_run_is_continued_as_it_began_and_a_fresh_one_is_new(place: CommandFolder) -> None:
+    path = place.evalset("first", {str(number): str(number) for number in range(3)})
+    words = (path, "--name", "nightly")
+
+    first, again, fresh = place.eval(*words), place.eval(*words), place.eval(*words, "--fresh")
+    other = place.eval(*words, "--rows", "0-1")
+    retried = place.eval(*words, "--retry-failed")
+    unnamed = place.eval(path, "--retry-failed")
+
+    assert (first.exit_code, fresh.exit_code) == (0, 0), first.output + fresh.output
+    assert "run 1, named nightly, has no trial left to play; --fresh begins a new run" in str(again.exception)
+    assert "run 2 began with other inputs: 3 rows, now 2" in str(other.exception)
+    assert "run 2, named nightly, has no errored trial" in str(retried.exception)
+    assert "--retry-failed: name the run as well, by --name" in str(unnamed.exception)
+    with place.store() as store:
+        assert [(run.id, run.config.name, run.n_done) for run in store.runs.list()] == [
+            (2, "nightly", 3),
+            (1, "nightly", 3),
+        ]
+
+
+def test_the_errored_trials_of_a_named_run_are_played_again_under_its_name(
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = place.evalset("first", {str(number): str(number) for number in range(3)})
+    monkeypatch.setenv("ECHO_RAISE", "1")
+    broken = place.eval(path, "--name", "nightly")
+    monkeypatch.delenv("ECHO_RAISE")
+
+    retried = place.eval(path, "--name", "nightly", "--retry-failed")
+
+    assert (broken.exit_code, retried.exit_code) == (3, 0), broken.output + retried.output
+    assert "3 of 3 passed" in retried.output
+    with place.store() as store:
+        assert [(run.id, run.n_passed) for run in store.runs.list()] == [(1, 3)]
+
+
+def test_the_trials_that_a_named_run_has_left_are_played_by_the_same_command(place: CommandFolder) -> None:
+    path = place.evalset("first", {str(number): str(number) for number in range(3)})
+    place.eval(path, "--name", "nightly")
+    with place.store() as store:
+        config, cases = store.runs.summary(1).config, [store.runs.case(1, index) for index in range(3)]
+        run_id = store.runs.create(config, cases)
+        store.runs.set_status(run_id, "stopped")
+
+    continued = place.eval(path, "--name", "nightly")
+
+    assert continued.exit_code == 0, continued.output
+    with place.store() as store:
+        assert [(run.id, run.n_done) for run in store.runs.list()] == [(2, 3), (1, 3)]
+
+
+def test_a_run_that_was_scored_again_does_not_have_the_name(place: CommandFolder) -> None:
+    path = place.evalset("first", GOOD)
+    place.eval(path, "--name", "nightly")
+    rescored = place.run("run", "rescore", "nightly", "--criterion", "response_match_score=0.5")
+
+    again = place.eval(path, "--name", "nightly")
+
+    assert rescored.exit_code == 0, rescored.output
+    assert "run 1, named nightly, has no trial left to play" in str(again.exception)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--vary", "seed=1,2"), "--name is of one run, and --vary plays several"),
+        (("second",), "--name is of one run, and these are 2"),
+    ],
+    ids=["variants", "eval sets"],
+)
+def test_a_name_is_of_one_run(place: CommandFolder, more: tuple[str, ...], words: str) -> None:
+    path, second = place.evalset("first", GOOD), place.evalset("second", GOOD)
+    arguments = [second if each == "second" else each for each in more]
+
+    assert words in _refusal(place, place.agent, path, "--name", "nightly", *arguments)
+
+
 @pytest.mark.parametrize(
     ("selectors", "rows", "words"),
     [

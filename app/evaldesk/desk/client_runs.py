@@ -27,7 +27,7 @@ MARK = "Started through the door for coding agents."
 MAX_RUNS_A_DAY = 1_000
 LOOK_S = 0.2
 MAX_WAIT_S = 50.0
-OPTIONS = ("concurrency", "timeout_s", "seed")
+OPTIONS = ("concurrency", "timeout_s", "seed", "rows")
 """The options of a run that change no verdict's bar."""
 
 

@@ -472,8 +472,10 @@ class RunConfig:
     `prompts` says whether it is kept how models were asked. `shows_case` gives the agent's process the whole case,
     and not only the user's side of it. `recorded` is the plan of an imported run. `files` are those that its command
     was asked to write, by their option; `command` is set where that has several runs, `experiment` where the run is a
-    variant of one. `shard` is the part of the cases that it plays, such as "2/5", and `shard_sizes` are the numbers of
-    cases of all of them.
+    variant of one. `rows` are those of the file that were asked for, such as "3,7,10-20", None for all. A run with a
+    `name` continues an unfinished one of that name, unless a `fresh` one was asked for; with `retry_failed` its errored
+    trials are played again. `shard` is the part of the cases that it plays, such as "2/5", and `shard_sizes` are the
+    numbers of cases of all of them.
     """
 
     agent: AgentRef
@@ -516,6 +518,10 @@ class RunConfig:
     files: tuple[tuple[FileOption, str], ...] = ()
     command: CommandPart | None = None
     experiment: ExperimentPart | None = None
+    rows: str | None = None
+    name: str | None = None
+    fresh: bool = False
+    retry_failed: bool = False
     shard: str | None = None
     shard_sizes: tuple[int, ...] = ()
 

@@ -257,8 +257,7 @@ def test_every_kind_of_file_is_read(place: CommandFolder, rows: Path, name: str)
     [
         (("-m", "a:b"), "-m needs -d"),
         (("-m", "a:b", "--mcp", "folder"), "--mcp: tools of an MCP server are the agent's to call: name by -m"),
-        (("-m", "a:b", "-d", "data.jsonl", "--fresh"), "--fresh: leave it out"),
-        (("-m", "a:b", "-d", "data.jsonl", "--retry-failed"), "`evaldesk run retry RUN`"),
+        (("-m", "a:b", "-d", "data.jsonl", "--retry-failed"), "--retry-failed: name the run as well, by --name"),
         (("-m", "a:b", "-d", "data.jsonl", "--log-samples"), "`evaldesk run export RUN`"),
         (("-m", "a:b", "-d", "data.jsonl", "--baseline-api-key", "x"), "--api-key-env"),
         (("-d", "data.jsonl"), "-d needs -m"),

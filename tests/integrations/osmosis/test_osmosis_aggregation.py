@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from fractions import Fraction
+from math import comb
 from pathlib import Path
 
 import pytest
 from tests.integrations.osmosis.osmosis_indexes import random_index
 
 from evaldesk.desk.imports.files import read_path
+from evaldesk.integrations.osmosis.results import MAX_POINTS
+from evaldesk.transcripts.recorded import SummaryValue
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "osmosis_aggregation.json").read_text("utf-8"))
 NOT_COMPARED = {"pass_threshold", "tokens_used"}
@@ -40,3 +45,38 @@ def test_a_value_that_is_not_that_of_the_rows_is_said(tmp_path: Path) -> None:
     words = read_path(written(tmp_path / "run", 1, passed=GOLDEN["1"]["passed"] + 1)).understood
 
     assert any("own summary differs" in sentence and "passed" in sentence for sentence in words)
+
+
+def of_one_row(folder: Path, n: int, n_passes: int, ks: Iterable[int]) -> list[SummaryValue]:
+    """The compared points of pass@k of a run with one row of so many attempts, whose file claims 0.25 for each k."""
+    row = {"row_index": 0, "status": "success", "duration_ms": 5.0, "tokens": 1}
+    attempts = ({**row, "run_index": at, "rollout_id": f"{at}", "reward": float(at < n_passes)} for at in range(n))
+    folder.mkdir()
+    (folder / "index.jsonl").write_text("".join(json.dumps(each) + "\n" for each in attempts))
+    run = {"id": "r", "status": "completed", "name": "run", "model_name": "m", "rollout_name": "r"}
+    points = [{"k": k, "value": 0.25} for k in ks]
+    (folder / "metrics.json").write_text(json.dumps({"eval_run": run, "summary": {"pass_at_k": points}}))
+    (recorded_run,) = read_path(folder).runs
+    return [value for value in recorded_run.summary if value.name.startswith("pass@")]
+
+
+def test_pass_at_k_of_many_attempts_of_a_row_is_that_of_whole_numbers(tmp_path: Path) -> None:
+    ks = (1, 2, 100, 200, 201, 202, 301)
+
+    values = of_one_row(tmp_path / "run", 301, 100, ks)
+
+    exact = [float(1 - Fraction(comb(201, k), comb(301, k))) for k in ks]
+    assert [value.from_trials for value in values] == pytest.approx(exact, rel=1e-9)
+
+
+def test_of_a_file_with_many_points_of_pass_at_k_the_first_are_compared(tmp_path: Path) -> None:
+    values = of_one_row(tmp_path / "run", 3, 1, (1 + at % 3 for at in range(5_000)))
+
+    assert len(values) == MAX_POINTS
+
+
+@pytest.mark.parametrize("k", [0, -1, 10**9, True])
+def test_a_k_without_a_meaning_is_compared_with_0_or_the_first_attempt(tmp_path: Path, k: int) -> None:
+    (value,) = of_one_row(tmp_path / "run", 2, 1, [k])
+
+    assert value.from_trials == (0.5 if k is True else 0.0)

@@ -8,7 +8,6 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from evaldesk import paths
-from evaldesk.cli.eval.dataset import chosen_rows
 from evaldesk.cli.eval.outcome import play_and_judge
 from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.desk.criteria.criteria import find_criteria_file, open_criteria_file, read_criteria, read_live, read_user
@@ -48,22 +47,25 @@ def eval_adk(request: EvalRequest) -> int:
     for path, case_ids in cases_by_file.items():
         evalset = read_evalset_file(path)
         check_names(path, case_ids, [case.id for case in evalset.cases])
-        chosen_ids = case_ids
-        if request.rows is not None:
-            chosen_ids = _cases_of_rows(request.rows, evalset, case_ids, len(cases_by_file))
         jobs.append(
             Job(
                 agent,
                 evalset,
                 path,
-                request.options(chosen_ids, criteria).but(user=user, **asked_live),
+                request.options(case_ids, criteria).but(user=user, **asked_live),
                 found_criteria=criteria_file,
             )
         )
+    if request.rows is not None and len(jobs) > 1:
+        raise UsageError(f"--rows is for one eval set, and {len(jobs)} are named; name cases, as in FILE:CASE,CASE")
     if request.value("shard") and len(jobs) > 1:
         raise UsageError(f"--shard is of one eval set, and {len(jobs)} are named; shard each by a command of its own")
     if request.value("shard") and request.is_experiment:
         raise UsageError("--shard is of one run, and --vary plays several; leave one out")
+    named_option = next((name for name in ("name", "fresh", "retry_failed") if request.value(name)), None)
+    if named_option and request.is_experiment:
+        flag = named_option.replace("_", "-")
+        raise UsageError(f"--{flag} is of one run, and --vary plays several; name them by --experiment")
     if request.is_experiment:
         from evaldesk.cli.eval.experiment import play_experiment  # most commands play one run
 
@@ -167,15 +169,6 @@ def _choose_cases(words: Sequence[str], folder: Path | None) -> dict[Path, tuple
         both = None if names is None or earlier is None else tuple(dict.fromkeys((*earlier, *names)))
         cases_by_file[path] = both
     return cases_by_file
-
-
-def _cases_of_rows(rows: str, evalset: EvalSet, names: tuple[str, ...] | None, n_files: int) -> tuple[str, ...] | None:
-    """The cases of `--rows`. Raises UsageError beside names of cases, and for several files, which number theirs."""
-    if n_files > 1:
-        raise UsageError(f"--rows is for one eval set, and {n_files} are named; name cases, as in FILE:CASE,CASE")
-    if names is not None:
-        raise UsageError("--rows and names of cases: choose the cases by one of them")
-    return chosen_rows(evalset, rows=rows)
 
 
 def check_names(path: Path, names: Sequence[str] | None, case_ids: Sequence[str]) -> None:

@@ -212,7 +212,6 @@ def run_options(command: Command) -> Command:
             callback=metrics_and_criteria,
             help="A metric with its threshold, or, as tool_used={...}, with options too. May be repeated.",
         ),
-        click.option("--rows", metavar="3,7,10-20", help="The cases or rows to run, counted from 0."),
         click.option(
             "--config-file-path", metavar="FILE", help="The criteria, in the format of ADK's test_config.json."
         ),

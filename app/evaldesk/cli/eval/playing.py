@@ -146,6 +146,11 @@ async def plan_jobs(desk: Desk, jobs: Sequence[Job], *, gates: Gates, baseline: 
             "or say --n",
             field="budget",
         )
+    if jobs and jobs[0].options.value("name") and len(plans) > 1:
+        raise UsageError(
+            f"--name is of one run, and these are {len(plans)}; name one agent, one model and one eval set",
+            field="name",
+        )
     if baseline is not None:
         plans = [*compared_plans(plans[:n_own], baseline), *compared_plans(plans[n_own:], baseline)]
     check_gates(gates, plans[:n_own])

@@ -37,7 +37,6 @@ class EvalRequest:
     criteria: tuple[tuple[str, object], ...] = ()
     check: bool = False
     config_file_path: str | None = None
-    rows: str | None = None
     workspace: str | None = None
     python: str | None = None
     image: str | None = None
@@ -60,6 +59,11 @@ class EvalRequest:
     gate_variants: tuple[str, ...] = ()
     allow_equal: bool = False
     drop_worse: bool = False
+
+    @property
+    def rows(self) -> str | None:
+        """The rows to run, such as `3,7,10-20`; None for all."""
+        return self.run_options.get("rows")
 
     @property
     def is_experiment(self) -> bool:

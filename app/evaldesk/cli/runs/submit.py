@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from evaldesk.cli.eval.adk import eval_adk
-from evaldesk.cli.eval.dataset import REWARD, chosen_rows, read_dataset
+from evaldesk.cli.eval.dataset import REWARD, read_dataset, rows_between
 from evaldesk.cli.eval.options import Sectioned, asked_gates, asked_options, gate_options, how_options, place_options
 from evaldesk.cli.eval.playing import plan_jobs, warn_of_false_alarms
 from evaldesk.cli.eval.report import report_error
@@ -28,9 +28,9 @@ from evaldesk.desk.runs.file_places import at_revision, dataset_path, placed_age
 from evaldesk.desk.runs.handover import hand_over
 from evaldesk.desk.runs.plan import RunOptions, RunPlan
 from evaldesk.desk.runs.provenance import run_digest
-from evaldesk.errors import AgentError, ConflictError, NotFoundError, UsageError
+from evaldesk.desk.runs.rows import chosen_rows
+from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import EvalSet, Gates
-from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
 from evaldesk.run_options import Asked
 from evaldesk.wording.printable import in_one_line
@@ -51,7 +51,6 @@ def _file_options(command: Any) -> Any:
             click.argument("file", type=click.Path(path_type=Path)),
             click.option("--yes", "-y", is_flag=True, help="Do not ask; an omitted limit means all rows."),
             click.option("--sample", is_flag=True, help="Where the limit is omitted, run a seeded 10 % of the rows."),
-            click.option("--rows", metavar="3,7,10-20", help="The rows to run, counted from 0; wins over the limit."),
             click.option("--limit", type=click.IntRange(1), metavar="N", help="Most rows to run."),
             click.option("--offset", type=click.IntRange(0), metavar="N", default=0, help="Rows to leave out first."),
             click.option("--dataset-file", metavar="FILE", help="The data set, in place of that of the file."),
@@ -66,17 +65,17 @@ def _file_options(command: Any) -> Any:
 
 @click.command(cls=Sectioned)
 @_file_options
-@click.option("--name", help="Name of the run; default: name of the file and the time.")
 @json_option
 @workspace_option
 @how_options
 @place_options
 @gate_options
-def submit(name: str | None, is_json: bool, workspace: str | None, **values: Any) -> None:
+def submit(is_json: bool, workspace: str | None, **values: Any) -> None:
     """Submit the run of FILE, in Osmosis' TOML; all settings are checked before the start.
 
-    An option of a run that is given here wins over the file, which has them under [evaldesk].
-    `evaldesk run info RUN` shows the answers of the gates; without one every trial must pass.
+    Without --name it is a new run, with the name of the file and the time. An option of a run that is given here wins
+    over the file, which has them under [evaldesk]. `evaldesk run info RUN` shows the answers of the gates; without one
+    every trial must pass.
 
     \b
     evaldesk run submit configs/eval/my-run.toml
@@ -88,7 +87,7 @@ def submit(name: str | None, is_json: bool, workspace: str | None, **values: Any
             f"{values['file']} is an experiment, which is played in one process: evaldesk run play {values['file']}"
         )
     is_asked = not (values["yes"] or is_json)
-    file_run = _read(values, workspace, name or f"{values['file'].stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}", is_asked)
+    file_run = _read(values, workspace, f"{values['file'].stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}", is_asked)
     if not is_json:
         file_run.show_plan()
     if file_run.may_ask:
@@ -107,52 +106,46 @@ def submit(name: str | None, is_json: bool, workspace: str | None, **values: Any
 
 @click.command(cls=Sectioned)
 @_file_options
-@click.option("--name", help="Name of the run; default: name of the file. A run of this name is continued.")
-@click.option("--fresh", "is_fresh", is_flag=True, help="Begin a new run, also where one of this name is there.")
-@click.option("--retry-failed", "is_retry", is_flag=True, help="Play the errored trials of the run of this name again.")
 @workspace_option
 @how_options
 @place_options
 @gate_options
-def play(name: str | None, is_fresh: bool, is_retry: bool, workspace: str | None, **values: Any) -> None:
+def play(workspace: str | None, **values: Any) -> None:
     """Play the run of FILE, in Osmosis' TOML, to its end; `evaldesk eval run FILE` is the same.
 
-    A run of the same name is continued: its finished trials count. If its inputs changed since (agent, rows, criteria,
-    options), nothing is played, and they are named.
+    Without --name it has that of the file. A run of the same name is continued: its finished trials count. If its
+    inputs changed since (agent, rows, criteria, options), nothing is played, and they are named.
 
     \b
     evaldesk run play configs/eval/my-run.toml --rows 3,7,10-20
     evaldesk run play configs/eval/my-run.toml --fresh
     """
-    if is_fresh and is_retry:
-        raise UsageError("--fresh and --retry-failed: a new run has no errored trial; leave one out")
     if is_experiment_file(values["file"]):
-        sys.exit(_play_experiment(values, workspace, name))
-    file_run = _read(values, workspace, name or values["file"].stem, is_asked=not values["yes"])
+        sys.exit(_play_experiment(values, workspace))
+    file_run = _read(values, workspace, values["file"].stem, is_asked=not values["yes"])
     file_run.show_plan()
     os.environ.update(file_run.own_environment)
     try:
-        code = asyncio.run(
-            _play(_settings(workspace, file_run.run_file), file_run, is_fresh=is_fresh, is_retry=is_retry)
-        )
+        code = asyncio.run(_play(_settings(workspace, file_run.run_file), file_run))
     except AgentError as error:
         report_error(file_run.job.agent.id, error)
         code = 3
     sys.exit(code)
 
 
-def _play_experiment(values: dict[str, Any], workspace: str | None, name: str | None) -> int:
+def _play_experiment(values: dict[str, Any], workspace: str | None) -> int:
     """Play the variants of an experiment file to their end; options of the command win over the file."""
     file = read_experiment_file(values["file"])
+    options = {**file.run_options, **asked_options(values)}
+    name = options.pop("name", None)
     request = EvalRequest(
         words=(file.agent, file.evalset),
-        run_options=cast("Asked", {**file.run_options, **asked_options(values)}),
+        run_options=cast("Asked", options),
         config_file_path=file.criteria,
-        rows=values["rows"],
         workspace=workspace,
         vary=file.vary,
         listed=file.variants,
-        experiment=name or file.name,
+        experiment=str(name or file.name),
         baseline_variant=file.baseline,
         allow_equal=file.allow_equal,
         drop_worse=file.drop_worse,
@@ -180,15 +173,17 @@ class _FileRun:
         _show_plan(self.run_file, self.name, self.job.path, self.words, self.commit)
 
 
-def _read(values: dict[str, Any], workspace: str | None, name: str, is_asked: bool) -> _FileRun:
+def _read(values: dict[str, Any], workspace: str | None, default_name: str, is_asked: bool) -> _FileRun:
     """Read and check the file and the options. Raises UsageError, FormatError."""
-    names = ("file", "yes", "sample", "rows", "limit", "offset", "dataset_file", "secrets_file")
+    names = ("file", "yes", "sample", "limit", "offset", "dataset_file", "secrets_file")
     of_file = {each: values.pop(each) for each in names}
     run_file = _with_options(read_run_file(of_file["file"]), asked_options(values))
     if of_file["dataset_file"]:
         run_file = replace(run_file, dataset=of_file["dataset_file"])
     if of_file["limit"] is not None:
         run_file = replace(run_file, limit=of_file["limit"])
+    name = str(run_file.run_options.get("name") or default_name)
+    run_file = replace(run_file, run_options={**run_file.run_options, "name": name})
     request = EvalRequest((), run_file.run_options, asked_gates(values), **values)
     run_file, commit = at_revision(run_file, open_home(workspace).state_folder / "revisions")
     agent = placed_agent(run_file, open_home(workspace), request.python, request.image)
@@ -196,11 +191,13 @@ def _read(values: dict[str, Any], workspace: str | None, name: str, is_asked: bo
     evalset = read_dataset(path)
     secrets = secrets_of(run_file, _given_secrets(of_file["secrets_file"]), os.environ)
     may_ask = is_asked and sys.stdin.isatty()
-    if of_file["rows"] is not None or of_file["offset"]:
-        limit = of_file["limit"] if of_file["rows"] is not None else run_file.limit
-        case_ids = chosen_rows(evalset, rows=of_file["rows"], offset=of_file["offset"], limit=limit)
-        row_words = of_file["rows"] if of_file["rows"] is not None else f"from {of_file['offset']}"
-        words = f"rows {row_words}: {len(case_ids or ()):,} of {len(evalset.cases):,}"
+    if request.rows is not None:
+        case_ids = rows_between(evalset, rows=request.rows, offset=of_file["offset"], limit=of_file["limit"])
+        n_chosen = len(chosen_rows(evalset.cases, request.rows))
+        words = f"rows {request.rows}: {n_chosen:,} of {len(evalset.cases):,}"
+    elif of_file["offset"]:
+        case_ids = rows_between(evalset, rows=None, offset=of_file["offset"], limit=run_file.limit)
+        words = f"rows from {of_file['offset']}: {len(case_ids or ()):,} of {len(evalset.cases):,}"
     else:
         case_ids, words = _chosen_rows(run_file, evalset, is_sample=of_file["sample"], may_ask=may_ask)
     note = f"{name}\n{run_file.path}{f', commit {commit[:7]}' if commit else ''}; {words}"
@@ -211,38 +208,19 @@ def _read(values: dict[str, Any], workspace: str | None, name: str, is_asked: bo
     return _FileRun(run_file, job, name, words, commit, request.baseline, may_ask, own_environment)
 
 
-async def _play(settings: Settings, file_run: _FileRun, *, is_fresh: bool, is_retry: bool) -> int:
+async def _play(settings: Settings, file_run: _FileRun) -> int:
     """Play a new run, or continue the one of this name; gives the exit code."""
     from evaldesk.cli.runs.change import follow_run
     from evaldesk.desk.desk import Desk
-    from evaldesk.desk.runs.input_lock import check_inputs
 
     desk = Desk.open(settings)
 
     async def begin(desk: Desk) -> int:
         plan = await _plan(desk, file_run.job, file_run.baseline)
-        runs = desk.stored_runs
-        run = None if is_fresh else await asyncio.to_thread(runs.newest_of_name, file_run.name)
-        if run is None:
-            if is_retry:
-                raise NotFoundError(f"--retry-failed: there is no run named {file_run.name}; leave it out to begin one")
-            return await desk.runs.start(plan)
-        await asyncio.to_thread(check_inputs, runs, run, plan)
-        if is_retry:
-            if not run.n_to_retry:
-                raise ConflictError(
-                    f"run {run.id}, named {file_run.name}, has no errored trial; --fresh begins a new run"
-                )
-            await desk.runs.retry(run.id)
-        elif run.n_todo or run.status in LIVE:
+        run = await desk.runs.run_to_continue(plan)
+        if run and not plan.config.retry_failed:
             show(f"Run {run.id} is continued: {run.n_done:,} of {run.n_trials:,} trials are there.", err=True)
-            await desk.runs.resume(run.id)
-        else:
-            raise ConflictError(
-                f"run {run.id}, named {file_run.name}, has no trial left to play; --fresh begins a new run, "
-                "--retry-failed plays its errored trials again"
-            )
-        return run.id
+        return await desk.runs.start(plan)
 
     return await follow_run(desk, begin)
 

@@ -41,6 +41,7 @@ from evaldesk.desk.experiments.variants import (
     variant_options,
 )
 from evaldesk.desk.runs.gates.impossible import check_gates
+from evaldesk.desk.runs.input_lock import OBJECT_TARGET
 from evaldesk.desk.runs.kept_workers import SHARED
 from evaldesk.desk.runs.model_checks import check_prices
 from evaldesk.desk.runs.plan import RunOptions, RunPlan, subject_of
@@ -358,6 +359,12 @@ async def _evaluate_variants(call: _Call, request: _VariantRequest) -> Experimen
         raise UsageError("a gate of an experiment is one of a variant; say gate_variants=", field="gate_variants")
     if call.options.overrides.get("shard"):
         raise UsageError("variants= plays several runs, and a shard is part of one; leave out shard=", field="shard")
+    named_option = next((each for each in ("name", "fresh", "retry_failed") if call.options.value(each)), None)
+    if named_option:
+        raise UsageError(
+            f"variants= plays several runs, and {named_option}= is of one; leave it out, or say experiment=",
+            field=named_option,
+        )
     if call.options.overrides.get("allocate"):
         raise UsageError("the budget of an experiment is spent in order; leave out allocate=", field="allocate")
     with _read_call(call, [str(each.options["model"]) for each in variants if "model" in each.options]) as bench:
@@ -566,7 +573,7 @@ def _resolve_agent(agent: object, settings: Settings, place: GivenPlace, environ
     for name, choice in zip(("python", "image", "environment"), (*place, environment), strict=True):
         if choice:
             raise UsageError(f"{name}= is for an agent that is named; an object stays in this process", field=name)
-    return _Agent(AgentRef(_name_of(agent), f"this process:{next(_numbers)}"), agent)
+    return _Agent(AgentRef(_name_of(agent), f"{OBJECT_TARGET}{next(_numbers)}"), agent)
 
 
 def _resolve_variant_agent(agent: object, call: _Call, settings: Settings, environment: str) -> _Agent:

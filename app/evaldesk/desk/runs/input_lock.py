@@ -1,4 +1,4 @@
-"""The inputs of a run that is continued by its name: what changed since its start is refused, never mixed in."""
+"""A run that is continued by its name, and its inputs: what changed since its start is refused, never mixed in."""
 
 from __future__ import annotations
 
@@ -6,11 +6,45 @@ from collections.abc import Iterator
 
 from evaldesk.desk.runs.plan import RunPlan
 from evaldesk.desk.runs.stored_runs import StoredRuns
-from evaldesk.errors import UsageError
+from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.matching.case_version import case_version
-from evaldesk.model.run import measured_value
+from evaldesk.model.run import LIVE, measured_value
 from evaldesk.model.stored import RunSummary
 from evaldesk.run_options import RUN_OPTIONS
+
+OBJECT_TARGET = "this process:"
+"""Begins the target of an agent that is an object, and no name."""
+
+
+def continued_run(runs: StoredRuns, plan: RunPlan) -> RunSummary | None:
+    """The newest run of the name that the plan has, which goes on; None where a new one begins.
+
+    Raises UsageError for other inputs, NotFoundError without a run to retry, ConflictError for a run with nothing left
+    to play.
+    """
+    name, is_retry = plan.config.name, plan.config.retry_failed
+    if not name:
+        return None
+    run = None if plan.config.fresh else runs.newest_of_name(name)
+    if run is None:
+        if is_retry:
+            raise NotFoundError(f"--retry-failed: there is no run named {name}; leave it out to begin one")
+        return None
+    if run.config.agent.target.startswith(OBJECT_TARGET):
+        raise UsageError(
+            f"run {run.id}, named {name}, played an object of Python, which cannot be found again; name the agent as a "
+            "folder or module:attr, or begin a new run by --fresh (fresh=True)",
+            field="name",
+        )
+    check_inputs(runs, run, plan)
+    if is_retry and not run.n_to_retry:
+        raise ConflictError(f"run {run.id}, named {name}, has no errored trial; --fresh begins a new run")
+    if not (is_retry or run.n_todo or run.status in LIVE):
+        raise ConflictError(
+            f"run {run.id}, named {name}, has no trial left to play; --fresh begins a new run, "
+            "--retry-failed plays its errored trials again"
+        )
+    return run
 
 
 def check_inputs(runs: StoredRuns, run: RunSummary, plan: RunPlan) -> None:

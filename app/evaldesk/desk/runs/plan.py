@@ -18,6 +18,7 @@ from evaldesk.desk.criteria.criteria import ready_criteria
 from evaldesk.desk.evalsets.cases import CaseIds, with_ids
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.other_tools import as_tool_calls
+from evaldesk.desk.runs.rows import chosen_rows
 from evaldesk.desk.runs.shards import place_of, shard_of
 from evaldesk.engine.driver.code_files import agent_version, functions_version
 from evaldesk.engine.executors import check_place
@@ -48,7 +49,7 @@ from evaldesk.model.evalset import (
 from evaldesk.model.options import Recording, UserConfig
 from evaldesk.model.run import MAX_TRIALS, ExecutorConfig, option_values, with_options
 from evaldesk.model.visibility import Visibility
-from evaldesk.run_options import BY_NAME, EVEN, OWN, RUN_OPTIONS, Asked, checked_options, has_door, offered
+from evaldesk.run_options import BY_NAME, EVEN, OF_ONE_RUN, OWN, RUN_OPTIONS, Asked, checked_options, has_door, offered
 from evaldesk.settings import Settings
 from evaldesk.store.evalsets.names import identity_of
 from evaldesk.wording.words import named_words
@@ -231,6 +232,11 @@ def plan_run(
     `models` are the permitted models, `seed` is the default one, `recordings` is a folder.
     `executors` are the permitted executors.
     """
+    rows = options.value("rows")
+    if rows is not None:
+        if options.case_ids is not None:
+            raise UsageError("--rows and names of cases: choose the cases by one of them", field="rows")
+        options = options.but(case_ids=chosen_rows(subject.evalset.cases, rows))
     cases = chosen_cases(subject.evalset, options.case_ids, file=PurePath(subject.evalset_path).name)
     options = options.but(criteria=options.criteria_for(cases))  # shards have the criteria of all cases
     cases, shard_sizes = _cases_of_shard(cases, options)
@@ -536,12 +542,15 @@ def _of_settings(settings: Settings, user: UserConfig | None) -> dict[str, Any]:
 
 def _of_run(config: RunConfig) -> dict[str, Any]:
     """The earlier run's values of the options that no form offers; the form asks for the others."""
-    return option_values(config, tuple(option for option in RUN_OPTIONS if not has_door(option, "form")))
+    options = (each for each in RUN_OPTIONS if not has_door(each, "form") and each.name not in OF_ONE_RUN)
+    return option_values(config, tuple(options))
 
 
 def options_like(config: RunConfig) -> RunOptions:
     """The options of an earlier run, every one of the table, without its gates."""
-    values = {name: value for name, value in option_values(config).items() if value is not None}
+    values = {
+        name: value for name, value in option_values(config).items() if value is not None and name not in OF_ONE_RUN
+    }
     return RunOptions(criteria=config.criteria, user=config.user, like=config, **values)
 
 

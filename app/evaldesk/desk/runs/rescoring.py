@@ -61,6 +61,9 @@ def plan_rescoring(
         gates=gates or replace(summary.config.gates, max_cost=None),
         source_run_id=source_id,
         note="",
+        name=None,
+        fresh=False,
+        retry_failed=False,
         evaldesk_version=__version__,
     )
     check_executor(config)

@@ -22,6 +22,7 @@ from evaldesk.desk.process_owner import is_elsewhere
 from evaldesk.desk.runs.allocating import with_budget
 from evaldesk.desk.runs.driver import RunDriver
 from evaldesk.desk.runs.first_runs import first_seed
+from evaldesk.desk.runs.input_lock import continued_run
 from evaldesk.desk.runs.kept_workers import SharedWorkers
 from evaldesk.desk.runs.model_checks import check_models
 from evaldesk.desk.runs.plan import RunOptions, RunPlan, RunSubject, plan_run, recordings_folder, with_defaults
@@ -138,12 +139,29 @@ class RunDesk:
     async def start(self, plan: RunPlan) -> int:
         """Store the run with all its planned trials, and play it in the background; gives its id."""
         self._check_agent(plan.config)
+        run = await self.run_to_continue(plan)
+        if run:
+            await self._continue(run, plan)
+            return run.id
         if self.hand_over and has_own_driver(plan.config.executor):
             run_id = await self.submit(plan)
             await asyncio.to_thread(self.hand_over, run_id, run_digest(plan.config))
             return run_id
         run_id, _ = await self._begin(plan)
         return run_id
+
+    async def run_to_continue(self, plan: RunPlan) -> RunSummary | None:
+        """The run of the name that the plan has, which is to go on; None where a new one begins.
+
+        Raises UsageError where its inputs were others, ConflictError where it has nothing left to play, NotFoundError.
+        """
+        return await asyncio.to_thread(continued_run, StoredRuns(self._store.runs), plan)
+
+    async def _continue(self, run: RunSummary, plan: RunPlan) -> None:
+        if plan.config.retry_failed:
+            await self.retry(run.id)
+        else:
+            await self.resume(run.id)
 
     async def start_together(self, plans: Sequence[RunPlan]) -> list[int]:
         """Store the runs of an experiment, then play them in the background; none begins before all are stored."""
@@ -168,6 +186,12 @@ class RunDesk:
     async def submit(self, plan: RunPlan) -> int:
         """Store the run for the process that takes it up: the desk that is open, or a driver of its own."""
         self._check_agent(plan.config)
+        if run := await self.run_to_continue(plan):
+            if plan.config.retry_failed:
+                await self._write(self._store.runs.retry_errored, run.id)
+            if run.status not in LIVE:
+                await self.offer(run.id)
+            return run.id
         planning = self._planning(plan)
         if not planning.has_steps:
             of_plan = (plan.config, plan.cases, WAITING, plan.baseline, plan.n_each)
@@ -252,17 +276,25 @@ class RunDesk:
         """
         self._check_agent(plan.config)
         self._players.writer.give_up_after_s = FULL_DISK_S
-        run_id, playing = await self._begin(plan, max_cost)
+        run = await self.run_to_continue(plan)
+        if run:
+            run_id = run.id
+            await self._continue(run, plan)
+            playing = self._playing.get(run_id)
+        else:
+            run_id, playing = await self._begin(plan, max_cost)
         try:
-            async for _ in playing.live.ticks():
+            ticks = playing.live.ticks() if playing else self.watch(run_id)
+            async for _ in ticks:
                 on_progress(await self.summary(run_id))
         except asyncio.CancelledError:
             await self.stop(run_id, cancel=True)
-            if playing.task:
+            if playing and playing.task:
                 await asyncio.wait({playing.task})
             raise
         summary = await self.summary(run_id)
-        return replace(summary, status="failed", reason=playing.unstored) if playing.unstored else summary
+        is_unstored = playing is not None and bool(playing.unstored)
+        return replace(summary, status="failed", reason=playing.unstored) if playing and is_unstored else summary
 
     async def stop(self, run_id: int, *, cancel: bool = False) -> None:
         """Start no more trials of a run; running ones finish, or end now with `cancel` and stay planned.

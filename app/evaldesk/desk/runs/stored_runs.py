@@ -118,7 +118,7 @@ class StoredRuns:
 
     def newest_of_name(self, name: str) -> RunSummary | None:
         """The newest run of exactly this name."""
-        return next((run for run in self._store.list(limit=MOST_SEARCHED) if run_name(run) == name), None)
+        return next((run for run in self._store.list(limit=MOST_SEARCHED) if run_name(run) == name[:96]), None)
 
     def list_newest(
         self,
@@ -680,6 +680,8 @@ def run_title(summary: RunSummary) -> str:
 
 
 def run_name(run: RunSummary) -> str:
-    """The name of the run: the first line of its note, else its number."""
+    """The name of the run: its own, else the first line of its note, else its number."""
+    if run.config.name:
+        return run.config.name[:96]
     lines = run.note.strip().splitlines()
     return lines[0][:96] if lines else str(run.id)

@@ -11,10 +11,11 @@ import json
 import sqlite3
 import statistics
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from math import comb, fsum, sqrt
+from math import comb, exp, fsum, lgamma, sqrt
 from typing import Any, BinaryIO, cast
 
 from evaldesk.errors import FormatError
@@ -408,18 +409,36 @@ class _Sums:
         for name, measure in _REWARD_STATS.items():
             if isinstance(stats, dict) and is_score(stats.get(name)) and self.rewards:
                 yield SummaryValue(f"{name} of the reward", float(stats[name]), measure(self.rewards))
-        for point in points if isinstance(points, list) else ():
+        rows = Counter(self.rows.values())
+        for point in points[:MAX_POINTS] if isinstance(points, list) else ():
             if isinstance(point, dict) and isinstance(point.get("k"), int) and is_score(point.get("value")):
-                yield SummaryValue(f"pass@{point['k']}", float(point["value"]), self._pass_at(point["k"]))
+                yield SummaryValue(f"pass@{point['k']}", float(point["value"]), _pass_at(rows, point["k"]))
         functions = metrics.get("eval_fns")
         for metric, values in functions.items() if isinstance(functions, dict) else ():
             if isinstance(values, dict) and is_score(values.get("mean")) and self.n:
                 yield SummaryValue(f"mean of {metric}", float(values["mean"]), self.totals.get(metric, 0.0) / self.n)
 
-    def _pass_at(self, k: int) -> float:
-        """The mean over the rows with at least k attempts; 0 without any."""
-        shares = [1.0 - comb(n - passes, k) / comb(n, k) for n, passes in self.rows.values() if 1 <= k <= n]
-        return fsum(shares) / len(shares) if shares else 0.0
+
+MAX_POINTS = 32
+"""Points of pass@k that are compared; Osmosis writes the powers of two."""
+_MAX_EXACT = 200
+"""Attempts of a row up to which ways are counted in whole numbers, whose size grows with them."""
+
+
+def _pass_at(rows: Mapping[tuple[int, int], int], k: int) -> float:
+    """The mean over the rows with at least k attempts, 0 without any; `rows` counts them by attempts and passes."""
+    shares = [(1.0 - _all_fail(n, passes, k), times) for (n, passes), times in rows.items() if 1 <= k <= n]
+    n_rows = sum(times for _, times in shares)
+    return fsum(share * times for share, times in shares) / n_rows if n_rows else 0.0
+
+
+def _all_fail(n: int, passes: int, k: int) -> float:
+    """The chance that none of k of n attempts is one of the passes."""
+    if n - passes < k:
+        return 0.0
+    if n <= _MAX_EXACT:
+        return comb(n - passes, k) / comb(n, k)
+    return exp(lgamma(n - passes + 1) - lgamma(n - passes - k + 1) - lgamma(n + 1) + lgamma(n - k + 1))
 
 
 _REWARD_STATS: Mapping[str, Callable[[array[float]], float]] = {

@@ -215,7 +215,7 @@ TOOLS: Mapping[str, Tool] = {
         Tool(
             "start_run",
             "Start a run within the day's budget, by the criteria of the eval set; its number comes at once. options "
-            "may have concurrency, timeout_s and seed.",
+            "may have concurrency, timeout_s, seed and rows.",
             "pages.door.playing:start_answer",
             "run start AGENT SET --json",
             "run",

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from evaldesk.cli.eval.dataset import chosen_rows
 from evaldesk.cli.eval.outcome import play_and_judge
 from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.desk.criteria.criteria import given_criteria
 from evaldesk.desk.imports.files import json_of
+from evaldesk.desk.runs.rows import chosen_rows
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.integrations.openhands.command.options import OpenHandsOptions
 from evaldesk.integrations.openhands.command.output import (
@@ -86,7 +86,7 @@ def eval_openhands(request: EvalRequest) -> int:
         script_metadata={} if script else script_metadata,
         script=script,
     )
-    options = request.options(tuple(todo), _criteria(request, form.score_key, script))
+    options = request.options(tuple(todo), _criteria(request, form.score_key, script)).but(rows=None)
     if (
         script_metadata
         and "timeout_s" not in request.run_options
@@ -121,7 +121,7 @@ def _choose_instances(evalset: EvalSet, form: OpenHandsOptions, rows: str | None
     if rows is not None:
         if form.eval_ids or form.eval_n_limit:
             raise UsageError("--rows, --eval-ids and --eval-n-limit: choose the instances by one of them")
-        return list(chosen_rows(evalset, rows=rows) or ())
+        return list(chosen_rows(evalset.cases, rows))
     if form.eval_ids:
         names = [name.strip() for name in form.eval_ids.split(",") if name.strip()]
         for name in names:

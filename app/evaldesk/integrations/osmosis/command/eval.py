@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from evaldesk.cli.eval.dataset import REWARD, chosen_rows, read_dataset
+from evaldesk.cli.eval.dataset import REWARD, read_dataset, rows_between
 from evaldesk.cli.eval.outcome import play_and_judge
 from evaldesk.cli.eval.playing import Played
 from evaldesk.cli.eval.request import EvalRequest, Job
@@ -33,7 +33,7 @@ def eval_osmosis(request: EvalRequest) -> int:
     _check(request, form)
     path = Path(str(form.dataset))
     evalset = read_dataset(path)
-    case_ids = chosen_rows(evalset, rows=request.rows, offset=form.offset, limit=form.limit)
+    case_ids = rows_between(evalset, rows=request.rows, offset=form.offset, limit=form.limit)
     if form.api_key:  # handed to the workers in their environment, and stored nowhere
         os.environ[KEY_VARIABLE] = form.api_key
         request = replace(request, run_options={**request.run_options, "api_key_env": KEY_VARIABLE})

@@ -29,8 +29,6 @@ class OsmosisOptions:
 DONE_OTHERWISE: Mapping[str, str] = {
     "--mcp": "tools of an MCP server are the agent's to call: name by -m an agent that has them, such as one of "
     "google-adk with an McpToolset",
-    "--fresh": "leave it out, every `evaldesk eval -m` is a new run; `evaldesk run resume RUN` continues an old one",
-    "--retry-failed": "`evaldesk run retry RUN` plays the errored trials of a run again",
     "--log-samples": "leave it out, every conversation is kept; `evaldesk run export RUN` gives them out",
     "--baseline-api-key": "leave it out, both models are asked with the key of --api-key-env",
 }
