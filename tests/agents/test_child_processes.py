@@ -77,6 +77,48 @@ def root_agent(message):
     thread.join()
     return texts[0]
 """
+SPAWNED = """
+def root_agent(message):
+    reader, writer = os.pipe()
+    actions = [(os.POSIX_SPAWN_DUP2, writer, 1), (os.POSIX_SPAWN_CLOSE, reader)]
+    pid = {spawn}([*COMMAND, message], os.environ, file_actions=actions)
+    os.close(writer)
+    with open(reader) as file:
+        text = file.read()
+    os.waitpid(pid, 0)
+    return text
+"""
+BY_PATH = SPAWNED.replace("{spawn}(", "os.posix_spawn(COMMAND[0], ")
+BY_NAME = SPAWNED.replace("{spawn}(", "os.posix_spawnp(COMMAND[0], ")
+WORKER = """
+def ask(message, queue):
+    queue.put(solved(message))
+
+def solved(message):
+    source = open(COMMAND[-1]).read().partition("print(solve")[0]
+    values = {}
+    exec(source, values)
+    return values["solve"](message)
+
+def root_agent(message):
+    import multiprocessing
+    context = multiprocessing.get_context("{method}")
+    queue = context.SimpleQueue()
+    process = context.Process(target=ask, args=(message, queue))
+    process.start()
+    text = queue.get()
+    process.join()
+    return text
+"""
+WITH_A_POOL = """
+from concurrent.futures import ProcessPoolExecutor
+
+def root_agent(message):
+    import multiprocessing
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(solved, message).result()
+"""
+FORKED, FRESH = (WORKER.replace("{method}", name) for name in ("fork", "spawn"))
 KEPT = """
 class root_agent:
     def __init__(self):
@@ -118,9 +160,20 @@ def loaded_with(loaded: Any, endpoint: Endpoint, tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize(
     "source",
-    [RUN, ASYNC, OWN_ENVIRONMENT, THREAD],
-    ids=["subprocess.run", "asyncio", "an environment of its own", "a thread without the context"],
+    [RUN, ASYNC, OWN_ENVIRONMENT, THREAD, BY_PATH, BY_NAME, FORKED, FRESH, WORKER + WITH_A_POOL],
+    ids=[
+        "subprocess.run",
+        "asyncio",
+        "an environment of its own",
+        "a thread without the context",
+        "posix_spawn",
+        "posix_spawnp",
+        "multiprocessing, forked",
+        "multiprocessing, spawned",
+        "a pool of processes",
+    ],
 )
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # of a fork, from Python 3.12 on
 async def test_calls_results_and_tokens_of_a_child_process_are_those_of_its_turn(
     source: str, endpoint: Endpoint, loaded_with: Any, played: Any
 ) -> None:
@@ -217,3 +270,24 @@ async def test_a_process_that_asks_no_model_gets_its_environment_unchanged_but_f
 
     names = json.loads(turn.answer).keys() - {"LC_CTYPE", "PWD", "SHLVL", "_"}
     assert {name for name in names if not name.endswith(("_BASE_URL", "_API_BASE"))} == {"A", "no_proxy", "NO_PROXY"}
+
+
+SEVERAL = """
+import multiprocessing
+
+def root_agent(message):
+    before = dict(os.environ)
+    process = multiprocessing.get_context("spawn").Process(target=print)
+    process.start()
+    process.join()
+    names = {name for name in vars(process) if "evaldesk" in name}
+    return str((before == dict(os.environ), names))
+"""
+
+
+async def test_the_own_environment_and_the_process_object_stay_as_they_are(
+    endpoint: Endpoint, loaded_with: Any, played: Any
+) -> None:
+    turn: TurnRecord = await played(loaded_with(SEVERAL), Session("s"), "hi")
+
+    assert turn.answer == "(True, set())"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextvars
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -20,13 +21,15 @@ from weakref import WeakSet
 from evaldesk.agents.agent import SessionResource
 from evaldesk.agents.remote.model_gateway import Answer, Call, ModelGateway, PlayedTurn
 from evaldesk.agents.remote.providers import PROVIDERS
-from evaldesk.llm.client_wrapping import wrap_once
+from evaldesk.llm.client_wrapping import on_import, parts_of, wrap_once
 from evaldesk.llm.recording import CURRENT_RECORDER, is_replaying
 from evaldesk.llm.retry_events import PLAYED_TURN
 from evaldesk.model import Event, Session
 
 _MEMORY = "child_processes"
 _MARK = "_gets_gateway"
+_VARIABLES = "_evaldesk_variables"
+_MULTIPROCESSING = ("multiprocessing.process", "multiprocessing.util")
 _BASE_VARIABLES = tuple(name for provider in PROVIDERS.values() for name in provider.variables)
 
 
@@ -36,7 +39,8 @@ def watching_processes(session: Session) -> Iterator[None]:
 
     A gateway opens with the first process.
     """
-    wrap_once(subprocess.Popen, "__init__", _wrap_start, _MARK)
+    _wrap_starts()
+    on_import(_MULTIPROCESSING, _wrap_starts)
     gateways = session.memory.setdefault(_MEMORY, ChildGateways())
     assert isinstance(gateways, ChildGateways)  # noqa: S101 - nobody else has this key
     _CURRENT.set(gateways)
@@ -54,6 +58,7 @@ class ChildGateways(SessionResource):
         self.turn: PlayedTurn | None = None
         self._gateways: dict[tuple[str | None, ...], ChildGateway] = {}
         self._processes: WeakSet[subprocess.Popen[Any]] = WeakSet()
+        self._pids: set[int] = set()
 
     def begin(self, turn: PlayedTurn) -> None:
         """Assign calls to this turn."""
@@ -70,10 +75,16 @@ class ChildGateways(SessionResource):
         _listening.remove(self)
 
     def variables(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """The variables for a process with that environment, whose own base addresses stay the targets."""
+        """The variables for a process with that environment, whose own base addresses stay the targets.
+
+        Empty where they are those of a gateway already: one start goes through another.
+        """
         from evaldesk.agents.remote.forwarding import register_gateway  # a server is for those who start processes
 
         bases = tuple(environment.get(name) for name in _BASE_VARIABLES)
+        addresses = {value for gateway in self._gateways.values() for value in gateway.variables().values()}
+        if not addresses.isdisjoint(each for each in bases if each):
+            return {}
         if bases not in self._gateways:
             names = (*_BASE_VARIABLES, "no_proxy", "NO_PROXY")
             own = {name: environment[name] for name in names if environment.get(name)}
@@ -87,9 +98,14 @@ class ChildGateways(SessionResource):
         """Add a started process."""
         self._processes.add(process)
 
+    def add_pid(self, pid: int) -> None:
+        """Add a started process that is only known by its number."""
+        self._pids.add(pid)
+
     def close(self) -> None:
         """Remove the addresses, unless a process that others may use is alive."""
-        if all(process.poll() is not None for process in [*self._processes]):
+        has_ended = all(process.poll() is not None for process in [*self._processes])
+        if has_ended and not any(map(_is_alive, self._pids)):
             for gateway in self._gateways.values():
                 gateway.close()
 
@@ -120,11 +136,35 @@ _listening: list[ChildGateways] = []
 _START = signature(subprocess.Popen.__init__)
 
 
+def _is_alive(pid: int) -> bool:
+    """Whether a child runs; the status of an ended one is left to the agent."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    except ChildProcessError:
+        return False
+
+
+def _current_gateways() -> ChildGateways | None:
+    gateways = _CURRENT.get() or (_listening[0] if len(_listening) == 1 else None)
+    return None if sys.is_finalizing() else gateways
+
+
+def _wrap_starts() -> None:
+    """Wrap all ways to start a process; those of multiprocessing after its import, too."""
+    wrap_once(subprocess.Popen, "__init__", _wrap_start, _MARK)
+    for name in ("posix_spawn", "posix_spawnp"):
+        wrap_once(os, name, _wrap_posix_spawn, _MARK)
+    for owner, name in parts_of("multiprocessing.process", ("BaseProcess",), ("start", "_bootstrap")):
+        wrap_once(owner, name, _wrap_process_start if name == "start" else _wrap_bootstrap, _MARK)
+    if util := sys.modules.get("multiprocessing.util"):
+        wrap_once(util, "spawnv_passfds", _wrap_spawnv, _MARK)
+
+
 def _wrap_start(start: Callable[..., None]) -> Callable[..., None]:
     @wraps(start)
     def __init__(process: Any, *args: Any, **options: Any) -> None:  # noqa: N807 - it takes the place of one
-        gateways = _CURRENT.get() or (_listening[0] if len(_listening) == 1 else None)
-        if gateways is None or sys.is_finalizing():
+        gateways = _current_gateways()
+        if gateways is None:
             start(process, *args, **options)
             return
         arguments = _START.bind(process, *args, **options).arguments
@@ -136,6 +176,63 @@ def _wrap_start(start: Callable[..., None]) -> Callable[..., None]:
         gateways.add(process)
 
     return __init__
+
+
+def _wrap_posix_spawn(spawn: Callable[..., int]) -> Callable[..., int]:
+    @wraps(spawn)
+    def posix_spawn(path: Any, argv: Any, env: Any, /, **options: Any) -> int:
+        gateways = _current_gateways()
+        if gateways is None:
+            return spawn(path, argv, env, **options)
+        environment = {os.fsdecode(name): os.fsdecode(value) for name, value in env.items()}
+        added = gateways.variables(environment)
+        pid = spawn(path, argv, {**environment, **added} if added else env, **options)
+        gateways.add_pid(pid)
+        return pid
+
+    return posix_spawn
+
+
+# Private steps of multiprocessing, which takes no environment (decision 105). A child that is forked has its variables
+# on the process object; one that is spawned gets them by env(1), so that this process's own environment stays.
+def _wrap_process_start(start: Callable[..., None]) -> Callable[..., None]:
+    @wraps(start)
+    def start_process(process: Any) -> None:
+        gateways = _current_gateways()
+        if gateways is None:
+            start(process)
+            return
+        setattr(process, _VARIABLES, gateways.variables(os.environ))
+        try:
+            start(process)
+        finally:
+            vars(process).pop(_VARIABLES, None)
+        gateways.add_pid(process.pid)
+
+    return start_process
+
+
+def _wrap_bootstrap(bootstrap: Callable[..., int]) -> Callable[..., int]:
+    @wraps(bootstrap)
+    def run_forked(process: Any, *args: Any, **options: Any) -> int:
+        os.environ.update(vars(process).pop(_VARIABLES, {}))
+        return bootstrap(process, *args, **options)
+
+    return run_forked
+
+
+def _wrap_spawnv(spawn: Callable[..., int]) -> Callable[..., int]:
+    @wraps(spawn)
+    def spawnv_passfds(path: Any, args: Any, passfds: Any) -> int:
+        gateways = _current_gateways()
+        env = shutil.which("env")
+        if gateways is None or env is None or not (added := gateways.variables(os.environ)):
+            return spawn(path, args, passfds)
+        # env(1) takes the program by its path, as the first of `args` may be any name.
+        own = [os.fsencode(f"{name}={value}") for name, value in added.items()]
+        return spawn(os.fsencode(env), [b"env", *own, path, *args[1:]], passfds)
+
+    return spawnv_passfds
 
 
 def _played_turn(session: Session) -> PlayedTurn:
