@@ -1,5 +1,7 @@
 """Play each framework at its newest version, and write the table of docs/agents.md; fails on a cell that was green.
 
+The newest seed tools are read, too: each metric, option and field has a row in docs/coming-from.md.
+
 `python -m bench.newest [NAME ...]` plays those whose name contains a word. The exchanges with the endpoint go to
 `tests/agents/exchanges`, without the words of the framework. It downloads packages, so it is no part of `.ci/run`.
 """
@@ -21,6 +23,7 @@ import uv
 
 from bench.newest.endpoint import TOKENS_IN, TOKENS_OUT, TOOL, WANTS_ROLL, Exchange, FakeEndpoint, fake_endpoint
 from bench.newest.frameworks import FRAMEWORKS, Framework
+from bench.newest.seed_tools import SEED_TOOLS, download, problems_of
 from evaldesk.engine import LocalExecutor
 from evaldesk.engine.executors import drive
 from evaldesk.engine.launch import ProcessLauncher
@@ -29,6 +32,7 @@ from evaldesk.model.evalset import DECISIONS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOC = REPOSITORY / "docs" / "agents.md"
+SEED_DOC = REPOSITORY / "docs" / "coming-from.md"
 EXCHANGES = REPOSITORY / "tests" / "agents" / "exchanges"
 BEGIN, END = "<!-- newest: begin -->", "<!-- newest: end -->"
 GREEN, RED, NONE = "yes", "no", "–"
@@ -64,7 +68,26 @@ def main(words: Sequence[str]) -> int:
     DOC.write_text(f"{before}{BEGIN}\n{_table(cells, versions)}\n{END}{after}", "utf-8")
     for (name, shape), reason in reasons.items():
         print(f"{name}: {shape}: {reason}", file=sys.stderr)
-    return int(bool(known_green & reasons.keys()))
+    problems = _seed_problems(words)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return int(bool(known_green & reasons.keys() or problems))
+
+
+def _seed_problems(words: Sequence[str]) -> list[str]:
+    """The names of the seed tools without a row in docs/coming-from.md, and rows of names that are no more."""
+    problems = list[str]()
+    page = SEED_DOC.read_text("utf-8")
+    with tempfile.TemporaryDirectory(prefix="evaldesk-seed-tools-") as folder:
+        for tool in SEED_TOOLS:
+            if words and not any(word.lower() in tool.name.lower() for word in words):
+                continue
+            print(f"{tool.name}, its names ...", flush=True)
+            try:
+                problems += problems_of(page, tool, download(tool, Path(folder)))
+            except subprocess.CalledProcessError as error:
+                problems.append(f"{tool.name}: {error.stderr[-500:]}")
+    return problems
 
 
 def _environment(framework: Framework, folder: Path) -> str:
