@@ -1,7 +1,8 @@
 """An endpoint of OpenAI's chat completions and responses and of Anthropic's messages that answers by its request.
 
 It calls `roll_die` where the last message of the user wants a roll and no result follows, else it answers with the
-result, or with the number of the user's messages. Where the request offers `final_answer`, the answer is a call of it.
+result, or with the number of the user's messages. Where the request offers `final_answer` or `submit`, the answer is a
+call of it.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ def next_step(api: Api, request: Mapping[str, Any]) -> Step:
         if not tools:
             return Step(CODE)
     answer = f"got {results[0]}" if is_roll and results else f"hello {len(users)}"
-    if "final_answer" in tools:
-        return Step(tool="final_answer", args={"answer": answer})
+    if ending_tool := next((name for name in ("final_answer", "submit") if name in tools), ""):
+        return Step(tool=ending_tool, args={"answer": answer})
     if not tools and "final_answer" in json.dumps(request):
         answer = f"<code>\nfinal_answer({answer!r})\n</code>"
     return Step(answer)
@@ -108,12 +109,8 @@ def _tool_name(tool: Mapping[str, Any]) -> str:
     return str(tool.get("name") or (tool.get("function") or {}).get("name") or "")
 
 
-_ids = count(1)
-
-
-def answer_of(api: Api, request: Mapping[str, Any], step: Step) -> list[dict[str, Any]]:
+def answer_of(api: Api, request: Mapping[str, Any], step: Step, call_id: str) -> list[dict[str, Any]]:
     """The answer: one object, or those of a stream."""
-    call_id = f"call_{next(_ids)}"
     return {"chat": _chat, "responses": _response, "messages": _anthropic}[api](request, step, call_id)
 
 
@@ -214,7 +211,7 @@ def _anthropic(request: Mapping[str, Any], step: Step, call_id: str) -> list[dic
 @contextmanager
 def fake_endpoint() -> Iterator[FakeEndpoint]:
     """The endpoint while this lasts; `/v1` belongs to the address of OpenAI's clients."""
-    endpoint = FakeEndpoint()
+    endpoint, call_numbers = FakeEndpoint(), count(1)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -226,7 +223,7 @@ def fake_endpoint() -> Iterator[FakeEndpoint]:
             if api not in ("chat", "responses", "messages"):
                 self._send(404, "application/json", b'{"type": "error", "error": {"message": "unknown"}}')
                 return
-            values = answer_of(api, request, next_step(api, request))
+            values = answer_of(api, request, next_step(api, request), f"call_{next(call_numbers)}")
             if not request.get("stream"):
                 text = json.dumps(values[0])
                 self._send(200, "application/json", text.encode())

@@ -143,6 +143,60 @@ def root_agent(message, session):
 """
 )
 
+DSPY = (
+    TOOL
+    + """
+import dspy
+
+histories = {}
+
+def root_agent(message, session):
+    lm = dspy.LM("openai/gpt-4o", api_base="{address}/v1", api_key="k", cache=False)
+    with dspy.context(lm=lm, adapter=dspy.ChatAdapter(use_native_function_calling=True)):
+        agent = dspy.ReActV2("question -> answer", tools=[roll_die])
+        prediction = agent(question=message, history=histories.get(session.id) or dspy.History(messages=[]))
+    histories[session.id] = prediction.history
+    return prediction.answer
+"""
+)
+LLAMA_INDEX = (
+    TOOL
+    + """
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.llms.openai_like import OpenAILike
+
+llm = OpenAILike(
+    model="small", api_base="{address}/v1", api_key="k", is_chat_model=True, is_function_calling_model=True
+)
+agent = FunctionAgent(name="dice", tools=[roll_die], llm=llm, streaming=False)  # a stream tells no tokens
+memories = {}
+
+async def root_agent(message, session):
+    memory = memories.setdefault(session.id, ChatMemoryBuffer.from_defaults(llm=llm))
+    return str(await agent.run(message, memory=memory))
+"""
+)
+HAYSTACK = (
+    TOOL
+    + """
+from haystack.components.agents import Agent
+from haystack.components.generators.chat import OpenAIChatGenerator
+from haystack.dataclasses import ChatMessage
+from haystack.tools import create_tool_from_function
+from haystack.utils import Secret
+
+messages = {}
+
+def root_agent(message, session):
+    generator = OpenAIChatGenerator(model="small", api_base_url="{address}/v1", api_key=Secret.from_token("k"))
+    agent = Agent(chat_generator=generator, tools=[create_tool_from_function(roll_die)])
+    before = messages.get(session.id, [])
+    messages[session.id] = agent.run(messages=[*before, ChatMessage.from_user(message)])["messages"]
+    return messages[session.id][-1].text
+"""
+)
+
 
 @dataclass(frozen=True)
 class Framework:
@@ -201,4 +255,13 @@ FRAMEWORKS = (
         "AutoGen, in a function", "autogen-agentchat", ("autogen-agentchat", "autogen-ext[openai]"), AUTOGEN, "python"
     ),
     Framework("Strands, in a function", "strands-agents", ("strands-agents[openai]",), STRANDS, "python"),
+    Framework("DSPy, in a function", "dspy", ("dspy",), DSPY, "python"),
+    Framework(
+        "LlamaIndex, in a function",
+        "llama-index-core",
+        ("llama-index-core", "llama-index-llms-openai-like"),
+        LLAMA_INDEX,
+        "python",
+    ),
+    Framework("Haystack, in a function", "haystack-ai", ("haystack-ai",), HAYSTACK, "python"),
 )

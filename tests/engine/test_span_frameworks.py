@@ -154,5 +154,5 @@ async def test_its_calls_results_and_tokens_are_seen(
     assert told[:1] == [("roll_die", {"sides": 6})]
     assert ("roll_die", "6") in [(called, str(found)) for called, found in results]
     tokens = [(usage.tokens_in, usage.tokens_out, usage.is_least) for usage in turn.usages]
-    assert tokens == [(0, 0, True) if name == "DSPy" else (11, 5, False)] * n_asked  # DSPy has HTTP of its own
+    assert tokens == [(11, 5, False)] * n_asked
     assert "spans" in turn.captures

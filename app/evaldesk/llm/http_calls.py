@@ -14,7 +14,6 @@ import json
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from copy import copy
 from datetime import timedelta
 from functools import cache, wraps
@@ -41,17 +40,20 @@ from evaldesk.llm.model_request import (
     answers_of_turn,
     is_to_model,
     request_of_turn,
+    sending_again,
     with_body,
 )
 from evaldesk.llm.refusals import MAY_REFUSE
 from evaldesk.llm.retry_events import AnsweredRequest, body_of
+from evaldesk.llm.socket_calls import watch_socket_clients
 from evaldesk.llm.unrecorded_calls import watch_aiohttp, watch_getresponse, watch_putrequest, watch_send
 
 _MARK = "_is_seen"
 
 
 def watch_requests() -> None:
-    """Wrap the HTTP libraries and Google's client, also after a later import."""
+    """Wrap the HTTP libraries, Google's client and DSPy's, also after a later import."""
+    watch_socket_clients()
     on_import((*HTTPX, AIOHTTP, CLIENT_OF_GOOGLE), _wrap)
     _wrap()
 
@@ -91,7 +93,7 @@ def _answer_async(send: Callable[..., Any]) -> Callable[..., Any]:
         answered = answers.begin(request.url.path, body_of(await request.aread()))
         while True:
             request = with_body(request, answered.body)
-            with _sending_again(answered):
+            with sending_again(answered):
                 response = await send(client, request, **options)
             if not response.is_success:
                 answered.fail()
@@ -112,7 +114,7 @@ def _answer_sync(send: Callable[..., Any]) -> Callable[..., Any]:
         answered = answers.begin(request.url.path, body_of(request.read()))
         while True:
             request = with_body(request, answered.body)
-            with _sending_again(answered):
+            with sending_again(answered):
                 response = send(client, request, **options)
             if not response.is_success:
                 answered.fail()
@@ -122,16 +124,6 @@ def _answer_sync(send: Callable[..., Any]) -> Callable[..., Any]:
                 return _response_for_client(request, response, data, is_stream=bool(options.get("stream")))
 
     return send_now
-
-
-@contextmanager
-def _sending_again(answered: AnsweredRequest) -> Iterator[None]:
-    """Note a request that fails, so that it goes on where it was when its client sends it again."""
-    try:
-        yield
-    except BaseException:
-        answered.fail()
-        raise
 
 
 def _response_for_client(request: Any, response: Any, data: bytes, *, is_stream: bool) -> Any:
@@ -368,7 +360,7 @@ def _answer_google(send: Callable[..., Any]) -> Callable[..., Any]:
         while True:
             own = copy(http_request)
             own.data = answered.body
-            with _sending_again(answered):
+            with sending_again(answered):
                 response = await send(client, own, *args, **options)
             parts = [json.dumps(part) async for part in response.async_segments()]
             data = await answered.go_on(_json_array(parts))
@@ -383,7 +375,7 @@ def _answer_google(send: Callable[..., Any]) -> Callable[..., Any]:
         while True:
             own = copy(http_request)
             own.data = answered.body
-            with _sending_again(answered):
+            with sending_again(answered):
                 response = send(client, own, *args, **options)
             data = run_now(answered.go_on(_json_array(json.dumps(part) for part in response.segments())))
             if data is not None:

@@ -15,6 +15,7 @@ from evaldesk.llm.redirects import is_asking_model
 from evaldesk.llm.refusals import STRICTNESS, dropped_fields_note, without_fields
 from evaldesk.llm.retry_events import (
     PLAYED_TURN,
+    AnsweredRequest,
     CallAnswers,
     HttpCall,
     TurnListener,
@@ -143,6 +144,16 @@ def answers_of_turn(path: str) -> CallAnswers | None:
     turns = current_turns()
     turn = PLAYED_TURN.get() or (turns[0] if len(turns) == 1 else None)
     return turn.call_answers if turn else None
+
+
+@contextmanager
+def sending_again(answered: AnsweredRequest) -> Iterator[None]:
+    """Note a request that fails, so that it goes on where it was when its client sends it again."""
+    try:
+        yield
+    except BaseException:
+        answered.fail()
+        raise
 
 
 def request_of_turn(path: str, data: bytes | Mapping[str, Any] | None) -> ModelRequest | None:
