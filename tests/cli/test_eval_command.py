@@ -111,7 +111,8 @@ def test_the_trials_that_a_named_run_has_left_are_played_by_the_same_command(pla
 def test_a_run_that_was_scored_again_does_not_have_the_name(place: CommandFolder) -> None:
     path = place.evalset("first", GOOD)
     place.eval(path, "--name", "nightly")
-    rescored = place.run("run", "rescore", "nightly", "--criterion", "response_match_score=0.5")
+    (place.folder / "softer.json").write_text(json.dumps({"criteria": {"response_match_score": 0.5}}))
+    rescored = place.run("run", "rescore", "nightly", "--config-file-path", place.folder / "softer.json")
 
     again = place.eval(path, "--name", "nightly")
 

@@ -87,7 +87,8 @@ def submit(is_json: bool, workspace: str | None, **values: Any) -> None:
             f"{values['file']} is an experiment, which is played in one process: evaldesk run play {values['file']}"
         )
     is_asked = not (values["yes"] or is_json)
-    file_run = _read(values, workspace, f"{values['file'].stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}", is_asked)
+    name = f"{values['file'].stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    file_run = _read(values, workspace, name, is_asked, is_new=True)
     if not is_json:
         file_run.show_plan()
     if file_run.may_ask:
@@ -173,8 +174,13 @@ class _FileRun:
         _show_plan(self.run_file, self.name, self.job.path, self.words, self.commit)
 
 
-def _read(values: dict[str, Any], workspace: str | None, default_name: str, is_asked: bool) -> _FileRun:
-    """Read and check the file and the options. Raises UsageError, FormatError."""
+def _read(
+    values: dict[str, Any], workspace: str | None, default_name: str, is_asked: bool, *, is_new: bool = False
+) -> _FileRun:
+    """Read and check the file and the options. Raises UsageError, FormatError.
+
+    Without a name the run has `default_name`; where it `is_new`, it continues no other of that name.
+    """
     names = ("file", "yes", "sample", "limit", "offset", "dataset_file", "secrets_file")
     of_file = {each: values.pop(each) for each in names}
     run_file = _with_options(read_run_file(of_file["file"]), asked_options(values))
@@ -183,7 +189,9 @@ def _read(values: dict[str, Any], workspace: str | None, default_name: str, is_a
     if of_file["limit"] is not None:
         run_file = replace(run_file, limit=of_file["limit"])
     name = str(run_file.run_options.get("name") or default_name)
-    run_file = replace(run_file, run_options={**run_file.run_options, "name": name})
+    is_new = is_new and name == default_name and not run_file.run_options.get("retry_failed")
+    fresh: Asked = {"fresh": True} if is_new else {}
+    run_file = replace(run_file, run_options={**run_file.run_options, "name": name, **fresh})
     request = EvalRequest((), run_file.run_options, asked_gates(values), **values)
     run_file, commit = at_revision(run_file, open_home(workspace).state_folder / "revisions")
     agent = placed_agent(run_file, open_home(workspace), request.python, request.image)
