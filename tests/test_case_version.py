@@ -41,6 +41,7 @@ SAME = {
     "a time stamp of a turn": turn(extra={"creation_timestamp": 17.5, "invocation_id": "e-1"}),
     "quarantine": replace(CASE, extra={**CASE.extra, "quarantine": {"until": "2027-01-01"}}),
     "its number of trials": replace(CASE, extra={**CASE.extra, "n": 7}),
+    "its own number of trials": replace(CASE, extra={**CASE.extra, "trials": 3}),
     "the layout of its file": replace(CASE, extra={**CASE.extra, "$form": {"keys": ["evalId"]}}),
     "another agent": replace(CASE, initial_session=SessionInit("cards", "user", {"n": 1})),
     "the id of a recorded call": expecting(tool_calls=(replace(CALL, id="call_2"),)),

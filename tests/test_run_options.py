@@ -24,7 +24,8 @@ from evaldesk.cli.runs.submit import submit
 from evaldesk.desk.runs.file import NAMED_ELSEWHERE, OPTIONS, OWN_KEYS, read_run_file
 from evaldesk.desk.runs.plan import RunOptions, apply_options, with_defaults
 from evaldesk.errors import UsageError
-from evaldesk.model import AgentRef, Case, Expected, Gates, Limits, ModelOptions, RunConfig, Turn
+from evaldesk.matching.case_version import version_of_set
+from evaldesk.model import AgentRef, Case, EvalSet, Expected, Gates, Limits, ModelOptions, RunConfig, Turn
 from evaldesk.model.options import RecordingMode
 from evaldesk.model.run import option_value, option_values, with_options
 from evaldesk.pages.comparison import config_difference
@@ -337,6 +338,7 @@ def test_every_option_of_python_reaches_the_frozen_configuration(
     values["instructions"] = {"agent": "Answer."}
     values["memory_mib"] = 2048  # a fork of the tests has nearly the least limit already, and then starts no thread
     case = Case("one", (Turn("one", Expected(reference="one")),))
+    values["expect_version"] = version_of_set(EvalSet("cases", cases=(case,)))[:8]
 
     result = evaldesk.evaluate(tmp_path, [case], criteria={"response_match_score": 0.8}, **values)
 

@@ -274,6 +274,7 @@ NOT_NAME_FORM: Final = "the page of a run continues it, and plays its errored tr
 OF_ONE_RUN = frozenset({"rows", "name", "fresh", "retry_failed"})
 """Options that choose the cases and the run itself; a run like another one does not have them of that."""
 NOT_SHARD_FORM: Final = "a desk is one machine; shards are of several that play one set"
+NOT_VERSION_FORM: Final = "a form shows the eval set that it starts a run of; a version is refused where nobody looks"
 EVEN: Final = "even"
 ALLOCATIONS = (EVEN, "uncertain")
 AUTO: Final = "auto"
@@ -444,6 +445,19 @@ _RUN = (
         metavar="I/N",
         is_measured=False,
         left_out={"toml": NOT_WORKSPACE, "pytest": ONE_CASE_SHARD, "form": NOT_SHARD_FORM},
+    ),
+    _run(
+        "expect_version",
+        "text",
+        title="Expected version",
+        words="the version of the eval set",
+        help="Refuse an eval set of another version than V, as `evaldesk evalset log` shows it; 4 characters or more.",
+        low=4,
+        high=32,
+        unset="any",
+        metavar="V",
+        is_measured=False,
+        left_out={"toml": NOT_WORKSPACE, "form": NOT_VERSION_FORM},
     ),
     _run(
         "strict",
@@ -968,6 +982,7 @@ NOT_OPTIONS: Mapping[str, str] = {
     "evalset_id": "what is run",
     "evalset_path": "what is run",
     "evalset_version": "read from the file of the eval set when the run starts",
+    "set_version": "follows from the cases and the criteria of the eval set when the run starts",
     "criteria": "each metric declares options of its own, in the table METRICS",
     "recording.folder": "the desk knows it: .evaldesk/recordings of the workspace",
     "evaldesk_version": "who ran it",
@@ -1010,6 +1025,7 @@ class Asked(TypedDict, total=False):
     fresh: bool | None
     retry_failed: bool | None
     shard: str | None
+    expect_version: str | None
     strict: bool | None
     compat: str | None
     seed: int | None

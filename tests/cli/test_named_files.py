@@ -199,8 +199,9 @@ def test_a_workspace_that_is_none_is_said_in_one_line(filled: CommandFolder, pat
         "run trial": "run trial 1 case_1 0",
         **{f"proposals {verb}": f"proposals {verb} 1" for verb in ("accept", "refuse", "show", "undo")},
         "search": "search word",
-        "set case": "set case one case_1",
-        **{name: f"{name} one" for name in ("set cases", "set failures", "set health")},
+        "evalset case": "evalset case one case_1",
+        **{f"evalset {verb}": f"evalset {verb} one" for verb in ("cases", "diff", "failures", "health", "log")},
+        "evalset restore": "evalset restore one@07c6ba95",
     }
     words |= {
         "mode import": "mode import talks.jsonl",

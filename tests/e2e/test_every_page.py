@@ -240,6 +240,7 @@ PAGES = {
     "set-empty": "{set-empty}",
     "set-torn": "{set-torn}",
     "set-settings": "{set-dice}/settings",
+    "set-versions": "{set-dice}/versions",
     "set-export": "{set-dice}/exports",
     "case": "{case-dice}",
     "case-two-turns": "{case-trip_planner}",

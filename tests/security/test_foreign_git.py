@@ -13,6 +13,8 @@ from tests.islands import island_module
 from tests.parsed_sources import parsed
 
 import evaldesk
+from evaldesk.desk.evalsets.revisions import changed_sets
+from evaldesk.desk.evalsets.versions import commit_of
 from evaldesk.desk.runs.file_places import git_head
 from evaldesk.git import git_text
 
@@ -155,3 +157,36 @@ def test_one_module_starts_git() -> None:
     ]
 
     assert {place.partition(":")[0] for place in places} == {"git.py"}, places
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"core.fsmonitor": "HOOK"},
+        {"core.pager": "HOOK", "pager.log": "HOOK", "pager.diff-tree": "HOOK"},
+        {"diff.external": "HOOK", "diff.strange.command": "HOOK", "diff.strange.textconv": "HOOK"},
+        {"log.showSignature": "true", "gpg.program": "HOOK", "gpg.ssh.program": "HOOK", "gpg.openpgp.program": "HOOK"},
+        {"core.hooksPath": "FOLDER"},
+        {"filter.strange.smudge": "HOOK", "filter.strange.clean": "HOOK", "filter.strange.required": "true"},
+        {"alias.log": "!HOOK", "alias.cat-file": "!HOOK"},
+        {"core.gitProxy": "HOOK", "core.sshCommand": "HOOK", "core.alternateRefsCommand": "HOOK"},
+    ],
+    ids=lambda settings: next(iter(settings)),
+)
+def test_versions_of_eval_sets_are_read_without_a_command_of_the_repository(
+    settings: dict[str, str], clone: Path, hook: Path, mark: Path
+) -> None:
+    (clone / ".gitattributes").write_text("*.json filter=strange diff=strange\n")
+    path = clone / "calc.evalset.json"
+    for text in ("first", "second"):
+        path.write_text(f'{{"eval_set_id": "{text}", "eval_cases": []}}')
+        run(clone, "add", ".")
+        run(clone, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", text)
+    for key, value in settings.items():
+        run(clone, "config", key, value.replace("HOOK", str(hook)).replace("FOLDER", str(hook.parent)))
+
+    commit, found = commit_of(path), changed_sets(clone, "HEAD~1..HEAD")
+
+    assert commit.author == "a"
+    assert [each.after and each.after.id for each in found.sets] == ["second"]
+    assert not mark.exists()

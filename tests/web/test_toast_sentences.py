@@ -17,6 +17,7 @@ ELSEWHERE = {
     "/runs/{{ run.id }}/deletion": "the list of runs offers to undo it",
     "/sessions/{{ session.id }}/deletion": "the list of chats offers to undo it",
     "/evalsets/{{ file.id }}/trash": "the list of eval sets offers to undo it",
+    "{{ address }}/versions": "the page says which version came back, and offers to undo it",
     "/evalsets/{{ file.id }}/settings": "the page has a note",
     "{{ path }}": "the page has a note",
     "/queues": "the page of the queue says how many are read",

@@ -44,9 +44,9 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "evaldesk.cli.door.status:status",
         "Show runs that are running, the newest runs, the worst cases and the next steps of a workspace.",
     ),
-    "set": LazyCommand(
+    "evalset": LazyCommand(
         "evaldesk.cli.door.evalsets:evalset",
-        "List eval sets and cases, and show how their trials fail; SET is a name, a place or an id.",
+        "List eval sets, their cases and versions, and show how their trials fail; SET is a name, a place or an id.",
     ),
     "search": LazyCommand(
         "evaldesk.cli.door.status:search", "Search TEXT in the messages of trials and cases, and in the notes on them."
@@ -136,7 +136,6 @@ COMMANDS: Mapping[str, LazyCommand] = {
 
 SPELLED_BY_OSMOSIS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("eval-rubric",): ("rubric",),
-    ("evalset",): ("set",),
     ("eval", "rubric"): ("rubric",),
     ("eval", "cache", "ls"): ("run", "list"),
     ("eval", "cache", "rm"): ("run", "rm"),
@@ -144,6 +143,9 @@ SPELLED_BY_OSMOSIS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("eval", "download"): ("run", "export", "--format", "osmosis-results"),
     **{("eval", name): ("run", name) for name in ("submit", "list", "info", "logs", "stop", "retry", "resume")},
 }
+
+RENAMED: Mapping[tuple[str, ...], tuple[str, ...]] = {("set",): ("evalset",)}
+"""Earlier names of commands, which scripts still have."""
 
 DONE_OTHERWISE: Mapping[tuple[str, ...], str] = {
     ("eval", "upload"): "results stay on this machine; `evaldesk import FOLDER` takes those of others in",
@@ -251,9 +253,9 @@ def plays_here(arguments: list[str]) -> bool:
 
 def respelled(args: list[str]) -> list[str]:
     """The arguments with the command's name here; a folder's path is an agent, also where a command has that name."""
-    for osmosis_words, own_words in SPELLED_BY_OSMOSIS.items():
-        if tuple(args[: len(osmosis_words)]) == osmosis_words and not Path(osmosis_words[-1]).is_dir():
-            return [*own_words, *args[len(osmosis_words) :]]
+    for other_words, own_words in {**SPELLED_BY_OSMOSIS, **RENAMED}.items():
+        if tuple(args[: len(other_words)]) == other_words and not Path(other_words[-1]).is_dir():
+            return [*own_words, *args[len(other_words) :]]
     verb = tuple(args[:2])
     if verb in DONE_OTHERWISE and not Path(args[1]).is_dir():
         raise UsageError(f"{' '.join(verb)} is not a command: {DONE_OTHERWISE[verb]}")

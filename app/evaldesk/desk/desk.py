@@ -62,7 +62,7 @@ class Desk:
         self.is_read_only = store.is_read_only
         self.host = host
         self.agents = AgentDesk(settings, host, self.trust)
-        self.evalsets = EvalSetDesk(settings, store)
+        self.evalsets = EvalSetDesk(settings, store, reads_git=lambda: self.trust.is_given)
         self._warming: asyncio.Task[None] | None = None
         self._polling: asyncio.Task[None] | None = None
         self._recovering: asyncio.Task[None] | None = None

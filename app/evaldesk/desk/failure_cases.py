@@ -75,7 +75,9 @@ def make_cases(desk: Desk, mode: Mode, evalset_id: str = "", name: str = "", run
         new_cases.append(replace(case, id=next(each for each in free_ids if each not in set_ids and each not in names)))
     if new_cases:
         n = len(evalset.cases)
-        desk.evalsets.save(evalset_id, replace(evalset, cases=splice_cases(evalset.cases, n, n, new_cases)), version)
+        new_set = replace(evalset, cases=splice_cases(evalset.cases, n, n, new_cases))
+        desk.evalsets.save(evalset_id, new_set, version)
+        desk.evalsets.note_edit(evalset_id, evalset, new_set, f"from {mode.name}")
     words = (
         masked_words(n_masked, places_of(secret_values, ((case.id, case) for case in cases_of_mode)))
         if n_masked

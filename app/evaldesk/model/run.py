@@ -475,7 +475,8 @@ class RunConfig:
     variant of one. `rows` are those of the file that were asked for, such as "3,7,10-20", None for all. A run with a
     `name` continues an unfinished one of that name, unless a `fresh` one was asked for; with `retry_failed` its errored
     trials are played again. `shard` is the part of the cases that it plays, such as "2/5", and `shard_sizes` are the
-    numbers of cases of all of them.
+    numbers of cases of all of them. `set_version` is that of the whole eval set, and `expect_version` how it was to
+    begin.
     """
 
     agent: AgentRef
@@ -524,6 +525,8 @@ class RunConfig:
     retry_failed: bool = False
     shard: str | None = None
     shard_sizes: tuple[int, ...] = ()
+    set_version: str = ""
+    expect_version: str | None = None
 
     @property
     def evalset_name(self) -> str:

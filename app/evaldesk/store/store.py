@@ -53,12 +53,14 @@ from evaldesk.store.runs.imports import ImportStore
 from evaldesk.store.runs.run_store import RunStore
 from evaldesk.store.search import SearchStore
 from evaldesk.store.sessions import SessionStore
+from evaldesk.store.set_versions import SetVersionStore
 from evaldesk.store.sqlite import LOG, SPACE, SqliteFile, ask_for, reading_uri, telling_damage, writing_engine
 from evaldesk.store.tables import METADATA
 from evaldesk.store.tables.columns import DatabaseSeconds, pack
 from evaldesk.store.tables.proposals import CASE_EDIT, PROPOSAL
 from evaldesk.store.tables.runs import LAST_RUN, RUN, RUN_BASELINE
 from evaldesk.store.tables.sessions import SESSION_CASE
+from evaldesk.store.tables.set_versions import SET_VERSION
 from evaldesk.store.views import ViewStore
 from evaldesk.wire import from_json, to_json
 
@@ -100,6 +102,7 @@ class Store:
     queues = _part(QueueStore)
     search = _part(SearchStore)
     sessions = _part(SessionStore)
+    set_versions = _part(SetVersionStore)
 
     @classmethod
     def open(
@@ -219,7 +222,7 @@ def move_evalset(connection: Connection, old_id: str, new_id: str, path: Path) -
     for table in (LAST_RUN, SESSION_CASE):
         connection.execute(delete(table).where(table.c.evalset_id == new_id))
         connection.execute(update(table).where(table.c.evalset_id == old_id).values(evalset_id=new_id))
-    for table in (PROPOSAL, CASE_EDIT):
+    for table in (PROPOSAL, CASE_EDIT, SET_VERSION):
         connection.execute(update(table).where(table.c.evalset_id == old_id).values(evalset_id=new_id))
 
 
@@ -238,7 +241,7 @@ def _rename_baseline(connection: Connection, run_id: int, old_name: str, new_nam
     connection.execute(update(RUN_BASELINE).where(own).values(codec=codec, data=data))
 
 
-HEAD = "0046"
+HEAD = "0047"
 
 
 def prepare(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`evaldesk set`: the eval sets of a workspace, their cases, failures and health."""
+"""`evaldesk evalset`: the eval sets of a workspace, their cases, failures and health."""
 
 from __future__ import annotations
 
@@ -8,21 +8,26 @@ import sys
 
 import click
 
+from evaldesk.cli.door.set_versions import diff, log, restore
 from evaldesk.cli.runs.shared import json_option, opened_desk, workspace_option
 from evaldesk.model.conclusion import counted
 from evaldesk.wording.printable import in_one_line
 from evaldesk.wording.writer import show, show_json
 
 
-@click.group(name="set")
+@click.group(name="evalset")
 def evalset() -> None:
-    """List eval sets and cases, and show how their trials fail; SET is a name, a place or an id.
+    """List eval sets, their cases and versions, and show how their trials fail; SET is a name, a place or an id.
 
     \b
-    evaldesk set list
-    evaldesk set cases calc --filter tag:dice
-    evaldesk set case calc roll_16 --json
+    evaldesk evalset list
+    evaldesk evalset cases calc --filter tag:dice
+    evaldesk evalset log calc
     """
+
+
+for command in (log, diff, restore):
+    evalset.add_command(command)
 
 
 @evalset.command(name="list")
@@ -32,8 +37,8 @@ def list_evalsets(is_json: bool, workspace: str | None) -> None:
     """List the eval sets.
 
     \b
-    evaldesk set list
-    evaldesk set list --json
+    evaldesk evalset list
+    evaldesk evalset list --json
     """
     from evaldesk.pages.door.evalsets import evalset_items
 
@@ -60,8 +65,8 @@ def cases(name: str, text: str, cursor: int, limit: int, is_json: bool, workspac
     """List the cases of SET.
 
     \b
-    evaldesk set cases calc
-    evaldesk set cases calc --filter "tag:dice asserts:no" --json
+    evaldesk evalset cases calc
+    evaldesk evalset cases calc --filter "tag:dice asserts:no" --json
     """
     from evaldesk.pages.door.evalsets import case_items
 
@@ -85,8 +90,8 @@ def case(name: str, case_id: str, is_json: bool, workspace: str | None) -> None:
     """Show CASE of SET as it is in its file; with --json also its version and its proposals.
 
     \b
-    evaldesk set case calc roll_16
-    evaldesk set case calc roll_16 --json
+    evaldesk evalset case calc roll_16
+    evaldesk evalset case calc roll_16 --json
     """
     from evaldesk.pages.door.evalsets import case_answer
 
@@ -106,8 +111,8 @@ def failures(name: str, is_json: bool, workspace: str | None) -> None:
     """Show how trials of the newest run of SET fail, and the kinds of failure that people named.
 
     \b
-    evaldesk set failures calc
-    evaldesk set failures calc --json
+    evaldesk evalset failures calc
+    evaldesk evalset failures calc --json
     """
     from evaldesk.pages.door.evalsets import failure_answer
 
@@ -137,9 +142,9 @@ def health(name: str, agent: str, fail_on: str | None, is_json: bool, workspace:
     Exit code 0; 1 where --fail-on finds something.
 
     \b
-    evaldesk set health calc
-    evaldesk set health calc --agent calculator --json
-    evaldesk set health calc --agent calculator --fail-on untested_tools,never
+    evaldesk evalset health calc
+    evaldesk evalset health calc --agent calculator --json
+    evaldesk evalset health calc --agent calculator --fail-on untested_tools,never
     """
     from evaldesk.pages.door.evalsets import health_answer
     from evaldesk.pages.set_health.finding import kinds_of

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from evaldesk import paths
+from evaldesk.cli.door.set_versions import set_at_version
 from evaldesk.cli.eval.outcome import play_and_judge
 from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.desk.criteria.criteria import find_criteria_file, open_criteria_file, read_criteria, read_live, read_user
@@ -33,7 +34,7 @@ def eval_adk(request: EvalRequest) -> int:
     except UsageError:
         _refuse_verb(request)
         raise
-    cases_by_file = _choose_cases(request.words[1:], paths.folder_of_names(agent.folder))
+    cases_by_file, versions = _choose_cases(request.words[1:], paths.folder_of_names(agent.folder))
     config = criteria_file_of(request, cases_by_file)
     criteria_file = None if request.config_file_path else config
     criteria, user = (read_criteria(config), read_user(config)) if config else ((), None)
@@ -45,7 +46,8 @@ def eval_adk(request: EvalRequest) -> int:
     criteria = request.named_criteria or criteria
     jobs = []
     for path, case_ids in cases_by_file.items():
-        evalset = read_evalset_file(path)
+        version = versions.get(path, "")
+        evalset = set_at_version(request.workspace, path, version) if version else read_evalset_file(path)
         check_names(path, case_ids, [case.id for case in evalset.cases])
         jobs.append(
             Job(
@@ -54,6 +56,7 @@ def eval_adk(request: EvalRequest) -> int:
                 path,
                 request.options(case_ids, criteria).but(user=user, **asked_live),
                 found_criteria=criteria_file,
+                is_stored=bool(version),
             )
         )
     if request.rows is not None and len(jobs) > 1:
@@ -160,15 +163,30 @@ def read_evalset_file(path: Path) -> EvalSet:
     return imported_file.evalset
 
 
-def _choose_cases(words: Sequence[str], folder: Path | None) -> dict[Path, tuple[str, ...] | None]:
-    """The files with their cases, None for all; a file that is named twice runs the cases of both."""
+_AT_VERSION = re.compile(r"(?P<name>.+)@(?P<version>[0-9a-fA-F]{4,40})(?P<cases>:.*)?")
+
+
+def _choose_cases(
+    words: Sequence[str], folder: Path | None
+) -> tuple[dict[Path, tuple[str, ...] | None], dict[Path, str]]:
+    """The files with their cases, None for all, and the versions that are named of them, as in SET@VERSION:CASE.
+
+    A file that is named twice runs the cases of both. Raises UsageError for two versions of one file.
+    """
     cases_by_file: dict[Path, tuple[str, ...] | None] = {}
+    versions: dict[Path, str] = {}
     for word in words:
-        path, names = paths.selected_cases(word, folder)
+        match = None if Path(word).exists() else _AT_VERSION.fullmatch(word)
+        version = match["version"] if match else ""
+        path, names = paths.selected_cases(f"{match['name']}{match['cases'] or ''}" if match else word, folder)
+        if path in cases_by_file and versions.get(path, "") != version:
+            raise UsageError(f"{path} is named in two versions; play each by a command of its own", field="evalset")
+        if version:
+            versions[path] = version
         earlier = cases_by_file.get(path, ())
         both = None if names is None or earlier is None else tuple(dict.fromkeys((*earlier, *names)))
         cases_by_file[path] = both
-    return cases_by_file
+    return cases_by_file, versions
 
 
 def check_names(path: Path, names: Sequence[str] | None, case_ids: Sequence[str]) -> None:

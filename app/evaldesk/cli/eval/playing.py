@@ -173,6 +173,8 @@ async def plan_job(desk: Desk, job: Job, *, is_cost_limited: bool = False) -> Ru
     subject = await asyncio.to_thread(subject_of, job.agent, job.evalset, path, description, desk.settings.workspace)
     await asyncio.to_thread(desk.evalsets.follow, path)
     plan = desk.runs.plan_for(subject, job.options)
+    if job.is_stored:
+        plan = replace(plan, evalset=None, config=replace(plan.config, evalset_version=""))
     if is_cost_limited:
         await check_prices(desk.host.unpriced, plan, description)
     return plan

@@ -132,7 +132,8 @@ def _nothing(runs: StoredRuns, run: RunSummary) -> None:
 class Job:
     """One run that the command comes to; `path` is the file of its cases, `on_progress` is told of every step.
 
-    `found_criteria` is the file of the criteria that nobody named, which stood beside the eval set.
+    `found_criteria` is the file of the criteria that nobody named, which stood beside the eval set. `is_stored` says
+    whether the eval set is an earlier version of the file, out of the database.
     """
 
     agent: AgentRef
@@ -141,4 +142,5 @@ class Job:
     options: RunOptions
     found_criteria: Path | None = None
     is_baseline: bool = False
+    is_stored: bool = False
     on_progress: Callable[[StoredRuns, RunSummary], None] = _nothing

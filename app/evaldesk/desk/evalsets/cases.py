@@ -26,8 +26,8 @@ MAX_TRIES = 5
 
 T = TypeVar("T")
 
-NoteEdit: TypeAlias = Callable[[str, EvalSet, EvalSet], None]
-"""Notes who made one eval set of another, which is saved already."""
+NoteEdit: TypeAlias = Callable[[str, EvalSet, EvalSet, str], None]
+"""Notes who made one eval set of another, which is saved already, and in a few words how."""
 
 
 class CaseNameTakenError(ConflictError):
@@ -253,14 +253,24 @@ class CaseDesk:
 
         return self._edit(evalset_id, change_and_find, as_new_form)()
 
-    def _edit(self, evalset_id: str, change: Callable[[EvalSet], tuple[EvalSet, T]], as_new_form: bool = False) -> T:
+    def replace_all(self, evalset_id: str, change: Callable[[EvalSet], EvalSet], note: str = "") -> None:
+        """Make a change of any cases in one step, which is one version; `note` says in a few words how."""
+        self._edit(evalset_id, lambda evalset: (change(evalset), None), note=note)
+
+    def _edit(
+        self,
+        evalset_id: str,
+        change: Callable[[EvalSet], tuple[EvalSet, T]],
+        as_new_form: bool = False,
+        note: str = "",
+    ) -> T:
         """Make a change to the file as it is now, again when another writer was quicker."""
         for attempt in range(1, MAX_TRIES + 1):
             evalset, version = self._files.read(evalset_id)
             result, answer = change(evalset)
             try:
                 self._files.save(evalset_id, result, version, as_new_form=as_new_form)
-                self._note_edit(evalset_id, evalset, result)
+                self._note_edit(evalset_id, evalset, result, note)
                 break
             except ConflictError:
                 if attempt == MAX_TRIES:

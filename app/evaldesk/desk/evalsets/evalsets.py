@@ -7,7 +7,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -18,6 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from evaldesk.desk.evalsets.cases import CaseDesk
 from evaldesk.desk.evalsets.masking import masked_file, without_secrets
 from evaldesk.desk.evalsets.names import candidates, plain_name
+from evaldesk.desk.evalsets.versions import VersionDesk
 from evaldesk.desk.process_owner import AT_BROWSER, starter
 from evaldesk.errors import ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.formats import load_evalset, losses
@@ -102,7 +103,7 @@ def own_evalsets(files: Sequence[EvalSetFile], agent_id: str) -> Sequence[EvalSe
 class EvalSetDesk:
     """Every eval set under the settings' roots and folder. Reads and writes files: from pages, call it in a thread."""
 
-    def __init__(self, settings: Settings, store: Store) -> None:
+    def __init__(self, settings: Settings, store: Store, *, reads_git: Callable[[], bool] = lambda: False) -> None:
         self._trash = settings.state_folder / "trash"
         scrub = json_scrubber(settings.environment)
         self._files = files = EvalSetFiles(
@@ -126,12 +127,15 @@ class EvalSetDesk:
         self.home = settings.workspace
         self._followed: frozenset[str] = frozenset()
         self.cases = CaseDesk(self._files, self.evalset, self._trash, self.note_edit)
+        self.versions = VersionDesk(store, self.read, self.cases, self._author, reads_git)
 
-    def note_edit(self, evalset_id: str, before: EvalSet, after: EvalSet) -> None:
-        """Note which cases a saved change gave another content, and who made it; of a large set nothing is noted.
+    def note_edit(self, evalset_id: str, before: EvalSet, after: EvalSet, note: str = "") -> None:
+        """Note the version that a saved change made, the cases with another content, and the author.
 
-        A change whose note cannot be written counts as made outside, as one of an editor does.
+        Of a large set the cases are not noted. A change whose note cannot be written counts as made outside, as one of
+        an editor does.
         """
+        self._note_version(evalset_id, before, after, note)
         if isinstance(before.cases, EditedCases) or isinstance(after.cases, EditedCases):
             return
         try:
@@ -139,6 +143,15 @@ class EvalSetDesk:
             self._store.client_proposals.note_edits(evalset_id, versions, self._author())
         except (EvaldeskError, SQLAlchemyError) as error:
             log.warning("the author of an edit cannot be noted: %s", error)
+
+    def _note_version(self, evalset_id: str, before: EvalSet | None, after: EvalSet, note: str = "") -> None:
+        try:
+            path = self.file(evalset_id).path
+            if isinstance(after.cases, EditedCases) or isinstance(before and before.cases, EditedCases):
+                before, (after, _) = None, self._files.read(evalset_id)  # the index of the new file has its versions
+            self.versions.note_save(evalset_id, before, after, path, note)
+        except (EvaldeskError, OSError) as error:
+            log.warning("the version of a saved set cannot be noted: %s", error)
 
     def _author(self) -> str:
         """The person at the browser, in the settings, or of this process."""
@@ -239,6 +252,7 @@ class EvalSetDesk:
             version, evalset = self._cached.pop(evalset_id, ("", None))
         if evalset is None or file.is_reading or version != file.version:
             evalset, version = self._files.read(evalset_id)
+        self.versions.look(evalset_id, evalset, version, file.path)
         with self._lock:
             self._cached[evalset_id] = (version, evalset)
             while len(self._cached) > MAX_CACHED:
@@ -252,7 +266,10 @@ class EvalSetDesk:
     def create(self, name: str, description: str = "") -> str:
         """A new eval set without cases; gives its id. Raises UsageError, SetNameTakenError."""
         self.check_new_name(name)
-        return self._files.create(name, EvalSet(id=name, name=name, description=description or None))
+        evalset = EvalSet(id=name, name=name, description=description or None)
+        evalset_id = self._files.create(name, evalset)
+        self._note_version(evalset_id, None, evalset, "created")
+        return evalset_id
 
     @contextmanager
     def prepare(
@@ -274,6 +291,13 @@ class EvalSetDesk:
             ready = self._files.prepared(name, evalset)
         with ready as prepared:
             yield prepared
+        self._note_import(prepared.id)
+
+    def _note_import(self, evalset_id: str) -> None:
+        """Note the version of a set that was taken in; nothing where its file was not put in place after all."""
+        with suppress(EvaldeskError, OSError):
+            evalset, _ = self._files.read(evalset_id)
+            self._note_version(evalset_id, None, evalset, "imported")
 
     def change(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING
@@ -68,12 +69,22 @@ async def _fresh_plan(desk: Desk, summary: RunSummary, n: int, seed: int) -> Run
     cases = tuple(await asyncio.to_thread(desk.runs.run_store.cases, summary.id))
     evalset = EvalSet(config.evalset_id, config.evalset_name, cases=cases)
     options = options_like(config).but(
-        gates=Gates(), n=n, seed=seed, recording="off", budget=None, allocate=None, shard=None, note=""
+        gates=Gates(),
+        n=n,
+        seed=seed,
+        recording="off",
+        budget=None,
+        allocate=None,
+        shard=None,
+        note="",
+        expect_version=None,
     )
     await asyncio.to_thread(desk.runs.freeze, config.criteria, config.agent.root)  # before the agent's import
     description = await desk.host.describe(config.agent)
     subject = subject_of(config.agent, evalset, Path(config.evalset_path), description, desk.settings.workspace)
-    return await asyncio.to_thread(desk.runs.plan_for, subject, options)
+    plan = await asyncio.to_thread(desk.runs.plan_for, subject, options)
+    # The cases are those of the run; its file may hold others by now.
+    return replace(plan, evalset=None, config=replace(plan.config, set_version=config.set_version))
 
 
 async def _variant(desk: Desk, summary: RunSummary) -> Variant:

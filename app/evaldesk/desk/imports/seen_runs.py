@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evaldesk.desk.imports.importing import ImportDesk, Watch
 from evaldesk.desk.imports.matching import Matching
-from evaldesk.desk.runs.plan import version_of_set
+from evaldesk.desk.runs.plan import digest_of_file
 from evaldesk.errors import ConflictError
 from evaldesk.formats.exchange import Imported
 from evaldesk.model import AgentRef
@@ -30,7 +30,7 @@ def store_seen_run(
     names the files for the reader of the run. Raises as an import does.
     """
     evalset_path = path.resolve()
-    identity, version = identity_of(path, home), version_of_set(path)
+    identity, version = identity_of(path, home), digest_of_file(path)
 
     def as_seen(run: NewRun) -> NewRun:
         config = replace(

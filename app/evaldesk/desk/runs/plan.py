@@ -17,12 +17,14 @@ from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.criteria.criteria import ready_criteria
 from evaldesk.desk.evalsets.cases import CaseIds, with_ids
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
+from evaldesk.desk.evalsets.versions import SHORTEST
 from evaldesk.desk.other_tools import as_tool_calls
 from evaldesk.desk.runs.rows import chosen_rows
 from evaldesk.desk.runs.shards import place_of, shard_of
 from evaldesk.engine.driver.code_files import agent_version, functions_version
 from evaldesk.engine.executors import check_place
 from evaldesk.errors import EmptyShardError, NotFoundError, UsageError
+from evaldesk.matching.case_version import version_of_set
 from evaldesk.metrics import applies_by_part, check_criteria, missing_reasons, unset_option
 from evaldesk.metrics.metric import is_efficiency, is_function, metric_info
 from evaldesk.model import (
@@ -48,6 +50,7 @@ from evaldesk.model.evalset import (
 )
 from evaldesk.model.options import Recording, UserConfig
 from evaldesk.model.run import MAX_TRIALS, ExecutorConfig, option_values, with_options
+from evaldesk.model.set_versions import SHORT
 from evaldesk.model.visibility import Visibility
 from evaldesk.run_options import BY_NAME, EVEN, OF_ONE_RUN, OWN, RUN_OPTIONS, Asked, checked_options, has_door, offered
 from evaldesk.settings import Settings
@@ -186,7 +189,8 @@ class RunPlan:
     """A run that may be started: its frozen configuration, the exact cases, and the run that it is compared with.
 
     `trials_of_cases` are the trials of each case by a budget; empty where each has those of the configuration.
-    `is_of_part` says whether the file has further cases. `visibility` is that of the agent.
+    `is_of_part` says whether the file has further cases. `visibility` is that of the agent. `evalset` is the whole set
+    as its file is now; None for cases without a file, and for an earlier version of one.
     """
 
     config: RunConfig
@@ -196,6 +200,7 @@ class RunPlan:
     trials_of_cases: tuple[int, ...] = ()
     is_of_part: bool = False
     visibility: Visibility = field(default_factory=Visibility)
+    evalset: EvalSet | None = None
 
     @property
     def n_each(self) -> Sequence[int]:
@@ -242,6 +247,7 @@ def plan_run(
     cases, shard_sizes = _cases_of_shard(cases, options)
     check_reviewed(cases)
     check_deciding(options.criteria_for(cases))
+    version = checked_version(subject.evalset, options.value("expect_version"))
     n = options.value("n")
     if len(cases) * n > MAX_TRIALS:
         raise UsageError(f"{len(cases) * n:,} trials are more than the {MAX_TRIALS:,} of one run", field="n")
@@ -258,6 +264,7 @@ def plan_run(
         gates=replace(options.gates, pass_threshold=options.value("pass_threshold")).as_tool(options.value("compat")),
         shows_case=_shows_case(subject.description),
         shard_sizes=shard_sizes,
+        set_version=version,
         interpreter=subject.description.interpreter if subject.description else Interpreter(),
     )
     model = _allowed_model(options.overrides.get("model"), subject.agent_model, models)
@@ -272,7 +279,23 @@ def plan_run(
     check_place(config)
     check_calls(config, config.agent.kind)
     visibility = AGENTS.visibility(subject.agent, subject.description)
-    return replace(foreseen_plan(config, cases, visibility), is_of_part=len(cases) < len(subject.evalset.cases))
+    return replace(
+        foreseen_plan(config, cases, visibility),
+        is_of_part=len(cases) < len(subject.evalset.cases),
+        evalset=subject.evalset if subject.evalset_version else None,
+    )
+
+
+def checked_version(evalset: EvalSet, expected: str | None) -> str:
+    """The version of an eval set. Raises UsageError where another one is expected."""
+    version = version_of_set(evalset)
+    if expected and (len(expected) < SHORTEST or not version.startswith(expected.casefold())):
+        found = f"{evalset.name or evalset.id} has version {version[:SHORT]}, and {expected!r} is expected"
+        raise UsageError(
+            f"{found}; `evaldesk evalset diff` shows the difference, and --expect-version {version[:SHORT]} takes it",
+            field="expect_version",
+        )
+    return version
 
 
 def _cases_of_shard(cases: Sequence[Case], options: RunOptions) -> tuple[Sequence[Case], tuple[int, ...]]:
@@ -588,14 +611,14 @@ def subject_of(
         evalset=evalset,
         evalset_id=identity_of(path, home) if path else evalset.id,
         evalset_path=str(path.resolve()) if path else "",
-        evalset_version=version_of_set(path) if path else "",
+        evalset_version=digest_of_file(path) if path else "",
         agent_version=agent_version(agent),
         agent_model=description.model,
         description=description,
     )
 
 
-def version_of_set(path: Path) -> str:
+def digest_of_file(path: Path) -> str:
     """The version of a file of any size, which may be behind a link."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:32]

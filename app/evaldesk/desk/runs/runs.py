@@ -17,6 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk.desk.criteria.criteria import allowed_criteria, ready_criteria
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
+from evaldesk.desk.evalsets.versions import note_version
 from evaldesk.desk.experiments.turns import Turns
 from evaldesk.desk.process_owner import is_elsewhere
 from evaldesk.desk.runs.allocating import with_budget
@@ -107,6 +108,7 @@ class RunDesk:
 
     def plan_for_page(self, subject: RunSubject, options: RunOptions) -> RunPlan:
         """The run of a page, with the criteria that it may name. Raises UsageError naming the field at fault."""
+        options = options.but(expect_version=None)  # a person sees the set that the page runs
         if options.criteria is not None:
             options = options.but(criteria=allowed_criteria(options.criteria, self._settings))
         return self.plan_for(subject, options)
@@ -192,6 +194,7 @@ class RunDesk:
             if run.status not in LIVE:
                 await self.offer(run.id)
             return run.id
+        await asyncio.to_thread(self._note_version, plan)
         planning = self._planning(plan)
         if not planning.has_steps:
             of_plan = (plan.config, plan.cases, WAITING, plan.baseline, plan.n_each)
@@ -540,10 +543,17 @@ class RunDesk:
 
     async def _plan_first(self, plan: RunPlan) -> Planning:
         """Store a run that is ours from its first moment, with its first cases."""
+        await asyncio.to_thread(self._note_version, plan)
         planning = self._planning(plan)
         await self._write(planning.step)
         await self._note_start(planning.run_id, plan.config)
         return planning
+
+    def _note_version(self, plan: RunPlan) -> None:
+        """Note the version of the eval set that a run plays, where its file is as nobody looked at it yet."""
+        if plan.evalset is not None:
+            path, reads_git = Path(plan.config.evalset_path), bool(self._trust and self._trust.is_given)
+            note_version(self._store, plan.config.evalset_id, plan.evalset, path, origin="run", reads_git=reads_git)
 
     def _edited_sentence(self, criteria: Sequence[Criterion]) -> str:
         """The note of a run whose functions were edited since this process began, which an agent may have done.

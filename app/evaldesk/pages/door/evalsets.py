@@ -1,4 +1,4 @@
-"""Eval sets, their cases, failures and health, for coding agents and for `evaldesk set`."""
+"""Eval sets, their cases, failures and health, for coding agents and for `evaldesk evalset`."""
 
 from __future__ import annotations
 

@@ -356,6 +356,7 @@ def insert_run(
         "evalset_id": config.evalset_id,
         "note": config.note,
         "history_class": history_class(config),
+        "set_version": config.set_version,
         "driver": driver,
         "lease": 1,
         "leased_until": NEW_LEASE if driver else None,

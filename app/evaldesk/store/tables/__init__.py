@@ -16,6 +16,7 @@ from evaldesk.store.tables import (
     queues,
     runs,
     sessions,
+    set_versions,
     views,
 )
 from evaldesk.store.tables.columns import Row
@@ -33,6 +34,7 @@ __all__ = [
     "queues",
     "runs",
     "sessions",
+    "set_versions",
     "views",
 ]
 

@@ -33,7 +33,8 @@ class Run(Row, table=True):
     most trials of a case, `n_least` the fewest, `n_trials` the planned ones of all cases. Runs of one `history_class`
     are the history of their cases; empty where a run is part of none. `shared_state` is what its trials were seen to
     share, as JSON; empty for nothing. `experiment_id` and `variant_index` are its place in an experiment, None outside.
-    Facets and first divergences are known of its first `n_faceted` cases.
+    Facets and first divergences are known of its first `n_faceted` cases. `set_version` is that of the whole eval set;
+    empty where it is not known.
     """
 
     __table_args__ = (
@@ -93,6 +94,7 @@ class Run(Row, table=True):
     experiment_id: int | None = None
     variant_index: int | None = None
     n_faceted: int = Field(default=0, sa_column_kwargs=ZERO)
+    set_version: str = Field(default="", sa_column_kwargs=EMPTY)
 
 
 class RunSource(OfRun, table=True):

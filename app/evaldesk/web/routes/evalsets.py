@@ -103,6 +103,8 @@ async def show(request: Request) -> Response:
         file=file,
         evalset=evalset,
         version=version,
+        set_version=await run_in_threadpool(desk.evalsets.versions.version_of, evalset),
+        n_versions=await run_in_threadpool(desk.evalsets.versions.count, set_id),
         cases=cases,
         query=query,
         has_adk_sessions=desk.adk_sessions.is_any,
