@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from tests.agents.installed import skip_without
 from tests.cli.conftest import CommandFolder
-from tests.cli.door_calls import INPUTS, lasting_budget, play
+from tests.cli.door_calls import INPUTS, PROPOSALS, lasting_budget, play
 
 from evaldesk.desk.desk import Desk
 from evaldesk.model.client_budget import Budget
@@ -28,14 +28,6 @@ from evaldesk.settings import read_settings
 from evaldesk.web.mcp_server import answer_text
 
 EVERYTHING = frozenset({"run", "propose"})
-CASE = {"eval_id": "new_case", "conversation": [{"user_content": {"parts": [{"text": "two dice"}]}}]}
-PROPOSALS: Mapping[str, Mapping[str, Any]] = {
-    "propose_case": {"set": "words", "case": CASE, "why": "no case asks for two"},
-    "propose_edit": {"set": "words", "case": "case_2", "patch": {"conversation": []}, "why": "shorter"},
-    "propose_expectation": {"run": "1", "case": "case_2", "trial": 0, "parts": {"1.answer": "replace"}},
-    "propose_finding": {"run": "1", "case": "case_2", "trial": 0, "kind": "echo", "quote": "hi"},
-    "propose_kind": {"kind": "wrong greeting", "definition": "The greeting is another one."},
-}
 
 
 @pytest.fixture

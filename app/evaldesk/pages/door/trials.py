@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.serving import desk_address
+from evaldesk.diff.divergence import first_divergence
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import Case, TrialResult, TurnRecord
 from evaldesk.model.json_text import short_json
@@ -23,7 +24,7 @@ DETAILS: tuple[Detail, ...] = get_args(Detail)
 VERDICTS = {"p": "passed", "f": "failed", "e": "errored", "u": "unscored"}
 TRIAL_KEYS = ("verdict", "case")
 N_TRIALS, N_EVENTS, N_HITS = 50, 100, 20
-PAGE_CHARACTERS, LONGEST_EVENT = 12_000, 4_000
+PAGE_CHARACTERS, LONGEST_EVENT, LONGEST_TURN = 12_000, 4_000, 800
 CASES_AT_ONCE = 200
 
 
@@ -103,6 +104,7 @@ def trial_answer(
         "trial": trial,
         "verdict": result.verdict,
         "first_divergence": first_words(case, result) if result.verdict != "passed" else "",
+        "divergent_turn": _divergent_turn(case, result) if detail == "turns" and part is None else "",
         "n_turns": n_turns,
         "detail": detail,
         "text": "\n".join(lines),
@@ -127,6 +129,15 @@ def _lines(case: Case, result: TrialResult, part: int | None, detail: str, curso
             return page, cursor + number
         page.append(shortened(line, LONGEST_EVENT))
     return page, None
+
+
+def _divergent_turn(case: Case, result: TrialResult) -> str:
+    """The turn of the first divergence, expected beside actual: a long trial has it far below."""
+    divergence = None if result.verdict == "passed" else first_divergence(case, result.transcript, result.scores)
+    if divergence is None or result.error:
+        return ""
+    text = trial_text(case, result, is_whole=True).splitlines()
+    return shortened("\n".join(_lines_of_turn(text, divergence.turn - 1)), LONGEST_TURN)
 
 
 def _lines_of_turn(lines: list[str], part: int) -> list[str]:

@@ -1,0 +1,125 @@
+"""The reading tools on many failures and large trials: the divergence first, and bounded answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaldesk.desk.desk import Desk
+from evaldesk.metrics import score_trial
+from evaldesk.model import (
+    AgentRef,
+    Case,
+    Criterion,
+    Event,
+    Expected,
+    RunConfig,
+    ToolCall,
+    Transcript,
+    TrialResult,
+    Turn,
+    TurnRecord,
+)
+from evaldesk.model.conclusion import trial_verdict
+from evaldesk.pages.door.fit import fenced, fitted, material_of
+from evaldesk.pages.door.tools import TOOLS, call
+from evaldesk.settings import read_settings
+
+CRITERIA = (Criterion("tool_trajectory_avg_score", 1.0), Criterion("response_match_score", 1.0))
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    opened = Desk.open(read_settings(tmp_path, (tmp_path,), environment={}))
+    yield opened
+    asyncio.run(opened.close())
+
+
+def answer(desk: Desk, name: str, **inputs: Any) -> dict[str, Any]:
+    return asyncio.run(call(TOOLS[name], desk, inputs))
+
+
+def stored_run(desk: Desk, cases: list[Case], results: list[TrialResult], n: int = 1) -> int:
+    """A finished run of some results, whose run is not known to them."""
+    config = RunConfig(AgentRef("bot", "python", "bot"), "set", n=n, criteria=CRITERIA)
+    run = desk.store.runs.create(config, cases)
+    desk.store.runs.record([replace(each, run_id=run) for each in results])
+    desk.store.runs.set_status(run, "finished")
+    return run
+
+
+def scored(index: int, case: Case, turns: tuple[TurnRecord, ...]) -> TrialResult:
+    """The only trial of a case, with the scores that a run gives it."""
+    transcript = Transcript(turns)
+    scores = score_trial(transcript, case, CRITERIA, strict=False)
+    verdict = trial_verdict(scores, CRITERIA, None)
+    return TrialResult(0, index, 0, "finished", verdict, transcript=transcript, scores=scores)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_divergence_of_a_failure_is_within_the_first_1500_bytes(desk: Desk, seed: int) -> None:
+    chance = random.Random(seed)
+    cases, results, marks = [], [], []
+    for index in range(10):
+        n_turns, wrong = chance.randrange(1, 12), 0
+        wrong = chance.randrange(n_turns)
+        mark = f"wrong{seed}x{index}"
+        filler = "word " * chance.choice((1, 40, 400))
+        turns, records = [], []
+        for at in range(n_turns):
+            is_call = chance.random() < 0.5
+            args = {"city": "Paris"}
+            expected = Expected(tool_calls=(ToolCall("search", args),)) if is_call else Expected(reference="good day")
+            turns.append(Turn(filler, expected))
+            actual = ToolCall("search", {"city": mark} if at == wrong else args)
+            said = "good day" if at != wrong or is_call else mark
+            events = (
+                (Event("tool_call", call=actual), Event("agent_message", text=said))
+                if is_call
+                else (Event("agent_message", text=said),)
+            )
+            records.append(TurnRecord(filler, events))
+        cases.append(Case(f"case_{index}", tuple(turns)))
+        results.append(scored(index, cases[-1], tuple(records)))
+        marks.append(mark)
+    run = stored_run(desk, cases, results)
+    assert {each.verdict for each in results} == {"failed"}
+
+    for index, mark in enumerate(marks):
+        value = answer(desk, "get_trial", run=str(run), case=f"case_{index}", trial=0, detail="turns")
+        text = fenced(fitted(value, 8_000))
+        assert mark in text.encode()[:1_500].decode("utf-8", "ignore"), text[:1_500]
+
+
+@pytest.mark.parametrize("detail", ["line", "turns", "full"])
+@pytest.mark.parametrize("max_tokens", [500, 8_000])
+def test_300_calls_and_10_megabytes_fit_the_tokens(desk: Desk, detail: str, max_tokens: int) -> None:
+    calls = [ToolCall("search", {"n": number}, id=str(number)) for number in range(300)]
+    events = [(Event("tool_call", call=each), Event("tool_result", call=each, result="x" * 35_000)) for each in calls]
+    case = Case("big", (Turn("find it", Expected(reference="good day")),))
+    record = TurnRecord("find it", (*chain(*events), Event("agent_message", text="done")))
+    run = stored_run(desk, [case], [scored(0, case, (record,))])
+    seen, cursor = set(), 0
+
+    for _ in range(400):
+        value = answer(desk, "get_trial", run=str(run), case="big", trial=0, detail=detail, cursor=cursor)
+        text = fenced(fitted(value, max_tokens, TOOLS["get_trial"].more, cursor))
+        assert len(text.encode()) <= max_tokens * 3.5
+        assert material_of(text)["verdict"] == "failed"
+        seen |= set(re.findall(r"turn 0 event (\d+)", value["text"]))
+        if value["next_cursor"] is None:
+            break
+        cursor = value["next_cursor"]
+
+    assert value["next_cursor"] is None
+    assert detail != "full" or len(seen) == 601
+    assert json.dumps(value)
