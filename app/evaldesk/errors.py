@@ -22,8 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-NAME_LIMIT, VALUE_LIMIT, TEXT_LIMIT = 40, 80, 200
-"""Foreign text in an error is cut: a name or key, a value, an address or the message of another program."""
+NAME_LIMIT, VALUE_LIMIT, TEXT_LIMIT, REASON_LIMIT = 40, 80, 200, 500
+"""Foreign text is cut, in characters: a name or key, a value, an address or the message of another program, and the
+sentence that is stored as the reason of a failed call or trial."""
 
 
 class EvaldeskError(Exception):

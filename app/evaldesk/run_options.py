@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypedDict
 
-from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.errors import NAME_LIMIT, NotFoundError, UsageError
 
 Kind: TypeAlias = Literal[
     "whole", "number", "switch", "choice", "text", "object", "pairs", "passes", "budget", "shares", "shard"
@@ -102,7 +102,9 @@ class RunOption(NamedTuple):
         if value is None or (isinstance(value, float) and not math.isfinite(value)):
             if self.kind == "number" and value is not None:  # nan and inf are numbers to a computer only
                 raise self.refusal(value, option_name)
-            raise UsageError(f"{self._subject(option_name)} {self._expected_words}, not {text[:20]!r}", field=self.name)
+            raise UsageError(
+                f"{self._subject(option_name)} {self._expected_words}, not {text[:NAME_LIMIT]!r}", field=self.name
+            )
         return self.check(value, option_name)
 
     def refusal(self, value: Any, option_name: str = "") -> UsageError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 
-from evaldesk.errors import NAME_LIMIT, FormatError
+from evaldesk.errors import NAME_LIMIT, TEXT_LIMIT, FormatError
 
 MAX_ANSWER = 32 * 1024 * 1024
 ASKED_FOR = "identity"
@@ -40,7 +40,7 @@ class Unpacker:
 
 def redirect_refusal(status: int, location: str) -> str:
     """Why a redirect is not followed; of its target the scheme and the host are shown."""
-    target = "/".join(location.split("/", 3)[:3])[:200] if "://" in location else "another path"
+    target = "/".join(location.split("/", 3)[:3])[:TEXT_LIMIT] if "://" in location else "another path"
     return (
         f"answered {status}, a redirect to {target}. Redirects are not followed: keys would be sent there. "
         "Name the final address itself"

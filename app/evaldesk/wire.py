@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, get_args
 
 from evaldesk.codec import msgspec
-from evaldesk.errors import VALUE_LIMIT, AgentError
+from evaldesk.errors import REASON_LIMIT, TEXT_LIMIT, VALUE_LIMIT, AgentError
 from evaldesk.model import (
     ErrorRecord,
     Event,
@@ -258,7 +258,7 @@ def result_scrubber(environment: Mapping[str, str]) -> Callable[[TrialResult], T
             return scrub(result)
         except Exception as error:
             message = f"the result cannot be searched for secrets: {type(error).__name__}: {error}"
-            return result.without_content(ErrorRecord("unstorable", message[:500]))
+            return result.without_content(ErrorRecord("unstorable", message[:REASON_LIMIT]))
 
     return scrubbed
 
@@ -331,7 +331,8 @@ def _medium(value: object) -> Media:
     uri = _text(value.uri, "media.uri")
     if not data and not uri:
         raise AgentError("the media of an event have neither base64 in `data` nor an address in `uri`")
-    mime_type, name = _text(value.mime_type, "media.mime_type")[:200], _text(value.name, "media.name")[:200]
+    mime_type = _text(value.mime_type, "media.mime_type")[:TEXT_LIMIT]
+    name = _text(value.name, "media.name")[:TEXT_LIMIT]
     return Media(mime_type, data or "", uri, name, value.at if isinstance(value.at, int) and value.at >= 0 else 0)
 
 

@@ -24,7 +24,7 @@ from evaldesk.desk.failures import (
     excerpt,
 )
 from evaldesk.desk.labels import checked_name
-from evaldesk.errors import FormatError, NotFoundError, UsageError
+from evaldesk.errors import VALUE_LIMIT, FormatError, NotFoundError, UsageError
 from evaldesk.model.conclusion import counted
 from evaldesk.model.failures import FORMS, TRIALS, Anchor, Finding, FindingDraft, Mode
 from evaldesk.reading.json_lines import read_lines
@@ -71,7 +71,7 @@ def export_failures(desk: Desk, form: str = "json", mode: Mode | None = None) ->
     each, with an excerpt of its trial; Markdown is the codebook. Raises NotFoundError for another format.
     """
     if form not in FORMS:
-        raise NotFoundError.among("format", form[:100], [*FORMS])
+        raise NotFoundError.among("format", form[:VALUE_LIMIT], [*FORMS])
     modes = [each for each in desk.store.failures.modes() if each.merged_into is None]
     findings = desk.store.failures.list()
     if mode:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
-from evaldesk.errors import BadNumberError, FormatError, NotFoundError
+from evaldesk.errors import NAME_LIMIT, BadNumberError, FormatError, NotFoundError
 from evaldesk.formats.exchange import (
     FOLDERS,
     FORMATS,
@@ -197,7 +197,7 @@ def _keys(value: Any) -> str:
     where = "a list whose first item is " if isinstance(value, list) and value else ""
     if not isinstance(first, dict):
         return f"{where}{kind_of(first)}"
-    names = ", ".join(repr(key[:40]) for key in list(first)[:5])
+    names = ", ".join(repr(key[:NAME_LIMIT]) for key in list(first)[:5])
     return f"{where}an object with the keys {names}" if names else f"{where}an empty object"
 
 

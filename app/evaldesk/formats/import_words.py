@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from evaldesk.errors import NAME_LIMIT
 from evaldesk.formats.exchange import Imported
 from evaldesk.model import VERDICTS, Case, JsonObject
 from evaldesk.model.conclusion import counted
@@ -60,7 +61,7 @@ class CaseCounts:
             for extra in extras(case):
                 own_keys = shown_extra(extra)
                 n[0] += bool(own_keys)
-                names.update(dict.fromkeys((key[:60] for key in own_keys), 1))
+                names.update(dict.fromkeys((key[:NAME_LIMIT] for key in own_keys), 1))
 
     def understood_words(self, cases: Sequence[Case]) -> Iterator[str]:
         """Sentences about the contents of these cases, which were counted."""
@@ -71,7 +72,8 @@ class CaseCounts:
             yield f"{counted(n['scenarios'], 'case')} played by a simulated user from a scenario."
         twice = list(repeated_ids(cases))
         if twice:
-            yield f"{counted(len(twice), 'id')} of more than one case, such as {twice[0][:60]!r}: ADK refuses the file."
+            first = twice[0][:NAME_LIMIT]
+            yield f"{counted(len(twice), 'id')} of more than one case, such as {first!r}: ADK refuses the file."
         if n["asserted"]:
             yield f"{counted(n['calls'], 'expected tool call')}, asserted in {counted(n['asserted'], 'turn')}."
         if n["references"]:
@@ -112,7 +114,7 @@ def _of_run(run: RecordedRun) -> Iterator[str]:
 
 
 def _names(names: Iterable[str]) -> str:
-    unique_names = list(dict.fromkeys(key[:60] for key in names))
+    unique_names = list(dict.fromkeys(key[:NAME_LIMIT] for key in names))
     return ", ".join(unique_names[:MAX_KEYS]) + (
         f" and {len(unique_names) - MAX_KEYS} more" if len(unique_names) > MAX_KEYS else ""
     )

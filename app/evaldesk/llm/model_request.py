@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from evaldesk.errors import REASON_LIMIT
 from evaldesk.llm.apis import OWN_ADDRESSES, api_of, model_in
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder, is_replaying, not_recorded_error
 from evaldesk.llm.redirects import is_asking_model
@@ -97,7 +98,7 @@ class ModelRequest:
             with hide_requests():
                 yield
         except BaseException as error:
-            self.record_failure(f"{type(error).__name__}: {error}"[:500])
+            self.record_error(error)
             raise
 
     def record_answer(self, data: bytes, answer: JsonObject) -> None:
@@ -105,6 +106,10 @@ class ModelRequest:
         if self.recorder:
             self.recorder.keep(self.key, answer)
         self.report(data)
+
+    def record_error(self, error: BaseException) -> None:
+        """Report a request that raised."""
+        self.record_failure(f"{type(error).__name__}: {error}"[:REASON_LIMIT])
 
     def record_failure(self, why: str) -> None:
         """Report a failed request, and release its recording key."""

@@ -96,7 +96,7 @@ def watch_getresponse(getresponse: Callable[..., Any]) -> Callable[..., Any]:
         try:
             response = getresponse(connection, *args, **options)
         except BaseException as error:
-            request.record_failure(f"{type(error).__name__}: {error}"[:500])
+            request.record_error(error)
             raise
         original = getattr(response, "_original_response", response)  # urllib3 puts its own around it
         if not 200 <= response.status < 300:
@@ -203,7 +203,7 @@ def watch_aiohttp(send: Callable[..., Any]) -> Callable[..., Any]:
         try:
             response = await send(session, method, str_or_url, **options)
         except BaseException as error:
-            model_request.record_failure(f"{type(error).__name__}: {error}"[:500])
+            model_request.record_error(error)
             raise
         if response.ok:
             response.content = _copying_reader(sys.modules[f"{AIOHTTP}.streams"])(response.content, model_request)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from evaldesk.errors import UsageError
+from evaldesk.errors import NAME_LIMIT, UsageError
 from evaldesk.metrics.metric import MetricInfo, mean
 from evaldesk.model import Case, JsonObject, Score, Transcript, TurnRecord
 from evaldesk.model.evalset import EXPECTED_OUTCOMES
@@ -47,13 +47,15 @@ def outcome_entry(line: str) -> JsonObject:
         turn, words = "", line
     outcome, _, guardrail = words.strip().partition(" ")
     if turn and not turn.strip().isdecimal():
-        raise UsageError(f"{line[:40]!r}: the number of a turn stands before the colon, not {turn.strip()[:40]!r}")
+        raise UsageError(
+            f"{line[:NAME_LIMIT]!r}: the number of a turn stands before the colon, not {turn.strip()[:NAME_LIMIT]!r}"
+        )
     entry: JsonObject = {
         **({"turn": int(turn)} if turn else {}),
         "outcome": outcome,
         **({"guardrail": guardrail.strip()} if guardrail.strip() else {}),
     }
-    _outcome_of(entry, repr(line[:40]))
+    _outcome_of(entry, repr(line[:NAME_LIMIT]))
     return entry
 
 
@@ -121,9 +123,11 @@ def _outcome_of(raw: Any, place: str) -> ExpectedOutcome:
         raise UsageError(f"{place}: unknown key {unknown_keys[0]!r}; there are outcome, turn and guardrail")
     outcome, turn, guardrail = raw.get("outcome"), raw.get("turn"), raw.get("guardrail", "")
     if outcome not in OUTCOMES:
-        raise UsageError(f"{place}: outcome must be one of {', '.join(sorted(OUTCOMES))}, not {str(outcome)[:40]!r}")
+        raise UsageError(
+            f"{place}: outcome must be one of {', '.join(sorted(OUTCOMES))}, not {str(outcome)[:NAME_LIMIT]!r}"
+        )
     if turn is not None and (not isinstance(turn, int) or isinstance(turn, bool) or turn < 1):
-        raise UsageError(f"{place}: turn must be 1 or more, or absent for the last, not {str(turn)[:40]!r}")
+        raise UsageError(f"{place}: turn must be 1 or more, or absent for the last, not {str(turn)[:NAME_LIMIT]!r}")
     if not isinstance(guardrail, str) or (guardrail and outcome != "refused_by_guardrail"):
         raise UsageError(f"{place}: guardrail is the name of one, with the outcome refused_by_guardrail")
     return ExpectedOutcome(str(outcome), None if turn is None else turn - 1, guardrail)

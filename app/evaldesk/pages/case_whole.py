@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from evaldesk.errors import FormatError, UsageError
+from evaldesk.errors import NAME_LIMIT, FormatError, UsageError
 from evaldesk.matching import Origins, read_allowances, renumber_allowances
 from evaldesk.matching.allowed import ALSO_ACCEPTED
 from evaldesk.metrics import case_outputs, rubric_line
@@ -116,7 +116,7 @@ def _with_outcomes(case: Case, lines: list[str], problems: Problems) -> Case:
         return case
     too_late = next((line for line, raw in zip(lines, entries, strict=True) if _turn_of(raw) > len(case.turns)), None)
     if too_late:
-        problems.add(OUTCOMES, "Expected outcomes", f"{too_late[:40]!r}: the case has {len(case.turns)} turns.")
+        problems.add(OUTCOMES, "Expected outcomes", f"{too_late[:NAME_LIMIT]!r}: the case has {len(case.turns)} turns.")
     return replace(case, extra={**extra, EXPECTED_OUTCOMES: entries} if entries else extra)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from evaldesk.desk.agents import FoundAgent
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.evalsets import own_evalsets
+from evaldesk.errors import VALUE_LIMIT
 from evaldesk.model.conclusion import counted
 from evaldesk.model.failures import Mode
 from evaldesk.model.stored import CaseFilter, CaseRow, EvalSetFile, RunSummary, SessionSummary
@@ -179,7 +180,7 @@ def _of_proposals(store: Store) -> list[Step]:
     if not proposals:
         return []
     clients = ", ".join(dict.fromkeys(each.client for each in proposals))
-    title = f"{counted(len(proposals), 'proposal')} by {clients[:100]}"
+    title = f"{counted(len(proposals), 'proposal')} by {clients[:VALUE_LIMIT]}"
     return [Step(title, "Nothing of it counts before you accept it.", "Look at them", "/proposals", "chat")]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from evaldesk.diff.text_diff import Segment
-from evaldesk.errors import NotFoundError
+from evaldesk.errors import VALUE_LIMIT, NotFoundError
 from evaldesk.model import Case, JsonObject, JsonValue
 from evaldesk.wire import to_json
 from evaldesk.wording.json_layout import laid_out
@@ -128,7 +128,7 @@ def _values(case: Case) -> Iterator[JsonValue]:
 def value_part(state: JsonObject, key: str, start: int) -> ValuePart:
     """The part of a value from the character `start` on. Raises NotFoundError for an unknown key."""
     if key not in state:
-        raise NotFoundError(f"the state has no key {key[:100]!r}")
+        raise NotFoundError(f"the state has no key {key[:VALUE_LIMIT]!r}")
     return text_part(key, laid_out(state[key]), start)
 
 

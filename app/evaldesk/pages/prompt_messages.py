@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from evaldesk.errors import NAME_LIMIT, TEXT_LIMIT
 from evaldesk.model.json_text import json_or_text, short_json
 from evaldesk.pages.json_tree import Node, Trees
 
@@ -125,17 +126,17 @@ class PromptDrawing:
     def _piece(self, kind: Literal["text", "call", "result", "other"], name: str, value: Any) -> Piece:
         tree = self.trees.tree(value)
         if tree:
-            return Piece(kind, name[:200], tree=tree)
+            return Piece(kind, name[:TEXT_LIMIT], tree=tree)
         text = "" if value is None else json_or_text(value)
         if len(text) > MAX_TEXT:
             text = f"{text[:MAX_TEXT]}… ({len(text) - MAX_TEXT:,} more characters, see Raw)"
-        return Piece(kind, name[:200], text)
+        return Piece(kind, name[:TEXT_LIMIT], text)
 
 
 def _role(raw: Mapping[str, Any]) -> str:
     role = raw.get("role")
     if isinstance(role, str):
-        return role[:40]
+        return role[:NAME_LIMIT]
     return {"function_call": "assistant", "function_call_output": "tool"}.get(str(raw.get("type")), "")
 
 

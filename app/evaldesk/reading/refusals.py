@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from evaldesk.errors import NAME_LIMIT
 from evaldesk.reading.values import snake_case
 
 SHAPES = 'an eval set is {"eval_set_id": ..., "eval_cases": [...]} or a list of cases or of turns'
@@ -79,5 +80,5 @@ def _text_refusal(text: str) -> str:
 def _keys(value: dict[str, Any]) -> str:
     if not value:
         return "an empty object"
-    names = ", ".join(repr(key[:40]) for key in list(value)[:5])
+    names = ", ".join(repr(key[:NAME_LIMIT]) for key in list(value)[:5])
     return f"an object with the keys {names}" + (", …" if len(value) > 5 else "")

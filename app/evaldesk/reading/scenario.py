@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from evaldesk.errors import NAME_LIMIT
+
 PLAN = "conversation_plan"
 KEYS = frozenset({"starting_prompt", PLAN, "instructions", "user_persona", "max_turns", "user"})
 """Those that a simulated user obeys; `instructions` is the plan of tau-bench."""
@@ -27,5 +29,5 @@ def unknown_keys(scenario: Mapping[str, Any]) -> list[str]:
 def no_plan_words(scenario: Mapping[str, Any]) -> str:
     """`the scenario has no conversation_plan; is it 'user_goal'?`."""
     near = unknown_keys(scenario)
-    hint = f"; is it {near[0][:40]!r}? Name it {PLAN}" if near else f"; say in {PLAN} what the user wants"
+    hint = f"; is it {near[0][:NAME_LIMIT]!r}? Name it {PLAN}" if near else f"; say in {PLAN} what the user wants"
     return f"the scenario has no {PLAN}{hint}"

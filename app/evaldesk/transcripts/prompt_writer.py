@@ -9,6 +9,7 @@ from itertools import takewhile
 from operator import eq
 from threading import Lock
 
+from evaldesk.errors import TEXT_LIMIT
 from evaldesk.model import JsonValue, Prompt, Prompts, Usage
 from evaldesk.transcripts.model_exchanges import ModelRequest
 from evaldesk.wire import plain_json, to_json
@@ -100,7 +101,7 @@ class PromptWriter:
 
 def plain_model(name: str) -> str:
     """The name of a model, as long as names are."""
-    return name[:200]
+    return name[:TEXT_LIMIT]
 
 
 def _key(value: object) -> bytes:

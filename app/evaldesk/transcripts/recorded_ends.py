@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from evaldesk.model import StopReason
+from evaldesk.model import ErrorRecord, StopReason
 
 BOUND_TEXTS: Mapping[StopReason, re.Pattern[str]] = {
     "max_iterations": re.compile(r"max(imum)?[_ ]?(number of )?(iterations?|turns|steps)\b|MaxIterations", re.I),
@@ -19,6 +19,10 @@ BOUND_TEXTS: Mapping[StopReason, re.Pattern[str]] = {
     "content_filter": re.compile(r"content[_ ]?(filter|policy|management policy)", re.I),
 }
 """How the text of an error names a bound that the agent itself ran into, by the stop reason."""
+
+
+MESSAGE_LIMIT = 2_000
+"""Characters of the message of another tool that are stored with a trial; its trace is stored whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +80,8 @@ def bound_of(text: str) -> StopReason | None:
 def is_accident(format_name: str, end: str) -> bool:
     """Whether a trial that ended with this word was broken off by something that is not the agent."""
     return any(end in ends.errored for ends in ENDS[format_name])
+
+
+def recorded_error(message: object, trace: str = "") -> ErrorRecord:
+    """The error of a trial that another tool recorded."""
+    return ErrorRecord("recorded", str(message)[:MESSAGE_LIMIT], trace)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from starlette.types import Receive, Scope, Send
 
 from evaldesk import __version__
-from evaldesk.errors import EvaldeskError, NotFoundError, UsageError
+from evaldesk.errors import TEXT_LIMIT, VALUE_LIMIT, EvaldeskError, NotFoundError, UsageError
 from evaldesk.pages.door.fit import fenced, fitted, masked
 from evaldesk.pages.door.tools import USUAL_TOKENS, Caller, Tool, call, find_tool, tools_of
 from evaldesk.secrets import scrubber
@@ -167,7 +167,7 @@ async def answer_text(open_desk: OpenDesk, caller: Caller, name: str, inputs: Ma
         with suppress(Exception):  # the database that broke the tool breaks the look at its rows as well
             broken = desk.broken_row_error(error) if desk else None
         if broken is None:
-            log.exception("the tool %s broke off", name[:100])
+            log.exception("the tool %s broke off", name[:VALUE_LIMIT])
         words = str(broken or "the tool broke off; the log of `evaldesk mcp` has the trace")
         text, is_error = fenced({"error": words[:2_000]}), True
     return scrubber(desk.settings.environment if desk else {})(text), is_error
@@ -195,7 +195,7 @@ def resource_call(uri: str) -> tuple[str, dict[str, Any]]:
     names = ("run", "case", "trial")
     if uri.startswith("evaldesk://") and parts[::2] == list(names) and len(parts) == 6 and parts[5].isdecimal():
         return "get_trial", {"run": parts[1], "case": parts[3], "trial": int(parts[5])}
-    raise NotFoundError(f"no resource {uri[:200]!r}; write {' or '.join(RESOURCES)}")
+    raise NotFoundError(f"no resource {uri[:TEXT_LIMIT]!r}; write {' or '.join(RESOURCES)}")
 
 
 def prompt_text(name: str, arguments: Mapping[str, str]) -> str:
@@ -206,7 +206,7 @@ def prompt_text(name: str, arguments: Mapping[str, str]) -> str:
     absent_name = next((each for each in names if not arguments.get(each)), None)
     if absent_name:
         raise UsageError(f"prompt {name}: {absent_name} is missing", field=absent_name)
-    return text.format(**{each: " ".join(arguments[each].split())[:200] for each in names})
+    return text.format(**{each: " ".join(arguments[each].split())[:TEXT_LIMIT] for each in names})
 
 
 def _described(tool: Tool) -> types.Tool:

@@ -16,6 +16,7 @@ from markupsafe import Markup
 from evaldesk import paths
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.stored_runs import StoredRuns
+from evaldesk.errors import TEXT_LIMIT
 from evaldesk.pages.reports.html import (
     Masking,
     ReportTrial,
@@ -100,7 +101,7 @@ def table_report(
     view, masking = read_table_page(desk, query, most=MAX_ROWS), Masking(environment)
     body = _ADDRESS.sub("", _render("reports/table.html", view=view, table=view.table))
     name = f"runs_{'_'.join(map(str, query.run_ids))}.html"
-    return _file(name[:200], view.title, now or datetime.now(UTC), body, masking)
+    return _file(name[:TEXT_LIMIT], view.title, now or datetime.now(UTC), body, masking)
 
 
 def _write_trials(

@@ -41,6 +41,7 @@ from evaldesk.desk.process_owner import AT_BROWSER
 from evaldesk.desk.serving import hold_desk
 from evaldesk.desk.trust import Trust
 from evaldesk.errors import (
+    TEXT_LIMIT,
     ConflictError,
     DamagedDatabaseError,
     DiskError,
@@ -497,7 +498,7 @@ def _with_set(request: Request, set_id: str) -> str:
 def _unexpected_error(request: Request, error: Exception) -> Response:
     """Only an id goes to the browser; the trace goes to the log."""
     error_id = secrets.token_hex(4)
-    log.error("error %s at %s %r", error_id, request.method, request.url.path[:200], exc_info=error)
+    log.error("error %s at %s %r", error_id, request.method, request.url.path[:TEXT_LIMIT], exc_info=error)
     text = f"This is a defect of Evaldesk. Its log has the trace under {error_id}."
     return _error_page(request, 500, "Something broke here", text)
 

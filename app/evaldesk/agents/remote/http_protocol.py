@@ -11,7 +11,7 @@ from typing import Any
 from evaldesk.agents.agent import Agent
 from evaldesk.agents.remote.protocol import Calls, description_of, read_events, turn_body
 from evaldesk.codec import msgspec
-from evaldesk.errors import VALUE_LIMIT, AgentError, FormatError
+from evaldesk.errors import TEXT_LIMIT, VALUE_LIMIT, AgentError, FormatError
 from evaldesk.llm.retry_events import note_capture
 from evaldesk.model import AgentDescription, AgentRef, Event, Session
 from evaldesk.model.decisions import Decided
@@ -171,11 +171,11 @@ def parse_answer(data: bytes, address: str) -> Any:
 def _refusal(response: Any, address: str, body: bytes) -> str:
     if 300 <= response.status_code < 400:
         return f"{address} {redirect_refusal(response.status_code, response.headers.get('location', ''))}"
-    return f"{address} answered {response.status_code}: {body[:300].decode('utf-8', 'replace')!r}"
+    return f"{address} answered {response.status_code}: {body[:TEXT_LIMIT].decode('utf-8', 'replace')!r}"
 
 
 def _unpacker(response: Any) -> Callable[[bytes], bytes]:
-    address = str(response.url)[:200]
+    address = str(response.url)[:TEXT_LIMIT]
     unpacker: Unpacker | None = None
 
     def unpack(data: bytes) -> bytes:

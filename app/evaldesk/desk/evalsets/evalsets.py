@@ -20,7 +20,7 @@ from evaldesk.desk.evalsets.masking import masked_file, without_secrets
 from evaldesk.desk.evalsets.names import candidates, plain_name
 from evaldesk.desk.evalsets.versions import VersionDesk
 from evaldesk.desk.process_owner import AT_BROWSER, starter
-from evaldesk.errors import ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
+from evaldesk.errors import VALUE_LIMIT, ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.formats import load_evalset, losses
 from evaldesk.formats.files import names_for, suffix_of
 from evaldesk.matching.case_version import case_version
@@ -348,7 +348,7 @@ class EvalSetDesk:
         """The set as a file of that format. Raises NotFoundError, and FormatError when it cannot be said in it."""
         names = names_for("evalset")
         if format_name not in names:
-            raise NotFoundError.among("format", format_name[:100], names)
+            raise NotFoundError.among("format", format_name[:VALUE_LIMIT], names)
         evalset, _, _ = self.read(evalset_id)
         file = masked_file(evalset, format_name, self._environment)
         return Export(f"{plain_name(self.file(evalset_id).name)}{suffix_of(format_name)}", file.data, file.words)

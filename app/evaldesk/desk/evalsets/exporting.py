@@ -18,7 +18,7 @@ from evaldesk.desk.other_tools import as_tool_judges
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.desk.runs.trial_rows import TRIAL_COLUMNS, trial_row
-from evaldesk.errors import FormatError, NotFoundError
+from evaldesk.errors import VALUE_LIMIT, FormatError, NotFoundError
 from evaldesk.formats import EVALSET_FORMS, losses
 from evaldesk.formats.criteria_file import CriteriaFile, write_criteria_file
 from evaldesk.formats.files import names_for, run_parts, suffix_of, title_of, write_file
@@ -123,7 +123,7 @@ def stream_run(
     """
     names = [name for name, _ in run_formats()]
     if format_name not in names:
-        raise NotFoundError.among("format", format_name[:100], names)
+        raise NotFoundError.among("format", format_name[:VALUE_LIMIT], names)
     summary = runs.summary(run_id)
     ending, parts = _run_file(runs, summary, format_name, watch)
     stream = ExportStream(f"{file_stem(run_id, summary.config)}{ending}", iter(()))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from evaldesk.desk.experiments.prompts import FOLDER, prompt_files
 from evaldesk.desk.experiments.variants import check_names, plan_experiment, variant_options
-from evaldesk.errors import EvaldeskError, UsageError
+from evaldesk.errors import VALUE_LIMIT, EvaldeskError, UsageError
 from evaldesk.model import Gates
 from evaldesk.model.experiment import ExperimentPlan, Factor, Variant
 
@@ -76,6 +76,8 @@ def names_of(values: Sequence[str], workspace: Path) -> list[str]:
     for value in values:
         if value.startswith("@") and value[1:] not in files:
             there = ", ".join(files) or f"none; save one in {FOLDER}/ of the workspace"
-            raise UsageError(f"instruction {value[:80]}: no such file of prompts; there are: {there}", field="vary")
+            raise UsageError(
+                f"instruction {value[:VALUE_LIMIT]}: no such file of prompts; there are: {there}", field="vary"
+            )
         names.append(f"@{workspace / value[1:]}" if value.startswith("@") else value)
     return names

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evaldesk.desk.runs.file_places import git_head, has_changes
-from evaldesk.errors import UsageError
+from evaldesk.errors import NAME_LIMIT, UsageError
 from evaldesk.git import git_text
 from evaldesk.model import AgentRef
 from evaldesk.settings import Settings
@@ -69,7 +69,9 @@ def _revision(ref: AgentRef, spec: str) -> tuple[Path, str]:
     """The repository of the agent, and the commit of the revision. Raises UsageError."""
     revision = spec.removeprefix(PREFIX)
     if not revision.strip() or len(revision) > MOST_CHARACTERS or not revision.isprintable():
-        raise UsageError(f"agent={spec[:60]!r}: name a commit, a tag or a branch, such as git:HEAD~1", field="agent")
+        raise UsageError(
+            f"agent={spec[:NAME_LIMIT]!r}: name a commit, a tag or a branch, such as git:HEAD~1", field="agent"
+        )
     place = ref.folder or ref.root
     top = git_text(Path(place), "rev-parse", "--show-toplevel") if place else ""
     if not top:

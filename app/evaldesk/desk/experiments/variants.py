@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from evaldesk.desk.experiments.revisions import is_revision
-from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.errors import NAME_LIMIT, VALUE_LIMIT, NotFoundError, UsageError
 from evaldesk.model.experiment import ExperimentPlan, Factor, Variant
 from evaldesk.run_options import BY_NAME
 from evaldesk.store.runs.histories import history_class
@@ -53,7 +53,9 @@ def varied_option(text: str) -> tuple[str, tuple[Level, ...]]:
     name, equals, values = text.partition("=")
     name = name.strip()
     if not equals or not name:
-        raise UsageError(f"--vary {text[:80]!r}: wanted OPTION=VALUE,VALUE, such as --vary model=a,b", field="vary")
+        raise UsageError(
+            f"--vary {text[:VALUE_LIMIT]!r}: wanted OPTION=VALUE,VALUE, such as --vary model=a,b", field="vary"
+        )
     option, at, agent = name.partition("@")
     name = f"{option.replace('-', '_')}{at}{agent}"
     _check_option(name)
@@ -266,11 +268,12 @@ def check_names(names: Sequence[str]) -> None:
             raise UsageError("a variant has no name; give each one", field="variants")
         if len(name) > MOST_NAME:
             raise UsageError(
-                f"the name of a variant has {len(name):,} characters; {MOST_NAME} fit: {name[:40]}…", field="variants"
+                f"the name of a variant has {len(name):,} characters; {MOST_NAME} fit: {name[:NAME_LIMIT]}…",
+                field="variants",
             )
         if _CONTROL.search(name):
             raise UsageError(
-                f"the name {name[:40]!r} of a variant has control characters; leave them out", field="variants"
+                f"the name {name[:NAME_LIMIT]!r} of a variant has control characters; leave them out", field="variants"
             )
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:

@@ -28,7 +28,7 @@ from evaldesk.desk.runs.stored_runs import plan_confirming
 from evaldesk.engine import Executor, GradeSpec, drive_batches
 from evaldesk.engine.driver.grading_files import DATA
 from evaldesk.engine.worker.attempt import pauses_sentence
-from evaldesk.errors import DamagedDatabaseError, LostDatabaseError, WorkspaceError
+from evaldesk.errors import REASON_LIMIT, DamagedDatabaseError, LostDatabaseError, WorkspaceError
 from evaldesk.model import Case, RunConfig, TrialResult, TrialSpec
 from evaldesk.model.conclusion import Stop, StopRule
 from evaldesk.model.run import Place, is_more
@@ -512,7 +512,7 @@ def fatal_sentence(result: TrialResult) -> str:
         return ""
     words = FATAL_WORDS.get(error.kind, "The model refuses every call")
     lines = error.message.strip().splitlines()
-    return f"{words}, so no more trials were started: {lines[0] if lines else error.kind}"[:500]
+    return f"{words}, so no more trials were started: {lines[0] if lines else error.kind}"[:REASON_LIMIT]
 
 
 def overspent_sentence(cost: float, max_cost: float, n_left: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from evaldesk.errors import UsageError
+from evaldesk.errors import NAME_LIMIT, UsageError
 from evaldesk.model import Case
 
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
@@ -22,7 +22,7 @@ def _range(part: str, n: int) -> range:
     match = _RANGE.fullmatch(part.strip())
     if match is None:
         raise UsageError(
-            f"--rows: {part.strip()[:40]!r} is not a row or a range; wanted rows from 0, such as 3,7,10-20",
+            f"--rows: {part.strip()[:NAME_LIMIT]!r} is not a row or a range; wanted rows from 0, such as 3,7,10-20",
             field="rows",
         )
     first, last = int(match[1]), int(match[2] or match[1])

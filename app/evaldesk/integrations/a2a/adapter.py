@@ -28,7 +28,7 @@ from evaldesk.agents.remote.http_protocol import (
 )
 from evaldesk.agents.tools.frameworks import lost_turn_error, pause, take_paused_turn, waiting_events
 from evaldesk.codec import msgspec
-from evaldesk.errors import TEXT_LIMIT, AgentError
+from evaldesk.errors import NAME_LIMIT, TEXT_LIMIT, AgentError
 from evaldesk.llm.retry_events import note_capture, note_unseen
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, Waiting
 from evaldesk.model.decisions import ANSWER, APPROVAL, Decided
@@ -235,7 +235,7 @@ def _card(raw: Any, place: str) -> _Card:
     jsonrpc_interfaces = [way for way in interfaces if "JSONRPC" in (way.get("protocolBinding"), way.get("transport"))]
     if not jsonrpc_interfaces:
         names = (
-            ", ".join(str(way.get("protocolBinding") or way.get("transport"))[:40] for way in interfaces)
+            ", ".join(str(way.get("protocolBinding") or way.get("transport"))[:NAME_LIMIT] for way in interfaces)
             or "no interface"
         )
         raise AgentError(f"{place} offers {names}; Evaldesk speaks JSONRPC")
@@ -248,7 +248,7 @@ def _card(raw: Any, place: str) -> _Card:
     )
     about = str(raw.get("description") or "")
     return _Card(
-        name=plain_text(str(raw.get("name") or "agent"))[:200],
+        name=plain_text(str(raw.get("name") or "agent"))[:TEXT_LIMIT],
         description=plain_text(f"{about} Skills: {', '.join(skill_names)}." if skill_names else about)[:_MAX_TEXT],
         url=_own_address(str(interface.get("url") or ""), place),
         is_new=version.startswith("1."),

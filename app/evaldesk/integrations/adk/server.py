@@ -21,7 +21,7 @@ from evaldesk.agents.remote.http_protocol import (
     whole_body,
 )
 from evaldesk.agents.tools.frameworks import lost_turn_error, pause, take_paused_turn, waiting_events
-from evaldesk.errors import AgentError
+from evaldesk.errors import TEXT_LIMIT, AgentError
 from evaldesk.llm.client import open_litellm
 from evaldesk.llm.retry_events import note_capture
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session, ToolCall
@@ -117,7 +117,7 @@ class AdkServerAgent(ModelCaller):
             body = await whole_body(response)
         answer = parse_answer(body, f"{self.address}{path}")
         if not isinstance(answer, dict) or not isinstance(answer.get("id"), str):
-            raise AgentError(f"{self.address}{path} gave no session: {body[:300].decode('utf-8', 'replace')!r}")
+            raise AgentError(f"{self.address}{path} gave no session: {body[:TEXT_LIMIT].decode('utf-8', 'replace')!r}")
         return str(answer["id"])
 
     def events_of(self, data: bytes, session: Session, reader: AdkEvents) -> Iterator[Event]:

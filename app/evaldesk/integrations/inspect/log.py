@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evaldesk.errors import FormatError
+from evaldesk.errors import TEXT_LIMIT, FormatError
 from evaldesk.formats.exchange import Imported, ReadOnly
 from evaldesk.matching import ALSO_ACCEPTED
 from evaldesk.model import (
@@ -56,7 +56,7 @@ from evaldesk.transcripts.recorded import (
     recorded_trial,
     recorded_usage,
 )
-from evaldesk.transcripts.recorded_ends import bound_of, is_accident
+from evaldesk.transcripts.recorded_ends import bound_of, is_accident, recorded_error
 from evaldesk.transcripts.recorded_sessions import lost_words
 
 _ZIP = b"PK\x03\x04"
@@ -193,7 +193,7 @@ def _plan(place: JsonPosition, log: dict[str, Any], grid: RecordedPlan) -> Recor
         max(grid.n_planned or 0, total),
         grid.n_each,
         _STATUSES.get(status, "failed"),
-        "" if status == "success" else ": ".join(filter(None, (status, text_of(error.get("message"))[:300]))),
+        "" if status == "success" else ": ".join(filter(None, (status, text_of(error.get("message"))[:TEXT_LIMIT]))),
     )
 
 
@@ -315,7 +315,7 @@ def _ending(sample: dict[str, Any]) -> tuple[str, ErrorRecord | None]:
     limit, error = sample.get("limit"), _error(sample.get("error"))
     kind = text_of(limit.get("type")) if isinstance(limit, dict) else ""
     if error is None and is_accident("inspect", kind):
-        error = ErrorRecord("recorded", "a person ended the sample (limit: operator)")
+        error = recorded_error("a person ended the sample (limit: operator)")
     if error is None:
         return (f"limit: {kind}" if isinstance(limit, dict) else "answered"), None
     bound = bound_of(error.message)
@@ -413,7 +413,7 @@ def _usage(model: str, row: Mapping[str, Any]) -> Usage | ErrorRecord:
 def _error(raw: Any) -> ErrorRecord | None:
     if not isinstance(raw, dict):
         return None
-    return ErrorRecord("recorded", str(raw.get("message"))[:2000], text_of(raw.get("traceback")))
+    return recorded_error(raw.get("message"), text_of(raw.get("traceback")))
 
 
 def _resolve_attachments(message: Message, attachments: Mapping[str, Any]) -> Message:

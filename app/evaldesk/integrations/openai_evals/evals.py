@@ -50,6 +50,7 @@ from evaldesk.transcripts.recorded import (
     recorded_trial,
     recorded_usage,
 )
+from evaldesk.transcripts.recorded_ends import recorded_error
 
 FORMAT = "openai-evals"
 PASS = Criterion("openai_evals", 1.0)
@@ -344,7 +345,7 @@ def _result(place: JsonPosition, output: Mapping[str, Any], row: _Row, cases: _C
     failure = None
     if error.get("message") or error.get("code") or status in ("error", "errored"):
         words = text(error.get("message")) or text(error.get("code"))
-        failure = ErrorRecord("recorded", (words or "OpenAI Evals gives no reason")[:2000])
+        failure = recorded_error(words or "OpenAI Evals gives no reason")
     messages = (*row.messages, *([Message("agent", row.answer)] if row.answer is not None else ()))
     value = {"pass": 1.0, "passed": 1.0, "fail": 0.0, "failed": 0.0}.get(status)
     scores = [] if failure else [recorded_score(PASS, value, "Given by OpenAI Evals."), *_scores(place, output, cases)]

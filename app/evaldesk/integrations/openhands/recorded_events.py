@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evaldesk.errors import NAME_LIMIT
+from evaldesk.errors import NAME_LIMIT, REASON_LIMIT
 from evaldesk.model import JsonObject, ToolCall
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import JsonPosition
@@ -89,7 +89,7 @@ def _event(place: JsonPosition, event: dict[str, Any], notes: Notes) -> Iterator
         call, _ = _call(place, event, args, kind)
         yield Message("agent", calls=(call if call.args else replace(call, args=_thought(args, event)),), at_ms=at_ms)
     elif kind == "recall":
-        yield Message("system", f"recalled: {_words({}, event)}"[:500], at_ms=at_ms)
+        yield Message("system", f"recalled: {_words({}, event)}"[:REASON_LIMIT], at_ms=at_ms)
     else:
         call, text = _call(place, event, args, kind)
         yield Message(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from evaldesk.errors import FormatError
+from evaldesk.errors import REASON_LIMIT, FormatError
 from evaldesk.formats.exchange import Imported, ReadOnly
 from evaldesk.model import (
     Case,
@@ -60,7 +60,7 @@ from evaldesk.transcripts.recorded import (
     recorded_usage,
     verdict_counts,
 )
-from evaldesk.transcripts.recorded_ends import bound_of
+from evaldesk.transcripts.recorded_ends import bound_of, recorded_error
 from evaldesk.transcripts.recorded_sessions import lost_words
 
 _ROW = {"promptIdx", "testIdx"}
@@ -128,7 +128,7 @@ class _Run:
             results=results,
             criteria=criteria,
             model=self.provider or None,
-            note=f"Prompt: {self.prompt}"[:500] if self.prompt else "",
+            note=f"Prompt: {self.prompt}"[:REASON_LIMIT] if self.prompt else "",
             plan=planned_trials.plan_of(self.rows[0].prompt_index, len(results)),
         )
         return run, trials.earlier_words
@@ -394,7 +394,7 @@ def _error(row: dict[str, Any], response: dict[str, Any]) -> ErrorRecord | None:
         return None
     if bound_of(str(message)):
         return None
-    return ErrorRecord("recorded", str(message)[:2000])
+    return recorded_error(message)
 
 
 def _usage(row: dict[str, Any], response: dict[str, Any]) -> Usage | ErrorRecord | None:

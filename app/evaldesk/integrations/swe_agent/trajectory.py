@@ -15,7 +15,7 @@ from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_option
 from evaldesk.transcripts.messages.chat import read_chat_message
 from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.recorded import RecordedRun, file_stem, recorded_trial, recorded_usage
-from evaldesk.transcripts.recorded_ends import is_accident
+from evaldesk.transcripts.recorded_ends import is_accident, recorded_error
 
 
 class SweAgent(ReadOnly):
@@ -56,7 +56,7 @@ def _build_import(place: JsonPosition, trajectory: dict[str, Any], name: str) ->
     is_broken = is_accident("swe-agent", stop.partition(" ")[0])
     trial = recorded_trial(
         turns,
-        error=ErrorRecord("recorded", f"SWE-agent ended the attempt: {stop}") if is_broken else None,
+        error=recorded_error(f"SWE-agent ended the attempt: {stop}") if is_broken else None,
         stop_reason=stop,
         usages=_usages(info.get("model_stats")),
     )

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, BinaryIO
 
-from evaldesk.errors import VALUE_LIMIT, FormatError
+from evaldesk.errors import TEXT_LIMIT, VALUE_LIMIT, FormatError
 from evaldesk.formats.adk.case import SESSION
 from evaldesk.formats.exchange import MAX_ROW, Holding, Imported, ReadOnly
 from evaldesk.formats.large_runs import TrialRowsOnDisk
@@ -56,7 +56,7 @@ from evaldesk.transcripts.recorded import (
     recorded_trial,
     recorded_usage,
 )
-from evaldesk.transcripts.recorded_ends import is_accident
+from evaldesk.transcripts.recorded_ends import MESSAGE_LIMIT, is_accident, recorded_error
 
 _OWN = ("conversation_scenario", "session_input", "rubrics", "final_session_state", "tags")
 _SECTIONS = ("domain", "reason_for_call", "known_info", "unknown_info", "task_instructions")
@@ -346,7 +346,7 @@ def _understood_words(ends: Counter[str]) -> tuple[str, ...]:
 
 def _note(info: dict[str, Any]) -> str:
     fields = {key: info.get(key) for key in ("git_commit", "seed", "max_steps")}
-    return ", ".join(f"{key} {value}" for key, value in fields.items() if isinstance(value, str | int))[:200]
+    return ", ".join(f"{key} {value}" for key, value in fields.items() if isinstance(value, str | int))[:TEXT_LIMIT]
 
 
 def _result(place: JsonPosition, row: dict[str, Any], notes: Notes) -> TrialResult:
@@ -355,7 +355,7 @@ def _result(place: JsonPosition, row: dict[str, Any], notes: Notes) -> TrialResu
     rows = row.get("messages")
     messages = () if rows is None else read_list(place.at("messages"), rows, lambda at, raw: _read(at, raw, notes))
     end = read_optional_text(place.at("termination_reason"), row.get("termination_reason")) or ""
-    error = ErrorRecord("recorded", f"tau2 ended the simulation: {end}") if is_accident(_NAME, end) else None
+    error = recorded_error(f"tau2 ended the simulation: {end}") if is_accident(_NAME, end) else None
     scores = () if error else _scores(place, row, end)
     duration_s = known_time(place.at("duration"), row.get("duration"), notes)
     return recorded_trial(
@@ -415,7 +415,7 @@ def _reason(value: float | None, reward_info: dict[str, Any], end: str) -> str:
     if end not in _STOPS:
         return f"The simulation ended by {end}."
     failed = [what for what, is_met in _checks(reward_info) if not is_met]
-    return f"Not as it should be: {'; '.join(failed)}."[:2000] if failed else ""
+    return f"Not as it should be: {'; '.join(failed)}."[:MESSAGE_LIMIT] if failed else ""
 
 
 def _checks(reward_info: dict[str, Any]) -> list[tuple[str, bool]]:

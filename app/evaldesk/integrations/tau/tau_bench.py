@@ -37,7 +37,7 @@ from evaldesk.transcripts.recorded import (
     recorded_trial,
     verdict_counts,
 )
-from evaldesk.transcripts.recorded_ends import bound_of
+from evaldesk.transcripts.recorded_ends import bound_of, recorded_error
 
 REWARD = Criterion("reward", 1.0)
 _ALMOST = 1e-6
@@ -178,7 +178,7 @@ def _error(info: dict[str, Any]) -> ErrorRecord | None:
     message = info.get("error")
     if not message or bound_of(str(message)):
         return None
-    return ErrorRecord("recorded", str(message)[:2000], text_of(info.get("traceback")))
+    return recorded_error(message, text_of(info.get("traceback")))
 
 
 def _stop_reason(messages: Sequence[Message], info: dict[str, Any], error: ErrorRecord | None) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from evaldesk.errors import VALUE_LIMIT
 from evaldesk.metrics.judges.judge_metric import TurnJudgeMetric, verdict_words
 from evaldesk.metrics.judges.judged_turns import Judgement, TurnView
 from evaldesk.metrics.judges.material import conversation_text, numbered, question_text, sentences_of, steps_text
@@ -109,7 +110,7 @@ def _judgement(
     verdict = part_of(n_good, len(sentences), "sentence", "is borne out", "are borne out")
     if bad:
         text, label = bad[0]
-        verdict = verdict_words(f"{verdict}; {label.label}: “{text[:120]}”", [label.rationale])
+        verdict = verdict_words(f"{verdict}; {label.label}: “{text[:VALUE_LIMIT]}”", [label.rationale])
     else:
         verdict = f"{verdict}."
     return Judgement(mean_of(values), verdict, details)

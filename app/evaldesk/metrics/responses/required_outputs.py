@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from evaldesk.errors import NAME_LIMIT
 from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.option import option
 from evaldesk.metrics.responses.answers import part_of
@@ -90,5 +91,5 @@ def _fold(text: str) -> str:
 
 
 def _quotes(texts: Sequence[str]) -> str:
-    quotes = ", ".join(f"“{text[:60]}”" for text in texts[:3])
+    quotes = ", ".join(f"“{text[:NAME_LIMIT]}”" for text in texts[:3])
     return f"{quotes} and {len(texts) - 3} more" if texts[3:] else quotes

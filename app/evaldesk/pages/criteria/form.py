@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from starlette.datastructures import ImmutableMultiDict
 
-from evaldesk.errors import EvaldeskError, UsageError
+from evaldesk.errors import NAME_LIMIT, EvaldeskError, UsageError
 from evaldesk.metrics import OptionInfo, build_metric, is_function, is_metric, metric_info, metric_options
 from evaldesk.model import DEFAULT_CRITERIA, Case, Criterion, JsonValue, default_criteria
 from evaldesk.pages.criteria.option_text import number_text, read_option, write_option
@@ -65,7 +65,7 @@ def number_typed(text: str, name: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise UsageError(f"a number such as 0.8, not {text[:20]!r}", field=name)
+        raise UsageError(f"a number such as 0.8, not {text[:NAME_LIMIT]!r}", field=name)
     return value
 
 

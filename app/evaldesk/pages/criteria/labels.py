@@ -7,7 +7,7 @@ from itertools import count
 
 from starlette.datastructures import ImmutableMultiDict
 
-from evaldesk.errors import UsageError
+from evaldesk.errors import NAME_LIMIT, UsageError
 from evaldesk.metrics import is_label, is_metric, metric_kind, metric_label
 from evaldesk.pages.criteria.form import LABEL, Typed, text_typed, ticked_metrics
 
@@ -43,7 +43,7 @@ def check_labels(form: Typed) -> None:
             continue
         place = f"{name}.{LABEL}"
         if not is_label(label):
-            raise UsageError(f"a name of 1 to 40 letters, digits, _ or -, not {label[:50]!r}", field=place)
+            raise UsageError(f"a name of 1 to 40 letters, digits, _ or -, not {label[:NAME_LIMIT]!r}", field=place)
         raise UsageError(f"{metric_kind(name)}/{label} is there already; name this one otherwise", field=place)
 
 

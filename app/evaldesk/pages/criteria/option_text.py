@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from evaldesk.errors import UsageError
+from evaldesk.errors import NAME_LIMIT, UsageError
 from evaldesk.matching import ARGS_MODES
 from evaldesk.metrics import OptionInfo
 from evaldesk.model import JsonValue
@@ -66,7 +66,7 @@ def _number(info: OptionInfo, text: str) -> JsonValue:
 def _integer(info: OptionInfo, text: str) -> JsonValue:
     digits = text.strip()
     if not digits.isascii() or not digits.removeprefix("-").isdecimal() or len(digits) > 9:
-        raise UsageError(f"{info.label.lower()}: a whole number, not {digits[:20]!r}")
+        raise UsageError(f"{info.label.lower()}: a whole number, not {digits[:NAME_LIMIT]!r}")
     _number(info, digits)
     return int(digits)
 
@@ -98,7 +98,9 @@ def _lines(parse_value: Callable[[str], JsonValue]) -> Callable[[OptionInfo, str
                     raise UsageError(f"{name} comes twice")
                 values[name] = parse_value(value)
             except UsageError as error:
-                raise UsageError(f"{info.label.lower()}, line {number}, {line.strip()[:60]!r}: {error}") from error
+                raise UsageError(
+                    f"{info.label.lower()}, line {number}, {line.strip()[:NAME_LIMIT]!r}: {error}"
+                ) from error
         return values
 
     return read_lines
@@ -133,7 +135,7 @@ def _finite(text: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise UsageError(f"a number such as 0.8, not {text.strip()[:20]!r}")
+        raise UsageError(f"a number such as 0.8, not {text.strip()[:NAME_LIMIT]!r}")
     return value
 
 

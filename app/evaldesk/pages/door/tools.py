@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.errors import VALUE_LIMIT, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from evaldesk.desk.desk import Desk
@@ -389,7 +389,7 @@ def _check(place: str, value: Any, schema: Schema) -> None:
     if not is_of_kind:
         raise UsageError(f"{place} must be a {kind}, got {type(value).__name__}")
     if "enum" in schema and value not in schema["enum"]:
-        raise UsageError(f"{place} must be one of {', '.join(schema['enum'])}, got {str(value)[:100]!r}")
+        raise UsageError(f"{place} must be one of {', '.join(schema['enum'])}, got {str(value)[:VALUE_LIMIT]!r}")
     if kind in ("integer", "number"):
         least, most = schema.get("minimum", float("-inf")), schema.get("maximum", 2**53)
         if not least <= value <= most:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from evaldesk.errors import ConflictError, UsageError
+from evaldesk.errors import VALUE_LIMIT, ConflictError, UsageError
 from evaldesk.model.evalset import EVALSET_ENDING
 from evaldesk.paths import EVALSET_FOLDER, SAMPLES_FOLDER, shipped
 
@@ -28,7 +28,7 @@ def check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise UsageError(
             "A name is up to 100 letters, digits, _ or -, not beginning with - "
-            f"(ADK itself takes only letters, digits and _), got {name[:120]!r}",
+            f"(ADK itself takes only letters, digits and _), got {name[:VALUE_LIMIT]!r}",
             field="name",
         )
     if name.casefold() in _RESERVED:

@@ -23,6 +23,7 @@ from sqlalchemy import (
     update,
 )
 
+from evaldesk.errors import TEXT_LIMIT
 from evaldesk.model import ErrorRecord, Score, TrialResult, TurnRecord
 from evaldesk.model.agent_tree import several_agents
 from evaldesk.model.media import Media
@@ -462,7 +463,7 @@ def _storable(result: TrialResult, compare: Compared | None) -> Storable:
                 result, _row(result, apart, compare), _prompts_row(result), all_media, agents=agent_rows(result)
             )
     except _ENCODING_FAULTS as error:
-        fault = f"{type(error).__name__}: {str(error)[:300]}"
+        fault = f"{type(error).__name__}: {str(error)[:TEXT_LIMIT]}"
     return unstorable(result, fault)
 
 

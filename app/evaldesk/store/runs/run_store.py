@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, Select, func, select, update
 from sqlalchemy.exc import OperationalError, StatementError
 
-from evaldesk.errors import ConflictError, NotFoundError, WorkspaceError
+from evaldesk.errors import TEXT_LIMIT, ConflictError, NotFoundError, WorkspaceError
 from evaldesk.model import AgentRef, Case, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Stop, StopRule
@@ -189,7 +189,7 @@ class RunStore(StorePart):
                 raise
             cause = getattr(error, "orig", None) or error  # without the statement and what was to be written by it
             log.warning("run %s, case %s: a result cannot be stored: %s", result.run_id, result.case_index, cause)
-            return self._record([unstorable(result, f"{type(cause).__name__}: {str(cause)[:300]}")], lease)
+            return self._record([unstorable(result, f"{type(cause).__name__}: {str(cause)[:TEXT_LIMIT]}")], lease)
 
     def set_status(self, run_id: int, status: RunStatus, reason: str = "", *, driver: str | None = None) -> None:
         """Move a run on; `driver` names the process that plays it, None leaves the name as it is."""

@@ -31,6 +31,7 @@ from evaldesk.transcripts.otel.traces import (
 )
 from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
 from evaldesk.transcripts.recorded import known_time, read_number, recorded_score
+from evaldesk.transcripts.recorded_ends import recorded_error
 from evaldesk.transcripts.recorded_sessions import Session
 
 RESULT = "evaldesk.tool_result"
@@ -297,7 +298,7 @@ def _evaluations(conversation: Conversation) -> Iterator[Score]:
 def _error(visit: Visit) -> ErrorRecord | None:
     last = next((step.span for step in visit.steps[-1:] if step.call), None)
     message = (visit.top.error if visit.top else None) or (last.error if last else None)
-    return ErrorRecord("recorded", message[:2000]) if message else None
+    return recorded_error(message) if message else None
 
 
 def _tool_name(span: Span) -> str:

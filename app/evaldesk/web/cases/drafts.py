@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from starlette.datastructures import FormData
 
-from evaldesk.errors import UsageError
+from evaldesk.errors import VALUE_LIMIT, UsageError
 from evaldesk.model import Case, Decision, JsonObject, JsonValue, ToolCall, Turn
 from evaldesk.model.decisions import ANY, ScriptedDecision, scripted_decisions
 from evaldesk.model.evalset import DECISIONS
@@ -337,7 +337,7 @@ def apply_op(draft: CaseDraft, op: str) -> str:
     """
     match = OP.fullmatch(op)
     if not match:
-        raise UsageError(f"no button does {op[:100]!r}")
+        raise UsageError(f"no button does {op[:VALUE_LIMIT]!r}")
     owner: DraftPart = draft
     for name, index in re.findall(r"([a-z]{1,40})-(\d{1,4})-", match["owner"]):
         owner = _at(_parts(owner, name, op)[0], int(index), op)
@@ -349,7 +349,7 @@ def apply_op(draft: CaseDraft, op: str) -> str:
             owner.calls_mode = "calls"
         return f"{prefix}-{len(parts) - 1}-{_first_field(kind)}"
     if match["index"] is None:
-        raise UsageError(f"no button does {op[:100]!r}")
+        raise UsageError(f"no button does {op[:VALUE_LIMIT]!r}")
     index = int(match["index"])
     part = _at(parts, index, op)
     return f"{prefix}-{_rearrange(parts, part, index, verb, op)}-{_first_field(kind)}"
@@ -367,19 +367,19 @@ def _rearrange(parts: list[DraftPart], part: DraftPart, index: int, verb: str, o
         target = max(0, min(len(parts) - 1, index + (1 if verb == "down" else -1)))
         parts.insert(target, parts.pop(index))
         return target
-    raise UsageError(f"no button does {op[:100]!r}")
+    raise UsageError(f"no button does {op[:VALUE_LIMIT]!r}")
 
 
 def _parts(owner: DraftPart, name: str, op: str) -> tuple[list[DraftPart], type[DraftPart]]:
     if (type(owner), name) not in _PARTS:
-        raise UsageError(f"no button does {op[:100]!r}")
+        raise UsageError(f"no button does {op[:VALUE_LIMIT]!r}")
     attribute, kind = _PARTS[type(owner), name]
     return getattr(owner, attribute), kind
 
 
 def _at(parts: Sequence[DraftPart], index: int, op: str) -> DraftPart:
     if index >= len(parts):
-        raise UsageError(f"no button does {op[:100]!r}: that part is gone")
+        raise UsageError(f"no button does {op[:VALUE_LIMIT]!r}: that part is gone")
     return parts[index]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from starlette.datastructures import ImmutableMultiDict
 
-from evaldesk.errors import UsageError
+from evaldesk.errors import NAME_LIMIT, UsageError
 from evaldesk.gate_options import GATE_OPTIONS, asked_of, gates_of, title_of
 from evaldesk.model import Gates
 from evaldesk.model.stored import RunSummary
@@ -115,7 +115,7 @@ def baseline_id(form_values: Typed) -> int | None:
     if not text:
         return None
     if (run_id := number_of(text)) is None:
-        raise UsageError(f"choose a run by its number, not {text[:50]!r}", field=BASELINE)
+        raise UsageError(f"choose a run by its number, not {text[:NAME_LIMIT]!r}", field=BASELINE)
     return run_id
 
 

@@ -13,7 +13,7 @@ from evaldesk.desk.experiments.estimates import ExperimentEstimate, VariantEstim
 from evaldesk.desk.experiments.planning import names_of
 from evaldesk.desk.experiments.prompts import prompt_files
 from evaldesk.desk.experiments.variants import AS_IT_IS, OF_EXPERIMENT, baseline_index, check_names, grid_of, levels_of
-from evaldesk.errors import EvaldeskError, UsageError
+from evaldesk.errors import NAME_LIMIT, VALUE_LIMIT, EvaldeskError, UsageError
 from evaldesk.model.experiment import Factor, Variant
 from evaldesk.pages.criteria.form import Typed, text_typed
 from evaldesk.pages.experiment_plan import (
@@ -191,7 +191,9 @@ def _named_values(name: str, values: Sequence[str], workspace: Path) -> Sequence
         return names_of(values, workspace)
     file_value = next((value for value in values if value.startswith("@")), None)
     if file_value is not None:
-        raise UsageError(f"{name} {file_value[:80]}: only an instruction is the text of a file here", field=VARY)
+        raise UsageError(
+            f"{name} {file_value[:VALUE_LIMIT]}: only an instruction is the text of a file here", field=VARY
+        )
     return values
 
 
@@ -279,7 +281,7 @@ def _check_offered(name: str) -> None:
     """Raise UsageError for an option that a page does not vary."""
     if name not in dict(_offered(())):
         raise UsageError(
-            f"{name[:40]!r} cannot be varied in a form; `evaldesk eval --vary` has all options", field=VARY
+            f"{name[:NAME_LIMIT]!r} cannot be varied in a form; `evaldesk eval --vary` has all options", field=VARY
         )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evaldesk.errors import MetricError, UsageError
+from evaldesk.errors import NAME_LIMIT, MetricError, UsageError
 from evaldesk.metrics.judges.replies import Properties, ReplyError
 from evaldesk.model import Case, JsonObject, Turn
 
@@ -83,7 +83,7 @@ def verdicts_of(answer: Properties, rubrics: Sequence[Rubric]) -> dict[str, tupl
     for each in answer.rubrics:
         rubric_id = each.id if each.id in rubric_ids else by_text.get(normalise(each.id))
         if rubric_id is None:
-            raise ReplyError(f"it judges a rubric {each.id[:60]!r} that was not asked for")
+            raise ReplyError(f"it judges a rubric {each.id[:NAME_LIMIT]!r} that was not asked for")
         verdict = float(each.verdict == "yes")
         if rubric_id in verdicts and verdicts[rubric_id][0] != verdict:
             raise ReplyError(f"it says both yes and no of rubric {rubric_id!r}")
