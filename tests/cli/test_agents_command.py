@@ -118,3 +118,15 @@ def test_a_folder_that_is_not_there_is_wrong_usage(tmp_path: Path) -> None:
 
     assert result.exit_code != 0
     assert "is not a folder" in str(result.exception) + result.output
+
+
+def test_an_agent_is_called_by_its_id_and_its_own_name_stands_beside_it(home: Path) -> None:
+    source = AGENT.replace('name="dice"', 'name="Lucky Roller"')
+    (home / "dice" / "agent.py").write_text(source)
+
+    lines = _run("--workspace", str(home)).output.splitlines()
+    [facts] = json.loads(_run("--json", "--workspace", str(home)).output)
+
+    assert lines[0].startswith("dice  key missing")
+    assert lines[2] == "  called Lucky Roller in its code"
+    assert [facts[key] for key in ("id", "name", "own_name")] == ["dice", "dice", "Lucky Roller"]

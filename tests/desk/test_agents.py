@@ -50,14 +50,14 @@ async def test_an_agent_is_known_by_its_folder_until_it_describes_itself(tmp_pat
     after = await desk.get_described_agent("dice")
 
     assert (before.state, before.name) == ("unknown", "dice")
-    assert (after.state, after.name) == ("ready", "DICE")
+    assert (after.state, after.name, after.own_name) == ("ready", "dice", "DICE")
 
 
-@pytest.mark.parametrize(("own", "shown"), [("Dicey", "Dicey"), ("root_agent", "dice"), ("", "dice")])
-async def test_a_name_that_tells_nothing_gives_way_to_the_folder(own: str, shown: str) -> None:
+@pytest.mark.parametrize(("own", "shown"), [("Dicey", "Dicey"), ("root_agent", ""), ("", ""), ("dice", "")])
+async def test_an_agent_has_the_name_of_its_folder_and_its_own_one_where_that_tells_more(own: str, shown: str) -> None:
     agent = FoundAgent(AgentRef("dice", "dice.agent:root_agent"), "ready", AgentDescription(name=own, kind="python"))
 
-    assert agent.name == shown
+    assert (agent.name, agent.own_name) == ("dice", shown)
 
 
 async def test_an_agent_that_fails_has_the_first_line_and_a_scrubbed_trace(tmp_path: Path) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.islands import of_tools
+from tests.web.conftest import DICE
 
 from evaldesk.engine.driver.zygote import UNFORKED
-from evaldesk.model import AgentDescription, ToolDescription
+from evaldesk.model import AgentDescription, Event, ToolDescription
 from evaldesk.pages.agents import signature
 
 
@@ -131,3 +133,30 @@ def test_the_tools_of_an_agent_and_of_those_below_it_are_named_once() -> None:
 
     assert AgentDescription("root", "adk", sub_agents=(middle,)).tools_of_all == ("roll", "check")
     assert AgentDescription("root", "adk", tools=(check,), sub_agents=(middle,)).tools_of_all == ("check", "roll")
+
+
+PLACES = ("/", "/agents", "/sessions/new?agent=dice", "/bench?agent=dice", "/runs/new?agent=dice")
+
+
+def test_an_agent_has_one_name_everywhere_and_its_own_one_on_its_page(chat: Any) -> None:
+    chat.host.descriptions["dice"] = replace(DICE, name="Lucky <Roller>")
+    pages = dict.fromkeys(PLACES, "") | {chat.new_session(): ""}
+    chat.host.events = (Event("agent_message", author="Lucky <Roller>", text="6"),)
+    loaded(chat)
+
+    for place in pages:
+        pages[place] = str(chat.client.get(place).text)
+
+    for place, page in pages.items():
+        names = re.sub(r"<dt>In its code</dt><dd>.*?</dd>", "", page)
+        assert "Lucky" not in names, place
+        assert "dice" in names or place in ("/", "/runs/new?agent=dice"), place  # these may list none
+    assert "<dt>In its code</dt><dd>Lucky &lt;Roller&gt;</dd>" in pages["/agents"]
+
+
+def test_a_name_that_is_the_same_or_tells_nothing_is_not_shown(chat: Any) -> None:
+    assert "In its code" not in loaded(chat)
+
+    chat.host.descriptions["dice"] = replace(DICE, name="root_agent")
+
+    assert "In its code" not in loaded(chat)

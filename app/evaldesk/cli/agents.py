@@ -85,6 +85,7 @@ def _lines(facts: dict[str, Any], indent: str = "") -> list[str]:
 
     place = f"{facts['target'] or 'evaldesk.toml'} in {facts['folder']}" if facts.get("folder") else facts.get("target")
     lines = [f"{indent}{place}"] if place else []
+    lines += [f"{indent}called {facts['own_name']} in its code"] if facts.get("own_name") else []
     lines += [f"{indent}played on {facts['python']}"] if facts.get("python") else []
     lines += [f"{indent}played in {facts['container']}"] if facts.get("container") else []
     lines += [f"{indent}not set: {name}" for name in facts["missing"]] if not indent else []

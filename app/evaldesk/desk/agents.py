@@ -66,9 +66,14 @@ class FoundAgent:
 
     @property
     def name(self) -> str:
-        """The agent's own name; its id while it is unknown, or is the usual variable name of agents."""
+        """The name of the agent on each page, in commands, reports and stored runs: its id."""
+        return self.ref.id
+
+    @property
+    def own_name(self) -> str:
+        """The name in its code, by which it is an author of events; empty where it is the same, or tells nothing."""
         name = self.description.name if self.description else ""
-        return name if name not in UNTELLING_NAMES else self.ref.id
+        return "" if name in UNTELLING_NAMES or name == self.ref.id else name
 
     @property
     def is_demo(self) -> bool:

@@ -29,7 +29,9 @@ def agent_facts(agent: FoundAgent) -> dict[str, JsonValue]:
     }
     if agent.description:
         facts |= _agent_fields(agent.description)
+        facts["own_name"] = agent.own_name
         facts["seen"] = {part: agent.visibility.level(part) for part in PARTS}
+    facts["name"] = agent.name
     if agent.error:
         facts["error"] = {"kind": agent.error.kind, "message": agent.error.message, "trace": agent.error.trace}
     return facts
