@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import anyio.to_thread
@@ -63,7 +64,7 @@ def spans_of_sdk(agent: Any) -> list[tuple[str, str, str]]:
 
     set_trace_processors([Collector()])
     try:
-        Runner.run_sync(agent, "go")
+        asyncio.run(Runner.run(agent, "go"))  # `run_sync` leaves the loop of its thread open
     finally:
         set_trace_processors([])
     by_id = {span.span_id: span for span in spans}
