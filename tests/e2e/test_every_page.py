@@ -241,6 +241,7 @@ PAGES = {
     "set-torn": "{set-torn}",
     "set-settings": "{set-dice}/settings",
     "set-versions": "{set-dice}/versions",
+    "set-trend": "{set-dice}/trend",
     "set-export": "{set-dice}/exports",
     "case": "{case-dice}",
     "case-two-turns": "{case-trip_planner}",

@@ -123,17 +123,17 @@ def change_points(rates: Sequence[float]) -> list[ChangePoint]:
     """
     start, end = 0, len(rates)
     tests: list[tuple[int, int, Split]] = []
-    while len(tests) < MOST and (split := best_split(rates[start:end])) is not None:
-        tests.append((start, end, split))
-        if split.p > LEVEL:
+    while len(tests) < MOST and (candidate := best_split(rates[start:end])) is not None:
+        tests.append((start, end, candidate))
+        if candidate.p > LEVEL:
             break
-        middle = start + split.n_before
+        middle = start + candidate.n_before
         start, end = (start, middle) if middle - start >= end - middle else (middle, end)
-    adjusted = holm([split.p for _, _, split in tests])
+    adjusted = holm([candidate.p for _, _, candidate in tests])
     points = []
-    for (start, end, split), p in zip(tests, adjusted, strict=True):
+    for (start, end, candidate), p in zip(tests, adjusted, strict=True):
         if p <= LEVEL:
-            middle = start + split.n_before
+            middle = start + candidate.n_before
             before, after = (math.fsum(part) / len(part) for part in (rates[start:middle], rates[middle:end]))
-            points.append(ChangePoint(middle - 1, start, end, before, after, p, split.word))
+            points.append(ChangePoint(middle - 1, start, end, before, after, p, candidate.word))
     return sorted(points, key=lambda point: point.at)

@@ -21,7 +21,16 @@ from evaldesk.model.conclusion import Stop, StopRule
 from evaldesk.model.stored import RunSummary
 from evaldesk.model.trial_turns import TrialTurns
 from evaldesk.store.database import StepSize, StorePart, reading, writing
-from evaldesk.store.runs import case_table, histories, planning, run_queries, set_outcomes, shared_states, trash
+from evaldesk.store.runs import (
+    case_table,
+    histories,
+    planning,
+    run_queries,
+    set_outcomes,
+    shared_states,
+    trash,
+    trends,
+)
 from evaldesk.store.runs.facets import add_some_facets
 from evaldesk.store.runs.histories import IMPORTED
 from evaldesk.store.runs.planning import Planning
@@ -101,6 +110,8 @@ class RunStore(StorePart):
     neighbours = reading(run_queries.neighbours)
     case_histories = reading(histories.case_histories)
     case_keys = reading(histories.case_keys)
+    trend_runs = reading(trends.trend_runs)
+    trend_cases = reading(trends.trend_cases)
     set_runs = reading(set_outcomes.set_runs)
 
     def create(

@@ -1,4 +1,4 @@
-"""The versions of an eval set: two of them side by side, and the restoration of one."""
+"""The versions of an eval set, two of them side by side, their restoration; and the trend over its runs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from evaldesk.errors import ConflictError, EvaldeskError, LossError, NotFoundError, UsageError
 from evaldesk.pages.reports.set_changes import SetChange, markdown_of_sets
+from evaldesk.pages.set_trend import SORTS, trend_page
 from evaldesk.pages.set_versions import versions_page
 from evaldesk.pages.skyline import skyline
 from evaldesk.web.forms.fields import attachment, read_form, text_of
@@ -56,6 +57,22 @@ async def summary(request: Request) -> Response:
     return attachment(text.encode(), f"{before}-{after}.md", "text/markdown; charset=utf-8")
 
 
+async def trend(request: Request) -> Response:
+    """GET /evalsets/{set_id}/trend: pass rate over runs, and cases over the last ones; `agent` and `sort` choose."""
+    desk, set_id = desk_of(request), request.path_params["set_id"]
+    file = await run_in_threadpool(desk.evalsets.file, set_id)
+    query = request.query_params
+    sort = query.get("sort", "") if query.get("sort", "") in SORTS else "failing"
+    values: dict[str, Any] = {
+        "file": file,
+        "trend": await run_in_threadpool(trend_page, desk, set_id, query.get("agent", "")[:500], sort),
+        "n_versions": await run_in_threadpool(desk.evalsets.versions.count, set_id),
+        "sort": sort,
+        "sorts": SORTS,
+    }
+    return page(request, "evalsets/trend.html", **values)
+
+
 async def _page(request: Request, error: EvaldeskError | None = None) -> Response:
     desk, set_id = desk_of(request), request.path_params["set_id"]
     file = await run_in_threadpool(desk.evalsets.file, set_id)
@@ -84,4 +101,5 @@ routes = [
     Route("/evalsets/{set_id}/versions", show),
     Route("/evalsets/{set_id}/versions", restore, methods=["POST"]),
     Route("/evalsets/{set_id}/versions/summary", summary),
+    Route("/evalsets/{set_id}/trend", trend),
 ]

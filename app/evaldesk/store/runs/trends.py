@@ -1,0 +1,129 @@
+"""The runs of an eval set for its trend: totals that are stored with each run, and no trial."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection, select
+
+from evaldesk.model import Criterion
+from evaldesk.model.set_trend import TrendCase, TrendRun
+from evaldesk.store.runs.histories import IMPORTED
+from evaldesk.store.tables.runs import RUN, RUN_CASE, RUN_OUTCOME, VISIBLE
+from evaldesk.wire import from_json, to_json
+
+MOST_RUNS = 500
+MOST_CASE_ROWS = 40_000
+"""Cases of all runs of a trend that are read, to tell which runs played the same."""
+
+
+@dataclass(frozen=True)
+class _Agent:
+    id: str = ""
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class _Config:
+    """The part of a configuration that a trend tells."""
+
+    agent: _Agent = field(default_factory=_Agent)
+    model: str | None = None
+    agent_model: str | None = None
+    agent_version: str = ""
+    evaldesk_version: str = ""
+    criteria: tuple[Criterion, ...] = ()
+    errors_are_failures: bool = False
+    source_run_id: int | None = None
+
+
+def trend_runs(connection: Connection, evalset_id: str, limit: int = MOST_RUNS) -> list[TrendRun]:
+    """The newest complete runs of a set that have a scored trial, oldest first; imported and re-scored ones too."""
+    columns = RUN.c
+    rows = connection.execute(
+        select(
+            columns.id,
+            columns.created_at,
+            columns.config,
+            columns.set_version,
+            columns.n_cases,
+            columns.cost,
+            columns.duration_ms,
+            columns.n_timed,
+        )
+        .where(columns.evalset_id == evalset_id, VISIBLE, columns.status == "finished")
+        .where(columns.n_totalled >= columns.n_cases)
+        .order_by(columns.id.desc())
+        .limit(limit)
+    ).all()
+    ids = [row.id for row in rows]
+    outcomes: dict[int, list[tuple[int, int, int, int]]] = defaultdict(list)
+    for row in connection.execute(select(RUN_OUTCOME).where(RUN_OUTCOME.c.run_id.in_(ids))):
+        outcomes[row.run_id].append((row.n_passed, row.n_failed, row.n_errored, row.n_cases))
+    contents = _contents(connection, [(row.id, row.n_cases) for row in rows])
+    runs = []
+    for row in reversed(rows):
+        config = from_json(row.config, _Config)
+        triples = tuple(
+            (passed + failed + errored * config.errors_are_failures, passed, n)
+            for passed, failed, errored, n in outcomes[row.id]
+        )
+        if row.id not in contents or not any(trials for trials, _, _ in triples):
+            continue
+        runs.append(
+            TrendRun(
+                row.id,
+                row.created_at,
+                config.agent.id if config.agent.kind != IMPORTED else f"{config.agent.id} (imported)",
+                config.model or config.agent_model or "",
+                config.agent_version,
+                hashlib.blake2b(to_json(config.criteria), digest_size=8).hexdigest(),
+                config.evaldesk_version,
+                row.set_version,
+                contents[row.id],
+                row.n_cases,
+                triples,
+                row.cost,
+                row.duration_ms,
+                row.n_timed,
+            )
+        )
+    return runs
+
+
+def _contents(connection: Connection, sizes: Sequence[tuple[int, int]]) -> dict[int, str]:
+    """A digest over the contents of the cases of each run, of the newest ones with MOST_CASE_ROWS cases together."""
+    n_rows, ids = 0, list[int]()
+    for run_id, n_cases in sizes:
+        n_rows += n_cases
+        if n_rows > MOST_CASE_ROWS and ids:
+            break
+        ids.append(run_id)
+    digests: dict[int, list[str]] = defaultdict(list)
+    rows = select(RUN_CASE.c.run_id, RUN_CASE.c.digest).where(RUN_CASE.c.run_id.in_(ids))
+    for run_id, digest in connection.execute(rows):
+        digests[run_id].append(digest)
+    return {
+        run_id: hashlib.blake2b("".join(sorted(each)).encode(), digest_size=8).hexdigest()
+        for run_id, each in digests.items()
+    }
+
+
+def trend_cases(connection: Connection, run_ids: Sequence[int], limit: int = MOST_CASE_ROWS) -> list[TrendCase]:
+    """The cases of some runs with their trials, in the order of the runs and their files."""
+    columns = RUN_CASE.c
+    errors = {
+        row.id: from_json(row.config, _Config).errors_are_failures
+        for row in connection.execute(select(RUN.c.id, RUN.c.config).where(RUN.c.id.in_(run_ids)))
+    }
+    rows = select(
+        columns.run_id, columns.case_id, columns.digest, columns.n_passed, columns.n_failed, columns.n_errored
+    )
+    rows = rows.where(columns.run_id.in_(run_ids)).order_by(columns.run_id, columns.case_index).limit(limit)
+    return [
+        TrendCase(run_id, case_id, digest, passed, passed + failed + errored * errors.get(run_id, False))
+        for run_id, case_id, digest, passed, failed, errored in connection.execute(rows)
+    ]

@@ -1,0 +1,162 @@
+"""The trend of a set: its line over comparable runs, the marks between them, and each case over the last runs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from evaldesk.matching.case_version import version_of_set
+from evaldesk.model import AgentRef, Case, Criterion, EvalSet, RunConfig, TrialResult, Turn
+from evaldesk.pages.set_trend import trend_page
+
+Pages = Any
+CASES = tuple(Case(f"case_{at}", (Turn(f"question {at}"),)) for at in range(4))
+
+
+def add_run(pages: Pages, calc: str, n_passed: int, cases: tuple[Case, ...] = CASES, n: int = 5, **changes: Any) -> int:
+    """A finished run of `n` trials a case, of which `n_passed` pass in each."""
+    config = RunConfig(AgentRef("dice", "dice:agent"), calc, n=n, agent_model="small", **changes)
+    config = replace(config, set_version=version_of_set(EvalSet("calc", cases=cases)))
+    runs = pages.desk.store.runs
+    run_id: int = runs.create(config, list(cases))
+    results = [
+        TrialResult(run_id, case, trial, "finished", "passed" if trial < n_passed else "failed", duration_ms=100.0)
+        for case in range(len(cases))
+        for trial in range(n)
+    ]
+    runs.record(results)
+    runs.set_status(run_id, "finished")
+    return run_id
+
+
+def series(pages: Pages, calc: str, *passes: int, **changes: Any) -> list[int]:
+    return [add_run(pages, calc, n_passed, **changes) for n_passed in passes]
+
+
+def test_a_fall_is_told_with_the_mark_between_the_two_runs(pages: Pages, calc: str) -> None:
+    ids = series(pages, calc, 5, 5, 4, 5, 5, 5)
+    series(pages, calc, 1, 2, 1, 1, model="large")
+
+    text = pages.get(f"/evalsets/{calc}/trend").text
+    trend = trend_page(pages.desk, calc)
+
+    assert trend.headline == (f"Fell from 97 % to 25 % after run {ids[-1]},", "when the model changed to large")
+    assert f"after run {ids[-1]}, <span>when the model changed to large</span>" in text
+    assert all(case.way == "worse" for case in trend.cases)
+    assert "no cause" in text
+
+
+def test_a_mark_elsewhere_is_not_named(pages: Pages, calc: str) -> None:
+    series(pages, calc, 5, 5)
+    series(pages, calc, 5, 5, 5, 4, 1, 1, 1, 1, model="large")
+
+    first, rest = trend_page(pages.desk, calc).headline
+
+    assert first.startswith("Fell from ")
+    assert rest == ""
+
+
+def test_noise_is_no_change(pages: Pages, calc: str) -> None:
+    series(pages, calc, 4, 5, 4, 5, 4, 5, 4, 5)
+
+    assert trend_page(pages.desk, calc).headline[1] == "no change beyond chance in 8 runs"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"cases": (*CASES[:3], Case("case_3", (Turn("other"),)))}, "the set changed"),
+        ({"criteria": (Criterion("response_match_score", 0.5),)}, "the criteria changed"),
+    ],
+    ids=["set", "criteria"],
+)
+def test_a_line_breaks_where_set_or_criteria_changed(
+    pages: Pages, calc: str, changes: dict[str, Any], words: str
+) -> None:
+    series(pages, calc, 5, 5, 5)
+    series(pages, calc, 4, 4, **changes)
+
+    chart = trend_page(pages.desk, calc).chart
+
+    assert chart is not None
+    assert len(chart.lines) == 2
+    assert [(mark.words, mark.is_break) for mark in chart.marks] == [((words,), True)]
+
+
+def test_a_renamed_case_and_tags_break_no_line(pages: Pages, calc: str) -> None:
+    series(pages, calc, 5, 5)
+    series(pages, calc, 5, 5, cases=(replace(CASES[0], id="other", tags=("quarantine",)), *CASES[1:]))
+
+    chart = trend_page(pages.desk, calc).chart
+
+    assert chart is not None
+    assert (len(chart.lines), chart.marks) == (1, ())
+
+
+def test_the_dashed_line_is_of_the_cases_that_all_runs_played(pages: Pages, calc: str) -> None:
+    series(pages, calc, 5, 3)
+    series(pages, calc, 4, 4, cases=(*CASES[1:], Case("new", (Turn("new"),))))
+
+    trend = trend_page(pages.desk, calc)
+
+    assert trend.n_common == 3
+    assert trend.chart is not None
+    assert trend.chart.thin.count("L") == 3
+
+
+def test_an_edited_case_counts_from_its_edit_on(pages: Pages, calc: str) -> None:
+    series(pages, calc, 0, 0, 0)
+    edited = (Case("case_0", (Turn("easier"),)), *CASES[1:])
+    series(pages, calc, 5, 5, cases=edited)
+
+    case = next(each for each in trend_page(pages.desk, calc).cases if each.case_id == "case_0")
+
+    assert (case.before, case.after) == ((5, 5), (5, 5))
+    assert case.cut_at is not None
+
+
+def test_a_case_is_flaky_where_trials_of_a_run_differ_in_three_of_five(pages: Pages, calc: str) -> None:
+    series(pages, calc, 5, 5, 3, 2, 4)
+
+    trend = trend_page(pages.desk, calc)
+
+    assert trend.counts is not None
+    assert trend.counts["flaky"] == 4
+
+
+def test_unfinished_and_unscored_runs_are_in_no_trend(pages: Pages, calc: str) -> None:
+    run_id = add_run(pages, calc, 5)
+    pages.desk.store.runs.set_status(run_id, "stopped")
+
+    assert trend_page(pages.desk, calc).runs == ()
+    assert "No complete run yet" in pages.get(f"/evalsets/{calc}/trend").text
+
+
+def test_runs_of_other_agents_are_chosen_by_their_name(pages: Pages, calc: str) -> None:
+    series(pages, calc, 5, 5)
+    other = RunConfig(AgentRef("<b>cards</b>", "cards:agent"), calc)
+    run_id = pages.desk.store.runs.create(other, list(CASES))
+    results = [TrialResult(run_id, at, 0, "finished", "failed") for at in range(4)]
+    pages.desk.store.runs.record(results)
+    pages.desk.store.runs.set_status(run_id, "finished")
+
+    text = pages.get(f"/evalsets/{calc}/trend").text
+
+    assert "&lt;b&gt;cards&lt;/b&gt;" in text
+    assert "<b>cards</b>" not in text
+    assert len(trend_page(pages.desk, calc, "dice").runs) == 2
+    assert pages.get(f"/evalsets/{calc}/trend?agent=nobody&sort=nothing").status_code == 200
+
+
+def test_five_hundred_runs_fit_a_small_page(pages: Pages, calc: str) -> None:
+    for at in range(505):
+        add_run(pages, calc, at % 2, CASES[:2], n=1)
+
+    text = pages.get(f"/evalsets/{calc}/trend").text
+
+    assert len(trend_page(pages.desk, calc).runs) == 500
+    assert len(text.encode()) <= 60_000
+    assert not re.search(r"\bnan\b|\binf\b", text)
