@@ -83,6 +83,33 @@ def test_a_phone_shows_the_first_turn_of_a_trial_among_twenty_on_its_first_scree
     assert 0 <= here["x"] <= 390 - here["width"]
 
 
+SHIFTS = """() => { window.shifts = []; new PerformanceObserver(list => {
+  for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.shifts.push(entry.value);
+}).observe({ type: "layout-shift", buffered: true }); }"""
+"""Collects the layout shifts of a page, as the browser scores them; 0.1 in sum is a good page to Web Vitals."""
+
+
+def test_nothing_moves_on_a_phone_once_it_is_shown(visit: Visit, run: str) -> None:
+    someone = visit("phone")
+    page = someone.page
+    chat = someone.chat("hello_world", "{}", "Roll a d6")
+    queue = page.context.request.post(
+        f"{someone.desk.address}/queues",
+        form={"run": run.rpartition("/")[2], "of": "failed", "n": "5", "reader": "Ana"},
+    ).url.removeprefix(someone.desk.address)
+    evalset = f"/evalsets/{someone.evalset('hello_world')}"
+    page.add_init_script(f"({SHIFTS})()")
+
+    moved = {}
+    for address in ("/", run, f"{run}/cases/0/trials/0", queue, evalset, chat, "/proposals", "/runs", "/failures"):
+        someone.goto(address)
+        page.wait_for_load_state("networkidle" if address not in (run, chat) else "load")
+        page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        moved[address] = page.evaluate("window.shifts.reduce((sum, each) => sum + each, 0)")
+
+    assert {address: shift for address, shift in moved.items() if shift > 0.05} == {}
+
+
 def test_the_table_of_twenty_trials_does_not_scroll_on_a_small_laptop(someone: Visitor, run: str) -> None:
     someone.page.set_viewport_size({"width": 1220, "height": 800})
     someone.goto(run)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -205,3 +207,22 @@ def test_a_label_is_set_by_key(window: engines.Window, run: str) -> None:
     window.type("body", "1")
 
     window.wait_for("document.querySelector('#labels .labels li') !== null")
+
+
+def test_a_proposal_is_accepted_taken_back_and_refused_by_key(
+    window: engines.Window, desk: RunningDesk, browser_name: str
+) -> None:
+    words = ("propose", "kind", f"wrong sum in {browser_name}", "--definition", "The sum is another one.")
+    command = [sys.executable, "-P", "-m", "evaldesk", *words, "--workspace", str(desk.workspace)]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    window.goto(f"{desk.address}/proposals")
+    window.wait_for("document.readyState === 'complete'")
+    window.type("body", "a")
+
+    window.says("Accepted by ")
+    window.wait_for("document.readyState === 'complete'")
+    window.type("body", "z")
+    window.wait_for("document.querySelector('[data-key=q]') && document.readyState === 'complete'")
+    window.type("body", "q")
+
+    window.says("Refused by ")
