@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from typing import TYPE_CHECKING
@@ -64,6 +65,9 @@ READ = {
     ("run submit", "python"): "run submit job.toml --yes --python @",
     ("run submit", "secrets_file"): "run submit job.toml --yes --secrets-file @",
     ("experiment import", "file"): "experiment import @",
+    ("score", "baseline"): "score seen.json --evalset SET --baseline @",
+    ("score", "config_file_path"): "score seen.json --evalset SET --config-file-path @",
+    ("score", "traces"): "score @ --evalset SET",
     ("ui", "python"): "ui --no-open --python @",
     ("validate", "files"): "validate @",
 }
@@ -81,6 +85,9 @@ WRITTEN = {
     ("rubric", "output"): f"{RUBRIC} -o @",
     ("run export", "output"): "run export 1 -o @ --force",
     ("run merge", "output"): "run merge shard.json -o @",
+    ("score", "junit"): "score seen.json --evalset SET --junit @",
+    ("score", "outputs"): "score seen.json --evalset SET -o @",
+    ("score", "summary"): "score seen.json --evalset SET --summary @",
 }
 FOLDERS = {
     ("adopt", "folder"): "adopt adk @",
@@ -130,6 +137,10 @@ def filled(place: CommandFolder) -> CommandFolder:
     (folder / "benchmarks" / "utils").mkdir(parents=True)
     (folder / "benchmarks" / "utils" / "evaluation.py").touch()
     (folder / "benchmarks" / "one.py").touch()
+    messages = {"gen_ai.prompt": "one", "gen_ai.completion": "one"}
+    attributes = [{"key": key, "value": {"stringValue": text}} for key, text in messages.items()]
+    span = {"traceId": "1", "spanId": "1", "name": "chat", "attributes": attributes}
+    (folder / "seen.json").write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}))
     (folder / "rows.jsonl").write_text('{"instance_id": "a", "question": "b"}\n')
     (folder / "data.jsonl").write_text('{"system_prompt": "a", "user_prompt": "a", "ground_truth": "a"}\n')
     (folder / "talks.jsonl").write_text('{"messages": [{"role": "assistant", "content": "hello"}]}\n')
@@ -195,6 +206,7 @@ def test_a_workspace_that_is_none_is_said_in_one_line(filled: CommandFolder, pat
         "propose finding": "propose finding 1 case_1 0 --kind a --quote b",
         "propose kind": "propose kind a --definition b",
         "run changes": "run changes 1 2",
+        "score": "score seen.json --evalset SET",
         "run start": "run start echo one",
         "run trial": "run trial 1 case_1 0",
         **{f"proposals {verb}": f"proposals {verb} 1" for verb in ("accept", "refuse", "show", "undo")},

@@ -98,7 +98,7 @@ COMMANDS: Mapping[str, LazyCommand] = {
     ),
     "score": LazyCommand(
         "evaldesk.cli.score:score",
-        "Score recorded conversations by the criteria and expectations of an eval set; no agent is called.",
+        "Score the conversations in TRACES by the criteria and expectations of an eval set; no agent is called.",
     ),
     "export": LazyCommand(
         "evaldesk.cli.files.export:export", "Export an eval set by its name, or a run by its number."

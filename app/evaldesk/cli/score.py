@@ -45,7 +45,7 @@ MOST_LISTED = 20
 @gate_options
 @output_options
 def score(traces: tuple[Path, ...], evalset: str, format_name: str | None, is_trusted: bool, **values: Any) -> None:
-    """Score the recorded conversations in TRACES by the criteria and expectations of an eval set; no agent is called.
+    """Score the conversations in TRACES by the criteria and expectations of an eval set; no agent is called.
 
     TRACES are files that `evaldesk import` reads: OpenTelemetry and OpenInference traces, sessions, results of other
     tools. A conversation is a trial of the case that its attribute evaldesk.case_id names, else of the one case with

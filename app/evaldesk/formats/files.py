@@ -22,6 +22,7 @@ from evaldesk.formats.exchange import (
 )
 from evaldesk.formats.forms import EVALSET_FORMS, read_evalset
 from evaldesk.formats.import_words import with_words
+from evaldesk.formats.mapped_rows import YAML_SUFFIXES, yaml_value
 from evaldesk.model import EvalSet
 from evaldesk.process_setup import gc_paused
 from evaldesk.reading.refusals import refusal
@@ -177,8 +178,10 @@ def _refusal(data: bytes, source: str) -> FormatError:
         return FormatError("these are conversations to be graded: evaldesk rubric -d FILE", source=source)
     if preview.document is None and isinstance(preview.line, dict):
         return FormatError(
-            f"lines of JSON that no format knows, {_keys(preview.line)}; {_known_formats()}", source=source
+            f"lines of JSON that no format knows, {_keys(preview.line)}; {MAPPING}; {_known_formats()}", source=source
         )
+    if source.lower().endswith(YAML_SUFFIXES):
+        return FormatError(f"YAML that no format knows, {_keys(yaml_value(data, source))}; {MAPPING}", source=source)
     try:
         document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
     except FormatError as error:
@@ -188,8 +191,11 @@ def _refusal(data: bytes, source: str) -> FormatError:
         reason += "; it goes to a run as its criteria: evaldesk eval --config-file-path FILE"
     is_named = not reason.startswith("this is not an eval set")
     return document.error(
-        reason if is_named else f"no format knows this file, {_keys(document.value)}; {_known_formats()}"
+        reason if is_named else f"no format knows this file, {_keys(document.value)}; {MAPPING}; {_known_formats()}"
     )
+
+
+MAPPING = "name its columns: evaldesk import FILE --map input=COLUMN,expected=COLUMN"
 
 
 def _keys(value: Any) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from evaldesk.errors import DiskError, EvaldeskError, UsageError
 from evaldesk.secrets import scrub
 from evaldesk.wording.writer import show, show_document, show_progress, style
@@ -94,6 +96,27 @@ class ProgressLine:
         if self._last:
             self._last = None
             show_progress("")
+
+
+def _read_map(ctx: click.Context, param: click.Parameter, value: str | None) -> dict[str, str] | None:
+    if value is None:
+        return None
+    from evaldesk.formats.mapped_rows import read_columns
+
+    try:
+        return read_columns(value)
+    except EvaldeskError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+map_option = click.option(
+    "--map",
+    "columns",
+    metavar="ROLE=COLUMN,...",
+    callback=_read_map,
+    help="The columns of a data set that no format knows: input=question,expected=answer. Roles: input or messages, "
+    "expected, calls, id, tags, metadata, rows; a.b is b in a.",
+)
 
 
 def visible(text: str) -> str:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evaldesk.cli.files.exchange_files import ProgressLine, announced, open_home, show_masked, visible, write_bytes
+from evaldesk.cli.files.exchange_files import (
+    ProgressLine,
+    announced,
+    map_option,
+    open_home,
+    show_masked,
+    visible,
+    write_bytes,
+)
 from evaldesk.cli.runs.shared import stored_runs, workspace_option
 from evaldesk.errors import UsageError
 from evaldesk.wording.writer import show
@@ -82,8 +90,11 @@ def _export_run(runs: StoredRuns, run_id: int, format_name: str, output: str | N
 @click.argument("target", metavar="OUT")
 @click.option("--from", "from_name", metavar="FORMAT", help="Format of the file; default: detected.")
 @click.option("--to", "to_name", metavar="FORMAT", help="Format of OUT; default: by its file ending.")
+@map_option
 @click.option("--force", is_flag=True, help="Replace an existing OUT.")
-def convert(source: Path, target: str, from_name: str | None, to_name: str | None, force: bool) -> None:
+def convert(
+    source: Path, target: str, from_name: str | None, to_name: str | None, columns: dict[str, str] | None, force: bool
+) -> None:
     """Convert the eval set or the run of IN to OUT; `-` is the stream.
 
     A value that the new format does not support is an error, or is listed as left out. Secrets of the environment
@@ -95,7 +106,9 @@ def convert(source: Path, target: str, from_name: str | None, to_name: str | Non
     """
     from evaldesk.desk.imports.files import convert_file
 
-    conversion = convert_file(source, target, from_name, to_name)
+    if columns is not None and from_name:
+        raise UsageError("--map reads rows of any data set; leave --from out")
+    conversion = convert_file(source, target, from_name, to_name, columns)
     for sentence in conversion.left_out:
         show(f"evaldesk: left out: {visible(sentence.removeprefix('Left out: '))}", err=True)
     show_masked(conversion.masking_note)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
-from evaldesk.cli.files.exchange_files import ProgressLine, open_home, show_words, visible
+from evaldesk.cli.files.exchange_files import ProgressLine, map_option, open_home, show_words, visible
 from evaldesk.cli.runs.shared import workspace_option
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.wording.writer import show, show_json
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--from", "format_name", metavar="FORMAT", help="Format of the file; default: detected.")
 @click.option("--outcome", default="", metavar="KEY", help="Key of the outcome of an OpenHands trial.")
+@map_option
 @click.option("--name", help="Name of the eval set; default: the name of the file.")
 @click.option("--replace", "replaces", is_flag=True, help="Replace the eval set of that name.")
 @click.option("--rename-cases", "renames", is_flag=True, help="Rename cases with the same id, such as roll_2.")
@@ -32,6 +33,7 @@ def import_(
     files: tuple[Path, ...],
     format_name: str | None,
     outcome: str,
+    columns: dict[str, str] | None,
     name: str | None,
     replaces: bool,
     renames: bool,
@@ -50,8 +52,11 @@ def import_(
     \b
     evaldesk import airline.json
     evaldesk import evaluation_outputs/swe-bench/run_1 --outcome resolved
+    evaldesk import questions.csv --map input=question,expected=answer,tags=topic
     evaldesk import run_1/output.jsonl run_2/output.jsonl --as-trials
     """
+    if columns is not None and (format_name or outcome or as_trials):
+        raise UsageError("--map reads rows of any data set; leave --from, --outcome and --as-trials out")
     if name and len(files) > 1:
         raise UsageError("--name is for one file; import them one by one")
 
@@ -62,7 +67,7 @@ def import_(
     shows = [_JsonLines(path) if is_json else _Terminal(path) for path in files]
     try:
         both = zip(files, shows, strict=True)
-        contents = [(path, read_path(path, format_name, outcome, show.reading)) for path, show in both]
+        contents = [(path, read_path(path, format_name, outcome, show.reading, columns)) for path, show in both]
     except (KeyboardInterrupt, EvaldeskError) as error:
         for show in shows:
             show.broken_off("cancelled" if isinstance(error, KeyboardInterrupt) else "failed")

@@ -27,6 +27,7 @@ from evaldesk.formats.files import (
     suffix_of,
     title_of,
 )
+from evaldesk.formats.mapped_rows import Columns, read_mapped
 from evaldesk.model import EvalSet
 from evaldesk.model.evalset import repeats_words
 from evaldesk.paths import did_you_mean
@@ -37,12 +38,21 @@ from evaldesk.transcripts.recorded import RecordedRun, as_trials
 from evaldesk.wording.words import needs_words
 
 
-def read_path(path: Path, format_name: str | None = None, outcome: str = "", watch: Watch | None = None) -> Imported:
+def read_path(
+    path: Path,
+    format_name: str | None = None,
+    outcome: str = "",
+    watch: Watch | None = None,
+    columns: Columns | None = None,
+) -> Imported:
     """The contents of the file at `path`, or of an OpenHands run's folder; `outcome` is the key of the verdict.
 
+    With `columns`, the columns of a data set by their role, its rows are cases whatever their format is.
     `watch` gets the numbers of read bytes and of all bytes of a large file. Raises FormatError, and UsageError when it
     cannot be read.
     """
+    if columns is not None:
+        return read_mapped(bytes_of(path), str(path), columns)
     if path.is_dir():
         return _read_folder(path, format_name, outcome, watch)
     with _leave_to_whole_reader():
@@ -170,12 +180,18 @@ class Converted:
     ending: str = ""
 
 
-def convert_file(path: Path, target: str, from_name: str | None = None, to_name: str | None = None) -> Converted:
+def convert_file(
+    path: Path,
+    target: str,
+    from_name: str | None = None,
+    to_name: str | None = None,
+    columns: Columns | None = None,
+) -> Converted:
     """The eval set or the run of a file in the format `to_name`, by default that of the name `target`.
 
     It is without the secrets of the environment. Raises FormatError, UsageError.
     """
-    contents = read_path(path, from_name)
+    contents = read_path(path, from_name, columns=columns)
     name = to_name or _format_of(target, contents)
     what = _part_to_write(contents, name)
     lost_parts = losses(what, name) if name in EVALSET_FORMS and isinstance(what, EvalSet) else ()

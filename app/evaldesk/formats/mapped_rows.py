@@ -1,0 +1,251 @@
+"""Rows of any data set as cases, by a mapping that names the columns: `input=question,expected=answer`.
+
+JSON (a list of objects, or an object that holds one), JSON lines, CSV and YAML.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from evaldesk.errors import FormatError, NotFoundError, UsageError
+from evaldesk.formats.exchange import Imported
+from evaldesk.formats.import_words import with_words
+from evaldesk.model import Case, EvalSet, ToolCall, Turn
+from evaldesk.model.conclusion import counted
+from evaldesk.model.json_text import json_or_text
+from evaldesk.reading.fields import read_documents
+from evaldesk.reading.notes import Notes
+from evaldesk.reading.strict_json import Document, JsonPosition, decode_text
+from evaldesk.reading.values import read_list, read_mapping
+from evaldesk.transcripts.conversation_case import turn_expecting
+from evaldesk.transcripts.messages.chat import read_chat_message, read_tool_call
+from evaldesk.transcripts.messages.parts import json_value
+from evaldesk.transcripts.messages.turns import turns_of
+from evaldesk.transcripts.recorded import file_stem
+
+ROLES: Mapping[str, str] = {
+    "input": "the message of the user; a list has a message for each turn",
+    "messages": "the conversation as messages of OpenAI; its answers and calls are expected",
+    "expected": "the reference answer; a list has one for each turn",
+    "calls": "the expected tool calls of the last turn",
+    "id": "the id of the case",
+    "tags": "tags, a list or with commas",
+    "metadata": "further values that stay with the case",
+    "rows": "where the rows are in the file; default: the file, or the only list of objects in it",
+}
+"""The meanings that a column of a data set may have."""
+
+MAX_YAML = 8 * 1024 * 1024
+"""Bytes of a YAML file, whose reader is slow."""
+TABLES = {".csv": ",", ".tsv": "\t"}
+YAML_SUFFIXES = (".yaml", ".yml")
+
+Columns: TypeAlias = Mapping[str, str]
+
+
+def read_columns(text: str) -> dict[str, str]:
+    """The columns by their role, of `input=question,expected=answer`. Raises UsageError and NotFoundError."""
+    columns: dict[str, str] = {}
+    for part in text.split(","):
+        role, equals, column = (each.strip() for each in part.partition("="))
+        if not equals or not column:
+            raise UsageError(f"--map {part.strip()!r}: write ROLE=COLUMN, such as input=question")
+        if role not in ROLES:
+            raise NotFoundError.among("role of a column", role, ROLES)
+        if role in columns:
+            raise UsageError(f"--map names {role} twice")
+        columns[role] = column
+    if not {"input", "messages"} & set(columns):
+        raise UsageError("--map needs input=COLUMN or messages=COLUMN: the words of the user")
+    if {"input", "messages"} <= set(columns):
+        raise UsageError("--map names input and messages: the words of the user come from one of them")
+    return columns
+
+
+def read_mapped(data: bytes, source: str, columns: Columns) -> Imported:
+    """The eval set of the rows. Raises FormatError with the place of the first row that is no case."""
+    cases = []
+    notes = Notes()
+    for number, (place, row) in enumerate(_rows(data, source, columns.get("rows", "")), 1):
+        try:
+            cases.append(_Row(place, row, columns, number).case(notes))
+        except FormatError as error:
+            raise error if error.source else FormatError(error.reason, source=source, path=error.path) from error
+    if not cases:
+        raise FormatError("there is no row in the file", source=source)
+    words = (
+        f"{counted(len(cases), 'row')} by the mapping {', '.join(f'{key}={name}' for key, name in columns.items())}."
+    )
+    evalset = EvalSet(file_stem(source), cases=tuple(cases))
+    return with_words(Imported("", evalset, understood=(words,), refused=notes.sentences))
+
+
+def _rows(data: bytes, source: str, path: str) -> Iterator[tuple[JsonPosition, dict[str, Any]]]:
+    name = source.lower()
+    delimiter = next((sign for ending, sign in TABLES.items() if name.endswith(ending)), None)
+    if delimiter:
+        yield from _table(data, source, delimiter)
+        return
+    documents = (
+        [Document(yaml_value(data, source), source=source)]
+        if name.endswith(YAML_SUFFIXES)
+        else read_documents(data, source)
+    )
+    for document in documents:
+        place, value = _list_of_rows(JsonPosition(document), document.value, path)
+        if isinstance(value, list):
+            for index, row in enumerate(value):
+                yield place.at(index), read_mapping(place.at(index), row)
+        else:
+            yield place, read_mapping(place, value)
+
+
+def _list_of_rows(place: JsonPosition, value: Any, path: str) -> tuple[JsonPosition, Any]:
+    """The list that `path` names, the only list of objects in an object, or the value itself."""
+    if path:
+        inner = value_at(value, path)
+        if inner is None:
+            raise place.error(f"there is no {path!r}, which the mapping names for the rows")
+        return place.at(*path.split(".")), inner
+    if isinstance(value, dict):
+        lists = [key for key, each in value.items() if isinstance(each, list) and each and isinstance(each[0], dict)]
+        if len(lists) == 1 and not any(isinstance(each, str) for each in value.values()):
+            return place.at(lists[0]), value[lists[0]]
+    return place, value
+
+
+def _table(data: bytes, source: str, delimiter: str) -> Iterator[tuple[JsonPosition, dict[str, Any]]]:
+    text = decode_text(data, source)
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        for row in reader:
+            if None in row or None in row.values():
+                raise FormatError("the row has not as many cells as the header", source=source, line=reader.line_num)
+            place = JsonPosition(Document(None, source=source), (f"line {reader.line_num}",))
+            yield place, {key: value for key, value in row.items() if value != ""}
+    except csv.Error as error:
+        raise FormatError(f"this is not a table: {error}", source=source, line=reader.line_num or None) from None
+
+
+def yaml_value(data: bytes, source: str) -> Any:
+    """The plain value of a YAML file. Raises FormatError, also for aliases: a few of them can stand for gigabytes."""
+    import yaml  # slow to import
+
+    if len(data) > MAX_YAML:
+        raise FormatError(f"a YAML file has at most {MAX_YAML // 2**20} MiB", source=source)
+    text = decode_text(data, source)
+    try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+            raise FormatError("YAML with aliases is not read; write the values out", source=source)
+        return _plain(yaml.safe_load(text))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        reason = str(error).splitlines()[0] if str(error) else "nested too deeply"
+        raise FormatError(f"this is not YAML: {reason}", source=source) from None
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON has it: names and dates are text."""
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [_plain(each) for each in value]
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def value_at(row: Any, path: str) -> Any:
+    """The value of a column, or of `a.b` in nested objects; None where there is none."""
+    if isinstance(row, dict) and path in row:
+        return row[path]
+    for key in path.split("."):
+        if not isinstance(row, dict):
+            return None
+        row = row.get(key)
+    return row
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row while it becomes a case; `number` counts from 1."""
+
+    place: JsonPosition
+    row: dict[str, Any]
+    columns: Columns
+    number: int
+
+    def case(self, notes: Notes) -> Case:
+        used = {self.columns[role].partition(".")[0] for role in self.columns if role != "rows"}
+        metadata = self.value("metadata")
+        extra = {key: value for key, value in self.row.items() if key not in used}
+        extra |= {} if metadata is None else {"metadata": metadata}
+        return Case(self.id(), self.turns(notes), tags=self.tags(), extra=extra)
+
+    def value(self, role: str) -> Any:
+        """The value of the column with that role; None where the row has none."""
+        column = self.columns.get(role)
+        return None if column is None else value_at(self.row, column)
+
+    def at(self, role: str) -> JsonPosition:
+        return self.place.at(*self.columns[role].split("."))
+
+    def id(self) -> str:
+        value = self.value("id")
+        if value is None or value == "":
+            return f"row_{self.number}"
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise self.at("id").error("an id is a text or a whole number")
+        return str(value)
+
+    def tags(self) -> tuple[str, ...]:
+        value = self.value("tags")
+        names = value.split(",") if isinstance(value, str) else value or []
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise self.at("tags").error("tags are a list of texts, or a text with commas")
+        return tuple(dict.fromkeys(name.strip() for name in names if name.strip()))
+
+    def turns(self, notes: Notes) -> tuple[Turn, ...]:
+        own_turns = self.turns_of_messages(notes) if "messages" in self.columns else self.turns_of_input()
+        references = self.value("expected")
+        if isinstance(references, list) and len(references) != 1 and len(references) != len(own_turns):
+            raise self.at("expected").error(f"{len(references)} answers for {counted(len(own_turns), 'turn')}")
+        of_turns = references if isinstance(references, list) else [*[None] * (len(own_turns) - 1), references]
+        calls = self.calls()
+        last = len(own_turns) - 1
+        return tuple(
+            _with(turn, of_turns[at] if at < len(of_turns) else None, calls if at == last else None)
+            for at, turn in enumerate(own_turns)
+        )
+
+    def turns_of_input(self) -> list[Turn]:
+        value = self.value("input")
+        messages = value if isinstance(value, list) else [value]
+        if not messages or any(message is None or message == "" for message in messages):
+            column = self.columns["input"]
+            raise self.place.error(f"the row has no {column!r}, which the mapping names for the words of the user")
+        if all(isinstance(message, dict) and "role" in message for message in messages):
+            raise self.at("input").error("these are messages with roles: map them as messages=")
+        return [Turn(message if isinstance(message, str) else json_or_text(message)) for message in messages]
+
+    def turns_of_messages(self, notes: Notes) -> list[Turn]:
+        place, raw = self.at("messages"), json_value(self.value("messages"))
+        messages = read_list(place, raw, lambda at, each: read_chat_message(at, read_mapping(at, each), notes))
+        turns = [turn_expecting(record, keeps_ids=False) for record in turns_of(messages)]
+        if not turns or not turns[0].query:
+            raise place.error("there is no message of a user first")
+        return turns
+
+    def calls(self) -> tuple[ToolCall, ...] | None:
+        value = json_value(self.value("calls"))
+        if value is None or value == "":
+            return None
+        place = self.at("calls")
+        return read_list(place, [value] if isinstance(value, dict) else value, read_tool_call)
+
+
+def _with(turn: Turn, reference: Any, calls: tuple[ToolCall, ...] | None) -> Turn:
+    """The turn with a reference and calls, where the row has them."""
+    expected = turn.expected if reference is None else replace(turn.expected, reference=json_or_text(reference))
+    return replace(turn, expected=expected if calls is None else replace(expected, tool_calls=calls))
