@@ -101,10 +101,10 @@ class ProgressLine:
 def _read_map(ctx: click.Context, param: click.Parameter, value: str | None) -> dict[str, str] | None:
     if value is None:
         return None
-    from evaldesk.formats.mapped_rows import read_columns
+    from evaldesk.desk.imports.files import columns_of
 
     try:
-        return read_columns(value)
+        return dict(columns_of(value))
     except EvaldeskError as error:
         raise click.BadParameter(str(error)) from None
 

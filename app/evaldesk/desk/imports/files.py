@@ -27,7 +27,7 @@ from evaldesk.formats.files import (
     suffix_of,
     title_of,
 )
-from evaldesk.formats.mapped_rows import Columns, read_mapped
+from evaldesk.formats.mapped_rows import Columns, read_columns, read_mapped
 from evaldesk.model import EvalSet
 from evaldesk.model.evalset import repeats_words
 from evaldesk.paths import did_you_mean
@@ -36,6 +36,11 @@ from evaldesk.reading.strict_json import parse_json
 from evaldesk.settings import CONFIG_NAME, read_settings
 from evaldesk.transcripts.recorded import RecordedRun, as_trials
 from evaldesk.wording.words import needs_words
+
+
+def columns_of(mapping: str) -> Columns:
+    """The columns of a data set by their role, of `input=question,expected=answer`. Raises UsageError."""
+    return read_columns(mapping)
 
 
 def read_path(
