@@ -204,7 +204,7 @@ def test_a_conversation_is_of_the_named_case_or_of_the_only_one(
     ids = [matching.run.cases[result.case_index].id for result in matching.run.results]
     assert [*reasons, *ids] == ([found, "c"] if reasons else sorted([found, "c"]))
     assert all((result.verdict, result.scores) == ("unscored", ()) for result in matching.run.results)
-    assert matching.missing == tuple(case.id for case in TWICE.cases if case.id not in ids)
+    assert matching.missing_ids == tuple(case.id for case in TWICE.cases if case.id not in ids)
 
 
 def test_without_a_match_the_first_reason_is_said() -> None:

@@ -108,8 +108,8 @@ def _show_matching(matching: Matching) -> None:
             show(f"  {visible(each.id)}{message}: {visible(each.reason)}", err=True)
         if n > MOST_LISTED:
             show(f"  and {n - MOST_LISTED:,} more", err=True)
-    if n_missing := len(matching.missing):
-        names = ", ".join(map(visible, matching.missing[:MOST_LISTED]))
+    if n_missing := len(matching.missing_ids):
+        names = ", ".join(map(visible, matching.missing_ids[:MOST_LISTED]))
         more = f" and {n_missing - MOST_LISTED:,} more" if n_missing > MOST_LISTED else ""
         words = "1 case has" if n_missing == 1 else f"{n_missing:,} cases have"
         show(
@@ -143,8 +143,8 @@ async def _score(
         run_id = await asyncio.to_thread(
             store_seen_run, desk.imports, matching, path, desk.settings.workspace, source=source
         )
-        asked = options.criteria_for(matching.run.cases)
-        plan = await desk.runs.plan_rescoring(run_id, asked, gates=request.gates)
+        criteria_of_run = options.criteria_for(matching.run.cases)
+        plan = await desk.runs.plan_rescoring(run_id, criteria_of_run, gates=request.gates)
         if baseline is not None:
             (plan,) = compared_plans([plan], baseline)
         check_gates(request.gates, [plan])

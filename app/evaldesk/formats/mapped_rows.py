@@ -141,18 +141,18 @@ def yaml_value(data: bytes, source: str) -> Any:
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             raise FormatError("YAML with aliases is not read; write the values out", source=source)
-        return _plain(yaml.safe_load(text))
+        return _as_json(yaml.safe_load(text))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = str(error).splitlines()[0] if str(error) else "nested too deeply"
         raise FormatError(f"this is not YAML: {reason}", source=source) from None
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     """The value as JSON has it: names and dates are text."""
     if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): _as_json(each) for key, each in value.items()}
     if isinstance(value, list | tuple | set):
-        return [_plain(each) for each in value]
+        return [_as_json(each) for each in value]
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 
 
@@ -177,9 +177,9 @@ class _Row:
     number: int
 
     def case(self, notes: Notes) -> Case:
-        used = {self.columns[role].partition(".")[0] for role in self.columns if role != "rows"}
+        used_columns = {self.columns[role].partition(".")[0] for role in self.columns if role != "rows"}
         metadata = self.value("metadata")
-        extra = {key: value for key, value in self.row.items() if key not in used}
+        extra = {key: value for key, value in self.row.items() if key not in used_columns}
         extra |= {} if metadata is None else {"metadata": metadata}
         return Case(self.id(), self.turns(notes), tags=self.tags(), extra=extra)
 
@@ -247,5 +247,5 @@ class _Row:
 
 def _with(turn: Turn, reference: Any, calls: tuple[ToolCall, ...] | None) -> Turn:
     """The turn with a reference and calls, where the row has them."""
-    expected = turn.expected if reference is None else replace(turn.expected, reference=json_or_text(reference))
-    return replace(turn, expected=expected if calls is None else replace(expected, tool_calls=calls))
+    new_expected = turn.expected if reference is None else replace(turn.expected, reference=json_or_text(reference))
+    return replace(turn, expected=new_expected if calls is None else replace(new_expected, tool_calls=calls))

@@ -159,8 +159,8 @@ def without_calls(api: Api, answer: bytes, places: Collection[int]) -> bytes:
         value = json.loads(text)
         values = value if isinstance(value, list) else [value]
         change = _CUTTERS[api]([each for each in values if isinstance(each, dict)], places)
-        changed = [change(each) if isinstance(each, dict) else each for each in values]
-        return json.dumps(changed if isinstance(value, list) else changed[0], ensure_ascii=False).encode()
+        new_values = [change(each) if isinstance(each, dict) else each for each in values]
+        return json.dumps(new_values if isinstance(value, list) else new_values[0], ensure_ascii=False).encode()
     blocks = [_Block(raw) for raw in text.replace("\r\n", "\n").split("\n\n") if raw.strip()]
     change = _CUTTERS[api]([block.value for block in blocks if block.value is not None], places)
     return "".join(block.changed(change) for block in blocks).encode()
@@ -223,11 +223,11 @@ def _cut_response(objects: Sequence[dict[str, Any]], places: Collection[int]) ->
     ends = [value["response"] for value in objects if isinstance(value.get("response"), dict)]
     response = ends[-1] if ends else objects[-1]
     call_indexes = [at for at, item in enumerate(response.get("output") or ()) if item.get("type") == "function_call"]
-    cut = {index for place, index in enumerate(call_indexes) if place in places}
+    cut_indexes = {index for place, index in enumerate(call_indexes) if place in places}
 
     def without(response: dict[str, Any]) -> dict[str, Any]:
         output = response.get("output")
-        items = [item for at, item in enumerate(output or ()) if at not in cut]
+        items = [item for at, item in enumerate(output or ()) if at not in cut_indexes]
         return {**response, "output": items} if output else response
 
     def change(value: dict[str, Any]) -> dict[str, Any] | None:
@@ -236,7 +236,11 @@ def _cut_response(objects: Sequence[dict[str, Any]], places: Collection[int]) ->
         index = value.get("output_index")
         if not isinstance(index, int):
             return without(value)
-        return None if index in cut else {**value, "output_index": index - sum(each < index for each in cut)}
+        return (
+            None
+            if index in cut_indexes
+            else {**value, "output_index": index - sum(each < index for each in cut_indexes)}
+        )
 
     return change
 
@@ -244,7 +248,7 @@ def _cut_response(objects: Sequence[dict[str, Any]], places: Collection[int]) ->
 def _cut_anthropic(objects: Sequence[dict[str, Any]], places: Collection[int]) -> Change:
     starts = [value for value in objects if value.get("type") == "content_block_start"]
     numbers = count()
-    cut = {
+    cut_indexes = {
         value["index"]
         for value in starts
         if value["content_block"].get("type") == "tool_use" and next(numbers) in places
@@ -260,7 +264,7 @@ def _cut_anthropic(objects: Sequence[dict[str, Any]], places: Collection[int]) -
         index = value.get("index")
         if not isinstance(index, int):
             return value
-        return None if index in cut else {**value, "index": index - sum(each < index for each in cut)}
+        return None if index in cut_indexes else {**value, "index": index - sum(each < index for each in cut_indexes)}
 
     return change
 

@@ -36,12 +36,12 @@ class Unmatched:
 class Matching:
     """Conversations as trials of the cases of a set: `run` has only cases with a conversation, in the order of the set.
 
-    `missing` are the ids of the other cases.
+    `missing_ids` are the ids of the other cases.
     """
 
     run: RecordedRun
     unmatched: tuple[Unmatched, ...]
-    missing: tuple[str, ...]
+    missing_ids: tuple[str, ...]
 
 
 def match_conversations(files: Sequence[Imported], evalset: EvalSet, case_ids: Sequence[str] | None = None) -> Matching:
@@ -82,12 +82,12 @@ def match_conversations(files: Sequence[Imported], evalset: EvalSet, case_ids: S
     )
     first = runs[0][1]
     run = replace(first, cases=cases, results=trials, criteria=(), plan=RecordedPlan(), summary=())
-    missing = tuple(
+    missing_ids = tuple(
         case.id
         for place, case in enumerate(evalset.cases)
         if place not in results and (case_ids is None or case.id in case_ids)
     )
-    return Matching(run, tuple(unmatched), missing)
+    return Matching(run, tuple(unmatched), missing_ids)
 
 
 def _unscored(result: TrialResult) -> TrialResult:
@@ -121,10 +121,10 @@ class _CaseIndex:
         messages = _messages_of(result)
         by_messages = self._messages.get(tuple(map(_comparable, messages)), []) if messages else []
         if case_id:
-            named = self._ids.get(case_id, [])
-            both = [place for place in named if place in by_messages]
-            if len(named) == 1 or len(both) == 1:
-                return (both or named)[0]
+            named_places = self._ids.get(case_id, [])
+            both = [place for place in named_places if place in by_messages]
+            if len(named_places) == 1 or len(both) == 1:
+                return (both or named_places)[0]
         if len(by_messages) == 1:
             return by_messages[0]
         if by_messages:

@@ -42,13 +42,13 @@ def differences(store: Store, before: RunSummary, after: RunSummary) -> list[Run
 
 
 def _cases(store: Store, before: RunSummary, after: RunSummary) -> Iterator[RunDifference]:
-    old, now = (dict(store.runs.case_versions(run.id)) for run in (before, after))
-    edited_ids = [name for name in now if old.get(name) != now[name]]
-    removed_ids = [name for name in old if name not in now]
+    earlier_values, now = (dict(store.runs.case_versions(run.id)) for run in (before, after))
+    edited_ids = [name for name in now if earlier_values.get(name) != now[name]]
+    removed_ids = [name for name in earlier_values if name not in now]
     ids = [*edited_ids, *removed_ids][:MAX_CASES]
     authors = _authors(store, after.config.evalset_id, ids)
     for name in edited_ids:
-        words = "edited" if name in old else "added" if before.n_cases < after.n_cases else "played only now"
+        words = "edited" if name in earlier_values else "added" if before.n_cases < after.n_cases else "played only now"
         yield RunDifference("case", name, words, authors.get((name, now[name]), OUTSIDE))
     for name in removed_ids:
         who = authors.get((name, ""))
@@ -72,10 +72,10 @@ def _authors(store: Store, evalset_id: str, case_ids: Sequence[str]) -> Mapping[
 
 
 def _criteria(before: RunSummary, after: RunSummary) -> Iterator[RunDifference]:
-    old, now = ({each.metric: each for each in run.config.criteria} for run in (before, after))
-    for name in dict.fromkeys((*old, *now)):
-        if old.get(name) != now.get(name):
-            words = f"{_criterion_words(old.get(name))} -> {_criterion_words(now.get(name))}"
+    earlier_values, now = ({each.metric: each for each in run.config.criteria} for run in (before, after))
+    for name in dict.fromkeys((*earlier_values, *now)):
+        if earlier_values.get(name) != now.get(name):
+            words = f"{_criterion_words(earlier_values.get(name))} -> {_criterion_words(now.get(name))}"
             yield RunDifference("criterion", name, words, _starter(after))
 
 
@@ -89,9 +89,9 @@ def _criterion_words(criterion: Criterion | None) -> str:
 
 def _gates(before: RunSummary, after: RunSummary) -> Iterator[RunDifference]:
     for each in fields(after.config.gates):
-        old, now = (getattr(run.config.gates, each.name) for run in (before, after))
-        if old != now:
-            words = " -> ".join(short_json(plain_json(value), 100) for value in (old, now))
+        earlier_values, now = (getattr(run.config.gates, each.name) for run in (before, after))
+        if earlier_values != now:
+            words = " -> ".join(short_json(plain_json(value), 100) for value in (earlier_values, now))
             yield RunDifference("gate", each.name, words, _starter(after))
 
 
