@@ -44,7 +44,7 @@ FORMATS = Registry(
         "tau2-results": "evaldesk.integrations.tau.tau2:Tau2Results",
         "inspect": "evaldesk.integrations.inspect.log:InspectLog",
         "promptfoo": "evaldesk.integrations.promptfoo.results:Promptfoo",
-        "openai-evals": "evaldesk.integrations.openai_evals.evals:OpenAiEvals",
+        "openai-evals": "evaldesk.integrations.openai_evals.exports:OpenAiEvals",
         "atif": "evaldesk.integrations.atif.trajectory:Atif",
         "swe-agent": "evaldesk.integrations.swe_agent.trajectory:SweAgent",
         "langfuse": "evaldesk.integrations.langfuse.traces:Langfuse",

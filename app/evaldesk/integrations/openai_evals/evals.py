@@ -13,9 +13,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
-from evaldesk.errors import FormatError
-from evaldesk.formats.exchange import Imported, ReadOnly
-from evaldesk.integrations.openai_evals.archive import Archive, Placed, is_object, mapping, text
+from evaldesk.formats.exchange import Imported
+from evaldesk.integrations.openai_evals.archive import Archive, Placed, mapping, text
 from evaldesk.integrations.openai_evals.graders import Grader, read_graders
 from evaldesk.integrations.openai_evals.templates import rendered
 from evaldesk.model import (
@@ -33,22 +32,22 @@ from evaldesk.model import (
 from evaldesk.model.conclusion import counted
 from evaldesk.model.evalset import for_review
 from evaldesk.model.media import Media
-from evaldesk.reading.fields import read_documents
 from evaldesk.reading.notes import Notes
-from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.transcripts.messages.chat import read_media
 from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.recorded import (
+    LargeResults,
+    ReadItems,
     RecordedRun,
     SummaryValue,
     TrialRows,
-    file_stem,
     free_name,
     read_number,
     recorded_score,
     recorded_trial,
     recorded_usage,
+    verdict_counts,
 )
 from evaldesk.transcripts.recorded_ends import recorded_error
 
@@ -59,31 +58,6 @@ _SPEAKERS = {"user": "user", "assistant": "agent", "system": "system", "develope
 _MEDIA = "an image, a sound or a file of a message"
 
 
-class OpenAiEvals(ReadOnly):
-    """The format "openai-evals"."""
-
-    title = "OpenAI Evals"
-    suffixes = (".json", ".jsonl")
-    instead = "write an eval set as adk, and a run as otel or atif"
-
-    @staticmethod
-    def recognises(data: bytes, source: str) -> bool:
-        """Whether the file, or its first line or entry, is an object of OpenAI Evals."""
-        first = peek(data).first
-        return is_object(first)
-
-    @staticmethod
-    def read(data: bytes, *, source: str) -> Imported:
-        """The rows of all evals as cases and the runs of each. Raises FormatError."""
-        notes, archive = Notes(), Archive()
-        for document in read_documents(data, source):
-            archive.take(JsonPosition(document), document.value, notes)
-        evals = read_evals(archive, file_stem(source), notes)
-        if not evals:
-            raise FormatError("the file has no rows, runs or output items", source=source)
-        return as_import(evals, file_stem(source), archive, notes)
-
-
 @dataclass(slots=True)
 class ReadEval:
     """One eval: its cases, its runs, its graders, and the model and instruction of its last run."""
@@ -91,7 +65,7 @@ class ReadEval:
     name: str
     graders: tuple[Grader, ...]
     criteria: tuple[Mapping[str, Any], ...] = ()
-    cases: tuple[Case, ...] = ()
+    cases: Sequence[Case] = ()
     runs: list[RecordedRun] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
     replaced_words: list[str] = field(default_factory=list)
@@ -116,8 +90,11 @@ def read_evals(archive: Archive, stem: str, notes: Notes) -> list[ReadEval]:
 
 def as_import(evals: Sequence[ReadEval], stem: str, archive: Archive, notes: Notes) -> Imported:
     """All evals as one eval set with their runs."""
-    used_names: dict[str, int] = {}
-    cases = [Case(**{**_fields(case), "id": free_name(case.id, used_names)}) for each in evals for case in each.cases]
+    cases = evals[0].cases
+    if not isinstance(cases, ReadItems):
+        used_names: dict[str, int] = {}
+        all_cases = (case for each in evals for case in each.cases)
+        cases = tuple(replace(case, id=free_name(case.id, used_names)) for case in all_cases)
     words = ["A trial passes when OpenAI Evals says so; the scores of its graders are given ones and inform."]
     for each in evals:
         words += [f"{each.name}: {grader.name} ({grader.kind}): {grader.words}." for grader in each.graders]
@@ -126,11 +103,7 @@ def as_import(evals: Sequence[ReadEval], stem: str, archive: Archive, notes: Not
     name = evals[0].name if len(evals) == 1 else stem
     runs = tuple(run for each in evals for run in each.runs)
     replaced_words = tuple(sentence for each in evals for sentence in each.replaced_words)
-    return Imported(FORMAT, EvalSet(name, cases=tuple(cases)), runs, tuple(words), replaced_words, notes.sentences)
-
-
-def _fields(case: Case) -> dict[str, Any]:
-    return {name: getattr(case, name) for name in Case.__dataclass_fields__}
+    return Imported(FORMAT, EvalSet(name, cases=cases), runs, tuple(words), replaced_words, notes.sentences)
 
 
 def _objects(raw: object) -> tuple[Mapping[str, Any], ...]:
@@ -138,7 +111,7 @@ def _objects(raw: object) -> tuple[Mapping[str, Any], ...]:
 
 
 @dataclass(slots=True)
-class _Cases:
+class RowCases:
     """The cases of an eval by their rows."""
 
     graders: Sequence[Grader]
@@ -146,20 +119,24 @@ class _Cases:
     by_row: dict[str, Case] = field(default_factory=dict)
     used_names: dict[str, int] = field(default_factory=dict)
 
-    def case(self, place: JsonPosition, item: Mapping[str, Any], row: _Row) -> Case:
+    def case(self, place: JsonPosition, item: Mapping[str, Any], row: Row) -> Case:
         """The case of a row, the same for equal rows."""
         key = json.dumps(item, sort_keys=True)
         if key not in self.by_row:
-            case_id = text(item.get("id")) or f"row_{len(self.by_row) + 1}"
-            self.by_row[key] = _case(free_name(case_id, self.used_names), item, row, self.graders)
-            if row.missing_fields:
-                self.notes.refuse(f"no value for the field {row.missing_fields[0]} of the template", place)
+            self.by_row[key] = self.new_case(place, item, row, len(self.by_row) + 1)
         return self.by_row[key]
+
+    def new_case(self, place: JsonPosition, item: Mapping[str, Any], row: Row, number: int) -> Case:
+        """The case of the row `number`, counted from 1, with a name of its own."""
+        if row.missing_fields:
+            self.notes.refuse(f"no value for the field {row.missing_fields[0]} of the template", place)
+        name = free_name(text(item.get("id")) or f"row_{number}", self.used_names)
+        return case_of_row(name, item, row, self.graders)
 
 
 def _read_rows(archive: Archive, eval_id: str, each: ReadEval, notes: Notes) -> None:
     """The cases of an eval from the rows of its runs, and a trial for each output item."""
-    cases = _Cases(each.graders, notes)
+    cases = RowCases(each.graders, notes)
     for run_id in archive.run_ids(eval_id):
         place, raw = archive.runs.get(run_id) or (None, {})
         source = mapping(raw.get("data_source"))
@@ -168,40 +145,62 @@ def _read_rows(archive: Archive, eval_id: str, each: ReadEval, notes: Notes) -> 
             _read_run(run_id, raw, items, cases, each)
         elif place is not None:
             notes.refuse("a run whose output items are not in the export", place)
-        for row_place, content in _file_content(place, source):
+        for row_place, content in file_content(place, source):
             item = mapping(content.get("item"))
-            cases.case(row_place, item, _row(item, source, content.get("sample"), row_place, notes))
+            cases.case(row_place, item, read_row(item, source, content.get("sample"), row_place, notes))
     for row_place, content in archive.rows if len(archive.eval_ids()) == 1 else ():
-        cases.case(row_place, content["item"], _row(content["item"], {}, content.get("sample"), row_place, notes))
+        cases.case(row_place, content["item"], read_row(content["item"], {}, content.get("sample"), row_place, notes))
     each.cases = tuple(cases.by_row.values())
 
 
 def _read_run(
-    run_id: str, raw: Mapping[str, Any], items: Mapping[str, Sequence[Placed]], cases: _Cases, each: ReadEval
+    run_id: str, raw: Mapping[str, Any], items: Mapping[str, Sequence[Placed]], cases: RowCases, each: ReadEval
 ) -> None:
     """Add the run of these output items to the eval."""
-    trials, numbers, source = TrialRows(), defaultdict[int, dict[str, int]](dict), mapping(raw.get("data_source"))
+    trials = RunTrials(run_id, raw, TrialRows())
     for item_id, (place, output) in ((name, placed) for name, several in items.items() for placed in several):
-        item = output.get("datasource_item")
+        trials.add(place, output, item_id, cases, each)
+    trials.finish(each)
+
+
+@dataclass(slots=True)
+class RunTrials:
+    """The trials of a run, made of its output items one by one; `raw` is its object, empty where it is missing."""
+
+    run_id: str
+    raw: Mapping[str, Any]
+    rows: TrialRows
+    numbers: defaultdict[int, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
+    item_ids: list[object] = field(default_factory=list)
+
+    def add(
+        self, place: JsonPosition, output: Mapping[str, Any], item_id: str, cases: RowCases, each: ReadEval
+    ) -> None:
+        """Add an output item."""
+        item, source = output.get("datasource_item"), mapping(self.raw.get("data_source"))
         if not isinstance(item, dict):
             cases.notes.refuse("an output item without its row", place)
-            continue
-        row = _row(item, source, output.get("sample"), place, cases.notes)
+            return
+        self.item_ids.append(output.get("datasource_item_id"))
+        row = read_row(item, source, output.get("sample"), place, cases.notes)
         each.instruction = _instruction(source, cases.notes, place) or row.instruction or each.instruction
         case = cases.case(place, item, row)
-        at = trials.place(case.id)
-        trials.offer(at, case)
-        number = numbers[at].setdefault(item_id, len(numbers[at]))
-        trials.add(at, _result(place, output, row, cases), number)
-    run_cases, results = trials.finish()
-    each.replaced_words += trials.earlier_words
-    if results:
-        each.runs.append(_recorded_run(each, run_id, raw, run_cases, results))
-        outputs = [output for several in items.values() for _, output in several]
-        each.words += _count_words(text(raw.get("name")) or run_id, raw, results, outputs)
+        at = self.rows.place(case.id)
+        self.rows.offer(at, case)
+        number = self.numbers[at].setdefault(item_id, len(self.numbers[at]))
+        self.rows.add(at, _result(place, output, row, cases), number)
+
+    def finish(self, each: ReadEval) -> None:
+        """Add the run to its eval, where it has a trial."""
+        run_cases, results = self.rows.finish()
+        each.replaced_words += self.rows.earlier_words
+        if results:
+            each.runs.append(_recorded_run(each, self.run_id, self.raw, run_cases, results))
+            name = text(self.raw.get("name")) or self.run_id
+            each.words += _count_words(name, self.raw, results, self.item_ids)
 
 
-def _file_content(
+def file_content(
     place: JsonPosition | None, source: Mapping[str, Any]
 ) -> Iterator[tuple[JsonPosition, dict[str, Any]]]:
     inner = source.get("source")
@@ -212,7 +211,7 @@ def _file_content(
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class Row:
     """The messages of a row as the model gets them, without the instruction."""
 
     messages: tuple[Message, ...]
@@ -221,7 +220,10 @@ class _Row:
     answer: str | None
 
 
-def _row(item: Mapping[str, Any], source: Mapping[str, Any], sample: object, place: JsonPosition, notes: Notes) -> _Row:
+def read_row(
+    item: Mapping[str, Any], source: Mapping[str, Any], sample: object, place: JsonPosition, notes: Notes
+) -> Row:
+    """The messages and the answer of a row, by the template of its run."""
     sample_values = mapping(sample)
     values = {"item": item, "sample": sample_values}
     raw, missing_fields = _input_messages(source, item), list[str]()
@@ -245,7 +247,7 @@ def _row(item: Mapping[str, Any], source: Mapping[str, Any], sample: object, pla
         else []
     )
     answer = "\n".join(filter(None, answers)) or text(sample_values.get("output_text")) or None
-    return _Row(tuple(messages), "\n\n".join(instructions), tuple(missing_fields), answer)
+    return Row(tuple(messages), "\n\n".join(instructions), tuple(missing_fields), answer)
 
 
 def _instruction(source: Mapping[str, Any], notes: Notes, place: JsonPosition) -> str:
@@ -323,7 +325,8 @@ def _content(raw: object, place: JsonPosition, notes: Notes) -> str:
     return ""
 
 
-def _case(case_id: str, item: Mapping[str, Any], row: _Row, graders: Sequence[Grader]) -> Case:
+def case_of_row(case_id: str, item: Mapping[str, Any], row: Row, graders: Sequence[Grader]) -> Case:
+    """The case of a row; its reference is in the first field that a grader compares with."""
     references = [item[grader.field] for grader in graders if grader.field in item]
     reference = next((each if isinstance(each, str) else json.dumps(each) for each in references), None)
     queries = [message for message in row.messages if message.speaker == "user"]
@@ -338,7 +341,7 @@ def _case(case_id: str, item: Mapping[str, Any], row: _Row, graders: Sequence[Gr
     return for_review(case, f"no value for {row.missing_fields[0]}") if row.missing_fields else case
 
 
-def _result(place: JsonPosition, output: Mapping[str, Any], row: _Row, cases: _Cases) -> TrialResult:
+def _result(place: JsonPosition, output: Mapping[str, Any], row: Row, cases: RowCases) -> TrialResult:
     sample = mapping(output.get("sample"))
     error = mapping(sample.get("error"))
     status = text(output.get("status"))
@@ -360,7 +363,7 @@ def _result(place: JsonPosition, output: Mapping[str, Any], row: _Row, cases: _C
     )
 
 
-def _scores(place: JsonPosition, output: Mapping[str, Any], cases: _Cases) -> Iterator[Score]:
+def _scores(place: JsonPosition, output: Mapping[str, Any], cases: RowCases) -> Iterator[Score]:
     """The given scores of the graders; a result names its grader by its name or its id, which begins with the name."""
     used_names: dict[str, int] = {PASS.metric: 1}
     names = {grader_id: grader.name for grader in cases.graders for grader_id in (grader.id, grader.name)}
@@ -389,7 +392,7 @@ def _usage(sample: Mapping[str, Any]) -> Usage | ErrorRecord | None:
 def _recorded_run(
     each: ReadEval, run_id: str, raw: Mapping[str, Any], cases: Sequence[Case], results: Sequence[TrialResult]
 ) -> RecordedRun:
-    names = dict.fromkeys(score.metric for result in results for score in result.scores)
+    n_passed = _passes_of_metrics(results)
     counts = mapping(raw.get("result_counts"))
     total = counts.get("total")
     n_planned = max(total, len(results)) if isinstance(total, int) and not isinstance(total, bool) else None
@@ -397,43 +400,53 @@ def _recorded_run(
     return RecordedRun(
         name=text(raw.get("name")) or run_id or each.name,
         agent=each.model or each.name,
-        cases=tuple(cases),
-        results=tuple(results),
-        criteria=(PASS, *(Criterion(name) for name in names if name != PASS.metric)),
+        cases=cases if isinstance(cases, ReadItems) else tuple(cases),
+        results=results if isinstance(results, LargeResults) else tuple(results),
+        criteria=(PASS, *(Criterion(name) for name in n_passed if name != PASS.metric)),
         model=each.model or None,
         plan=RecordedPlan(n_planned, status="finished" if is_finished else "unknown"),
-        summary=tuple(_summary(raw, results)) if n_planned is None or n_planned <= len(results) else (),
+        summary=tuple(_summary(raw, verdict_counts(results), n_passed))
+        if n_planned is None or n_planned <= len(results)
+        else (),
     )
 
 
-def _summary(raw: Mapping[str, Any], results: Sequence[TrialResult]) -> Iterator[SummaryValue]:
+def _passes_of_metrics(results: Sequence[TrialResult]) -> dict[str, int]:
+    """The number of trials that a grader passed, by its metric; each metric of a score is there."""
+    n_passed: dict[str, int] = {}
+    for score in (score for result in results for score in result.scores):
+        n_passed[score.metric] = n_passed.get(score.metric, 0) + score.reason.startswith("Passed")
+    return n_passed
+
+
+def _summary(
+    raw: Mapping[str, Any], verdicts: Mapping[str, int], n_passed: Mapping[str, int]
+) -> Iterator[SummaryValue]:
     """The counts of the run, and those of its graders, beside those of its rows."""
     counts = mapping(raw.get("result_counts"))
     for key, verdict in (("passed", "passed"), ("failed", "failed"), ("errored", "errored")):
         n = counts.get(key)
         if isinstance(n, int) and not isinstance(n, bool):
-            yield SummaryValue(key, n, sum(result.verdict == verdict for result in results))
+            yield SummaryValue(key, n, verdicts.get(verdict, 0))
     for each in _objects(raw.get("per_testing_criteria_results")):
         name, n = text(each.get("testing_criteria")), each.get("passed")
-        reasons = [score.reason for result in results for score in result.scores if name and score.metric == name]
-        if reasons and isinstance(n, int) and not isinstance(n, bool):
-            yield SummaryValue(f"{name} passed", n, sum(reason.startswith("Passed") for reason in reasons))
+        if name in n_passed and isinstance(n, int) and not isinstance(n, bool):
+            yield SummaryValue(f"{name} passed", n, n_passed[name])
 
 
 def _count_words(
-    name: str, raw: Mapping[str, Any], results: Sequence[TrialResult], outputs: Sequence[Mapping[str, Any]]
+    name: str, raw: Mapping[str, Any], results: Sequence[TrialResult], item_ids: Sequence[object]
 ) -> list[str]:
     """A sentence about rows that the run counts and the export does not hold, with their ids where they are known."""
     total = mapping(raw.get("result_counts")).get("total")
     if not isinstance(total, int) or total <= len(results):
         return []
-    ids = _absent_ids(total, len(results), outputs)
+    ids = _absent_ids(total, len(results), item_ids)
     return [f"{name}: {counted(total - len(results), 'row')} of {total} are only at OpenAI{ids and f': {ids}'}."]
 
 
-def _absent_ids(total: int, n_results: int, outputs: Sequence[Mapping[str, Any]]) -> str:
+def _absent_ids(total: int, n_results: int, item_ids: Sequence[object]) -> str:
     """The numbers of the rows without data, as `0, 3-13`; empty where the numbers of the others do not tell them."""
-    item_ids = [each.get("datasource_item_id") for each in outputs if isinstance(each.get("datasource_item"), dict)]
     numbers = {each for each in item_ids if isinstance(each, int) and not isinstance(each, bool)}
     first = 1 if total in numbers else 0
     absent_numbers = sorted(set(range(first, first + total)) - numbers) if total <= MAX_NUMBERS else []

@@ -16,7 +16,8 @@ from evaldesk.durable_files import make_folder, replace_file
 from evaldesk.errors import EvaldeskError, FormatError, UsageError
 from evaldesk.formats.exchange import Imported
 from evaldesk.integrations.openai_evals.archive import Archive, text
-from evaldesk.integrations.openai_evals.evals import FORMAT, OpenAiEvals, ReadEval, read_evals
+from evaldesk.integrations.openai_evals.evals import FORMAT, ReadEval, read_evals
+from evaldesk.integrations.openai_evals.exports import OpenAiEvals
 from evaldesk.integrations.openai_evals.judges import judge_options, message_text
 from evaldesk.model import EvalSet, JsonObject
 from evaldesk.model.conclusion import counted
