@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 import pytest
-from tests.islands import of_tools
+from tests.islands import has_island, of_tools
 
 import evaldesk
 from evaldesk import paths
@@ -193,6 +193,7 @@ FORMS = {
 FOREIGN = [
     (form, option)
     for form in FORMS
+    if form == "adk" or has_island(form)
     for option in evaluate.params
     if isinstance(option, click.Option)
     and option.expose_value
