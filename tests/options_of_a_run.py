@@ -24,6 +24,8 @@ _TEXTS = {
     "user_model": "openai/user",
     "note": "after the fix",
     "rows": "0",
+    "only": "tag:smoke",
+    "without": "tag:slow",
 }
 
 

@@ -139,6 +139,22 @@ def test_items_are_chosen_as_any_test_is(
     _run(project, "--strict-markers", *arguments).assert_outcomes(**outcomes)
 
 
+def test_a_case_in_quarantine_is_played_and_fails_no_build(project: pytest.Pytester) -> None:
+    cases = [
+        _case("passes", "hello", "hello", ("quarantine",)),
+        _case("differs", "hello", "goodbye", ("quarantine",)),
+        _case("raises", "raise", "x", ("quarantine",)),
+        _case("free", "hello", "goodbye"),
+    ]
+    file = project.path / "evalsets" / f"words{ENDINGS[1]}"
+    file.write_text(json.dumps({"eval_set_id": "words", "eval_cases": cases}))
+
+    result = _run(project, "-rx", "evalsets")
+
+    result.assert_outcomes(passed=1, xfailed=2, failed=1)
+    result.stdout.fnmatch_lines(["*differs*in quarantine, in no gate: 0 of 1 passed*"])
+
+
 def test_the_ini_file_names_the_agent(project: pytest.Pytester) -> None:
     agent = next(project.path.glob("echo_*")).name
     project.makeini(f"[pytest]\nevaldesk_agent = {agent}\nevaldesk_n = 2\nevaldesk_min_pass_rate = 0.5\n")

@@ -337,7 +337,7 @@ def test_every_option_of_python_reaches_the_frozen_configuration(
     values["live"] = False  # faults and recordings exclude it, and a function has no live sessions
     values["instructions"] = {"agent": "Answer."}
     values["memory_mib"] = 2048  # a fork of the tests has nearly the least limit already, and then starts no thread
-    case = Case("one", (Turn("one", Expected(reference="one")),))
+    case = Case("one", (Turn("one", Expected(reference="one")),), tags=("smoke",))
     values["expect_version"] = version_of_set(EvalSet("cases", cases=(case,)))[:8]
 
     result = evaldesk.evaluate(tmp_path, [case], criteria={"response_match_score": 0.8}, **values)

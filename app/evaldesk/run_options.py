@@ -277,6 +277,7 @@ OF_ONE_RUN = frozenset({"rows", "name", "fresh", "retry_failed"})
 """Options that choose the cases and the run itself; a run like another one does not have them of that."""
 NOT_SHARD_FORM: Final = "a desk is one machine; shards are of several that play one set"
 NOT_VERSION_FORM: Final = "a form shows the eval set that it starts a run of; a version is refused where nobody looks"
+BOXES_OF_CASES: Final = "the form has a box for each case"
 EVEN: Final = "even"
 ALLOCATIONS = (EVEN, "uncertain")
 AUTO: Final = "auto"
@@ -460,6 +461,32 @@ _RUN = (
         metavar="V",
         is_measured=False,
         left_out={"toml": NOT_WORKSPACE, "form": NOT_VERSION_FORM},
+    ),
+    _run(
+        "only",
+        "text",
+        title="Only cases with",
+        words="the tags of the cases",
+        help="Play only the cases with one of these tags, such as tag:smoke or tag:smoke,tag:dates.",
+        default="",
+        high=1_000,
+        unset="all cases",
+        metavar="tag:NAME",
+        is_measured=False,
+        left_out={"toml": NOT_WORKSPACE, "form": BOXES_OF_CASES, "pytest": "tags are marks there: -m smoke"},
+    ),
+    _run(
+        "without",
+        "text",
+        title="In no gate",
+        words="the tags of cases that no gate asks for",
+        help="Play the cases with one of these tags in no gate; default tag:quarantine. With none every case counts.",
+        default="tag:quarantine",
+        high=1_000,
+        unset="none",
+        metavar="tag:NAME",
+        is_measured=False,
+        left_out={"toml": NOT_WORKSPACE, "form": "a case is put in quarantine on the page of its set"},
     ),
     _run(
         "strict",
@@ -994,6 +1021,7 @@ NOT_OPTIONS: Mapping[str, str] = {
     "n_partly_asserted": "follows from the cases and the criteria when the run starts",
     "allocated_from": "the runs that were there when the budget was spread",
     "n_partly_planned": "follows from the cases, the criteria and the budget when the run starts",
+    "left_out": "follow from the tags of the cases when the run starts",
     "shard_sizes": "follow from the cases and the shard when the run starts",
     "n_asserted": "follows from the cases and the criteria when the run starts",
     "interpreter.path": "said by the player when the run starts",
@@ -1028,6 +1056,8 @@ class Asked(TypedDict, total=False):
     retry_failed: bool | None
     shard: str | None
     expect_version: str | None
+    only: str | None
+    without: str | None
     strict: bool | None
     compat: str | None
     seed: int | None

@@ -85,6 +85,7 @@ def places(resident: Visitor) -> Mapping[str, str]:
     names = ("hello_world", "dice", "empty", "torn", "moody", "endless")
     sets = {name: resident.evalset(name) for name in names}
     places = {f"set-{name}": f"/evalsets/{set_id}" for name, set_id in sets.items()}
+    places |= {f"set-health-{name}": f"/evalsets/{set_id}/health" for name, set_id in sets.items()}
     places |= {f"id-{name}": set_id for name, set_id in sets.items()}
     calls = {"tool_trajectory_avg_score": "1"}
     places["run-live"] = resident.run("moody", sets["endless"], calls, n="3", timeout_s="86400")
@@ -237,6 +238,7 @@ PAGES = {
     "set": "{set-dice}",
     "set-cases": "{set-dice}/cases?q=check",
     "set-samples": "{set-hello_world}",
+    "set-health": "{set-health-hello_world}",
     "set-empty": "{set-empty}",
     "set-torn": "{set-torn}",
     "set-settings": "{set-dice}/settings",

@@ -154,6 +154,7 @@ class Fort:
         case, trial = f"{evalset}/cases/{self.cases[0]}", f"{run}/cases/0/trials/0"
         return [
             *("/trust", "/evalsets/new", f"{evalset}/cases", f"{evalset}/cases/new", "/failures/1/where"),
+            f"{evalset}/health",
             *(f"{session}/timeline", f"{session}/calls/0", f"{session}/state/value?key={quote(self.state_key)}"),
             f"{session}/turns/0/message",
             *(

@@ -98,7 +98,8 @@ class PlayedCase:
     `verdicts` has one letter a trial, by trial index: `p`, `f`, `e`, `u`, and `.` for a trial to play. A file may hold
     only the counts: then they are not `is_ordered`. `asserted` is the result of `assertions`, None where it is not
     known. `confirming` has the letters of fresh trials that confirm a regression, and is empty without any. `history`
-    are the trials by the same agent that a later run is judged by; None where these are its own.
+    are the trials by the same agent that a later run is judged by; None where these are its own. No gate asks for a
+    case that `is_left_out`.
     """
 
     key: CaseKey
@@ -109,6 +110,7 @@ class PlayedCase:
     is_ordered: bool = True
     confirming: str = ""
     history: CaseHistory | None = None
+    is_left_out: bool = False
 
     @property
     def scored_letters(self) -> str:

@@ -98,6 +98,31 @@ REVIEW_REASON = "needs_review"
 """The key of a case's `extra` that says what the import could not read."""
 
 
+QUARANTINE = "quarantine"
+"""The tag of a case that is played and shown and that no gate asks for."""
+TAG_PREFIX, NO_TAGS = "tag:", "none"
+
+
+def tags_of_filter(text: str) -> tuple[str, ...]:
+    """The tags in `tag:smoke,tag:slow`; none in `none`. Raises ValueError for a part of another form."""
+    parts = [part.strip() for part in text.split(",") if part.strip() not in ("", NO_TAGS)]
+    if not all(part.startswith(TAG_PREFIX) and part != TAG_PREFIX for part in parts):
+        raise ValueError(f"write tag:NAME, or several with commas, not {text[:40]!r}")
+    return tuple(part.removeprefix(TAG_PREFIX) for part in parts)
+
+
+def ids_with_tags(cases: Sequence[Case], tags: Collection[str]) -> list[str]:
+    """The ids of the cases that have one of the tags, in order."""
+    if not tags:
+        return []
+    if not isinstance(cases, LargeCases):
+        return [case.id for case in cases if not set(tags).isdisjoint(case.tags)]
+    numbers: set[int] = set()
+    for tag in set(tags) & cases.tags().keys():
+        numbers.update(cases.search("", tag, None, 0, len(cases))[1])
+    return [cases.id_at(number) for number in sorted(numbers)]
+
+
 def for_review(case: Case, reason: str) -> Case:
     """The case that a person has to look at before it is played."""
     tags = case.tags if NEEDS_REVIEW in case.tags else (*case.tags, NEEDS_REVIEW)

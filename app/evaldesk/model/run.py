@@ -12,7 +12,15 @@ from evaldesk.errors import UsageError
 from evaldesk.model.comparison import ROUNDING
 from evaldesk.model.conclusion import Criterion, Gates, Score, Verdict
 from evaldesk.model.decisions import Decision, scripts_turns
-from evaldesk.model.evalset import EVALSET_ENDING, EXPECTED_OUTCOMES, Case, JsonObject, some_of
+from evaldesk.model.evalset import (
+    EVALSET_ENDING,
+    EXPECTED_OUTCOMES,
+    QUARANTINE,
+    TAG_PREFIX,
+    Case,
+    JsonObject,
+    some_of,
+)
 from evaldesk.model.media import Media
 from evaldesk.model.options import Limits, ModelOptions, Recording, UserConfig
 from evaldesk.model.prompts import Prompts
@@ -476,7 +484,8 @@ class RunConfig:
     `name` continues an unfinished one of that name, unless a `fresh` one was asked for; with `retry_failed` its errored
     trials are played again. `shard` is the part of the cases that it plays, such as "2/5", and `shard_sizes` are the
     numbers of cases of all of them. `set_version` is that of the whole eval set, and `expect_version` how it was to
-    begin.
+    begin. `only` are the tags of which it plays the cases, `without` those whose
+    cases no gate asks for; `left_out` are the ids of these cases when it started.
     """
 
     agent: AgentRef
@@ -527,6 +536,9 @@ class RunConfig:
     shard_sizes: tuple[int, ...] = ()
     set_version: str = ""
     expect_version: str | None = None
+    only: str = ""
+    without: str = f"{TAG_PREFIX}{QUARANTINE}"
+    left_out: tuple[str, ...] = ()
 
     @property
     def evalset_name(self) -> str:

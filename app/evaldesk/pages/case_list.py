@@ -109,6 +109,15 @@ def case_list(
     )
 
 
+def matching_ids(cases: Sequence[Case], *, text: str = "", tag: str = "", only: str = "") -> list[str]:
+    """The ids of all cases that match, on whichever page they are."""
+    if isinstance(cases, LargeCases):
+        groups = [group.number for group in _bare_groups(cases)] if only == "unasserted" else None
+        _, numbers = cases.search(text.casefold().strip(), tag, groups, 0, len(cases))
+        return [cases.id_at(number) for number in numbers]
+    return [case.id for case in cases if _matches(case, text.casefold().strip(), tag, only)]
+
+
 def _is_row(numbers: Sequence[int]) -> bool:
     return bool(numbers) and numbers[-1] - numbers[0] == len(numbers) - 1
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from evaldesk.desk.runs.run_sources import SourceComparison
-from evaldesk.model.conclusion import Interval
+from evaldesk.desk.runs.run_sources import SourceComparison, left_out_places
+from evaldesk.model.conclusion import Interval, counted
 from evaldesk.wording.experiments import analysis_sentence, best_sentence, luck_sentence, variant_difference_words
 from evaldesk.wording.printable import markdown_text
 from evaldesk.wording.words import interval_words, passed_words
@@ -23,6 +23,8 @@ def comparison_lines(comparison: SourceComparison) -> list[str]:
         words = "baseline" if difference is None else variant_difference_words(difference)
         rate = passed_words(passed, scored) if scored else "no scored trials"
         lines.append(f"{source.name}{mark}: {rate}{doubt}; {words}")
+    if n_left_out := len(left_out_places(comparison.sources)):
+        lines.append(f"{counted(n_left_out, 'case')} in quarantine {'is' if n_left_out == 1 else 'are'} not compared.")
     luck = luck_sentence(analysis)
     lines += [f"{luck}."] if luck else []
     return [*lines, *([gate_sentence(comparison)] if comparison.answer else [])]

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 from evaldesk.desk.runs.deciding import DECIDED_LIKELY
-from evaldesk.desk.runs.gates.conclusion import ALL_PASSED, EVERY_CASE, OF_A_RATE
+from evaldesk.desk.runs.gates.conclusion import ALL_PASSED, EVERY_CASE, OF_A_RATE, WITHOUT
 from evaldesk.desk.runs.gates.forecasts import MOST_PREVIEWED, check_explained, gate_forecasts, history_subject
 from evaldesk.desk.runs.gates.measured import measured_pairs
 from evaldesk.desk.runs.stored_runs import StoredRuns
@@ -188,6 +188,8 @@ def _alone(gates: Gates, outcome: GateOutcome) -> Gates | None:
     if outcome.name in (ALL_PASSED, EVERY_CASE):
         return Gates(pass_threshold=gates.pass_threshold)
     flag, _, k = outcome.name.partition(" ")
+    if flag == WITHOUT:  # it tells of cases that no gate asks for
+        return None
     option = _BY_FLAG[flag]
     value = getattr(gates, option.name)
     options: dict[str, Any] = {option.name: tuple(pair for pair in value if pair[0] == int(k)) if k else value}

@@ -328,6 +328,7 @@ FILTERS: Mapping[str, Callable[..., object]] = {
     "share_words": share_words,
 }
 PAGE_FILTERS: Mapping[str, str] = {
+    "case_key": "evaldesk.model.evalset:case_key",
     "finding_href": "evaldesk.pages.failures.kind:finding_href",
     "numbered_trial_href": "evaldesk.pages.failures.room:numbered_trial_href",
     "queue_title": "evaldesk.pages.queues.result:queue_title",

@@ -287,6 +287,7 @@ ROUTES: tuple[str, ...] = (
     "evaldesk.web.routes.cases:routes",
     "evaldesk.web.routes.evalsets:routes",
     "evaldesk.web.routes.set_versions:routes",
+    "evaldesk.web.routes.set_health:routes",
     "evaldesk.web.routes.imports:routes",
     "evaldesk.web.routes.trials:routes",
     "evaldesk.web.routes.failures:routes",

@@ -90,6 +90,7 @@ GATE_TITLES: Mapping[str, str] = {
     "--max-regressions": "",
     "--margin": "",
     "--new-cases": "",
+    "--without": "",
 }
 """The gates of a run by the options that set them, in the words of a page; empty where the sentence needs none."""
 

@@ -19,7 +19,7 @@ from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.cli.eval.result_json import result_json
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.other_tools import CALLED
-from evaldesk.desk.runs.gates.conclusion import Ending, RunNumbers, conclude
+from evaldesk.desk.runs.gates.conclusion import WITHOUT, Ending, RunNumbers, conclude
 from evaldesk.desk.runs.plan import RunOptions, RunPlan, Unjudged
 from evaldesk.desk.runs.stored_runs import StoredRuns, joined_numbers, planned_numbers
 from evaldesk.errors import AgentError, EmptyShardError, EvaldeskError, NotFoundError, UsageError
@@ -249,7 +249,7 @@ def show_conclusion(conclusion: Conclusion, *, has_gates: bool = False) -> None:
 
     A gate that is the reason is only named in the conclusion, where its sentence stands above.
     """
-    gates = conclusion.gates if has_gates else ()
+    gates = [gate for gate in conclusion.gates if has_gates or gate.name == WITHOUT]
     for gate in gates:
         mark, colour = MARKS[gate.answer]
         show(f"{style(mark, fg=colour)} {gate.name}: {gate.sentence}")

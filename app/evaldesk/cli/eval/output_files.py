@@ -15,7 +15,8 @@ from evaldesk.cli.eval.result_json import result_json
 from evaldesk.cli.eval.spellings import spelled_results
 from evaldesk.cli.files.exchange_files import show_masked
 from evaldesk.desk.evalsets.masking import Masked, mask_file, masked_words, without_secrets
-from evaldesk.desk.runs.stored_runs import StoredRuns, joined_numbers
+from evaldesk.desk.runs.gates.conclusion import WITHOUT
+from evaldesk.desk.runs.stored_runs import StoredRuns, named_together
 from evaldesk.desk.runs.trial_rows import (
     AGENT_COLUMNS,
     SCORE_COLUMNS,
@@ -224,7 +225,7 @@ def write_result(path: Path, data: bytes | Masked, *, is_appended: bool = False)
 
 def _names(runs: StoredRuns, played_runs: Sequence[Played]) -> Iterator[str]:
     """The names by which gates know the cases, one after the other."""
-    return (case.id for case in joined_numbers([runs.numbers(each.run) for each in played_runs]).cases)
+    return (case.id for case in named_together([case for each in played_runs for case in runs.case_numbers(each.run)]))
 
 
 def _suite(
@@ -257,6 +258,7 @@ def _annotations(
     n_left = MOST_CASES
     is_tolerated = conclusion.outcome in ("passed", "neutral")
     broken = {case_name for gate in conclusion.gates if gate.is_failed for case_name in gate.names}
+    left_out = {case_name for gate in conclusion.gates if gate.name == WITHOUT for case_name in gate.names}
     notes, names = again_notes(change), _names(runs, played_runs)
     confirmed = {case.name for case in change.regressions} if change else set()
     for each in played_runs:
@@ -264,7 +266,7 @@ def _annotations(
         for case in runs.cases(each.run.id):
             name = next(names)
             is_chance = name in notes and name not in confirmed
-            is_unnamed = conclusion.outcome == "failed" and name not in broken
+            is_unnamed = name in left_out or (conclusion.outcome == "failed" and name not in broken)
             note = notes.get(name, "")
             line = case_annotation(case, path, is_tolerated=is_tolerated or is_chance or is_unnamed, note=note)
             if line and n_left:

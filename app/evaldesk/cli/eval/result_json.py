@@ -70,7 +70,8 @@ def _run_object(runs: StoredRuns, played: Played, played_cases: Sequence[PlayedC
     numbers = runs.numbers(run)
     played_cases, days = runs.with_history(run, played_cases)
     others = [asdict(verdict) for verdict in runs.by_other_tools(run).verdicts]
-    cases = [case_object(each) | _case_object(case) for each, case in zip(played_cases, numbers.cases, strict=True)]
+    pairs = zip(played_cases, runs.case_numbers(run), strict=True)
+    cases = [case_object(each) | _case_object(case) for each, case in pairs]
     measures = {
         "capture": list(runs.captures(run)),
         "metrics": metric_objects(runs, run),

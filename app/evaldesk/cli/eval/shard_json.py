@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from math import fsum
 from typing import Any, get_args
 
@@ -31,11 +31,19 @@ _SUMS = ("tokens", "n_uncounted", "n_unpriced", "duration_ms", "active_ms")
 def merged_numbers(shards: Sequence[ShardFile]) -> RunNumbers:
     """The numbers of the one run, with its cases in the order of the file of the set."""
     broken_run = _ending_run(shards)
-    cases = [CaseNumbers(each["case_id"], _counts(each), each["pass_threshold"], _key(each)) for each in _cases(shards)]
+    cases, left_out = (
+        [
+            CaseNumbers(each["case_id"], _counts(each), each["pass_threshold"], _key(each))
+            for each in _cases(shards)
+            if bool(each.get("is_left_out")) == is_left_out
+        ]
+        for is_left_out in (False, True)
+    )
     sums = _sums(shards)
     costs = Spent(_known_cost(shards), sums["n_unpriced"], sums["n_uncounted"])
     endings = (Ending(broken_run["status"], broken_run["reason"]),)
-    return joined_numbers([RunNumbers.of_cases(cases, costs=costs, endings=endings)])
+    numbers = RunNumbers.of_cases(cases, costs=costs, endings=endings)
+    return joined_numbers([replace(numbers, left_out=tuple(left_out))])
 
 
 def merged_result(shards: Sequence[ShardFile]) -> tuple[str, Conclusion, RunNumbers]:

@@ -19,6 +19,7 @@ from evaldesk.pages.runs.facts import options_line, played_in, run_fingerprint, 
 from evaldesk.pages.runs.objects import (
     mean_unscored_as_0,
 )
+from evaldesk.pages.runs.view import requested_gates
 from evaldesk.wording.places import (
     again_sentence,
     changes_sentence,
@@ -124,7 +125,7 @@ def _conclusion_rows(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]
     if run.status in LIVE:
         return [("Conclusion", "not yet")]
     conclusion = runs.conclusion(run)
-    gates = () if run.config.gates.asks_nothing else conclusion.gates
+    gates = requested_gates(run, conclusion)
     answers = [("Gate", f"{each.name}: {each.answer}, {each.sentence}") for each in gates]
     return [("Conclusion", conclusion_words(conclusion)), *answers]
 

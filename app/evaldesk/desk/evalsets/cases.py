@@ -15,14 +15,17 @@ from typing import TypeAlias, TypeVar
 
 from evaldesk.desk.evalsets.case_trash import deleted_cases, edited_cases
 from evaldesk.desk.evalsets.names import check_case_id, free_name
-from evaldesk.errors import ConflictError, NotFoundError
+from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.formats import AdkObject, case_from_text, case_to_json, evalset_format, read_evalset
 from evaldesk.model import Case, EvalSet, SessionInit
+from evaldesk.model.conclusion import counted
 from evaldesk.model.evalset import EditedCases, LargeCases, case_key, splice_cases
 from evaldesk.store.evalsets.files import EvalSetFiles
 from evaldesk.wire import to_json
 
 MAX_TRIES = 5
+MAX_TAG = 64
+"""Characters of a tag that is set here."""
 
 T = TypeVar("T")
 
@@ -211,6 +214,51 @@ class CaseDesk:
         self.deleted.discard(token)  # the cases are back; a token that is left says that their names are taken
         return keys
 
+    def change_tags(
+        self, evalset_id: str, ids: Collection[str], added_tags: Collection[str], removed_tags: Collection[str]
+    ) -> str:
+        """Add tags to cases and take others from them, in one step; the token takes the step back.
+
+        Raises UsageError for no case, for a tag that cannot be and for a data set, NotFoundError for an unknown id.
+        """
+        if not ids:
+            raise UsageError("select the cases first", field="case")
+        for tag in added_tags:
+            if not 0 < len(tag.strip()) <= MAX_TAG or "," in tag or not tag.isprintable():
+                raise UsageError(
+                    f"a tag has 1 to {MAX_TAG} characters and no comma, not {tag[:MAX_TAG]!r}", field="tags"
+                )
+        token = secrets.token_hex(8)
+
+        def change(evalset: EvalSet) -> tuple[EvalSet, str]:
+            if isinstance(evalset.cases, EditedCases):
+                raise UsageError("tags in a file above 64 MiB are not changed here; copy its cases to an eval set")
+            unknown_ids = set(ids) - {case.id for case in evalset.cases}
+            if unknown_ids:
+                raise NotFoundError(
+                    f"this eval set has no case {min(unknown_ids)!r}; it may have been renamed or deleted"
+                )
+            cases = tuple(
+                _with_tags(case, added_tags, removed_tags) if case.id in ids else case for case in evalset.cases
+            )
+            edits = [pair for pair in zip(evalset.cases, cases, strict=True) if pair[0] != pair[1]]
+            self.edits.write(token, evalset_id, edits)
+            return replace(evalset, cases=cases), token
+
+        return self._edit(evalset_id, change)
+
+    def tag_step_words(self, evalset_id: str, token: str) -> str:
+        """`quarantine added to 2 cases`, or how many cases a step changed; empty for an unknown token."""
+        edits = self.edits.rows(token, evalset_id)
+        if not edits:
+            return ""
+        before, after = edits[0]
+        added_tags = [tag for tag in after.tags if tag not in before.tags]
+        removed_tags = [tag for tag in before.tags if tag not in after.tags]
+        words = [f"{', '.join(added_tags)} added to"] if added_tags else []
+        words += [f"{', '.join(removed_tags)} taken from"] if removed_tags else []
+        return f"{' and '.join(words) or 'a step changed'} {counted(len(edits), 'case')}"
+
     def store_edits(self, evalset_id: str, edits: Sequence[tuple[Case, Case]]) -> str:
         """Put cases into the trash as they are and as they will be; the token takes the edit back. Raises DiskError."""
         token = secrets.token_hex(8)
@@ -323,6 +371,11 @@ class CaseIds(Container[str]):
         if self._ids is not None:
             return case_id in self._ids
         return any(self._cases[number].id == case_id for number in numbers_of(self._cases, case_key(str(case_id))))
+
+
+def _with_tags(case: Case, added_tags: Collection[str], removed_tags: Collection[str]) -> Case:
+    others = (tag for tag in case.tags if tag not in removed_tags)
+    return replace(case, tags=tuple(dict.fromkeys((*others, *(tag.strip() for tag in added_tags)))))
 
 
 def _splice_set(evalset: EvalSet, start: int, stop: int, *cases: Case) -> EvalSet:

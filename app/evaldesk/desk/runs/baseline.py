@@ -46,6 +46,7 @@ def case_object(case: PlayedCase) -> dict[str, Any]:
         "errors_are_failures": case.errors_are_failures,
         "asserted": dict(case.asserted or {}),
         "history": case.past,
+        **({"is_left_out": True} if case.is_left_out else {}),
     }
 
 
@@ -114,6 +115,7 @@ def _played_case(case: Any) -> PlayedCase:
         errors_are_failures=bool(case["errors_are_failures"]),
         asserted={str(kind): int(n) for kind, n in case["asserted"].items()},
         history=_history(case["history"]) if "history" in case else None,
+        is_left_out=bool(case.get("is_left_out", False)),
     )
 
 

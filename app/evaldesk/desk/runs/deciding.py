@@ -32,6 +32,7 @@ from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import Answer, Counts, GateOutcome, RunConfig
 from evaldesk.model.comparison import ROUNDING, TO_PLAY, Baseline, PlayedCase, RunChange, match_cases
 from evaldesk.model.conclusion import Interval, Stop, StopRule, counted, has_too_many_errors, scored_and_passed
+from evaldesk.model.stored import RunSummary
 from evaldesk.statistics.anytime import ALPHA, DifferenceSeen, anytime_interval, difference_interval, sign_evidence
 from evaldesk.statistics.case_comparison import changed_to, is_regressed
 from evaldesk.store import RunStore
@@ -60,7 +61,7 @@ class Decider:
     cases have these letters. `alone` are the cases that must pass by themselves, by index. Where the criteria
     `is_weaker` than those of the baseline, no comparison holds. `rates_before` are the pass rates in the baseline of
     the cases that are compared. `order` is the order of play of a run with one trial a case. `names` are the ids of the
-    cases, read when one is named.
+    cases, read when one is named. `places` are the indexes in the run of the cases that gates ask for; None for all.
     """
 
     def __init__(
@@ -76,10 +77,12 @@ class Decider:
         alone: Mapping[int, PlayedCase] | None = None,
         is_weaker: bool = False,
         order: Sequence[int] | None = None,
+        places: Sequence[int] | None = None,
     ) -> None:
         self.rule = "exact" if repeats_recorded(config) else rule  # what is likely needs new evidence
         self._config = config
         self._gates = config.gates
+        self._places = places
         self._n_each = n_each
         self._n_cases = n_cases = len(n_each)
         self._n_least, self._n = min(n_each), max(n_each)
@@ -91,7 +94,7 @@ class Decider:
         self._alone = alone or {}
         self._is_weaker = is_weaker
         self._order = range(n_cases) if order is None else order
-        self._looks = looks_of(self._n, n_cases)
+        self._looks = looks_of(self._n, n_cases) if places is None or places else []
         step = max(1, ceil(len(self._looks) / MOST_JUDGED)) if self._n == 1 else 1
         self._looks_of_history = frozenset(self._looks[::step])
         self._in_blocks = cache(lambda n_blocks: sum(min(n, n_blocks) for n in n_each))
@@ -144,7 +147,13 @@ class Decider:
         summary = runs.summary(run_id)
         if not self.may_look(summary.n_done):
             return None
-        return self.look(partial(runs.strips, run_id), Spent.of(summary))
+        return self.look(partial(self._read_strips, runs, run_id), Spent.of(summary))
+
+    def _read_strips(self, runs: RunStore, run_id: int, cases: Sequence[int] | None) -> Sequence[str]:
+        """The letters of cases by their indexes among those that gates ask for."""
+        if self._places is None:
+            return runs.strips(run_id, cases)
+        return runs.strips(run_id, self._places if cases is None else [self._places[case] for case in cases])
 
     def _look_by_case(self, read_strips: ReadStrips, costs: Spent) -> Stop | None:
         """As `look`, reading only the cases that come after those that were seen done."""
@@ -530,6 +539,16 @@ def decider_of(store: RunStore, run_id: int, rule: StopRule) -> Decider:
     baseline = store.baseline(run_id) if config.gates.compares else None
     planned_cases = StoredRuns(store).played_cases([run]) if baseline else ()
     n_each = [len(strip) for strip in store.strips(run_id)] if run.is_uneven else [run.n_least] * run.n_cases
+    order = order_of_play(config, run.n_cases, run.n_most)
+    asked_places = _places_asked_for(store, run)
+    if asked_places:
+        new_places = {place: index for index, place in enumerate(asked_places)}
+        n_each = [n_each[place] for place in asked_places]
+        planned_cases = tuple(planned_cases[place] for place in asked_places) if baseline else ()
+        order = None if order is None else [new_places[place] for place in order if place in new_places]
+    if baseline:
+        counted_cases = tuple(case for case in baseline.cases if not case.is_left_out)
+        baseline = replace(baseline, cases=counted_cases)
     change = StoredRuns(store).change_since(baseline, [run], config.gates) if baseline else None
     places = {case.key.place: index for index, case in enumerate(planned_cases)}
     alone = {places[case.key.place]: case.after for case in change.unaccounted_cases if case.after} if change else {}
@@ -537,14 +556,23 @@ def decider_of(store: RunStore, run_id: int, rule: StopRule) -> Decider:
         config,
         n_each,
         rule,
-        names=lambda: StoredRuns(store).case_ids(run_id),
+        names=lambda: [case_id for case_id in StoredRuns(store).case_ids(run_id) if case_id not in config.left_out],
         regressed=_regression_test(baseline, planned_cases) if baseline and not config.gates.is_by_history else None,
         judge_change=_change_of_letters(change, planned_cases) if change and config.gates.is_by_history else None,
         rates_before=_baseline_rates(baseline, planned_cases) if baseline else None,
         alone=alone if config.gates.new_cases != "inform" else {},
         is_weaker=bool(change and change.weaker),
-        order=order_of_play(config, run.n_cases, run.n_most),
+        order=order,
+        places=asked_places,
     )
+
+
+def _places_asked_for(store: RunStore, run: RunSummary) -> list[int] | None:
+    """The indexes of the cases that gates ask for; None for all."""
+    if not run.config.left_out:
+        return None
+    case_ids, left_out = store.case_ids(run.id), frozenset(run.config.left_out)
+    return [index for index, case_id in case_ids.items() if case_id not in left_out]
 
 
 def _baseline_rates(baseline: Baseline, planned_cases: Sequence[PlayedCase]) -> dict[int, float]:

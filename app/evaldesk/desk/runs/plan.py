@@ -46,7 +46,9 @@ from evaldesk.model.evalset import (
     GroupIds,
     LargeCases,
     ids_for_review,
+    ids_with_tags,
     repeats_words,
+    tags_of_filter,
 )
 from evaldesk.model.options import Recording, UserConfig
 from evaldesk.model.run import MAX_TRIALS, ExecutorConfig, option_values, with_options
@@ -57,6 +59,7 @@ from evaldesk.settings import Settings
 from evaldesk.store.evalsets.names import identity_of
 from evaldesk.wording.words import named_words
 
+MOST_LEFT_OUT = 1_000
 NOTHING_APPLIES = "No criterion applies: the case asserts nothing that they judge."
 
 
@@ -243,6 +246,7 @@ def plan_run(
             raise UsageError("--rows and names of cases: choose the cases by one of them", field="rows")
         options = options.but(case_ids=chosen_rows(subject.evalset.cases, rows))
     cases = chosen_cases(subject.evalset, options.case_ids, file=PurePath(subject.evalset_path).name)
+    cases = _cases_with_tags(cases, options)
     options = options.but(criteria=options.criteria_for(cases))  # shards have the criteria of all cases
     cases, shard_sizes = _cases_of_shard(cases, options)
     check_reviewed(cases)
@@ -265,6 +269,7 @@ def plan_run(
         shows_case=_shows_case(subject.description),
         shard_sizes=shard_sizes,
         set_version=version,
+        left_out=left_out_ids(cases, options.value("without")),
         interpreter=subject.description.interpreter if subject.description else Interpreter(),
     )
     model = _allowed_model(options.overrides.get("model"), subject.agent_model, models)
@@ -296,6 +301,37 @@ def checked_version(evalset: EvalSet, expected: str | None) -> str:
             field="expect_version",
         )
     return version
+
+
+def _cases_with_tags(cases: Sequence[Case], options: RunOptions) -> Sequence[Case]:
+    """The cases with one of the tags that were asked for; all without one. Raises UsageError where none has it."""
+    tags = _tags_of(options.value("only"), "only")
+    if not tags:
+        return cases
+    ids = ids_with_tags(cases, tags)
+    if not ids:
+        raise UsageError(f"only = {options.value('only')!r}: no case has such a tag", field="only")
+    return with_ids(cases, set(ids))
+
+
+# The gates never see these cases, whatever reads the run: decision 512.
+def left_out_ids(cases: Sequence[Case], without: str) -> tuple[str, ...]:
+    """The ids of the cases that no gate asks for. Raises UsageError for too many."""
+    ids = ids_with_tags(cases, _tags_of(without, "without"))
+    if len(ids) > MOST_LEFT_OUT:
+        raise UsageError(
+            f"without = {without!r}: {len(ids):,} cases are in no gate, and a run keeps at most {MOST_LEFT_OUT:,} of "
+            "them; choose the other cases with only = tag:NAME",
+            field="without",
+        )
+    return tuple(ids)
+
+
+def _tags_of(text: str, name: str) -> tuple[str, ...]:
+    try:
+        return tags_of_filter(text)
+    except ValueError as error:
+        raise UsageError(f"{name}: {error}", field=name) from error
 
 
 def _cases_of_shard(cases: Sequence[Case], options: RunOptions) -> tuple[Sequence[Case], tuple[int, ...]]:

@@ -130,8 +130,10 @@ class RunResult(Counted, Sequence[CaseResult]):
     @cached_property
     def _numbers(self) -> RunNumbers:
         trials, threshold = self.trials, self.config.pass_threshold
+        every_case = [CaseNumbers(case.id, case.counts, threshold) for case in self.cases]
+        left_out = frozenset(self.config.left_out)
         numbers = RunNumbers.of_cases(
-            (CaseNumbers(case.id, case.counts, threshold) for case in self.cases),
+            (case for case in every_case if case.id not in left_out),
             costs=Spent(
                 sum(trial.cost or 0.0 for trial in trials),
                 sum(bool(trial.usages and trial.cost is None) for trial in trials),
@@ -139,7 +141,8 @@ class RunResult(Counted, Sequence[CaseResult]):
             ),
             endings=[Ending(self.status, self.reason, self.stop, self.config.recorded, self.config.shard)],
         )
-        return replace(numbers, equal_kinds=self._equal_kinds)
+        others = tuple(case for case in every_case if case.id in left_out)
+        return replace(numbers, equal_kinds=self._equal_kinds, left_out=others)
 
     @property
     def counts(self) -> Counts:
@@ -168,8 +171,9 @@ class RunResult(Counted, Sequence[CaseResult]):
 
     @property
     def case_counts(self) -> tuple[CaseCounts, ...]:
-        """The input of pass@k: scored trials of a case, passed trials of it, 1."""
-        return tuple((case.n_scored, case.n_passed, 1) for case in self.cases)
+        """The input of pass@k: scored trials of a case that gates ask for, passed trials of it, 1."""
+        counting = (case for case in self.cases if case.id not in self.config.left_out)
+        return tuple((case.n_scored, case.n_passed, 1) for case in counting)
 
     @property
     def equal_counts(self) -> tuple[CaseCounts, ...]:
@@ -185,7 +189,8 @@ class RunResult(Counted, Sequence[CaseResult]):
         if self.stop is None and n_least == max(self._n_each, default=1):
             return None
         n = self.stop.n_equal(n_least) if self.stop else n_least
-        return tuple((replace(case, trials=case.trials[:n], n_planned=n).counts, 1) for case in self.cases)
+        counting = (case for case in self.cases if case.id not in self.config.left_out)
+        return tuple((replace(case, trials=case.trials[:n], n_planned=n).counts, 1) for case in counting)
 
     @property
     def tokens(self) -> int:

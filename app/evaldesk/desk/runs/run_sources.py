@@ -13,7 +13,7 @@ from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.model.comparison import PlayedCase, Sample, match_cases
 from evaldesk.model.conclusion import Answer
-from evaldesk.model.evalset import numbered_keys
+from evaldesk.model.evalset import CasePosition, numbered_keys
 from evaldesk.model.experiment import Analysis
 from evaldesk.statistics.experiment import analyse
 from evaldesk.store.runs.run_store import is_imported
@@ -32,7 +32,7 @@ class RunSource:
     @property
     def counts(self) -> tuple[int, int]:
         """The passed and the scored trials."""
-        letters = "".join(case.scored_letters for case in self.cases)
+        letters = "".join(case.scored_letters for case in self.cases if not case.is_left_out)
         return letters.count("p"), len(letters)
 
 
@@ -105,18 +105,41 @@ def _of_run(runs: StoredRuns, name: str) -> RunSource:
     rows, config = runs.store.case_outcomes(summary.id), summary.config
     keys = numbered_keys(("", row.case_id, row.digest) for row in rows)
     cases = [
-        PlayedCase(key, row.verdicts, config.pass_threshold, config.errors_are_failures)
+        PlayedCase(
+            key,
+            row.verdicts,
+            config.pass_threshold,
+            config.errors_are_failures,
+            is_left_out=row.case_id in config.left_out,
+        )
         for key, row in zip(keys, rows, strict=True)
     ]
     mark = "imported" if is_imported(config) else "replayed" if repeats_recorded(config) else ""
     return RunSource(f"run {summary.id}", cases, mark)
 
 
+def left_out_places(sources: Sequence[RunSource]) -> frozenset[CasePosition]:
+    """The cases that are in quarantine in one of the sources."""
+    return frozenset(case.key.place for source in sources for case in source.cases if case.is_left_out)
+
+
 def compare_sources(sources: Sequence[RunSource], baseline: int = 0, max_drop: float | None = None) -> SourceComparison:
-    """Compare the sources with the one at the place `baseline`, over the cases that each shares with it."""
+    """Compare the sources with the one at the place `baseline`, over the cases that each shares with it.
+
+    A case that is in quarantine in one of them is compared in none.
+    """
+    left_out = left_out_places(sources)
+    sources = [
+        replace(source, cases=[replace(case, is_left_out=case.key.place in left_out) for case in source.cases])
+        for source in sources
+    ]
     first = sources[baseline]
     keys = [case.key for case in first.cases]
-    rates = {first.name: {case.key.place: sample for case in first.cases if (sample := _sample(case))}}
+    rates = {
+        first.name: {
+            case.key.place: sample for case in first.cases if not case.is_left_out and (sample := _sample(case))
+        }
+    }
     for source in sources:
         if source is not first:
             matches = match_cases(source.cases, keys)
@@ -124,7 +147,9 @@ def compare_sources(sources: Sequence[RunSource], baseline: int = 0, max_drop: f
             rates[source.name] = {
                 place: sample
                 for place, case in matches.items()
-                if (sample := _sample(case)) and not (place in content and case.key.is_edited(content[place]))
+                if not case.is_left_out
+                and (sample := _sample(case))
+                and not (place in content and case.key.is_edited(content[place]))
             }
     unranked = {source.name for source in sources if source.mark in ("imported", "replayed")}
     analysis = analyse(rates, first.name, unranked=unranked)

@@ -167,7 +167,16 @@ class StoredRuns:
         return counts
 
     def numbers(self, run: RunSummary) -> RunNumbers:
-        """The numbers of one run."""
+        """The numbers of one run, by which its gates are answered."""
+        every_case, endings = self.case_numbers(run), (Ending.of(run),)
+        left_out = frozenset(run.config.left_out)
+        counting = [case for case in every_case if case.key.case_id not in left_out]
+        numbers = RunNumbers.of_cases(counting, endings=endings, costs=Spent.of(run))
+        others = tuple(case for case in every_case if case.key.case_id in left_out)
+        return replace(numbers, equal_kinds=self._equal_kinds(run), left_out=others)
+
+    def case_numbers(self, run: RunSummary) -> tuple[CaseNumbers, ...]:
+        """Every case of a run, also those that no gate asks for, in order."""
         outcomes, partly, name = (
             self._store.case_outcomes(run.id),
             self._find_partly_asserted(run),
@@ -183,11 +192,12 @@ class StoredRuns:
             )
             for each, key in zip(outcomes, keys, strict=True)
         ]
-        numbers = RunNumbers.of_cases(_with_names(cases, keys), endings=(Ending.of(run),), costs=Spent.of(run))
-        return replace(numbers, equal_kinds=self._equal_kinds(run))
+        return _with_names(cases, keys)
 
     def _totals(self, run: RunSummary, outcomes: Sequence[CaseCounts] | None = None) -> RunNumbers:
         """The numbers of one run whose cases are not named; `outcomes` where they are known."""
+        if run.config.left_out:
+            return self.numbers(run)
         rows, gates = self.outcomes(run.id) if outcomes is None else outcomes, run.config.gates
         equal = self._equal_kinds(run) if run.is_uneven or gates.pass_at or gates.pass_hat else None
         return RunNumbers(run.counts, tuple(rows), (), Spent.of(run), (Ending.of(run),), self._kinds(run), equal)
@@ -203,7 +213,11 @@ class StoredRuns:
     def _kinds_of_strips(self, run: RunSummary, n: int | None = None) -> Kinds:
         """The cases by how their trials ended, or the first `n` of each."""
         words = {verdict[0]: verdict for verdict in VERDICTS}
-        n_by_strip = Counter(strip[:n] for strip in self._store.strips(run.id))
+        strips = self._store.strips(run.id)
+        if left_out := frozenset(run.config.left_out):
+            ids = self._store.case_ids(run.id).values()
+            strips = [strip for strip, case_id in zip(strips, ids, strict=True) if case_id not in left_out]
+        n_by_strip = Counter(strip[:n] for strip in strips)
         verdicts = (((words.get(letter, "") for letter in strip), times) for strip, times in n_by_strip.items())
         are_failures = run.config.errors_are_failures
         return tuple((Counts.of_verdicts(each, errors_are_failures=are_failures), times) for each, times in verdicts)
@@ -264,11 +278,14 @@ class StoredRuns:
 
     def change_since(self, baseline: Baseline, runs: Sequence[RunSummary], gates: Gates) -> RunChange:
         """The change of the runs of one command against a baseline, by the rule of their gates."""
-        cases, rule = self.played_cases(runs), gates.regression_rule
+        own_cases, rule = self.played_cases(runs), gates.regression_rule
+        left_out = {case.key.place[:2] for case in own_cases if case.is_left_out}
+        # A case that no gate asked for in the baseline is new to the gates once it is asked for.
+        earlier = [case for case in baseline.cases if not case.is_left_out and case.key.place[:2] not in left_out]
         change = compare_cases(
             baseline.name,
-            baseline.cases,
-            cases,
+            earlier,
+            [case for case in own_cases if not case.is_left_out],
             rule=rule,
             confirm=gates.confirm,
             days=baseline.days,
@@ -504,9 +521,11 @@ def plan_confirming(store: RunStore, run_id: int, gates: Gates, lease: int | Non
 def planned_numbers(plan: RunPlan) -> RunNumbers:
     """The numbers of a run that was not begun."""
     name = plan.config.evalset_name
+    left_out = frozenset(plan.config.left_out)
     numbers = RunNumbers.of_cases(
         CaseNumbers(case.id, Counts(n), key=CaseKey(name, case.id))
         for case, n in zip(plan.cases, plan.n_each, strict=True)
+        if case.id not in left_out
     )
     n = plan.config.n_partly_planned or plan.config.n_partly_asserted * plan.config.n
     return replace(numbers, counts=replace(numbers.counts, not_applicable=n))
@@ -562,15 +581,22 @@ def joined_baseline(parts: Sequence[tuple[RunConfig, Baseline | None, Sequence[s
 
 def joined_numbers(runs: Sequence[RunNumbers]) -> RunNumbers:
     """Several runs as one; a case id that occurs again is named with its eval set, so that no case hides another."""
-    cases = [case for run in runs for case in run.cases]
-    named_cases = _with_names(cases, _renumber_keys([case.key for case in cases]))
+    left_out = {id(case) for run in runs for case in run.left_out}
+    cases = [case for run in runs for case in (*run.cases, *run.left_out)]
+    named_cases = list(zip(cases, named_together(cases), strict=True))
     numbers = RunNumbers.of_cases(
-        named_cases,
+        [named_case for case, named_case in named_cases if id(case) not in left_out],
         costs=sum((run.costs for run in runs), Spent()),
         endings=[ending for run in runs for ending in run.endings],
     )
     equal = runs[0].equal_kinds if len(runs) == 1 else None
-    return replace(numbers, counts=Counts.total(run.counts for run in runs), equal_kinds=equal)
+    others = tuple(named_case for case, named_case in named_cases if id(case) in left_out)
+    return replace(numbers, counts=Counts.total(run.counts for run in runs), equal_kinds=equal, left_out=others)
+
+
+def named_together(cases: Sequence[CaseNumbers]) -> tuple[CaseNumbers, ...]:
+    """The cases of the runs of one command, each with a name that is unambiguous among them."""
+    return _with_names(cases, _renumber_keys([case.key for case in cases]))
 
 
 def set_names(configs: Sequence[RunConfig]) -> list[str]:
@@ -596,6 +622,7 @@ def _played_cases_of(store: RunStore, run: RunSummary, name: str) -> list[Played
             errors_are_failures=run.config.errors_are_failures,
             asserted=assertions(case),
             confirming=each.confirming,
+            is_left_out=each.case_id in run.config.left_out,
         )
         for each, case in zip(outcomes, snapshots, strict=True)
     ]

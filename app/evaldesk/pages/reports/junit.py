@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from xml.etree import ElementTree as ET
 
+from evaldesk.desk.runs.gates.conclusion import WITHOUT
 from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.model import Conclusion, Counts, GateOutcome, Outcome
 from evaldesk.wording.printable import printable
@@ -26,15 +27,18 @@ def junit_suite(
     """One `<testsuite>` of cases, each with the name by which gates know it.
 
     A case is a failure when a gate that failed names it, and an error when it has errored trials and more than the
-    tolerated ones errored. A case without a score is skipped. Other failed trials are listed in
+    tolerated ones errored. A case without a score, or in quarantine, is skipped. Other failed trials are listed in
     `<system-out>`. The message of a case ends with its note in `notes`. The properties of a case count its trials by
     how they ended.
     """
     broken = {case_name for gate in conclusion.gates if gate.is_failed for case_name in gate.names}
     is_troubled = any(gate.name == "--max-error-rate" and not gate.is_held for gate in conclusion.gates)
     notes_by_case = notes or {}
+    left_out = {case_name for gate in conclusion.gates if gate.name == WITHOUT for case_name in gate.names}
     elements = (
-        _case(name, case, case_name in broken, is_troubled, notes_by_case.get(case_name, ""))
+        _case_in_no_gate(name, case)
+        if case_name in left_out
+        else _case(name, case, case_name in broken, is_troubled, notes_by_case.get(case_name, ""))
         for case, case_name in cases
     )
     return _suite_of(name, elements, started_at)
@@ -91,6 +95,15 @@ def junit_xml(suites: Sequence[ET.Element]) -> bytes:
     ET.indent(root)
     text: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return text + b"\n"
+
+
+def _case_in_no_gate(suite: str, case: CaseResult) -> ET.Element:
+    seconds = sum(trial.duration_ms for trial in case) / 1000
+    element = ET.Element("testcase", classname=_xml(suite), name=_xml(case.id), time=f"{seconds:.3f}")
+    _add_counts(element, case.counts)
+    words = f"in quarantine, in no gate: {scored_words(case.counts)}{asides_words(case.counts)}"
+    ET.SubElement(element, "skipped", message=_xml(words))
+    return element
 
 
 def _case(suite: str, case: CaseResult, is_broken: bool, is_troubled: bool, note: str) -> ET.Element:

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from evaldesk.desk.runs.charts import pass_figure
 from evaldesk.desk.runs.fresh_trials import repeats_recorded
-from evaldesk.desk.runs.gates.conclusion import any_stop_point, may_be_stopped, sure_interval, these_interval
+from evaldesk.desk.runs.gates.conclusion import WITHOUT, any_stop_point, may_be_stopped, sure_interval, these_interval
 from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Conclusion, Criterion, GateOutcome, Outcome, RunStatus
@@ -128,8 +128,15 @@ def trial_href(run_id: int, key: TrialKey) -> str:
 
 
 def requested_gates(summary: RunSummary, conclusion: Conclusion | None) -> tuple[GateOutcome, ...]:
-    """The answers of all requested gates of a run, held ones included; empty while it goes on."""
-    return () if conclusion is None or summary.config.gates.asks_nothing else conclusion.gates
+    """The answers of all requested gates of a run, held ones included; empty while it goes on.
+
+    The cases in quarantine are told in any case.
+    """
+    if conclusion is None:
+        return ()
+    if summary.config.gates.asks_nothing:
+        return tuple(gate for gate in conclusion.gates if gate.name == WITHOUT)
+    return conclusion.gates
 
 
 def run_badge(status: RunStatus, conclusion: Conclusion | None) -> tuple[str, str]:

@@ -41,6 +41,7 @@ OnProgress: TypeAlias = Callable[[int], None]
 """Is told the number of cases that were read."""
 ReadTrial: TypeAlias = Callable[[int, int, int], TrialResult]
 NO_DATA_SET = "the health of a file above 64 MiB is not computed; copy the cases that you work on to an eval set"
+MOST_DOTS = 24
 MOST_TRIALS_READ = 200
 """Passing trials whose calls and states are read, one a case, of the newest runs."""
 
@@ -90,6 +91,11 @@ class SetHealth:
         if worst is None:
             return first, "nothing else to do" if not self.faults else ""
         return first, worst.title if worst.title[0].isdigit() else f"one {worst.title.lower()}"
+
+    @property
+    def n_dots(self) -> int:
+        """The cases that the table of tools shows one by one, the first of the set."""
+        return min(self.n_cases, MOST_DOTS)
 
     @property
     def basis(self) -> str:

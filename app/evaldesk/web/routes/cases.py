@@ -23,7 +23,7 @@ from evaldesk.errors import FormatError, LossError, NotFoundError, UsageError
 from evaldesk.model import Case, Turn
 from evaldesk.model.evalset import case_key
 from evaldesk.model.stored import EvalSetFile
-from evaldesk.pages.case_list import CaseLine, case_list
+from evaldesk.pages.case_list import CaseLine, case_list, matching_ids
 from evaldesk.pages.case_text import Line, case_text, difference
 from evaldesk.pages.proposals import waiting
 from evaldesk.pages.proposals.waiting import WaitingProposals
@@ -171,6 +171,31 @@ async def trash_many(request: Request) -> Response:
     return go(f"/evalsets/{_set_id(request)}?case_trashed={token}")
 
 
+async def change_tags(request: Request) -> Response:
+    """POST /evalsets/{set_id}/tags: add tags to the ticked cases, or to all that match, or take them away."""
+    form, sets, set_id = await read_form(request), desk_of(request).evalsets, _set_id(request)
+    ids = texts_of(form, "case")
+    if text_of(form, "which") == "all":
+        evalset = await run_in_threadpool(sets.evalset, set_id)
+        query = {"text": text_of(form, "q"), "tag": text_of(form, "with_tag"), "only": text_of(form, "with_only")}
+        ids = await run_in_threadpool(partial(matching_ids, evalset.cases, **query))
+    typed_tags = [tag.strip() for tag in text_of(form, "tags").split(",") if tag.strip()]
+    step = text_of(form, "step")
+    if step in ("add", "remove") and not typed_tags:
+        raise UsageError("name the tags, with commas between them", field="tags")
+    added_tags = [*texts_of(form, "add"), *(typed_tags if step == "add" else ())]
+    removed_tags = [*texts_of(form, "remove"), *(typed_tags if step == "remove" else ())]
+    token = await run_in_threadpool(sets.cases.change_tags, set_id, set(ids), added_tags, removed_tags)
+    return go(f"/evalsets/{set_id}?changed={token}")
+
+
+async def undo_tags(request: Request) -> Response:
+    """POST /evalsets/{set_id}/tags/{token}/restoration: take a step back."""
+    cases = desk_of(request).evalsets.cases
+    await run_in_threadpool(cases.take_back, _set_id(request), request.path_params["token"])
+    return go(f"/evalsets/{_set_id(request)}?note=tags_restored")
+
+
 async def restore(request: Request) -> Response:
     """POST /evalsets/{set_id}/trash/cases/{token}/restoration: undo it."""
     cases = desk_of(request).evalsets.cases
@@ -297,6 +322,8 @@ def _key(request: Request) -> str:
 SET = "/evalsets/{set_id}"
 CASE = SET + "/cases/{key}"
 routes = [
+    Route(SET + "/tags", change_tags, methods=["POST"]),
+    Route(SET + "/tags/{token}/restoration", undo_tags, methods=["POST"]),
     Route(SET + "/trash/cases", trash_many, methods=["POST"]),
     Route(SET + "/trash/cases/{token}/restoration", restore, methods=["POST"]),
     Route(SET + "/cases/new", show_new_case),

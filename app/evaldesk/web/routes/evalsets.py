@@ -30,6 +30,7 @@ NOTES = {
     "duplicated": "This is the copy.",
     "restored": "Back from the trash.",
     "cases_restored": "Brought back.",
+    "tags_restored": "The tags are as before.",
     "expectations_restored": "The cases expect again what they did before.",
 }
 
@@ -95,6 +96,7 @@ async def show(request: Request) -> Response:
     added_case = await run_in_threadpool(case_with_key, evalset, added_key) if added_key else None
     agent = {"agent": request.query_params["agent"]} if "agent" in request.query_params else {}
     token = _token(request.query_params.get("case_trashed", ""))
+    changed_token = _token(request.query_params.get("changed", ""))
     await run_in_threadpool(desk.adk_sessions.look_once)
     return page(
         request,
@@ -115,6 +117,8 @@ async def show(request: Request) -> Response:
         repeats=await run_in_threadpool(read_case_repeats, desk, set_id, added_key, added_case) if added_case else None,
         run_address=run_address(set_id, added_case.id, **agent) if added_case else "",
         token=token,
+        changed_token=changed_token,
+        step_words=await run_in_threadpool(desk.evalsets.cases.tag_step_words, set_id, changed_token),
         deleted=await run_in_threadpool(desk.evalsets.cases.list_deleted_ids, set_id, token) if token else [],
     )
 

@@ -152,6 +152,8 @@ class RunNumbers:
     endings: tuple[Ending, ...] = ()
     kinds: Kinds = ()
     equal_kinds: Kinds | None = None
+    left_out: tuple[CaseNumbers, ...] = ()
+    """The cases that no gate asks for; they are in no other number."""
 
     @classmethod
     def of_cases(
@@ -342,10 +344,25 @@ def conclude(gates: Gates, run: RunNumbers, change: RunChange | None = None) -> 
     if shards := [each.shard for each in run.endings if each.shard]:
         outcome = _outcome(gates, run, ())
         outcome = outcome if outcome == "interrupted" else "undecided"
-        return Conclusion(outcome, run.counts, (), (*_reasons(outcome, run, ()), _shard_words(shards[0])))
+        reasons = (*_reasons(outcome, run, ()), _shard_words(shards[0]))
+        return Conclusion(outcome, run.counts, tuple(_left_out(run)), reasons)
     answers = tuple(_answer_at_stop(each, run.stop) for each in curtail_gates(gates, _without_unplayed(run), change))
     outcome = _outcome(gates, run, answers)
-    return Conclusion(outcome, run.counts, answers, tuple(_reasons(outcome, run, answers)))
+    reasons = tuple(_reasons(outcome, run, answers))
+    return Conclusion(outcome, run.counts, (*answers, *_left_out(run)), reasons)
+
+
+WITHOUT = "--without"
+
+
+def _left_out(run: RunNumbers) -> Iterator[GateOutcome]:
+    """The cases that no gate asks for, in words beside the gates of every conclusion; it always holds."""
+    if run.left_out:
+        n = len(run.left_out)
+        named_cases = [f"{case.id} {_share(case.counts)}" for case in run.left_out]
+        words = f"{counted(n, 'case')} in quarantine {'is' if n == 1 else 'are'} in no gate"
+        names = tuple(case.id for case in run.left_out)
+        yield GateOutcome(WITHOUT, "held", f"{words}: {named_words(named_cases, MOST_NAMED)}", names)
 
 
 def _shard_words(shard: str) -> str:
@@ -423,7 +440,7 @@ def _reasons(outcome: Outcome, run: RunNumbers, answers: Sequence[GateOutcome]) 
     for each in sorted(not_held, key=lambda each: _rank(each, is_decided=is_decided)):
         yield f"{each.name}: {each.sentence}"
     if not counts.planned:
-        yield "no trial was planned"
+        yield "every case is in quarantine" if run.left_out else "no trial was planned"
     elif not not_held and not counts.scored and not counts.unplayed:
         yield "no trial was scored"
 

@@ -52,7 +52,7 @@ def _measure_pairs(store: RunStore, gates: Gates, run_ids: tuple[int, ...]) -> U
     """The pairs of these runs, cached: trials of a run that ended never change."""
     runs = StoredRuns(store)
     summaries = [runs.summary(run_id) for run_id in run_ids]
-    cases_of_runs = {run.id: runs.played_cases([run]) for run in summaries}
+    cases_of_runs = {run.id: [case for case in runs.played_cases([run]) if not case.is_left_out] for run in summaries}
     fails = _by_comparison(gates, cases_of_runs, {run.id: runs.numbers(run) for run in summaries})
     return unchanged_pairs(len(run_ids), sum(fails(before, after) for before, after in permutations(run_ids, 2)))
 

@@ -1,0 +1,257 @@
+"""Cases in quarantine: they are played and shown, in no gate of any door, and told beside every conclusion."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from tests.cli.conftest import CommandFolder
+from tests.cli.door_calls import tool_answer
+
+from evaldesk import evaluate
+from evaldesk.desk.runs.stored_runs import StoredRuns
+from evaldesk.model.evalset import QUARANTINE
+
+ANSWERS = {"one": "one", "two": "wrong", "three": "three", "flaky": "flaky"}
+
+
+def write(place: CommandFolder, *tagged: str, answers: dict[str, str] | None = None, tag: str = QUARANTINE) -> Path:
+    """The set `words` with cases case_1, case_2, …, of which some have the tag."""
+    path = place.evalset("words", answers or ANSWERS)
+    content = json.loads(path.read_text())
+    for case in content["eval_cases"]:
+        case["tags"] = [tag] if case["eval_id"] in tagged else []
+    path.write_text(json.dumps(content))
+    return path
+
+
+def play(place: CommandFolder, path: Path, *options: object) -> dict[str, Any]:
+    """The result of a command as JSON, with its exit code."""
+    result = place.eval(path, "--json", *options)
+    answer: dict[str, Any] = json.loads(result.stdout)
+    return {**answer, "exit_code": result.exit_code}
+
+
+GATES = (
+    (),
+    ("--min-pass-rate", "1"),
+    ("--min-case-pass-rate", "1"),
+    ("--n", "2", "--pass-at", "2=1"),
+    ("--n", "2", "--pass-hat", "2=1"),
+    ("--n", "4", "--stop-when-decided", "exact", "--min-pass-rate", "0.9"),
+    ("--n", "4", "--stop-when-decided", "likely", "--min-case-pass-rate", "0.5"),
+    ("--stop-when-decided", "exact", "--min-pass-rate", "1"),
+    ("--n", "2", "--pass-threshold", "0.9"),
+    ("--budget", "12", "--min-pass-rate", "1"),
+)
+
+
+@pytest.mark.parametrize("gates", GATES, ids=" ".join)
+def test_a_failing_case_in_quarantine_flips_no_gate(place: CommandFolder, gates: tuple[str, ...]) -> None:
+    failing = play(place, write(place), *gates)
+    held = play(place, write(place, "case_2", "case_4"), *gates)
+    alone = play(place, write(place, answers={"one": "one", "three": "three"}), *gates)
+
+    assert (failing["outcome"], held["outcome"], alone["outcome"]) == ("failed", "passed", "passed")
+    assert (failing["exit_code"], held["exit_code"]) == (1, 0)
+    *others, left_out = held["gates"]
+    assert left_out["name"] == "--without"
+    assert left_out["sentence"].startswith("2 cases in quarantine are in no gate: case_2 (0 of ")
+    if "--budget" not in gates:  # which gives two cases more trials each than four
+        assert others == alone["gates"]
+        assert held["counts"] == alone["counts"]
+
+
+@pytest.mark.parametrize("gates", GATES, ids=" ".join)
+def test_a_passing_case_in_quarantine_hides_no_failing_one(place: CommandFolder, gates: tuple[str, ...]) -> None:
+    answer = play(place, write(place, "case_1", "case_3"), *gates)
+
+    assert (answer["outcome"], answer["exit_code"]) == ("failed", 1)
+    assert {case["case_id"]: case.get("is_left_out", False) for run in answer["runs"] for case in run["cases"]} == {
+        "case_1": True,
+        "case_2": False,
+        "case_3": True,
+        "case_4": False,
+    }
+
+
+def test_a_set_in_quarantine_as_a_whole_is_no_pass(place: CommandFolder) -> None:
+    path = write(place, *(f"case_{n}" for n in range(1, 5)))
+
+    for gates in ((), ("--min-pass-rate", "0.1"), ("--n", "2", "--stop-when-decided", "exact", "--min-pass-rate", "0")):
+        answer = play(place, path, *gates)
+
+        assert answer["outcome"] == "undecided"
+        assert answer["exit_code"] == 3
+        assert "every case is in quarantine" in answer["reasons"]
+
+
+def test_none_of_the_tags_lets_every_case_count(place: CommandFolder) -> None:
+    path = write(place, "case_2", "case_4")
+
+    assert play(place, path, "--without", "none")["outcome"] == "failed"
+    assert play(place, path, "--without", "tag:slow")["outcome"] == "failed"
+    assert play(place, write(place, "case_2", "case_4", tag="slow"), "--without", "tag:slow, tag:x")["exit_code"] == 0
+
+
+def test_only_chosen_tags_are_played(place: CommandFolder) -> None:
+    answer = play(place, write(place, "case_1", "case_3", tag="smoke"), "--only", "tag:smoke")
+
+    assert [case["case_id"] for case in answer["runs"][0]["cases"]] == ["case_1", "case_3"]
+    assert answer["exit_code"] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--only", "tag:nothing"), "no case has such a tag"),
+        (("--only", "smoke"), "write tag:NAME"),
+        (("--without", "tag:"), "write tag:NAME"),
+        (("--without", "quarantine"), "write tag:NAME"),
+    ],
+)
+def test_a_filter_of_another_form_is_refused(place: CommandFolder, options: tuple[str, str], words: str) -> None:
+    result = place.eval(write(place), *options)
+
+    assert words in str(result.exception)
+
+
+def test_errors_of_a_case_in_quarantine_are_not_counted(place: CommandFolder) -> None:
+    path = write(place, "case_2", answers={"one": "one", "raise": "x"})
+
+    answer = play(place, path)
+
+    assert (answer["outcome"], answer["counts"]["n_errored"], answer["counts"]["n_planned"]) == ("passed", 0, 1)
+
+
+class TestBaselines:
+    def judged(self, place: CommandFolder, path: Path, *more: object) -> dict[str, Any]:
+        return play(place, path, "--max-regressions", "0", *more)
+
+    @pytest.mark.parametrize("form", ["run", "file"])
+    def test_a_regression_in_quarantine_is_no_regression_and_no_deleted_case(
+        self, place: CommandFolder, form: str
+    ) -> None:
+        good = {"one": "one", "two": "two", "three": "three"}
+        file = place.folder / "base.json"
+        assert place.eval(write(place, answers=good), "-o", file).exit_code == 0
+        bad = {**good, "two": "wrong"}
+        base = "1" if form == "run" else file
+
+        free = self.judged(place, write(place, answers=bad), "--baseline", base)
+        held = self.judged(place, write(place, "case_2", answers=bad), "--baseline", base)
+
+        assert (free["exit_code"], held["exit_code"]) == (1, 0)
+        sentence = held["gates"][0]["sentence"]
+        assert "deleted" not in sentence
+        assert "case_2" not in sentence
+
+    @pytest.mark.parametrize("form", ["run", "file"])
+    def test_a_case_that_left_quarantine_must_pass_though_it_failed_in_the_baseline(
+        self, place: CommandFolder, form: str
+    ) -> None:
+        answers = {"one": "one", "two": "wrong", "three": "three"}
+        file = place.folder / "base.json"
+        assert place.eval(write(place, "case_2", answers=answers), "-o", file).exit_code == 0
+        base = "1" if form == "run" else file
+
+        freed = self.judged(place, write(place, answers=answers), "--baseline", base)
+        still = self.judged(place, write(place, "case_2", answers=answers), "--baseline", base)
+
+        assert (freed["exit_code"], still["exit_code"]) == (1, 0)
+        assert "case_2" in " ".join(freed["reasons"])
+
+    @pytest.mark.parametrize("rule", ["any", "likely"])
+    def test_a_stop_by_a_baseline_looks_at_no_case_in_quarantine(self, place: CommandFolder, rule: str) -> None:
+        good = {"one": "one", "two": "two", "three": "three"}
+        for _ in range(2):
+            assert place.eval(write(place, answers=good), "--n", 3).exit_code == 0
+        options = ("--baseline", "2", "--n", 3, "--stop-when-decided", "exact", "--regression-rule", rule)
+
+        held = self.judged(place, write(place, "case_2", answers={**good, "two": "wrong"}), *options)
+
+        assert held["exit_code"] == 0
+
+    def test_a_margin_is_over_the_cases_that_gates_ask_for(self, place: CommandFolder) -> None:
+        good = {"one": "one", "two": "two", "three": "three"}
+        assert place.eval(write(place, answers=good), "--n", 5).exit_code == 0
+        bad = write(place, "case_2", "case_3", answers={"one": "one", "two": "wrong", "three": "wrong"})
+
+        assert play(place, bad, "--n", 5, "--baseline", "1", "--margin", "0.05")["exit_code"] == 0
+
+
+def test_every_door_tells_the_cases_in_quarantine(place: CommandFolder) -> None:
+    junit, summary = place.folder / "junit.xml", place.folder / "summary.md"
+    sentence = "2 cases in quarantine are in no gate: case_2 (0 of 1), case_4 (1 of 1)"
+    path = write(place, "case_2", "case_4")
+    result = place.eval(path, "--junit", junit, "--summary", summary)
+    assert result.exit_code == 0
+
+    assert sentence in result.stdout
+    assert sentence in place.run("run", "info", "1").stdout
+    assert "2 cases in quarantine are in no gate" in summary.read_text()
+    assert sentence in json.dumps(tool_answer(place.folder, "get_run", {"run": "1"}))
+    root = ET.fromstring(junit.read_text())  # noqa: S314 - our own file
+    cases = {case.get("name"): case for case in root.iter("testcase")}
+    skipped = cases["case_2"].find("skipped")
+    assert skipped is not None
+    assert skipped.get("message") == "in quarantine, in no gate: 0 of 1 passed"
+    assert root.get("failures") == root.get("errors") == "0"
+    assert sentence in ET.tostring(cases["--without"], encoding="unicode")
+    report = place.folder / "report.html"
+    assert place.run("report", "1", "-o", report).exit_code == 0
+    assert "in quarantine are in no gate" in report.read_text()
+
+
+def test_the_python_api_judges_as_the_stored_run(place: CommandFolder) -> None:
+    path = write(place, "case_2", "case_4")
+
+    result = evaluate(place.agent, path, criteria={"response_match_score": 0.8}, workspace=place.folder)
+    stored = StoredRuns(place.store().runs)
+    run = stored.summary(result.id)
+
+    assert result.conclusion == stored.conclusion(run)
+    assert (result.conclusion.outcome, len(result.cases), result.counts.planned) == ("passed", 4, 2)
+
+
+def test_shards_tell_the_same_as_the_whole_run(place: CommandFolder) -> None:
+    path = write(place, "case_2", answers={"one": "one", "two": "wrong", "three": "three", "four": "four"})
+    whole = play(place, path)
+    files = []
+    for number in (1, 2):
+        file = place.folder / f"part{number}.json"
+        place.eval(path, "--shard", f"{number}/2", "-o", file)
+        files += [file] if file.exists() else []
+
+    merged = place.run("run", "merge", *files, "--json")
+
+    answer = json.loads(merged.stdout)
+    assert (merged.exit_code, answer["outcome"]) == (0, "passed")
+    assert answer["gates"] == whole["gates"]
+
+
+def test_a_tag_that_is_set_after_the_run_changes_no_conclusion(place: CommandFolder) -> None:
+    path = write(place)
+    assert place.eval(path).exit_code == 1
+
+    write(place, "case_2", "case_4")
+
+    stored = StoredRuns(place.store().runs)
+    assert stored.conclusion(stored.summary(1)).outcome == "failed"
+
+
+def test_a_comparison_leaves_out_what_is_in_quarantine_in_one_of_the_runs(place: CommandFolder) -> None:
+    good = {"one": "one", "two": "two", "three": "three"}
+    assert place.eval(write(place, answers=good)).exit_code == 0
+    bad = {**good, "two": "wrong"}
+    place.eval(write(place, answers=bad))
+    assert place.eval(write(place, "case_2", answers=bad)).exit_code == 0
+
+    free, held = (place.run("compare", 1, run, "--max-drop", "0.05") for run in (2, 3))
+
+    assert (free.exit_code, held.exit_code) == (1, 0)
+    assert "1 case in quarantine is not compared." in held.stdout
+    assert "in quarantine" not in free.stdout

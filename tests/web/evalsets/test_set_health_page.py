@@ -1,0 +1,159 @@
+"""The health of an eval set as a page, and tags and quarantine as steps over many cases."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+import pytest
+
+from evaldesk.formats import read_evalset
+from evaldesk.model import Case
+from evaldesk.pages.set_health import room
+from evaldesk.pages.set_health.health import SetHealth
+from evaldesk.pages.set_health.health import read_health as read_health_of_set
+
+Pages = Any
+
+
+def write_set(pages: Pages, name: str, queries: dict[str, str], tags: tuple[str, ...] = ()) -> str:
+    cases = [
+        {"eval_id": case_id, "tags": list(tags), "conversation": [{"user_content": {"parts": [{"text": query}]}}]}
+        for case_id, query in queries.items()
+    ]
+    (pages.folder / f"{name}.evalset.json").write_text(json.dumps({"eval_set_id": name, "eval_cases": cases}))
+    return str(next(file.id for file in pages.desk.evalsets.list() if file.name == name))
+
+
+def cases_of(pages: Pages, name: str) -> dict[str, Case]:
+    cases = read_evalset((pages.folder / f"{name}.evalset.json").read_bytes(), source=name).cases
+    return {case.id: case for case in cases}
+
+
+def test_the_page_shows_findings_with_their_cases_and_one_action(pages: Pages) -> None:
+    set_id = write_set(pages, "words", {"a": "Where is my order 17?", "b": "where is my ORDER 4711?"})
+
+    text = pages.get(f"/evalsets/{set_id}/health").text
+
+    assert "1 pair of twins" in text
+    assert "a and b" in text
+    assert "2 cases that assert nothing" in text
+    assert "Tools are left out: no agent was chosen" in text
+
+
+def test_the_page_of_a_set_links_its_health(pages: Pages, calc: str) -> None:
+    assert f'href="/evalsets/{calc}/health"' in pages.get(f"/evalsets/{calc}").text
+
+
+def test_a_set_or_an_agent_that_is_not_there_is_404(pages: Pages, calc: str) -> None:
+    assert pages.get("/evalsets/nothing/health").status_code == 404
+    assert pages.get(f"/evalsets/{calc}/health?agent=nobody").status_code == 404
+
+
+def test_texts_of_cases_are_escaped(pages: Pages) -> None:
+    set_id = write_set(pages, "words", {"<b>x</b>": "one two three four", "<i>": "One two three four!"})
+
+    text = pages.get(f"/evalsets/{set_id}/health").text
+
+    assert "<b>x</b>" not in text
+    assert "&lt;b&gt;x&lt;/b&gt; and &lt;i&gt;" in text
+
+
+def test_a_large_set_is_read_in_the_background_with_progress(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_id = write_set(pages, "words", {f"c{n}": f"question {n}" for n in range(5)})
+    may_end = threading.Event()
+    real = read_health_of_set
+
+    def read_health(*arguments: Any) -> SetHealth:
+        arguments[-1](3)
+        assert may_end.wait(60)
+        return real(*arguments)
+
+    monkeypatch.setattr(room, "AT_ONCE", 2)
+    monkeypatch.setattr(room, "read_health", read_health)
+
+    waiting = pages.get(f"/evalsets/{set_id}/health").text
+    may_end.set()
+    room.health_room(pages.desk)._worker.submit(int).result()  # after the work before it
+    done = pages.get(f"/evalsets/{set_id}/health").text
+
+    assert "3 of 5 cases read" in waiting
+    assert "hx-get" in waiting
+    assert "5 cases read; no runs yet" in done
+    assert "load delay" not in done
+
+
+def test_a_failure_of_the_rules_is_told_and_ends_the_wait(
+    pages: Pages, calc: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_health(*_: Any) -> SetHealth:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(room, "read_health", read_health)
+    monkeypatch.setattr(room, "AT_ONCE", 0)
+    pages.get(f"/evalsets/{calc}/health")
+    room.health_room(pages.desk)._worker.submit(int).result()
+
+    assert "could not be computed" in pages.get(f"/evalsets/{calc}/health").text
+
+
+def test_ticked_cases_are_put_in_quarantine_and_back_by_one_undo(pages: Pages) -> None:
+    set_id = write_set(pages, "words", {"a": "one", "b": "two", "c": "three"}, ("smoke",))
+    before = (pages.folder / "words.evalset.json").read_bytes()
+
+    answer = pages.post(f"/evalsets/{set_id}/tags", {"case": ["a", "c"], "add": "quarantine"})
+    shown = pages.get(answer.headers["location"]).text
+
+    assert {case_id: case.tags for case_id, case in cases_of(pages, "words").items()} == {
+        "a": ("smoke", "quarantine"),
+        "b": ("smoke",),
+        "c": ("smoke", "quarantine"),
+    }
+    assert "Quarantine added to 2 cases." in shown
+    token = answer.headers["location"].partition("changed=")[2]
+    undone = pages.post(f"/evalsets/{set_id}/tags/{token}/restoration", {})
+    assert "The tags are as before." in pages.get(undone.headers["location"]).text
+    after = read_evalset((pages.folder / "words.evalset.json").read_bytes(), source="w")
+    assert after == read_evalset(before, source="w")
+    assert pages.post(f"/evalsets/{set_id}/tags/{token}/restoration", {}).status_code == 404
+
+
+def test_all_cases_that_match_are_tagged_also_those_of_other_pages(pages: Pages) -> None:
+    set_id = write_set(pages, "words", {f"c{n}": f"{'even' if n % 2 == 0 else 'odd'} {n}" for n in range(450)})
+
+    pages.post(f"/evalsets/{set_id}/tags", {"which": "all", "q": "EVEN ", "tags": "half, round", "step": "add"})
+    pages.post(f"/evalsets/{set_id}/tags", {"which": "all", "with_tag": "half", "tags": "round", "step": "remove"})
+
+    tags = [case.tags for case in cases_of(pages, "words").values()]
+    assert tags == [("half",), ()] * 225
+    assert "All 450 cases that match" in pages.get(f"/evalsets/{set_id}").text
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"add": "quarantine"}, 422),
+        ({"case": "a", "step": "add", "tags": " , "}, 422),
+        ({"case": "a", "add": "x" * 65}, 422),
+        ({"case": "a", "add": "a\nb"}, 422),
+        ({"case": "nobody", "add": "x"}, 404),
+        ({"which": "all", "q": "nothing says so", "add": "x"}, 422),
+    ],
+)
+def test_a_step_that_cannot_be_changes_nothing(pages: Pages, fields: dict[str, str], status: int) -> None:
+    set_id = write_set(pages, "words", {"a": "one"})
+    before = (pages.folder / "words.evalset.json").read_bytes()
+
+    assert pages.post(f"/evalsets/{set_id}/tags", fields).status_code == status
+    assert (pages.folder / "words.evalset.json").read_bytes() == before
+
+
+def test_a_step_over_a_case_that_was_edited_since_is_not_undone(pages: Pages) -> None:
+    set_id = write_set(pages, "words", {"a": "one", "b": "two"})
+    answer = pages.post(f"/evalsets/{set_id}/tags", {"case": ["a", "b"], "add": "x"})
+    token = answer.headers["location"].partition("changed=")[2]
+    pages.post(f"/evalsets/{set_id}/tags", {"case": "b", "add": "y"})
+
+    assert pages.post(f"/evalsets/{set_id}/tags/{token}/restoration", {}).status_code == 409
+    assert cases_of(pages, "words")["a"].tags == ("x",)
