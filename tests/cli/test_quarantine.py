@@ -243,12 +243,14 @@ def test_a_tag_that_is_set_after_the_run_changes_no_conclusion(place: CommandFol
     assert stored.conclusion(stored.summary(1)).outcome == "failed"
 
 
-def test_a_comparison_leaves_out_what_is_in_quarantine_in_one_of_the_runs(place: CommandFolder) -> None:
-    good = {"one": "one", "two": "two", "three": "three"}
-    assert place.eval(write(place, answers=good)).exit_code == 0
-    bad = {**good, "two": "wrong"}
-    place.eval(write(place, answers=bad))
-    assert place.eval(write(place, "case_2", answers=bad)).exit_code == 0
+def test_a_comparison_leaves_out_what_is_in_quarantine_in_one_of_the_runs(
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = {"one": "one", "two": "two", "three": "three"}
+    assert place.eval(write(place, answers=answers)).exit_code == 0
+    monkeypatch.setenv("ECHO_WRONG", "two")
+    assert place.eval(write(place, answers=answers)).exit_code == 1
+    assert place.eval(write(place, "case_2", answers=answers)).exit_code == 0
 
     free, held = (place.run("compare", 1, run, "--max-drop", "0.05") for run in (2, 3))
 

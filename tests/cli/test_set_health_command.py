@@ -27,7 +27,7 @@ def test_findings_are_printed_with_count_cases_and_action(words: CommandFolder, 
     assert "contradictions: 1. case_2 says what case_1 says (1.00 alike) and expects another reference. Open both" in (
         result.stdout
     )
-    assert "answers_in_prompt: 1. case_3: swordfish stands in the user" in result.stdout
+    assert "answers_in_prompt: 2. case_1: hello there stands in the user" in result.stdout
     assert "needs more runs: “flaky” 4 more runs" in result.stdout
 
 

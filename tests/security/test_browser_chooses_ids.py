@@ -160,6 +160,7 @@ FIELDS = {
     *(option.name for option in GATE_OPTIONS if has_door(option, "form")),
     "use",  # the flags of a better gate, read as the fields are
     "like",  # the number of an earlier run
+    *("add", "remove", "which", "with_tag", "with_only"),  # tags of many cases, and which cases match
     *(
         "agent",
         "run",

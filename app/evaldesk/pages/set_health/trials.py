@@ -21,6 +21,7 @@ from evaldesk.statistics.case_worth import (
 )
 from evaldesk.statistics.intervals import failure_bound, wilson
 from evaldesk.store.runs.set_outcomes import CaseOutcome, SetRun
+from evaldesk.wording.words import passed_words
 
 SATURATED_TRIALS, SATURATED_RUNS, NEVER_TRIALS, FEWEST_VERSIONS = 50, 5, 20, 2
 FLAKY_RUNS, MIXED_RUNS = 5, 3
@@ -45,6 +46,11 @@ class CaseTrials:
     agents: set[str] = field(default_factory=set)
     is_mixed: list[tuple[str, bool]] = field(default_factory=list)
     """For each run with two scored trials or more: its agent version, and whether some passed and some did not."""
+
+    @property
+    def words(self) -> str:
+        """`145 of 195 passed`."""
+        return passed_words(self.n_passed, self.n_scored)
 
     @property
     def interval(self) -> Interval | None:
