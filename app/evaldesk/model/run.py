@@ -484,8 +484,8 @@ class RunConfig:
     `name` continues an unfinished one of that name, unless a `fresh` one was asked for; with `retry_failed` its errored
     trials are played again. `shard` is the part of the cases that it plays, such as "2/5", and `shard_sizes` are the
     numbers of cases of all of them. `set_version` is that of the whole eval set, and `expect_version` how it was to
-    begin. `only` are the tags of which it plays the cases, `without` those whose
-    cases no gate asks for; `left_out` are the ids of these cases when it started.
+    begin. `only` are the tags of its cases, `without` the tags of cases in no
+    gate; `left_out` are the ids of these cases when it started.
     """
 
     agent: AgentRef

@@ -248,7 +248,7 @@ class CaseDesk:
         return self._edit(evalset_id, change)
 
     def tag_step_words(self, evalset_id: str, token: str) -> str:
-        """`quarantine added to 2 cases`, or how many cases a step changed; empty for an unknown token."""
+        """`quarantine added to 2 cases`, or the number of changed cases; empty for an unknown token."""
         edits = self.edits.rows(token, evalset_id)
         if not edits:
             return ""

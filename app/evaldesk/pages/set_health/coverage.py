@@ -30,7 +30,7 @@ class PassingTrial:
 
 @dataclass(slots=True)
 class ArgumentCoverage:
-    """An argument of a tool. Of an enum `values` are all, as JSON, and `used_values` those that were asked for."""
+    """An argument of a tool. Of an enum `values` are all, as JSON, and `used_values` the requested ones."""
 
     name: str
     values: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class ToolCoverage:
         return bool(self.expected or self.seen)
 
     def mark(self, place: int) -> str:
-        """Its mark in the column of a case: `asks`, `seen`, `forbids` or `never`."""
+        """The mark in the column of a case: `asks`, `seen`, `forbids` or `never`."""
         if place in self.expected:
             return "asks"
         return "seen" if place in self.seen else "forbids" if place in self.forbidden else "never"
@@ -177,7 +177,7 @@ def asserted_keys(cases: Iterable[Case]) -> frozenset[str]:
 
 
 def state_keys(trials: Iterable[PassingTrial]) -> frozenset[str]:
-    """The state keys that trials changed, without those that frameworks keep for themselves."""
+    """The state keys that trials changed, without the internal ones of frameworks."""
     return frozenset(key for trial in trials for key in trial.changed_keys if not key.startswith(TEMPORARY))
 
 

@@ -1,4 +1,4 @@
-"""The health of an eval set for one agent: what stands in the file, and what its runs say."""
+"""The health of an eval set for one agent: the findings of its file and of its runs."""
 
 from __future__ import annotations
 

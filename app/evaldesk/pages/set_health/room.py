@@ -22,7 +22,7 @@ MOST_KEPT = 8
 
 @dataclass(slots=True)
 class HealthState:
-    """A health, or how many cases of all were read for it; `error` is why there is none."""
+    """A health, or the number of read cases; `error` is the reason of a missing one."""
 
     n_all: int
     n_read: int = 0
@@ -30,7 +30,7 @@ class HealthState:
     error: str = ""
 
     def tell(self, n_read: int) -> None:
-        """Note how many cases were read."""
+        """Note the number of read cases."""
         self.n_read = n_read
 
     @property
@@ -86,7 +86,7 @@ def health_room(desk: Desk) -> HealthRoom:
 
 
 def find_agent(desk: Desk, evalset_id: str, name: str) -> tuple[FoundAgent | None, str]:
-    """The agent of that name, by default the usual one of the set, and its id; None where only runs of it are here.
+    """The agent of that name, by default the usual one of the set, and its id; None where the desk has its runs alone.
 
     Raises NotFoundError for a name that is neither here nor in a run.
     """

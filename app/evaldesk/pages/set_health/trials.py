@@ -223,7 +223,7 @@ def _of_cases(kind: str, ids: Sequence[str], detail: str = "") -> Finding:
 
 
 def missing_words(runs: Sequence[SetRun]) -> str:
-    """The rows that need more runs, and how many."""
+    """The rows with too few runs, and the number of missing runs."""
     n_runs, n_agents = len(runs), len({run.agent for run in runs})
     needs = (
         ("flaky", FLAKY_RUNS, 1),
