@@ -145,6 +145,7 @@ def documented_sets() -> list[str]:
             words = shlex.split(line.partition(" #")[0])
             is_named = len(words) > 1 and not any(word.startswith("-") for word in words[:2]) and "..." not in words
             is_named &= words[0] != "run"  # a run file of Osmosis
+            is_named = is_named and "@" not in words[1]  # a version of a set: test_set_versions
             found |= {words[1].partition(".json:")[0] + ".json" * (".json:" in words[1]): None} if is_named else {}
     return list(found)
 

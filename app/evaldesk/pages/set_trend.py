@@ -14,6 +14,7 @@ from evaldesk.statistics.change_points import ChangePoint, change_points
 from evaldesk.statistics.comparison import holm
 from evaldesk.statistics.exact_tests import fisher
 from evaldesk.statistics.intervals import rate_interval
+from evaldesk.wording.comparison import p_words
 from evaldesk.wording.words import duration_words, share_words
 
 N_CASE_RUNS = 30
@@ -220,7 +221,8 @@ def _doubt(compared: Sequence[TrendRun], changes: Sequence[ChangePoint]) -> str:
     how = "all orders" if point.end - point.start <= 8 else "4,999 random orders"
     return (
         f"{start} In {100 * point.p:.1f} % of {how} of {counted(point.end - point.start, 'run')} some step is as large "
-        f"(p {point.p:.3g}, after Holm). {fit} A mark is named where it lies between the two runs; it proves no cause."
+        f"({p_words(point.p)}, after Holm). {fit} A mark is named where it lies between the two runs; it proves no "
+        "cause."
     )
 
 

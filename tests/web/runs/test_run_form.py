@@ -239,6 +239,9 @@ def run_with_every_option(pages: Any) -> int:
     values |= {"budget": str(values["n"] * len(cases)), "shard": "1/1"}  # a budget is of all cases
     values["live"] = False  # faults and recordings exclude it
     values["expect_version"] = None  # a page runs the set that it shows
+    # A page ticks cases and resumes by number; the set has no tags.
+    values |= {"rows": None, "name": None, "fresh": False, "retry_failed": False}
+    values |= {"only": "", "without": "tag:quarantine"}
     return int(pages.desk.store.runs.create(with_options(config, {**values, "model": "openai/unlisted"}), cases))
 
 

@@ -11,6 +11,7 @@ from evaldesk.model.conclusion import counted
 from evaldesk.model.proposals import Proposal
 from evaldesk.model.stored import RunSummary
 from evaldesk.store import Store
+from evaldesk.wording.words import passed_words
 
 WINDOW = timedelta(hours=24)
 MAX_STEPS = 8
@@ -73,5 +74,5 @@ def _played_words(store: Store, run: RunSummary) -> str:
     if run.n_cases == 1:
         subject = next(iter(store.runs.case_ids(run.id).values()), subject)
     counts = run.counts
-    result = f"{counts.passed:,} of {counts.scored:,} passed" if counts.scored else str(run.status)
+    result = passed_words(counts.passed, counts.scored) if counts.scored else str(run.status)
     return f"played {subject} {counted(run.n_most, 'time')}: {result}"

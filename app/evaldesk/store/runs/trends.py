@@ -117,13 +117,13 @@ def trend_cases(connection: Connection, run_ids: Sequence[int], limit: int = MOS
     columns = RUN_CASE.c
     errors = {
         row.id: from_json(row.config, _Config).errors_are_failures
-        for row in connection.execute(select(RUN.c.id, RUN.c.config).where(RUN.c.id.in_(run_ids)))
+        for row in connection.execute(select(RUN.c.id, RUN.c.config).where(RUN.c.id.in_(run_ids), VISIBLE))
     }
     rows = select(
         columns.run_id, columns.case_id, columns.digest, columns.n_passed, columns.n_failed, columns.n_errored
     )
-    rows = rows.where(columns.run_id.in_(run_ids)).order_by(columns.run_id, columns.case_index).limit(limit)
+    rows = rows.where(columns.run_id.in_([*errors])).order_by(columns.run_id, columns.case_index).limit(limit)
     return [
-        TrendCase(run_id, case_id, digest, passed, passed + failed + errored * errors.get(run_id, False))
+        TrendCase(run_id, case_id, digest, passed, passed + failed + errored * errors[run_id])
         for run_id, case_id, digest, passed, failed, errored in connection.execute(rows)
     ]
