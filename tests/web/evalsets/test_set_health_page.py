@@ -62,17 +62,20 @@ def test_texts_of_cases_are_escaped(pages: Pages) -> None:
 
 def test_a_large_set_is_read_in_the_background_with_progress(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
     set_id = write_set(pages, "words", {f"c{n}": f"question {n}" for n in range(5)})
-    may_end = threading.Event()
+    has_begun, may_end = threading.Event(), threading.Event()
     real = read_health_of_set
 
     def read_health(*arguments: Any) -> SetHealth:
         arguments[-1](3)
+        has_begun.set()
         assert may_end.wait(60)
         return real(*arguments)
 
     monkeypatch.setattr(room, "AT_ONCE", 2)
     monkeypatch.setattr(room, "read_health", read_health)
 
+    pages.get(f"/evalsets/{set_id}/health")
+    assert has_begun.wait(60)
     waiting = pages.get(f"/evalsets/{set_id}/health").text
     may_end.set()
     room.health_room(pages.desk)._worker.submit(int).result()  # after the work before it

@@ -43,15 +43,14 @@ class HealthState:
 class HealthRoom:
     """The newest healths of one desk, each for one content of a set, one agent and its runs so far."""
 
-    desk: Desk
     _states: OrderedDict[Hashable, HealthState] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock)
     # One at a time, so that a large set leaves the other core to the pages.
     _worker: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "evaldesk-health"))
 
-    def ask(self, file: EvalSetFile, agent: FoundAgent | None, agent_id: str) -> HealthState:
+    def ask(self, desk: Desk, file: EvalSetFile, agent: FoundAgent | None, agent_id: str) -> HealthState:
         """The health of a set, begun if need be; of a small set it is done."""
-        newest = self.desk.store.runs.list(evalset_id=file.id, limit=1)
+        newest = desk.store.runs.list(evalset_id=file.id, limit=1)
         of_run = (newest[0].id, newest[0].n_done) if newest else None
         key = (file.id, file.version, agent_id, agent and (agent.state, agent.changed_ns), of_run)
         with self._lock:
@@ -62,27 +61,29 @@ class HealthRoom:
                 while len(self._states) > MOST_KEPT:
                     self._states.popitem(last=False)
         if is_new:
-            work: Future[None] = self._worker.submit(self._compute, state, file, agent, agent_id)
+            work: Future[None] = self._worker.submit(_compute, desk, state, file, agent, agent_id)
             if file.n_cases <= AT_ONCE:
                 work.result()
         return state
 
-    def _compute(self, state: HealthState, file: EvalSetFile, agent: FoundAgent | None, agent_id: str) -> None:
-        try:
-            state.health = read_health(self.desk, file, agent, agent_id, state.tell)
-        except EvaldeskError as error:
-            state.error = str(error)
-        except Exception:
-            state.error = "the health of this set could not be computed; the log of the desk says why"
-            raise
+
+def _compute(desk: Desk, state: HealthState, file: EvalSetFile, agent: FoundAgent | None, agent_id: str) -> None:
+    try:
+        state.health = read_health(desk, file, agent, agent_id, state.tell)
+    except EvaldeskError as error:
+        state.error = str(error)
+    except Exception:
+        state.error = "the health of this set could not be computed; the log of the desk says why"
+        raise
 
 
+# A room names no desk, which it would keep for ever, and its thread with it.
 _ROOMS: WeakKeyDictionary[Desk, HealthRoom] = WeakKeyDictionary()
 
 
 def health_room(desk: Desk) -> HealthRoom:
     """The room of a desk."""
-    return _ROOMS.setdefault(desk, HealthRoom(desk))
+    return _ROOMS.setdefault(desk, HealthRoom())
 
 
 def find_agent(desk: Desk, evalset_id: str, name: str) -> tuple[FoundAgent | None, str]:

@@ -21,7 +21,7 @@ async def show(request: Request) -> Response:
         return page(request, "evalsets/reading.html", file=file)
     name = request.query_params.get("agent", "")[:500]
     agent, agent_id = await run_in_threadpool(find_agent, desk, set_id, name)
-    state = await run_in_threadpool(health_room(desk).ask, file, agent, agent_id)
+    state = await run_in_threadpool(health_room(desk).ask, desk, file, agent, agent_id)
     return page(
         request, "evalsets/health.html", block="health", file=file, state=state, agent_id=agent_id, health=state.health
     )
