@@ -331,3 +331,10 @@ def test_each_kind_has_a_title_for_one_and_for_many(kind: str) -> None:
     assert many.words == "a, b, c, d, e and 2 more: so it is"
     assert many.as_json()["count"] == 7
     assert one.about.action
+
+
+def test_the_documentation_has_each_kind_of_finding() -> None:
+    page = (Path(__file__).parents[2] / "docs/ci.md").read_text("utf-8")
+    section = page.partition("### Health of an eval set")[2].partition("\n### ")[0]
+
+    assert [line.split("`")[1] for line in section.splitlines() if line.startswith("| `")] == [*FINDING_KINDS]
