@@ -84,10 +84,12 @@ WRITTEN = {
     ("report", "output"): "report 1 -o @ --force",
     ("rubric", "output"): f"{RUBRIC} -o @",
     ("run export", "output"): "run export 1 -o @ --force",
+    ("run merge", "junit"): "run merge shard.json --junit @",
     ("run merge", "output"): "run merge shard.json -o @",
     ("score", "junit"): "score seen.json --evalset SET --junit @",
     ("score", "outputs"): "score seen.json --evalset SET -o @",
     ("score", "summary"): "score seen.json --evalset SET --summary @",
+    ("run merge", "summary"): "run merge shard.json --summary @",
 }
 FOLDERS = {
     ("adopt", "folder"): "adopt adk @",

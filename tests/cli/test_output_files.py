@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from tests.faulty_disk import FaultyDisk
 
+from evaldesk.desk.runs.case_reports import CaseReport
 from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.errors import UsageError
 from evaldesk.model import Case, Conclusion, Counts, ErrorRecord, GateOutcome, TrialResult, Turn
@@ -185,7 +186,8 @@ def test_what_an_agent_says_is_no_workflow_command() -> None:
 
 
 def test_what_an_agent_says_is_legal_xml() -> None:
-    case = ET.fromstring(junit_xml([junit_suite(HOSTILE, [(_hostile(), HOSTILE)], ERRORED)])).find("testsuite/testcase")  # noqa: S314
+    suite = junit_suite(HOSTILE, [(CaseReport.of(_hostile()), HOSTILE)], ERRORED)
+    case = ET.fromstring(junit_xml([suite])).find("testsuite/testcase")  # noqa: S314
 
     assert case is not None
     assert "\x1b" not in (case.get("name") or "")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from hashlib import blake2b
 from pathlib import Path
+from random import Random
+from re import sub
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -76,6 +78,106 @@ def test_merged_shards_equal_the_whole_run_but_for_times_and_ids(place: CommandF
     assert merged.exit_code == whole.exit_code
     assert json.dumps(without_times(read(place, "merged"))) == json.dumps(without_times(read(place, "whole")))
     assert list(read(place, "merged")["runs"][0]) == list(read(place, "whole")["runs"][0])
+
+
+def drawn_gates(chance: Random, baseline: Path) -> list[object]:
+    """Some gates with values that some of the cases meet, half of them against a baseline."""
+    some: list[tuple[object, ...]] = [
+        ("--min-pass-rate", chance.choice((0.3, 0.8, 1))),
+        ("--min-case-pass-rate", chance.choice((0, 0.5, 1))),
+        ("--pass-at", f"2={chance.choice((0.2, 0.7, 1))}"),
+        ("--pass-hat", f"2={chance.choice((0.2, 0.7, 1))}"),
+        ("--min-scored", chance.choice((5, 26))),
+        ("--max-unscored-rate", chance.choice((0, 0.5))),
+        ("--max-error-rate", chance.choice((0, 0.5))),
+        ("--max-cost", chance.choice((0.01, 5))),
+        ("--undecided", chance.choice(("pass", "fail", "neutral"))),
+        ("--pass-threshold", chance.choice((0.5, 1))),
+    ]
+    gates = [word for each in chance.sample(some, chance.randint(0, 5)) for word in each]
+    if chance.random() < 0.6:
+        compared: list[tuple[object, ...]] = [
+            ("--max-regressions", chance.choice((0, 1, 5))),
+            ("--margin", chance.choice((0, 0.1, 0.6))),
+            ("--new-cases", chance.choice(("must-pass", "undecided", "inform"))),
+            chance.choice(
+                (
+                    ("--regression-rule", "any"),
+                    ("--regression-rule", "likely"),
+                    ("--regression-rule", "confirm", "--confirm", "2/3"),
+                )
+            ),
+        ]
+        gates += ["--baseline", baseline]
+        gates += [word for each in chance.sample(compared, chance.randint(0, 4)) for word in each]
+    return gates
+
+
+def without_times_in(junit: str) -> str:
+    return sub(r' (time|timestamp)="[^"]*"', "", junit)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_drawn_gates_answer_alike_of_shards_and_of_the_whole_run(
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    chance, words = Random(seed), list(ANSWERS)
+    of_before = {word: answer for word, answer in ANSWERS.items() if word != "case of dew"} | {"gone": "gone"}
+    monkeypatch.setenv("ECHO_WRONG", ",".join(chance.sample(words, 2)))
+    monkeypatch.setenv("ECHO_RAISE", ",".join(chance.sample(words, chance.randint(0, 1))))
+    place.evalset("set", of_before)
+    play(place, "main")
+    monkeypatch.setenv("ECHO_WRONG", ",".join(chance.sample(words, chance.randint(0, 4))))
+    gates = drawn_gates(chance, place.folder / "main.json")
+    reports = {
+        name: ("--junit", place.folder / f"{name}.xml", "--summary", place.folder / f"{name}.md")
+        for name in ("whole", "merged")
+    }
+
+    files = play_shards(place, *gates, n=3)
+    whole = play(place, "whole", *gates, *reports["whole"])
+    merged = place.run("run", "merge", *reversed(files), "-o", place.folder / "merged.json", *reports["merged"])
+
+    assert merged.exit_code == whole.exit_code, (gates, whole.output, merged.output)
+    assert json.dumps(without_times(read(place, "merged"))) == json.dumps(without_times(read(place, "whole")))
+    junit = [without_times_in((place.folder / f"{name}.xml").read_text()) for name in ("whole", "merged")]
+    assert junit[1] == junit[0]
+    assert (place.folder / "merged.md").read_text() == (place.folder / "whole.md").read_text()
+
+
+def test_a_merge_answers_the_gate_on_regressions(place: CommandFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.evalset("set", ANSWERS)
+    play(place, "main")
+    monkeypatch.setenv("ECHO_WRONG", "case of rain")
+    files = play_shards(place, "--baseline", place.folder / "main.json", "--max-regressions", 0)
+
+    merged = place.run("run", "merge", *files, "--junit", place.folder / "all.xml")
+
+    assert merged.exit_code == 1
+    assert "--max-regressions: 1 of 11 cases regressed against main.json" in merged.stdout
+    assert (place.folder / "all.xml").read_text().count("<failure") == 3  # the case, the gate and the conclusion
+
+
+def test_shards_against_other_baselines_are_refused(place: CommandFolder) -> None:
+    place.evalset("set", ANSWERS)
+    play(place, "main")
+    files = play_shards(place, "--baseline", place.folder / "main.json")
+    shard = json.loads(files[1].read_text())["runs"][0]["shard"]
+    changed(files[1], shard={**shard, "baseline": {**shard["baseline"], "cases": shard["baseline"]["cases"][1:]}})
+
+    result = place.run("run", "merge", *files)
+
+    assert "were compared with other baselines" in refusal(result)
+
+
+def test_a_shard_is_not_refused_for_a_gate_that_all_shards_together_can_hold(place: CommandFolder) -> None:
+    files = play_shards(place, "--min-scored", 2 * len(ANSWERS) - 8)
+
+    assert len(files) > 2
+
+
+def test_a_merged_result_of_another_ending_is_refused(place: CommandFolder) -> None:
+    assert "a merged result is JSON" in refusal(place.run("run", "merge", "a.json", "-o", "all.csv"))
 
 
 def test_a_case_is_in_the_one_shard_of_its_digest(place: CommandFolder) -> None:
@@ -165,10 +267,13 @@ def test_an_impossible_shard_is_refused_in_words(place: CommandFolder, shard: st
     [
         (("--budget", "20"), "budget"),
         (("--stop-when-decided", "exact", "--min-pass-rate", "0.5"), "stop_when_decided"),
-        (("--max-regressions", "0", "--baseline", "BASELINE"), "max_regressions"),
+        (
+            ("--regression-rule", "confirm", "--baseline", "BASELINE"),
+            "confirm with a number of trials that must pass, such as 3/5",
+        ),
         (("--vary", "seed=1,2"), "--vary plays several"),
     ],
-    ids=["budget", "stop", "baseline", "variants"],
+    ids=["budget", "stop", "confirm", "variants"],
 )
 def test_an_option_that_needs_all_cases_is_refused(place: CommandFolder, options: tuple[str, ...], words: str) -> None:
     baseline = place.folder / "baseline.json"

@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from xml.etree.ElementTree import Element
 
 from evaldesk.cli.eval.playing import Played
 from evaldesk.cli.eval.request import EvalRequest
@@ -15,7 +15,9 @@ from evaldesk.cli.eval.result_json import result_json
 from evaldesk.cli.eval.spellings import spelled_results
 from evaldesk.cli.files.exchange_files import show_masked
 from evaldesk.desk.evalsets.masking import Masked, mask_file, masked_words, without_secrets
+from evaldesk.desk.runs.case_reports import CaseReport
 from evaldesk.desk.runs.gates.conclusion import WITHOUT
+from evaldesk.desk.runs.shard_files import suite_name, summary_title
 from evaldesk.desk.runs.stored_runs import StoredRuns, named_together
 from evaldesk.desk.runs.trial_rows import (
     AGENT_COLUMNS,
@@ -42,7 +44,6 @@ from evaldesk.registry import is_installed
 from evaldesk.wording.comparison import again_notes
 from evaldesk.wording.places import shared_globals_sentence
 from evaldesk.wording.printable import cell
-from evaldesk.wording.trial_text import first_words
 from evaldesk.wording.words import asserted_lines
 from evaldesk.wording.writer import show, show_command
 
@@ -103,13 +104,20 @@ def write_outputs(
             write_result(Path(name), WRITERS[_ending(name)](runs, played_runs, conclusion, change))
     if request.junit:
         names = _names(runs, played_runs)
-        suites = [_suite(runs, each, conclusion, names, change) for each in played_runs]
-        write_result(Path(request.junit), junit_xml([*suites, gate_suite(conclusion)]))
+        write_junit(request.junit, [_suite(runs, each, conclusion, names, change) for each in played_runs], conclusion)
     if request.summary:
-        parts = [_part(runs, each) for each in played_runs]
-        text = markdown_summary(parts, conclusion, change)
-        is_shared = request.summary == os.environ.get("GITHUB_STEP_SUMMARY")
-        write_result(Path(request.summary), text.encode(), is_appended=is_shared)
+        write_summary(request.summary, [_part(runs, each) for each in played_runs], conclusion, change)
+
+
+def write_junit(name: str, suites: Sequence[Element], conclusion: Conclusion) -> None:
+    """Write the suites of the runs and that of the gates as JUnit XML. Raises UsageError."""
+    write_result(Path(name), junit_xml([*suites, gate_suite(conclusion)]))
+
+
+def write_summary(name: str, parts: Sequence[SummaryPart], conclusion: Conclusion, change: RunChange | None) -> None:
+    """Write the runs as Markdown, after what other steps wrote in the summary of GitHub. Raises UsageError."""
+    is_shared = name == os.environ.get("GITHUB_STEP_SUMMARY")
+    write_result(Path(name), markdown_summary(parts, conclusion, change).encode(), is_appended=is_shared)
 
 
 def show_annotations(
@@ -230,21 +238,22 @@ def _names(runs: StoredRuns, played_runs: Sequence[Played]) -> Iterator[str]:
 
 def _suite(
     runs: StoredRuns, each: Played, conclusion: Conclusion, names: Iterator[str], change: RunChange | None
-) -> Any:
+) -> Element:
     run = each.run
-    cases = runs.cases(run.id)
-    name = f"{run.config.agent.id}.{each.job.evalset.id}"
-    named_cases = zip(cases, names, strict=False)
-    return junit_suite(name, named_cases, conclusion, notes=again_notes(change), started_at=run.started_at)
+    named_cases = zip(map(CaseReport.of, runs.cases(run.id)), names, strict=False)
+    return junit_suite(
+        suite_name(run, each.job.evalset),
+        named_cases,
+        conclusion,
+        notes=again_notes(change),
+        started_at=run.started_at,
+    )
 
 
 def _part(runs: StoredRuns, each: Played) -> SummaryPart:
-    reasons = {}
-    for case in runs.cases(each.run.id):
-        worst = next((trial for trial in case if trial.verdict != "passed"), None)
-        if worst:
-            reasons[case.id] = first_words(case.case, worst)
-    title = f"{each.run.config.agent.id} on {each.job.evalset.name or each.job.evalset.id}"
+    reports = map(CaseReport.of, runs.cases(each.run.id))
+    reasons = {report.id: report.reason for report in reports if report.reason}
+    title = summary_title(each.run, each.job.evalset)
     notes = [*asserted_lines(each.run.config, each.run.n_cases)]
     notes += filter(None, [shared_globals_sentence(each.run.shared_state).rstrip(".")])
     agents = runs.agent_totals(each.run.id)

@@ -28,13 +28,13 @@ def result_json(
     """The runs with their cases and the conclusion, as one JSON object; `change` is against the baseline."""
     result: dict[str, Any] = {"evaldesk_version": __version__, "version": VERSION, **conclusion_object(conclusion)}
     if change is not None:
-        result["baseline"] = _baseline_object(change)
+        result["baseline"] = baseline_object(change)
     cases = iter(runs.played_cases([each.run for each in played_runs]))
     result["runs"] = [_run_object(runs, each, list(islice(cases, each.run.n_cases))) for each in played_runs]
     return json.dumps(result, indent=2, ensure_ascii=False)
 
 
-def _baseline_object(change: RunChange) -> dict[str, Any]:
+def baseline_object(change: RunChange) -> dict[str, Any]:
     """The change of each case since the baseline."""
     regressed, again = ({case.key.place for case in cases} for cases in (change.regressions, change.played_again))
     return {
@@ -80,7 +80,7 @@ def _run_object(runs: StoredRuns, played: Played, played_cases: Sequence[PlayedC
     criteria = [bar_object(bar) for bar in bars_of(run.config.criteria)]
     of_later = {"criteria": criteria, "history_days": days_object(days)}
     result = {**run_object(run, numbers), **measures, **of_later, "cases": cases, "other_verdicts": others}
-    return result | ({"shard": shard_object(runs, run, played.job.evalset.cases)} if run.config.shard else {})
+    return result | ({"shard": shard_object(runs, run, played.job.evalset)} if run.config.shard else {})
 
 
 def _case_object(case: CaseNumbers) -> dict[str, Any]:

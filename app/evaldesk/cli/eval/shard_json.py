@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from math import fsum
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
+from xml.etree.ElementTree import Element
 
 from evaldesk import __version__
-from evaldesk.desk.runs.baseline import VERSION, days_object, days_of_runs
+from evaldesk.cli.eval.result_json import baseline_object
+from evaldesk.desk.runs.baseline import VERSION, bars_of_run, days_object, days_of_runs, played_case
 from evaldesk.desk.runs.gates.conclusion import CaseNumbers, Ending, RunNumbers, Spent, conclude
 from evaldesk.desk.runs.shard_files import ShardFile, joined_metrics
-from evaldesk.desk.runs.stored_runs import joined_numbers
+from evaldesk.desk.runs.stored_runs import changed_since, joined_numbers, named_together
 from evaldesk.model import Capture, Conclusion, Counts
+from evaldesk.model.comparison import RunChange
 from evaldesk.model.evalset import CaseKey
 from evaldesk.model.run import NOTHING_SHARED, SharedState
+from evaldesk.pages.reports.junit import junit_suite
+from evaldesk.pages.reports.markdown import SummaryPart
 from evaldesk.pages.runs.objects import (
     asserted_objects,
     conclusion_object,
@@ -24,35 +29,46 @@ from evaldesk.pages.runs.objects import (
     ends,
     metric_object,
 )
+from evaldesk.wording.comparison import again_notes
+from evaldesk.wording.places import shared_globals_sentence
 
+T = TypeVar("T")
 _SUMS = ("tokens", "n_uncounted", "n_unpriced", "duration_ms", "active_ms")
 
 
 def merged_numbers(shards: Sequence[ShardFile]) -> RunNumbers:
     """The numbers of the one run, with its cases in the order of the file of the set."""
     broken_run = _ending_run(shards)
-    cases, left_out = (
-        [
-            CaseNumbers(each["case_id"], _counts(each), each["pass_threshold"], _key(each))
-            for each in _cases(shards)
-            if bool(each.get("is_left_out")) == is_left_out
-        ]
-        for is_left_out in (False, True)
-    )
+    pairs = list(zip(_case_numbers(shards), _cases(shards), strict=True))
+    cases = [numbers for numbers, case in pairs if not case.get("is_left_out")]
+    left_out = tuple(numbers for numbers, case in pairs if case.get("is_left_out"))
     sums = _sums(shards)
     costs = Spent(_known_cost(shards), sums["n_unpriced"], sums["n_uncounted"])
     endings = (Ending(broken_run["status"], broken_run["reason"]),)
     numbers = RunNumbers.of_cases(cases, costs=costs, endings=endings)
-    return joined_numbers([replace(numbers, left_out=tuple(left_out))])
+    return joined_numbers([replace(numbers, left_out=left_out)])
 
 
-def merged_result(shards: Sequence[ShardFile]) -> tuple[str, Conclusion, RunNumbers]:
-    """The result of the one run as JSON, its conclusion by the gates of the shards, and its numbers.
+@dataclass(frozen=True, slots=True)
+class MergedRun:
+    """The one run of some shards: its numbers, its change against the baseline, and its conclusion by their gates.
 
-    `shards` are those of one run, each case once.
+    `text` is its result as JSON, `suite` and `part` are it in JUnit XML and in Markdown.
     """
+
+    numbers: RunNumbers
+    conclusion: Conclusion
+    change: RunChange | None
+    text: str
+    suite: Element
+    part: SummaryPart
+
+
+def merge_shards(shards: Sequence[ShardFile]) -> MergedRun:
+    """The one run of shards that have each case once."""
     numbers, gates, cases = merged_numbers(shards), shards[0].gates, _cases(shards)
-    conclusion = conclude(gates, numbers)
+    change = _change(shards)
+    conclusion = conclude(gates, numbers, change)
     first, ending_run, runs, sums = shards[0].run, _ending_run(shards), [shard.run for shard in shards], _sums(shards)
     case_places = {each["case_id"]: place for place, each in enumerate(cases)}
     verdicts = [verdict for run in runs for verdict in run["other_verdicts"]]
@@ -82,16 +98,71 @@ def merged_result(shards: Sequence[ShardFile]) -> tuple[str, Conclusion, RunNumb
         "other_verdicts": sorted(verdicts, key=lambda each: case_places.get(each["case_id"], 0)),
     }
     del run["shard"]
-    result = {"evaldesk_version": __version__, "version": VERSION, **conclusion_object(conclusion), "runs": [run]}
-    return json.dumps(result, indent=2, ensure_ascii=False), conclusion, numbers
+    result = {"evaldesk_version": __version__, "version": VERSION, **conclusion_object(conclusion)}
+    if change is not None:
+        result["baseline"] = baseline_object(change)
+    text = json.dumps({**result, "runs": [run]}, indent=2, ensure_ascii=False)
+    reports = _in_order(shards, [shard.reports.cases for shard in shards])
+    names = (case.id for case in named_together(_case_numbers(shards)))
+    started_at = min((each for shard in shards if (each := shard.reports.started_at)), default=None)
+    suite = junit_suite(
+        shards[0].reports.suite,
+        zip(reports, names, strict=True),
+        conclusion,
+        notes=again_notes(change),
+        started_at=started_at,
+    )
+    notes = [each["sentence"] for each in run["not_applicable"]]
+    notes += filter(None, [shared_globals_sentence(_shared_state(shards)).rstrip(".")])
+    reasons = {report.id: report.reason for report in reports if report.reason}
+    part = SummaryPart(shards[0].reports.title, numbers, reasons, cases[0]["evalset"], notes)
+    return MergedRun(numbers, conclusion, change, text, suite, part)
+
+
+def _change(shards: Sequence[ShardFile]) -> RunChange | None:
+    """The change of all cases against the baseline that the shards have; None without one."""
+    baseline = shards[0].baseline
+    if baseline is None:
+        return None
+    confirming = _in_order(shards, [shard.confirming for shard in shards])
+    played_cases = [
+        replace(played_case(case), history=None, confirming=letters)
+        for case, letters in zip(_cases(shards), confirming, strict=True)
+    ]
+    asserted_metrics = frozenset[str]().union(*(shard.asserted for shard in shards))
+    return changed_since(
+        replace(baseline, is_of_part=any(shard.baseline and shard.baseline.is_of_part for shard in shards)),
+        played_cases,
+        shards[0].gates,
+        bars={played_cases[0].key.evalset: bars_of_run(shards[0].run)},
+        applies=asserted_metrics.__contains__,
+        is_replayed=any(shard.is_replayed for shard in shards),
+        refusal=next((shard.refusal for shard in shards if shard.refusal), ""),
+    )
+
+
+def _case_numbers(shards: Sequence[ShardFile]) -> list[CaseNumbers]:
+    """Every case, also those in quarantine, in order."""
+    return [CaseNumbers(each["case_id"], _counts(each), each["pass_threshold"], _key(each)) for each in _cases(shards)]
 
 
 def _cases(shards: Sequence[ShardFile]) -> list[dict[str, Any]]:
-    """The cases in the order of the file of the set; by shards where a shard does not know it."""
+    return _in_order(shards, [shard.run["cases"] for shard in shards])
+
+
+def _in_order(shards: Sequence[ShardFile], values: Sequence[Sequence[T]]) -> list[T]:
+    """A value for each case in the order of the file of the set; by shards where a shard does not know it.
+
+    `values` are those of each shard, in the order of its cases.
+    """
     if not all(shard.places for shard in shards):
-        return [case for shard in shards for case in shard.run["cases"]]
-    placed_cases = [pair for shard in shards for pair in zip(shard.places, shard.run["cases"], strict=True)]
-    return [case for _, case in sorted(placed_cases, key=lambda pair: pair[0])]
+        return [value for own_values in values for value in own_values]
+    placed_values = [
+        pair
+        for shard, own_values in zip(shards, values, strict=True)
+        for pair in zip(shard.places, own_values, strict=True)
+    ]
+    return [value for _, value in sorted(placed_values, key=lambda pair: pair[0])]
 
 
 def _ending_run(shards: Sequence[ShardFile]) -> dict[str, Any]:

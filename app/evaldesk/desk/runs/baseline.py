@@ -35,7 +35,7 @@ def read_baseline_file(name: str) -> Baseline | None:
 
 
 def case_object(case: PlayedCase) -> dict[str, Any]:
-    """The facts of a case that a later baseline needs; `_played_case` reads them."""
+    """The facts of a case that a later baseline needs; `played_case` reads them."""
     return {
         "evalset": case.key.evalset,
         "case_id": case.key.case_id,
@@ -85,8 +85,8 @@ def _of_file(path: Path) -> Baseline:
         cases = tuple(_first_version(value)) if version == 1 else ()
         bars: dict[str, tuple[Bar, ...]] = {}
         if version in (_OF_BYTES, VERSION):
-            cases = tuple(_played_case(case) for run in value["runs"] for case in run["cases"])
-            bars = {str(case["evalset"]): _bars(run) for run in value["runs"] for case in run["cases"][:1]}
+            cases = tuple(played_case(case) for run in value["runs"] for case in run["cases"])
+            bars = {str(case["evalset"]): bars_of_run(run) for run in value["runs"] for case in run["cases"][:1]}
             days = days_of_runs(value["runs"])
         if version == _OF_BYTES:
             cases = tuple(replace(case, key=replace(case.key, digest="")) for case in cases)
@@ -102,11 +102,13 @@ def _of_file(path: Path) -> Baseline:
     return Baseline(path.name, cases, bars=bars, days=days)
 
 
-def _bars(run: Any) -> tuple[Bar, ...]:
+def bars_of_run(run: Any) -> tuple[Bar, ...]:
+    """The bars of a run in its JSON; older files have none."""
     return tuple(map(_bar, run.get("criteria", ())))
 
 
-def _played_case(case: Any) -> PlayedCase:
+def played_case(case: Any) -> PlayedCase:
+    """The case in the JSON that `case_object` gives. Raises LookupError, TypeError and ValueError for another."""
     key = CaseKey(str(case["evalset"]), str(case["case_id"]), int(case["ordinal"]), str(case["digest"]))
     return PlayedCase(
         key=key,

@@ -347,12 +347,14 @@ def _cases_of_shard(cases: Sequence[Case], options: RunOptions) -> tuple[Sequenc
     for value, name in (
         (options.value("budget"), "budget"),
         (gates.stop_when_decided, "stop_when_decided"),
-        (gates.max_regressions is not None, "max_regressions"),
-        (gates.margin is not None, "margin"),
     ):
         if value and n > 1:
             words = f"shard = {shard} and {name}: {name} needs the trials of all shards; leave one of them out"
             raise UsageError(words, field=name)
+    if gates.compares and gates.regression_rule == "confirm" and gates.is_by_history and n > 1:
+        words = "the history of all cases together chooses the fresh trials; say likely, which plays none, or confirm"
+        words += f" with a number of trials that must pass, such as 3/{gates.confirm[1]}"
+        raise UsageError(f"shard = {shard} and regression_rule = 'confirm': {words}", field="regression_rule")
     ids: list[list[str]] = [[] for _ in range(n)]
     for case in cases:
         ids[place_of(case.id, n)].append(case.id)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from evaldesk.codec import msgspec
+from evaldesk.desk.runs.case_reports import CaseReport
+from evaldesk.desk.runs.fresh_trials import repeats_recorded
+from evaldesk.desk.runs.gates.bars import is_asserted
 from evaldesk.desk.runs.shards import place_of, shard_of
-from evaldesk.desk.runs.stored_runs import StoredRuns, interval_of
+from evaldesk.desk.runs.stored_runs import StoredRuns, interval_of, refusal_of
 from evaldesk.errors import UsageError
-from evaldesk.model import Case, Counts, Gates
+from evaldesk.model import Counts, EvalSet, Gates
+from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Interval, counted
 from evaldesk.model.stored import MetricRow, RunSummary
 from evaldesk.reading.regular_file import read_regular_file
@@ -25,16 +30,48 @@ MOST_NAMED = 10
 _WRITER = "name files that `evaldesk eval --shard I/N -o FILE.json` wrote"
 
 
-def shard_object(runs: StoredRuns, run: RunSummary, cases_of_set: Iterable[Case]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class ShardReports:
+    """The words of a shard for JUnit XML and Markdown: the names of its suite and its part, and its cases in order."""
+
+    suite: str
+    title: str
+    started_at: datetime | None
+    cases: tuple[CaseReport, ...]
+
+
+def suite_name(run: RunSummary, evalset: EvalSet) -> str:
+    """The name of a run as a suite of JUnit."""
+    return f"{run.config.agent.id}.{evalset.id}"
+
+
+def summary_title(run: RunSummary, evalset: EvalSet) -> str:
+    """The heading of a run in Markdown."""
+    return f"{run.config.agent.id} on {evalset.name or evalset.id}"
+
+
+def shard_object(runs: StoredRuns, run: RunSummary, evalset: EvalSet) -> dict[str, Any]:
     """The facts of a shard that only a merge reads; `ShardFile` has them.
 
-    `cases_of_set` are those of the file, empty where that is gone. `scores` has the totals of each metric by case.
+    `evalset` is the file as it is now, without cases where it is gone. `scores` has the totals of each metric by case.
     """
     number, n = shard_of(run.config.shard or "")
     ids = runs.case_ids(run.id)
-    place_by_id = {case.id: place for place, case in enumerate(cases_of_set)}
+    place_by_id = {case.id: place for place, case in enumerate(evalset.cases)}
     places = [place_by_id[each] for each in ids] if place_by_id.keys() >= {*ids} else []
     totals = runs.store.case_totals(run.id)
+    baseline, confirming = None, [""] * len(ids)
+    if run.config.gates.compares:
+        stored_baseline = runs.store.baseline(run.id)
+        is_of_part = len(place_by_id) > sum(run.config.shard_sizes)
+        baseline = stored_baseline and replace(stored_baseline, run_id=None, is_of_part=is_of_part)
+        confirming = [case.confirming for case in runs.played_cases([run])]
+    reports = ShardReports(
+        suite_name(run, evalset),
+        summary_title(run, evalset),
+        run.started_at,
+        tuple(map(CaseReport.of, runs.cases(run.id))),
+    )
     return {
         "number": number,
         "n": n,
@@ -46,7 +83,19 @@ def shard_object(runs: StoredRuns, run: RunSummary, cases_of_set: Iterable[Case]
             {metric: list(astuple(each)) for metric, each in sorted(totals.get(index, {}).items())}
             for index in range(len(ids))
         ],
+        "baseline": json.loads(to_json(baseline)),
+        "confirming": confirming,
+        "is_replayed": repeats_recorded(run.config),
+        "refusal": refusal_of(run.config, run.config.gates),
+        "asserted": _asserted_metrics(runs, run, baseline),
+        "reports": json.loads(to_json(reports)),
     }
+
+
+def _asserted_metrics(runs: StoredRuns, run: RunSummary, baseline: Baseline | None) -> list[str]:
+    """The metrics of the baseline that apply to a case of the shard; `weaker_words` asks for those that are gone."""
+    metrics = {bar.metric for bars in baseline.bars.values() for bar in bars} if baseline else set()
+    return sorted(metric for metric in metrics if is_asserted(lambda: runs.snapshots(run.id), metric))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +103,10 @@ class ShardFile:
     """The result file of a shard: its number from 1, the number of cases of each shard, and the run as its JSON.
 
     `places` are those of its cases in the file of the set; empty where that was not there any more. `scores` are the
-    totals of each metric in each case, `criteria` the metrics with their thresholds.
+    totals of each metric in each case, `criteria` the metrics with their thresholds. `baseline` is the whole earlier
+    run that a gate compares with, None without such a gate, and `confirming` are the letters of the fresh trials of
+    each case. `asserted` are the metrics of the baseline that apply to a case; `is_replayed` and `refusal` are those of
+    a `RunChange`.
     """
 
     name: str
@@ -65,6 +117,12 @@ class ShardFile:
     criteria: tuple[tuple[str, float | None], ...]
     scores: tuple[Mapping[str, CaseTotals], ...]
     run: dict[str, Any]
+    baseline: Baseline | None
+    confirming: tuple[str, ...]
+    is_replayed: bool
+    refusal: str
+    asserted: frozenset[str]
+    reports: ShardReports
 
     @property
     def case_ids(self) -> list[str]:
@@ -97,8 +155,24 @@ def _read(name: str) -> ShardFile:
         criteria = converted(shard["criteria"], tuple[tuple[str, float | None], ...])
         gates, number = converted(shard["gates"], Gates), int(shard["number"])
         scores = tuple({metric: CaseTotals(*row) for metric, row in each.items()} for each in shard["scores"])
-        file = ShardFile(name, number, sizes, places, gates, criteria, scores, run)
-        is_whole = number > 0 and len(file.case_ids) == len(scores) == sizes[number - 1]
+        file = ShardFile(
+            name,
+            number,
+            sizes,
+            places,
+            gates,
+            criteria,
+            scores,
+            run,
+            converted(shard["baseline"], Baseline) if shard["baseline"] is not None else None,
+            converted(shard["confirming"], tuple[str, ...]),
+            converted(shard["is_replayed"], bool),
+            converted(shard["refusal"], str),
+            converted(shard["asserted"], frozenset[str]),
+            converted(shard["reports"], ShardReports),
+        )
+        lengths = {len(file.case_ids), len(scores), len(file.confirming), len(file.reports.cases)}
+        is_whole = number > 0 and lengths == {sizes[number - 1]}
     except OSError as error:
         raise UsageError(f"{name}: {error.strerror}; {_WRITER}") from error
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, msgspec.ValidationError) as error:
@@ -136,8 +210,17 @@ def _check_same(first: ShardFile, other: ShardFile) -> None:
         )
     if first.gates != other.gates:
         raise UsageError(f"{other.name} and {first.name} were played with other gates; play all shards alike")
+    if _played_facts(first.baseline) != _played_facts(other.baseline):
+        raise UsageError(
+            f"{other.name} and {first.name} were compared with other baselines; play all shards against one file"
+        )
     if first.sizes != other.sizes:
         raise UsageError(f"{other.name} and {first.name} are shards of different cases; choose the same for all")
+
+
+def _played_facts(baseline: Baseline | None) -> list[object] | None:
+    """The cases of a baseline with their verdicts; histories grow while shards are played against one database."""
+    return None if baseline is None else [(case.key, case.verdicts, case.pass_threshold) for case in baseline.cases]
 
 
 def _check_disjoint(shards: Sequence[ShardFile]) -> None:

@@ -35,7 +35,7 @@ from evaldesk.matching.case_version import case_version
 from evaldesk.metrics import known_metric
 from evaldesk.model import Capture, Case, Conclusion, Counts, Gates, Outcome, RunConfig, RunStatus, TrialResult
 from evaldesk.model.agent_tree import AgentTotals
-from evaldesk.model.comparison import Baseline, Comparison, PlayedCase, RunChange, match_cases
+from evaldesk.model.comparison import Bar, Baseline, Comparison, PlayedCase, RunChange, match_cases
 from evaldesk.model.conclusion import VERDICTS, Interval
 from evaldesk.model.evalset import CaseKey, assertions, case_names, numbered_keys
 from evaldesk.model.history import CaseHistory, RunDays, SetHistory
@@ -278,28 +278,16 @@ class StoredRuns:
 
     def change_since(self, baseline: Baseline, runs: Sequence[RunSummary], gates: Gates) -> RunChange:
         """The change of the runs of one command against a baseline, by the rule of their gates."""
-        own_cases, rule = self.played_cases(runs), gates.regression_rule
-        left_out = {case.key.place[:2] for case in own_cases if case.is_left_out}
-        # A case that no gate asked for in the baseline is new to the gates once it is asked for.
-        earlier = [case for case in baseline.cases if not case.is_left_out and case.key.place[:2] not in left_out]
-        change = compare_cases(
-            baseline.name,
-            earlier,
-            [case for case in own_cases if not case.is_left_out],
-            rule=rule,
-            confirm=gates.confirm,
-            days=baseline.days,
-            max_regressions=gates.max_regressions or 0,
-            is_replayed=any(repeats_recorded(run.config) for run in runs),
-        )
-        needs_fresh = without_fresh_trials if rule == "confirm" else without_evidence
-        refusals = (needs_fresh(run.config) for run in runs if rule != "any")
         names = set_names([run.config for run in runs])
-        bars = {name: bars_of(run.config.criteria) for name, run in zip(names, runs, strict=True)}
-        asserted = partial(is_asserted, lambda: [case for run in runs for case in self._store.cases(run.id)])
-        weaker = weaker_words(change, baseline, bars, asserted)
-        refusal = next(filter(None, refusals), "")
-        return replace(change, refusal=refusal, weaker=weaker, is_of_part=baseline.is_of_part)
+        return changed_since(
+            baseline,
+            self.played_cases(runs),
+            gates,
+            bars={name: bars_of(run.config.criteria) for name, run in zip(names, runs, strict=True)},
+            applies=partial(is_asserted, lambda: [case for run in runs for case in self._store.cases(run.id)]),
+            is_replayed=any(repeats_recorded(run.config) for run in runs),
+            refusal=next(filter(None, (refusal_of(run.config, gates) for run in runs)), ""),
+        )
 
     def of_command(self, run: RunSummary) -> list[RunSummary]:
         """The runs of the command that began this one, in their order; those that were not begun are missing.
@@ -518,6 +506,44 @@ def plan_confirming(store: RunStore, run_id: int, gates: Gates, lease: int | Non
         store.plan_confirming(run_id, suspects, gates.confirm[1], lease=lease)
 
 
+def changed_since(
+    baseline: Baseline,
+    cases: Sequence[PlayedCase],
+    gates: Gates,
+    *,
+    bars: Mapping[str, Sequence[Bar]],
+    applies: Callable[[str], bool],
+    is_replayed: bool,
+    refusal: str,
+) -> RunChange:
+    """The change of `cases` against a baseline, by the rule of the gates; a case in quarantine is on neither side.
+
+    `bars` are those of the criteria by eval set, and `applies` says of a metric whether a case asserts what it judges.
+    """
+    left_out = {case.key.place[:2] for case in cases if case.is_left_out}
+    # A case that no gate asked for in the baseline is new to the gates once it is asked for.
+    earlier = [case for case in baseline.cases if not case.is_left_out and case.key.place[:2] not in left_out]
+    change = compare_cases(
+        baseline.name,
+        earlier,
+        [case for case in cases if not case.is_left_out],
+        rule=gates.regression_rule,
+        confirm=gates.confirm,
+        days=baseline.days,
+        max_regressions=gates.max_regressions or 0,
+        is_replayed=is_replayed,
+    )
+    weaker = weaker_words(change, baseline, bars, applies)
+    return replace(change, refusal=refusal, weaker=weaker, is_of_part=baseline.is_of_part)
+
+
+def refusal_of(config: RunConfig, gates: Gates) -> str:
+    """Why the rule on regressions has no trials of the run to judge by; empty where it has."""
+    if gates.regression_rule == "any":
+        return ""
+    return without_fresh_trials(config) if gates.regression_rule == "confirm" else without_evidence(config)
+
+
 def planned_numbers(plan: RunPlan) -> RunNumbers:
     """The numbers of a run that was not begun."""
     name = plan.config.evalset_name
@@ -532,7 +558,12 @@ def planned_numbers(plan: RunPlan) -> RunNumbers:
 
 
 def compared_plans(plans: Sequence[RunPlan], baseline: Baseline) -> list[RunPlan]:
-    """The plans of one command, each with the baseline without the cases that belong to another of them."""
+    """The plans of one command, each with the baseline without the cases that belong to another of them.
+
+    A shard has the whole baseline, which is one for all shards.
+    """
+    if any(plan.config.shard for plan in plans):
+        return [replace(plan, baseline=replace(baseline, is_of_part=plan.is_of_part)) for plan in plans]
     names = set_names([plan.config for plan in plans])
     planned_cases = [(name, case) for name, plan in zip(names, plans, strict=True) for case in plan.cases]
     n_named = Counter((name, case.id) for name, case in planned_cases)

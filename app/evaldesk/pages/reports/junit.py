@@ -6,19 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from xml.etree import ElementTree as ET
 
+from evaldesk.desk.runs.case_reports import CaseReport
 from evaldesk.desk.runs.gates.conclusion import WITHOUT
-from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.model import Conclusion, Counts, GateOutcome, Outcome
 from evaldesk.wording.printable import printable
-from evaldesk.wording.trial_text import first_words, trial_text
 from evaldesk.wording.words import asides_words, scored_words
-
-LONGEST = 20_000
 
 
 def junit_suite(
     name: str,
-    cases: Iterable[tuple[CaseResult, str]],
+    cases: Iterable[tuple[CaseReport, str]],
     conclusion: Conclusion,
     *,
     notes: Mapping[str, str] | None = None,
@@ -97,8 +94,8 @@ def junit_xml(suites: Sequence[ET.Element]) -> bytes:
     return text + b"\n"
 
 
-def _case_in_no_gate(suite: str, case: CaseResult) -> ET.Element:
-    seconds = sum(trial.duration_ms for trial in case) / 1000
+def _case_in_no_gate(suite: str, case: CaseReport) -> ET.Element:
+    seconds = case.duration_ms / 1000
     element = ET.Element("testcase", classname=_xml(suite), name=_xml(case.id), time=f"{seconds:.3f}")
     _add_counts(element, case.counts)
     words = f"in quarantine, in no gate: {scored_words(case.counts)}{asides_words(case.counts)}"
@@ -106,8 +103,8 @@ def _case_in_no_gate(suite: str, case: CaseResult) -> ET.Element:
     return element
 
 
-def _case(suite: str, case: CaseResult, is_broken: bool, is_troubled: bool, note: str) -> ET.Element:
-    seconds = sum(trial.duration_ms for trial in case) / 1000
+def _case(suite: str, case: CaseReport, is_broken: bool, is_troubled: bool, note: str) -> ET.Element:
+    seconds = case.duration_ms / 1000
     element = ET.Element("testcase", classname=_xml(suite), name=_xml(case.id), time=f"{seconds:.3f}")
     counts = case.counts
     _add_counts(element, counts)
@@ -116,19 +113,18 @@ def _case(suite: str, case: CaseResult, is_broken: bool, is_troubled: bool, note
     tag = "failure" if is_broken else "error" if is_troubled and counts.errored else ""
     if not tag and not counts.scored:
         tag = "skipped"
-    worst = next((trial for trial in case if trial.verdict in ("failed", "errored")), case[0] if len(case) else None)
     message = scored_words(counts) + asides_words(counts) + (f"; {note}" if note else "")
-    if worst is None:
+    if case.trial_index is None:
         ET.SubElement(element, tag, message="never played")
         return element
-    if worst.verdict != "passed":
-        message += f"; trial {worst.trial_index + 1}: {first_words(case.case, worst)}"
+    if case.words is not None:
+        message += f"; trial {case.trial_index + 1}: {case.words}"
     if not tag:
         ET.SubElement(element, "system-out").text = _xml(message)
         return element
     child = ET.SubElement(element, tag, message=_xml(message))
     if tag != "skipped":
-        child.text = _xml(trial_text(case.case, worst)[:LONGEST])
+        child.text = _xml(case.text)
     return element
 
 

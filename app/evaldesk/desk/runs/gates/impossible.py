@@ -26,7 +26,7 @@ def check_gates(gates: Gates, plans: Sequence[RunPlan], name_of: Callable[[RunOp
     door does.
     """
     more = name_of(BY_NAME["n"])
-    n_cases, n_trials = sum(len(plan.cases) for plan in plans), sum(plan.n_trials for plan in plans)
+    n_cases, n_trials = sum(map(_n_cases, plans)), sum(map(_n_trials, plans))
     if gates.min_scored is not None and gates.min_scored > n_trials:
         least = name_of(GATES_BY_NAME["min_scored"])
         raise UsageError(
@@ -52,8 +52,18 @@ def check_gates(gates: Gates, plans: Sequence[RunPlan], name_of: Callable[[RunOp
             f"{name} {most} can never fail: {_plan_words(n_cases, n_trials)}; say {name} {fewer}",
             field="max_regressions",
         )
-    if most is not None and gates.is_by_history:
+    is_whole = not any(plan.config.shard_sizes for plan in plans)
+    if most is not None and gates.is_by_history and is_whole:
         _check_history(gates, most, plans, name_of)
+
+
+def _n_cases(plan: RunPlan) -> int:
+    """The cases that its gates are about: of a shard, those of all shards."""
+    return sum(plan.config.shard_sizes) or len(plan.cases)
+
+
+def _n_trials(plan: RunPlan) -> int:
+    return plan.config.n * sum(plan.config.shard_sizes) or plan.n_trials
 
 
 def _plan_words(n_cases: int, n_trials: int) -> str:
