@@ -251,7 +251,7 @@ def test_first_divergences_are_stored_with_each_trial_and_counted_over_all(store
     assert count.words == "roll missing"
     assert count.n == sum(row.case.counts.failed for row in rows) > 3
     assert count.n_cases == sum(row.case.counts.failed > 0 for row in rows)
-    words = store.runs.first_divergences(run_id, range(12))
+    words = store.runs.first_divergences({run_id: range(12)})[run_id]
     assert len(words) == sum(row.case.counts.failed + row.case.counts.errored for row in rows)
     assert set(words.values()) == {"roll missing", "timeout: too slow"}
 

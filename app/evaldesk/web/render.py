@@ -78,6 +78,7 @@ def environment() -> Environment:
     env.filters.update({name: _loaded_filter(place) for name, place in PAGE_FILTERS.items()})
     env.globals["ui"] = env.get_template("ui.html").module
     env.globals["remembered"] = remembered
+    env.globals["remembered_cell"] = remembered_cell
     return env
 
 
@@ -120,6 +121,12 @@ class CompiledTemplates(FileSystemBytecodeCache):
 def remembered(macro: Callable[..., Markup], *values: object) -> Markup:
     """The output of a macro for frozen values; rendered once for equal ones."""
     return macro(*values)
+
+
+@lru_cache(maxsize=8_000)
+def remembered_cell(macro: Callable[..., Markup], cell: object) -> Markup:
+    """The same for the cells of a table, of which a page of many runs has thousands."""
+    return macro(cell)
 
 
 def desk_of(request: Request) -> Desk:

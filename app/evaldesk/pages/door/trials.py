@@ -36,7 +36,8 @@ def trial_items(desk: Desk, name: str, text: str = "", cursor: int = 0, limit: i
     run = desk.stored_runs.find_by_name(name)
     places = list(islice(_places(desk, run.id, verdict, part.casefold()), cursor, cursor + limit + 1))
     rows = places[:limit]
-    words = desk.store.runs.first_divergences(run.id, sorted({row.case_index for row, _ in rows})) if rows else {}
+    indexes = sorted({row.case_index for row, _ in rows})
+    words = desk.store.runs.first_divergences({run.id: indexes})[run.id] if rows else {}
     return {
         "run": run.id,
         "items": [_item(run.id, row, at, words) for row, at in rows],

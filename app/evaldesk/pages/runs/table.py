@@ -289,7 +289,7 @@ def table_rows(
     Raises NotFoundError where no run of it is there; UsageError for a cursor.
     """
     runs = desk.store.runs
-    summaries = [summary for run_id in query.shown_ids if (summary := _summary(runs, run_id)) is not None]
+    summaries = runs.summaries(query.shown_ids)
     if not summaries:
         raise NotFoundError(f"there is no run {query.run_ids[0]}; it was deleted, or belongs to another workspace")
     layout = table_layout(runs, summaries)
@@ -317,7 +317,7 @@ def table_rows(
         query.after,
         most,
         [each.id for each in summaries] if has_means else [],
-        {row: rank for rank, (row, _) in enumerate(changes)} if sort.order == "change" else None,
+        _ranks(runs, summaries, sort, changes),
         [row for row, change in changes if change.kind in kinds] if query.show else None,
     )
     return TableRows(replace(query, order=sort), summaries, part, changes, n_rows, note)
@@ -343,6 +343,12 @@ def read_table(
     letters = dict(zip(query.run_ids, LETTERS, strict=False))
     places = {each.id: at for at, each in enumerate(summaries)}
     facts = differing_facts(summaries)
+    words_by_run = runs.first_divergences(
+        {
+            each.id: [case.case_index for row in part.rows if (case := row.cases[at]) is not None]
+            for at, each in enumerate(summaries)
+        }
+    )
     groups, columns = [], []
     for at, run_id in enumerate(shown_ids):
         if run_id not in places:
@@ -351,11 +357,9 @@ def read_table(
             continue
         place = places[run_id]
         summary = summaries[place]
-        cases = [case for row in part.rows if (case := row.cases[place]) is not None]
-        words = runs.first_divergences(run_id, [case.case_index for case in cases])
         group = _group(runs, query, letters[run_id], summary, facts, place)
         groups.append(replace(group, title=titles.get(run_id, group.title), mark=marks.get(run_id, group.mark)))
-        columns += _run_columns(runs, query, summaries, place, at, words, in_flight)
+        columns += _run_columns(runs, query, summaries, place, at, words_by_run[run_id], in_flight)
     columns += _row_columns(query, changes, summaries) if len(summaries) > 1 else []
     visible_columns = _with_one_direction([each for each in columns if _is_chosen(each, query, len(summaries))])
     groups = [
@@ -389,11 +393,25 @@ def _dash_sentence(summaries: Sequence[RunSummary], part: TablePart) -> str:
     return dash_sentence(summaries[0], [row.case for row in part.rows], columns_k(summaries[0].n_least))
 
 
-def _summary(runs: RunStore, run_id: int) -> RunSummary | None:
-    try:
-        return runs.summary(run_id)
-    except NotFoundError:
+def _ranks(
+    runs: RunStore, summaries: Sequence[RunSummary], sort: RowSort, changes: Sequence[tuple[int, CaseChange]]
+) -> Mapping[int, int] | None:
+    """The place of each row in an order that compares the runs; None for an order of one run."""
+    if sort.order == "change":
+        return {row: rank for rank, (row, _) in enumerate(changes)}
+    if sort.order != "spread":
         return None
+    marks = tuple((each.id, each.n_cases, each.counts.planned) for each in summaries)
+    since = tuple((each.counts, each.duration_ms, each.n_confirming_todo) for each in summaries)
+    return _spread_ranks(runs, marks, since, is_reversed=sort.is_reversed)
+
+
+@lru_cache(maxsize=16)
+def _spread_ranks(
+    runs: RunStore, marks: tuple[tuple[int, int, int], ...], _: tuple[Any, ...], *, is_reversed: bool
+) -> Mapping[int, int]:
+    """The place of each row in the order of its spread; kept as long as no trial ended."""
+    return runs.ranks_by_spread(_layout(runs, marks), is_reversed=is_reversed)
 
 
 def _own_sort(summaries: Sequence[RunSummary]) -> RowSort:

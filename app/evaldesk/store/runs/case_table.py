@@ -29,8 +29,8 @@ from sqlalchemy import (
 )
 
 from evaldesk.errors import UsageError
-from evaldesk.model import RunConfig
 from evaldesk.model.case_table import (
+    OVER_RUNS,
     CaseLayout,
     DivergenceCount,
     FacetKind,
@@ -45,7 +45,6 @@ from evaldesk.store.runs import run_queries, totals
 from evaldesk.store.tables.columns import JsonItem, json_rows
 from evaldesk.store.tables.failures import FINDING
 from evaldesk.store.tables.runs import CASE_FACET, CASE_METRIC, N_OF_CASE, OF_CASE, RUN_CASE, TRIAL
-from evaldesk.wire import from_json
 
 OrderKey: TypeAlias = tuple[ColumnElement[Any], bool]
 """An expression of an order, and whether its large values come first."""
@@ -70,15 +69,18 @@ def table_part(
     """Rows that meet `only` and, with `matches`, hold the searched words, in order after the cursor `after`.
 
     `with_means` are the runs whose means of metrics are read as well. `ranks` give each row its place in the order
-    "change"; rows without one are left out. `among` are the only rows to show, where they are given. Raises
-    NotFoundError for a run; UsageError for the cursor of another order.
+    "change" or "spread"; rows without one are left out, and of "spread" they are read where they are not given.
+    `among` are the only rows to show, where they are given. Raises NotFoundError for a run; UsageError for the cursor
+    of another order.
     """
-    runs = [run_queries.run_row(connection, run_id) for run_id in layout.run_ids]
+    runs = run_queries.run_rows(connection, layout.run_ids)
     rows = _Rows(connection.dialect.name, layout, runs, sort)
     conditions = _conditions(rows, only, matches)
     if among is not None:
         conditions.append(_is_among(rows.row, among))
-    if sort.order == "change":
+    if sort.order == "spread" and ranks is None:
+        ranks = ranks_by_spread(connection, layout, is_reversed=sort.is_reversed)
+    if sort.order in OVER_RUNS:
         return _ranked_part(connection, rows, conditions, sort, ranks or {}, after, limit, with_means)
     keys = _order_keys(rows, sort)
     names = [f"key_{at}" for at in range(len(keys))]
@@ -93,6 +95,21 @@ def table_part(
     n_fitting = _count(connection, rows, conditions) if conditions or rows.n is None else rows.n
     cells = _with_cells(connection, rows, [row.row for row in some[:limit]], with_means)
     return TablePart(cells, n_fitting, cursor)
+
+
+def ranks_by_spread(connection: Connection, layout: CaseLayout, *, is_reversed: bool = False) -> dict[int, int]:
+    """The place of each row by the difference of its highest and lowest pass rate, large ones first.
+
+    Rows without a difference are last, also where the order is reversed; places are negative there.
+    """
+    sort = RowSort("spread", is_reversed=is_reversed)
+    rows = _Rows(connection.dialect.name, layout, run_queries.run_rows(connection, layout.run_ids), sort)
+    spread = _spread(rows).subquery("spread")
+    value, is_falling = _ordered(spread.c.spread, sort, is_falling=True)
+    source = rows.source.outerjoin(spread, spread.c.row == rows.row)
+    query = select(rows.row).select_from(source).where(*rows.where)
+    ordered = connection.scalars(query.order_by(value.desc() if is_falling else value, rows.row))
+    return {row: -rank if is_reversed else rank for rank, row in enumerate(ordered)}
 
 
 def _ranked_part(
@@ -167,7 +184,7 @@ class _Rows:
 
     def played_run_id(self, at: int) -> int:
         """The run that played the trials, to which findings belong."""
-        source_id: int | None = from_json(self.runs[at].config, RunConfig).source_run_id
+        source_id: int | None = run_queries.config_of(self.runs[at].config).source_run_id
         return self.runs[at].id if source_id is None else source_id
 
     def has_beside(
@@ -242,7 +259,7 @@ def _verdict(rows: _Rows, at: int, columns: Any, only: RowFilter) -> ColumnEleme
     if only.verdict == "flaky":
         return and_(columns.n_passed > 0, rows.n_scored(at, columns) > columns.n_passed)
     if only.verdict == "passed":
-        threshold = from_json(rows.runs[at].config, RunConfig).pass_threshold
+        threshold = run_queries.config_of(rows.runs[at].config).pass_threshold
         return func.coalesce(rows.share(at, columns), -1.0) >= threshold - _SAME
     has_verdict: ColumnElement[bool] = columns[f"n_{only.verdict}"] > 0
     return has_verdict
@@ -304,10 +321,6 @@ def _order_keys(rows: _Rows, sort: RowSort) -> list[OrderKey]:
         of_metric = (own.run_id == rows.runs[at].id, own.case_index == rows.index_of(at), own.metric == sort.metric)
         mean = select(own.total / own.n).where(*of_metric).correlate(rows.source).scalar_subquery()
         return [_ordered(mean, sort, is_falling=False)]
-    if sort.order == "spread":
-        spread = _spread(rows).subquery("spread")
-        own_spread = select(spread.c.spread).where(spread.c.row == rows.row).correlate(rows.source).scalar_subquery()
-        return [_ordered(own_spread, sort, is_falling=True)]
     return [(rows.row, True)] if sort.is_reversed else []
 
 
@@ -347,7 +360,7 @@ def _cursor_values(cursor: str, sort: RowSort, n: int) -> list[Any]:
     first_kinds = (str,) if sort.order == "id" else (int, float)
     are_right = len(values) == n and type(values[0]) in first_kinds
     are_right = are_right and all(type(value) in (int, float) and abs(value) <= LAST for value in values[1:])
-    is_row = are_right and (type(values[-1]) is int or sort.order == "change") and abs(values[-1]) < 2**31
+    is_row = are_right and (type(values[-1]) is int or sort.order in OVER_RUNS) and abs(values[-1]) < 2**31
     if name != _order_name(sort) or not is_row or values[-1] < 0:
         raise UsageError("this page belongs to another order of the cases; start again", field="after")
     return values
@@ -367,29 +380,41 @@ def _with_cells(
 ) -> list[TableRow]:
     """The rows with their case in each run."""
     indexes = [rows.layout.indexes(row) for row in numbers]
-    columns = []
-    for at, run in enumerate(rows.runs):
-        own = [index[at] for index in indexes if index[at] is not None]
-        cases = cases_at(connection, run, own, with_means=run.id in with_means) if own else {}
-        columns.append([cases.get(index[at]) if index[at] is not None else None for index in indexes])
-    return [TableRow(row, cases) for row, cases in zip(numbers, zip(*columns, strict=True), strict=True)]
+    own = {run.id: [index[at] for index in indexes if index[at] is not None] for at, run in enumerate(rows.runs)}
+    means = {
+        run_id: run_queries.means_of_cases(connection, run_id, own[run_id]) for run_id in with_means if own.get(run_id)
+    }
+    configs = {run.id: run_queries.config_of(run.config) for run in rows.runs}
+    cases: dict[tuple[int, int | None], CaseRow] = {}
+    for some in _of_runs(own):
+        for row in connection.execute(select(RUN_CASE).where(_is_of_runs(RUN_CASE.c, some))).all():
+            key = row.run_id, row.case_index
+            cases[key] = run_queries.case_row_of(row, means.get(key[0], {}).get(key[1], {}), configs[key[0]])
+    run_ids = rows.layout.run_ids
+    return [
+        TableRow(row, tuple(cases.get((run_id, at)) for run_id, at in zip(run_ids, index, strict=True)))
+        for row, index in zip(numbers, indexes, strict=True)
+    ]
 
 
-def cases_at(
-    connection: Connection, run: Row[Any], indexes: Sequence[int | None], *, with_means: bool
-) -> dict[int | None, CaseRow]:
-    """These cases of a run, by index; their means are empty unless they are asked for."""
-    config = from_json(run.config, RunConfig)
-    columns = RUN_CASE.c
-    query = select(RUN_CASE).where(columns.run_id == run.id, columns.case_index.in_(indexes))
-    case_rows = connection.execute(query).all()
-    means = run_queries.means_of_cases(connection, run.id, [row.case_index for row in case_rows]) if with_means else {}
-    return {row.case_index: run_queries.case_row_of(row, means.get(row.case_index, {}), config) for row in case_rows}
+def _of_runs(indexes: Mapping[int, Sequence[int]]) -> list[dict[int, Sequence[int]]]:
+    """The cases of runs in parts for one question each: all runs together where they have about the same cases."""
+    some = {run_id: own for run_id, own in indexes.items() if own}
+    different = {index for own in some.values() for index in own}
+    if len(different) <= 2 * max(map(len, some.values()), default=0):
+        return [some] if some else []
+    return [{run_id: own} for run_id, own in some.items()]
+
+
+def _is_of_runs(columns: Any, indexes: Mapping[int, Sequence[int]]) -> ColumnElement[bool]:
+    """Whether a row is of one of these runs, and its case among those of any."""
+    different = sorted({index for own in indexes.values() for index in own})
+    return and_(columns.run_id.in_(list(indexes)), columns.case_index.in_(different))
 
 
 def are_alike(connection: Connection, run_ids: Sequence[int]) -> bool:
     """Whether the cases of all these runs have the same ids and contents in the same order."""
-    first, *others = [run_queries.run_row(connection, run_id) for run_id in run_ids]
+    first, *others = run_queries.run_rows(connection, run_ids)
     mine, yours = RUN_CASE.alias(), RUN_CASE.alias()
     same = (mine.c.case_index == yours.c.case_index) & (mine.c.case_id == yours.c.case_id)
     same &= mine.c.digest == yours.c.digest
@@ -403,21 +428,27 @@ def are_alike(connection: Connection, run_ids: Sequence[int]) -> bool:
     return True
 
 
-def first_divergences(connection: Connection, run_id: int, indexes: Sequence[int]) -> dict[TrialKey, str]:
-    """The words of the first divergence, or of the error, of each trial of these cases that has one."""
-    run_queries.run_row(connection, run_id)
+def first_divergences(connection: Connection, indexes: Mapping[int, Sequence[int]]) -> dict[int, dict[TrialKey, str]]:
+    """The words of the first divergence, or of the error, of each trial that has one, by run.
+
+    `indexes` are the cases of each run that are asked for; others may be among the answer.
+    """
+    run_queries.run_rows(connection, list(indexes))
     columns = TRIAL.c
-    words = func.coalesce(columns.divergence, columns.error_kind + ": " + columns.error_message, "")
-    query = select(columns.case_index, columns.trial_index, words).where(
-        columns.run_id == run_id, columns.case_index.in_(indexes), columns.verdict.in_(("failed", "errored"))
-    )
-    return {(case_index, at): text for case_index, at, text in connection.execute(query) if text}
+    words_of_trial = func.coalesce(columns.divergence, columns.error_kind + ": " + columns.error_message, "")
+    query = select(columns.run_id, columns.case_index, columns.trial_index, words_of_trial)
+    words: dict[int, dict[TrialKey, str]] = {run_id: {} for run_id in indexes}
+    for some in _of_runs(indexes):
+        for_some = query.where(_is_of_runs(columns, some), columns.verdict.in_(("failed", "errored")))
+        for run_id, case_index, at, text in connection.execute(for_some).all():
+            if text:
+                words[run_id][case_index, at] = text
+    return words
 
 
 def facet_counts(connection: Connection, run_ids: Sequence[int], kind: FacetKind) -> dict[str, int]:
     """The tags of the cases of these runs, or the tools that their trials called, each with its number of cases."""
-    for run_id in run_ids:
-        run_queries.run_row(connection, run_id)
+    run_queries.run_rows(connection, run_ids)
     columns = CASE_FACET.c
     of_kind = columns.run_id.in_(run_ids) & (columns.kind == kind)
     rows = (

@@ -7,7 +7,8 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
+from operator import attrgetter
 from typing import Any, get_args
 
 from msgspec import MsgspecError, ValidationError
@@ -99,6 +100,19 @@ def run_row(connection: Connection, run_id: int) -> Row[Any]:
     return row
 
 
+def run_rows(connection: Connection, run_ids: Sequence[int]) -> list[Row[Any]]:
+    """The rows of several runs in this order, with one question. Raises NotFoundError as `run_row`."""
+    query = select(RUN).where(RUN.c.id.in_(run_ids), VISIBLE)
+    row_by_id = {row.id: row for row in connection.execute(query)}
+    return [row_by_id.get(run_id) or run_row(connection, run_id) for run_id in run_ids]
+
+
+@lru_cache(maxsize=128)
+def config_of(text: str | bytes) -> RunConfig:
+    """The configuration in a row of `run`, one value for the rows that have the same text."""
+    return from_json(text, RunConfig)
+
+
 def summary(connection: Connection, row: Row[Any], clock: Clock) -> RunSummary:
     """A row of `run` as a value; the time since it was last written counts as active while it runs.
 
@@ -112,7 +126,7 @@ def summary(connection: Connection, row: Row[Any], clock: Clock) -> RunSummary:
 
 
 def _summary(connection: Connection, row: Row[Any], clock: Clock) -> RunSummary:
-    config = from_json(row.config, RunConfig)
+    config = config_of(row.config)
     not_applicable = config.n_partly_planned or config.n_partly_asserted * config.n
     n_planned = max(row.n_trials, (config.recorded and config.recorded.n_planned) or 0)
     counts = replace(counts_of(row, n_planned, config), not_applicable=not_applicable)
@@ -127,7 +141,7 @@ def _summary(connection: Connection, row: Row[Any], clock: Clock) -> RunSummary:
         stop=from_json(row.stop, Stop) if row.stop else None,
         places=from_json(row.places, tuple[Place, ...]) if row.places else (),
         shared_state=shared_state(row.shared_state),
-        **{name: row._mapping[name] for name in _SUMMARISED},
+        **dict(zip(_SUMMARISED, _summarised_values(row), strict=True)),
     )
 
 
@@ -137,13 +151,20 @@ def _columns(value: type, table: Table, *but: str) -> list[str]:
 
 
 _SUMMARISED = _columns(RunSummary, RUN, "config", "active_ms", "stop_rule", "stop", "places", "shared_state")
-_OF_CASE_ROW = _columns(CaseRow, RUN_CASE)
+_summarised_values = attrgetter(*_SUMMARISED)
+_case_values = attrgetter(*_columns(CaseRow, RUN_CASE))
+"""The first fields of a `CaseRow`, which are columns of `run_case`; verdicts, counts and means follow them."""
 
 
 def counts_of(row: Row[Any], n_planned: int, config: RunConfig) -> Counts:
     """The counts in a row of `run` or `run_case`."""
-    verdicts = (row.n_passed, row.n_failed, row.n_errored, row.n_unscored)
-    return Counts(n_planned, *verdicts, errors_are_failures=config.errors_are_failures)
+    return _counts(n_planned, row.n_passed, row.n_failed, row.n_errored, row.n_unscored, config.errors_are_failures)
+
+
+@lru_cache(maxsize=4096)
+def _counts(planned: int, passed: int, failed: int, errored: int, unscored: int, strict: bool) -> Counts:
+    """One value for the many cases that ended alike."""
+    return Counts(planned, passed, failed, errored, unscored, errors_are_failures=strict)
 
 
 def baseline(connection: Connection, run_id: int) -> Baseline | None:
@@ -788,9 +809,7 @@ def means_of_cases(
 def case_row_of(row: Row[Any], means: Mapping[str, float], config: RunConfig, **more: Any) -> CaseRow:
     """A row of `run_case` as a value."""
     counts = counts_of(row, len(row.strip), config)
-    mapping = row._mapping  # each look at it makes one anew
-    values = {name: mapping[name] for name in _OF_CASE_ROW}
-    return CaseRow(counts=counts, verdicts=row.strip, means=means, **values, **more)
+    return CaseRow(*_case_values(row), row.strip, counts, means, **more)
 
 
 def _cursor(sort: CaseSort, row: Row[Any]) -> str:

@@ -90,6 +90,7 @@ class RunStore(StorePart):
     case_row = reading(run_queries.case_row)
     case_ids = reading(run_queries.case_ids)
     table_part = reading(case_table.table_part)
+    ranks_by_spread = reading(case_table.ranks_by_spread)
     are_alike = reading(case_table.are_alike)
     first_divergences = reading(case_table.first_divergences)
     facet_counts = reading(case_table.facet_counts)
@@ -375,6 +376,13 @@ class RunStore(StorePart):
         """A run and its totals."""
         with self._database.reading() as connection:
             return run_queries.summary(connection, run_queries.run_row(connection, run_id), self._clock)
+
+    def summaries(self, run_ids: Sequence[int]) -> list[RunSummary]:
+        """The runs of these that are there, in this order, with their totals."""
+        with self._database.reading() as connection:
+            query = select(RUN).where(RUN.c.id.in_(run_ids), VISIBLE)
+            rows = {row.id: row for row in connection.execute(query)}
+            return [run_queries.summary(connection, rows[run_id], self._clock) for run_id in run_ids if run_id in rows]
 
     def is_any_played_from(self, folder: str) -> bool:
         """Whether the agent of a run, also of a deleted one, is in this folder, whose path ends with `/`."""
