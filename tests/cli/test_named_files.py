@@ -230,7 +230,7 @@ def test_a_workspace_that_is_none_is_said_in_one_line(filled: CommandFolder, pat
     }
     words |= {
         f"experiment {verb}": f"experiment {verb} 1"
-        for verb in ("confirm", "export", "report", "resume", "show", "stop")
+        for verb in ("confirm", "drive", "export", "report", "resume", "show", "stop")
     }
     words["experiment import"] = "experiment import experiment.json"
     words |= {name: f"{name} 1" for name in ("report", "mode cases", "mode judge", "trash restore")}

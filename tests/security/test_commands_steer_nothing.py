@@ -46,7 +46,7 @@ NAME = "x\x1b]0;t\x07\u202e\n::error::forged ##[add-mask]y ##vso[task.x]z ##team
 AGENT = NAME.replace("\n", " ")
 NAMELESS = {
     *("accept", "adopt", "agents", "mode judge", "mode undo", "trash empty"),
-    *("experiment confirm", "experiment stop", "run wait", "skill show"),
+    *("experiment confirm", "experiment drive", "experiment stop", "run wait", "skill show"),
     *(f"propose {name}" for name in ("case", "expectation", "finding", "kind")),
     *(f"proposals {name}" for name in ("accept", "refuse", "undo")),
     *(f"run {name}" for name in ("drive", "rescore", "resume", "retry", "stop")),
@@ -77,6 +77,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "eval_set generate_eval_cases": ("FOLDER", "s", "--user_simulation_config_file", "FILE"),
     "experiment add": ("RUN", "--vary", f"model={HOSTILE},b"),
     "experiment confirm": ("RUN",),
+    "experiment drive": ("RUN",),
     "experiment export": ("RUN",),
     "experiment import": ("FILE",),
     "experiment list": (),

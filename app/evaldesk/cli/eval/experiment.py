@@ -31,7 +31,9 @@ from evaldesk.desk.experiments.variants import (
 from evaldesk.desk.imports.files import read_path
 from evaldesk.desk.named_agents import named_agent
 from evaldesk.desk.runs.gates.conclusion import conclude
+from evaldesk.desk.runs.handover import hand_over_experiment
 from evaldesk.desk.runs.plan import RunPlan, options_like
+from evaldesk.desk.runs.provenance import run_digest
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.model import EvalSet, Gates
 from evaldesk.model.experiment import ExperimentPlan, Factor, Variant
@@ -115,6 +117,8 @@ async def _play(
         if not (request.quiet or request.is_json):
             for line in estimate_lines(estimate, is_short=not plan.budget):
                 show(in_one_line(line), err=True)
+        if request.is_submitted:
+            return await _submit(desk, request, plan, run_plans)
         return await _play_planned(desk, request, plan, run_plans)
     finally:
         specs = [spec for each in variants if is_revision(spec := str(each.options.get(AGENT, "")))]
@@ -193,6 +197,20 @@ def _show_plan(plan: ExperimentPlan, estimate: ExperimentEstimate, *, is_json: b
     show(in_one_line(f"{plan.name}: {len(plan.variants)} variants, {estimate.n_trials:,} trials"))
     for line in estimate_lines(estimate):
         show(in_one_line(line))
+    return 0
+
+
+async def _submit(desk: Desk, request: EvalRequest, plan: ExperimentPlan, run_plans: Sequence[RunPlan]) -> int:
+    experiment_id, run_ids = await desk.experiments.submit(plan, run_plans)
+    configs = [(await desk.runs.summary(run_id)).config for run_id in run_ids]
+    digests = {run_id: run_digest(config) for run_id, config in zip(run_ids, configs, strict=True)}
+    who = await asyncio.to_thread(hand_over_experiment, desk.settings, experiment_id, digests)
+    if request.is_json:
+        show_json({"id": experiment_id, "name": plan.name, "run_ids": run_ids})
+        return 0
+    where = "by the desk that is open" if who == "desk" else "in the background"
+    show(in_one_line(f"Experiment {experiment_id}, {plan.name}, is played {where}."))
+    show(f"`evaldesk experiment show {experiment_id}` shows its progress, `evaldesk experiment stop` ends it.")
     return 0
 
 

@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, LazyCommand] = {
     "confirm": LazyCommand(
         "evaldesk.cli.experiments.change:confirm", "Play the leader of experiment ID against its baseline once more."
     ),
+    "drive": LazyCommand("evaldesk.cli.experiments.drive:drive", ""),
     "add": LazyCommand("evaldesk.cli.experiments.change:add", "Add variants to experiment ID, and play them."),
 }
 

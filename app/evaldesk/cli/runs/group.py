@@ -11,7 +11,7 @@ from evaldesk.cli.lazy import LazyCommand, LazyGroup
 COMMANDS: Mapping[str, LazyCommand] = {
     "submit": LazyCommand(
         "evaldesk.cli.runs.submit:submit",
-        "Submit the run of FILE, in Osmosis' TOML; all settings are checked before the start.",
+        "Submit the run of FILE, in Osmosis' TOML, or its experiment; all settings are checked before the start.",
     ),
     "play": LazyCommand(
         "evaldesk.cli.runs.submit:play",

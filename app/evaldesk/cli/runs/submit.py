@@ -71,7 +71,7 @@ def _file_options(command: Any) -> Any:
 @place_options
 @gate_options
 def submit(is_json: bool, workspace: str | None, **values: Any) -> None:
-    """Submit the run of FILE, in Osmosis' TOML; all settings are checked before the start.
+    """Submit the run of FILE, in Osmosis' TOML, or its experiment; all settings are checked before the start.
 
     Without --name it is a new run, with the name of the file and the time. An option of a run that is given here wins
     over the file, which has them under [evaldesk]. `evaldesk run info RUN` shows the answers of the gates; without one
@@ -83,9 +83,7 @@ def submit(is_json: bool, workspace: str | None, **values: Any) -> None:
     evaldesk run submit configs/eval/my-run.toml --yes --baseline 12 --regression-rule confirm
     """
     if is_experiment_file(values["file"]):
-        raise UsageError(
-            f"{values['file']} is an experiment, which is played in one process: evaldesk run play {values['file']}"
-        )
+        sys.exit(_play_experiment(values, workspace, is_submitted=True, is_json=is_json))
     is_asked = not (values["yes"] or is_json)
     name = f"{values['file'].stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     file_run = _read(values, workspace, name, is_asked, is_new=True)
@@ -134,9 +132,26 @@ def play(workspace: str | None, **values: Any) -> None:
     sys.exit(code)
 
 
-def _play_experiment(values: dict[str, Any], workspace: str | None) -> int:
-    """Play the variants of an experiment file to their end; options of the command win over the file."""
+def _play_experiment(
+    values: dict[str, Any],
+    workspace: str | None,
+    *,
+    is_submitted: bool = False,
+    is_json: bool = False,
+) -> int:
+    """Play the variants of an experiment file to their end, or submit them; options of the command win over the file.
+
+    Raises UsageError for an option that only the run of a data set has.
+    """
     file = read_experiment_file(values["file"])
+    for option in ("sample", "limit", "offset", "dataset_file", "secrets_file"):
+        if values[option]:
+            flag = f"--{option.replace('_', '-')}"
+            raise UsageError(f"{flag} is of a run file, and {values['file']} is an experiment; leave it out")
+    if is_submitted and not values["yes"] and not is_json and sys.stdin.isatty():
+        confirm("Submit this experiment?", abort=True)
+    elif is_submitted and not (values["yes"] or is_json):
+        raise UsageError("no terminal for the question; add --yes to submit the experiment")
     options = {**file.run_options, **asked_options(values)}
     name = options.pop("name", None)
     request = EvalRequest(
@@ -146,10 +161,13 @@ def _play_experiment(values: dict[str, Any], workspace: str | None) -> int:
         workspace=workspace,
         vary=file.vary,
         listed=file.variants,
-        experiment=str(name or file.name),
+        experiment=str(name) if name else file.name,
         baseline_variant=file.baseline,
         allow_equal=file.allow_equal,
         drop_worse=file.drop_worse,
+        is_submitted=is_submitted,
+        is_json=is_json,
+        asked_gates=asked_gates(values),
         python=values["python"],
         image=values["image"],
     )

@@ -39,6 +39,12 @@ class ExperimentDesk:
         await self._runs.start_together(self._as_parts(experiment_id, plan, run_plans))
         return experiment_id
 
+    async def submit(self, plan: ExperimentPlan, run_plans: Sequence[RunPlan]) -> tuple[int, builtins.list[int]]:
+        """Store an experiment for the process that takes it up; gives its id and those of its runs."""
+        experiment_id = await asyncio.to_thread(self._store.experiments.create, plan)
+        run_ids = await self._runs.submit_together(self._as_parts(experiment_id, plan, run_plans))
+        return experiment_id, run_ids
+
     async def play(
         self, experiment_id: int, on_progress: Callable[[Sequence[RunSummary]], None] = lambda _: None
     ) -> Results:

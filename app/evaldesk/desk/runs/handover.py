@@ -1,4 +1,4 @@
-"""Hands a submitted run to the desk that is open, or to a driver of its own that outlives the command."""
+"""Hands a submitted run or experiment to the desk that is open, or to a driver that outlives the command."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from evaldesk.desk.runs.stored_runs import is_held, open_stored_runs
 from evaldesk.desk.serving import desk_address
@@ -30,15 +30,33 @@ def hand_over(settings: Settings, run_id: int, digest: str, *, environment: Mapp
     return "driver"
 
 
+def hand_over_experiment(settings: Settings, experiment_id: int, digests: Mapping[int, str]) -> str:
+    """Ensure that a process plays the runs of an experiment, each with its digest; gives `desk` or `driver`.
+
+    One process plays all of them, whose cells are interleaved.
+    """
+    if desk_address(settings) and _is_taken_up(settings, next(iter(digests))):
+        return "desk"
+    arguments = ["experiment", "drive", str(experiment_id), "--workspace", str(settings.workspace)]
+    for run_id, digest in digests.items():
+        arguments += ["--accept", f"{run_id}:{digest}"]
+    _start(settings, f"experiment-{experiment_id}", arguments, os.environ)
+    return "driver"
+
+
 def start_driver(settings: Settings, run_id: int, digest: str, environment: Mapping[str, str]) -> int:
     """Start a process that plays the run while it has the digest, and ends with it; gives the id of the process.
 
     Its output is in `.evaldesk/logs`.
     """
+    arguments = ["run", "drive", str(run_id), "--workspace", str(settings.workspace), "--accept", digest]
+    return _start(settings, f"run-{run_id}", arguments, environment)
+
+
+def _start(settings: Settings, name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     folder = settings.state_folder / "logs"
     folder.mkdir(mode=0o700, exist_ok=True)
-    descriptor = os.open(folder / f"run-{run_id}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-    arguments = ["run", "drive", str(run_id), "--workspace", str(settings.workspace), "--accept", digest]
+    descriptor = os.open(folder / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     try:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "evaldesk", *arguments],

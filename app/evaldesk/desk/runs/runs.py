@@ -174,6 +174,20 @@ class RunDesk:
             self._players.play(planning.run_id, planning=planning, part=config.experiment)
         return [planning.run_id for planning, _ in plannings]
 
+    async def submit_together(self, plans: Sequence[RunPlan]) -> list[int]:
+        """As `submit`, for the runs of an experiment: none waits to be taken up before all are stored."""
+        for plan in plans:
+            self._check_agent(plan.config)
+        run_ids = []
+        for plan in plans:
+            planning = await self._plan_first(plan)
+            while not planning.is_done:
+                await self._write(planning.step)
+            run_ids.append(planning.run_id)
+        for summary in [await self.summary(run_id) for run_id in run_ids]:
+            await self._write(self._store.runs.move_on, summary, "pending", "", driver=WAITING)
+        return run_ids
+
     async def resume_together(self, run_ids: Sequence[int]) -> None:
         """As `resume`, for runs of an experiment: none begins before all are taken up. Raises as `resume`."""
         summaries = [await self.summary(run_id) for run_id in run_ids]
@@ -488,14 +502,26 @@ class RunDesk:
                     playing.driver.stop_rule = summary_now.stop_rule
                 if not playing.is_stopped and summary_now.status == "stopping":
                     await self.stop(run_id)
+        waiting: list[RunSummary] = []
         for summary in await asyncio.to_thread(self._store.runs.unfinished_runs) if takes_up else ():
             if summary.driver == WAITING and summary.status == "pending" and await self._may_play(summary):
                 if self.hand_over and has_own_driver(summary.config.executor):
                     continue  # its process was started by the one that submitted it
-                with contextlib.suppress(ConflictError):
-                    await self._players.take_up(summary)
+                waiting.append(summary)
             elif host_of(summary.driver) and summary.id not in self._playing:
                 await self._take_over(summary)
+        await self._take_up_waiting(waiting)
+
+    async def _take_up_waiting(self, summaries: Sequence[RunSummary]) -> None:
+        """Play submitted runs; of an experiment no cell begins before all of its variants here are taken up."""
+        parts = [summary.config.experiment for summary in summaries]
+        expected = [(self._players.expect(part), part.variant_index) for part in parts if part]
+        try:
+            for summary in summaries:
+                with contextlib.suppress(ConflictError):
+                    await self._players.take_up(summary)
+        finally:
+            self._forget_others(expected)
 
     async def close(self) -> None:
         """End the runs of this process without a verdict; they stay `running` and go on at the next start."""
