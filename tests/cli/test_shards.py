@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from random import Random
@@ -12,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from evaldesk import evaluate
+from evaldesk.cli.eval.shard_json import joined_agents
+from evaldesk.desk.runs.shard_files import read_shards
 from evaldesk.desk.runs.shards import place_of
 from evaldesk.engine import GradeSpec, InlineExecutor
 from evaldesk.errors import EmptyShardError, UsageError
 from evaldesk.model import TrialSpec
+from evaldesk.model.agent_tree import AgentTotals
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -360,3 +364,17 @@ def test_a_shard_of_python_is_undecided_and_an_empty_one_an_error_of_its_own(pla
     assert (result.n_passed, result.conclusion.outcome) == (1, "undecided")
     with pytest.raises(EmptyShardError, match="has no case of 1"):
         evaluate(agent, path, criteria={"response_match_score": 0.8}, shard=f"{3 - number}/2")
+
+
+def test_agents_of_several_shards_are_added(place: CommandFolder) -> None:
+    files = [read_shards([str(file)])[0] for file in play_shards(place, n=1)]
+    clerk, cook = AgentTotals("clerk", "", "", 0, 2, 1, 0, 2, 3, 0, 4, 50, 0.5, 0, 9.0), "cook"
+    own = [(clerk,), (replace(clerk, n_trials=3, cost=0.25), replace(clerk, name=cook, parent="clerk", depth=1))]
+    shards = [replace(files[0], reports=replace(files[0].reports, agents=agents)) for agents in own]
+
+    agents = joined_agents(shards)
+
+    assert [(each.name, each.n_trials, each.cost, each.depth) for each in agents] == [
+        ("clerk", 5, 0.75, 0),
+        ("cook", 2, 0.5, 1),
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from math import fsum
 from typing import Any, TypeVar, get_args
 from xml.etree.ElementTree import Element
@@ -16,12 +16,14 @@ from evaldesk.desk.runs.gates.conclusion import CaseNumbers, Ending, RunNumbers,
 from evaldesk.desk.runs.shard_files import ShardFile, joined_metrics
 from evaldesk.desk.runs.stored_runs import changed_since, joined_numbers, named_together
 from evaldesk.model import Capture, Conclusion, Counts
+from evaldesk.model.agent_tree import AgentTotals
 from evaldesk.model.comparison import RunChange
 from evaldesk.model.evalset import CaseKey
 from evaldesk.model.run import NOTHING_SHARED, SharedState
 from evaldesk.pages.reports.junit import junit_suite
 from evaldesk.pages.reports.markdown import SummaryPart
 from evaldesk.pages.runs.objects import (
+    agent_object,
     asserted_objects,
     conclusion_object,
     counts_object,
@@ -33,6 +35,7 @@ from evaldesk.wording.comparison import again_notes
 from evaldesk.wording.places import shared_globals_sentence
 
 T = TypeVar("T")
+_OF_AGENT = [field.name for field in fields(AgentTotals) if field.name not in ("name", "parent", "tool", "depth")]
 _SUMS = ("tokens", "n_uncounted", "n_unpriced", "duration_ms", "active_ms")
 
 
@@ -67,7 +70,7 @@ class MergedRun:
 def merge_shards(shards: Sequence[ShardFile]) -> MergedRun:
     """The one run of shards that have each case once."""
     numbers, gates, cases = merged_numbers(shards), shards[0].gates, _cases(shards)
-    change = _change(shards)
+    change, agents = _change(shards), joined_agents(shards)
     conclusion = conclude(gates, numbers, change)
     first, ending_run, runs, sums = shards[0].run, _ending_run(shards), [shard.run for shard in shards], _sums(shards)
     case_places = {each["case_id"]: place for place, each in enumerate(cases)}
@@ -93,6 +96,7 @@ def merge_shards(shards: Sequence[ShardFile]) -> MergedRun:
             metric_object(row, interval, numbers.counts.done)
             for row, interval in joined_metrics(shards, numbers.counts)
         ],
+        "agents": list(map(agent_object, agents)),
         "history_days": days_object(days_of_runs(runs)),
         "cases": cases,
         "other_verdicts": sorted(verdicts, key=lambda each: case_places.get(each["case_id"], 0)),
@@ -115,8 +119,19 @@ def merge_shards(shards: Sequence[ShardFile]) -> MergedRun:
     notes = [each["sentence"] for each in run["not_applicable"]]
     notes += filter(None, [shared_globals_sentence(_shared_state(shards)).rstrip(".")])
     reasons = {report.id: report.reason for report in reports if report.reason}
-    part = SummaryPart(shards[0].reports.title, numbers, reasons, cases[0]["evalset"], notes)
+    part = SummaryPart(shards[0].reports.title, numbers, reasons, cases[0]["evalset"], notes, agents)
     return MergedRun(numbers, conclusion, change, text, suite, part)
+
+
+def joined_agents(shards: Sequence[ShardFile]) -> list[AgentTotals]:
+    """The actions of each agent in all shards, in the order of the first shard that knows it."""
+    totals: dict[tuple[str, str, str], AgentTotals] = {}
+    for agent in [each for shard in shards for each in shard.reports.agents]:
+        key = agent.name, agent.parent, agent.tool
+        known = totals.get(key)
+        sums = {name: getattr(known, name) + getattr(agent, name) for name in _OF_AGENT} if known else {}
+        totals[key] = replace(known, depth=min(known.depth, agent.depth), **sums) if known else agent
+    return list(totals.values())
 
 
 def _change(shards: Sequence[ShardFile]) -> RunChange | None:

@@ -17,6 +17,7 @@ from evaldesk.desk.runs.shards import place_of, shard_of
 from evaldesk.desk.runs.stored_runs import StoredRuns, interval_of, refusal_of
 from evaldesk.errors import UsageError
 from evaldesk.model import Counts, EvalSet, Gates
+from evaldesk.model.agent_tree import AgentTotals
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Interval, counted
 from evaldesk.model.stored import MetricRow, RunSummary
@@ -32,12 +33,16 @@ _WRITER = "name files that `evaldesk eval --shard I/N -o FILE.json` wrote"
 
 @dataclass(frozen=True, slots=True)
 class ShardReports:
-    """The words of a shard for JUnit XML and Markdown: the names of its suite and its part, and its cases in order."""
+    """The words of a shard for JUnit XML and Markdown: the names of its suite and its part, and its cases in order.
+
+    `agents` are those of trials in which several acted.
+    """
 
     suite: str
     title: str
     started_at: datetime | None
     cases: tuple[CaseReport, ...]
+    agents: tuple[AgentTotals, ...] = ()
 
 
 def suite_name(run: RunSummary, evalset: EvalSet) -> str:
@@ -71,6 +76,7 @@ def shard_object(runs: StoredRuns, run: RunSummary, evalset: EvalSet) -> dict[st
         summary_title(run, evalset),
         run.started_at,
         tuple(map(CaseReport.of, runs.cases(run.id))),
+        tuple(runs.agent_totals(run.id)),
     )
     return {
         "number": number,

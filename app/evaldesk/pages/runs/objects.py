@@ -9,6 +9,7 @@ from typing import Any
 from evaldesk.desk.runs.gates.conclusion import RunNumbers
 from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval, run_name
 from evaldesk.model import Conclusion, Counts, Gates, Outcome
+from evaldesk.model.agent_tree import AgentTotals
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.stored import MetricRow, RunSummary, host_of
 from evaldesk.pages.runs.facts import run_fingerprint, shown_values
@@ -126,14 +127,12 @@ def metric_objects(runs: StoredRuns, run: RunSummary) -> list[dict[str, Any]]:
 
 def agent_objects(runs: StoredRuns, run: RunSummary) -> list[dict[str, Any]]:
     """The agents of the trials in which several acted, each below its caller; `cost` is null where none is known."""
-    return [
-        {
-            **asdict(agent),
-            "cost": agent.known_cost,
-            "is_cost_least": agent.is_cost_least,
-        }
-        for agent in runs.agent_totals(run.id)
-    ]
+    return list(map(agent_object, runs.agent_totals(run.id)))
+
+
+def agent_object(agent: AgentTotals) -> dict[str, Any]:
+    """The actions of one agent, as JSON says them."""
+    return {**asdict(agent), "cost": agent.known_cost, "is_cost_least": agent.is_cost_least}
 
 
 def metric_object(row: MetricRow, interval: Interval | None, n_done: int) -> dict[str, Any]:
