@@ -43,8 +43,8 @@ async def _drive(settings: Settings, experiment_id: int, digests: Sequence[str])
     desk.poll_requests()
     try:
         for each in digests:
-            run_id, _, digest = each.partition(":")
-            desk.runs.take_word(int(run_id), digest)
+            number, _, digest = each.partition(":")
+            desk.runs.take_word(int(number), digest)
         with suppress(ConflictError):  # another process plays it: no error
             await desk.experiments.resume(experiment_id)
             for run_id in (await desk.experiments.get(experiment_id)).run_ids:

@@ -380,7 +380,7 @@ def _with_cells(
 ) -> list[TableRow]:
     """The rows with their case in each run."""
     indexes = [rows.layout.indexes(row) for row in numbers]
-    own = {run.id: [index[at] for index in indexes if index[at] is not None] for at, run in enumerate(rows.runs)}
+    own = {run.id: [case for index in indexes if (case := index[at]) is not None] for at, run in enumerate(rows.runs)}
     means = {
         run_id: run_queries.means_of_cases(connection, run_id, own[run_id]) for run_id in with_means if own.get(run_id)
     }

@@ -809,7 +809,8 @@ def means_of_cases(
 def case_row_of(row: Row[Any], means: Mapping[str, float], config: RunConfig, **more: Any) -> CaseRow:
     """A row of `run_case` as a value."""
     counts = counts_of(row, len(row.strip), config)
-    return CaseRow(*_case_values(row), row.strip, counts, means, **more)
+    values: tuple[Any, ...] = (*_case_values(row), row.strip, counts, means)
+    return CaseRow(*values, **more)
 
 
 def _cursor(sort: CaseSort, row: Row[Any]) -> str:
