@@ -1,4 +1,4 @@
-"""A case of a run in the words of a report: its counts, and the trial that shows best why it did not pass."""
+"""A case of a run in the words of a report: its counts, and its first trial without a pass."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ LONGEST = 20_000
 class CaseReport:
     """A case, for JUnit XML and Markdown.
 
-    `trial_index` is that of the first failed or errored trial, else of the first one; None where none was played.
-    `words` say why that trial did not pass, on one line, and are None where it did; `text` shows its turns. `reason`
-    is of the first trial that did not pass, whatever its verdict. All three are missing where all trials passed.
+    `trial_index` is the index of the first failed or errored trial, else of the first one; None where none was played.
+    `words` are the reason of this trial on one line, None where it passed; `text` shows its turns. `reason` is the
+    reason of the first trial without a pass. All three are missing where all trials passed.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Result files of the shards of an eval set: what a merge needs of a run, the reader, and the scores of all."""
+"""Result files of the shards of an eval set: the facts for a merge, the reader, and the scores of all."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _WRITER = "name files that `evaldesk eval --shard I/N -o FILE.json` wrote"
 class ShardReports:
     """The words of a shard for JUnit XML and Markdown: the names of its suite and its part, and its cases in order.
 
-    `agents` are those of trials in which several acted.
+    `agents` are the agents of trials with several.
     """
 
     suite: str
@@ -99,7 +99,7 @@ def shard_object(runs: StoredRuns, run: RunSummary, evalset: EvalSet) -> dict[st
 
 
 def _asserted_metrics(runs: StoredRuns, run: RunSummary, baseline: Baseline | None) -> list[str]:
-    """The metrics of the baseline that apply to a case of the shard; `weaker_words` asks for those that are gone."""
+    """The metrics of the baseline that apply to a case of the shard; `weaker_words` asks for the removed ones."""
     metrics = {bar.metric for bars in baseline.bars.values() for bar in bars} if baseline else set()
     return sorted(metric for metric in metrics if is_asserted(lambda: runs.snapshots(run.id), metric))
 
@@ -111,8 +111,8 @@ class ShardFile:
     `places` are those of its cases in the file of the set; empty where that was not there any more. `scores` are the
     totals of each metric in each case, `criteria` the metrics with their thresholds. `baseline` is the whole earlier
     run that a gate compares with, None without such a gate, and `confirming` are the letters of the fresh trials of
-    each case. `asserted` are the metrics of the baseline that apply to a case; `is_replayed` and `refusal` are those of
-    a `RunChange`.
+    each case. `asserted` are the metrics of the baseline that apply to a case; `is_replayed` and `refusal` are fields
+    of a `RunChange`.
     """
 
     name: str

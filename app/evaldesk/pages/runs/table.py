@@ -415,7 +415,7 @@ def _spread_ranks(
 
 
 def _own_sort(summaries: Sequence[RunSummary]) -> RowSort:
-    """The order of a table whose address names none: what differs most comes first."""
+    """The order of a table whose address names none: the largest differences first."""
     first = summaries[0]
     if len(summaries) == 1:
         return RowSort("file" if first.status in LIVE else "worst")

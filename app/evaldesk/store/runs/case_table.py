@@ -1,4 +1,4 @@
-"""The table of cases by runs: its rows found, filtered and ordered by SQL, and the cells of those that are shown.
+"""The table of cases by runs: its rows found, filtered and ordered by SQL, and the cells of the shown ones.
 
 The totals of a case are columns of `run_case` and `case_metric`, kept up to date with each trial, and so are the facets
 of a case and the first divergences of its trials: no question reads a transcript.
