@@ -35,6 +35,23 @@ def play(place: CommandFolder, path: Path, *options: object) -> dict[str, Any]:
     return {**answer, "exit_code": result.exit_code}
 
 
+def play_shards(place: CommandFolder, path: Path, *options: object, n: int = 3) -> list[Path]:
+    """The result files of the shards that have cases."""
+    files = [place.folder / f"part{number}.json" for number in range(1, n + 1)]
+    for number, file in enumerate(files, 1):
+        place.eval(path, "--shard", f"{number}/{n}", *options, "-o", file)
+    return [file for file in files if file.exists()]
+
+
+def outcomes_in(junit: Path) -> list[tuple[str | None, str]]:
+    """The name of each case in JUnit XML, and the tag that says how it ended; empty where it passed."""
+    tags = ("failure", "error", "skipped")
+    return [
+        (case.get("name"), next((tag for tag in tags if case.find(tag) is not None), ""))
+        for case in ET.fromstring(junit.read_text()).iter("testcase")  # noqa: S314 - our own file
+    ]
+
+
 GATES = (
     (),
     ("--min-pass-rate", "1"),
@@ -182,6 +199,52 @@ class TestBaselines:
 
         assert play(place, bad, "--n", 5, "--baseline", "1", "--margin", "0.05")["exit_code"] == 0
 
+    @pytest.mark.parametrize("form", ["run", "file"])
+    @pytest.mark.parametrize(
+        ("before", "after", "wrong", "exit_code"),
+        [
+            ((), (), "two", 1),
+            ((), ("case_2",), "two", 0),
+            ((), ("case_2", "case_5"), "two,five", 0),
+            ((), ("case_5",), "two,five", 1),
+            (("case_2",), ("case_2",), "two", 0),
+            (("case_2",), (), "two", 1),
+            (("case_2",), (), "", 0),
+        ],
+        ids=["free", "held", "both held", "another held", "still held", "freed and failed", "freed and passed"],
+    )
+    def test_merged_shards_answer_as_the_whole_run(
+        self,
+        place: CommandFolder,
+        monkeypatch: pytest.MonkeyPatch,
+        form: str,
+        before: tuple[str, ...],
+        after: tuple[str, ...],
+        wrong: str,
+        exit_code: int,
+    ) -> None:
+        answers = {word: word for word in ("one", "two", "three", "four", "five", "six")}
+        file = place.folder / "base.json"
+        monkeypatch.setenv("ECHO_WRONG", "two" if before else "")
+        assert place.eval(write(place, *before, answers=answers), "-o", file).exit_code == 0
+        monkeypatch.setenv("ECHO_WRONG", wrong)
+        path, gates = write(place, *after, answers=answers), ("--max-regressions", "0", "--margin", "0.1")
+        options = (*gates, "--baseline", "1" if form == "run" else file)
+
+        whole_junit, junit = place.folder / "whole.xml", place.folder / "merged.xml"
+        whole = play(place, path, *options, "--junit", whole_junit)
+        files = play_shards(place, path, *options)
+        merged = place.run("run", "merge", *files, "--json", "--junit", junit)
+
+        answer = json.loads(merged.stdout)
+        assert len(files) > 1
+        assert (merged.exit_code, whole["exit_code"]) == (exit_code, exit_code)
+        for part in ("outcome", "gates", "reasons", "baseline"):
+            assert answer[part] == whole[part]
+        assert {case["case_id"] for case in answer["baseline"]["cases"]}.isdisjoint(after)
+        assert outcomes_in(junit) == outcomes_in(whole_junit)
+        assert {name for name, tag in outcomes_in(junit) if tag == "skipped"} == {*after}
+
 
 def test_every_door_tells_the_cases_in_quarantine(place: CommandFolder) -> None:
     junit, summary = place.folder / "junit.xml", place.folder / "summary.md"
@@ -220,13 +283,8 @@ def test_the_python_api_judges_as_the_stored_run(place: CommandFolder) -> None:
 def test_shards_tell_the_same_as_the_whole_run(place: CommandFolder) -> None:
     path = write(place, "case_2", answers={"one": "one", "two": "wrong", "three": "three", "four": "four"})
     whole = play(place, path)
-    files = []
-    for number in (1, 2):
-        file = place.folder / f"part{number}.json"
-        place.eval(path, "--shard", f"{number}/2", "-o", file)
-        files += [file] if file.exists() else []
 
-    merged = place.run("run", "merge", *files, "--json")
+    merged = place.run("run", "merge", *play_shards(place, path, n=2), "--json")
 
     answer = json.loads(merged.stdout)
     assert (merged.exit_code, answer["outcome"]) == (0, "passed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
@@ -20,6 +21,7 @@ from evaldesk.engine import GradeSpec, InlineExecutor
 from evaldesk.errors import EmptyShardError, UsageError
 from evaldesk.model import TrialSpec
 from evaldesk.model.agent_tree import AgentTotals
+from evaldesk.model.evalset import QUARANTINE
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -63,9 +65,20 @@ def refusal(result: Result) -> str:
     return str(result.exception)
 
 
-def play_shards(place: CommandFolder, *options: object, n: int = N_SHARDS) -> list[Path]:
+def write_set(place: CommandFolder, answers: dict[str, str | None], left_out: Collection[str] = ()) -> None:
+    """The set with cases case_1, case_2, …, of which those with the ids `left_out` are in quarantine."""
+    path = place.evalset("set", answers)
+    content = json.loads(path.read_text())
+    for case in content["eval_cases"]:
+        case["tags"] = [QUARANTINE] if case["eval_id"] in left_out else []
+    path.write_text(json.dumps(content))
+
+
+def play_shards(
+    place: CommandFolder, *options: object, n: int = N_SHARDS, left_out: Collection[str] = ()
+) -> list[Path]:
     """The result files of the shards that have cases."""
-    place.evalset("set", ANSWERS)
+    write_set(place, ANSWERS, left_out)
     for number in range(1, n + 1):
         play(place, f"shard{number}", "--shard", f"{number}/{n}", *options)
     return sorted(place.folder.glob("shard*.json"))
@@ -121,15 +134,19 @@ def without_times_in(junit: str) -> str:
     return sub(r' (time|timestamp)="[^"]*"', "", junit)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(
+    ("seed", "n_left_out"), [*((seed, 0) for seed in range(10)), *((seed, 3) for seed in range(8))]
+)
 def test_drawn_gates_answer_alike_of_shards_and_of_the_whole_run(
-    place: CommandFolder, monkeypatch: pytest.MonkeyPatch, seed: int
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch, seed: int, n_left_out: int
 ) -> None:
     chance, words = Random(seed), list(ANSWERS)
+    ids = [f"case_{number}" for number in range(1, len(words) + 1)]
+    left_out_before, left_out = chance.sample(ids, n_left_out), chance.sample(ids, n_left_out)
     of_before = {word: answer for word, answer in ANSWERS.items() if word != "case of dew"} | {"gone": "gone"}
     monkeypatch.setenv("ECHO_WRONG", ",".join(chance.sample(words, 2)))
     monkeypatch.setenv("ECHO_RAISE", ",".join(chance.sample(words, chance.randint(0, 1))))
-    place.evalset("set", of_before)
+    write_set(place, of_before, left_out_before)
     play(place, "main")
     monkeypatch.setenv("ECHO_WRONG", ",".join(chance.sample(words, chance.randint(0, 4))))
     gates = drawn_gates(chance, place.folder / "main.json")
@@ -138,7 +155,7 @@ def test_drawn_gates_answer_alike_of_shards_and_of_the_whole_run(
         for name in ("whole", "merged")
     }
 
-    files = play_shards(place, *gates, n=3)
+    files = play_shards(place, *gates, n=3, left_out=left_out)
     whole = play(place, "whole", *gates, *reports["whole"])
     merged = place.run("run", "merge", *reversed(files), "-o", place.folder / "merged.json", *reports["merged"])
 

@@ -72,6 +72,8 @@ def merge_shards(shards: Sequence[ShardFile]) -> MergedRun:
     numbers, gates, cases = merged_numbers(shards), shards[0].gates, _cases(shards)
     change, agents = _change(shards), joined_agents(shards)
     conclusion = conclude(gates, numbers, change)
+    every_case = _case_numbers(shards)
+    counts = Counts.total(case.counts for case in every_case)  # also of the cases in quarantine, as of one run
     first, ending_run, runs, sums = shards[0].run, _ending_run(shards), [shard.run for shard in shards], _sums(shards)
     case_places = {each["case_id"]: place for place, each in enumerate(cases)}
     verdicts = [verdict for run in runs for verdict in run["other_verdicts"]]
@@ -82,20 +84,17 @@ def merge_shards(shards: Sequence[ShardFile]) -> MergedRun:
         "reason": ending_run["reason"],
         "options": {**first["options"], "shard": None},
         "n_cases": len(cases),
-        "n_trials": numbers.counts.planned,
-        **counts_object(numbers.counts),
+        "n_trials": counts.planned,
+        **counts_object(counts),
         "not_applicable": asserted_objects(_n_asserted(shards), len(cases)),
-        "pass_rate": numbers.counts.rate,
+        "pass_rate": counts.rate,
         "interval": ends(numbers.interval),
         "shared_state": asdict(_shared_state(shards)),
         **curve_object(numbers, max(each["n_most"] for each in runs), gates),
         **sums,
         **_costs(shards),
         "capture": [way for way in get_args(Capture) if any(way in each["capture"] for each in runs)],
-        "metrics": [
-            metric_object(row, interval, numbers.counts.done)
-            for row, interval in joined_metrics(shards, numbers.counts)
-        ],
+        "metrics": [metric_object(row, interval, counts.done) for row, interval in joined_metrics(shards, counts)],
         "agents": list(map(agent_object, agents)),
         "history_days": days_object(days_of_runs(runs)),
         "cases": cases,
@@ -107,7 +106,7 @@ def merge_shards(shards: Sequence[ShardFile]) -> MergedRun:
         result["baseline"] = baseline_object(change)
     text = json.dumps({**result, "runs": [run]}, indent=2, ensure_ascii=False)
     reports = _in_order(shards, [shard.reports.cases for shard in shards])
-    names = (case.id for case in named_together(_case_numbers(shards)))
+    names = (case.id for case in named_together(every_case))
     started_at = min((each for shard in shards if (each := shard.reports.started_at)), default=None)
     suite = junit_suite(
         shards[0].reports.suite,
