@@ -301,6 +301,20 @@ def test_a_tag_that_is_set_after_the_run_changes_no_conclusion(place: CommandFol
     assert stored.conclusion(stored.summary(1)).outcome == "failed"
 
 
+def test_a_named_run_is_not_continued_once_its_quarantine_is_another(place: CommandFolder) -> None:
+    """A run keeps the cases that no gate asks for, so a case that is back would go on unasked for."""
+    path = write(place, "case_2", "case_4")
+    held = place.eval(path, "--name", "nightly")
+    assert held.exit_code == 0, held.output
+
+    write(place)
+    again = place.eval(path, "--name", "nightly")
+    by_option = place.eval(write(place, "case_2", "case_4"), "--name", "nightly", "--without", "none")
+
+    for refused in (again, by_option):
+        assert "run 1 began with other inputs: 2 cases in no gate, now 0" in str(refused.exception)
+
+
 def test_a_comparison_leaves_out_what_is_in_quarantine_in_one_of_the_runs(
     place: CommandFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

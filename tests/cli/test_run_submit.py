@@ -592,6 +592,9 @@ def test_the_trials_that_are_left_of_a_run_are_played_under_its_name(
         ("agent", "the files of agent calc"),
         ("threshold", "the criteria"),
         ("option", "option temperature"),
+        ("gate", "gate min_pass_rate none, now 0.9"),
+        ("cost", "gate max_cost none, now 2.0"),
+        ("budget", "option budget"),
     ],
 )
 def test_changed_inputs_lock_a_run_that_is_continued(
@@ -604,7 +607,14 @@ def test_changed_inputs_lock_a_run_that_is_continued(
         data.write_text(data.read_text().replace("1+3", "one+three"))
     if change == "agent":
         source.write_text(source.read_text() + "\nVERSION = 2\n")
-    more = {"limit": ("--limit", "2"), "n": ("--n", "3"), "option": ("--temperature", "0.5")}.get(change, ())
+    more = {
+        "limit": ("--limit", "2"),
+        "n": ("--n", "3"),
+        "option": ("--temperature", "0.5"),
+        "gate": ("--min-pass-rate", "0.9"),
+        "cost": ("--max-cost", "2"),
+        "budget": ("--budget", "9"),
+    }.get(change, ())
     if change == "threshold":
         _write(place.folder, evaluation="n = 2\nlimit = 3\npass_threshold = 0.5")
 

@@ -1,13 +1,20 @@
-"""A run that is continued by its name, and its inputs: what changed since its start is refused, never mixed in."""
+"""A run that is continued by its name, and its inputs: what changed since its start is refused, never mixed in.
+
+Its conclusion follows from its gates as well, so other gates are refused like other inputs: an old verdict would
+answer a new question. (decision 512 for the cases that no gate asks for)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields, replace
 
 from evaldesk.desk.runs.plan import RunPlan
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.matching.case_version import case_version
+from evaldesk.model import AgentRef, Gates
+from evaldesk.model.comparison import Baseline
 from evaldesk.model.run import LIVE, measured_value
 from evaldesk.model.stored import RunSummary
 from evaldesk.run_options import RUN_OPTIONS
@@ -63,16 +70,48 @@ def changed_inputs(runs: StoredRuns, run: RunSummary, plan: RunPlan) -> Iterator
         yield f"agent {before.agent.id} {before.agent.target}, now {now.agent.id} {now.agent.target}"
     elif before.agent_version != now.agent_version:
         yield f"the files of agent {now.agent.id}"
+    elif _without_place(before.agent) != _without_place(now.agent):
+        yield f"the settings of agent {now.agent.id}"
     old_rows = [(key.case_id, key.digest) for key in runs.store.case_keys(run.id)]
     rows = [(case.id, case_version(case)) for case in plan.cases]
     if old_rows != rows:
         differing = [now_row[0] for old_row, now_row in zip(old_rows, rows, strict=False) if old_row != now_row]
         first = f", the first is {differing[0]}" if differing else ""
         yield f"{len(old_rows):,} rows, now {len(rows):,}{first}"
+    if before.left_out != now.left_out:
+        yield f"{len(before.left_out):,} cases in no gate, now {len(now.left_out):,}"
     if before.n != now.n:
         yield f"{before.n:,} trials a row, now {now.n:,}"
     if before.criteria != now.criteria:
         yield "the criteria"
+    elif before.functions_version != now.functions_version:
+        yield "the files of eval functions"
     for option in RUN_OPTIONS:
-        if option.is_measured and measured_value(before, option) != measured_value(now, option):
+        is_input = option.is_measured or option.name in _SHAPE
+        if is_input and measured_value(before, option) != measured_value(now, option):
             yield f"option {option.name}"
+    yield from _changed_gates(before.gates, now.gates)
+    if now.gates.compares and _verdicts(runs.store.baseline(run.id)) != _verdicts(plan.baseline):
+        yield "the baseline"
+
+
+_SHAPE = ("budget", "allocate", "shard")
+"""Options that decide how many trials a case has, and whether the gates are answered at all."""
+
+
+def _without_place(agent: AgentRef) -> AgentRef:
+    """The agent wherever its folder is, which is another one on another machine."""
+    return replace(agent, root="", folder="")
+
+
+def _changed_gates(before: Gates, now: Gates) -> Iterator[str]:
+    for each in fields(Gates):
+        earlier, latest = getattr(before, each.name), getattr(now, each.name)
+        if earlier != latest:
+            yield f"gate {each.name} {earlier or 'none'}, now {latest or 'none'}"
+
+
+def _verdicts(baseline: Baseline | None) -> list[tuple[str, str, str, bool]]:
+    """What a run is compared with: the cases of the baseline with their verdicts."""
+    cases = baseline.cases if baseline else ()
+    return sorted((case.key.case_id, case.key.digest, case.verdicts, case.is_left_out) for case in cases)
