@@ -25,7 +25,7 @@ ATTEMPTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "lower a threshold": ("start_run", {"agent": "A", "set": "words", "options": {"pass_threshold": 0}}),
     "drop a criterion": ("start_run", {"agent": "A", "set": "words", "options": {"criteria": []}}),
     "delete a case": ("propose_edit", EDIT | {"patch": {"eval_id": None}}),
-    "quarantine a case": ("propose_edit", EDIT | {"patch": {"quarantined": True}}),
+    "quarantine a case": ("propose_edit", EDIT | {"patch": {"tags": ["quarantine"]}}),
     "edit an expectation": ("edit_expectation", EDIT | {"patch": {}}),
     "accept an actual": ("accept_actual", {"run": "1", "case": "case_2", "trial": 0}),
     "label a trial passed": ("label_trial", {"run": "1", "case": "case_2", "trial": 0, "verdict": "passed"}),

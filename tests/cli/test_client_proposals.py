@@ -79,6 +79,31 @@ def state_of(desk: Desk) -> tuple[Any, ...]:
     return file.path.read_bytes(), findings, modes
 
 
+def test_no_proposal_puts_a_case_in_quarantine(desk: Desk, words: str) -> None:
+    proposals = ClientProposalDesk(desk)
+
+    with pytest.raises(UsageError, match="a person sets it on the page of its eval set"):
+        proposals.propose_edit(CLIENT, words, "case_2", {"tags": ["quarantine"]}, "it is flaky")
+    with pytest.raises(UsageError, match="a person sets it on the page of its eval set"):
+        proposals.propose_case(CLIENT, words, new_case() | {"tags": ["quarantine"]}, "it is flaky")
+
+    assert not proposals.list()
+
+
+def test_a_proposal_from_before_puts_no_case_back_in_quarantine(desk: Desk, words: str) -> None:
+    """The version of a case does not tell its tags, and a proposal has the tags of its time."""
+    proposals = ClientProposalDesk(desk)
+    desk.evalsets.cases.change_tags(words, ["case_2"], ["quarantine"], [])
+    number = made(desk, words, "edit")
+    desk.evalsets.cases.change_tags(words, ["case_2"], [], ["quarantine"])
+    before = state_of(desk)
+
+    with pytest.raises(ConflictError, match="was taken out of quarantine since it was proposed"):
+        proposals.accept(number, "ann")
+
+    assert state_of(desk) == before
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_proposal_changes_nothing_until_a_person_accepts_it_and_can_be_taken_back(
     desk: Desk, words: str, kind: str

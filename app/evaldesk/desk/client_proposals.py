@@ -30,7 +30,7 @@ from evaldesk.errors import BrokenRowError, ConflictError, EvaldeskError, Format
 from evaldesk.formats import case_from_json, case_from_text, case_to_json, shown_extra
 from evaldesk.matching.case_version import case_version
 from evaldesk.model import Case, JsonValue, TrialResult
-from evaldesk.model.evalset import LargeCases
+from evaldesk.model.evalset import QUARANTINE, LargeCases
 from evaldesk.model.proposals import Proposal, ProposalDraft, ProposalStatus
 from evaldesk.model.stored import TrialKey
 from evaldesk.reading.strict_json import parse_json
@@ -94,6 +94,7 @@ class ClientProposalDesk:
         new_case = _read_case(case)
         check_case_id(new_case.id)
         _check_keys(new_case, None)
+        _check_quarantine(new_case, None)
         evalset = self._desk.evalsets.evalset(evalset_id)
         if new_case.id in CaseIds(evalset.cases):
             raise ConflictError(f"the eval set has a case {new_case.id!r} already; propose_edit changes it")
@@ -109,6 +110,7 @@ class ClientProposalDesk:
         if after.id != case.id:
             raise UsageError(f"a patch keeps the id of the case, {case.id!r}, got {after.id!r}", field="patch")
         _check_keys(after, case)
+        _check_quarantine(after, case)
         return self._propose_change(client, "edit", evalset_id, case, after, why)
 
     def propose_expectation(
@@ -349,6 +351,8 @@ class ClientProposalDesk:
             return f"kind {self._desk.failures.create(mode_texts(draft), author) if mode_id is None else mode_id}"
         cases, after = self._desk.evalsets.cases, case_of(draft)
         if draft.kind == "case":
+            if not proposal.edited:
+                _check_quarantine(after, None)
             with suppress(CaseNameTakenError):
                 return f"case {cases.add(draft.evalset_id, after).key}"
             if self._case(draft.evalset_id, after.id) == after:
@@ -359,6 +363,12 @@ class ClientProposalDesk:
         if found_case.case != after and case_version(found_case.case) != draft.before:
             raise ConflictError(
                 f"case {draft.case_id!r} changed since it was proposed; make the change yourself, or refuse it"
+            )
+        # The version of a case does not tell its tags, so a proposal from before would put it back without a word.
+        if _adds_quarantine(case_of(proposal.draft), found_case.case):
+            raise ConflictError(
+                f"case {draft.case_id!r} was taken out of quarantine since it was proposed; make the change yourself, "
+                "or refuse it"
             )
         token = cases.store_edits(draft.evalset_id, [(found_case.case, after)])
         try:
@@ -550,6 +560,19 @@ def _check_keys(case: Case, before: Case | None) -> None:
     unknown_keys = sorted(_unknown_keys(case) - earlier_keys)
     if unknown_keys:
         raise UsageError(f"unknown key {unknown_keys[0]!r}; a case has the keys that get_case gives", field="patch")
+
+
+def _check_quarantine(case: Case, before: Case | None) -> None:
+    """Raise UsageError where a client would take a case out of the gates, which only a person does (decision 512)."""
+    if _adds_quarantine(case, before):
+        raise UsageError(
+            f"the tag {QUARANTINE} takes a case out of every gate; a person sets it on the page of its eval set",
+            field="patch",
+        )
+
+
+def _adds_quarantine(case: Case, before: Case | None) -> bool:
+    return QUARANTINE in case.tags and not (before and QUARANTINE in before.tags)
 
 
 def _unknown_keys(case: Case) -> set[str]:
