@@ -245,3 +245,25 @@ def test_wrappers_without_an_end_are_left() -> None:
         deep = {"messages": [deep]}
 
     assert messages_of(deep, "user") == []
+
+
+@each_tool
+def test_a_number_beyond_every_date_is_no_time_and_breaks_nothing(tool: str) -> None:
+    """JSON holds whole numbers that no float does: each of them, in the place of any time, is a format's own matter."""
+    times = ("start_time", "end_time", "start", "end", "startTime", "endTime", "timestamp", "created")
+    nanoseconds = ("start_time_unix_nano", "end_time_unix_nano")
+
+    def with_number(value: Any, number: int) -> Any:
+        if isinstance(value, list):
+            return [with_number(each, number) for each in value]
+        if not isinstance(value, dict):
+            return value
+        return {
+            key: number if key in (*times, *nanoseconds) else with_number(each, number) for key, each in value.items()
+        }
+
+    for number in (2**63, 10**400, -(10**400)):
+        _, result = only(read(with_number(rows_of(tool), number), tool))
+
+        (turn,) = result.transcript.turns
+        assert turn.query == "Where is order 17?"

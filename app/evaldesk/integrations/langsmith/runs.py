@@ -16,6 +16,8 @@ from evaldesk.transcripts.otel.traces import Kind
 from evaldesk.transcripts.recorded import iso_ms
 
 _KINDS: dict[str, Kind] = {"llm": "model", "tool": "tool"}
+MAX_MS = 1e17
+"""Milliseconds since 1970 beyond which a number is no time."""
 _THREADS = ("thread_id", "session_id", "conversation_id")
 
 
@@ -72,7 +74,8 @@ def _step(place: JsonPosition, row: dict[str, Any]) -> Step:
 
 def _time_ms(value: Any) -> float | None:
     """A time as ISO 8601, or as the milliseconds since 1970 of a bulk export."""
-    return float(value) if isinstance(value, int) and not isinstance(value, bool) else iso_ms(value)
+    is_number = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_MS
+    return float(value) if is_number else iso_ms(value)
 
 
 def _metadata(row: dict[str, Any]) -> dict[str, Any]:

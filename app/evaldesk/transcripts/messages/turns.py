@@ -46,6 +46,10 @@ class Message:
         return self.speaker == "user" and any(word in self.text for word in _FAREWELLS)
 
 
+QUERY_BREAK = "\n\n"
+"""Between the messages of a user that one reply answers."""
+
+
 def turns_of(
     messages: Iterable[Message], error: ErrorRecord | None = None, *, tells_results: bool = False
 ) -> tuple[TurnRecord, ...]:
@@ -78,11 +82,13 @@ def turns_of(
 class TurnEvents:
     """The events of one turn while its messages come in; a result finds the call that it answers.
 
-    They are of `author`, where that is known, and else of the author in the messages.
+    They are of `author`, where that is known, and else of the author in the messages. `n_characters` is the length of
+    the joined queries.
     """
 
     events: list[Event] = field(default_factory=list)
     queries: list[str] = field(default_factory=list)
+    n_characters: int = 0
     media: list[Media] = field(default_factory=list)
     open_calls: OrderedDict[str, ToolCall] = field(default_factory=OrderedDict)
     n_calls: int = 0
@@ -99,8 +105,9 @@ class TurnEvents:
                 self._keep(usage_event(message.usage))
             self._keep(Event("user_message", author="user", text=message.text))
             if not is_last_word:
+                start = self.n_characters + len(QUERY_BREAK) if self.queries else 0
                 self.queries.append(message.text)
-                start = len("\n\n".join(self.queries)) - len(message.text)
+                self.n_characters = start + len(message.text)
                 self.media += [replace(item, at=item.at + start) for item in message.media]
         elif message.within:
             if message.usage:
@@ -121,7 +128,7 @@ class TurnEvents:
         """The turn up to now."""
         ends_in_error = self.events and self.events[-1].kind == "error"
         return TurnRecord(
-            query="\n\n".join(self.queries),
+            query=QUERY_BREAK.join(self.queries),
             events=tuple(self.events),
             duration_ms=self.now_ms,
             stop_reason="error" if ends_in_error else "answered",
