@@ -13,6 +13,8 @@ from tests.cli.door_calls import tool_answer
 
 from evaldesk import evaluate
 from evaldesk.desk.runs.stored_runs import StoredRuns
+from evaldesk.formats.files import read_file
+from evaldesk.formats.mapped_rows import read_columns, read_mapped
 from evaldesk.model.evalset import QUARANTINE
 
 ANSWERS = {"one": "one", "two": "wrong", "three": "three", "flaky": "flaky"}
@@ -299,6 +301,16 @@ def test_a_tag_that_is_set_after_the_run_changes_no_conclusion(place: CommandFol
 
     stored = StoredRuns(place.store().runs)
     assert stored.conclusion(stored.summary(1)).outcome == "failed"
+
+
+def test_an_import_tells_the_cases_that_come_in_quarantine(place: CommandFolder) -> None:
+    held = read_file(write(place, "case_2", "case_4").read_bytes(), "words.evalset.json")
+    free = read_file(write(place).read_bytes(), "words.evalset.json")
+    mapped = read_mapped(b"q,t\nhi,quarantine\nho,smoke\n", "words.csv", read_columns("input=q,tags=t"))
+
+    assert "2 cases in quarantine, which no gate asks for: tag quarantine." in held.understood
+    assert "1 case in quarantine, which no gate asks for: tag quarantine." in mapped.understood
+    assert not any("quarantine" in words for words in free.understood)
 
 
 def test_a_named_run_is_not_continued_once_its_quarantine_is_another(place: CommandFolder) -> None:

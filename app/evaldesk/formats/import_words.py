@@ -10,7 +10,7 @@ from evaldesk.errors import NAME_LIMIT
 from evaldesk.formats.exchange import Imported
 from evaldesk.model import VERDICTS, Case, JsonObject
 from evaldesk.model.conclusion import counted
-from evaldesk.model.evalset import repeated_ids
+from evaldesk.model.evalset import QUARANTINE, repeated_ids
 from evaldesk.reading.shape import shown_extra
 from evaldesk.transcripts.recorded import RecordedRun, verdict_counts
 
@@ -54,6 +54,7 @@ class CaseCounts:
                 "references": sum(turn.expected.reference is not None for turn in case.turns),
                 "states": bool(case.initial_state),
                 "finals": case.final_state is not None,
+                "quarantine": QUARANTINE in case.tags,
             }
         )
         for level, extras in _LEVELS.items():
@@ -82,6 +83,8 @@ class CaseCounts:
             yield f"Initial state of {counted(n['states'], 'case')}."
         if n["finals"]:
             yield f"Final state of {counted(n['finals'], 'case')}."
+        if n["quarantine"]:
+            yield f"{counted(n['quarantine'], 'case')} in quarantine, which no gate asks for: tag {QUARANTINE}."
 
     def kept_words(self, extra: JsonObject) -> Iterator[str]:
         """One sentence for each level that has keys without a meaning here; `extra` is of the eval set."""
