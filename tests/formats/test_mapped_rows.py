@@ -139,6 +139,10 @@ def test_a_mapping_that_cannot_be_is_refused(mapping: str, words: str) -> None:
     ("text", "words"),
     [
         ("a: &x [1]\nb: [*x, *x]\n", "YAML with aliases is not read"),
+        ("- a: " + "[" * 5_000 + "]" * 5_000, "nested more than 64 levels deep"),
+        ("- a: .nan\n", "nan is no number of JSON"),
+        ("- a: 0x" + "f" * 5_000, "a whole number is too long"),
+        ('- a: "\\ud800"\n', "surrogates not allowed"),
         ("a: [1, 2\n", "this is not YAML"),
         ("a: !!python/object/apply:os.system ['true']\n", "this is not YAML"),
         ("a,b\n1\n", "not as many cells"),

@@ -9,6 +9,7 @@ import csv
 import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any, TypeAlias
 
 from evaldesk.errors import FormatError, NotFoundError, UsageError
@@ -19,7 +20,7 @@ from evaldesk.model.conclusion import counted
 from evaldesk.model.json_text import json_or_text
 from evaldesk.reading.fields import read_documents
 from evaldesk.reading.notes import Notes
-from evaldesk.reading.strict_json import Document, JsonPosition, decode_text
+from evaldesk.reading.strict_json import MAX_DEPTH, Document, JsonPosition, decode_text
 from evaldesk.reading.values import read_list, read_mapping
 from evaldesk.transcripts.conversation_case import turn_expecting
 from evaldesk.transcripts.messages.chat import read_chat_message, read_tool_call
@@ -41,6 +42,8 @@ ROLES: Mapping[str, str] = {
 
 MAX_YAML = 8 * 1024 * 1024
 """Bytes of a YAML file, whose reader is slow."""
+MAX_BITS = 14_000
+"""Bits of a whole number: about as many digits as Python writes."""
 TABLES = {".csv": ",", ".tsv": "\t"}
 YAML_SUFFIXES = (".yaml", ".yml")
 
@@ -139,8 +142,13 @@ def yaml_value(data: bytes, source: str) -> Any:
         raise FormatError(f"a YAML file has at most {MAX_YAML // 2**20} MiB", source=source)
     text = decode_text(data, source)
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
-            raise FormatError("YAML with aliases is not read; write the values out", source=source)
+        depth = 0
+        for event in yaml.parse(text, yaml.SafeLoader):
+            if isinstance(event, yaml.AliasEvent):
+                raise FormatError("YAML with aliases is not read; write the values out", source=source)
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > MAX_DEPTH:  # each level slows down the reader for all that follows
+                raise FormatError(f"nested more than {MAX_DEPTH} levels deep", source=source)
         return _as_json(yaml.safe_load(text))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = str(error).splitlines()[0] if str(error) else "nested too deeply"
@@ -148,9 +156,15 @@ def yaml_value(data: bytes, source: str) -> Any:
 
 
 def _as_json(value: Any) -> Any:
-    """The value as JSON has it: names and dates are text."""
+    """The value as JSON has it: names and dates are text. Raises ValueError for a value that no JSON file holds."""
+    if isinstance(value, float) and not isfinite(value):
+        raise ValueError(f"{value} is no number of JSON")
+    if isinstance(value, int) and value.bit_length() > MAX_BITS:
+        raise ValueError("a whole number is too long")
+    if isinstance(value, str):
+        value.encode()  # half a character alone, which no file holds, is a UnicodeEncodeError
     if isinstance(value, dict):
-        return {str(key): _as_json(each) for key, each in value.items()}
+        return {str(_as_json(key)): _as_json(each) for key, each in value.items()}
     if isinstance(value, list | tuple | set):
         return [_as_json(each) for each in value]
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
