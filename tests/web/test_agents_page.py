@@ -138,8 +138,9 @@ def test_the_tools_of_an_agent_and_of_those_below_it_are_named_once() -> None:
 PLACES = ("/", "/agents", "/sessions/new?agent=dice", "/bench?agent=dice", "/runs/new?agent=dice")
 
 
-def test_an_agent_has_one_name_everywhere_and_its_own_one_on_its_page(chat: Any) -> None:
-    chat.host.descriptions["dice"] = replace(DICE, name="Lucky <Roller>")
+def test_an_agent_has_one_name_everywhere_and_its_own_one_on_its_page(open_chat: Any, host: Any) -> None:
+    host.descriptions["dice"] = replace(DICE, name="Lucky <Roller>")  # before the desk opens, and asks its agents
+    chat = open_chat()
     pages = dict.fromkeys(PLACES, "") | {chat.new_session(): ""}
     chat.host.events = (Event("agent_message", author="Lucky <Roller>", text="6"),)
     loaded(chat)
@@ -154,9 +155,8 @@ def test_an_agent_has_one_name_everywhere_and_its_own_one_on_its_page(chat: Any)
     assert "<dt>In its code</dt><dd>Lucky &lt;Roller&gt;</dd>" in pages["/agents"]
 
 
-def test_a_name_that_is_the_same_or_tells_nothing_is_not_shown(chat: Any) -> None:
-    assert "In its code" not in loaded(chat)
+@pytest.mark.parametrize("own_name", [DICE.name, "root_agent"])
+def test_a_name_that_is_the_same_or_tells_nothing_is_not_shown(open_chat: Any, host: Any, own_name: str) -> None:
+    host.descriptions["dice"] = replace(DICE, name=own_name)
 
-    chat.host.descriptions["dice"] = replace(DICE, name="root_agent")
-
-    assert "In its code" not in loaded(chat)
+    assert "In its code" not in loaded(open_chat())
