@@ -155,6 +155,8 @@ class Fort:
         return [
             *("/trust", "/evalsets/new", f"{evalset}/cases", f"{evalset}/cases/new", "/failures/1/where"),
             f"{evalset}/health",
+            f"{evalset}/trend",
+            f"{evalset}/versions",
             *(f"{session}/timeline", f"{session}/calls/0", f"{session}/state/value?key={quote(self.state_key)}"),
             f"{session}/turns/0/message",
             *(

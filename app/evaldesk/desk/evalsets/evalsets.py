@@ -294,8 +294,11 @@ class EvalSetDesk:
         self._note_import(prepared.id)
 
     def _note_import(self, evalset_id: str) -> None:
-        """Note the version of a set that was taken in; nothing where its file was not put in place after all."""
-        with suppress(EvaldeskError, OSError):
+        """Note the version of a set that was taken in; nothing where its file was not put in place after all.
+
+        Ctrl-C comes too late here: all of the import is shown. The next run notes a version that is missing.
+        """
+        with suppress(EvaldeskError, OSError, KeyboardInterrupt):
             evalset, _ = self._files.read(evalset_id)
             self._note_version(evalset_id, None, evalset, "imported")
 
