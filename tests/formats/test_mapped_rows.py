@@ -140,7 +140,7 @@ def test_a_mapping_that_cannot_be_is_refused(mapping: str, words: str) -> None:
     [
         ("a: &x [1]\nb: [*x, *x]\n", "YAML with aliases is not read"),
         ("- a: " + "[" * 5_000 + "]" * 5_000, "nested more than 64 levels deep"),
-        ("- a: .nan\n", "nan is no number of JSON"),
+        ("- a: .nan\n", "nan is not a number of JSON"),
         ("- a: 0x" + "f" * 5_000, "a whole number is too long"),
         ('- a: "\\ud800"\n', "surrogates not allowed"),
         ("a: [1, 2\n", "this is not YAML"),

@@ -158,7 +158,7 @@ def yaml_value(data: bytes, source: str) -> Any:
 def _as_json(value: Any) -> Any:
     """The value as JSON has it: names and dates are text. Raises ValueError for a value that no JSON file holds."""
     if isinstance(value, float) and not isfinite(value):
-        raise ValueError(f"{value} is no number of JSON")
+        raise ValueError(f"{value} is not a number of JSON")
     if isinstance(value, int) and value.bit_length() > MAX_BITS:
         raise ValueError("a whole number is too long")
     if isinstance(value, str):
