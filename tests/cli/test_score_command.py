@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from evaldesk.desk.imports.matching import Matching, match_conversations
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import FormatError, UsageError
 from evaldesk.formats.exchange import Imported
 from evaldesk.model import Case, EvalSet, Event, Expected, Score, Transcript, TrialResult, Turn, TurnRecord
@@ -93,10 +94,63 @@ def test_conversations_and_cases_without_each_other_are_named(place: CommandFold
 
     done = place.run("score", traces, "--evalset", other)
 
-    assert done.exit_code == 0
+    assert done.exit_code == 3
     assert "1 conversation is not scored:" in done.stderr
     assert "'what?': no case has these messages" in done.stderr
-    assert "1 case has no conversation, and no gate counts it: case_2" in done.stderr
+    assert "1 case has no conversation: case_2. SET:CASE,CASE scores only the cases that it names." in done.stderr
+    runs = StoredRuns(place.store().runs)
+    assert runs.conclusion(runs.summary(3)).outcome == "undecided"  # on its page, too
+    assert place.run("score", traces, "--evalset", f"{other}:case_1").exit_code == 0
+
+
+def test_a_case_in_quarantine_is_in_no_gate(place: CommandFolder) -> None:
+    evalset = place.evalset("answers", {"hello": "hello", "bye now": "see you"})
+    place.eval(evalset)
+    traces = exported(place, names_cases=True)
+    assert place.run("score", traces, "--evalset", evalset).exit_code == 1
+    document = json.loads(evalset.read_text())
+    document["eval_cases"][1]["tags"] = ["quarantine"]
+    evalset.write_text(json.dumps(document))
+
+    assert place.run("score", traces, "--evalset", evalset).exit_code == 0
+
+
+def test_a_case_that_nobody_reviewed_is_not_scored(place: CommandFolder) -> None:
+    evalset = place.evalset("answers", {"hello": "hello"})
+    place.eval(evalset)
+    traces = exported(place, names_cases=True)
+    document = json.loads(evalset.read_text())
+    document["eval_cases"][0]["tags"] = ["needs-review"]
+    evalset.write_text(json.dumps(document))
+
+    done = place.run("score", traces, "--evalset", evalset)
+
+    assert "take away its tag" in str(done.exception)
+    assert len(place.store().runs.list()) == 1
+
+
+def test_two_sets_with_the_same_cases_have_a_run_each(place: CommandFolder) -> None:
+    first, second = (place.evalset(name, {"hello": "hello"}) for name in ("first", "second"))
+    place.eval(first)
+    traces = exported(place, names_cases=False)
+
+    for evalset in (first, second):
+        assert place.run("score", traces, "--evalset", evalset).exit_code == 0
+
+    runs = place.store().runs
+    assert [runs.summary(run_id).config.evalset_name for run_id in (3, 5)] == ["first", "second"]
+
+
+def test_the_same_conversations_count_once(place: CommandFolder) -> None:
+    evalset = place.evalset("answers", {"hello": "hello"})
+    place.eval(evalset)
+    traces = exported(place, names_cases=False)
+    copy = place.folder / "copy.otel.json"
+    copy.write_bytes(traces.read_bytes())
+
+    done = place.run("score", traces, copy, "--evalset", evalset)
+
+    assert "two of the files hold the same conversations" in str(done.exception)
 
 
 def test_chosen_cases_alone_are_scored(place: CommandFolder) -> None:
@@ -200,6 +254,7 @@ def test_a_conversation_is_of_the_named_case_or_of_the_only_one(
 
     matching = matched([trial(*messages), anchor], TWICE, [recorded_id, "anchor"], named)
 
+    assert matching.run.cases == TWICE.cases
     reasons = [each.reason for each in matching.unmatched]
     ids = [matching.run.cases[result.case_index].id for result in matching.run.results]
     assert [*reasons, *ids] == ([found, "c"] if reasons else sorted([found, "c"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +52,8 @@ def score(traces: tuple[Path, ...], evalset: str, format_name: str | None, is_tr
     tools. A conversation is a trial of the case that its attribute evaldesk.case_id names, else of the one case with
     the same messages of the user; the others are listed. Stored are a run of what was seen, and one of its scores.
 
-    Exit codes as of `evaldesk eval`. Without a gate every matched conversation must pass.
+    Exit codes as of `evaldesk eval`; a case without a conversation leaves the run undecided. Without a gate every
+    matched conversation must pass.
 
     \b
     evaldesk score traces.json --evalset evalsets/refunds.evalset.json
@@ -90,10 +92,7 @@ def score_traces(
 
 def _n_least(matching: Matching) -> int:
     """The trials that each case with a conversation has at least."""
-    counts = [0] * len(matching.run.cases)
-    for result in matching.run.results:
-        counts[result.case_index] += 1
-    return min(counts)
+    return min(Counter(result.case_index for result in matching.run.results).values())
 
 
 def _show_matching(matching: Matching) -> None:
@@ -112,9 +111,7 @@ def _show_matching(matching: Matching) -> None:
         names = ", ".join(map(visible, matching.missing_ids[:MOST_LISTED]))
         more = f" and {n_missing - MOST_LISTED:,} more" if n_missing > MOST_LISTED else ""
         words = "1 case has" if n_missing == 1 else f"{n_missing:,} cases have"
-        show(
-            f"{words} no conversation, and no gate counts {'it' if n_missing == 1 else 'them'}: {names}{more}", err=True
-        )
+        show(f"{words} no conversation: {names}{more}. SET:CASE,CASE scores only the cases that it names.", err=True)
 
 
 async def _score(

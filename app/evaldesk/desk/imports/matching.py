@@ -11,7 +11,7 @@ from evaldesk.errors import UsageError
 from evaldesk.formats.exchange import Imported
 from evaldesk.model import Case, EvalSet, RecordedPlan, TrialResult
 from evaldesk.model.conclusion import counted
-from evaldesk.transcripts.recorded import RecordedRun
+from evaldesk.transcripts.recorded import RecordedRun, digest_of
 
 Messages: TypeAlias = tuple[str, ...]
 
@@ -34,9 +34,9 @@ class Unmatched:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """Conversations as trials of the cases of a set: `run` has only cases with a conversation, in the order of the set.
+    """Conversations as trials of the cases of a set, in its order: a case without one has a planned trial, not played.
 
-    `missing_ids` are the ids of the other cases.
+    `missing_ids` are the ids of these cases.
     """
 
     run: RecordedRun
@@ -51,7 +51,7 @@ def match_conversations(files: Sequence[Imported], evalset: EvalSet, case_ids: S
 
     A source that names cases is followed; any other conversation is of the one case with the same messages of the user,
     compared without differences of Unicode forms and white space. It is unmatched where no case or several have them:
-    none is guessed. Raises UsageError where nothing is matched.
+    none is guessed. Raises UsageError where nothing is matched, and for files with the same conversations.
     """
     index = _CaseIndex(evalset)
     results: dict[int, list[TrialResult]] = {}
@@ -59,6 +59,9 @@ def match_conversations(files: Sequence[Imported], evalset: EvalSet, case_ids: S
     runs = [(file, run) for file in files for run in file.runs]
     if not runs:
         raise UsageError("there is no recorded conversation: the files hold eval sets only")
+    digests = {digest_of(replace(run, name="")) for _, run in runs}
+    if len(digests) < len(runs):
+        raise UsageError("two of the files hold the same conversations, which count once; name each file once")
     for file, run in runs:
         ids = [case.id for case in run.cases]
         for result in run.results:
@@ -73,20 +76,15 @@ def match_conversations(files: Sequence[Imported], evalset: EvalSet, case_ids: S
         results = {place: trials for place, trials in results.items() if evalset.cases[place].id in case_ids}
     if not results:
         raise UsageError(_nothing_words(unmatched))
-    places = sorted(results)
-    cases = tuple(evalset.cases[place] for place in places)
+    places = [place for place, case in enumerate(evalset.cases) if case_ids is None or case.id in case_ids]
     trials = tuple(
         replace(result, case_index=case_index, trial_index=trial_index)
         for case_index, place in enumerate(places)
-        for trial_index, result in enumerate(results[place])
+        for trial_index, result in enumerate(results.get(place, ()))
     )
-    first = runs[0][1]
-    run = replace(first, cases=cases, results=trials, criteria=(), plan=RecordedPlan(), summary=())
-    missing_ids = tuple(
-        case.id
-        for place, case in enumerate(evalset.cases)
-        if place not in results and (case_ids is None or case.id in case_ids)
-    )
+    cases = tuple(evalset.cases[place] for place in places)
+    run = replace(runs[0][1], cases=cases, results=trials, criteria=(), plan=RecordedPlan(), summary=())
+    missing_ids = tuple(evalset.cases[place].id for place in places if place not in results)
     return Matching(run, tuple(unmatched), missing_ids)
 
 
