@@ -380,7 +380,7 @@ def test_functions_of_a_config_get_the_instance_that_agents_cli_gives(config: Pa
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("metrics_to_run: [a\n", "line 2"),
+        ("metrics_to_run: [a\n", ":2: this is not YAML"),
         ("metrics_to_run: []\n", "metrics_to_run names no metric"),
         ("metrics_to_run: [safety]\n", "only Google's evaluation service computes it"),
         ("metrics_to_run: [a]\ncustom_metrics: [{name: a, custom_function_file: gone.py}]\n", "gone.py is not there"),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.islands import island_module
 
 from evaldesk.errors import EvaldeskError, FormatError
 from evaldesk.formats.files import read_file
@@ -222,3 +224,38 @@ def test_the_documentation_has_each_role() -> None:
     section = PAGE.partition("## Data sets of any columns")[2].partition("\n## ")[0]
 
     assert [line.split("`")[1] for line in section.splitlines() if line.startswith("| `")] == [*ROLES]
+
+
+def read_by_metrics(path: Path) -> object:
+    from evaldesk.formats.adk.metrics_config import read_metrics_config
+
+    return read_metrics_config(path.read_bytes(), source=str(path))
+
+
+def read_by_rubrics(path: Path) -> object:
+    module = island_module("osmosis.command.rubrics")
+    return module.read_rubric_config(path, "polite")
+
+
+def read_as_rows(path: Path) -> object:
+    return read_mapped(path.read_bytes(), str(path), read_columns("input=a"))
+
+
+@pytest.mark.parametrize("read", [read_by_metrics, read_by_rubrics, read_as_rows])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("metrics: " + "[" * 5_000 + "]" * 5_000, "nested more than 64 levels deep"),
+        ("metrics: [1, 2\n", ":2: this is not YAML"),
+        ("a: !!python/object/apply:os.system ['true']\n", ":1: this is not YAML"),
+    ],
+    ids=["deep", "cut", "code"],
+)
+def test_each_reader_of_yaml_refuses_a_hostile_file(
+    read: Callable[[Path], object], text: str, words: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "eval_config.yaml"
+    path.write_text(text)
+
+    with pytest.raises(FormatError, match=words):
+        read(path)

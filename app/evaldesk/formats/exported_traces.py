@@ -40,7 +40,7 @@ _TEXT_KEYS = ("content", "text", "output", "answer", "response", "input", "quest
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class ExportedUsage:
     """Tokens and US dollars of a model call as its export states them; None where it does not."""
 
     model: str = ""
@@ -77,7 +77,7 @@ class Step:
     end_ms: float
     input: Any = None
     output: Any = None
-    usage: Usage = field(default_factory=Usage)
+    usage: ExportedUsage = field(default_factory=ExportedUsage)
     conversation: str = ""
     case_id: str = ""
     error: str | None = None
@@ -226,7 +226,7 @@ def _sides(step: Step) -> dict[str, Any]:
     }
 
 
-def _counts(usage: Usage) -> dict[str, Any]:
+def _counts(usage: ExportedUsage) -> dict[str, Any]:
     counts = {
         "gen_ai.request.model": usage.model or None,
         "gen_ai.usage.input_tokens": usage.tokens_in,

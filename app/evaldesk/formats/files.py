@@ -22,12 +22,13 @@ from evaldesk.formats.exchange import (
 )
 from evaldesk.formats.forms import EVALSET_FORMS, read_evalset
 from evaldesk.formats.import_words import with_words
-from evaldesk.formats.mapped_rows import YAML_SUFFIXES, yaml_value
+from evaldesk.formats.mapped_rows import yaml_value
 from evaldesk.model import EvalSet
 from evaldesk.process_setup import gc_paused
 from evaldesk.reading.refusals import refusal
 from evaldesk.reading.sniffing import first_keys, peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, kind_of, parse_json
+from evaldesk.reading.yaml_text import YAML_SUFFIXES
 from evaldesk.registry import import_target, is_present
 from evaldesk.transcripts.recorded import RecordedRun
 

@@ -20,8 +20,9 @@ from evaldesk.model.conclusion import counted
 from evaldesk.model.json_text import json_or_text
 from evaldesk.reading.fields import read_documents
 from evaldesk.reading.notes import Notes
-from evaldesk.reading.strict_json import MAX_DEPTH, Document, JsonPosition, decode_text
+from evaldesk.reading.strict_json import Document, JsonPosition, decode_text
 from evaldesk.reading.values import read_list, read_mapping
+from evaldesk.reading.yaml_text import YAML_SUFFIXES, read_yaml
 from evaldesk.transcripts.conversation_case import turn_expecting
 from evaldesk.transcripts.messages.chat import read_chat_message, read_tool_call
 from evaldesk.transcripts.messages.parts import json_value
@@ -40,12 +41,9 @@ ROLES: Mapping[str, str] = {
 }
 """The meanings that a column of a data set may have."""
 
-MAX_YAML = 8 * 1024 * 1024
-"""Bytes of a YAML file, whose reader is slow."""
 MAX_BITS = 14_000
 """Bits of a whole number: about as many digits as Python writes."""
 TABLES = {".csv": ",", ".tsv": "\t"}
-YAML_SUFFIXES = (".yaml", ".yml")
 
 Columns: TypeAlias = Mapping[str, str]
 
@@ -135,24 +133,14 @@ def _table(data: bytes, source: str, delimiter: str) -> Iterator[tuple[JsonPosit
 
 
 def yaml_value(data: bytes, source: str) -> Any:
-    """The plain value of a YAML file. Raises FormatError, also for aliases: a few of them can stand for gigabytes."""
-    import yaml  # slow to import
-
-    if len(data) > MAX_YAML:
-        raise FormatError(f"a YAML file has at most {MAX_YAML // 2**20} MiB", source=source)
-    text = decode_text(data, source)
+    """The value of a YAML file as JSON has it. Raises FormatError, also for several documents."""
+    documents = read_yaml(data, source)
+    if len(documents) != 1:
+        raise FormatError(f"a file of {len(documents)} YAML documents; write the rows as one list", source=source)
     try:
-        depth = 0
-        for event in yaml.parse(text, yaml.SafeLoader):
-            if isinstance(event, yaml.AliasEvent):
-                raise FormatError("YAML with aliases is not read; write the values out", source=source)
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > MAX_DEPTH:  # each level slows down the reader for all that follows
-                raise FormatError(f"nested more than {MAX_DEPTH} levels deep", source=source)
-        return _as_json(yaml.safe_load(text))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        reason = str(error).splitlines()[0] if str(error) else "nested too deeply"
-        raise FormatError(f"this is not YAML: {reason}", source=source) from None
+        return _as_json(documents[0])
+    except ValueError as error:
+        raise FormatError(f"this is not YAML of a data set: {error}", source=source) from None
 
 
 def _as_json(value: Any) -> Any:

@@ -23,9 +23,9 @@ from evaldesk.formats.criteria_file import CriteriaFile
 from evaldesk.model import Criterion
 from evaldesk.reading.strict_json import Document, JsonPosition
 from evaldesk.reading.values import read_list, read_mapping, read_optional_number, read_text
+from evaldesk.reading.yaml_text import YAML_SUFFIXES, read_yaml
 
 KEY = "metrics_to_run"
-SUFFIXES = (".yaml", ".yml")
 NEAR: Mapping[str, str] = {
     "final_response_match": "final_response_match_v2",
     "final_response_quality": "rubric_based_final_response_quality_v1",
@@ -48,7 +48,7 @@ _VERSION = re.compile(r"_v\d+\Z")
 
 def is_metrics_config(data: bytes, name: str) -> bool:
     """Whether the bytes mean to be such a config, by the name of the file and its first keys."""
-    is_yaml = name.lower().endswith(SUFFIXES)
+    is_yaml = name.lower().endswith(YAML_SUFFIXES)
     has_key = re.search(rb'(?m)^[ \t{,]*"?metrics_to_run"?[ \t]*:', data) is not None
     return has_key and (is_yaml or name.lower().endswith(".json"))
 
@@ -78,14 +78,11 @@ def read_metrics_config(data: bytes, *, source: str) -> CriteriaFile:
 
 
 def _parse(data: bytes, source: str) -> Any:
-    import yaml
-
-    try:
-        return yaml.safe_load(data)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}: " if mark else ""
-        raise FormatError(f"{where}{getattr(error, 'problem', None) or error}", source=source) from error
+    """The value of the file, which uses only the names that it knows: an alias is never written out."""
+    documents = read_yaml(data, source, takes_aliases=True)
+    if len(documents) > 1:
+        raise FormatError(f"a file of {len(documents)} YAML documents; keep the one with the metrics", source=source)
+    return documents[0] if documents else None
 
 
 def _custom(place: JsonPosition, entry: Mapping[str, Any], folder: Path) -> Criterion | str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from evaldesk.formats.exported_traces import ExportedScore, ExportedTraces, Step, Usage
+from evaldesk.formats.exported_traces import ExportedScore, ExportedTraces, ExportedUsage, Step
 from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.reading.values import read_key, text_of
 from evaldesk.transcripts.messages.parts import json_value
@@ -50,7 +50,7 @@ class Braintrust(ExportedTraces):
             _seconds_ms(metrics.get("end")) or start,
             row.get("input"),
             row.get("output"),
-            Usage(
+            ExportedUsage(
                 text_of(metadata.get("model")),
                 metrics.get("prompt_tokens"),
                 metrics.get("completion_tokens"),

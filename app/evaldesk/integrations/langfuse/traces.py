@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from evaldesk.formats.exported_traces import ExportedScore, ExportedTraces, Step, Usage
+from evaldesk.formats.exported_traces import ExportedScore, ExportedTraces, ExportedUsage, Step
 from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.reading.values import read_key, read_list, read_mapping, snake_case, text_of
 from evaldesk.transcripts.messages.parts import json_value
@@ -111,13 +111,13 @@ def _observation(place: JsonPosition, row: dict[str, Any], trace: dict[str, Any]
     )
 
 
-def _usage(row: dict[str, Any]) -> Usage:
+def _usage(row: dict[str, Any]) -> ExportedUsage:
     details = json_value(row.get("usage_details")) or row.get("usage")
     counts = _snake_keys(details) if isinstance(details, dict) else {}
     costs = json_value(row.get("cost_details"))
     cost = costs.get("total") if isinstance(costs, dict) else None
     cached = next((counts[key] for key in ("input_cached_tokens", "cache_read_input_tokens") if key in counts), None)
-    return Usage(
+    return ExportedUsage(
         text_of(row.get("model") or row.get("provided_model_name")),
         counts.get("input", row.get("prompt_tokens")),
         counts.get("output", row.get("completion_tokens")),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from evaldesk.formats.exported_traces import ExportedScore, ExportedTraces, Step, Usage
+from evaldesk.formats.exported_traces import ExportedScore, ExportedTraces, ExportedUsage, Step
 from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.reading.values import read_key, text_of
 from evaldesk.transcripts.messages.parts import json_value
@@ -84,12 +84,12 @@ def _metadata(row: dict[str, Any]) -> dict[str, Any]:
     return metadata if isinstance(metadata, dict) else {}
 
 
-def _usage(row: dict[str, Any], outputs: Any, metadata: dict[str, Any]) -> Usage:
+def _usage(row: dict[str, Any], outputs: Any, metadata: dict[str, Any]) -> ExportedUsage:
     stated = outputs.get("usage_metadata") if isinstance(outputs, dict) else None
     usage = stated if isinstance(stated, dict) else {}
     details = row.get("prompt_token_details") or usage.get("input_token_details")
     cached = details.get("cache_read") if isinstance(details, dict) else None
-    return Usage(
+    return ExportedUsage(
         text_of(metadata.get("ls_model_name")),
         row.get("prompt_tokens") if row.get("prompt_tokens") is not None else usage.get("input_tokens"),
         row.get("completion_tokens") if row.get("completion_tokens") is not None else usage.get("output_tokens"),

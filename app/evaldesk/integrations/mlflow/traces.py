@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from evaldesk.formats.exported_traces import ExportedScore, ExportedTraces, Step, Usage
+from evaldesk.formats.exported_traces import ExportedScore, ExportedTraces, ExportedUsage, Step
 from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.reading.values import read_key, read_list, read_mapping, text_of
 from evaldesk.transcripts.messages.parts import json_value
@@ -87,13 +87,13 @@ def _time_ms(span: dict[str, Any], *keys: str) -> float:
     return value / 1e6 if isinstance(value, int | float) and 0 <= value < 1e20 else 0.0
 
 
-def _usage(attributes: dict[str, Any]) -> Usage:
+def _usage(attributes: dict[str, Any]) -> ExportedUsage:
     stated, outputs = attributes.get("mlflow.chat.tokenUsage"), attributes.get("mlflow.spanOutputs")
     usage = outputs.get("usage") if isinstance(outputs, dict) else None
     counts = stated if isinstance(stated, dict) else usage if isinstance(usage, dict) else {}
     inputs = attributes.get("mlflow.spanInputs")
     model = attributes.get("mlflow.llm.model") or (inputs.get("model") if isinstance(inputs, dict) else None)
-    return Usage(
+    return ExportedUsage(
         text_of(model),
         counts.get("input_tokens", counts.get("prompt_tokens")),
         counts.get("output_tokens", counts.get("completion_tokens")),

@@ -20,6 +20,7 @@ from evaldesk.metrics.judges.panel import Panel, question
 from evaldesk.metrics.judges.rubrics.score import check_scale, points_task
 from evaldesk.metrics.judges.voting import spread
 from evaldesk.reading.regular_file import read_regular_file
+from evaldesk.reading.yaml_text import read_yaml
 
 MAX_RECORDS = 100_000
 
@@ -182,16 +183,8 @@ def read_rubric_config(path: Path, rubric_id: str) -> RubricConfig:
 
 
 def _documents(path: Path) -> list[Mapping[str, Any]]:
-    import yaml
-
-    data = read_regular_file(path, MAX_BYTES)
-    try:
-        documents = [document for document in yaml.safe_load_all(data) if document is not None]
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = mark.line + 1 if mark else None
-        reason = getattr(error, "problem", None) or str(error)
-        raise FormatError(f"this is not YAML: {reason}", source=str(path), line=line) from error
+    found_documents = read_yaml(read_regular_file(path, MAX_BYTES), str(path), takes_aliases=True)
+    documents = [document for document in found_documents if document is not None]
     if not documents or not all(isinstance(document, dict) for document in documents):
         raise FormatError("expected an object with version and rubrics", source=str(path))
     return documents
