@@ -177,7 +177,7 @@ class StreamedFormat(Protocol):
 
 @runtime_checkable
 class LargeRunFormat(Protocol):
-    """A format whose runs are read trial by trial from a large file, in `n_readings` passes over it."""
+    """A format whose runs are read trial by trial from a large file, in at most `n_readings` passes over it."""
 
     n_readings: int
 

@@ -118,7 +118,9 @@ def _complete_json(head: bytes) -> bytes:
 def _runs(file_format: LargeRunFormat, file: _Told, source: str, outcome: str) -> Imported | None:
     file.n_readings = file_format.n_readings
     try:
-        return with_words(file_format.read_large(cast("BinaryIO", file), source=source, outcome=outcome))
+        imported = file_format.read_large(cast("BinaryIO", file), source=source, outcome=outcome)
+        file.tell_end()
+        return with_words(imported)
     except NotStreamedError:
         return None
     except FormatError as error:
@@ -160,6 +162,10 @@ class _Told(io.BufferedIOBase):
         while line := self._file.readline(MAX_ROW):  # a line without end is refused by its reader
             yield self._tell(line)
         yield from self._tail
+
+    def tell_end(self) -> None:
+        """Report the end of the reading, also after fewer passes than the format may need."""
+        self._watch(self.n_bytes, self.n_bytes)
 
     def _tell(self, data: bytes) -> bytes:
         self._n_read += len(data)
