@@ -99,6 +99,12 @@ class TrialRowsOnDisk(TrialRows):
                 values = (weight, to_json(case), place)
                 self._database.execute('UPDATE "case" SET weight = ?, data = ? WHERE place = ?', values)
 
+    def case(self, place: int) -> Case:
+        """The case that was offered for that place."""
+        with in_words():
+            (data,) = self._database.execute('SELECT data FROM "case" WHERE place = ?', (place,)).fetchone()
+        return from_json(data, Case)
+
     def add(self, place: int, result: TrialResult | None, number: int | None = None) -> None:
         """The trial of a row."""
         if number is not None and abs(number) >= UNNUMBERED:

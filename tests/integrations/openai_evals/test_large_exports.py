@@ -21,6 +21,7 @@ from evaldesk.model import TrialResult
 from evaldesk.reading.json_stream import NotStreamedError
 from evaldesk.transcripts.recorded import ReadItems
 
+OTHER_PROMPT = [{"role": "user", "content": "Answer in one word: {{ item.q }}"}]
 SECOND_RUN = {**RUN, "id": "run_2", "name": "large", "model": "gpt-4o"}
 
 
@@ -56,6 +57,19 @@ def plain(found: Imported) -> Any:
 FILES: dict[str, tuple[dict[str, Any], ...]] = {
     "one run": (EVAL, RUN, *items(40)),
     "two runs of the same rows": (EVAL, RUN, *items(9), SECOND_RUN, *items(9, "run_2")),
+    "two runs of the same rows by another template": (
+        EVAL,
+        RUN,
+        *items(9),
+        {**SECOND_RUN, "data_source": {"input_messages": {"type": "template", "template": OTHER_PROMPT}}},
+        *items(9, "run_2"),
+    ),
+    "a run without its model after one without items": (
+        EVAL,
+        {**SECOND_RUN, "id": "run_0"},
+        {key: value for key, value in RUN.items() if key != "model"},
+        *items(3),
+    ),
     "the runs after their items": (*items(5), *items(5, "run_2"), SECOND_RUN, RUN, EVAL),
     "items without a run and an eval": tuple(items(3)),
     "an item that comes twice": (EVAL, RUN, *items(3), *items(2)),

@@ -131,7 +131,7 @@ class RowCases:
         if row.missing_fields:
             self.notes.refuse(f"no value for the field {row.missing_fields[0]} of the template", place)
         name = free_name(text(item.get("id")) or f"row_{number}", self.used_names)
-        return case_of_row(name, item, row, self.graders)
+        return _case_of_row(name, item, row, self.graders)
 
 
 def _read_rows(archive: Archive, eval_id: str, each: ReadEval, notes: Notes) -> None:
@@ -140,7 +140,7 @@ def _read_rows(archive: Archive, eval_id: str, each: ReadEval, notes: Notes) -> 
     for run_id in archive.run_ids(eval_id):
         place, raw = archive.runs.get(run_id) or (None, {})
         source = mapping(raw.get("data_source"))
-        each.model = text(raw.get("model")) or text(source.get("model")) or each.model
+        each.model = _model_of_run(raw) or each.model
         if items := archive.items.get(run_id, {}):
             _read_run(run_id, raw, items, cases, each)
         elif place is not None:
@@ -325,7 +325,7 @@ def _content(raw: object, place: JsonPosition, notes: Notes) -> str:
     return ""
 
 
-def case_of_row(case_id: str, item: Mapping[str, Any], row: Row, graders: Sequence[Grader]) -> Case:
+def _case_of_row(case_id: str, item: Mapping[str, Any], row: Row, graders: Sequence[Grader]) -> Case:
     """The case of a row; its reference is in the first field that a grader compares with."""
     references = [item[grader.field] for grader in graders if grader.field in item]
     reference = next((each if isinstance(each, str) else json.dumps(each) for each in references), None)
@@ -392,23 +392,27 @@ def _usage(sample: Mapping[str, Any]) -> Usage | ErrorRecord | None:
 def _recorded_run(
     each: ReadEval, run_id: str, raw: Mapping[str, Any], cases: Sequence[Case], results: Sequence[TrialResult]
 ) -> RecordedRun:
-    n_passed = _passes_of_metrics(results)
+    model, n_passed = _model_of_run(raw), _passes_of_metrics(results)
     counts = mapping(raw.get("result_counts"))
     total = counts.get("total")
     n_planned = max(total, len(results)) if isinstance(total, int) and not isinstance(total, bool) else None
     is_finished = raw.get("status") == "completed"
     return RecordedRun(
         name=text(raw.get("name")) or run_id or each.name,
-        agent=each.model or each.name,
+        agent=model or each.name,
         cases=cases if isinstance(cases, ReadItems) else tuple(cases),
         results=results if isinstance(results, LargeResults) else tuple(results),
         criteria=(PASS, *(Criterion(name) for name in n_passed if name != PASS.metric)),
-        model=each.model or None,
+        model=model or None,
         plan=RecordedPlan(n_planned, status="finished" if is_finished else "unknown"),
         summary=tuple(_summary(raw, verdict_counts(results), n_passed))
         if n_planned is None or n_planned <= len(results)
         else (),
     )
+
+
+def _model_of_run(raw: Mapping[str, Any]) -> str:
+    return text(raw.get("model")) or text(mapping(raw.get("data_source")).get("model"))
 
 
 def _passes_of_metrics(results: Sequence[TrialResult]) -> dict[str, int]:

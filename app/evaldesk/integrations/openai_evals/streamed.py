@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, BinaryIO
@@ -17,7 +17,6 @@ from evaldesk.integrations.openai_evals.evals import (
     RowCases,
     RunTrials,
     as_import,
-    case_of_row,
     file_content,
     read_row,
 )
@@ -100,23 +99,23 @@ def _without_content(run: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _CasesOnDisk(RowCases):
-    """As RowCases: of a row its digest and the name of its case are in memory."""
+    """As RowCases: of a row its digest and the place of its case are in memory."""
 
-    names: dict[bytes, str] = field(default_factory=dict)
+    places: dict[bytes, int] = field(default_factory=dict)
     rows: TrialRowsOnDisk = field(default_factory=TrialRowsOnDisk)
 
     def case(self, place: JsonPosition, item: Mapping[str, Any], row: Row) -> Case:
-        """The case of a row, made again for an equal one."""
+        """The case of a row, the same for equal rows."""
         key = blake2b(json.dumps(item, sort_keys=True).encode(), digest_size=16).digest()
-        if key in self.names:
-            return case_of_row(self.names[key], item, row, self.graders)
-        case = self.new_case(place, item, row, len(self.names) + 1)
-        self.names[key] = case.id
-        self.rows.offer(self.rows.place(case.id), case)
+        if key in self.places:
+            return self.rows.case(self.places[key])
+        case = self.new_case(place, item, row, len(self.places) + 1)
+        self.places[key] = self.rows.place(case.id)
+        self.rows.offer(self.places[key], case)
         return case
 
 
-def _read_rows(file: BinaryIO, source: str, archive: _Heads, each: ReadEval, notes: Notes) -> Any:
+def _read_rows(file: BinaryIO, source: str, archive: _Heads, each: ReadEval, notes: Notes) -> Sequence[Case]:
     """The cases of all rows, with the runs added to the eval."""
     cases = _CasesOnDisk(each.graders, notes)
     runs: dict[str, RunTrials] = {}
@@ -131,8 +130,6 @@ def _read_rows(file: BinaryIO, source: str, archive: _Heads, each: ReadEval, not
         if run:
             run.add(place, value, text(value.get("id")) or f"{len(run.item_ids)}", cases, each)
     for run in runs.values():
-        source_model = mapping(run.raw.get("data_source")).get("model")
-        each.model = text(run.raw.get("model")) or text(source_model) or each.model
         run.finish(each)
     for place, value in _objects(file, source) if archive.n_others else ():
         data, contents = mapping(value.get("data_source")), iter([(place, value)])
