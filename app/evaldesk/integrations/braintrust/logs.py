@@ -12,6 +12,7 @@ from evaldesk.formats.exported_traces import ExportedScore, ExportedTraces, Expo
 from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.reading.values import read_key, text_of
 from evaldesk.transcripts.messages.parts import json_value
+from evaldesk.transcripts.otel.spans import CASE_ID
 from evaldesk.transcripts.otel.traces import Kind
 from evaldesk.transcripts.recorded import iso_ms
 
@@ -58,7 +59,7 @@ class Braintrust(ExportedTraces):
                 metrics.get("estimated_cost"),
             ),
             next((text_of(metadata[key]) for key in _SESSIONS if metadata.get(key)), ""),
-            text_of(metadata.get("evaldesk.case_id")),
+            text_of(metadata.get(CASE_ID)),
             (error if isinstance(error, str) else "error") if error else None,
             tuple(ExportedScore(name, value) for name, value in scores.items() if value is not None),
         )

@@ -12,6 +12,7 @@ from evaldesk.formats.exported_traces import ExportedScore, ExportedTraces, Expo
 from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.reading.values import read_key, read_list, read_mapping, snake_case, text_of
 from evaldesk.transcripts.messages.parts import json_value
+from evaldesk.transcripts.otel.spans import CASE_ID
 from evaldesk.transcripts.otel.traces import Kind
 from evaldesk.transcripts.recorded import iso_ms
 
@@ -128,4 +129,4 @@ def _usage(row: dict[str, Any]) -> ExportedUsage:
 
 def _case_id(metadata: Any) -> str:
     value = json_value(metadata)
-    return text_of(value.get("evaldesk.case_id")) if isinstance(value, dict) else ""
+    return text_of(value.get(CASE_ID)) if isinstance(value, dict) else ""

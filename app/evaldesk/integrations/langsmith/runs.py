@@ -12,6 +12,7 @@ from evaldesk.formats.exported_traces import ExportedScore, ExportedTraces, Expo
 from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.reading.values import read_key, text_of
 from evaldesk.transcripts.messages.parts import json_value
+from evaldesk.transcripts.otel.spans import CASE_ID
 from evaldesk.transcripts.otel.traces import Kind
 from evaldesk.transcripts.recorded import iso_ms
 
@@ -62,7 +63,7 @@ def _step(place: JsonPosition, row: dict[str, Any]) -> Step:
         outputs,
         _usage(row, outputs, metadata),
         next((str(metadata[key]) for key in _THREADS if metadata.get(key)), ""),
-        text_of(metadata.get("evaldesk.case_id")),
+        text_of(metadata.get(CASE_ID)),
         text_of(row.get("error")) or None,
         tuple(
             ExportedScore(key, each.get("avg"))

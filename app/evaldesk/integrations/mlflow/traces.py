@@ -12,7 +12,7 @@ from evaldesk.formats.exported_traces import ExportedScore, ExportedTraces, Expo
 from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.reading.values import read_key, read_list, read_mapping, text_of
 from evaldesk.transcripts.messages.parts import json_value
-from evaldesk.transcripts.otel.spans import whole_of
+from evaldesk.transcripts.otel.spans import CASE_ID, whole_of
 from evaldesk.transcripts.otel.traces import Kind
 
 _KINDS: dict[str, Kind] = {"CHAT_MODEL": "model", "LLM": "model", "AGENT": "agent", "TOOL": "tool"}
@@ -63,7 +63,7 @@ def _step(place: JsonPosition, span: dict[str, Any], info: dict[str, Any], *, is
         attributes.get("mlflow.spanOutputs"),
         _usage(attributes),
         text_of(facts.get("mlflow.trace.session")),
-        text_of(tags.get("evaldesk.case_id")) if isinstance(tags, dict) else "",
+        text_of(tags.get(CASE_ID)) if isinstance(tags, dict) else "",
         (text_of(status.get("message")) or "error") if isinstance(status, dict) and is_failed else None,
         tuple(_assessments(info)) if is_first else (),
     )
