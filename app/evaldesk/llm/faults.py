@@ -40,6 +40,13 @@ def draw_fault(shares: Iterable[tuple[str, float]], seed: str) -> str:
     return ""
 
 
+def faulty_answer(fault: str, *, is_stream: bool) -> tuple[int, str, bytes]:
+    """The status, the content type and the body of an answer with a fault before the request, which is no timeout."""
+    if fault in STATUS:
+        return STATUS[fault], "application/json", refusal_body(STATUS[fault])
+    return 200, *malformed_body(is_stream=is_stream)
+
+
 def refusal_body(status: int) -> bytes:
     """The body of an endpoint's answer with that status, in a form that all SDKs read."""
     kind = _KINDS[status]

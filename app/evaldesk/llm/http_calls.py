@@ -31,6 +31,7 @@ from evaldesk.llm.faults import (
     TIMEOUT,
     TRUNCATED,
     WORDS,
+    faulty_answer,
     malformed_body,
     refusal_body,
 )
@@ -216,11 +217,8 @@ def _fault_response(model_request: ModelRequest, request: Any, fault: str, *, is
     library = _library(request)
     if fault == TIMEOUT:
         raise library.ReadTimeout("no answer in time (injected)", request=request)
-    kind, data = malformed_body(is_stream=is_stream)
-    if fault in STATUS:
-        kind, data = "application/json", refusal_body(STATUS[fault])
-    status, headers = STATUS.get(fault, 200), {"content-type": kind}
-    response = library.Response(status, headers=headers, content=data, request=request)
+    status, kind, data = faulty_answer(fault, is_stream=is_stream)
+    response = library.Response(status, headers={"content-type": kind}, content=data, request=request)
     response.elapsed = timedelta(0)
     return response
 

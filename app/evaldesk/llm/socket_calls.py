@@ -21,12 +21,10 @@ from evaldesk.llm.faults import (
     FAULTS_BEFORE_REQUEST,
     SLOW,
     SLOW_S,
-    STATUS,
     TIMEOUT,
     TRUNCATED,
     WORDS,
-    malformed_body,
-    refusal_body,
+    faulty_answer,
 )
 from evaldesk.llm.model_request import (
     END_MARK,
@@ -159,10 +157,8 @@ def _fault_and_response(model_request: ModelRequest, transport: Any, *, is_async
     if fault == TIMEOUT:
         raise _part(transport, "_exceptions").ReadTimeout("no answer in time (injected)")
     is_stream = body_of(model_request.data or b"").get("stream") is True
-    kind, data = malformed_body(is_stream=is_stream)
-    if fault in STATUS:
-        kind, data = "application/json", refusal_body(STATUS[fault])
-    return fault, _response_of(transport, STATUS.get(fault, 200), [("content-type", kind)], data, is_async=is_async)
+    status, kind, data = faulty_answer(fault, is_stream=is_stream)
+    return fault, _response_of(transport, status, [("content-type", kind)], data, is_async=is_async)
 
 
 def _seen_response(

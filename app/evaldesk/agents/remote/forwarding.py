@@ -23,12 +23,10 @@ from evaldesk.llm.faults import (
     FAULTS_BEFORE_REQUEST,
     SLOW,
     SLOW_S,
-    STATUS,
     TIMEOUT,
     TRUNCATED,
     WORDS,
-    malformed_body,
-    refusal_body,
+    faulty_answer,
 )
 from evaldesk.llm.recording import Recorder
 from evaldesk.llm.refusals import EndpointError
@@ -187,10 +185,8 @@ class _Handler(LocalHandler):
         if fault == TIMEOUT:
             self.close_connection = True
             return
-        status, is_stream = STATUS.get(fault, 200), bool(call.body.get("stream")) or ":stream" in call.path
-        kind, data = malformed_body(is_stream=is_stream)
-        if status >= LEAST_ERROR:
-            kind, data = "application/json", refusal_body(status)
+        is_stream = bool(call.body.get("stream")) or ":stream" in call.path
+        status, kind, data = faulty_answer(fault, is_stream=is_stream)
         self._begin(status, kind, len(data), may_retry=True)
         self._write(data)
 
