@@ -89,6 +89,13 @@ def root_agent(message):
     return text
 """
 BY_PATH = SPAWNED.replace("{spawn}(", "os.posix_spawn(COMMAND[0], ")
+INHERITED = """
+def spawn(*args, **options):
+    try:
+        return os.posix_spawn(COMMAND[0], args[0], None, **options)
+    except TypeError:  # before Python 3.13
+        return os.posix_spawn(COMMAND[0], *args, **options)
+""" + SPAWNED.replace("{spawn}", "spawn")
 BY_NAME = SPAWNED.replace("{spawn}(", "os.posix_spawnp(COMMAND[0], ")
 WORKER = """
 def ask(message, queue):
@@ -160,13 +167,14 @@ def loaded_with(loaded: Any, endpoint: Endpoint, tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize(
     "source",
-    [RUN, ASYNC, OWN_ENVIRONMENT, THREAD, BY_PATH, BY_NAME, FORKED, FRESH, WORKER + WITH_A_POOL],
+    [RUN, ASYNC, OWN_ENVIRONMENT, THREAD, BY_PATH, INHERITED, BY_NAME, FORKED, FRESH, WORKER + WITH_A_POOL],
     ids=[
         "subprocess.run",
         "asyncio",
         "an environment of its own",
         "a thread without the context",
         "posix_spawn",
+        "posix_spawn with its own environment",
         "posix_spawnp",
         "multiprocessing, forked",
         "multiprocessing, spawned",

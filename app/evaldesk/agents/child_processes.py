@@ -29,6 +29,8 @@ from evaldesk.model import Event, Session
 _MEMORY = "child_processes"
 _MARK = "_gets_gateway"
 _VARIABLES = "_evaldesk_variables"
+_MAY_INHERIT = sys.version_info >= (3, 13)
+"""Whether `os.posix_spawn` takes None for the environment of this process."""
 _MULTIPROCESSING = ("multiprocessing.process", "multiprocessing.util")
 _BASE_VARIABLES = tuple(name for provider in PROVIDERS.values() for name in provider.variables)
 
@@ -182,9 +184,10 @@ def _wrap_posix_spawn(spawn: Callable[..., int]) -> Callable[..., int]:
     @wraps(spawn)
     def posix_spawn(path: Any, argv: Any, env: Any, /, **options: Any) -> int:
         gateways = _current_gateways()
-        if gateways is None:
+        own = os.environ if env is None and _MAY_INHERIT else env
+        if gateways is None or not isinstance(own, Mapping):  # the error of other values is Python's
             return spawn(path, argv, env, **options)
-        environment = {os.fsdecode(name): os.fsdecode(value) for name, value in env.items()}
+        environment = {os.fsdecode(name): os.fsdecode(value) for name, value in own.items()}
         added = gateways.variables(environment)
         pid = spawn(path, argv, {**environment, **added} if added else env, **options)
         gateways.add_pid(pid)
