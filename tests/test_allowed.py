@@ -304,6 +304,15 @@ def test_a_key_of_the_final_state_accepts_values_by_a_matcher(
     assert (first_divergence(case, trial) is None) is passes
 
 
+@pytest.mark.parametrize(
+    ("start_time", "words"), [(1_764_412_220.0, "is a time after the start"), (None, "is a later time")]
+)
+def test_a_time_is_only_told_as_after_a_start_that_is_known(start_time: float | None, words: str) -> None:
+    (allowance,) = read_allowances(case_of(accepts=[{"state": "k", "later": "start"}]))
+
+    assert allowance.reason(1_764_412_225.5, 1_764_412_230, start_time) == words
+
+
 def test_a_key_that_must_be_there_is_not_accepted_where_it_is_missing() -> None:
     case = Case("c", (Turn("q"),), final_state={"k": 1}, extra={"also_accepted": [{"state": "k", "type": "any"}]})
 

@@ -96,7 +96,7 @@ class Allowance:
         if self.is_later and is_later(expected, actual):
             return "is a later time"
         if self.is_after_start and is_after_start(expected, actual, start_time):
-            return "is a time after the start"
+            return "is a time after the start" if start_time is not None else "is a later time"
         if self.type and is_of_type(self.type, actual):
             return "may be anything" if self.type == "any" else f"is of type {self.type}"
         if self.pattern and isinstance(actual, str) and has_match(self.pattern, actual, is_whole=True):
