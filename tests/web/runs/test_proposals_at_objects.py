@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from evaldesk.desk.client_runs import MARK
 from evaldesk.desk.failures import TypedFinding, TypedMode
 from evaldesk.model.evalset import case_key
 from evaldesk.pages.proposals.page import read_proposals
+from evaldesk.store import Store
+from evaldesk.store.database import Starter
 
 CLIENT = "Claude Code"
 MISSES = (1, 0)
@@ -219,23 +222,20 @@ def test_a_reply_decides_nothing_and_is_read_with_the_case(pages: Any, desk: Cli
 
 
 def test_the_page_tells_the_runs_of_the_client_before_the_proposal(pages: Any, desk: ClientProposalDesk) -> None:
-    from evaldesk.model.stored import RunSummary
+    with Store.open(pages.desk.settings.database, starter=Starter(CLIENT, "laptop")) as store:
+        config = replace(pages.desk.store.runs.summary(1).config, note=MARK)
+        run_id = store.runs.create(config, store.runs.cases(1))
+    number = expectation(desk)
 
-    run: RunSummary = pages.desk.store.runs.summary(1)
-    pages.desk.store.runs.set_note(run.id, MARK)
-    number = (
-        ClientProposalDesk(pages.desk)
-        .propose_expectation(run.started_by or CLIENT, 1, "misses", 0, {"1.answer": "replace"})
-        .id
-    )
+    page = pages.get(f"/proposals/{number}").text
 
     view = read_proposals(pages.desk, number).view
-
     assert view is not None
-    assert view.steps[-1].is_loud
-    assert view.steps[-1].words == "proposed this: no agent change stands behind it"
-    if run.started_by:
-        assert view.steps[0].words.startswith("played 4 cases 2 times: ")
+    assert [(step.words, step.href, step.is_loud) for step in view.steps] == [
+        ("played 4 cases 2 times: pending", f"/runs/{run_id}", False),
+        ("proposed this: no agent change stands behind it", "", True),
+    ]
+    assert "<span data-loud>proposed this: no agent change stands behind it</span>" in page
 
 
 def test_no_answer_of_a_coding_agent_names_a_case_that_is_gone(pages: Any, desk: ClientProposalDesk) -> None:

@@ -32,33 +32,34 @@ def steps_before(store: Store, proposal: Proposal, *, would_pass_more: bool) -> 
     """The runs that the client of a proposal started on its eval set in the day before it, and the proposal itself.
 
     Between two of them the files of the agent may have changed. The last step says where a change of the test that lets
-    more trials pass has no change of the agent behind it.
+    more trials pass has no change of the agent behind it, if there is a run and each one has the version of the files.
     """
-    runs = _runs_of(store, proposal)
     steps: list[TraceStep] = []
-    versions: list[str] = []
-    for run in runs:
-        version = run.config.agent_version
-        earlier = versions[-1] if versions else _version_before(store, run)
-        if version and earlier and version != earlier:
-            words = "changed" if version not in versions else "changed back"
-            steps.append(TraceStep(run.created_at, f"{words} the files of {run.config.agent.id}"))
-        versions += [earlier, version] if not versions else [version]
+    versions_by_agent: dict[str, list[str]] = {}
+    for run in _runs_of(store, proposal):
+        agent_id, version = run.config.agent.id, run.config.agent_version
+        versions = versions_by_agent.setdefault(agent_id, [])
+        if not versions:
+            versions.append(_version_before(store, run) or version)
+        if version and versions[-1] and version != versions[-1]:
+            verb = "changed back" if version in versions else "changed"
+            steps.append(TraceStep(run.created_at, f"{verb} the files of {agent_id}"))
+        versions.append(version)
         steps.append(TraceStep(run.created_at, _played_words(store, run), f"/runs/{run.id}"))
-    is_loud = would_pass_more and len({*filter(None, versions[:1] + versions[-1:])}) <= 1
+    is_unchanged = [all(versions) and versions[0] == versions[-1] for versions in versions_by_agent.values()]
+    is_loud = would_pass_more and bool(is_unchanged) and all(is_unchanged)
     words = "proposed this: no agent change stands behind it" if is_loud else "proposed this"
     return (*steps[-MAX_STEPS:], TraceStep(proposal.made_at, words, "", is_loud))
 
 
 def _runs_of(store: Store, proposal: Proposal) -> Sequence[RunSummary]:
     """The oldest first."""
-    newest_runs = store.runs.list(text=MARK, limit=MAX_RUNS)
+    newest_runs = store.runs.list(text=MARK, evalset_id=proposal.draft.evalset_id, limit=MAX_RUNS)
     return [
         run
         for run in reversed(newest_runs)
         if run.note == MARK
         and run.started_by == proposal.client
-        and run.config.evalset_id == proposal.draft.evalset_id
         and proposal.made_at - WINDOW <= run.created_at <= proposal.made_at
     ]
 
