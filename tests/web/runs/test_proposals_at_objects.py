@@ -158,6 +158,21 @@ def test_findings_of_one_kind_are_answered_and_taken_back_together(pages: Any, d
     assert {each.id for each in desk.list()} == set(numbers)
 
 
+def test_a_group_that_is_answered_in_part_says_how_many_are(pages: Any, desk: ClientProposalDesk) -> None:
+    numbers = [finding(desk), finding(desk, 1)]
+    form = fields_of(pages.get(f"/proposals/{numbers[0]}").text) | {"labeller": "ann", "answer": "accept"}
+    desk.refuse(numbers[1], "bob")
+
+    answer = pages.post(f"/proposals/{numbers[0]}", **form)
+
+    assert answer.status_code == 409
+    assert "<h2>1 of 2 proposals answered</h2>" in answer.text
+    assert f"proposal {numbers[1]} was refused by bob already" in answer.text
+    assert [desk.get(each).decided_by for each in numbers] == ["ann", "bob"]
+    again = pages.post(f"/proposals/{numbers[0]}", **form)
+    assert "<h2>Nothing was changed</h2>" in again.text
+
+
 def test_a_person_edits_before_accepting_and_the_ledger_says_so(pages: Any, desk: ClientProposalDesk) -> None:
     number = expectation(desk)
     view = read_proposals(pages.desk, number).view

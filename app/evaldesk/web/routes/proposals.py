@@ -12,10 +12,13 @@ from starlette.routing import Route
 
 from evaldesk.desk.client_proposals import ClientProposalDesk
 from evaldesk.errors import ConflictError, EvaldeskError, FormatError, LossError, NotFoundError, UsageError
+from evaldesk.model.conclusion import counted
 from evaldesk.model.proposals import Proposal
 from evaldesk.pages.proposals.page import MAX_GROUP, read_proposal, read_proposals
 from evaldesk.web.forms.fields import own_address, read_form, text_of
 from evaldesk.web.render import desk_of, fragment, go, number, page, refused_status, target_of
+
+UNCHANGED_TITLE = "Nothing was changed"
 
 
 async def show(request: Request) -> Response:
@@ -57,17 +60,27 @@ async def answer(request: Request) -> Response:
     if verb is None or proposal_id not in ids:
         return await _page(request, UsageError("Press Accept or Refuse."))
     author = text_of(form, "labeller")
-    try:
-        for each in ids if word in ("accept", "refuse", "undo") else (proposal_id,):
+    ids_to_answer = ids if word in ("accept", "refuse", "undo") else (proposal_id,)
+    for n_answered, each in enumerate(ids_to_answer):
+        try:
             await run_in_threadpool(verb, each, author)
-    except (UsageError, ConflictError, LossError, NotFoundError, FormatError) as error:
-        return await _page(request, error, edited=text_of(form, "edited"), reply=text_of(form, "reply"))
+        except (UsageError, ConflictError, LossError, NotFoundError, FormatError) as error:
+            title = (
+                f"{n_answered} of {counted(len(ids_to_answer), 'proposal')} answered" if n_answered else UNCHANGED_TITLE
+            )
+            return await _page(request, error, title, edited=text_of(form, "edited"), reply=text_of(form, "reply"))
     back = own_address(text_of(form, "back"), "")
     others = f"?with={','.join(map(str, ids))}" if len(ids) > 1 else ""
     return go(back or f"/proposals/{proposal_id}{others}")
 
 
-async def _page(request: Request, error: EvaldeskError | None = None, edited: str = "", reply: str = "") -> Response:
+async def _page(
+    request: Request,
+    error: EvaldeskError | None = None,
+    title: str = UNCHANGED_TITLE,
+    edited: str = "",
+    reply: str = "",
+) -> Response:
     ids = _numbers(request.query_params.get("with", ""))
     found = await run_in_threadpool(read_proposals, desk_of(request), request.path_params.get("proposal_id"), ids)
     status = refused_status(error) if error else 200
@@ -77,6 +90,7 @@ async def _page(request: Request, error: EvaldeskError | None = None, edited: st
         status=status,
         found=found,
         problem=str(error or ""),
+        problem_title=title,
         edited=edited,
         reply=reply,
     )
