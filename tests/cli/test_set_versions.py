@@ -56,6 +56,8 @@ def test_the_log_has_each_version_with_the_runs_that_played_it(played: tuple[Com
     assert [each["runs"] for each in found] == [[2], [1]]
     assert [each["origin"] for each in found] == ["outside", "run"]
     assert "+1 ~1 -0 3 cases changed outside; 1 run, 2" in text
+    one = place.run("evalset", "log", "calc", "--limit", "1").stdout.splitlines()
+    assert (one[0], one[-1]) == ("calc: 2 versions", "1 older version; --limit 2 lists more.")
 
 
 def test_a_run_keeps_the_version_that_it_played(played: tuple[CommandFolder, Path, str]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evaldesk.cli.runs.shared import json_option, opened_desk, trust_option, workspace_option
+from evaldesk.model.conclusion import counted
 from evaldesk.wording.printable import in_one_line
 from evaldesk.wording.writer import show, show_json
 
@@ -40,13 +41,13 @@ def log(name: str, limit: int, is_json: bool, workspace: str | None) -> None:
     with opened_desk(workspace) as desk:
         file = find_file(desk, name)
         lines = version_lines(desk, file.id)
+        n = desk.evalsets.versions.count(file.id)
     if is_json:
         show_json(
             {"evalset": file.name, "items": [_item(line.version, line.run_ids) for line in lines[:limit]]}, indent=2
         )
         return
-    n = len(lines)
-    show(in_one_line(f"{file.name}: {n:,} {'version' if n == 1 else 'versions'}"))
+    show(in_one_line(f"{file.name}: {counted(n, 'version')}"))
     for line in lines[:limit]:
         version = line.version
         counts = f"+{version.n_added} ~{version.n_changed} -{version.n_removed}"
@@ -54,8 +55,9 @@ def log(name: str, limit: int, is_json: bool, workspace: str | None) -> None:
         when = version.noted_at.astimezone().strftime("%Y-%m-%d %H:%M")
         words = f"{version.short_name} {when} {counts}{renamed} {version.n_cases:,} cases {version.source}"
         show(in_one_line(f"{words}; {line.runs_words}"))
-    if len(lines) > limit:
-        show(f"{len(lines) - limit:,} older versions; --limit {len(lines)} lists them.")
+    if n > limit:
+        older_words = counted(n - limit, "older version")
+        show(f"{older_words}; --limit {len(lines)} lists more." if len(lines) > limit else f"{older_words}.")
 
 
 def _item(version: SetVersion, run_ids: Sequence[int]) -> dict[str, Any]:
@@ -229,10 +231,10 @@ def restore(word: str, case_id: str | None, workspace: str | None) -> None:
             before = versions.restore(file.id, version)
         else:
             before = versions.restore_case(file.id, version, case_id)
-        now = versions.list(file.id)[0]
-    what = f"case {case_id} of {version.short_name}" if case_id else version.short_name
-    show(in_one_line(f"{file.name}: restored {what}; the set has version {now.short_name}."))
-    if now.version != before.version:
+        after = versions.list(file.id)[0]
+    subject = f"case {case_id} of {version.short_name}" if case_id else version.short_name
+    show(in_one_line(f"{file.name}: restored {subject}; the set has version {after.short_name}."))
+    if after.version != before.version:
         show(in_one_line(f"evaldesk evalset restore {name}@{before.short_name} takes that back."))
 
 
