@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from evaldesk.desk.client_proposals import (
@@ -47,7 +48,7 @@ class ProposalLine:
     id: int
     name: str
     part: str
-    plus: str
+    effect: str
     words: str
     way: str = ""
 
@@ -139,10 +140,10 @@ class ProposalPage:
     open_proposals: Sequence[Proposal] = field(default=(), repr=False)
 
     @property
-    def times(self) -> tuple[Any, Any] | None:
+    def times(self) -> tuple[datetime, datetime] | None:
         """When the first and the last open proposal was made."""
-        moments = [each.made_at for each in self.open_proposals]
-        return (min(moments), max(moments)) if moments else None
+        times = [each.made_at for each in self.open_proposals]
+        return (min(times), max(times)) if times else None
 
 
 def read_proposals(desk: Desk, proposal_id: int | None = None, ids: Sequence[int] = ()) -> ProposalPage:
@@ -234,12 +235,14 @@ class _Reader:
             place = self.place(proposal)
             effect = self.effect(proposal) if with_effect else None
             more = None if effect is None else _more_pass(effect)
-            plus = "" if more is None else f"{more:+,} pass".replace("-", "−") if more else "0"
+            effect_words = "" if more is None else f"{more:+,} pass".replace("-", "−") if more else "0"
             part = place.name if place and place.tool else ""
             words = _place_words(place) if place else TITLES[draft.kind]
             case = self.current(proposal) if draft.case_id.isdecimal() else None
             words += f", {short_json(case.turns[0].query, 80)}" if case and case.turns else ""
-            return ProposalLine(proposal.id, draft.case_id, part, plus, words, "up" if more and more > 0 else "")
+            return ProposalLine(
+                proposal.id, draft.case_id, part, effect_words, words, "up" if more and more > 0 else ""
+            )
         if draft.kind == "case":
             case = _or_none(lambda: case_of(draft))
             first = case.turns[0].query if case and case.turns else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from evaldesk.desk.client_proposals import ProposalEffect
@@ -109,9 +109,14 @@ def value_rows(place: ChangedPlace, effect: ProposalEffect) -> tuple[ValueRow, .
     verdicts_by_value: dict[str, list[tuple[str, str]]] = {}
     for trial, before, after in trials:
         verdicts_by_value.setdefault(place.value(trial), []).append((before, after))
-    n_pass: Callable[[int, Sequence[tuple[str, str]]], int] = lambda at, pairs: sum(p[at] == "passed" for p in pairs)  # noqa: E731
     rows = [
-        ValueRow(value, len(pairs), n_pass(0, pairs), n_pass(1, pairs), 100 * len(pairs) / len(trials))
+        ValueRow(
+            value,
+            len(pairs),
+            sum(before == "passed" for before, _ in pairs),
+            sum(after == "passed" for _, after in pairs),
+            100 * len(pairs) / len(trials),
+        )
         for value, pairs in verdicts_by_value.items()
     ]
     return tuple(sorted(rows, key=_by_number)[:MAX_VALUES])

@@ -82,13 +82,13 @@ async def _page(
     reply: str = "",
 ) -> Response:
     ids = _numbers(request.query_params.get("with", ""))
-    found = await run_in_threadpool(read_proposals, desk_of(request), request.path_params.get("proposal_id"), ids)
+    listing = await run_in_threadpool(read_proposals, desk_of(request), request.path_params.get("proposal_id"), ids)
     status = refused_status(error) if error else 200
     return page(
         request,
         "proposals/index.html",
         status=status,
-        found=found,
+        listing=listing,
         problem=str(error or ""),
         problem_title=title,
         edited=edited,
