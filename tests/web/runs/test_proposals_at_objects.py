@@ -13,7 +13,10 @@ import pytest
 from evaldesk.desk.client_proposals import ClientProposalDesk
 from evaldesk.desk.client_runs import MARK
 from evaldesk.desk.failures import TypedFinding, TypedMode
+from evaldesk.desk.runs.accepting import Effect
+from evaldesk.model import Counts
 from evaldesk.model.evalset import case_key
+from evaldesk.pages.door.trials import VERDICTS
 from evaldesk.pages.proposals.page import read_proposals
 from evaldesk.store import Store
 from evaldesk.store.database import Starter
@@ -134,6 +137,30 @@ def test_the_page_tells_the_values_of_the_trials_and_the_lines_of_the_file(
     page = pages.get("/proposals").text
     assert "+2 pass" in page
     assert 'data-key="q"' in page
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("pff", "ppf", "1 trial would turn green because the test changes,"),
+        ("ppf", "fff", "2 trials would no longer pass because the test changes,"),
+        ("ppf", "ffp", "1 trial would turn green and 2 trials would no longer pass because the test changes,"),
+        ("pf", "fp", "1 trial would turn green and 1 trial would no longer pass because the test changes,"),
+        ("pfe", "pfe", "The same trials would pass as before"),
+    ],
+    ids=["more", "fewer", "both", "as many", "none"],
+)
+def test_the_effect_tells_the_trials_of_both_ways(
+    pages: Any, desk: ClientProposalDesk, before: str, after: str, words: str
+) -> None:
+    view = read_proposals(pages.desk, expectation(desk)).view
+    assert view is not None
+    assert view.effect is not None
+    verdicts = [tuple(VERDICTS[letter] for letter in letters) for letters in (before, after)]
+    counts = [Counts.of_verdicts(each, errors_are_failures=False) for each in verdicts]
+    effect = Effect(counts[0], counts[1], verdicts[0], verdicts[1])
+
+    assert replace(view, effect=replace(view.effect, effect=effect)).effect_words[0] == words
 
 
 def test_findings_of_one_kind_are_answered_and_taken_back_together(pages: Any, desk: ClientProposalDesk) -> None:

@@ -117,10 +117,18 @@ class ProposalView:
     @property
     def effect_words(self) -> tuple[str, str]:
         """`8 trials would turn green because the test changes,` and `not the agent`."""
-        if not self.more_pass:
-            return "As many trials would pass as before", ""
-        way = "turn green" if self.more_pass > 0 else "no longer pass"
-        return f"{counted(abs(self.more_pass), 'trial')} would {way} because the test changes,", "not the agent"
+        if self.effect is None:
+            return "", ""
+        effect = self.effect.effect
+        pairs = list(zip(effect.verdicts_before, effect.verdicts_after, strict=True))
+        n_by_way = {
+            "turn green": sum(before != "passed" == after for before, after in pairs),
+            "no longer pass": sum(before == "passed" != after for before, after in pairs),
+        }
+        changes = [f"{counted(n, 'trial')} would {way}" for way, n in n_by_way.items() if n]
+        if not changes:
+            return "The same trials would pass as before", ""
+        return f"{' and '.join(changes)} because the test changes,", "not the agent"
 
     @property
     def squares(self) -> tuple[Sequence[str], Sequence[str]]:
