@@ -310,8 +310,7 @@ class RunDesk:
                 await asyncio.wait({playing.task})
             raise
         summary = await self.summary(run_id)
-        is_unstored = playing is not None and bool(playing.unstored)
-        return replace(summary, status="failed", reason=playing.unstored) if playing and is_unstored else summary
+        return replace(summary, status="failed", reason=playing.unstored) if playing and playing.unstored else summary
 
     async def stop(self, run_id: int, *, cancel: bool = False) -> None:
         """Start no more trials of a run; running ones finish, or end now with `cancel` and stay planned.
