@@ -273,7 +273,11 @@ ONE_CASE_SHARD: Final = "an item is one case, and pytest has its own ways to cho
 ONE_CASE_NAME: Final = "an item is a run of one case, which pytest names and plays again"
 NOT_ROWS_FORM: Final = "the form has a tick for each case"
 NOT_NAME_FORM: Final = "the page of a run continues it, and plays its errored trials again"
-OF_ONE_RUN = frozenset({"rows", "name", "fresh", "retry_failed"})
+MAX_RUN_NAME = 96
+"""Characters of the name of a run."""
+OF_NAMED_RUN = ("name", "fresh", "retry_failed")
+"""The name of a run, and options about the earlier run of that name."""
+OF_ONE_RUN = frozenset({"rows", *OF_NAMED_RUN})
 """Options that choose the cases and the run itself; a run like another one does not have them of that."""
 NOT_SHARD_FORM: Final = "a desk is one machine; shards are of several that play one set"
 NOT_VERSION_FORM: Final = "a form shows the eval set that it starts a run of; a version is refused where nobody looks"
@@ -411,7 +415,7 @@ _RUN = (
         title="Name",
         words="the name",
         help="Name of the run. An unfinished run of this name is continued, if its inputs are the same.",
-        high=96,
+        high=MAX_RUN_NAME,
         unset="its number",
         metavar="NAME",
         is_measured=False,

@@ -16,6 +16,7 @@ from evaldesk.desk.imports.files import read_path
 from evaldesk.desk.named_agents import named_agent
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import EvalSet
+from evaldesk.run_options import OF_NAMED_RUN
 from evaldesk.wording.printable import printable
 from evaldesk.wording.writer import show
 
@@ -65,7 +66,7 @@ def eval_adk(request: EvalRequest) -> int:
         raise UsageError(f"--shard is of one eval set, and {len(jobs)} are named; shard each by a command of its own")
     if request.value("shard") and request.is_experiment:
         raise UsageError("--shard is of one run, and --vary plays several; leave one out")
-    named_option = next((name for name in ("name", "fresh", "retry_failed") if request.value(name)), None)
+    named_option = next((name for name in OF_NAMED_RUN if request.value(name)), None)
     if named_option and request.is_experiment:
         flag = named_option.replace("_", "-")
         raise UsageError(f"--{flag} is of one run, and --vary plays several; name them by --experiment")

@@ -58,7 +58,7 @@ from evaldesk.gate_options import GATE_OPTIONS, GATES_BY_NAME, AskedGates, gates
 from evaldesk.model import AgentRef, Case, EvalSet, Gates, RunConfig
 from evaldesk.model.experiment import Variant
 from evaldesk.model.stored import RunSummary
-from evaldesk.run_options import BY_CHANCE, BY_NAME, RUN_OPTIONS, Asked, RunOption
+from evaldesk.run_options import BY_CHANCE, BY_NAME, OF_NAMED_RUN, RUN_OPTIONS, Asked, RunOption
 from evaldesk.settings import Settings, read_settings
 from evaldesk.store import Store
 
@@ -359,7 +359,7 @@ async def _evaluate_variants(call: _Call, request: _VariantRequest) -> Experimen
         raise UsageError("a gate of an experiment is one of a variant; say gate_variants=", field="gate_variants")
     if call.options.overrides.get("shard"):
         raise UsageError("variants= plays several runs, and a shard is part of one; leave out shard=", field="shard")
-    named_option = next((each for each in ("name", "fresh", "retry_failed") if call.options.value(each)), None)
+    named_option = next((each for each in OF_NAMED_RUN if call.options.value(each)), None)
     if named_option:
         raise UsageError(
             f"variants= plays several runs, and {named_option}= is of one; leave it out, or say experiment=",
