@@ -367,6 +367,22 @@ def test_rows_and_a_name_choose_the_cases_and_the_run_as_on_the_command_line(tmp
         run(rows="1", cases=["same"], fresh=True)
 
 
+def test_the_number_of_a_run_without_a_name_is_no_name(tmp_path: Path) -> None:
+    (tmp_path / "echo").mkdir()
+    (tmp_path / "echo" / "agent.py").write_text("def root_agent(message):\n    return message\n")
+    path = tmp_path / "words.evalset.json"
+    dump_evalset(EVALSET, path)
+
+    first, second = (
+        evaldesk.evaluate(tmp_path / "echo", path, criteria=ANSWER, workspace=tmp_path, name=name)
+        for name in (None, "1")
+    )
+
+    assert (first.config.name, second.config.name) == (None, "1")
+    with Store.open(tmp_path / ".evaldesk" / "evaldesk.db") as store:
+        assert [run.id for run in store.runs.list()] == [2, 1]
+
+
 def test_a_run_of_an_object_has_a_name_and_is_not_continued_by_it(tmp_path: Path) -> None:
     result = evaldesk.evaluate(echo, EVALSET, criteria=ANSWER, workspace=tmp_path, name="nightly")
 

@@ -41,6 +41,7 @@ from evaldesk.model.evalset import CaseKey, assertions, case_names, numbered_key
 from evaldesk.model.history import CaseHistory, RunDays, SetHistory
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseRow, MetricRow, RunSummary, TrialKey
+from evaldesk.run_options import MAX_RUN_NAME
 from evaldesk.settings import Settings
 from evaldesk.statistics.case_comparison import compare_cases
 from evaldesk.statistics.comparison import compare_scores
@@ -113,12 +114,12 @@ class StoredRuns:
                 f"{len(names):,} runs begin with {name!r}: {name_list}{more}; give more of the name, or a number"
             )
         if not names:
-            raise _unknown_run(name, [known_name for known_name, run in runs.items() if run.note.strip()])
+            raise _unknown_run(name, [known_name for known_name, run in runs.items() if own_name(run)])
         return runs[names[0]]
 
     def newest_of_name(self, name: str) -> RunSummary | None:
         """The newest run of exactly this name."""
-        return next((run for run in self._store.list(limit=MOST_SEARCHED) if run_name(run) == name[:96]), None)
+        return next((run for run in self._store.list(limit=MOST_SEARCHED) if own_name(run) == name), None)
 
     def list_newest(
         self,
@@ -738,8 +739,13 @@ def run_title(summary: RunSummary) -> str:
 
 
 def run_name(run: RunSummary) -> str:
-    """The name of the run: its own, else the first line of its note, else its number."""
+    """The name of the run, else its number."""
+    return own_name(run) or str(run.id)
+
+
+def own_name(run: RunSummary) -> str:
+    """The name of the run, else the first line of its note; empty without both."""
     if run.config.name:
-        return run.config.name[:96]
+        return run.config.name
     lines = run.note.strip().splitlines()
-    return lines[0][:96] if lines else str(run.id)
+    return lines[0][:MAX_RUN_NAME] if lines else ""
