@@ -570,6 +570,21 @@ def test_a_run_of_the_same_name_is_continued_and_a_fresh_one_is_new(place: Comma
     assert _numbers(place) == [(1, 3, 6), (2, 3, 6), (3, 3, 6)]
 
 
+def test_a_long_name_of_a_file_is_cut_where_the_run_takes_it(
+    place: CommandFolder, played: Path, handed: list[Any]
+) -> None:
+    path = played.rename(played.with_name("s" * 120 + ".toml"))
+
+    result, submission = place.run("run", "play", path, "--yes"), _submit(place, path, "--yes")
+
+    assert (result.exit_code, submission.exit_code) == (0, 0), result.output + submission.output
+    with place.store() as store:
+        later, first = (run.config.name for run in store.runs.list())
+    assert first == "s" * 96
+    assert later
+    assert re.fullmatch(r"s{80}-\d{8}-\d{6}", later)
+
+
 def test_the_trials_that_are_left_of_a_run_are_played_under_its_name(
     place: CommandFolder, played: Path, handed: list[Any]
 ) -> None:

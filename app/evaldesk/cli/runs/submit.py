@@ -32,7 +32,7 @@ from evaldesk.desk.runs.rows import chosen_rows
 from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import EvalSet, Gates
 from evaldesk.model.stored import RunSummary
-from evaldesk.run_options import Asked
+from evaldesk.run_options import MAX_RUN_NAME, Asked
 from evaldesk.wording.printable import in_one_line
 from evaldesk.wording.writer import choose, confirm, show, show_json, style
 
@@ -85,7 +85,8 @@ def submit(is_json: bool, workspace: str | None, **values: Any) -> None:
     if is_experiment_file(values["file"]):
         sys.exit(_play_experiment(values, workspace, is_submitted=True, is_json=is_json))
     is_asked = not (values["yes"] or is_json)
-    name = f"{values['file'].stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    time = f"-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    name = values["file"].stem[: MAX_RUN_NAME - len(time)] + time
     file_run = _read(values, workspace, name, is_asked, is_new=True)
     if not is_json:
         file_run.show_plan()
@@ -121,7 +122,7 @@ def play(workspace: str | None, **values: Any) -> None:
     """
     if is_experiment_file(values["file"]):
         sys.exit(_play_experiment(values, workspace))
-    file_run = _read(values, workspace, values["file"].stem, is_asked=not values["yes"])
+    file_run = _read(values, workspace, values["file"].stem[:MAX_RUN_NAME], is_asked=not values["yes"])
     file_run.show_plan()
     os.environ.update(file_run.own_environment)
     try:
