@@ -16,6 +16,7 @@ from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.formats.files import read_file
 from evaldesk.formats.mapped_rows import read_columns, read_mapped
 from evaldesk.model.evalset import QUARANTINE
+from evaldesk.pages.gates import read_gates
 
 ANSWERS = {"one": "one", "two": "wrong", "three": "three", "flaky": "flaky"}
 
@@ -248,6 +249,87 @@ class TestBaselines:
         assert {name for name, tag in outcomes_in(junit) if tag == "skipped"} == {*after}
 
 
+class TestForecasts:
+    """Forecasts and checks before a run are over the cases that its gates ask for, as its conclusion is."""
+
+    @pytest.mark.parametrize("gates", [("--min-pass-rate", "0.9"), ("--max-regressions", "0")], ids=" ".join)
+    def test_gates_are_explained_as_for_a_set_without_the_case(
+        self, place: CommandFolder, gates: tuple[str, ...]
+    ) -> None:
+        answers = {"one": "one", "two": "wrong", "three": "three"}
+        play(place, write(place, "case_2", answers=answers), "--n", "3")
+        play(place, write(place, answers={"one": "one", "three": "three"}), "--n", "3")
+
+        held, alone = (
+            json.loads(place.run("gate", "explain", "--from", run, *gates, "--json").stdout) for run in (1, 2)
+        )
+
+        assert held["cases"] == 2
+        assert held["by_rate"]["run 1"] == alone["by_rate"]["run 2"]
+
+    def test_the_page_of_gates_forecasts_the_cases_that_they_ask_for(self, place: CommandFolder) -> None:
+        play(place, write(place, "case_2", "case_4"), "--n", "3", "--min-pass-rate", "0.9")
+
+        (row,) = read_gates(place.store().runs).rows
+
+        assert row.figures
+        assert (row.figures.forecast.basis.n_cases, row.figures.forecast.basis.n_scored) == (2, 6)
+
+    def test_unchanged_runs_are_compared_without_the_case_also_from_before_its_quarantine(
+        self, place: CommandFolder, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        answers = {"one": "one", "two": "two", "three": "three"}
+        for wrong in ("", "two", "", "two"):
+            monkeypatch.setenv("ECHO_WRONG", wrong)
+            play(place, write(place, answers=answers))
+        play(place, write(place, "case_2", answers=answers))
+
+        free, held = (
+            json.loads(place.run("gate", "explain", "--from", run, "--max-regressions", "0", "--json").stdout)[
+                "measured"
+            ]
+            for run in (4, 5)
+        )
+
+        assert free["failed"] > 0
+        assert (held["runs"], held["failed"]) == (5, 0)
+
+    def test_a_warning_of_false_alarms_is_about_the_other_cases(
+        self, place: CommandFolder, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        answers = {word: word for word in ("one", "two", "three", "four", "five", "six")}
+        for wrong in ("", "two") * 3:
+            monkeypatch.setenv("ECHO_WRONG", wrong)
+            play(place, write(place, answers=answers))
+        monkeypatch.setenv("ECHO_WRONG", "")
+        gates = ("--max-regressions", "0", "--baseline", "5")
+
+        free = place.eval(write(place, answers=answers), *gates)
+        held = place.eval(write(place, "case_2", answers=answers), *gates)
+
+        assert "Note: --max-regressions 0: 33 of 36 passed so far" in free.stderr
+        assert "Note: --max-regressions 0: 35 of 35 passed so far" in held.stderr
+
+    @pytest.mark.parametrize(
+        ("tagged", "options", "words"),
+        [
+            (("case_2",), ("--min-scored", "4"), "can never hold: the run has 3 cases and 3 trials beside 1 case in "),
+            (("case_2",), ("--min-scored", "7", "--budget", "8"), "the run has 3 cases and 6 trials beside 1 case in "),
+            (("case_2",), ("--max-regressions", "3", "--baseline", "1"), "the run has 3 cases and 3 trials beside 1 "),
+            (tuple(f"case_{n}" for n in range(1, 5)), ("--min-scored", "1"), "take one out, or say --without none"),
+        ],
+        ids=["scored", "budget", "regressions", "all"],
+    )
+    def test_a_gate_that_only_these_cases_could_answer_is_refused(
+        self, place: CommandFolder, tagged: tuple[str, ...], options: tuple[str, ...], words: str
+    ) -> None:
+        play(place, write(place))
+
+        result = place.eval(write(place, *tagged), *options)
+
+        assert words in str(result.exception)
+
+
 def test_every_door_tells_the_cases_in_quarantine(place: CommandFolder) -> None:
     junit, summary = place.folder / "junit.xml", place.folder / "summary.md"
     sentence = "2 cases in quarantine are in no gate: case_2 (0 of 1), case_4 (1 of 1)"
@@ -291,6 +373,17 @@ def test_shards_tell_the_same_as_the_whole_run(place: CommandFolder) -> None:
     answer = json.loads(merged.stdout)
     assert (merged.exit_code, answer["outcome"]) == (0, "passed")
     assert answer["gates"] == whole["gates"]
+
+
+def test_shards_with_other_tags_in_no_gate_are_not_merged(place: CommandFolder) -> None:
+    path = write(place, "case_2", answers={word: word for word in ("one", "two", "three", "four", "five", "six")})
+    first, second, *others = play_shards(place, path)
+    number = second.stem.removeprefix("part")
+    place.eval(path, "--shard", f"{number}/3", "--without", "none", "-o", second)
+
+    merged = place.run("run", "merge", first, second, *others)
+
+    assert f"{second} has in no gate: none, {first} tag:quarantine; play all shards alike" in str(merged.exception)
 
 
 def test_a_tag_that_is_set_after_the_run_changes_no_conclusion(place: CommandFolder) -> None:

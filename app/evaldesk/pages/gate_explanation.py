@@ -65,10 +65,11 @@ def explained_subjects(subjects: Mapping[str, Subject], gates: Gates) -> GateExp
 
 
 def _subject(runs: StoredRuns, run: RunSummary, n: int | None, pass_threshold: float | None) -> Subject:
-    """The cases of a run with their history, and the trials that it had or `n`."""
-    n_each = [n] * run.n_cases if n else runs.n_played(run.id)
+    """The cases that the gates of a run ask for with their history, and the trials that each had or `n`."""
+    history, n_played = runs.gate_history(run)
+    n_each = (n,) * len(n_played) if n else n_played
     threshold = run.config.pass_threshold if pass_threshold is None else pass_threshold
-    subject = history_subject(runs.history(run), n_each, threshold)
+    subject = history_subject(history, n_each, threshold)
     if subject is None:
         raise UsageError(f"run {run.id} has no scored trials to estimate pass rates from; name another run")
     return subject

@@ -231,7 +231,7 @@ def _row(
         flips=tuple(flips),
     )
     (newest, alone, _) = run_states[0]
-    forecast = _forecast(alone, stored_runs.history(newest), _n_each(stored_runs, newest), newest.config.pass_threshold)
+    forecast = _forecast(alone, *stored_runs.gate_history(newest), newest.config.pass_threshold)
     if forecast is None:
         return row
     pairs = measured_pairs(stored_runs, newest, alone)
@@ -264,10 +264,6 @@ def _flag(counts: Mapping[GateState, int], is_flipping: bool) -> GateFlag:
     if n >= FEWEST and not counts["held"]:
         return "never-held"
     return "never-failed" if n >= FEWEST and not counts["failed"] else ""
-
-
-def _n_each(stored_runs: StoredRuns, run: RunSummary) -> tuple[int, ...]:
-    return tuple(len(strip) for strip in stored_runs.store.strips(run.id))
 
 
 @lru_cache(maxsize=512)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from typing import Any
 
 import pytest
 
-from evaldesk.desk.runs.gates.forecasts import assumed_subject, gate_forecasts
+from evaldesk.desk.runs.gates.forecasts import assumed_subject, gate_forecasts, history_subject
 from evaldesk.errors import UsageError
 from evaldesk.gate_options import GATE_OPTIONS
 from evaldesk.model import Gates
 from evaldesk.model.conclusion import Undecided
+from evaldesk.model.evalset import QUARANTINE
 from evaldesk.run_options import RunOption, has_door
 from evaldesk.wording.forecasts import forecast_sentence, passes_words
 
@@ -130,6 +132,26 @@ def test_the_chances_are_those_of_the_last_run_where_there_is_one(pages: Any) ->
 
     assert f'rest on all runs of the agent as it was in <a href="/runs/{run_id}">' in page
     assert "this agent is below the bar" in shown(page) or "of 8 passed" in shown(page)
+
+
+@pytest.mark.parametrize("has_run", [False, True])
+def test_a_case_in_quarantine_is_in_no_forecast(pages: Any, *, has_run: bool) -> None:
+    run_id = played(pages, n="2") if has_run else 0
+    path = pages.desk.evalsets.read(pages.evalset)[2]
+    content = json.loads(path.read_text())
+    content["eval_cases"][0]["tags"] = [QUARANTINE]
+    path.write_text(json.dumps(content))
+
+    page = shown(pages.post("/runs/new", **pages.form(n="5", min_pass_rate="0.9")).text)
+
+    subject = assumed_subject(0.9, [5] * 3, 1.0)
+    if has_run:
+        runs = pages.desk.stored_runs
+        by_history = history_subject(runs.history(runs.summary(run_id)).of((1, 2, 3)), [5] * 3, 1.0)
+        assert by_history
+        subject = by_history
+    (forecast,) = gate_forecasts(Gates(min_pass_rate=0.9), subject, is_searched=False)
+    assert forecast_sentence(forecast) in page
 
 
 def test_a_better_gate_is_taken_into_the_fields_by_its_button(pages: Any) -> None:

@@ -32,7 +32,6 @@ from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import Answer, Counts, GateOutcome, RunConfig
 from evaldesk.model.comparison import ROUNDING, TO_PLAY, Baseline, PlayedCase, RunChange, match_cases
 from evaldesk.model.conclusion import Interval, Stop, StopRule, counted, has_too_many_errors, scored_and_passed
-from evaldesk.model.stored import RunSummary
 from evaldesk.statistics.anytime import ALPHA, DifferenceSeen, anytime_interval, difference_interval, sign_evidence
 from evaldesk.statistics.case_comparison import changed_to, is_regressed
 from evaldesk.store import RunStore
@@ -540,7 +539,7 @@ def decider_of(store: RunStore, run_id: int, rule: StopRule) -> Decider:
     planned_cases = StoredRuns(store).played_cases([run]) if baseline else ()
     n_each = [len(strip) for strip in store.strips(run_id)] if run.is_uneven else [run.n_least] * run.n_cases
     order = order_of_play(config, run.n_cases, run.n_most)
-    asked_places = _places_asked_for(store, run)
+    asked_places = StoredRuns(store).gate_places(run) if config.left_out else None
     if asked_places:
         new_places = {place: index for index, place in enumerate(asked_places)}
         n_each = [n_each[place] for place in asked_places]
@@ -565,14 +564,6 @@ def decider_of(store: RunStore, run_id: int, rule: StopRule) -> Decider:
         order=order,
         places=asked_places,
     )
-
-
-def _places_asked_for(store: RunStore, run: RunSummary) -> list[int] | None:
-    """The indexes of the cases that gates ask for; None for all."""
-    if not run.config.left_out:
-        return None
-    case_ids, left_out = store.case_ids(run.id), frozenset(run.config.left_out)
-    return [index for index, case_id in case_ids.items() if case_id not in left_out]
 
 
 def _baseline_rates(baseline: Baseline, planned_cases: Sequence[PlayedCase]) -> dict[int, float]:

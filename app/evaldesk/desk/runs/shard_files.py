@@ -214,6 +214,9 @@ def _check_same(first: ShardFile, other: ShardFile) -> None:
             f"{other.name} has {counted(other.run['n'], 'trial')} of each case, {first.name} {first.run['n']:,}; "
             "play all shards alike"
         )
+    tags, other_tags = (shard.run["options"].get("without") or "none" for shard in (first, other))
+    if tags != other_tags:
+        raise UsageError(f"{other.name} has in no gate: {other_tags}, {first.name} {tags}; play all shards alike")
     if first.gates != other.gates:
         raise UsageError(f"{other.name} and {first.name} were played with other gates; play all shards alike")
     if _played_facts(first.baseline) != _played_facts(other.baseline):

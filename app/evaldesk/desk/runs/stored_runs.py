@@ -215,13 +215,19 @@ class StoredRuns:
         """The cases by how their trials ended, or the first `n` of each."""
         words = {verdict[0]: verdict for verdict in VERDICTS}
         strips = self._store.strips(run.id)
-        if left_out := frozenset(run.config.left_out):
-            ids = self._store.case_ids(run.id).values()
-            strips = [strip for strip, case_id in zip(strips, ids, strict=True) if case_id not in left_out]
+        if run.config.left_out:
+            strips = [strips[place] for place in self.gate_places(run)]
         n_by_strip = Counter(strip[:n] for strip in strips)
         verdicts = (((words.get(letter, "") for letter in strip), times) for strip, times in n_by_strip.items())
         are_failures = run.config.errors_are_failures
         return tuple((Counts.of_verdicts(each, errors_are_failures=are_failures), times) for each, times in verdicts)
+
+    def gate_places(self, run: RunSummary) -> Sequence[int]:
+        """The indexes of the cases of a run that its gates ask for."""
+        if not run.config.left_out:
+            return range(run.n_cases)
+        left_out = frozenset(run.config.left_out)
+        return [index for index, case_id in self._store.case_ids(run.id).items() if case_id not in left_out]
 
     def n_played(self, run_id: int) -> list[int]:
         """The number of trials of each case of a run that were played, in the order of its cases."""
@@ -340,6 +346,11 @@ class StoredRuns:
         history = self.history(run)
         with_own = (replace(case, history=each) for case, each in zip(cases, history.cases, strict=True))
         return tuple(with_own), RunDays(history.n_runs, day_shifts(history.runs).weights)
+
+    def gate_history(self, run: RunSummary) -> tuple[SetHistory, tuple[int, ...]]:
+        """The history of the cases that the gates of a run ask for, and the trials that each had in it."""
+        places, n_each = self.gate_places(run), self.n_played(run.id)
+        return self.history(run).of(tuple(places)), tuple(n_each[place] for place in places)
 
     def history(self, run: RunSummary, keys: Sequence[CaseKey] | None = None) -> SetHistory:
         """The history of cases, by default of those of the run, over all runs of the same class.

@@ -23,7 +23,7 @@ from evaldesk.desk.runs.allocating import Budget, Subject, last_class, spread
 from evaldesk.desk.runs.estimate import estimate
 from evaldesk.desk.runs.gates.forecasts import MOST_PREVIEWED, preview_gates
 from evaldesk.desk.runs.histories import ComparedHistory, compared_history, keys_of
-from evaldesk.desk.runs.plan import RunOptions, RunPlan
+from evaldesk.desk.runs.plan import RunOptions, RunPlan, left_out_ids, usual_values
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.model import Case, EvalSet, Gates
@@ -369,7 +369,15 @@ async def _fill_form(request: Request, form_values: Typed) -> RunForm:
         spread=spread_words,
         is_reading=is_reading,
         gates=await asyncio.to_thread(
-            _gates, desk, form_values, plan.last_run, n_each=n_each, file=evalset_file, cases=cases, history=history
+            _gates,
+            desk,
+            form_values,
+            plan.last_run,
+            n_each=n_each,
+            file=evalset_file,
+            cases=cases,
+            history=history,
+            without=usual_values(desk.settings, earlier.config if earlier else None)["without"],
         ),
     )
 
@@ -444,8 +452,9 @@ def _gates(
     file: EvalSetFile | None,
     cases: Sequence[Case],
     history: SetHistory | None,
+    without: str,
 ) -> GateForm:
-    """The gates of the form, and how they behave with so many trials of each case."""
+    """The gates of the form, and how they behave with so many trials of each case that they ask for."""
     runs = desk.stored_runs
     newest, _ = runs.list_newest("finished", MOST_BASELINES, evalset_id=file.id) if file else ((), 0)
     form = GateForm(gate_fields(form_values), baselines_of(newest))
@@ -456,13 +465,19 @@ def _gates(
     try:
         gates = read_gates(form_values, n=n, compat=text_typed(form_values, "compat", "") or OWN)
         share = BY_NAME["pass_threshold"].read(threshold)
-        is_few = file is not None and len(cases) <= MOST_PREVIEWED
+        baseline = None
+        if file and 0 < len(cases) <= MOST_PREVIEWED:
+            left_out = frozenset(left_out_ids(cases, without))
+            places = tuple(place for place, case in enumerate(cases) if case.id not in left_out)
+            cases, n_each = [cases[place] for place in places], [n_each[place] for place in places]
+            history = history.of(places) if history else None
+            baseline = _baseline_history(desk, file.name, cases, baseline_id(form_values))
         figures = preview_gates(
             gates,
             history,
             n_each=n_each,
             pass_threshold=1.0 if share is None else share,
-            baseline=_baseline_history(desk, file.name, cases, baseline_id(form_values)) if file and is_few else None,
+            baseline=baseline,
             is_searched=bool(form_values.get("search")),
         )
     except UsageError as error:

@@ -27,11 +27,13 @@ def check_gates(gates: Gates, plans: Sequence[RunPlan], name_of: Callable[[RunOp
     """
     more = name_of(BY_NAME["n"])
     n_cases, n_trials = sum(map(_n_cases, plans)), sum(map(_n_trials, plans))
+    run_words = _run_words(n_cases, n_trials, sum(map(_n_left_out, plans)))
     if gates.min_scored is not None and gates.min_scored > n_trials:
         least = name_of(GATES_BY_NAME["min_scored"])
+        fewer = f"say {least} {n_trials} or less, or raise {more}"
+        advice = fewer if n_trials else f"take one out, or say {name_of(BY_NAME['without'])} none"
         raise UsageError(
-            f"{least} {gates.min_scored} can never hold: {_plan_words(n_cases, n_trials)}; "
-            f"say {least} {n_trials} or less, or raise {more}",
+            f"{least} {gates.min_scored} can never hold: {run_words}; {advice}",
             field="min_scored",
         )
     if gates.stop_when_decided and len(plans) > 1:
@@ -49,7 +51,7 @@ def check_gates(gates: Gates, plans: Sequence[RunPlan], name_of: Callable[[RunOp
         fewer = f"{n_cases - 1} or less" if n_cases > 1 else "0"
         name = name_of(GATES_BY_NAME["max_regressions"])
         raise UsageError(
-            f"{name} {most} can never fail: {_plan_words(n_cases, n_trials)}; say {name} {fewer}",
+            f"{name} {most} can never fail: {run_words}; say {name} {fewer}",
             field="max_regressions",
         )
     is_whole = not any(plan.config.shard_sizes for plan in plans)
@@ -58,18 +60,26 @@ def check_gates(gates: Gates, plans: Sequence[RunPlan], name_of: Callable[[RunOp
 
 
 def _n_cases(plan: RunPlan) -> int:
-    """The cases that its gates are about: of a shard, those of all shards."""
-    return sum(plan.config.shard_sizes) or len(plan.cases)
+    """The cases that its gates are about: of a shard, at most those of all shards."""
+    return sum(plan.config.shard_sizes) or len(plan.cases) - _n_left_out(plan)
 
 
 def _n_trials(plan: RunPlan) -> int:
-    return plan.config.n * sum(plan.config.shard_sizes) or plan.n_trials
+    if not plan.trials_of_cases:
+        return plan.config.n * _n_cases(plan)
+    left_out = frozenset(plan.config.left_out)
+    return sum(n for n, case in zip(plan.n_each, plan.cases, strict=True) if case.id not in left_out)
 
 
-def _plan_words(n_cases: int, n_trials: int) -> str:
-    cases = counted(n_cases, "case")
-    trials = counted(n_trials, "trial")
-    return f"the run has {cases} and {trials}"
+def _n_left_out(plan: RunPlan) -> int:
+    """The cases in no gate; of a shard 0, as those of the other shards are not known."""
+    return 0 if plan.config.shard_sizes else len(plan.config.left_out)
+
+
+def _run_words(n_cases: int, n_trials: int, n_left_out: int) -> str:
+    """`the run has 4 cases and 4 trials beside 2 cases in quarantine`."""
+    beside = f" beside {counted(n_left_out, 'case')} in quarantine" if n_left_out else ""
+    return f"the run has {counted(n_cases, 'case')} and {counted(n_trials, 'trial')}{beside}"
 
 
 def _check_history(gates: Gates, most: int, plans: Sequence[RunPlan], name_of: Callable[[RunOption], str]) -> None:
@@ -78,7 +88,7 @@ def _check_history(gates: Gates, most: int, plans: Sequence[RunPlan], name_of: C
     suites = []
     for plan in plans:
         keys = keys_of(plan.config.evalset_name, plan.cases)
-        comparable_history = compared_history(plan.baseline or Baseline("", ()), keys)
+        comparable_history = compared_history(plan.baseline or Baseline("", ()), keys, plan.config.left_out)
         if comparable_history.places:
             passed = [(case.scored, case.scored) for case in comparable_history.history.cases]
             suites.append((passed, [plan.n_each[place] for place in comparable_history.places]))

@@ -44,15 +44,17 @@ def measured_pairs(runs: StoredRuns, run: RunSummary, gates: Gates) -> Unchanged
         for each in runs.store.list(limit=most, history_class=of_class)
         if each.n_least >= run.n_least and not each.n_todo and runs.store.case_keys(each.id) == keys
     )
-    return _measure_pairs(runs.store, alone, alike)
+    return _measure_pairs(runs.store, alone, alike, frozenset(run.config.left_out))
 
 
 @lru_cache(maxsize=64)
-def _measure_pairs(store: RunStore, gates: Gates, run_ids: tuple[int, ...]) -> UnchangedPairs:
-    """The pairs of these runs, cached: trials of a run that ended never change."""
+def _measure_pairs(store: RunStore, gates: Gates, run_ids: tuple[int, ...], left_out: frozenset[str]) -> UnchangedPairs:
+    """The pairs of these runs without the cases `left_out`, cached: trials of a run that ended never change."""
     runs = StoredRuns(store)
     summaries = [runs.summary(run_id) for run_id in run_ids]
-    cases_of_runs = {run.id: [case for case in runs.played_cases([run]) if not case.is_left_out] for run in summaries}
+    cases_of_runs = {
+        run.id: [case for case in runs.played_cases([run]) if case.key.case_id not in left_out] for run in summaries
+    }
     fails = _by_comparison(gates, cases_of_runs, {run.id: runs.numbers(run) for run in summaries})
     return unchanged_pairs(len(run_ids), sum(fails(before, after) for before, after in permutations(run_ids, 2)))
 

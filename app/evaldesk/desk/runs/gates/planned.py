@@ -26,7 +26,8 @@ def doubtful_regressions(gates: Gates, plans: Sequence[RunPlan]) -> tuple[GateFo
     passed: list[bool] = []
     for plan in plans:
         if plan.baseline is not None:
-            comparable_history = compared_history(plan.baseline, keys_of(plan.config.evalset_name, plan.cases))
+            keys = keys_of(plan.config.evalset_name, plan.cases)
+            comparable_history = compared_history(plan.baseline, keys, plan.config.left_out)
             histories.append(comparable_history.history)
             n_each += [plan.n_each[place] for place in comparable_history.places]
             passed += comparable_history.passed
