@@ -212,7 +212,7 @@ def test_a_killed_process_of_an_experiment_is_resumed_with_every_cell_once(
     submitted(place, "--yes")
     process = subprocess.Popen(started[0], cwd=place.folder)
     try:
-        until = time.monotonic() + 120
+        until = time.monotonic() + 500
         while sum("p" in strip for each in strips_of(place) for strip in each) < 3 and time.monotonic() < until:
             time.sleep(0.1)
     finally:

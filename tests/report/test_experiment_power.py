@@ -9,6 +9,8 @@ import pytest
 import scipy.stats
 from tests.report.test_experiments import trials
 
+from evaldesk.desk.runs.estimate import estimate
+from evaldesk.model.history import CaseHistory, SetHistory
 from evaldesk.statistics.experiment import analyse
 from evaldesk.statistics.history.posterior import posterior_of
 from evaldesk.statistics.history.power import (
@@ -89,6 +91,24 @@ def test_a_difference_has_no_size_where_not_even_every_case_could_show_it() -> N
     assert {each.word for each in found.differences} == {"cannot be told"}  # p is 2 in 128, times 8
     assert smallest_difference(7, 5, UNKNOWN_RATES, 8) is None
     assert smallest_difference(7, 5, UNKNOWN_RATES, 1) is not None
+
+
+@pytest.mark.parametrize(("n_cases", "n"), [(7, 1), (7, 5), (12, 1), (12, 5), (40, 3)])
+@pytest.mark.parametrize("trials_of_cases", [[], [(5, 5), (5, 3), (5, 0), (3, 2)]], ids=["unplayed", "played"])
+def test_the_plan_of_one_run_names_no_smaller_drop_than_an_experiment_of_two_variants(
+    n_cases: int, n: int, trials_of_cases: list[tuple[int, int]]
+) -> None:
+    history = SetHistory(tuple(CaseHistory(*each) for each in trials_of_cases)) if trials_of_cases else None
+    rates = rates_of(posterior_of(trials_of_cases)) if trials_of_cases else UNKNOWN_RATES
+
+    planned = estimate(None, "agent", "set", n_cases=n_cases, n=n, concurrency=1, history=history).difference
+
+    loss = detectable(n_cases, n, rates, 1).loss
+    if history or loss is None:
+        assert planned == loss
+    else:
+        assert planned is not None
+        assert planned >= loss
 
 
 def test_a_rate_near_1_leaves_room_for_a_loss_alone() -> None:

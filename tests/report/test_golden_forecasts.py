@@ -24,8 +24,9 @@ from evaldesk.statistics.history.days import day_shifts
 from evaldesk.statistics.history.draws import drawn_rates
 from evaldesk.statistics.history.gates import meets_level, rate_fails, regressions_fail
 from evaldesk.statistics.history.posterior import Posterior, posterior, rate_grid
+from evaldesk.statistics.history.power import detectable, rates_of
 from evaldesk.statistics.history.proposals import proposed_likely
-from evaldesk.statistics.history.sizes import FEWEST_CASES, cases_to_show, smallest_drop
+from evaldesk.statistics.history.sizes import cases_to_show
 from evaldesk.statistics.history.sums import pass_chances
 from evaldesk.statistics.history.unchanged_pairs import unchanged_pairs
 from evaldesk.statistics.intervals import like_these
@@ -185,22 +186,30 @@ def test_known_intervals_at_any_stop(row: Any) -> None:
     assert (found.low, found.high) == pytest.approx(row["cases_like_these"], abs=EXACT)
 
 
-@rows("sizes")
-def test_known_numbers_of_cases(row: Any) -> None:
-    before, after = row["v_before"], row["v_after"]
+@pytest.mark.parametrize("row", [row for row in GOLDEN["sizes"] if "kinds" in row])
+def test_known_variances_of_a_trial(row: Any) -> None:
+    cases = of(row)
 
-    def shown(n_cases: int) -> bool:
-        found = smallest_drop(n_cases, row["n"], before, lambda _: after, row["spread"])
-        return found is not None and found <= row["drop"] + EXACT
+    assert cases.trial_variance() == pytest.approx(row["v_before"], abs=EXACT)
+    assert cases.trial_variance(row["drop"]) == pytest.approx(row["v_after"], abs=EXACT)
 
-    assert shown(row["cases_needed"])
-    assert row["cases_needed"] == FEWEST_CASES or not shown(row["cases_needed"] - 1)
-    if "kinds" in row:
-        cases = of(row)
-        found = smallest_drop(20, row["n"], before, cases.trial_variance, row["spread"])
-        assert cases.trial_variance() == pytest.approx(before, abs=EXACT)
-        assert cases.trial_variance(row["drop"]) == pytest.approx(after, abs=EXACT)
-        assert found == row["smallest_drop_20_cases"]
+
+@pytest.mark.parametrize(
+    "row", [row for row in GOLDEN["sizes"] if "kinds" in row and row["spread"] == 0 and row["cases_needed"] >= 30]
+)
+def test_the_detectable_loss_of_30_cases_and_more_is_that_of_the_known_numbers(row: Any) -> None:
+    loss = detectable(row["cases_needed"], row["n"], rates_of(of(row)), 1).loss
+
+    assert loss == pytest.approx(row["drop"], abs=0.01)
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in GOLDEN["sizes"] if "kinds" in row and row["spread"] == 0 and row["cases_needed"] < 30]
+)
+def test_fewer_cases_show_a_larger_loss_than_the_normal_distribution_says(row: Any) -> None:
+    loss = detectable(row["cases_needed"], row["n"], rates_of(of(row)), 1).loss
+
+    assert loss is None or loss > row["drop"]
 
 
 @rows("more_cases")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model.history import SetHistory
 from evaldesk.statistics.history.posterior import Posterior, posterior_of
-from evaldesk.statistics.history.power import MOST_CASES, fewest
-from evaldesk.statistics.history.sizes import smallest_drop
+from evaldesk.statistics.history.power import MOST_CASES, UNKNOWN_RATES, detectable, fewest, rates_of
 from evaldesk.statistics.noise import smallest_gap
 from evaldesk.wording.comparison import drop_sentence, gap_sentence, points_words
 
@@ -109,10 +109,17 @@ def _rows(n_cases: int, n: int, posterior: Posterior | None) -> tuple[VisibleRow
 
 
 def _gap(n_cases: int, n: int, cases: Posterior | None) -> float | None:
-    """The smallest difference that shows 4 times in 5; None where none does."""
-    if cases is None:
-        return smallest_gap(n_cases, n)
-    return smallest_drop(n_cases, n, cases.trial_variance(), cases.trial_variance) if n else None
+    """The smallest difference that shows 4 times in 5, as in an experiment of two variants; None where none does.
+
+    Infinite for cases without a history that are too few for any. (decision 505)
+    """
+    if cases is not None:
+        return detectable(n_cases, n, rates_of(cases), 1).loss
+    gap = smallest_gap(n_cases, n)
+    if gap is None:
+        return None
+    loss = detectable(n_cases, n, UNKNOWN_RATES, 1).loss
+    return inf if loss is None else max(gap, loss)
 
 
 def _visible(gap: float | None) -> str:
