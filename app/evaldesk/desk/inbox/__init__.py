@@ -1,0 +1,1 @@
+"""The inbox: conversations of running agents are found, drawn, read and scored."""
