@@ -38,6 +38,14 @@ def fisher(c_before: int, n_before: int, c_after: int, n_after: int) -> float:
     return sum(each for each in ways if each <= observed) / comb(n_before + n_after, c)
 
 
+@lru_cache(maxsize=4096)
+def fisher_drop(c_before: int, n_before: int, c_after: int, n_after: int) -> float:
+    """Chance of a first rate at least as far above the second when both are the same; 1 without trials. (one-sided)"""
+    c = c_before + c_after
+    ways = (_ways(i, n_before, c - i, n_after) for i in range(c_before, min(n_before, c) + 1))
+    return sum(ways) / comb(n_before + n_after, c)
+
+
 def sign_flips(differences: Sequence[int]) -> float:
     """Chance of a sum at least as far from 0 when each of at most 30 differences could have had the other sign.
 

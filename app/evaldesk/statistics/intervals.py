@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
-from math import atan, ceil, comb, cos, erfc, expm1, fsum, isfinite, log, pi, sin, sqrt
+from math import atan, ceil, comb, cos, erfc, expm1, fsum, hypot, isfinite, log, pi, sin, sqrt
 from operator import mul
 from random import Random
 from statistics import NormalDist
@@ -48,6 +48,20 @@ def _wilson(rate: float, n: float, z: float) -> Interval:
     half = z * sqrt(rate * (1 - rate) / n + z2 / (4 * n * n)) / (1 + z2 / n)
     low = 0.0 if rate <= 0 else max(0.0, middle - half)
     return Interval(low, 1.0 if rate >= 1 else min(1.0, middle + half))
+
+
+def newcombe(c: int, n: int, c_other: int, n_other: int) -> Interval:
+    """95 % interval of the first rate less the other, from their Wilson intervals. (Newcombe 1998, method 10)
+
+    -1 to 1; both rates need a trial.
+    """
+    rate, other_rate = c / n, c_other / n_other
+    own, other = wilson(c, n), wilson(c_other, n_other)
+    difference = rate - other_rate
+    return Interval(
+        max(-1.0, difference - hypot(rate - own.low, other.high - other_rate)),
+        min(1.0, difference + hypot(own.high - rate, other_rate - other.low)),
+    )
 
 
 def rate_interval(counts: Iterable[CaseCounts]) -> Interval | None:
