@@ -293,6 +293,32 @@ def root_agent(message):
 """
 
 
+LINKED = """
+def root_agent(message):
+    from multiprocessing import util
+    import tempfile
+    with tempfile.TemporaryDirectory(prefix="a=b") as folder:
+        link, written = os.path.join(folder, "sh"), os.path.join(folder, "written")
+        os.symlink("/bin/sh", link)
+        script = b'echo "$OPENAI_BASE_URL" > "$1"; echo "$2" >> "$1"'
+        arguments = [b"any", b"-c", script, b"0", os.fsencode(written), message.encode()]
+        os.waitpid(util.spawnv_passfds(os.fsencode(link), arguments, []), 0)
+        with open(written) as file:
+            return file.read()
+"""
+
+
+async def test_a_program_whose_path_has_an_equals_sign_is_started(
+    endpoint: Endpoint, loaded_with: Any, played: Any
+) -> None:
+    turn: TurnRecord = await played(loaded_with(LINKED), Session("s"), "a word")
+
+    address, message = turn.answer.splitlines()
+    assert address.startswith("http://127.0.0.1:")
+    assert address != endpoint.address
+    assert message == "a word"
+
+
 async def test_the_own_environment_and_the_process_object_stay_as_they_are(
     endpoint: Endpoint, loaded_with: Any, played: Any
 ) -> None:

@@ -231,9 +231,10 @@ def _wrap_spawnv(spawn: Callable[..., int]) -> Callable[..., int]:
         env = shutil.which("env")
         if gateways is None or env is None or not (added := gateways.variables(os.environ)):
             return spawn(path, args, passfds)
-        # env(1) takes the program by its path, as the first of `args` may be any name.
+        # env(1) takes the program by its path, as the first of `args` may be any name; "=" in it sets a variable.
         own = [os.fsencode(f"{name}={value}") for name, value in added.items()]
-        return spawn(os.fsencode(env), [b"env", *own, path, *args[1:]], passfds)
+        shell = [b"sh", b"-c", b'exec "$0" "$@"'] if b"=" in os.fsencode(path) else []
+        return spawn(os.fsencode(env), [b"env", *own, *shell, path, *args[1:]], passfds)
 
     return spawnv_passfds
 
