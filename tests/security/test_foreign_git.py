@@ -7,12 +7,13 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.islands import island_module
 from tests.parsed_sources import parsed
 
-import evaldesk
+import evaldesk.git
 from evaldesk.desk.evalsets.revisions import changed_sets
 from evaldesk.desk.evalsets.versions import commit_of
 from evaldesk.desk.runs.file_places import git_head
@@ -190,3 +191,41 @@ def test_versions_of_eval_sets_are_read_without_a_command_of_the_repository(
     assert commit.author == "a"
     assert [each.after and each.after.id for each in found.sets] == ["second"]
     assert not mark.exists()
+
+
+@pytest.mark.parametrize("digest", ["sha1", "sha256"])
+def test_the_commit_of_a_file_is_known_by_either_kind_of_digest(digest: str, tmp_path: Path) -> None:
+    path = tmp_path / "calc.evalset.json"
+    path.write_text('{"eval_set_id": "calc", "eval_cases": []}')
+    for command in (("init", "-q", f"--object-format={digest}"), ("add", "."), ("commit", "-qm", "first")):
+        run(tmp_path, "-c", "user.name=a", "-c", "user.email=a@b", *command)
+
+    assert commit_of(path).author == "a"
+    path.write_text('{"eval_set_id": "other", "eval_cases": []}')
+    assert commit_of(path).author == ""
+
+
+def test_a_huge_committed_file_is_not_read(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = clone / "calc.evalset.json"
+    for text in ('{"eval_set_id": "first", "eval_cases": []}', '{"eval_set_id": "' + "x" * 500_000 + '"}'):
+        path.write_text(text)
+        run(clone, "add", ".")
+        run(clone, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "next")
+    path.write_text("small")
+    sizes: list[int] = []
+    output = evaldesk.git._output
+
+    def measured(*arguments: Any) -> bytes | None:
+        data = output(*arguments)
+        sizes.append(len(data or b""))
+        return data
+
+    monkeypatch.setattr("evaldesk.git._output", measured)
+    monkeypatch.setattr("evaldesk.desk.evalsets.revisions.MAX_BYTES", 400_000)
+
+    commit, (change,) = commit_of(path), changed_sets(clone, "HEAD~1..HEAD").sets
+
+    assert commit.author == ""
+    assert (change.before and change.before.id, change.after) == ("first", None)
+    assert "it has more than 0 MiB" in change.error
+    assert max(sizes) < 10_000

@@ -80,10 +80,11 @@ def _changed_set(top: Path, before: str, after: str, name: str) -> ChangedSet | 
     sides: list[EvalSet | None] = []
     errors: list[str] = []
     for commit in (before, after):
-        data = git_bytes(top, "cat-file", "blob", f"{commit}:{name}")
+        size = git_text(top, "cat-file", "-s", f"{commit}:{name}")
         try:
-            if data is not None and len(data) > MAX_BYTES:
+            if size.isdecimal() and int(size) > MAX_BYTES:
                 raise FormatError(f"it has more than {MAX_BYTES // 2**20} MiB", source=name)
+            data = git_bytes(top, "cat-file", "blob", f"{commit}:{name}") if size else None
             sides.append(None if data is None else read_evalset(data, source=name))
         except FormatError as error:
             sides.append(None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk.errors import EvaldeskError, NotFoundError, UsageError
-from evaldesk.git import git_bytes
+from evaldesk.git import git_bytes, git_text
 from evaldesk.matching.case_version import (
     CRITERIA,
     canonical_case,
@@ -39,6 +40,7 @@ MOST_KEYS = 50_000
 """Cases of a set above which its versions have no list of them."""
 SHORTEST = 4
 """Characters of a version that are enough to name it."""
+BLOB_DIGESTS = ("sha1", "sha256")
 CONTENT_GONE = "the content of this version is gone"
 
 
@@ -57,7 +59,9 @@ def commit_of(path: Path) -> Commit:
     except (EvaldeskError, OSError):
         return Commit()
     folder, name = path.parent, f"./{path.name}"
-    if git_bytes(folder, "cat-file", "blob", f"HEAD:{name}") != data:
+    # The name of an object is a digest of its bytes, so the committed file, which may be of any size, is not read.
+    blob = git_text(folder, "rev-parse", "--verify", "--quiet", f"HEAD:{name}")
+    if blob not in {hashlib.new(method, b"blob %d\0%b" % (len(data), data)).hexdigest() for method in BLOB_DIGESTS}:
         return Commit()
     line = git_bytes(folder, "log", "-1", "--no-show-signature", "--no-ext-diff", "--format=%h%x00%an", "--", name)
     revision, _, author = (line or b"").decode("utf-8", "replace").strip().partition("\0")
