@@ -74,6 +74,7 @@ ASKED: dict[str, Asked] = {
     "summary": lambda store, run: store.runs.summary(run),
     "summaries": lambda store, run: store.runs.summaries([run]),
     "list": lambda store, run: store.runs.list(text=HIDDEN) + store.runs.list(),
+    "iterate_named": lambda store, run: [*store.runs.iterate_named(HIDDEN)],
     "newest_of_evalsets": lambda store, run: store.runs.newest_of_evalsets(),
     "unfinished_runs": lambda store, run: store.runs.unfinished_runs(),
     "scorings": lambda store, run: store.runs.scorings(run),

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, func, select, update
 from tests.killed_steps import kill_at_each_statement
 from tests.store.conftest import Clock, select_rows
 
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import AgentRef, Case, Counts, Expected, RunConfig, SessionInit, ToolCall, TrialResult, Turn
 from evaldesk.model.stored import LastVerdicts
@@ -537,3 +538,32 @@ def test_every_eval_set_has_its_newest_run_that_was_not_deleted(store: Store, pl
     store.runs.delete(4)
 
     assert {name: run.id for name, run in store.runs.newest_of_evalsets().items()} == {"calc": 3, "trip": 2}
+
+
+@pytest.mark.parametrize("name", ["née", 'a "b" c', "50%_\\", "{}"])
+def test_a_run_is_found_by_its_name_however_many_began_after_it(
+    store: Store, plan: Plan, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evaldesk.desk.runs.stored_runs.MOST_SEARCHED", 2)
+    monkeypatch.setattr(run_store, "RUNS_READ_AT_ONCE", 2)
+    named, noted, deleted = plan(name=name), plan(note=f"{name}\nmore"), plan(name=name)
+    for other in (f"{name} 2", "other", ""):
+        plan(name=other, note=f"after {name}")
+    store.runs.delete(deleted)
+    runs = StoredRuns(store.runs)
+
+    assert [runs.newest_of_name(name).id, runs.find_by_name(name).id] == [noted, noted]  # type: ignore[union-attr]
+    store.runs.delete(noted)
+    assert [runs.newest_of_name(name).id, runs.find_by_name(name).id] == [named, named]  # type: ignore[union-attr]
+    store.runs.delete(named)
+    assert runs.newest_of_name(name) is None
+    with pytest.raises(NotFoundError):
+        runs.find_by_name(name)
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", "\x1b[2J"], ids=["NUL", "surrogate", "ANSI"])
+def test_a_name_that_no_run_can_have_is_not_found(store: Store, plan: Plan, name: str) -> None:
+    plan(name="a")
+
+    with pytest.raises(NotFoundError):
+        StoredRuns(store.runs).find_by_name(name)

@@ -102,11 +102,11 @@ class StoredRuns:
         runs: dict[str, RunSummary] = {}
         for run in self._store.list(limit=MOST_SEARCHED):
             runs.setdefault(run_name(run), run)
-        names = (
-            [name]
-            if name in runs
-            else [known_name for known_name in runs if name.strip() and known_name.startswith(name)]
-        )
+        if name in runs:
+            return runs[name]
+        if name.isprintable() and (older_run := self.newest_of_name(name)):
+            return older_run
+        names = [known_name for known_name in runs if name.strip() and known_name.startswith(name)]
         if len(names) > 1:
             name_list = ", ".join(f"{known_name} ({runs[known_name].id})" for known_name in names[:MOST_LISTED])
             more = ", …" if len(names) > MOST_LISTED else ""
@@ -119,7 +119,7 @@ class StoredRuns:
 
     def newest_of_name(self, name: str) -> RunSummary | None:
         """The newest run of exactly this name."""
-        return next((run for run in self._store.list(limit=MOST_SEARCHED) if own_name(run) == name), None)
+        return next((run for run in self._store.iterate_named(name) if own_name(run) == name), None)
 
     def list_newest(
         self,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import builtins
 import json
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Select, func, select, update
+from sqlalchemy import Connection, Select, func, or_, select, update
 from sqlalchemy.exc import OperationalError, StatementError
 
 from evaldesk.errors import TEXT_LIMIT, ConflictError, NotFoundError, WorkspaceError
@@ -48,6 +48,8 @@ TRIALS_DELETED_AT_ONCE = 100
 
 CASES_NAMED_AT_ONCE = 1_000
 """Cases of a deleted run that one transaction gives the run before it."""
+
+RUNS_READ_AT_ONCE = 100
 
 # Deleted rows stay until then: decision 066.
 DELETED_RUNS_KEPT = timedelta(days=30)
@@ -412,6 +414,17 @@ class RunStore(StorePart):
         if before is not None:
             runs = runs.where(RUN.c.id < before)
         return self._summaries(runs.order_by(RUN.c.id.desc()).limit(limit))
+
+    def iterate_named(self, name: str) -> Iterator[RunSummary]:
+        """The runs, newest first, whose configuration or note has these words: those of this name, and others."""
+        text = json.dumps(name, ensure_ascii=False)
+        has_name = or_(RUN.c.config.contains(text, autoescape=True), RUN.c.note.contains(name, autoescape=True))
+        newest_first = RUN.c.id.desc()
+        with self._database.reading() as connection:
+            ids = connection.execute(select(RUN.c.id).where(VISIBLE, has_name).order_by(newest_first)).scalars().all()
+        for start in range(0, len(ids), RUNS_READ_AT_ONCE):
+            part = ids[start : start + RUNS_READ_AT_ONCE]
+            yield from self._summaries(select(RUN).where(RUN.c.id.in_(part)).order_by(newest_first))
 
     def newest_of_evalsets(self) -> dict[str, RunSummary]:
         """The newest run of every eval set that was run, by its id."""
