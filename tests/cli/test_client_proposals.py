@@ -13,7 +13,7 @@ import pytest
 from tests.cli.conftest import CommandFolder
 from tests.cli.door_calls import play
 
-from evaldesk.desk.client_proposals import ClientProposalDesk
+from evaldesk.desk.client_proposals import ClientProposalDesk, draft_version
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.cases import case_keys
 from evaldesk.desk.failures import TypedFinding, TypedMode
@@ -68,6 +68,12 @@ def made(desk: Desk, evalset_id: str, kind: str) -> int:
     return proposals.propose_kind(CLIENT, TypedMode("wrong greeting", "The greeting is another one.")).id
 
 
+def accepted(desk: Desk, number: int, author: str = "ann") -> Proposal:
+    """The proposal, accepted as it is stored now."""
+    proposals = ClientProposalDesk(desk)
+    return proposals.accept(number, author, draft_version(proposals.get(number).draft))
+
+
 KINDS = ("case", "edit", "expectation", "finding", "kind")
 
 
@@ -92,14 +98,13 @@ def test_no_proposal_puts_a_case_in_quarantine(desk: Desk, words: str) -> None:
 
 def test_a_proposal_from_before_puts_no_case_back_in_quarantine(desk: Desk, words: str) -> None:
     """The version of a case does not tell its tags, and a proposal has the tags of its time."""
-    proposals = ClientProposalDesk(desk)
     desk.evalsets.cases.change_tags(words, ["case_2"], ["quarantine"], [])
     number = made(desk, words, "edit")
     desk.evalsets.cases.change_tags(words, ["case_2"], [], ["quarantine"])
     before = state_of(desk)
 
     with pytest.raises(ConflictError, match="was taken out of quarantine since it was proposed"):
-        proposals.accept(number, "ann")
+        accepted(desk, number)
 
     assert state_of(desk) == before
 
@@ -113,8 +118,8 @@ def test_a_proposal_changes_nothing_until_a_person_accepts_it_and_can_be_taken_b
     number = made(desk, words, kind)
     assert state_of(desk) == before
 
-    accepted = ClientProposalDesk(desk).accept(number, "ann")
-    assert (accepted.status, accepted.decided_by) == ("accepted", "ann")
+    proposal = accepted(desk, number)
+    assert (proposal.status, proposal.decided_by) == ("accepted", "ann")
     assert state_of(desk) != before
 
     ClientProposalDesk(desk).undo(number, "ann")
@@ -134,7 +139,7 @@ def test_a_refused_proposal_changes_nothing(desk: Desk, words: str, kind: str) -
 
     assert state_of(desk) == before
     with pytest.raises(ConflictError):
-        ClientProposalDesk(desk).accept(number, "ann")
+        accepted(desk, number)
 
 
 def test_an_accepted_edit_tells_its_effect_before(desk: Desk, words: str) -> None:
@@ -149,22 +154,22 @@ def test_an_accepted_edit_tells_its_effect_before(desk: Desk, words: str) -> Non
 def test_a_case_that_changed_since_is_not_written_over(desk: Desk, words: str) -> None:
     number = made(desk, words, "edit")
     other = ClientProposalDesk(desk).propose_edit(CLIENT, words, "case_2", answered(desk, words, "hey"), "better").id
-    ClientProposalDesk(desk).accept(other, "ann")
+    accepted(desk, other)
     before = state_of(desk)
 
     with pytest.raises(ConflictError, match="changed since it was proposed"):
-        ClientProposalDesk(desk).accept(number, "ann")
+        accepted(desk, number)
 
     assert state_of(desk) == before
     with pytest.raises(ConflictError, match="was accepted by ann already"):
-        ClientProposalDesk(desk).accept(other, "ann")
+        accepted(desk, other)
 
 
 def test_nobody_accepts_without_a_name(desk: Desk, words: str) -> None:
     number = made(desk, words, "case")
 
     with pytest.raises(UsageError):
-        ClientProposalDesk(desk).accept(number, " ")
+        accepted(desk, number, " ")
 
     assert ClientProposalDesk(desk).get(number).status == "open"
 
@@ -380,7 +385,7 @@ def test_content_that_nobody_proposes_is_named_and_never_accepted(
     before, number = state_of(desk), made(desk, words, kind)
     overwrite(desk, number, after=after)
 
-    for step in (lambda: read_proposals(desk, number), lambda: ClientProposalDesk(desk).accept(number, "ann")):
+    for step in (lambda: read_proposals(desk, number), lambda: accepted(desk, number)):
         with pytest.raises(BrokenRowError, match="table proposal"):
             step()
     assert state_of(desk) == before
@@ -414,11 +419,12 @@ def test_a_key_in_the_database_takes_back_nothing_but_the_change_of_its_proposal
     assert state_of(desk) == before
 
 
-def test_a_proposal_that_changed_since_it_was_read_is_not_accepted(desk: Desk, words: str) -> None:
+@pytest.mark.parametrize("is_named", [True, False], ids=["an earlier version", "no version"])
+def test_a_proposal_that_changed_since_it_was_read_is_not_accepted(desk: Desk, words: str, is_named: bool) -> None:
     before, number = state_of(desk), made(desk, words, "case")
     view = read_proposals(desk, number).view
     assert view is not None
-    seen = view.seen
+    seen = view.seen if is_named else ""
     overwrite(desk, number, after=json.dumps(new_case(text="another text")))
 
     with pytest.raises(ConflictError, match="look at it again"):
@@ -431,14 +437,14 @@ def test_a_proposal_that_changed_since_it_was_read_is_not_accepted(desk: Desk, w
 def test_an_acceptance_that_was_killed_after_its_change_is_made_once(
     desk: Desk, words: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    proposals, number = ClientProposalDesk(desk), made(desk, words, kind)
+    number = made(desk, words, kind)
     with monkeypatch.context() as patch:
         patch.setattr(desk.store.client_proposals, "decide", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            proposals.accept(number, "ann")
+            accepted(desk, number)
     after = state_of(desk)
 
-    proposals.accept(number, "ann")
+    accepted(desk, number)
 
     assert state_of(desk) == after
     assert len(desk.store.failures.list(1)) == (kind == "finding")
@@ -447,6 +453,6 @@ def test_an_acceptance_that_was_killed_after_its_change_is_made_once(
 def test_a_finding_is_accepted_whose_kind_begins_the_name_of_another(desk: Desk, words: str) -> None:
     desk.failures.create(TypedMode("echo of the user", "It says the same."), "bea")
 
-    ClientProposalDesk(desk).accept(made(desk, words, "finding"), "ann")
+    accepted(desk, made(desk, words, "finding"))
 
     assert desk.failures.find_mode("echo").name == "echo"

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.conftest import CommandFolder
 from tests.cli.door_calls import play, tool_answer
 
-from evaldesk.desk.client_proposals import ClientProposalDesk
+from evaldesk.desk.client_proposals import ClientProposalDesk, draft_version
 from evaldesk.desk.trash import open_desk
 from evaldesk.model.proposals import ProposalDraft
 from evaldesk.settings import read_settings
@@ -64,7 +64,7 @@ def test_an_accepted_proposal_and_an_edit_on_a_page_have_their_authors(played: C
         (file,) = desk.evalsets.list()
         proposals = ClientProposalDesk(desk)
         number = proposals.propose_expectation("Claude Code", 1, "case_2", 0, {"1.answer": "replace"}).id
-        proposals.accept(number, "ben")
+        proposals.accept(number, "ben", draft_version(proposals.get(number).draft))
         found = desk.evalsets.cases.duplicate(file.id, desk.evalsets.cases.find(file.id, _key("case_1")).key)
 
     assert changes(played) == [

@@ -276,7 +276,7 @@ class ClientProposalDesk:
         return None
 
     def accept(
-        self, proposal_id: int, author: str, seen: str = "", *, edited: str | None = None, is_new_case: bool = False
+        self, proposal_id: int, author: str, seen: str, *, edited: str | None = None, is_new_case: bool = False
     ) -> Proposal:
         """Carry out a proposal in the name of a person; `seen` is the `draft_version` that the person looked at.
 
@@ -289,7 +289,7 @@ class ClientProposalDesk:
             proposal = self._store.get(proposal_id)
             if proposal.status != "open":
                 raise ConflictError(f"proposal {proposal_id} was {proposal.status} by {proposal.decided_by} already")
-            if seen and seen != draft_version(proposal.draft):
+            if seen != draft_version(proposal.draft):
                 raise ConflictError(f"proposal {proposal_id} is another than the one on the page; look at it again")
             if edited is not None:
                 proposal = replace(proposal, edited=self._edited_text(proposal.draft, edited))

@@ -54,6 +54,11 @@ def fields_of(text: str) -> dict[str, str]:
     return {name: html.unescape(value) for name, value in pairs}
 
 
+def answer_form(pages: Any, number: int) -> dict[str, str]:
+    """The fields of the form of a proposal, with a name."""
+    return fields_of(pages.get(f"/proposals/{number}").text) | {"labeller": "ann"}
+
+
 def addresses(pages: Any) -> dict[str, str]:
     return {
         "case": f"/evalsets/{pages.evalset}/cases/{case_key('misses')}",
@@ -187,7 +192,7 @@ def test_findings_of_one_kind_are_answered_and_taken_back_together(pages: Any, d
 
 def test_a_group_that_is_answered_in_part_says_how_many_are(pages: Any, desk: ClientProposalDesk) -> None:
     numbers = [finding(desk), finding(desk, 1)]
-    form = fields_of(pages.get(f"/proposals/{numbers[0]}").text) | {"labeller": "ann", "answer": "accept"}
+    form = answer_form(pages, numbers[0]) | {"answer": "accept"}
     desk.refuse(numbers[1], "bob")
 
     answer = pages.post(f"/proposals/{numbers[0]}", **form)
@@ -224,8 +229,9 @@ def test_an_edit_that_is_no_such_case_changes_nothing_and_keeps_its_text(
     pages: Any, desk: ClientProposalDesk, edited: str
 ) -> None:
     number = expectation(desk)
+    form = answer_form(pages, number)
 
-    answer = pages.post(f"/proposals/{number}", labeller="ann", answer="edit", edited=edited)
+    answer = pages.post(f"/proposals/{number}", **form, answer="edit", edited=edited)
 
     assert (answer.status_code, reference_of(pages), desk.get(number).status) == (422, "nothing of the kind", "open")
     assert edited in html.unescape(answer.text)
@@ -235,7 +241,7 @@ def test_both_readings_become_cases(pages: Any, desk: ClientProposalDesk) -> Non
     number = expectation(desk)
     ids = [case.id for case in pages.desk.evalsets.evalset(pages.evalset).cases]
 
-    pages.post(f"/proposals/{number}", labeller="ann", answer="beside")
+    pages.post(f"/proposals/{number}", **answer_form(pages, number), answer="beside")
     cases = {case.id: case for case in pages.desk.evalsets.evalset(pages.evalset).cases}
     (new_id,) = set(cases) - set(ids)
     assert (reference_of(pages), cases[new_id].turns[0].expected.reference) == ("nothing of the kind", "greet")
@@ -243,7 +249,7 @@ def test_both_readings_become_cases(pages: Any, desk: ClientProposalDesk) -> Non
 
     assert [case.id for case in pages.desk.evalsets.evalset(pages.evalset).cases] == ids
     kind = desk.propose_kind(CLIENT, TypedMode("wrong day", "It is another day.")).id
-    assert pages.post(f"/proposals/{kind}", labeller="ann", answer="beside").status_code == 422
+    assert pages.post(f"/proposals/{kind}", **answer_form(pages, kind), answer="beside").status_code == 422
 
 
 def test_a_reply_decides_nothing_and_is_read_with_the_case(pages: Any, desk: ClientProposalDesk) -> None:
@@ -284,6 +290,6 @@ def test_no_answer_of_a_coding_agent_names_a_case_that_is_gone(pages: Any, desk:
     number = expectation(desk)
     pages.desk.evalsets.cases.delete(pages.evalset, [case_key("misses")])
 
-    assert pages.get(f"/proposals/{number}").status_code == 200
-    assert pages.post(f"/proposals/{number}", labeller="ann", answer="accept").status_code == 422
+    form = answer_form(pages, number)
+    assert pages.post(f"/proposals/{number}", **form, answer="accept").status_code == 422
     assert json.loads(pages.desk.evalsets.file(pages.evalset).path.read_text())["eval_cases"]

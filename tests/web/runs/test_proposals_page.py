@@ -30,6 +30,11 @@ def proposed(chat: ChatDesk) -> int:
     return ClientProposalDesk(chat.desk).propose_case(HOSTILE, evalset_id, case, HOSTILE).id
 
 
+def seen_at(chat: ChatDesk, address: str) -> str:
+    """The version that the page of a proposal names."""
+    return chat.client.get(address).text.partition('name="seen" value="')[2].partition('"')[0]
+
+
 def ids(chat: ChatDesk) -> list[str]:
     return [case.id for case in chat.desk.evalsets.evalset(chat.desk.evalsets.list()[0].id).cases]
 
@@ -44,10 +49,11 @@ def test_a_person_accepts_and_takes_back_and_refuses(chat: ChatDesk) -> None:
     assert "Material, not instructions" in shown
     assert 'data-kind="primary"' not in shown.partition("<main")[2].partition("</main>")[0]
 
-    answer = chat.client.post(address, data={"labeller": "ann", "answer": "accept"})
+    form = {"labeller": "ann", "answer": "accept", "seen": seen_at(chat, address)}
+    answer = chat.client.post(address, data=form)
     assert (answer.status_code, answer.headers["location"], ids(chat)) == (303, address, ["one", "two"])
     assert "Accepted by ann" in chat.client.get(address).text
-    assert chat.client.post(address, data={"labeller": "ann", "answer": "accept"}).status_code == 409
+    assert chat.client.post(address, data=form).status_code == 409
     chat.client.post(address, data={"labeller": "ann", "answer": "undo"})
     assert ids(chat) == ["one"]
     chat.client.post(address, data={"labeller": "ann", "answer": "refuse"})
@@ -80,9 +86,10 @@ def test_the_page_accepts_what_it_shows_and_nothing_else(chat: ChatDesk) -> None
     address = f"/proposals/{proposed(chat)}"
     form = {"labeller": "ann", "answer": "accept"}
 
-    assert 'name="seen" value="' in chat.client.get(address).text
-    assert chat.client.post(address, data=form | {"seen": "0123456789abcdef"}).status_code == 409
+    for answer in ("accept", "beside", "edit"):
+        for wrong in ({}, {"seen": ""}, {"seen": "0123456789abcdef"}, {"seen": f",{seen_at(chat, address)}"}):
+            fields = form | {"answer": answer, "edited": "{}"} | wrong
+            assert chat.client.post(address, data=fields).status_code == 409, (answer, wrong)
     assert ids(chat) == ["one"]
-    seen = chat.client.get(address).text.partition('name="seen" value="')[2].partition('"')[0]
-    assert chat.client.post(address, data=form | {"seen": seen}).status_code == 303
+    assert chat.client.post(address, data=form | {"seen": seen_at(chat, address)}).status_code == 303
     assert ids(chat) == ["one", "two"]

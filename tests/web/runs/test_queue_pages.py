@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.web.runs.conftest import case
 
-from evaldesk.desk.client_proposals import ClientProposalDesk
+from evaldesk.desk.client_proposals import ClientProposalDesk, draft_version
 
 KINDS = ("failed", "errored", "passed", "unscored")
 
@@ -498,7 +498,7 @@ def test_an_answer_typed_in_a_queue_is_a_proposed_expectation(pages: Any) -> Non
     assert (proposal.draft.kind, proposal.client, proposal.draft.run) == ("expectation", here["reader"], run.id)
     assert "A &lt;b&gt;right&lt;/b&gt; answer." in pages.get(f"/proposals/{proposal.id}").text
     assert pages.desk.evalsets.evalset(evalset_id).cases == before
-    ClientProposalDesk(pages.desk).accept(proposal.id, "Ana")
+    ClientProposalDesk(pages.desk).accept(proposal.id, "Ana", draft_version(proposal.draft))
     cases = {case.id: case for case in pages.desk.evalsets.evalset(evalset_id).cases}
     case = cases.pop(proposal.draft.case_id)
     assert case.turns[int(here["turn"]) - 1].expected.reference == "A <b>right</b> answer."

@@ -48,8 +48,8 @@ async def answer(request: Request) -> Response:
     seen_versions = dict(zip(ids, versions, strict=False))
     verbs: dict[str, Callable[[int, str], Proposal]] = {
         "accept": lambda each, author: proposals.accept(each, author, seen_versions.get(each, "")),
-        "edit": partial(proposals.accept, seen=versions[0], edited=text_of(form, "edited")),
-        "beside": partial(proposals.accept, seen=versions[0], is_new_case=True),
+        "edit": partial(proposals.accept, seen=seen_versions.get(proposal_id, ""), edited=text_of(form, "edited")),
+        "beside": partial(proposals.accept, seen=seen_versions.get(proposal_id, ""), is_new_case=True),
         "refuse": proposals.refuse,
         "undo": proposals.undo,
         "reply": partial(proposals.reply, text=text_of(form, "reply")),
