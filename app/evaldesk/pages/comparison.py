@@ -127,7 +127,7 @@ def read_comparison(desk: Desk, a_id: int, b_id: int, show: str = "", start: int
     """Run `b_id` against run `a_id`. Raises NotFoundError; UsageError for a run and itself."""
     kinds = (show,) if show in KINDS else CHANGED
     comparison = compared_runs(desk.store.runs, a_id, b_id, kinds, show, start)
-    return replace(comparison, edits=changes_between(desk.store, (comparison.a.summary, comparison.b.summary)))
+    return replace(comparison, edits=changes_between(desk.store, comparison.a.summary, comparison.b.summary))
 
 
 def compared_runs(

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from evaldesk.desk.runs.run_changes import RunDifference, differences
+from evaldesk.model.set_trend import TrendRun
 from evaldesk.model.stored import RunSummary
 from evaldesk.store import Store
 
-MAX_STEPS = 50
+MOST_RUNS = 50
+"""The newest runs of a trend, between which changes are looked for."""
+MOST_STEPS = 10
+MOST_CASES_READ = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +26,28 @@ class RunChanges:
     changes: Sequence[RunDifference]
 
 
-def changes_between(store: Store, runs: Sequence[RunSummary]) -> tuple[RunChanges, ...]:
-    """The changes from each run to the next, in the order of `runs`; steps without a change are left out.
+def changes_between(store: Store, before: RunSummary, after: RunSummary) -> tuple[RunChanges, ...]:
+    """The changes from one run to another; empty without any."""
+    changes = differences(store, before, after)
+    return (RunChanges(before.id, after.id, changes),) if changes else ()
 
-    Only the last MAX_STEPS steps are read.
+
+def changes_of_trend(store: Store, runs: Sequence[TrendRun]) -> tuple[RunChanges, ...]:
+    """The changes from each run of a trend to the next, the newest first.
+
+    There are at most MOST_STEPS, of large sets fewer. A renamed case is no change, as in the line of the trend.
     """
-    steps = (
-        RunChanges(before.id, after.id, differences(store, before, after))
-        for before, after in pairwise(runs[-MAX_STEPS - 1 :])
-    )
-    return tuple(step for step in steps if step.changes)
+    summaries = {run.id: run for run in store.runs.summaries([run.id for run in runs[-MOST_RUNS:]])}
+    changes: list[RunChanges] = []
+    n_cases = 0
+    for later, earlier in pairwise(runs[: -MOST_RUNS - 1 : -1]):
+        before, after = summaries.get(earlier.id), summaries.get(later.id)
+        if before is None or after is None:
+            continue
+        if later.line == earlier.line and before.config.gates == after.config.gates:
+            continue
+        n_cases += before.n_cases + after.n_cases
+        if len(changes) == MOST_STEPS or (changes and n_cases > MOST_CASES_READ):
+            break
+        changes.extend(changes_between(store, before, after))
+    return tuple(changes)

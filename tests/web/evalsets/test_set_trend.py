@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import html
 import re
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from evaldesk.matching.case_version import version_of_set
 from evaldesk.model import AgentRef, Case, Criterion, EvalSet, RunConfig, TrialResult, Turn
+from evaldesk.model.conclusion import Gates
 from evaldesk.pages.set_trend import trend_page
 
 Pages = Any
@@ -84,6 +87,67 @@ def test_a_line_breaks_where_set_or_criteria_changed(
     assert chart is not None
     assert len(chart.lines) == 2
     assert [(mark.words, mark.is_break) for mark in chart.marks] == [((words,), True)]
+
+
+def block_of(pages: Pages, calc: str, agent: str = "") -> str:
+    """The text of the block "Changed between these runs" of the trend."""
+    page = pages.get(f"/evalsets/{calc}/trend?agent={agent}").text
+    section = page.partition('aria-labelledby="between"')[2].partition("</section>")[0]
+    return " ".join(html.unescape(re.sub(r"(?s)<[^>]*>|[^>]*$", " ", f"<i{section}<i>")).split())
+
+
+def test_changed_cases_criteria_and_gates_are_named_with_their_runs_and_authors(pages: Pages, calc: str) -> None:
+    edited = (Case("case_0", (Turn("easier <b>"),)), *CASES[1:])
+    criteria = (Criterion("tool_trajectory_avg_score", 1), Criterion("response_match_score", 0.5))
+    ids = series(pages, calc, 5, 5)
+    ids += series(pages, calc, 5, cases=edited)
+    ids += series(pages, calc, 5, cases=edited, criteria=criteria, gates=Gates(min_pass_rate=0.5))
+
+    text = block_of(pages, calc)
+
+    who = pages.desk.store.runs.summary(ids[-1]).started_by or "changed outside"
+    assert text.startswith("Changed between these runs Changed cases, criteria and gates Runs Kind Name Change By")
+    assert text.partition("By ")[2] == (
+        f"{ids[2]} to {ids[3]} criterion response_match_score threshold 0.8 -> threshold 0.5 {who} "
+        f"{ids[2]} to {ids[3]} gate min_pass_rate none -> 0.5 {who} "
+        f"{ids[1]} to {ids[2]} case case_0 edited changed outside"
+    )
+
+
+def test_without_a_change_of_set_criteria_or_gates_there_is_no_block(pages: Pages, calc: str) -> None:
+    series(pages, calc, 5, 4)
+    series(pages, calc, 3, model="large")
+    series(pages, calc, 3, cases=(replace(CASES[0], id="other"), *CASES[1:]))
+
+    assert not block_of(pages, calc)
+
+
+def test_a_trend_of_many_changes_names_the_newest_and_reads_no_more(
+    pages: Pages, calc: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [
+        add_run(pages, calc, 1, tuple(Case(f"case_{case}", (Turn(f"{at}"),)) for case in range(7)), n=1)
+        for at in range(14)
+    ]
+    read_runs: list[int] = []
+    versions = pages.desk.store.runs.case_versions
+
+    def counted_versions(run_id: int) -> Any:
+        read_runs.append(run_id)
+        return versions(run_id)
+
+    monkeypatch.setattr(pages.desk.store.runs, "case_versions", counted_versions)
+
+    text = block_of(pages, calc)
+
+    assert [f"{a} to {b}" in text for a, b in pairwise(ids)] == [False] * 3 + [True] * 10
+    assert text.count("case_4 edited") == 10
+    assert "case_5" not in text
+    assert f"5 of 7; evaldesk run changes {ids[-2]} {ids[-1]} lists all." in text
+    assert len(read_runs) == 20
+    monkeypatch.setattr("evaldesk.pages.run_changes.MOST_CASES_READ", 30)
+    assert f"{ids[-3]} to" in block_of(pages, calc)
+    assert f"{ids[-4]} to" not in block_of(pages, calc)
 
 
 def test_a_renamed_case_and_tags_break_no_line(pages: Pages, calc: str) -> None:

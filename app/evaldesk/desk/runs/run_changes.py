@@ -91,7 +91,8 @@ def _gates(before: RunSummary, after: RunSummary) -> Iterator[RunDifference]:
     for each in fields(after.config.gates):
         earlier_values, now = (getattr(run.config.gates, each.name) for run in (before, after))
         if earlier_values != now:
-            words = " -> ".join(short_json(plain_json(value), 100) for value in (earlier_values, now))
+            sides = ("none" if each is None else short_json(plain_json(each), 100) for each in (earlier_values, now))
+            words = " -> ".join(sides)
             yield RunDifference("gate", each.name, words, _starter(after))
 
 

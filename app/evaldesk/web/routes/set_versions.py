@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from evaldesk.errors import ConflictError, EvaldeskError, LossError, NotFoundError, UsageError
 from evaldesk.pages.reports.set_changes import SetChange, markdown_of_sets
+from evaldesk.pages.run_changes import changes_of_trend
 from evaldesk.pages.set_trend import SORTS, trend_page
 from evaldesk.pages.set_versions import versions_page
 from evaldesk.pages.skyline import skyline
@@ -63,9 +64,11 @@ async def trend(request: Request) -> Response:
     file = await run_in_threadpool(desk.evalsets.file, set_id)
     query = request.query_params
     sort = query.get("sort", "") if query.get("sort", "") in SORTS else "failing"
+    found = await run_in_threadpool(trend_page, desk, set_id, query.get("agent", "")[:500], sort)
     values: dict[str, Any] = {
         "file": file,
-        "trend": await run_in_threadpool(trend_page, desk, set_id, query.get("agent", "")[:500], sort),
+        "trend": found,
+        "edits": await run_in_threadpool(changes_of_trend, desk.store, found.runs),
         "n_versions": await run_in_threadpool(desk.evalsets.versions.count, set_id),
         "sort": sort,
         "sorts": SORTS,
