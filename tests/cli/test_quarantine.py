@@ -336,11 +336,18 @@ def test_every_door_tells_the_cases_in_quarantine(place: CommandFolder) -> None:
     path = write(place, "case_2", "case_4")
     result = place.eval(path, "--junit", junit, "--summary", summary)
     assert result.exit_code == 0
+    headline = "passed, without 2 cases in quarantine"
 
     assert sentence in result.stdout
-    assert sentence in place.run("run", "info", "1").stdout
+    assert headline.capitalize() in result.stdout.splitlines()
+    run_facts = place.run("run", "info", "1").stdout
+    assert sentence in run_facts
+    assert headline in run_facts
     assert "2 cases in quarantine are in no gate" in summary.read_text()
-    assert sentence in json.dumps(tool_answer(place.folder, "get_run", {"run": "1"}))
+    assert summary.read_text().splitlines()[1] == "## ✅ Evaluation passed, without 2 cases in quarantine"
+    run_of_tool = tool_answer(place.folder, "get_run", {"run": "1"})
+    assert sentence in json.dumps(run_of_tool)
+    assert f'"headline": "{headline}"' in json.dumps(run_of_tool)
     root = ET.fromstring(junit.read_text())  # noqa: S314 - our own file
     cases = {case.get("name"): case for case in root.iter("testcase")}
     skipped = cases["case_2"].find("skipped")
@@ -348,9 +355,31 @@ def test_every_door_tells_the_cases_in_quarantine(place: CommandFolder) -> None:
     assert skipped.get("message") == "in quarantine, in no gate: 0 of 1 passed"
     assert root.get("failures") == root.get("errors") == "0"
     assert sentence in ET.tostring(cases["--without"], encoding="unicode")
+    assert cases["conclusion"].findtext("system-out") == headline
     report = place.folder / "report.html"
     assert place.run("report", "1", "-o", report).exit_code == 0
     assert "in quarantine are in no gate" in report.read_text()
+    assert f"<b>{headline.capitalize()}.</b>" in report.read_text()
+
+
+def test_the_headline_of_a_failure_counts_the_cases_in_quarantine(place: CommandFolder) -> None:
+    junit, summary = place.folder / "junit.xml", place.folder / "summary.md"
+    path = write(place, "case_4")
+
+    result = place.eval(path, "--junit", junit, "--summary", summary, "--annotations")
+
+    headline = "failed, without 1 case in quarantine"
+    assert result.exit_code == 1
+    assert any(line.startswith(f"{headline.capitalize()}: ") for line in result.stdout.splitlines())
+    assert "## ❌ Evaluation did not pass, without 1 case in quarantine" in summary.read_text().splitlines()
+    conclusion = next(
+        case
+        for case in ET.fromstring(junit.read_text()).iter("testcase")  # noqa: S314 - our own file
+        if case.get("name") == "conclusion"
+    )
+    failure = conclusion.find("failure")
+    assert failure is not None
+    assert str(failure.get("message")).startswith(f"{headline}; ")
 
 
 def test_the_python_api_judges_as_the_stored_run(place: CommandFolder) -> None:

@@ -432,6 +432,10 @@ def has_too_many_errors(gates: Iterable[GateOutcome]) -> bool:
     return any(each.name == "--max-error-rate" and not each.is_held for each in gates)
 
 
+WITHOUT = "--without"
+"""The name beside the gates under which a conclusion has the cases that no gate asks for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Conclusion:
     """The outcome of a run, and why. `reasons` are sentences; there are none when it passed."""
@@ -455,6 +459,17 @@ class Conclusion:
     def exit_code(self) -> int:
         """0 passed, 1 failed, 3 undecided, 4 neutral, 130 interrupted. (docs/ci.md)"""
         return EXIT_CODES[self.outcome]
+
+    @property
+    def case_ids_in_no_gate(self) -> tuple[str, ...]:
+        """The ids of the cases in quarantine, in order."""
+        return next((gate.names for gate in self.gates if gate.name == WITHOUT), ())
+
+    @property
+    def headline(self) -> str:
+        """The outcome and the number of cases in quarantine: `passed, without 2 cases in quarantine`."""
+        n = len(self.case_ids_in_no_gate)
+        return f"{self.outcome}, without {counted(n, 'case')} in quarantine" if n else self.outcome
 
     @property
     def reason(self) -> str:

@@ -9,14 +9,14 @@ from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 from evaldesk.desk.runs.deciding import DECIDED_LIKELY
-from evaldesk.desk.runs.gates.conclusion import ALL_PASSED, EVERY_CASE, OF_A_RATE, WITHOUT
+from evaldesk.desk.runs.gates.conclusion import ALL_PASSED, EVERY_CASE, OF_A_RATE
 from evaldesk.desk.runs.gates.forecasts import MOST_PREVIEWED, check_explained, gate_forecasts, history_subject
 from evaldesk.desk.runs.gates.measured import measured_pairs
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.gate_options import GATE_OPTIONS, GATES_BY_NAME, asked_of, flag_of
 from evaldesk.model import Answer, Conclusion, GateOutcome, Gates
-from evaldesk.model.conclusion import has_too_many_errors
+from evaldesk.model.conclusion import WITHOUT, has_too_many_errors
 from evaldesk.model.forecast import GateForecast
 from evaldesk.model.history import SetHistory
 from evaldesk.model.run import LIVE

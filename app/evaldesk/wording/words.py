@@ -74,8 +74,8 @@ def uneven_sentence(n_cases: int, n_least: int, n_most: int) -> str:
 
 
 def conclusion_words(conclusion: Conclusion) -> str:
-    """`passed`, or `failed` with the first reason."""
-    return f"{conclusion.outcome}: {conclusion.reason}" if conclusion.reason else conclusion.outcome
+    """`passed`, or `failed` with the first reason; either with the number of cases in quarantine."""
+    return f"{conclusion.headline}: {conclusion.reason}" if conclusion.reason else conclusion.headline
 
 
 GATE_TITLES: Mapping[str, str] = {

@@ -19,13 +19,13 @@ from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.cli.eval.result_json import result_json
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.other_tools import CALLED
-from evaldesk.desk.runs.gates.conclusion import WITHOUT, Ending, RunNumbers, conclude
+from evaldesk.desk.runs.gates.conclusion import Ending, RunNumbers, conclude
 from evaldesk.desk.runs.plan import RunOptions, RunPlan, Unjudged
 from evaldesk.desk.runs.stored_runs import StoredRuns, joined_numbers, planned_numbers
 from evaldesk.errors import AgentError, EmptyShardError, EvaldeskError, NotFoundError, UsageError
 from evaldesk.model import Conclusion, EvalSet, Gates
 from evaldesk.model.comparison import Baseline, RunChange
-from evaldesk.model.conclusion import counted
+from evaldesk.model.conclusion import WITHOUT, counted
 from evaldesk.model.stored import RunSummary
 from evaldesk.model.visibility import PARTS, Visibility
 from evaldesk.run_options import OWN
@@ -247,16 +247,17 @@ def _show_name(each: Played, played_runs: Sequence[Played]) -> None:
 def show_conclusion(conclusion: Conclusion, *, has_gates: bool = False) -> None:
     """Each gate with its answer, and the conclusion with the first reason where it is not `passed`.
 
-    A gate that is the reason is only named in the conclusion, where its sentence stands above.
+    A gate that is the reason is only named in the conclusion, where its sentence stands above. A run that passed has no
+    conclusion of its own but for cases in quarantine.
     """
     gates = [gate for gate in conclusion.gates if has_gates or gate.name == WITHOUT]
     for gate in gates:
         mark, colour = MARKS[gate.answer]
         show(f"{style(mark, fg=colour)} {gate.name}: {gate.sentence}")
-    if conclusion.is_passed:
+    if conclusion.is_passed and not conclusion.case_ids_in_no_gate:
         return
     gate_name = next((gate.name for gate in gates if conclusion.reason == f"{gate.name}: {gate.sentence}"), "")
-    words = in_one_line(f"{conclusion.outcome}: {gate_name}" if gate_name else conclusion_words(conclusion))
+    words = in_one_line(f"{conclusion.headline}: {gate_name}" if gate_name else conclusion_words(conclusion))
     show(style(words.capitalize()[: len(conclusion.outcome)], fg=COLOURS[conclusion.outcome]), nl=False)
     show(words[len(conclusion.outcome) :])
 

@@ -16,7 +16,6 @@ from evaldesk.cli.eval.spellings import spelled_results
 from evaldesk.cli.files.exchange_files import show_masked
 from evaldesk.desk.evalsets.masking import Masked, mask_file, masked_words, without_secrets
 from evaldesk.desk.runs.case_reports import CaseReport
-from evaldesk.desk.runs.gates.conclusion import WITHOUT
 from evaldesk.desk.runs.shard_files import suite_name, summary_title
 from evaldesk.desk.runs.stored_runs import StoredRuns, named_together
 from evaldesk.desk.runs.trial_rows import (
@@ -267,7 +266,7 @@ def _annotations(
     n_left = MOST_CASES
     is_tolerated = conclusion.outcome in ("passed", "neutral")
     broken = {case_name for gate in conclusion.gates if gate.is_failed for case_name in gate.names}
-    left_out = {case_name for gate in conclusion.gates if gate.name == WITHOUT for case_name in gate.names}
+    left_out = frozenset(conclusion.case_ids_in_no_gate)
     notes, names = again_notes(change), _names(runs, played_runs)
     confirmed = {case.name for case in change.regressions} if change else set()
     for each in played_runs:

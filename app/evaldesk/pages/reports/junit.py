@@ -7,7 +7,6 @@ from datetime import datetime
 from xml.etree import ElementTree as ET
 
 from evaldesk.desk.runs.case_reports import CaseReport
-from evaldesk.desk.runs.gates.conclusion import WITHOUT
 from evaldesk.model import Conclusion, Counts, GateOutcome, Outcome
 from evaldesk.wording.printable import printable
 from evaldesk.wording.words import asides_words, scored_words
@@ -31,7 +30,7 @@ def junit_suite(
     broken = {case_name for gate in conclusion.gates if gate.is_failed for case_name in gate.names}
     is_troubled = any(gate.name == "--max-error-rate" and not gate.is_held for gate in conclusion.gates)
     notes_by_case = notes or {}
-    left_out = {case_name for gate in conclusion.gates if gate.name == WITHOUT for case_name in gate.names}
+    left_out = frozenset(conclusion.case_ids_in_no_gate)
     elements = (
         _case_in_no_gate(name, case)
         if case_name in left_out
@@ -48,7 +47,8 @@ def gate_suite(conclusion: Conclusion) -> ET.Element:
     """
     elements = [_gate(gate.name, gate.sentence, _tag(gate)) for gate in conclusion.gates]
     tags: dict[Outcome, str] = {"passed": "", "failed": "failure", "neutral": "skipped"}
-    reason = "; ".join(conclusion.reasons) or conclusion.outcome
+    reasons = (conclusion.headline, *conclusion.reasons) if conclusion.case_ids_in_no_gate else conclusion.reasons
+    reason = "; ".join(reasons) or conclusion.outcome
     elements.append(_gate("conclusion", reason, tags.get(conclusion.outcome, "error")))
     return _suite_of("gates", elements, None)
 

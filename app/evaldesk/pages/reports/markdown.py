@@ -57,7 +57,8 @@ class SummaryPart:
 
 def markdown_summary(parts: Sequence[SummaryPart], conclusion: Conclusion, change: RunChange | None = None) -> str:
     """The comment. Everything an agent or a file said is escaped."""
-    lines = [MARK, f"## {TITLES[conclusion.outcome]}", ""]
+    beside = conclusion.headline.removeprefix(conclusion.outcome)
+    lines = [MARK, f"## {TITLES[conclusion.outcome]}{beside}", ""]
     if conclusion.outcome in ("neutral", "undecided", "interrupted"):
         lines += [f"No verdict: {markdown_text(conclusion.reason)}.", ""]
     if change is not None:
@@ -181,7 +182,7 @@ def conclusion_annotations(conclusion: Conclusion) -> Iterator[str]:
         level = "notice" if gate.is_neutral else "error"
         yield f"::{level} title={_property(f'Gate {gate.name}')}::{_data(gate.sentence)}"
     if not not_held and not conclusion.is_passed:
-        yield f"::error title={_property(f'Evaluation {conclusion.outcome}')}::{_data(conclusion.reason)}"
+        yield f"::error title={_property(f'Evaluation {conclusion.headline}')}::{_data(conclusion.reason)}"
 
 
 def _data(text: str) -> str:

@@ -20,6 +20,7 @@ def conclusion_object(conclusion: Conclusion) -> dict[str, Any]:
     """The conclusion as JSON says it; `is_held` is whether it is `passed`."""
     return {
         "outcome": conclusion.outcome,
+        "headline": conclusion.headline,
         "is_held": conclusion.is_passed,
         "reasons": list(conclusion.reasons),
         "counts": counts_object(conclusion.counts),

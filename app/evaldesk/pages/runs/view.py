@@ -9,11 +9,11 @@ from urllib.parse import urlencode
 
 from evaldesk.desk.runs.charts import pass_figure
 from evaldesk.desk.runs.fresh_trials import repeats_recorded
-from evaldesk.desk.runs.gates.conclusion import WITHOUT, any_stop_point, may_be_stopped, sure_interval, these_interval
+from evaldesk.desk.runs.gates.conclusion import any_stop_point, may_be_stopped, sure_interval, these_interval
 from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Conclusion, Criterion, GateOutcome, Outcome, RunStatus
-from evaldesk.model.conclusion import Interval
+from evaldesk.model.conclusion import WITHOUT, Interval
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseFilter, CaseRow, CaseSort, MetricRow, RunSummary, TrialKey
 from evaldesk.pages.pass_chart import PassChart, pass_chart

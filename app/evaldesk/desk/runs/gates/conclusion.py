@@ -10,7 +10,15 @@ from typing import TypeAlias
 
 from evaldesk.model import Answer, Conclusion, Counts, GateOutcome, Gates, Outcome, RunStatus
 from evaldesk.model.comparison import ROUNDING, CaseChange, RunChange
-from evaldesk.model.conclusion import EVIDENCE_GATES, Interval, Stop, Undecided, counted, has_too_many_errors
+from evaldesk.model.conclusion import (
+    EVIDENCE_GATES,
+    WITHOUT,
+    Interval,
+    Stop,
+    Undecided,
+    counted,
+    has_too_many_errors,
+)
 from evaldesk.model.evalset import CaseKey
 from evaldesk.model.run import RecordedPlan, is_more
 from evaldesk.model.stored import RunSummary
@@ -350,9 +358,6 @@ def conclude(gates: Gates, run: RunNumbers, change: RunChange | None = None) -> 
     outcome = _outcome(gates, run, answers)
     reasons = tuple(_reasons(outcome, run, answers))
     return Conclusion(outcome, run.counts, (*answers, *_left_out(run)), reasons)
-
-
-WITHOUT = "--without"
 
 
 def _left_out(run: RunNumbers) -> Iterator[GateOutcome]:
