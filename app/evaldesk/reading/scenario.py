@@ -12,6 +12,22 @@ PLAN = "conversation_plan"
 KEYS = frozenset({"starting_prompt", PLAN, "instructions", "user_persona", "max_turns", "user"})
 """Those that a simulated user obeys; `instructions` is the plan of tau-bench."""
 
+TASK_SECTIONS = ("domain", "reason_for_call", "known_info", "unknown_info", "task_instructions")
+"""The parts of the instructions of a tau2 task, in the order of its plan."""
+
+
+def task_plan(instructions: str | Mapping[str, Any]) -> str:
+    """The instructions of a tau2 task as the one text that a simulated user is given."""
+    if isinstance(instructions, str):
+        return instructions
+    sections = ((key, instructions.get(key)) for key in TASK_SECTIONS)
+    return "\n\n".join(f"{key.replace('_', ' ').capitalize()}: {text}" for key, text in sections if text)
+
+
+def with_persona(persona: str, plan: str) -> str:
+    """A plan behind the persona of a tau2 task."""
+    return f"Persona: {persona}\n\n{plan}" if persona else plan
+
 
 def plan_of(scenario: Mapping[str, Any]) -> str:
     """The plan; empty where there is none, or a blank one."""

@@ -52,7 +52,7 @@ def test_raw_json_over_a_changed_case_shows_both(pages: Pages, address: str) -> 
     assert answer.status_code == 303
 
 
-def test_a_scenario_is_edited_as_raw_json_only(pages: Pages) -> None:
+def test_a_scenario_is_shown_beside_its_raw_json(pages: Pages) -> None:
     scenario = {"starting_prompt": "Hi", "conversation_plan": "Ask:\n\n1. for a **die**\n2. <script>x</script>"}
     criteria = {"actions": [{"name": "roll_die", "arguments": {"sides": 6}}]}
     case = {"eval_id": "plan", "conversation_scenario": scenario, "evaluation_criteria": criteria}
@@ -60,7 +60,7 @@ def test_a_scenario_is_edited_as_raw_json_only(pages: Pages) -> None:
 
     answer, page = pages.get(address), pages.get(f"{address}/json").text
 
-    assert answer.headers["location"] == f"{address}/json"
+    assert answer.status_code == 200
     assert "simulated user" in page
     assert "<li>for a <strong>die</strong></li>" in page
     assert "<li>&lt;script&gt;x&lt;/script&gt;</li>" in page

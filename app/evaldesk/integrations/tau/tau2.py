@@ -29,6 +29,7 @@ from evaldesk.reading.fields import read_rubrics, read_session, read_tags, write
 from evaldesk.reading.json_stream import StreamedList
 from evaldesk.reading.json_text import to_text
 from evaldesk.reading.notes import Notes
+from evaldesk.reading.scenario import TASK_SECTIONS, task_plan, with_persona
 from evaldesk.reading.shape import shown_extra
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, JsonPosition, parse_json
@@ -59,7 +60,6 @@ from evaldesk.transcripts.recorded import (
 from evaldesk.transcripts.recorded_ends import MESSAGE_LIMIT, is_accident, recorded_error
 
 _OWN = ("conversation_scenario", "session_input", "rubrics", "final_session_state", "tags")
-_SECTIONS = ("domain", "reason_for_call", "known_info", "unknown_info", "task_instructions")
 _NAME = "tau2-results"
 _ACTIONS_LOST = (
     "tau2 rewards calls of the simulated user's own tools (reward_basis ACTION), which no trial here has",
@@ -189,7 +189,7 @@ def _scenario(place: JsonPosition, task: dict[str, Any]) -> JsonObject:
     fields = read_mapping(at, task.get("user_scenario"))
     persona = read_optional_text(at.at("persona"), fields.get("persona"))
     plan = _plan(at.at("instructions"), fields.get("instructions", ABSENT))
-    return {"starting_prompt": "", "conversation_plan": f"Persona: {persona}\n\n{plan}" if persona else plan}
+    return {"starting_prompt": "", "conversation_plan": with_persona(persona or "", plan)}
 
 
 def _plan(place: JsonPosition, raw: Any) -> str:
@@ -198,8 +198,7 @@ def _plan(place: JsonPosition, raw: Any) -> str:
         return raw
     if not isinstance(raw, dict):
         raise wrong_value(place, raw, "a string or an object")
-    sections = [(key, read_optional_text(place.at(key), raw.get(key))) for key in _SECTIONS]
-    return "\n\n".join(f"{key.replace('_', ' ').capitalize()}: {text}" for key, text in sections if text)
+    return task_plan({key: read_optional_text(place.at(key), raw.get(key)) for key in TASK_SECTIONS})
 
 
 def _rubrics(place: JsonPosition, task: dict[str, Any]) -> tuple[JsonObject, ...]:

@@ -10,6 +10,7 @@ from evaldesk.desk.evalsets.names import check_case_id
 from evaldesk.errors import UsageError
 from evaldesk.model import Case, Decision, Expected, JsonObject, JsonValue, SessionInit, ToolCall, Turn
 from evaldesk.model.decisions import ScriptedDecision, with_decisions
+from evaldesk.pages.case_scenario import ScenarioTexts, required_actions, with_required_actions, with_scenario
 from evaldesk.pages.case_whole import with_whole
 from evaldesk.pages.large_state import Held, held_values
 from evaldesk.pages.typed import Problems, json_object, json_value, typed_value
@@ -41,7 +42,7 @@ def case_from(draft: CaseDraft, original: Case | None = None, *, source: Case | 
         except UsageError as error:
             problems.add("case", "Case", str(error))
     kept_turns = [(index, turn) for index, turn in enumerate(draft.turns) if turn.is_kept]
-    if not kept_turns:
+    if not kept_turns and draft.scenario is None:
         problems.add("turns", "Turns", "A case needs at least one turn.")
     case = replace(
         base,
@@ -51,6 +52,8 @@ def case_from(draft: CaseDraft, original: Case | None = None, *, source: Case | 
         final_state=reading.final_state(draft),
         tags=reading.tags(draft.tags),
     )
+    if draft.scenario is not None:
+        case = reading.scenario(draft, base, case)
     if draft.shows_decisions:
         scripted = list(reading.decisions(draft, [index for index, _ in kept_turns]))
         before = sorted(shown_decisions(base) or (), key=lambda each: (each.turn is None, each.turn or 0))
@@ -67,6 +70,20 @@ class _Reading:
 
     values: Values
     problems: Problems
+
+    def scenario(self, draft: CaseDraft, before: Case, case: Case) -> Case:
+        """The case with the scenario and the required actions of `draft`."""
+        texts = draft.scenario or ScenarioTexts()
+        scenario = with_scenario(before, texts, self.problems)
+        case = replace(case, turns=(), scenario=scenario.scenario, extra=scenario.extra)
+        if not draft.shows_actions:
+            return case
+        originals = required_actions(before) or ()
+        calls = [
+            self.call(f"action-{at}", f"Required action {at + 1}", call, originals)
+            for at, call in enumerate(draft.actions)
+        ]
+        return with_required_actions(before, case, calls, [call.origin for call in draft.actions])
 
     def decisions(self, draft: CaseDraft, turn_indexes: list[int]) -> Iterator[ScriptedDecision]:
         """The decisions of the turns that are kept, which are numbered anew, then those of every turn."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from itertools import takewhile
 from typing import TypeAlias
 
@@ -22,6 +22,7 @@ from evaldesk.model.decisions import ANY, ScriptedDecision, scripted_decisions
 from evaldesk.model.evalset import DECISIONS
 from evaldesk.model.json_text import json_line
 from evaldesk.model.media import MAX_MEDIA_COUNT
+from evaldesk.pages.case_scenario import ScenarioTexts, required_actions, scenario_texts
 from evaldesk.pages.case_whole import accepted_text, outcomes_text, outputs_text, rubrics_text
 from evaldesk.pages.large_state import HEAD, Held, held_value, typed_limit
 from evaldesk.web.forms.fields import MAX_FIELDS, number_of, text_of
@@ -102,7 +103,8 @@ class CaseDraft:
     """One case; `initial` and `final` are JSON text, unless they are held; `tags` are separated by commas.
 
     `outputs`, `rubrics`, `accepted` and `outcomes` have one a line; None where the form has no such field. `decisions`
-    hold in every turn; without `shows_decisions` those of the case are not in the form.
+    hold in every turn; without `shows_decisions` those of the case are not in the form. A case with a `scenario` has no
+    turns; `actions` are those that it requires, in the form with `shows_actions`.
     """
 
     case_id: str = ""
@@ -120,12 +122,16 @@ class CaseDraft:
     turns: list[TurnDraft] = field(default_factory=list)
     decisions: list[DecisionDraft] = field(default_factory=list)
     shows_decisions: bool = False
+    scenario: ScenarioTexts | None = None
+    actions: list[CallDraft] = field(default_factory=list)
+    shows_actions: bool = False
 
 
 DraftPart: TypeAlias = CaseDraft | TurnDraft | CallDraft | MessageDraft | ArgDraft | DecisionDraft
 _PARTS: Mapping[tuple[type[DraftPart], str], tuple[str, type[DraftPart]]] = {
     (CaseDraft, "turn"): ("turns", TurnDraft),
     (CaseDraft, "decision"): ("decisions", DecisionDraft),
+    (CaseDraft, "action"): ("actions", CallDraft),
     (TurnDraft, "call"): ("calls", CallDraft),
     (TurnDraft, "intermediate"): ("intermediate", MessageDraft),
     (TurnDraft, "decision"): ("decisions", DecisionDraft),
@@ -140,6 +146,8 @@ def draft_of(case: Case) -> CaseDraft:
     scripted = shown_decisions(case)
     large_initial = held_value(dict(case.initial_state), limit)
     large_final = held_value(dict(case.final_state or {}), limit)
+    is_scenario = case.scenario is not None
+    actions = required_actions(case) if is_scenario else None
     return CaseDraft(
         case_id=case.id,
         tags=", ".join(case.tags),
@@ -151,14 +159,17 @@ def draft_of(case: Case) -> CaseDraft:
         final_held=large_final,
         outputs=outputs_text(case),
         rubrics=rubrics_text(case),
-        accepted=accepted_text(case),
-        outcomes=outcomes_text(case),
+        accepted=None if is_scenario else accepted_text(case),
+        outcomes=None if is_scenario else outcomes_text(case),
         turns=[
             _turn_draft(turn, index, limit, _decision_drafts(scripted or (), index))
             for index, turn in enumerate(case.turns)
         ],
         decisions=_decision_drafts(scripted or (), None),
         shows_decisions=scripted is not None,
+        scenario=scenario_texts(case) if is_scenario else None,
+        actions=[_call_draft(call, index, MAX_BODY) for index, call in enumerate(actions or ())],
+        shows_actions=actions is not None,
     )
 
 
@@ -184,11 +195,11 @@ def _decision_draft(decision: Decision) -> DecisionDraft:
 
 def fits_form(draft: CaseDraft) -> bool:
     """Whether a form can send `draft`: its bytes, its fields and the parts in each place are within their limits."""
-    calls = [call for turn in draft.turns for call in turn.calls]
+    calls = [*draft.actions, *(call for turn in draft.turns for call in turn.calls)]
     n_decisions = len(draft.decisions) + sum(len(turn.decisions) for turn in draft.turns)
     sizes = [len(call.args) for call in calls]
     sizes += [len(parts) for turn in draft.turns for parts in (turn.calls, turn.intermediate)]
-    if len(draft.turns) > MAX_TURNS or max(sizes, default=0) > MAX_PARTS:
+    if len(draft.turns) > MAX_TURNS or len(draft.actions) > MAX_PARTS or max(sizes, default=0) > MAX_PARTS:
         return False
     n_parts = 1 + len(draft.turns) + len(calls) + sum(sizes) + n_decisions
     data = json.dumps(asdict(draft), ensure_ascii=False).encode("utf-8", "replace")
@@ -255,7 +266,15 @@ def read_draft(form: FormData) -> CaseDraft:
         turns=[_read_turn(form, prefix) for prefix in _prefixes(form, "turn", "query", MAX_TURNS)],
         decisions=[_read_decision(form, name) for name in _prefixes(form, "decision", "tool")],
         shows_decisions="decisions" in form,
+        scenario=_read_scenario(form) if "scenario" in form else None,
+        actions=[_read_call(form, name) for name in _prefixes(form, "action", "name")],
+        shows_actions="actions" in form,
     )
+
+
+def _read_scenario(form: FormData) -> ScenarioTexts:
+    names = (each.name for each in fields(ScenarioTexts) if each.type == "str")
+    return ScenarioTexts(**{name: text_of(form, name) for name in names}, has_sections="known" in form)
 
 
 def _read_decision(form: FormData, prefix: str) -> DecisionDraft:

@@ -10,6 +10,7 @@ from evaldesk.desk.evalsets.cases import CaseNameTakenError, FoundCase
 from evaldesk.model.evalset import DECISIONS
 from evaldesk.model.stored import EvalSetFile
 from evaldesk.pages.case_list import CaseLine
+from evaldesk.pages.case_scenario import required_actions, scenario_keys
 from evaldesk.pages.case_text import Line, kept_keys
 from evaldesk.pages.case_whole import OUTPUTS, accepted_keys, outcomes_keys
 from evaldesk.pages.large_state import LargeState, large_state
@@ -54,6 +55,9 @@ class Editor:
         if not self.found_case:
             return []
         case = self.found_case.case
+        if case.scenario is not None:
+            has_decisions = shown_decisions(case) is not None
+            return kept_keys(case, (*OUTPUTS, *((DECISIONS,) if has_decisions else ()), *scenario_keys(case)))
         decisions = (DECISIONS,) if shown_decisions(case) is not None else ()
         return kept_keys(case, (*OUTPUTS, *decisions, *accepted_keys(case), *outcomes_keys(case)))
 
@@ -62,8 +66,10 @@ class Editor:
         """Names of tools to propose: those the set expects somewhere."""
         if not self.found_case:
             return []
-        turns = [turn for case in self.found_case.evalset.cases for turn in case.turns]
-        return sorted({call.name for turn in turns for call in turn.expected.tool_calls or ()})[:200]
+        cases = self.found_case.evalset.cases
+        calls = [call for case in cases for turn in case.turns for call in turn.expected.tool_calls or ()]
+        calls += [call for case in cases if case.scenario is not None for call in required_actions(case) or ()]
+        return sorted({call.name for call in calls})[:200]
 
 
 def run_address(evalset_id: str, case_id: str, **more: str) -> str:

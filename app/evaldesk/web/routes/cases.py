@@ -43,9 +43,9 @@ MAX_RAW = 1_000_000
 
 
 async def show(request: Request) -> Response:
-    """GET …/cases/{key}: the form; a scenario, and a case that no form can send, is shown as raw JSON."""
+    """GET …/cases/{key}: the form; a case that no form can send is shown as raw JSON."""
     file, found_case = await _open(request)
-    if found_case.case.scenario is not None or len(found_case.case.turns) > MAX_TURNS:
+    if len(found_case.case.turns) > MAX_TURNS:
         return go(f"{request.url.path}/json")
     draft = draft_of(found_case.case)
     if not fits_form(draft):
@@ -71,9 +71,10 @@ async def save(request: Request) -> Response:
 
 
 async def show_new_case(request: Request) -> Response:
-    """GET …/cases/new: an empty form."""
+    """GET …/cases/new: an empty form; `kind=scenario` for a case that a simulated user plays."""
     file = await run_in_threadpool(desk_of(request).evalsets.file, _set_id(request))
-    draft = draft_of(Case(id="", turns=(Turn(query=""),)))
+    is_scenario = request.query_params.get("kind") == "scenario"
+    draft = draft_of(Case(id="", scenario={}) if is_scenario else Case(id="", turns=(Turn(query=""),)))
     return await _render(request, Editor(file, None, draft, Problems(), focus="case"))
 
 
@@ -251,6 +252,8 @@ async def _answer_missing_case(request: Request, form: FormData, file: EvalSetFi
         turn.origin = None
         for call in turn.calls:
             call.origin = None
+    for action in draft.actions:
+        action.origin = None
     editor = Editor(file, None, draft, Problems(), is_gone=True)
     if text_of(form, "op"):
         return await _render(request, replace(editor, focus=apply_op(draft, text_of(form, "op"))))
@@ -269,6 +272,7 @@ async def _render(request: Request, editor: Editor, status: int = 200, *, repeat
         "note": request.query_params.get("note", "") if request.method == "GET" else "",
         "repeats": repeats,
         "proposed": await _proposed(request, editor.file.id, editor.found_case),
+        "agents": desk_of(request).agents.list() if editor.draft.scenario else (),
     }
     headers = SHOW_TOP if status != 200 else {}
     return page(request, "cases/edit.html", block=EDITOR, status=status, headers=headers, **values)
