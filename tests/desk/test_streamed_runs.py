@@ -25,10 +25,7 @@ from evaldesk.reading.json_stream import StreamedList
 from evaldesk.store.evalsets import large
 from evaldesk.transcripts.recorded import LargeResults, RecordedRun, digest_of
 
-BY_LINES = "openai-evals"
-"""Only read from a line for each object, which its sample has not: integrations/openai_evals/test_large_exports."""
-WITH_BY_LINES = [name for name in FORMATS if isinstance(load_format(name), LargeRunFormat)]
-LARGE = [name for name in WITH_BY_LINES if name != BY_LINES]
+LARGE = [name for name in FORMATS if isinstance(load_format(name), LargeRunFormat)]
 every_format = pytest.mark.parametrize("name", LARGE)
 every_format_of_ours = pytest.mark.parametrize("name", [name for name in LARGE if "run" in load_format(name).writes])
 N_CASES, N = 6, 4
@@ -41,8 +38,10 @@ def every_file_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def in_memory(imported: Imported) -> Imported:
     assert all(isinstance(run.results, LargeResults) for run in imported.runs)
+    evalset = imported.evalset
     return replace(
         imported,
+        evalset=evalset and replace(evalset, cases=tuple(evalset.cases)),
         runs=tuple(replace(run, cases=tuple(run.cases), results=tuple(run.results)) for run in imported.runs),
     )
 
@@ -192,11 +191,9 @@ def test_the_key_of_the_outcome_and_the_metadata_of_a_folder_are_used(
         read_path(tmp_path, outcome="nothing")
 
 
-@pytest.mark.parametrize("name", WITH_BY_LINES)
+@every_format
 def test_the_reading_is_told_from_its_beginning_to_its_end(name: str, tmp_path: Path) -> None:
     data, source = sample(name)
-    if name == BY_LINES:
-        data = b"\n".join(json.dumps(each).encode() for each in json.loads(data)["data"])
     path = tmp_path / source
     path.write_bytes(data * (1 if suffix_of(name) != ".jsonl" else 30))
     n_bytes = path.stat().st_size

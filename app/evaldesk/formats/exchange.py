@@ -87,7 +87,7 @@ MARKS: Mapping[str, frozenset[str]] = {
         "tau2-results": "tasks",
         "inspect": "eval",
         "promptfoo": "promptidx results",
-        "openai-evals": "object item",
+        "openai-evals": "object item hasmore",
         "atif": "schemaversion steps",
         "swe-agent": "trajectory",
         "langfuse": "traceid observations timestamp data",

@@ -139,6 +139,10 @@ class TrialRows:
         if place not in self._cases or weight > self._cases[place][0]:
             self._cases[place] = (weight, case)
 
+    def case(self, place: int) -> Case:
+        """The case that was offered for that place."""
+        return self._cases[place][1]
+
     def add(self, place: int, result: TrialResult | None, number: int | None = None) -> None:
         """The trial of a row; None for a planned trial without a result, which replaces no result."""
         rows = self._rows[place]

@@ -75,6 +75,19 @@ FILES: dict[str, tuple[dict[str, Any], ...]] = {
     "an item that comes twice": (EVAL, RUN, *items(3), *items(2)),
     "an item without its row": (EVAL, RUN, *items(2), {**output(3), "datasource_item": None}),
     "rows of data": (EVAL, {"item": {"id": "a", "q": "1"}}, {"item": {"q": "2"}, "sample": {"output_text": "yes"}}),
+    "pages": (
+        {"object": "list", "data": [EVAL], "has_more": False},
+        {"object": "list", "data": [RUN], "has_more": False},
+        {"object": "list", "data": [*items(4)], "has_more": True, "last_id": "run_1_3"},
+    ),
+    "two evals": (
+        EVAL,
+        {**EVAL, "id": "eval_2"},
+        RUN,
+        *items(2),
+        {**SECOND_RUN, "eval_id": "eval_2"},
+        *items(3, "run_2"),
+    ),
     "fewer items than rows": (EVAL, {**RUN, "result_counts": {"total": 5, "passed": 2}}, *items(3)),
     "a run with the rows of its file": (
         EVAL,
@@ -89,6 +102,38 @@ FILES: dict[str, tuple[dict[str, Any], ...]] = {
         },
     ),
 }
+
+DOCUMENTS: dict[str, object] = {
+    "a list": [EVAL, RUN, *items(20)],
+    "a page": {"object": "list", "data": [EVAL, RUN, *items(20)], "has_more": False, "last_id": "run_1_19"},
+    "a page before a missing one": {"object": "list", "has_more": True, "last_id": "run_1_2", "data": [*items(3)]},
+    "a list of pages": [
+        {"object": "list", "data": [EVAL, RUN], "has_more": False},
+        {"object": "list", "data": [*items(2)], "has_more": True, "last_id": "run_1_1"},
+    ],
+    "two evals": [
+        EVAL,
+        {**EVAL, "id": "eval_2"},
+        RUN,
+        *items(2),
+        {**SECOND_RUN, "eval_id": "eval_2"},
+        *items(3, "run_2"),
+    ],
+    "a page without its kind": {"data": [EVAL, RUN, *items(2)], "has_more": False, "last_id": "run_1_1"},
+    "a foreign value": [EVAL, RUN, 3, {"object": "batch"}, *items(2)],
+}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_document_read_value_by_value_says_the_same_as_one_read_whole(name: str, indent: int | None) -> None:
+    data = json.dumps(DOCUMENTS[name], indent=indent).encode()
+
+    large = streamed(data)
+
+    assert plain(large) == plain(OpenAiEvals.read(data, source="all.jsonl"))
+    assert large.evalset
+    assert isinstance(large.evalset.cases, ReadItems)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -111,18 +156,10 @@ def test_shuffled_lines_of_one_run_say_the_same(seed: int) -> None:
     assert plain(streamed(data)) == plain(OpenAiEvals.read(data, source="all.jsonl"))
 
 
-@pytest.mark.parametrize(
-    "objects",
-    [
-        ({"object": "list", "data": [EVAL, RUN, *items(2)]},),
-        (EVAL, {**EVAL, "id": "eval_2"}, RUN, *items(2)),
-        (EVAL,),
-    ],
-    ids=["a page", "two evals", "no rows"],
-)
-def test_other_files_are_read_whole(objects: tuple[dict[str, Any], ...]) -> None:
+@pytest.mark.parametrize("data", [lines_of(EVAL), lines_of(EVAL, EVAL), b"{}", json.dumps({"data": 3}).encode()])
+def test_a_file_without_rows_is_read_whole(data: bytes) -> None:
     with pytest.raises(NotStreamedError):
-        streamed(lines_of(*objects))
+        streamed(data)
 
 
 def test_a_broken_line_is_named(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ class _Told(io.BufferedIOBase):
         self._file = file
         self._watch = watch
         self._tail = tail.splitlines(keepends=True)
-        self._n_read = self._n_before = 0
+        self._n_read = self._n_before = self._n_told = 0
         self.n_bytes = n_bytes
         self.n_readings = 1
 
@@ -169,7 +169,9 @@ class _Told(io.BufferedIOBase):
 
     def _tell(self, data: bytes) -> bytes:
         self._n_read += len(data)
-        self._watch((self._n_before + self._n_read) // self.n_readings, self.n_bytes)
+        # a reader may look at the beginning first, and then begin again
+        self._n_told = max(self._n_told, (self._n_before + self._n_read) // self.n_readings)
+        self._watch(self._n_told, self.n_bytes)
         return data
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from hashlib import blake2b
+from itertools import groupby, islice
 from typing import Any
 
 from evaldesk.formats.exchange import Imported
-from evaldesk.integrations.openai_evals.archive import Archive, Placed, mapping, text
+from evaldesk.integrations.openai_evals.archive import ITEM, Archive, Placed, file_content, is_object, mapping, text
 from evaldesk.integrations.openai_evals.graders import Grader, read_graders
 from evaldesk.integrations.openai_evals.templates import rendered
 from evaldesk.model import (
@@ -73,28 +74,61 @@ class ReadEval:
     instruction: str = ""
 
 
-def read_evals(archive: Archive, stem: str, notes: Notes) -> list[ReadEval]:
-    """The evals of the archive that have rows; two of one name are told apart by a number."""
-    used_names: dict[str, int] = {}
-    evals = []
-    for eval_id in archive.eval_ids():
-        place_and_raw = archive.evals.get(eval_id)
-        raw = place_and_raw[1] if place_and_raw else {}
-        name = free_name(text(raw.get("name")) or eval_id or stem, used_names)
-        each = ReadEval(name, read_graders(raw.get("testing_criteria")), _objects(raw.get("testing_criteria")))
-        _read_rows(archive, eval_id, each, notes)
-        if each.cases:
-            evals.append(each)
-    return evals
+def read_evals(
+    objects: Callable[[], Iterable[Placed]], stem: str, notes: Notes, rows: type[TrialRows] = TrialRows
+) -> tuple[list[ReadEval], Archive]:
+    """The evals that have rows, in three passes over the objects of an export: heads, output items, other rows.
+
+    Cases and trials are kept in `rows`. Two evals of one name are told apart by a number. Raises FormatError.
+    """
+    archive, used_names = Archive(), dict[str, int]()
+    for place, value in objects():
+        archive.take(place, value, notes)
+    evals = {
+        eval_id: EvalRows(_eval_of(archive, eval_id, stem, used_names), notes, rows()) for eval_id in archive.eval_ids()
+    }
+    runs = {
+        run_id: RunTrials(run_id, archive.runs[run_id][1] if run_id in archive.runs else {}, each, rows())
+        for eval_id, each in evals.items()
+        for run_id in archive.run_ids(eval_id)
+    }
+    for place, value in objects() if archive.items else ():
+        if is_object(value) and value.get("object") == ITEM:
+            runs[text(value.get("run_id"))].add(place, value)
+    for place, value in objects() if archive.n_others else ():
+        if not is_object(value):
+            continue
+        if value.get("object") == "eval.run":
+            each, source = evals[text(value.get("eval_id"))], mapping(value.get("data_source"))
+            for row_place, content in file_content(place, value):
+                each.add_row(row_place, content, source)
+        elif "item" in value:
+            _add_row_without_run(place, value, [*evals.values()], notes)
+    for run in runs.values():
+        if run.run_id not in archive.items:
+            notes.refuse("a run whose output items are not in the export", archive.runs[run.run_id][0])
+        run.finish()
+    read = [each.finish() for each in evals.values()]
+    return [each for each in read if each.cases], archive
+
+
+def _eval_of(archive: Archive, eval_id: str, stem: str, used_names: dict[str, int]) -> ReadEval:
+    raw = archive.evals[eval_id][1] if eval_id in archive.evals else {}
+    name = free_name(text(raw.get("name")) or eval_id or stem, used_names)
+    return ReadEval(name, read_graders(raw.get("testing_criteria")), _objects(raw.get("testing_criteria")))
+
+
+def _add_row_without_run(
+    place: JsonPosition, value: Mapping[str, Any], evals: Sequence[EvalRows], notes: Notes
+) -> None:
+    if len(evals) == 1:
+        evals[0].add_row(place, value, {})
+    else:
+        notes.refuse(f"a row of one of {len(evals)} evals that does not name its own", place)
 
 
 def as_import(evals: Sequence[ReadEval], stem: str, archive: Archive, notes: Notes) -> Imported:
     """All evals as one eval set with their runs."""
-    cases = evals[0].cases
-    if not isinstance(cases, ReadItems):
-        used_names: dict[str, int] = {}
-        all_cases = (case for each in evals for case in each.cases)
-        cases = tuple(replace(case, id=free_name(case.id, used_names)) for case in all_cases)
     words = ["A trial passes when OpenAI Evals says so; the scores of its graders are given ones and inform."]
     for each in evals:
         words += [f"{each.name}: {grader.name} ({grader.kind}): {grader.words}." for grader in each.graders]
@@ -103,7 +137,23 @@ def as_import(evals: Sequence[ReadEval], stem: str, archive: Archive, notes: Not
     name = evals[0].name if len(evals) == 1 else stem
     runs = tuple(run for each in evals for run in each.runs)
     replaced_words = tuple(sentence for each in evals for sentence in each.replaced_words)
-    return Imported(FORMAT, EvalSet(name, cases=cases), runs, tuple(words), replaced_words, notes.sentences)
+    evalset = EvalSet(name, cases=_all_cases(evals))
+    return Imported(FORMAT, evalset, runs, tuple(words), replaced_words, notes.sentences)
+
+
+def _all_cases(evals: Sequence[ReadEval]) -> Sequence[Case]:
+    """The cases of all evals; those of one name are told apart by a number."""
+    if len(evals) == 1:
+        return evals[0].cases
+
+    def read(first: int) -> Iterator[Case]:
+        used_names: dict[str, int] = {}
+        all_cases = (case for each in evals for case in each.cases)
+        named_cases = (replace(case, id=free_name(case.id, used_names)) for case in all_cases)
+        return islice(named_cases, first, None)
+
+    is_on_disk = any(isinstance(each.cases, ReadItems) for each in evals)
+    return ReadItems(sum(len(each.cases) for each in evals), read) if is_on_disk else tuple(read(0))
 
 
 def _objects(raw: object) -> tuple[Mapping[str, Any], ...]:
@@ -111,56 +161,37 @@ def _objects(raw: object) -> tuple[Mapping[str, Any], ...]:
 
 
 @dataclass(slots=True)
-class RowCases:
-    """The cases of an eval by their rows."""
+class EvalRows:
+    """The cases of an eval by their rows; of each its digest and the place of its case are in memory."""
 
-    graders: Sequence[Grader]
+    eval: ReadEval
     notes: Notes
-    by_row: dict[str, Case] = field(default_factory=dict)
+    rows: TrialRows
+    places: dict[bytes, int] = field(default_factory=dict)
     used_names: dict[str, int] = field(default_factory=dict)
 
     def case(self, place: JsonPosition, item: Mapping[str, Any], row: Row) -> Case:
         """The case of a row, the same for equal rows."""
-        key = json.dumps(item, sort_keys=True)
-        if key not in self.by_row:
-            self.by_row[key] = self.new_case(place, item, row, len(self.by_row) + 1)
-        return self.by_row[key]
-
-    def new_case(self, place: JsonPosition, item: Mapping[str, Any], row: Row, number: int) -> Case:
-        """The case of the row `number`, counted from 1, with a name of its own."""
+        key = blake2b(json.dumps(item, sort_keys=True).encode(), digest_size=16).digest()
+        if key in self.places:
+            return self.rows.case(self.places[key])
         if row.missing_fields:
             self.notes.refuse(f"no value for the field {row.missing_fields[0]} of the template", place)
-        name = free_name(text(item.get("id")) or f"row_{number}", self.used_names)
-        return _case_of_row(name, item, row, self.graders)
+        name = free_name(text(item.get("id")) or f"row_{len(self.places) + 1}", self.used_names)
+        case = _case_of_row(name, item, row, self.eval.graders)
+        self.places[key] = self.rows.place(name)
+        self.rows.offer(self.places[key], case)
+        return case
 
+    def add_row(self, place: JsonPosition, content: Mapping[str, Any], source: Mapping[str, Any]) -> None:
+        """Add a row that is in no output item; `source` is the data source of its run."""
+        item = mapping(content.get("item"))
+        self.case(place, item, read_row(item, source, content.get("sample"), place, self.notes))
 
-def _read_rows(archive: Archive, eval_id: str, each: ReadEval, notes: Notes) -> None:
-    """The cases of an eval from the rows of its runs, and a trial for each output item."""
-    cases = RowCases(each.graders, notes)
-    for run_id in archive.run_ids(eval_id):
-        place, raw = archive.runs.get(run_id) or (None, {})
-        source = mapping(raw.get("data_source"))
-        each.model = _model_of_run(raw) or each.model
-        if items := archive.items.get(run_id, {}):
-            _read_run(run_id, raw, items, cases, each)
-        elif place is not None:
-            notes.refuse("a run whose output items are not in the export", place)
-        for row_place, content in file_content(place, source):
-            item = mapping(content.get("item"))
-            cases.case(row_place, item, read_row(item, source, content.get("sample"), row_place, notes))
-    for row_place, content in archive.rows if len(archive.eval_ids()) == 1 else ():
-        cases.case(row_place, content["item"], read_row(content["item"], {}, content.get("sample"), row_place, notes))
-    each.cases = tuple(cases.by_row.values())
-
-
-def _read_run(
-    run_id: str, raw: Mapping[str, Any], items: Mapping[str, Sequence[Placed]], cases: RowCases, each: ReadEval
-) -> None:
-    """Add the run of these output items to the eval."""
-    trials = RunTrials(run_id, raw, TrialRows())
-    for item_id, (place, output) in ((name, placed) for name, several in items.items() for placed in several):
-        trials.add(place, output, item_id, cases, each)
-    trials.finish(each)
+    def finish(self) -> ReadEval:
+        """The eval with its cases."""
+        self.eval.cases, _ = self.rows.finish()
+        return self.eval
 
 
 @dataclass(slots=True)
@@ -169,45 +200,40 @@ class RunTrials:
 
     run_id: str
     raw: Mapping[str, Any]
+    eval: EvalRows
     rows: TrialRows
     numbers: defaultdict[int, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
     item_ids: list[object] = field(default_factory=list)
+    n_items: int = 0
+    instruction: str = ""
 
-    def add(
-        self, place: JsonPosition, output: Mapping[str, Any], item_id: str, cases: RowCases, each: ReadEval
-    ) -> None:
+    def add(self, place: JsonPosition, output: Mapping[str, Any]) -> None:
         """Add an output item."""
-        item, source = output.get("datasource_item"), mapping(self.raw.get("data_source"))
+        item, source, notes = output.get("datasource_item"), mapping(self.raw.get("data_source")), self.eval.notes
+        item_id = text(output.get("id")) or f"{self.n_items}"
+        self.n_items += 1
         if not isinstance(item, dict):
-            cases.notes.refuse("an output item without its row", place)
+            notes.refuse("an output item without its row", place)
             return
         self.item_ids.append(output.get("datasource_item_id"))
-        row = read_row(item, source, output.get("sample"), place, cases.notes)
-        each.instruction = _instruction(source, cases.notes, place) or row.instruction or each.instruction
-        case = cases.case(place, item, row)
+        row = read_row(item, source, output.get("sample"), place, notes)
+        self.instruction = _instruction(source, notes, place) or row.instruction or self.instruction
+        case = self.eval.case(place, item, row)
         at = self.rows.place(case.id)
         self.rows.offer(at, case)
         number = self.numbers[at].setdefault(item_id, len(self.numbers[at]))
-        self.rows.add(at, _result(place, output, row, cases), number)
+        self.rows.add(at, _result(place, output, row, self.eval), number)
 
-    def finish(self, each: ReadEval) -> None:
+    def finish(self) -> None:
         """Add the run to its eval, where it has a trial."""
         run_cases, results = self.rows.finish()
+        each = self.eval.eval
+        each.model, each.instruction = _model_of_run(self.raw) or each.model, self.instruction or each.instruction
         each.replaced_words += self.rows.earlier_words
         if results:
             each.runs.append(_recorded_run(each, self.run_id, self.raw, run_cases, results))
             name = text(self.raw.get("name")) or self.run_id
             each.words += _count_words(name, self.raw, results, self.item_ids)
-
-
-def file_content(
-    place: JsonPosition | None, source: Mapping[str, Any]
-) -> Iterator[tuple[JsonPosition, dict[str, Any]]]:
-    inner = source.get("source")
-    content = inner.get("content") if isinstance(inner, dict) else None
-    for index, each in enumerate(content if isinstance(content, list) else ()):
-        if isinstance(each, dict) and place is not None:
-            yield place.at("data_source", "source", "content", index), each
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +367,7 @@ def _case_of_row(case_id: str, item: Mapping[str, Any], row: Row, graders: Seque
     return for_review(case, f"no value for {row.missing_fields[0]}") if row.missing_fields else case
 
 
-def _result(place: JsonPosition, output: Mapping[str, Any], row: Row, cases: RowCases) -> TrialResult:
+def _result(place: JsonPosition, output: Mapping[str, Any], row: Row, own_eval: EvalRows) -> TrialResult:
     sample = mapping(output.get("sample"))
     error = mapping(sample.get("error"))
     status = text(output.get("status"))
@@ -351,7 +377,9 @@ def _result(place: JsonPosition, output: Mapping[str, Any], row: Row, cases: Row
         failure = recorded_error(words or "OpenAI Evals gives no reason")
     messages = (*row.messages, *([Message("agent", row.answer)] if row.answer is not None else ()))
     value = {"pass": 1.0, "passed": 1.0, "fail": 0.0, "failed": 0.0}.get(status)
-    scores = [] if failure else [recorded_score(PASS, value, "Given by OpenAI Evals."), *_scores(place, output, cases)]
+    scores = (
+        [] if failure else [recorded_score(PASS, value, "Given by OpenAI Evals."), *_scores(place, output, own_eval)]
+    )
     usage = _usage(sample)
     return recorded_trial(
         turns_of(messages, failure),
@@ -363,16 +391,16 @@ def _result(place: JsonPosition, output: Mapping[str, Any], row: Row, cases: Row
     )
 
 
-def _scores(place: JsonPosition, output: Mapping[str, Any], cases: RowCases) -> Iterator[Score]:
+def _scores(place: JsonPosition, output: Mapping[str, Any], own_eval: EvalRows) -> Iterator[Score]:
     """The given scores of the graders; a result names its grader by its name or its id, which begins with the name."""
     used_names: dict[str, int] = {PASS.metric: 1}
-    names = {grader_id: grader.name for grader in cases.graders for grader_id in (grader.id, grader.name)}
+    names = {grader_id: grader.name for grader in own_eval.eval.graders for grader_id in (grader.id, grader.name)}
     for index, each in enumerate(_objects(output.get("results"))):
         result_name = text(each.get("name")) or f"grader_{index + 1}"
         name = free_name(names.get(result_name, result_name), used_names)
         value = read_number(each.get("score"))
         if value is None:
-            cases.notes.refuse("a score that is not a number", place.at("results", index))
+            own_eval.notes.refuse("a score that is not a number", place.at("results", index))
             continue
         is_passed = each.get("passed")
         words = f"{'Passed' if is_passed else 'Failed'}, given by OpenAI Evals." if isinstance(is_passed, bool) else ""

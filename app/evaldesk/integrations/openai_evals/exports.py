@@ -6,13 +6,12 @@ from typing import BinaryIO
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Imported, ReadOnly
-from evaldesk.integrations.openai_evals.archive import Archive, is_object
+from evaldesk.formats.large_runs import TrialRowsOnDisk
+from evaldesk.integrations.openai_evals.archive import is_object, objects_of, streamed_objects
 from evaldesk.integrations.openai_evals.evals import as_import, read_evals
-from evaldesk.integrations.openai_evals.streamed import read_streamed
-from evaldesk.reading.fields import read_documents
+from evaldesk.reading.json_stream import NotStreamedError
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.transcripts.recorded import file_stem
 
 
@@ -33,15 +32,19 @@ class OpenAiEvals(ReadOnly):
     @staticmethod
     def read(data: bytes, *, source: str) -> Imported:
         """The rows of all evals as cases and the runs of each. Raises FormatError."""
-        notes, archive = Notes(), Archive()
-        for document in read_documents(data, source):
-            archive.take(JsonPosition(document), document.value, notes)
-        evals = read_evals(archive, file_stem(source), notes)
+        notes, objects = Notes(), [*objects_of(data, source)]
+        evals, archive = read_evals(lambda: objects, file_stem(source), notes)
         if not evals:
             raise FormatError("the file has no rows, runs or output items", source=source)
         return as_import(evals, file_stem(source), archive, notes)
 
     @staticmethod
     def read_large(file: BinaryIO, *, source: str, outcome: str) -> Imported:
-        """As `read`, of a file with one object a line of one eval: its rows are on the disk, and not in memory."""
-        return read_streamed(file, source)
+        """As `read`; the rows are on the disk, and not in memory. Raises FormatError and NotStreamedError."""
+        notes = Notes()
+        evals, archive = read_evals(
+            lambda: streamed_objects(file, source), file_stem(source), notes, rows=TrialRowsOnDisk
+        )
+        if not evals:
+            raise NotStreamedError
+        return as_import(evals, file_stem(source), archive, notes)
