@@ -108,8 +108,8 @@ def read_evals(
         if run.run_id not in archive.items:
             notes.refuse("a run whose output items are not in the export", archive.runs[run.run_id][0])
         run.finish()
-    read = [each.finish() for each in evals.values()]
-    return [each for each in read if each.cases], archive
+    all_evals = [each.finish() for each in evals.values()]
+    return [each for each in all_evals if each.cases], archive
 
 
 def _eval_of(archive: Archive, eval_id: str, stem: str, used_names: dict[str, int]) -> ReadEval:
