@@ -8,6 +8,8 @@
                          [ and ] walk the hunks of a patch
    data-select           a form or section with tick boxes: [data-select-all] ticks every box in it,
                          [data-select-count] shows how many, [data-select-some] is shown only while there are some;
+                         data-select="NAME" keeps the ticks on other pages and searches, [data-select-clear] drops them,
+                         [data-select-none] too, [data-select-whole="214"] stands for all that match;
                          a button with data-select-most="2" works up to two, data-select-beyond="2" is shown with more
    .tabs                 links to ids on this page: aria-current follows the address (also of nested targets)
    data-figure="ID"      <script type="application/json">: a Plotly figure. The element with that id shows a drawing
@@ -881,24 +883,71 @@ document.addEventListener("DOMContentLoaded", rememberPlace);
 
 /* Selection */
 
-const boxesIn = (group) => $$("input[type=checkbox]:not([data-select-all], :disabled)", group).filter((box) => box.name);
+const boxesIn = (group) =>
+  $$("input[type=checkbox]:not([data-select-all], [data-select-whole], :disabled)", group).filter((box) => box.name);
+
+/* The ticks of a list with a name outlive its pages and searches; those of other pages go along as hidden fields. */
+const ticksKey = (group) => `ticks ${location.origin} ${group.dataset.select}`;
+
+function ticksOf(group) {
+  try {
+    return new Set(JSON.parse(sessionStorage.getItem(ticksKey(group)) ?? "[]"));
+  } catch {
+    return new Set();
+  }
+}
+
+function storeTicks(group, ticks) {
+  try {
+    sessionStorage.setItem(ticksKey(group), JSON.stringify([...ticks]));
+  } catch {} /* full, or forbidden: the ticks of this page still count */
+}
+
+function takeTicks(group) {
+  const ticks = ticksOf(group);
+  for (const box of boxesIn(group)) ticks[box.checked ? "add" : "delete"](box.value);
+  storeTicks(group, ticks);
+}
+
+function recallTicks(group) {
+  if (!group.dataset.select) return;
+  if ("selectClear" in group.dataset) storeTicks(group, []);
+  delete group.dataset.selectClear;
+  const ticks = ticksOf(group);
+  for (const box of boxesIn(group)) box.checked = ticks.delete(box.value);
+  const others = [...ticks].map((value) => Object.assign(document.createElement("input"), { type: "hidden", name: "case", value }));
+  $$("[data-select-others]", group).forEach((place) => place.replaceChildren(...others));
+}
+
+document.addEventListener("click", (event) => {
+  const group = event.target.closest?.("[data-select-none]")?.closest("[data-select]");
+  if (!group) return;
+  storeTicks(group, []);
+  $$("[data-select-whole]", group).forEach((box) => (box.checked = false));
+  recallTicks(group);
+  count(group);
+  $$("[data-select-all]", group)[0]?.focus();
+});
 
 document.addEventListener("change", (event) => {
   const group = event.target.closest?.("[data-select]");
   if (!group || event.target.type !== "checkbox") return;
   if (event.target.matches("[data-select-all]")) boxesIn(group).forEach((box) => (box.checked = event.target.checked));
+  if (group.dataset.select) takeTicks(group);
   count(group);
 });
 
 function count(group) {
   const boxes = boxesIn(group);
   const n = boxes.filter((box) => box.checked).length;
+  const whole = $$("[data-select-whole]", group)[0];
+  const nChosen = whole?.checked ? Number(whole.dataset.selectWhole) : n + $$("[data-select-others] input", group).length;
   $$("[data-select-all]", group).forEach((box) => {
     box.checked = n > 0 && n === boxes.length;
     box.indeterminate = n > 0 && n < boxes.length;
   });
-  $$("[data-select-count]", group).forEach((element) => (element.textContent = String(n)));
-  $$("[data-select-some]", group).forEach((element) => (element.hidden = n === 0));
+  $$("[data-select-count]", group).forEach((element) => (element.textContent = nChosen.toLocaleString("en")));
+  $$("[data-select-some]", group).forEach((element) => (element.hidden = nChosen === 0));
   $$("[data-select-most]", group).forEach((button) => (button.disabled = n > Number(button.dataset.selectMost)));
   $$("[data-select-beyond]", group).forEach((element) => (element.hidden = n <= Number(element.dataset.selectBeyond)));
 }
@@ -1120,7 +1169,10 @@ function begin(root) {
   fresh("script[data-figure]").forEach(offer);
   fresh("[data-follow]").forEach(follow);
   fresh("[data-enter]").forEach(grow);
-  $$("[data-select]", root).forEach(count);
+  for (const group of new Set([...$$("[data-select]", root), root.closest?.("[data-select]")].filter(Boolean))) {
+    recallTicks(group);
+    count(group);
+  }
 }
 /* The size that a person gave a field: htmx would copy it to the field in its place, as a style that the CSP refuses. */
 function dropSizes(tasks) {

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaldesk.desk.evalsets.case_trash import deleted_cases, edited_cases
+from evaldesk.desk.evalsets.case_trash import added_cases, deleted_cases, edited_cases
 from evaldesk.desk.imports.uploads import Uploads
 from evaldesk.durable_files import create_file, leftovers, make_folder, move_file, remove_file, remove_leftovers
 from evaldesk.errors import ConflictError, DamagedDatabaseError, EvaldeskError, FormatError
@@ -141,7 +141,11 @@ def _create_once(path: Path, data: bytes) -> None:
 
 def _unreadable_cases(settings: Settings) -> Iterator[Fault]:
     folder = settings.state_folder / "trash"
-    for trash, title in ((deleted_cases(folder), "deleted cases"), (edited_cases(folder), "replaced expectations")):
+    for trash, title in (
+        (deleted_cases(folder), "deleted cases"),
+        (edited_cases(folder), "replaced expectations"),
+        (added_cases(folder), "undo of copied cases"),
+    ):
         for path in sorted(folder.glob(f"*.{trash.kind}.json")):
             if path.name.partition(".")[0] not in trash and _is_regular(path):
                 yield _aside(path, f"{title} that cannot be read", settings)

@@ -114,6 +114,9 @@ def empty(desk: Desk, until: datetime) -> tuple[int, FreedSpace]:
             desk.evalsets.cases.edits.discard(item.id)
         elif item.kind == EVALSET:
             InTrash(item.id, _folder(desk) / item.id, item.name).discard()
+    for step in desk.evalsets.steps.added.files():  # nothing is lost with it but its undo
+        if step.changed_at <= until:
+            desk.evalsets.steps.added.discard(step.token)
     desk.store.sessions.remove_deleted(until)
     desk.store.runs.remove_deleted(until=until)
     with suppress(WorkspaceError):  # the next desk looks again

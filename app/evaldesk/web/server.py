@@ -285,6 +285,7 @@ ROUTES: tuple[str, ...] = (
     "evaldesk.web.routes.bench:routes",
     "evaldesk.web.routes.media:routes",
     "evaldesk.web.routes.cases:routes",
+    "evaldesk.web.routes.selection:routes",
     "evaldesk.web.routes.evalsets:routes",
     "evaldesk.web.routes.set_versions:routes",
     "evaldesk.web.routes.set_health:routes",

@@ -115,11 +115,11 @@ def test_ticked_cases_are_put_in_quarantine_and_back_by_one_undo(pages: Pages) -
     }
     assert "Quarantine added to 2 cases." in shown
     token = answer.headers["location"].partition("changed=")[2]
-    undone = pages.post(f"/evalsets/{set_id}/tags/{token}/restoration", {})
-    assert "The tags are as before." in pages.get(undone.headers["location"]).text
+    undone = pages.post(f"/evalsets/{set_id}/steps/{token}/restoration", {})
+    assert "The step was undone." in pages.get(undone.headers["location"]).text
     after = read_evalset((pages.folder / "words.evalset.json").read_bytes(), source="w")
     assert after == read_evalset(before, source="w")
-    assert pages.post(f"/evalsets/{set_id}/tags/{token}/restoration", {}).status_code == 404
+    assert pages.post(f"/evalsets/{set_id}/steps/{token}/restoration", {}).status_code == 404
 
 
 def test_all_cases_that_match_are_tagged_also_those_of_other_pages(pages: Pages) -> None:
@@ -130,7 +130,7 @@ def test_all_cases_that_match_are_tagged_also_those_of_other_pages(pages: Pages)
 
     tags = [case.tags for case in cases_of(pages, "words").values()]
     assert tags == [("half",), ()] * 225
-    assert "All 450 cases that match" in pages.get(f"/evalsets/{set_id}").text
+    assert "Select all 450 cases that match" in pages.get(f"/evalsets/{set_id}").text
 
 
 @pytest.mark.parametrize(
@@ -158,5 +158,5 @@ def test_a_step_over_a_case_that_was_edited_since_is_not_undone(pages: Pages) ->
     token = answer.headers["location"].partition("changed=")[2]
     pages.post(f"/evalsets/{set_id}/tags", {"case": "b", "add": "y"})
 
-    assert pages.post(f"/evalsets/{set_id}/tags/{token}/restoration", {}).status_code == 409
+    assert pages.post(f"/evalsets/{set_id}/steps/{token}/restoration", {}).status_code == 409
     assert cases_of(pages, "words")["a"].tags == ("x",)

@@ -58,6 +58,17 @@ class CaseTrash(Generic[Row]):
         content = self._read(token)
         return content[1] if content and content[0] == evalset_id else ()
 
+    def find(self, token: str) -> TrashFile[Row] | None:
+        """The file of a token, of whichever eval set; None where there is none that can be read."""
+        content = self._read(token)
+        if content is None:
+            return None
+        try:
+            stat = self._path(token).lstat()
+        except OSError:
+            return None
+        return TrashFile(token, *content, datetime.fromtimestamp(stat.st_mtime, UTC), stat.st_size)
+
     def __contains__(self, token: str) -> bool:
         """Whether the token leads to a file that can be read."""
         return self._read(token) is not None
@@ -65,13 +76,8 @@ class CaseTrash(Generic[Row]):
     def files(self) -> Iterator[TrashFile[Row]]:
         """All files, by their tokens; a broken one is left out."""
         for path in sorted(self.folder.glob(f"*.{self.kind}.json")):
-            token = path.name.partition(".")[0]
-            try:
-                stat = path.lstat()
-            except OSError:  # it was restored meanwhile
-                continue
-            if content := self._read(token):
-                yield TrashFile(token, *content, datetime.fromtimestamp(stat.st_mtime, UTC), stat.st_size)
+            if file := self.find(path.name.partition(".")[0]):  # else it was restored meanwhile
+                yield file
 
     def discard(self, token: str) -> None:
         """Remove a file for good; a disk that fails at this leaves it in the trash."""
@@ -112,3 +118,12 @@ def edited_cases(folder: Path) -> CaseTrash[tuple[Case, Case]]:
         return before, after
 
     return CaseTrash(folder, "edits", lambda row: {"before": case_to_json(row[0]), "after": case_to_json(row[1])}, read)
+
+
+def added_cases(folder: Path) -> CaseTrash[Case]:
+    """The undo of steps that put cases into an eval set: these cases, as the step left them."""
+    return CaseTrash(folder, "added", lambda case: {"case": case_to_json(case)}, _case_of)
+
+
+def _case_of(raw: Json, name: str) -> Case:
+    return case_from_json(converted(raw.get("case"), Json), name)

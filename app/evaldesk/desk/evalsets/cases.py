@@ -24,6 +24,8 @@ from evaldesk.store.evalsets.files import EvalSetFiles
 from evaldesk.wire import to_json
 
 MAX_TRIES = 5
+MOST_CASES = 5_000
+"""Cases of one step: its undo has each of them."""
 MAX_TAG = 64
 """Characters of a tag that is set here."""
 
@@ -188,6 +190,22 @@ class CaseDesk:
 
         return self._edit(evalset_id, change)
 
+    def delete_ids(self, evalset_id: str, ids: Collection[str], token: str = "", note: str = "") -> str:
+        """Take the cases with these ids out of the set; the token brings them back. Raises UsageError, NotFoundError.
+
+        `token` is that of a step that put them elsewhere, and `note` its few words in the list of versions.
+        """
+        token = token or secrets.token_hex(8)
+
+        def change(evalset: EvalSet) -> tuple[EvalSet, str]:
+            places = places_of(evalset.cases, ids)
+            self.deleted.write(token, evalset_id, [(number, evalset.cases[number]) for number in places])
+            for number in reversed(places):
+                evalset = _splice_set(evalset, number, number + 1)
+            return evalset, token
+
+        return self._edit(evalset_id, change, note=note)
+
     def list_deleted_ids(self, evalset_id: str, token: str) -> list[str]:
         """The ids of the cases that the token would bring back; none for a token that is unknown or used up."""
         return [case.id for _, case in self.deleted.rows(token, evalset_id)]
@@ -221,31 +239,30 @@ class CaseDesk:
 
         Raises UsageError for no case, for a tag that cannot be and for a data set, NotFoundError for an unknown id.
         """
-        if not ids:
-            raise UsageError("select the cases first", field="case")
         for tag in added_tags:
             if not 0 < len(tag.strip()) <= MAX_TAG or "," in tag or not tag.isprintable():
                 raise UsageError(
                     f"a tag has 1 to {MAX_TAG} characters and no comma, not {tag[:MAX_TAG]!r}", field="tags"
                 )
+        return self.change_many(evalset_id, ids, lambda case: _with_tags(case, added_tags, removed_tags))
+
+    def change_many(
+        self, evalset_id: str, ids: Collection[str], change_case: Callable[[Case], Case], note: str = ""
+    ) -> str:
+        """Change cases in one step; the token takes the step back. Raises UsageError for too many, NotFoundError."""
         token = secrets.token_hex(8)
 
         def change(evalset: EvalSet) -> tuple[EvalSet, str]:
-            if isinstance(evalset.cases, EditedCases):
-                raise UsageError("tags in a file above 64 MiB are not changed here; copy its cases to an eval set")
-            unknown_ids = set(ids) - {case.id for case in evalset.cases}
-            if unknown_ids:
-                raise NotFoundError(
-                    f"this eval set has no case {min(unknown_ids)!r}; it may have been renamed or deleted"
-                )
-            cases = tuple(
-                _with_tags(case, added_tags, removed_tags) if case.id in ids else case for case in evalset.cases
-            )
-            edits = [pair for pair in zip(evalset.cases, cases, strict=True) if pair[0] != pair[1]]
+            edits: list[tuple[Case, Case]] = []
+            for number in places_of(evalset.cases, ids):
+                case = evalset.cases[number]
+                if (new_case := change_case(case)) != case:
+                    edits.append((case, new_case))
+                    evalset = _splice_set(evalset, number, number + 1, new_case)
             self.edits.write(token, evalset_id, edits)
-            return replace(evalset, cases=cases), token
+            return evalset, token
 
-        return self._edit(evalset_id, change)
+        return self._edit(evalset_id, change, note=note)
 
     def tag_step_words(self, evalset_id: str, token: str) -> str:
         """`quarantine added to 2 cases`, or the number of changed cases; empty for an unknown token."""
@@ -351,6 +368,28 @@ def numbers_of(cases: Sequence[Case], key: str) -> Sequence[int]:
     if isinstance(cases, LargeCases):
         return cases.numbers_of(key)
     return [number for number, case in enumerate(cases) if case_key(case.id) == key]
+
+
+def places_of(cases: Sequence[Case], ids: Collection[str]) -> list[int]:
+    """The places of the cases with these ids, in order, counted from 0.
+
+    Raises UsageError for none and for more than MOST_CASES, NotFoundError for an id that no case has.
+    """
+    if not ids:
+        raise UsageError("select the cases first", field="case")
+    if len(ids) > MOST_CASES:
+        raise UsageError(f"a step takes at most {MOST_CASES:,} cases, not {len(ids):,}", field="case")
+    wanted = set(ids)
+    if isinstance(cases, LargeCases):
+        numbers_by_id = {case_id: cases.numbers_of(case_key(case_id)) for case_id in wanted}
+        numbers = sorted(number for each in numbers_by_id.values() for number in each)
+        unknown_ids = {case_id for case_id, each in numbers_by_id.items() if not each}
+    else:
+        numbers = [number for number, case in enumerate(cases) if case.id in wanted]
+        unknown_ids = wanted - {cases[number].id for number in numbers}
+    if unknown_ids:
+        raise NotFoundError(f"this eval set has no case {min(unknown_ids)!r}; it may have been renamed or deleted")
+    return numbers
 
 
 def with_ids(cases: Sequence[Case], ids: Collection[str]) -> tuple[Case, ...]:

@@ -15,6 +15,7 @@ from threading import Lock
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from evaldesk.desk.evalsets.case_steps import CaseSteps
 from evaldesk.desk.evalsets.cases import CaseDesk
 from evaldesk.desk.evalsets.masking import masked_file, without_secrets
 from evaldesk.desk.evalsets.names import candidates, plain_name
@@ -127,6 +128,7 @@ class EvalSetDesk:
         self.home = settings.workspace
         self._followed: frozenset[str] = frozenset()
         self.cases = CaseDesk(self._files, self.evalset, self._trash, self.note_edit)
+        self.steps = CaseSteps(self.cases, self.evalset, self.file, self._trash)
         self.versions = VersionDesk(store, self.read, self.cases, self._author, reads_git)
 
     def note_edit(self, evalset_id: str, before: EvalSet, after: EvalSet, note: str = "") -> None:

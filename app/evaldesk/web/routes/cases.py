@@ -21,9 +21,8 @@ from evaldesk.desk.evalsets.cases import CaseChangedError, CaseNameTakenError, F
 from evaldesk.desk.evalsets.names import free_name, slug
 from evaldesk.errors import FormatError, LossError, NotFoundError, UsageError
 from evaldesk.model import Case, Turn
-from evaldesk.model.evalset import case_key
 from evaldesk.model.stored import EvalSetFile
-from evaldesk.pages.case_list import CaseLine, case_list, matching_ids
+from evaldesk.pages.case_list import CaseLine, case_list
 from evaldesk.pages.case_text import Line, case_text, difference
 from evaldesk.pages.proposals import waiting
 from evaldesk.pages.proposals.waiting import WaitingProposals
@@ -33,7 +32,7 @@ from evaldesk.pages.typed import Problems, error_sentence
 from evaldesk.web.cases.checks import case_from
 from evaldesk.web.cases.drafts import MAX_TURNS, CaseDraft, apply_op, draft_of, fits_form, read_draft
 from evaldesk.web.cases.editor import Editor, run_address
-from evaldesk.web.forms.fields import SHOW_TOP, attachment, file_text_of, leave, read_form, text_of, texts_of
+from evaldesk.web.forms.fields import SHOW_TOP, attachment, file_text_of, leave, read_form, text_of
 from evaldesk.web.render import desk_of, go, page
 from evaldesk.web.routes.new_run import run_case
 
@@ -161,40 +160,6 @@ async def trash(request: Request) -> Response:
     """POST …/cases/{key}/trash: the case is taken out, and the set's page offers to undo it."""
     token = await run_in_threadpool(desk_of(request).evalsets.cases.delete, _set_id(request), [_key(request)])
     return go(f"/evalsets/{_set_id(request)}?case_trashed={token}")
-
-
-async def trash_many(request: Request) -> Response:
-    """POST /evalsets/{set_id}/trash/cases: the ticked cases, by id."""
-    keys = [case_key(case_id) for case_id in texts_of(await read_form(request), "case")]
-    if not keys:
-        raise UsageError("select the cases to delete first")
-    token = await run_in_threadpool(desk_of(request).evalsets.cases.delete, _set_id(request), keys)
-    return go(f"/evalsets/{_set_id(request)}?case_trashed={token}")
-
-
-async def change_tags(request: Request) -> Response:
-    """POST /evalsets/{set_id}/tags: add tags to the ticked cases, or to all that match, or take them away."""
-    form, sets, set_id = await read_form(request), desk_of(request).evalsets, _set_id(request)
-    ids = texts_of(form, "case")
-    if text_of(form, "which") == "all":
-        evalset = await run_in_threadpool(sets.evalset, set_id)
-        query = {"text": text_of(form, "q"), "tag": text_of(form, "with_tag"), "only": text_of(form, "with_only")}
-        ids = await run_in_threadpool(partial(matching_ids, evalset.cases, **query))
-    typed_tags = [tag.strip() for tag in text_of(form, "tags").split(",") if tag.strip()]
-    step = text_of(form, "step")
-    if step in ("add", "remove") and not typed_tags:
-        raise UsageError("name the tags, with commas between them", field="tags")
-    added_tags = [*texts_of(form, "add"), *(typed_tags if step == "add" else ())]
-    removed_tags = [*texts_of(form, "remove"), *(typed_tags if step == "remove" else ())]
-    token = await run_in_threadpool(sets.cases.change_tags, set_id, set(ids), added_tags, removed_tags)
-    return go(f"/evalsets/{set_id}?changed={token}")
-
-
-async def undo_tags(request: Request) -> Response:
-    """POST /evalsets/{set_id}/tags/{token}/restoration: take a step back."""
-    cases = desk_of(request).evalsets.cases
-    await run_in_threadpool(cases.take_back, _set_id(request), request.path_params["token"])
-    return go(f"/evalsets/{_set_id(request)}?note=tags_restored")
 
 
 async def restore(request: Request) -> Response:
@@ -326,9 +291,6 @@ def _key(request: Request) -> str:
 SET = "/evalsets/{set_id}"
 CASE = SET + "/cases/{key}"
 routes = [
-    Route(SET + "/tags", change_tags, methods=["POST"]),
-    Route(SET + "/tags/{token}/restoration", undo_tags, methods=["POST"]),
-    Route(SET + "/trash/cases", trash_many, methods=["POST"]),
     Route(SET + "/trash/cases/{token}/restoration", restore, methods=["POST"]),
     Route(SET + "/cases/new", show_new_case),
     Route(SET + "/cases/new", create, methods=["POST"]),

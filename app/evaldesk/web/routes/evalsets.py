@@ -30,7 +30,7 @@ NOTES = {
     "duplicated": "This is the copy.",
     "restored": "Back from the trash.",
     "cases_restored": "Brought back.",
-    "tags_restored": "The tags are as before.",
+    "step_undone": "The step was undone.",
     "expectations_restored": "The cases expect again what they did before.",
 }
 
@@ -118,7 +118,7 @@ async def show(request: Request) -> Response:
         run_address=run_address(set_id, added_case.id, **agent) if added_case else "",
         token=token,
         changed_token=changed_token,
-        step_words=await run_in_threadpool(desk.evalsets.cases.tag_step_words, set_id, changed_token),
+        step_words=await run_in_threadpool(desk.evalsets.steps.words, set_id, changed_token),
         deleted=await run_in_threadpool(desk.evalsets.cases.list_deleted_ids, set_id, token) if token else [],
     )
 

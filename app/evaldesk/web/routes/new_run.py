@@ -31,6 +31,7 @@ from evaldesk.model.evalset import LargeCases
 from evaldesk.model.experiment import ExperimentPlan
 from evaldesk.model.history import SetHistory
 from evaldesk.model.stored import EvalSetFile, RunSummary
+from evaldesk.pages.case_list import matching_ids
 from evaldesk.pages.criteria.form import Typed, is_fresh, text_typed
 from evaldesk.pages.criteria.labels import labelled, with_another
 from evaldesk.pages.criteria.metric_form import MetricForm, Offer, metric_form
@@ -78,14 +79,30 @@ GONE = "The one asked for is not here: deleted, renamed, or in a folder that is 
 
 
 async def show_new_run(request: Request) -> Response:
-    """GET /runs/new: the form; `agent`, `evalset`, `case` and `like` (a run) fill it."""
+    """GET /runs/new: the form; `agent`, `evalset`, `case` and `like` (a run) fill it.
+
+    With `which=all` the cases are those of the set that match `q`, `with_tag` and `with_only`.
+    """
     form_values: Typed = ImmutableMultiDict(request.query_params.multi_items())
+    if form_values.get("which") == "all":
+        form_values = await asyncio.to_thread(_with_matching_cases, desk_of(request), form_values)
     earlier = await _earlier(request, form_values)
     if earlier:
         form_values = like_run(earlier, await asyncio.to_thread(_selected_by, desk_of(request), earlier))
     elif preset_id := _number(form_values, PRESET):
         form_values = filled_by(await asyncio.to_thread(desk_of(request).presets.get, preset_id), form_values)
     return await _form(request, form_values)
+
+
+def _with_matching_cases(desk: Desk, form_values: Typed) -> Typed:
+    """The form with the cases that match its search; without a search every case is played."""
+    fields = {"text": "q", "tag": "with_tag", "only": "with_only"}
+    query = {name: _form_text(form_values, field) for name, field in fields.items()}
+    other_values = [(name, text) for name, text in form_values.multi_items() if name not in ("case", "which")]
+    if not any(query.values()):
+        return ImmutableMultiDict([*other_values, ("cases", "all")])
+    evalset = desk.evalsets.evalset(_form_text(form_values, "evalset"))
+    return ImmutableMultiDict([*other_values, *(("case", case_id) for case_id in matching_ids(evalset.cases, **query))])
 
 
 async def preview(request: Request) -> Response:

@@ -1,0 +1,140 @@
+"""Steps over the selected cases of an eval set: tags, copies, moves, other wordings, deletion, and their undo.
+
+A selection is the ticked cases, also those of other pages, or all cases that match a search (`which=all`).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import FormData
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from evaldesk.desk.evalsets.case_steps import MOST_REWORDED, first_message
+from evaldesk.desk.evalsets.cases import places_of
+from evaldesk.errors import ConflictError, EvaldeskError, UsageError
+from evaldesk.pages.case_list import matching_ids
+from evaldesk.web.forms.fields import read_form, text_of, texts_of
+from evaldesk.web.render import desk_of, go, page, refused_status
+
+MOST_TARGETS = 500
+
+
+async def show(request: Request) -> Response:
+    """POST /evalsets/{set_id}/selection: the selected cases, with the sets to copy them to and a text for each."""
+    return await _show(request, await read_form(request))
+
+
+async def change_tags(request: Request) -> Response:
+    """POST /evalsets/{set_id}/tags: add tags to the selected cases, or take them away."""
+    form, sets, set_id = await read_form(request), desk_of(request).evalsets, _set_id(request)
+    ids = await _selected_ids(request, form)
+    typed_tags = [tag.strip() for tag in text_of(form, "tags").split(",") if tag.strip()]
+    step = text_of(form, "step")
+    if step in ("add", "remove") and not typed_tags:
+        raise UsageError("name the tags, with commas between them", field="tags")
+    added_tags = [*texts_of(form, "add"), *(typed_tags if step == "add" else ())]
+    removed_tags = [*texts_of(form, "remove"), *(typed_tags if step == "remove" else ())]
+    token = await run_in_threadpool(sets.cases.change_tags, set_id, set(ids), added_tags, removed_tags)
+    return go(f"/evalsets/{set_id}?changed={token}")
+
+
+async def transfer(request: Request) -> Response:
+    """POST /evalsets/{set_id}/selection/copies: the selected cases, to the set `target`; `step=move` moves them."""
+    form, steps, set_id = await read_form(request), desk_of(request).evalsets.steps, _set_id(request)
+    ids = await _selected_ids(request, form)
+    step = steps.move if text_of(form, "step") == "move" else steps.copy
+    try:
+        token = await run_in_threadpool(step, set_id, ids, text_of(form, "target"))
+    except EvaldeskError as error:
+        return await _show(request, form, error)
+    return go(f"/evalsets/{set_id}?changed={token}")
+
+
+async def reword(request: Request) -> Response:
+    """POST /evalsets/{set_id}/selection/wordings: a copy of each ticked case, with the text that stands beside it."""
+    form, steps, set_id = await read_form(request), desk_of(request).evalsets.steps, _set_id(request)
+    numbers = range(len(texts_of(form, "case")))
+    wordings = [
+        (text_of(form, f"case-{number}"), text_of(form, f"text-{number}"))
+        for number in numbers
+        if f"take-{number}" in form
+    ]
+    try:
+        token = await run_in_threadpool(steps.reword, set_id, wordings)
+    except EvaldeskError as error:
+        return await _show(request, form, error)
+    return go(f"/evalsets/{set_id}?changed={token}")
+
+
+async def trash(request: Request) -> Response:
+    """POST /evalsets/{set_id}/trash/cases: delete the selected cases."""
+    form, cases, set_id = await read_form(request), desk_of(request).evalsets.cases, _set_id(request)
+    ids = await _selected_ids(request, form)
+    token = await run_in_threadpool(cases.delete_ids, set_id, ids)
+    return go(f"/evalsets/{set_id}?case_trashed={token}")
+
+
+async def undo(request: Request) -> Response:
+    """POST /evalsets/{set_id}/steps/{token}/restoration: take a step back."""
+    steps = desk_of(request).evalsets.steps
+    await run_in_threadpool(steps.undo, _set_id(request), request.path_params["token"])
+    return go(f"/evalsets/{_set_id(request)}?note=step_undone")
+
+
+async def _show(request: Request, form: FormData, error: EvaldeskError | None = None) -> Response:
+    sets, set_id = desk_of(request).evalsets, _set_id(request)
+    file = await run_in_threadpool(sets.file, set_id)
+    evalset = await run_in_threadpool(sets.evalset, set_id)
+    ids = await _selected_ids(request, form)
+    places = await run_in_threadpool(places_of, evalset.cases, ids)
+    files = await run_in_threadpool(sets.list)
+    rows = []
+    for number, place in enumerate(places[:MOST_REWORDED] if len(places) <= MOST_REWORDED else ()):
+        case = evalset.cases[place]
+        text = first_message(case)
+        name = f"text-{number}"
+        rows.append((case.id, text, text_of(form, name) if name in form else text, f"take-{number}" in form))
+    return page(
+        request,
+        "evalsets/selection.html",
+        status=refused_status(error),
+        file=file,
+        ids=ids,
+        targets=[each for each in files if each.id != set_id and not (each.error or each.is_reading)][:MOST_TARGETS],
+        target=text_of(form, "target"),
+        rows=rows,
+        most_reworded=MOST_REWORDED,
+        is_conflict=isinstance(error, ConflictError),
+        problem=str(error or ""),
+    )
+
+
+async def _selected_ids(request: Request, form: FormData) -> list[str]:
+    """The ids of the selected cases, each once. Raises UsageError without any."""
+    ids = texts_of(form, "case")
+    if text_of(form, "which") == "all":
+        evalset = await run_in_threadpool(desk_of(request).evalsets.evalset, _set_id(request))
+        query = {"text": text_of(form, "q"), "tag": text_of(form, "with_tag"), "only": text_of(form, "with_only")}
+        ids = await run_in_threadpool(partial(matching_ids, evalset.cases, **query))
+    if not ids:
+        raise UsageError("select the cases first", field="case")
+    return list(dict.fromkeys(ids))
+
+
+def _set_id(request: Request) -> str:
+    return str(request.path_params["set_id"])
+
+
+SET = "/evalsets/{set_id}"
+routes = [
+    Route(SET + "/selection", show, methods=["POST"]),
+    Route(SET + "/selection/copies", transfer, methods=["POST"]),
+    Route(SET + "/selection/wordings", reword, methods=["POST"]),
+    Route(SET + "/tags", change_tags, methods=["POST"]),
+    Route(SET + "/trash/cases", trash, methods=["POST"]),
+    Route(SET + "/steps/{token}/restoration", undo, methods=["POST"]),
+]
