@@ -124,6 +124,7 @@ class AgentKind:
     - `visibility`: how far an agent can be seen; `part` where a turn has to be played to know it.
     - `has_live`: it has live sessions, in which a model and a user share one connection.
     - `is_last`: its adapter accepts nearly any object, so every other adapter is tried first.
+    - `takes_history`: it can be given the turns of a session that it did not play.
     - `takes` are the media kinds of its input beside text, unless the description of an agent has its own.
     - `home` are modules of which at least one is imported if an object of the kind exists, `first_parameter` is the
       first parameter of a function of the kind; empty if unknown. The adapter is not imported for any other object.
@@ -153,6 +154,7 @@ class AgentKind:
     visibility: Visibility = field(default_factory=Visibility)
     has_live: bool = False
     is_last: bool = False
+    takes_history: bool = True
     takes: tuple[MediaKind, ...] = ()
     home: tuple[str, ...] = ()
     first_parameter: str = ""
@@ -209,6 +211,7 @@ KINDS = (
         is_asked=True,
         visibility=Visibility("part", "part", "none", "part", "none"),
         takes=MEDIA_KINDS,
+        takes_history=False,
     ),
     AgentKind(
         "adk",
@@ -233,6 +236,7 @@ KINDS = (
         "adk",
         counts_tokens=True,
         takes=MEDIA_KINDS,
+        takes_history=False,
     ),
     AgentKind(
         "agent_framework",
@@ -243,6 +247,7 @@ KINDS = (
         package="agent-framework-core",
         modules=("agent_framework",),
         home=("agent_framework",),
+        takes_history=False,
     ),
     AgentKind(
         "agno",
@@ -253,6 +258,7 @@ KINDS = (
         package="agno",
         modules=("agno",),
         home=("agno",),
+        takes_history=False,
     ),
     AgentKind(
         "benchmark",
@@ -264,6 +270,7 @@ KINDS = (
         hides_models=True,
         reads_case=True,
         first_parameter="instance",
+        takes_history=False,
     ),
     AgentKind(
         "claude_agent",
@@ -274,6 +281,7 @@ KINDS = (
         package="claude-agent-sdk",
         modules=("claude_agent_sdk",),
         home=("claude_agent_sdk",),
+        takes_history=False,
     ),
     AgentKind(
         "command",
@@ -410,6 +418,7 @@ KINDS = (
         package="smolagents",
         modules=("smolagents",),
         home=("smolagents",),
+        takes_history=False,
     ),
 )
 """The built-in kinds, those of islands that were removed included."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from evaldesk.desk.experiments.experiments import ExperimentDesk
     from evaldesk.desk.experiments.prompts import PromptDesk
     from evaldesk.desk.failures import FailureDesk
+    from evaldesk.desk.forks.forks import ForkDesk
     from evaldesk.desk.imports.importing import ImportDesk
     from evaldesk.desk.labels import LabelDesk, Person
     from evaldesk.desk.model_proposals import ModelProposalDesk
@@ -133,6 +134,13 @@ class Desk:
         from evaldesk.desk.experiments.experiments import ExperimentDesk
 
         return ExperimentDesk(self.store, self.runs)
+
+    @cached_property
+    def forks(self) -> ForkDesk:
+        """The forks of trials, which are runs."""
+        from evaldesk.desk.forks.forks import ForkDesk
+
+        return ForkDesk(self.store, self.runs, self.agents)
 
     @cached_property
     def bench(self) -> PromptBench:

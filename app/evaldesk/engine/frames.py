@@ -291,8 +291,15 @@ def player_spec(spec: TrialSpec) -> TrialSpec:
 
 def play_frame(key: int, spec: TrialSpec, *, is_shared: bool = False) -> Play:
     """The frame that begins a trial: with the first message of a script, and nothing of a simulated user."""
-    first = message_of(spec, 0) if spec.case.scenario is None else None
+    first = first_message_of(spec)
     return Play(key, player_spec(spec), is_shared, first)
+
+
+def first_message_of(spec: TrialSpec) -> UserReply | None:
+    """The first message after the pinned turns; None where a simulated user is asked for it."""
+    if spec.case.scenario is None:
+        return message_of(spec, spec.n_prefix_turns)
+    return UserReply(spec.prefix.message) if spec.prefix and spec.prefix.message else None
 
 
 def user_side_spec(spec: TrialSpec) -> TrialSpec:
@@ -303,7 +310,7 @@ def user_side_spec(spec: TrialSpec) -> TrialSpec:
 
 def user_spec(spec: TrialSpec) -> TrialSpec:
     """The part of a trial that its simulated user gets: the scenario, without expectations."""
-    return replace(spec, case=user_side(spec.case), criteria=(), strict=False, losses=(), shows_case=False)
+    return replace(spec, case=user_side(spec.case), criteria=(), strict=False, losses=(), shows_case=False, prefix=None)
 
 
 def message_of(spec: TrialSpec, index: int) -> UserReply:
@@ -349,13 +356,15 @@ def grade_spec(spec: TrialSpec, result: TrialResult) -> GradeSpec:
 def player_result(spec: TrialSpec, result: TrialResult, *, is_cancelled: bool = False) -> TrialResult:
     """The result of a player for `spec`, without anything that it has no say in; errored where it cannot be."""
     problem = _problem(spec, result) or _bad_number(result)
-    if not problem and spec.case.scenario is None and len(result.transcript.turns) > len(spec.case.turns):
+    n_turns = spec.n_prefix_turns + len(result.transcript.turns)
+    if not problem and spec.case.scenario is None and n_turns > len(spec.case.turns):
         problem = ErrorRecord("wrong_trial", f"the player reports more turns than {spec.case.id} has")
     is_explained = result.status == "finished" or result.error or (result.status == "cancelled" and is_cancelled)
     if problem or not is_explained:
         problem = problem or ErrorRecord("wrong_trial", f"the player reports {result.status!r} without a reason")
         return unplayed(spec, "errored", problem, may_lack=True)
-    transcript, verdict = _as_asked(spec, result.transcript), trial_verdict((), spec.criteria, result.error)
+    transcript = _as_asked(spec, Transcript((*(spec.prefix.turns if spec.prefix else ()), *result.transcript.turns)))
+    verdict = trial_verdict((), spec.criteria, result.error)
     prompts = result.prompts.of_judges(is_wanted=False) if result.prompts else None
     return replace(
         result,
@@ -368,6 +377,7 @@ def player_result(spec: TrialSpec, result: TrialResult, *, is_cancelled: bool = 
         changes="",
         prompts=prompts,
         shared_state=result.shared_state.bounded(),
+        n_prefix_turns=spec.n_prefix_turns,
     )
 
 
@@ -401,6 +411,7 @@ def grader_result(spec: GradeSpec, result: TrialResult) -> TrialResult:
         changes=own_result.changes,
         prompts=prompts,
         shared_state=own_result.shared_state,
+        n_prefix_turns=own_result.n_prefix_turns,
     )
 
 

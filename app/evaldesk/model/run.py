@@ -21,6 +21,7 @@ from evaldesk.model.evalset import (
     JsonObject,
     some_of,
 )
+from evaldesk.model.fork import ForkPart, Prefix
 from evaldesk.model.media import Media
 from evaldesk.model.options import Limits, ModelOptions, Recording, UserConfig
 from evaldesk.model.prompts import Prompts
@@ -226,7 +227,8 @@ class TrialSpec:
 
     With `shows_case` the player gets the whole case, and not only the user's side of it. `losses` say why the attempts
     before this one were lost, through no fault of the trial. With `needs_cost` the run has a limit of cost: a trial of
-    the user's own code that tells no cost, and in which no call is noticed, does not cost nothing.
+    the user's own code that tells no cost, and in which no call is noticed, does not cost nothing. The turns of a
+    `prefix` are pinned: its session begins after them.
     """
 
     run_id: int
@@ -247,6 +249,12 @@ class TrialSpec:
     losses: tuple[str, ...] = ()
     keeps_prompts: bool = True
     needs_cost: bool = False
+    prefix: Prefix | None = None
+
+    @property
+    def n_prefix_turns(self) -> int:
+        """The turns before those that are played."""
+        return len(self.prefix.turns) if self.prefix else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +355,8 @@ class TrialResult:
     trial changed of the process that played it. `prompts` come from the player and are stored apart; a stored result
     has none. `start_ms` is how long its player took to import the agent, which is not in `duration_ms`. `earlier` are
     the results of the same trial that came before this one in an imported file, oldest first. `shared_state` is what
-    it shared with other trials of its process.
+    it shared with other trials of its process. The first `n_prefix_turns` turns of the transcript are pinned: they were
+    not played, and are in no usage and no time.
     """
 
     run_id: int
@@ -370,6 +379,7 @@ class TrialResult:
     earlier: tuple[EarlierResult, ...] = ()
     start_ms: float = 0.0
     shared_state: SharedState = NOTHING_SHARED
+    n_prefix_turns: int = 0
 
     def without_content(self, error: ErrorRecord) -> TrialResult:
         """The trial errored for that reason, without transcript, scores, time and usages."""
@@ -386,6 +396,7 @@ class TrialResult:
             error=error,
             logs="",
             prompts=None,
+            n_prefix_turns=0,
         )
 
     @property
@@ -485,7 +496,7 @@ class RunConfig:
     trials are played again. `shard` is the part of the cases that it plays, such as "2/5", and `shard_sizes` are the
     numbers of cases of all of them. `set_version` is that of the whole eval set, and `expect_version` how it was to
     begin. `only` are the tags of its cases, `without` the tags of cases in no
-    gate; `left_out` are the ids of these cases when it started.
+    gate; `left_out` are the ids of these cases when it started. A `fork` continues a trial of another run.
     """
 
     agent: AgentRef
@@ -539,6 +550,7 @@ class RunConfig:
     only: str = ""
     without: str = f"{TAG_PREFIX}{QUARANTINE}"
     left_out: tuple[str, ...] = ()
+    fork: ForkPart | None = None
 
     @property
     def evalset_name(self) -> str:

@@ -81,6 +81,7 @@ from evaldesk.store.tables.imports import IMPORT_RECORD, IMPORT_RUN
 from evaldesk.store.tables.queues import QUEUE_ITEM
 from evaldesk.store.tables.runs import (
     CASE_SNAPSHOT,
+    LISTED,
     N_OF_CASE,
     RUN,
     RUN_CASE,
@@ -582,7 +583,7 @@ class _Recovery:
         recount_labels(self._connection)
         is_played = ~exists().where(RUN_SOURCE.c.run_id == RUN.c.id).correlate(RUN)
         is_of_set = RUN.c.evalset_id.not_like(f"{planning.NO_EVALSET}%")
-        played_runs = select(RUN.c.id).where(VISIBLE, is_played, is_of_set).order_by(RUN.c.id)
+        played_runs = select(RUN.c.id).where(LISTED, is_played, is_of_set).order_by(RUN.c.id)
         for run_id in self._connection.scalars(played_runs).all():
             last = self._connection.scalar(select(func.max(RUN_CASE.c.case_index)).where(RUN_CASE.c.run_id == run_id))
             trash.name_last_run_of(self._connection, run_id, 0, (last or 0) + 1)

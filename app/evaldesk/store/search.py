@@ -24,7 +24,7 @@ from evaldesk.model.stored import TrialKey
 from evaldesk.store.database import StorePart
 from evaldesk.store.runs import run_queries
 from evaldesk.store.tables.failures import FINDING
-from evaldesk.store.tables.runs import LABEL, RUN, RUN_CASE, TRIAL, VISIBLE
+from evaldesk.store.tables.runs import LABEL, LISTED, RUN, RUN_CASE, TRIAL, VISIBLE
 from evaldesk.store.word_index import Seen, WordIndex
 
 # An index of another version is made again; no migration knows it: decision 140.
@@ -263,7 +263,7 @@ _NEVER = Seen("")
 def _marks(connection: Connection, run_ids: Collection[int] | None = None) -> dict[int, str]:
     """The mark of each of these visible runs, or of all, which changes with each recorded trial."""
     columns = [RUN.c[name] for name in (*_COUNTED, *_SUMMED)]
-    visible = select(RUN.c.id, RUN.c.created_at, *columns).where(VISIBLE)
+    visible = select(RUN.c.id, RUN.c.created_at, *columns).where(LISTED)  # forks repeat the text of their parents
     rows = connection.execute(visible if run_ids is None else visible.where(RUN.c.id.in_(run_ids)))
     return {row[0]: f"{VERSION} {row[1].timestamp()} {'/'.join(map(str, row[2:]))}" for row in rows}
 

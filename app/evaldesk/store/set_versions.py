@@ -13,7 +13,7 @@ from evaldesk.model import Case
 from evaldesk.model.set_versions import Origin, SetContent, SetVersion, set_diff
 from evaldesk.store.database import StorePart
 from evaldesk.store.tables.columns import pack, unpack, upsert
-from evaldesk.store.tables.runs import RUN, VISIBLE
+from evaldesk.store.tables.runs import LISTED, RUN
 from evaldesk.store.tables.set_versions import CASE_CONTENT, SET_VERSION
 
 AT_ONCE = 500
@@ -109,7 +109,7 @@ class SetVersionStore(StorePart):
     def runs_of(self, evalset_id: str, limit: int) -> Sequence[tuple[int, str]]:
         """The newest runs of a set with the version that each played, the newest first."""
         columns = RUN.c
-        rows = select(columns.id, columns.set_version).where(columns.evalset_id == evalset_id, VISIBLE)
+        rows = select(columns.id, columns.set_version).where(columns.evalset_id == evalset_id, LISTED)
         with self._database.reading() as connection:
             return [
                 (row.id, row.set_version) for row in connection.execute(rows.order_by(columns.id.desc()).limit(limit))

@@ -42,6 +42,7 @@ from evaldesk.store.evalsets.joining import join_evalsets
 from evaldesk.store.evalsets.lines import LineStore, note_moved
 from evaldesk.store.experiments import ExperimentStore
 from evaldesk.store.failures import FailureStore
+from evaldesk.store.forks import ForkStore
 from evaldesk.store.labels import LabelStore
 from evaldesk.store.media import MediaStore
 from evaldesk.store.network_disk import check_disk
@@ -93,6 +94,7 @@ class Store:
     evalset_lines = _part(LineStore)
     experiments = _part(ExperimentStore)
     failures = _part(FailureStore)
+    forks = _part(ForkStore)
     labels = _part(LabelStore)
     media = _part(MediaStore)
     presets = _part(PresetStore)
@@ -241,7 +243,7 @@ def _rename_baseline(connection: Connection, run_id: int, old_name: str, new_nam
     connection.execute(update(RUN_BASELINE).where(own).values(codec=codec, data=data))
 
 
-HEAD = "0047"
+HEAD = "0048"
 
 
 def prepare(path: Path) -> None:

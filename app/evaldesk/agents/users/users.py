@@ -63,6 +63,21 @@ class CappedUser:
         return await self.user.next(session)
 
 
+@dataclass(slots=True)
+class BegunUser:
+    """A user whose message after the first `n_turns` turns is given, and who says the others itself."""
+
+    user: User
+    message: str
+    n_turns: int
+
+    async def next(self, session: Session) -> UserReply:
+        """The given message, then the user's own."""
+        if len(session.turns) == self.n_turns:
+            return UserReply(self.message)
+        return await self.user.next(session)
+
+
 @dataclass(frozen=True, slots=True)
 class UserState(Mapping[str, Any]):
     """The argument of a `user_response_fn`; its items are attributes as well.

@@ -31,6 +31,7 @@ from evaldesk.engine.worker.attempt import pauses_sentence
 from evaldesk.errors import REASON_LIMIT, DamagedDatabaseError, LostDatabaseError, WorkspaceError
 from evaldesk.model import Case, RunConfig, TrialResult, TrialSpec
 from evaldesk.model.conclusion import Stop, StopRule
+from evaldesk.model.fork import ForkPart, Prefix
 from evaldesk.model.run import Place, is_more
 from evaldesk.model.stored import PendingTrial, TrialKey
 from evaldesk.model.transcript import FATAL_KINDS
@@ -112,6 +113,7 @@ class RunDriver:
             rank=turns.rank if turns else None,
         )
         self._decider: Decider | None = None
+        self._prefix_of_fork: Prefix | None = None
         self._cases: dict[TrialKey, Case] = {}
         self._n_least = 0
         self._fatal = ""
@@ -290,7 +292,17 @@ class RunDriver:
         if self._source_trials is not None:
             return await asyncio.to_thread(self._source_trials.grade_spec, trial, case)
         spec = trial_spec(config, self.run_id, case, trial.case_index, trial.trial_index, trial.attempt)
+        if config.fork:
+            return replace(spec, prefix=await self._prefix(case, config.fork))
         return as_fresh(spec) if await self._is_confirming(trial) else spec
+
+    async def _prefix(self, case: Case, part: ForkPart) -> Prefix:
+        """The pinned turns of a fork, read once."""
+        if self._prefix_of_fork is None:
+            turns = await asyncio.to_thread(self._store.forks.pinned, self.run_id)
+            state = turns[-1].state_after if turns else case.initial_state
+            self._prefix_of_fork = Prefix(turns, state, part.message)
+        return self._prefix_of_fork
 
     async def _is_confirming(self, trial: PendingTrial) -> bool:
         """Whether the trial comes after the planned ones of its case."""
@@ -485,7 +497,7 @@ def trial_spec(
         model_options=config.model_options,
         user=config.user,
         recording=config.recording,
-        seed=trial_seed(config.seed, case.id, trial_index),
+        seed=trial_seed(config.seed, case.id, trial_index + (config.fork.first if config.fork else 0)),
         attempt=attempt,
         strict=config.is_strict,
         shows_case=config.shows_case,

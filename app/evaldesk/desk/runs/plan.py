@@ -36,6 +36,7 @@ from evaldesk.model import (
     Gates,
     Interpreter,
     RunConfig,
+    TurnRecord,
     default_criteria,
 )
 from evaldesk.model.comparison import Baseline
@@ -193,7 +194,8 @@ class RunPlan:
 
     `trials_of_cases` are the trials of each case by a budget; empty where each has those of the configuration.
     `is_of_part` says whether the file has further cases. `visibility` is that of the agent. `evalset` is the whole set
-    as its file is now; None for cases without a file, and for an earlier version of one.
+    as its file is now; None for cases without a file, and for an earlier version of one. `prefix` are the pinned turns
+    of a fork.
     """
 
     config: RunConfig
@@ -204,6 +206,7 @@ class RunPlan:
     is_of_part: bool = False
     visibility: Visibility = field(default_factory=Visibility)
     evalset: EvalSet | None = None
+    prefix: tuple[TurnRecord, ...] = ()
 
     @property
     def n_each(self) -> Sequence[int]:

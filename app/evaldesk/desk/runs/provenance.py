@@ -47,6 +47,7 @@ _DATA = frozenset(
         *("agent_model", "seed", "errors_are_failures", "evaldesk_version", "source_run_id", "strict", "compat"),
         *("n_partly_asserted", "n_partly_planned", "allocated_from", "gates", "prompts", "shows_case"),
         "interpreter",
+        "fork",
     }
 )
 """Fields that name no code, no address, no path and no model; a field that is in no list here is taken as none."""

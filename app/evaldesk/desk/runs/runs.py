@@ -211,7 +211,7 @@ class RunDesk:
         await asyncio.to_thread(self._note_version, plan)
         planning = self._planning(plan)
         if not planning.has_steps:
-            of_plan = (plan.config, plan.cases, WAITING, plan.baseline, plan.n_each)
+            of_plan = (plan.config, plan.cases, WAITING, plan.baseline, plan.n_each, plan.prefix)
             run_id = await self._write(self._store.runs.create, *of_plan)
             await self._note_start(run_id, plan.config)
             return run_id
@@ -595,7 +595,8 @@ class RunDesk:
 
     def _planning(self, plan: RunPlan) -> Planning:
         """The planning of a run that is ours."""
-        return self._store.runs.planning(plan.config, plan.cases, self._players.owner, plan.baseline, plan.n_each)
+        owner = self._players.owner
+        return self._store.runs.planning(plan.config, plan.cases, owner, plan.baseline, plan.n_each, plan.prefix)
 
     async def _ask_to_stop(self, run_id: int) -> None:
         """Ask the owner of the run to stop it; a run without an owner is stopped, an ended one stays so.

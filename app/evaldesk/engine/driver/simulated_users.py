@@ -37,6 +37,14 @@ class Conversation:
     """Messages of a script that were sent: the first one goes with the trial."""
     asking: asyncio.Task[None] | None = None
 
+    def __post_init__(self) -> None:
+        prefix = self.spec.prefix
+        if prefix:
+            self.turns += prefix.turns
+            self.messages += (turn.query for turn in prefix.turns)
+            self.messages += [plain_text(prefix.message)] if prefix.message else []
+            self.n_sent += len(prefix.turns)
+
     @property
     def is_simulated(self) -> bool:
         """Whether a simulated user speaks, and no script."""

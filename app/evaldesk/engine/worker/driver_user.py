@@ -20,7 +20,8 @@ class DriverUser:
     """Sends what the driver sends. `first` is its first message, where it has one before the agent is imported.
 
     `offered_user` names the source of a simulated user that only the agent's process knows; None for a script. The
-    driver bounds the time of a simulated user, which is of the trial but for waits for the user's own rate limit.
+    driver bounds the time of a simulated user, which is of the trial but for waits for the user's own rate limit; it
+    knows the first `n_told` turns of the session.
     """
 
     def __init__(
@@ -30,13 +31,14 @@ class DriverUser:
         send: Callable[[NextMessage], None],
         first: UserReply | None,
         offered_user: Callable[[], str] | None,
+        n_told: int = 0,
     ) -> None:
         self._key = key
         self._attempt = attempt
         self._send = send
         self._replies: deque[tuple[UserReply, float]] = deque([(first, 0.0)] if first else [])
         self._offered_user = offered_user
-        self._n_told = 0
+        self._n_told = n_told
         self._is_over = False
         # A reply comes in the main thread of the worker, which wakes the loop of the trial.
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -247,7 +247,8 @@ class TrialJob:
         frame = self._frame
         is_scripted = frame.spec.case.scenario is None
         offered = None if is_scripted else partial(offered_user, agent, frame.spec)
-        self._user = DriverUser(frame.key, self.attempt, self._send, frame.first, offered)
+        n_told = frame.spec.n_prefix_turns
+        self._user = DriverUser(frame.key, self.attempt, self._send, frame.first, offered, n_told)
         return self._user
 
     def _note_load(self) -> None:

@@ -27,7 +27,7 @@ from evaldesk.agents.spans import OPEN_SPANS
 from evaldesk.agents.tools.doubles import CURRENT_DOUBLES, read_doubles
 from evaldesk.agents.tools.doubles import KEY as DOUBLES
 from evaldesk.agents.trial_context import CURRENT_TRIAL, TrialContext
-from evaldesk.agents.users.users import User, offers_user, user_of
+from evaldesk.agents.users.users import BegunUser, User, offers_user, user_of
 from evaldesk.engine.failures import case_problem, failure
 from evaldesk.engine.worker.attempt import Attempt
 from evaldesk.engine.worker.first_calls import import_first_calls
@@ -308,10 +308,11 @@ def _unanswered_call(turn: OpenTurn) -> Exception | None:
 
 
 def _session_of(spec: TrialSpec) -> Session:
-    start = spec.case.initial_session
+    start, prefix = spec.case.initial_session, spec.prefix
     return Session(
         id=f"run{spec.run_id}-case{spec.case_index}-trial{spec.trial_index}-{spec.attempt}",
-        state=deepcopy(dict(spec.case.initial_state)),
+        state=deepcopy(dict(prefix.state if prefix else spec.case.initial_state)),
+        turns=list(prefix.turns) if prefix else [],
         app_name=start.app_name if start else "",
         user_id=(start.user_id if start else "") or "user",
         model=spec.model,
@@ -372,7 +373,9 @@ PlayMessage: TypeAlias = Callable[[UserReply], Awaitable[TurnRecord]]
 def trial_user(agent: Agent, spec: TrialSpec) -> User:
     """The player of the user. Raises UsageError when there is none."""
     is_demo = spec.case.scenario is not None and _is_demo(agent)
-    return user_of(spec.case, spec.agent.target, spec.user, default_user(is_demo=is_demo))
+    user = user_of(spec.case, spec.agent.target, spec.user, default_user(is_demo=is_demo))
+    has_begun = spec.case.scenario is not None and spec.prefix and spec.prefix.message
+    return BegunUser(user, spec.prefix.message, spec.n_prefix_turns) if spec.prefix and has_begun else user
 
 
 def offered_user(agent: Agent, spec: TrialSpec) -> str:

@@ -6,6 +6,7 @@ They are stored with the cases and with each trial. A run of an earlier version 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from zstandard import ZstdError
 from evaldesk.errors import WorkspaceError
 from evaldesk.model import Case, RunConfig, TrialResult
 from evaldesk.store.database import execute_many
+from evaldesk.store.pinned_turns import with_pinned
 from evaldesk.store.runs.histories import IMPORTED
 from evaldesk.store.tables.columns import unpack, upsert
 from evaldesk.store.tables.runs import CASE_FACET, CASE_SNAPSHOT, RUN, TRANSCRIPT, TRIAL
@@ -93,7 +95,8 @@ def add_some_facets(connection: Connection, run_id: int) -> bool:
             words = None
             if row.verdict == "failed" and row.case_index in cases:
                 case = cases[row.case_index]
-                words = divergence_words(case.codec, case.data, result, config)
+                (whole_result,) = with_pinned(connection, run_id, [replace(result, case_index=row.case_index)])
+                words = divergence_words(case.codec, case.data, whole_result, config)
         except _UNREADABLE:  # its page says so
             continue
         _add(connection, {(run_id, "tool", tool, row.case_index) for tool in called_tools(result)})

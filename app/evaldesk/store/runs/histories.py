@@ -18,7 +18,7 @@ from evaldesk.store.tables.runs import LETTERS, N_OF_CASE, OF_CASE, RUN, RUN_CAS
 from evaldesk.wire import to_json
 
 NO_HISTORY = ""
-"""The class of runs that are part of no history: imported, scored again, or answered from recordings."""
+"""The class of runs that are part of no history: imported, scored again, answered from recordings, or forks."""
 IMPORTED = "imported"
 """The kind of agent whose trials came in a file; it cannot be played."""
 _OF_COUNTS = ("pass_threshold", "errors_are_failures")
@@ -38,7 +38,7 @@ def history_class(config: RunConfig) -> str:
     """
     kind = AGENTS.find(config.agent.kind)
     is_played = config.agent.kind != IMPORTED and config.source_run_id is None and not (kind and kind.is_recording)
-    if not is_played or config.recording.may_replay:
+    if not is_played or config.recording.may_replay or config.fork:
         return NO_HISTORY
     options = [option for option in RUN_OPTIONS if option.is_measured and option.name not in _OF_COUNTS]
     values = {option.name: measured_value(config, option) for option in options}

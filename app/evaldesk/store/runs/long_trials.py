@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from itertools import chain, zip_longest
 from typing import Any, TypeVar
@@ -29,6 +30,7 @@ from evaldesk.model.trial_turns import (
     turn_ms,
     turns_in_memory,
 )
+from evaldesk.store.pinned_turns import of_cases
 from evaldesk.store.tables.blocks import BEGINNING, BLOCKS, Blocks, Piece
 from evaldesk.store.tables.columns import pack_pieces, unpack
 from evaldesk.store.tables.runs import CASE_SNAPSHOT, TRANSCRIPT
@@ -159,7 +161,7 @@ class StoredTurns:
         of_case = (CASE_SNAPSHOT.c.run_id == run_id, CASE_SNAPSHOT.c.case_index == key[0])
         columns = TRANSCRIPT.c
         of_trial = (columns.run_id == run_id, columns.case_index == key[0], columns.trial_index == key[1])
-        self._run_id, self._key = run_id, key
+        self._run_id, self._key, self._reading = run_id, key, reading
         self._read_case, self._read_trial = case, trial
         with reading() as connection:
             newest = connection.scalar(select(func.max(columns.attempt)).where(*of_trial))
@@ -224,7 +226,16 @@ class StoredTurns:
             return [each for _, some in blocks.items("scores", tuple[Score, ...], first, end) for each in some]
 
         # Where it is counts, not where it says that it is.
-        return replace(head, result=own), lambda first, end: _items(blocks, TurnRecord, first, end), scores_of
+        return replace(head, result=own), partial(self._records, blocks, own.n_prefix_turns), scores_of
+
+    def _records(self, blocks: Blocks, n_pinned: int, first: int, end: int) -> Sequence[TurnRecord]:
+        """The turns from `first` up to `end`, with those that are pinned."""
+        records = _items(blocks, TurnRecord, first, end)
+        if first >= n_pinned:
+            return records
+        with self._reading() as connection:
+            pinned = of_cases(connection, self._run_id, [self._key[0]]).get(self._key[0], ())
+        return [*pinned[first:end], *records[len(pinned[first:end]) :]]
 
 
 def _items(blocks: Blocks, kind: type[T], first: int, end: int) -> Sequence[T]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -22,13 +22,14 @@ from sqlalchemy import (
 
 from evaldesk.errors import ConflictError, UsageError
 from evaldesk.matching.case_version import case_version
-from evaldesk.model import Case, RunConfig, RunStatus
+from evaldesk.model import Case, RunConfig, RunStatus, TurnRecord
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Stop
+from evaldesk.model.fork import ForkPart
 from evaldesk.model.run import Place
 from evaldesk.model.stored import PendingTrial, TrialKey
 from evaldesk.model.trial_turns import MANY_TURNS
-from evaldesk.store import media
+from evaldesk.store import media, pinned_turns
 from evaldesk.store.database import NOBODY, Clock, Database, Starter, execute_many
 from evaldesk.store.runs import totals
 from evaldesk.store.runs.facets import add_tags
@@ -78,7 +79,8 @@ class Planning:
     """A new run that is planned in transactions of some cases each, so that others write between them.
 
     The first one stores the run, whose id is `run_id` from then on; its trials may be played while the others follow.
-    `n_each` are the trials of each case; empty where each has those of the configuration.
+    `n_each` are the trials of each case; empty where each has those of the configuration. `prefix` are the pinned turns
+    of a fork.
     """
 
     database: Database
@@ -89,6 +91,7 @@ class Planning:
     baseline: Baseline | None = None
     n_each: Sequence[int] = ()
     starter: Starter = NOBODY
+    prefix: Sequence[TurnRecord] = ()
     run_id: int = 0
     n_planned: int = 0
 
@@ -117,17 +120,32 @@ class Planning:
         """
         some = self.cases[self.n_planned : self.n_planned + self._at_once]
         both = [case_rows(index, case, self.n_each[index]) for index, case in enumerate(some, self.n_planned)]
+        pinned_rows = {at: pinned_turns.content_rows(turns) for at, turns in self._pinned(some) if turns}
         all_media = [item for case in some for item in case.media]
+        for _, turns in self._pinned(some):
+            all_media += [*(item for turn in turns for item in turn.all_media), *media.result_images(turns)]
         with self.database.writing() as connection:
             run_id = self.run_id or self._begin(connection)
             if self.run_id and not (renew if self.driver else is_own)(connection, run_id, 1):
                 raise ConflictError(f"run {run_id} was deleted or taken over while it was planned")
             _plan_cases(connection, run_id, self.config, both)
+            for at, rows in pinned_rows.items():
+                pinned_turns.keep(connection, run_id, at, rows)
+            if self.config.source_run_id is not None:
+                indexes = range(self.n_planned, self.n_planned + len(some))
+                pinned_turns.copy(connection, self.config.source_run_id, run_id, indexes)
             add_tags(connection, run_id, enumerate(some, self.n_planned))
             if all_media:
                 media.keep(connection, {"run_id": run_id}, media.bytes_of(all_media), self.clock)
         self.run_id = run_id
         self.n_planned += len(some)
+
+    def _pinned(self, some: Sequence[Case]) -> Iterator[tuple[int, Sequence[TurnRecord]]]:
+        """The pinned turns of the next cases, by their index."""
+        if self.config.source_run_id is not None:
+            return
+        for at, case in enumerate(some, self.n_planned):
+            yield at, self.prefix or pinned_turns.pinned_of(case)
 
     def _begin(self, connection: Connection) -> int:
         config = self.config
@@ -149,7 +167,7 @@ def _plan_cases(connection: Connection, run_id: int, config: RunConfig, both: Se
     names = ["run_id", "case_index", "trial_index", "status", "attempt", "n_calls", "tokens_in", "tokens_out"]
     trials = _every_trial(run_id, rows[0]["case_index"], max(len(row["strip"]) for row in rows))
     connection.execute(insert(TRIAL).from_select([*names, "duration_ms"], trials))
-    if config.source_run_id is None:
+    if config.source_run_id is None and config.fork is None:
         _name_last_run(connection, config.evalset_id, rows)
 
 
@@ -367,12 +385,27 @@ def insert_run(
     if config.experiment:
         part = config.experiment
         names |= {"experiment_id": part.experiment_id, "variant_index": part.variant_index}
+    if config.fork:
+        names |= fork_columns(config.fork)
     n_cases, n_trials = len(n_each), sum(n_each)
     sizes = {"n_cases": n_cases, "n_totalled": n_cases, "n_faceted": n_cases, "n_trials": n_trials}
     sizes |= {"n": max(n_each, default=config.n), "n_least": min(n_each, default=config.n)}
     run_values = {"config": to_json(config).decode(), "status": "pending", "created_at": now} | sizes
     run_id: int = connection.execute(insert(RUN).values(names | run_values).returning(RUN.c.id)).scalar_one()
     return run_id
+
+
+def fork_columns(part: ForkPart) -> Values:
+    """The columns of a run that continues a trial of another run."""
+    point = part.point
+    return {
+        "parent_run": point.run_id,
+        "parent_case": point.case_index,
+        "parent_trial": point.trial_index,
+        "parent_turn": point.turn,
+        "parent_call": point.call,
+        "fork_fingerprint": part.fingerprint,
+    }
 
 
 def case_rows(index: int, case: Case, n: int) -> tuple[Values, Values]:

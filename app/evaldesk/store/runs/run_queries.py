@@ -51,6 +51,7 @@ from evaldesk.model.transcript import MAX_NUMBER
 from evaldesk.statistics.intervals import MAX_KINDS, speaks_by_sums, weighed_alike
 from evaldesk.store.database import Clock
 from evaldesk.store.media import put_back, results_whole
+from evaldesk.store.pinned_turns import with_pinned
 from evaldesk.store.runs import totals
 from evaldesk.store.runs.shared_states import shared_state
 from evaldesk.store.runs.totals import are_errors_failures
@@ -61,6 +62,7 @@ from evaldesk.store.tables.runs import (
     ERROR_GROUP,
     LAST_RUN,
     LETTERS,
+    LISTED,
     N_OF_CASE,
     OF_CASE,
     RUN,
@@ -187,7 +189,10 @@ def trials(
         columns.trial_index.in_({trial_index for _, trial_index in key_set}),
     )
     newest = {(row.case_index, row.trial_index): row for row in connection.execute(rows.order_by(columns.attempt))}
-    results = {key: _trial(run_id, key, row) for key, row in newest.items() if key in key_set}
+    trial_results = [_trial(run_id, key, row) for key, row in newest.items() if key in key_set]
+    results = {
+        (result.case_index, result.trial_index): result for result in with_pinned(connection, run_id, trial_results)
+    }
     return {key: _with_images(connection, result) for key, result in results.items()} if is_whole else results
 
 
@@ -229,7 +234,7 @@ def counts_by_status(
 ) -> dict[RunStatus, int]:
     """The number of matching runs of each occurring status."""
     statuses = select(RUN.c.status, func.count().label("n"))
-    statuses = statuses.where(VISIBLE, *matching(None, agent_id, evalset_id, model, text, is_part=is_part))
+    statuses = statuses.where(LISTED, *matching(None, agent_id, evalset_id, model, text, is_part=is_part))
     rows = connection.execute(statuses.group_by(RUN.c.status))
     return {row.status: row.n for row in rows}
 
@@ -246,7 +251,7 @@ def evalsets(connection: Connection) -> list[str]:
 
 def models(connection: Connection) -> list[str]:
     """The models that the newest runs name, in order; no run is left out among MODELS_OF."""
-    newest = select(_MODEL.label("model")).where(VISIBLE).order_by(RUN.c.id.desc()).limit(MODELS_OF).subquery()
+    newest = select(_MODEL.label("model")).where(LISTED).order_by(RUN.c.id.desc()).limit(MODELS_OF).subquery()
     model_names = select(newest.c.model).where(newest.c.model != "").distinct()
     return sorted(connection.scalars(model_names))
 
@@ -371,7 +376,7 @@ def last_run(connection: Connection, evalset_id: str) -> int | None:
 
 
 def _distinct(connection: Connection, column: ColumnElement[str]) -> list[str]:
-    return sorted(connection.scalars(select(column).where(VISIBLE).distinct()))  # a server sorts by its locale
+    return sorted(connection.scalars(select(column).where(LISTED).distinct()))  # a server sorts by its locale
 
 
 def matching(

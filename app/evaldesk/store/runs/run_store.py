@@ -15,11 +15,12 @@ from sqlalchemy import Connection, Select, func, or_, select, update
 from sqlalchemy.exc import OperationalError, StatementError
 
 from evaldesk.errors import TEXT_LIMIT, ConflictError, NotFoundError, WorkspaceError
-from evaldesk.model import AgentRef, Case, RunConfig, RunStatus, TrialResult
+from evaldesk.model import AgentRef, Case, RunConfig, RunStatus, TrialResult, TurnRecord
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Stop, StopRule
 from evaldesk.model.stored import RunSummary
 from evaldesk.model.trial_turns import TrialTurns
+from evaldesk.store import pinned_turns
 from evaldesk.store.database import StepSize, StorePart, reading, writing
 from evaldesk.store.runs import (
     case_table,
@@ -36,7 +37,7 @@ from evaldesk.store.runs.histories import IMPORTED
 from evaldesk.store.runs.planning import Planning
 from evaldesk.store.runs.recording import KIND, Storable, record, storable_rows, unstorable
 from evaldesk.store.runs.recounting import add_totals
-from evaldesk.store.tables.runs import RUN, RUN_SOURCE, VISIBLE
+from evaldesk.store.tables.runs import LISTED, RUN, RUN_SOURCE, VISIBLE
 
 if TYPE_CHECKING:
     from evaldesk.diff.divergence import Divergence
@@ -124,9 +125,10 @@ class RunStore(StorePart):
         driver: str = "",
         baseline: Baseline | None = None,
         n_each: Sequence[int] = (),
+        prefix: Sequence[TurnRecord] = (),
     ) -> int:
         """Plan every trial of a new run, as `planning` does step by step, and return its id."""
-        plan = self.planning(config, cases, driver, baseline, n_each)
+        plan = self.planning(config, cases, driver, baseline, n_each, prefix)
         while not plan.is_done:
             plan.step()
         return plan.run_id
@@ -138,13 +140,15 @@ class RunStore(StorePart):
         driver: str = "",
         baseline: Baseline | None = None,
         n_each: Sequence[int] = (),
+        prefix: Sequence[TurnRecord] = (),
     ) -> Planning:
         """The planning of a new run, in steps that let others write; nothing is stored before the first.
 
         `driver` is the owner that will play it, with lease 1, `baseline` the earlier run that the gates compare with,
-        `n_each` the trials of each case where they differ. Raises UsageError without cases, or for n below 1.
+        `n_each` the trials of each case where they differ, `prefix` the pinned turns of a fork.
+        Raises UsageError without cases, or for n below 1.
         """
-        return Planning(self._database, self._clock, config, cases, driver, baseline, n_each, self._starter)
+        return Planning(self._database, self._clock, config, cases, driver, baseline, n_each, self._starter, prefix)
 
     def record(self, results: Sequence[TrialResult], *, lease: int | None = None) -> int:
         """Make results durable in one transaction and return the number that counted.
@@ -154,7 +158,8 @@ class RunStore(StorePart):
         of the process that played them, all of one run: when another process took the run since, ConflictError is
         raised and nothing is stored.
         """
-        rows = storable_rows(results, self._first_divergence, self._divergence_words)
+        stored_results = map(pinned_turns.with_stubs, results)
+        rows = storable_rows(stored_results, self._first_divergence, self._divergence_words)
         return self._record(rows, lease) if results else 0
 
     def _first_divergence(self, result: TrialResult) -> Divergence | None:
@@ -162,7 +167,7 @@ class RunStore(StorePart):
         from evaldesk.store.runs.long_trials import stored_divergence
 
         config, codec, data = self._compared_with(result.run_id, result.case_index)
-        return stored_divergence(codec, data, result, config)
+        return stored_divergence(codec, data, self._with_pinned(result), config)
 
     def _divergence_words(self, result: TrialResult) -> str | None:
         """The first divergence of a failed result in words; None where its case is gone."""
@@ -170,8 +175,14 @@ class RunStore(StorePart):
 
         with suppress(NotFoundError):
             config, codec, data = self._compared_with(result.run_id, result.case_index)
-            return divergence_words(codec, data, result, config)
+            return divergence_words(codec, data, self._with_pinned(result), config)
         return None
+
+    def _with_pinned(self, result: TrialResult) -> TrialResult:
+        if not result.n_prefix_turns:
+            return result
+        with self._database.reading() as connection:
+            return pinned_turns.with_pinned(connection, result.run_id, [result])[0]
 
     _compared_with = reading(run_queries.compared_with)
 
@@ -408,7 +419,7 @@ class RunStore(StorePart):
     ) -> builtins.list[RunSummary]:
         """Runs, newest first, as `matching` finds them; `before` ends the last page."""
         conditions = run_queries.matching(status, agent_id, evalset_id, model, text, is_part=is_part)
-        runs = select(RUN).where(VISIBLE, *conditions)
+        runs = select(RUN).where(LISTED, *conditions)
         if history_class is not None:
             runs = runs.where(RUN.c.history_class == history_class)
         if before is not None:
@@ -428,7 +439,7 @@ class RunStore(StorePart):
 
     def newest_of_evalsets(self) -> dict[str, RunSummary]:
         """The newest run of every eval set that was run, by its id."""
-        newest = select(func.max(RUN.c.id)).where(VISIBLE).group_by(RUN.c.evalset_id)
+        newest = select(func.max(RUN.c.id)).where(LISTED).group_by(RUN.c.evalset_id)
         return {run.config.evalset_id: run for run in self._summaries(select(RUN).where(RUN.c.id.in_(newest)))}
 
     def unfinished_runs(self) -> builtins.list[RunSummary]:
@@ -482,7 +493,12 @@ def imported_agent(name: str) -> AgentRef:
 
 def is_imported(config: RunConfig) -> bool:
     """Whether the run's trials came in a file."""
-    return config.agent.kind == IMPORTED
+    return is_imported_agent(config.agent)
+
+
+def is_imported_agent(agent: AgentRef) -> bool:
+    """Whether the agent is the name of one whose trials came in a file."""
+    return agent.kind == IMPORTED
 
 
 def is_playable(config: RunConfig) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 from sqlalchemy import Connection, select
 
-from evaldesk.store.tables.runs import RUN, RUN_CASE, VISIBLE
+from evaldesk.store.tables.runs import LISTED, RUN, RUN_CASE
 from evaldesk.wire import from_json, to_json
 
 MOST_RUNS = 500
@@ -55,7 +55,7 @@ def set_runs(connection: Connection, evalset_id: str, agent_id: str) -> list[Set
     """The newest runs of an eval set with an agent, newest first; runs that score another again are left out."""
     columns = RUN.c
     runs = select(columns.id, columns.config, columns.n_cases).where(
-        columns.evalset_id == evalset_id, columns.agent_id == agent_id, VISIBLE
+        columns.evalset_id == evalset_id, columns.agent_id == agent_id, LISTED
     )
     configs: dict[int, _Config] = {}
     n_rows = 0

@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 from evaldesk.errors import ConflictError, NotFoundError
-from evaldesk.store import media
+from evaldesk.store import media, pinned_turns
 from evaldesk.store.database import Clock, execute_many
 from evaldesk.store.runs.planning import ACTIVE, ENDED, NO_EVALSET, set_status
 from evaldesk.store.runs.recording import Values
@@ -32,6 +32,7 @@ from evaldesk.store.tables.imports import IMPORT_RECORD, IMPORT_RUN
 from evaldesk.store.tables.media import RUN_MEDIA
 from evaldesk.store.tables.runs import (
     LAST_RUN,
+    LISTED,
     RUN,
     RUN_CASE,
     RUN_SOURCE,
@@ -77,7 +78,7 @@ def show_again(connection: Connection, run_id: int, clock: Clock) -> None:
     if row.status not in ENDED:
         set_status(connection, run_id, "stopped", "It was in the trash; resume it to play the rest.", "", clock)
     is_scoring = connection.scalar(select(RUN_SOURCE.c.run_id).where(RUN_SOURCE.c.run_id == run_id)) is not None
-    if not is_scoring and not row.evalset_id.startswith(NO_EVALSET):
+    if not is_scoring and row.parent_run is None and not row.evalset_id.startswith(NO_EVALSET):
         name_last_run_of(connection, run_id, 0, row.n_cases)
 
 
@@ -139,6 +140,7 @@ def delete_some(connection: Connection, run_id: int, n: int) -> bool:
             if not is_left:
                 was_never_shown = connection.scalar(_never_shown().where(IMPORT_RUN.c.run_id == run_id)) is not None
                 connection.execute(delete(RUN).where(RUN.c.id == run_id))
+                pinned_turns.drop_unused(connection)
                 if was_never_shown:
                     give_back_number(connection, run_id)
             return is_left
@@ -187,7 +189,7 @@ def runs_before(connection: Connection, run_id: int) -> list[Values]:
     orphans: list[Values] = [row._asdict() | {"run_id": None} for row in connection.execute(last)]
     orphans_by_case = {orphan["of_case"]: orphan for orphan in orphans}
     is_played = ~exists().where(RUN_SOURCE.c.run_id == RUN.c.id)
-    of_set = RUN.c.evalset_id.in_({orphan["of_set"] for orphan in orphans}) & VISIBLE & is_played
+    of_set = RUN.c.evalset_id.in_({orphan["of_set"] for orphan in orphans}) & LISTED & is_played
     newest = connection.scalars(select(RUN.c.id).where(of_set).order_by(RUN.c.id.desc())).all()
     # One number for run and place: one pass finds the last place of a case in the newest run.
     place = func.max(RUN_CASE.c.run_id * literal(_MOST_CASES, BigInteger) + RUN_CASE.c.case_index)

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select
 from evaldesk.model import Criterion
 from evaldesk.model.set_trend import TrendCase, TrendRun
 from evaldesk.store.runs.histories import IMPORTED
-from evaldesk.store.tables.runs import RUN, RUN_CASE, RUN_OUTCOME, VISIBLE
+from evaldesk.store.tables.runs import LISTED, RUN, RUN_CASE, RUN_OUTCOME, VISIBLE
 from evaldesk.wire import from_json, to_json
 
 MOST_RUNS = 500
@@ -54,7 +54,7 @@ def trend_runs(connection: Connection, evalset_id: str, limit: int = MOST_RUNS) 
             columns.duration_ms,
             columns.n_timed,
         )
-        .where(columns.evalset_id == evalset_id, VISIBLE, columns.status == "finished")
+        .where(columns.evalset_id == evalset_id, LISTED, columns.status == "finished")
         .where(columns.n_totalled >= columns.n_cases)
         .order_by(columns.id.desc())
         .limit(limit)

@@ -34,7 +34,8 @@ class Run(Row, table=True):
     are the history of their cases; empty where a run is part of none. `shared_state` is what its trials were seen to
     share, as JSON; empty for nothing. `experiment_id` and `variant_index` are its place in an experiment, None outside.
     Facets and first divergences are known of its first `n_faceted` cases. `set_version` is that of the whole eval set;
-    empty where it is not known.
+    empty where it is not known. The `parent_` columns are the point of a fork in a trial of another run, which may have
+    been deleted since; None for other runs.
     """
 
     __table_args__ = (
@@ -43,6 +44,8 @@ class Run(Row, table=True):
         Index(None, "evalset_id", "id"),
         Index(None, "history_class", "id"),
         Index(None, "experiment_id", "variant_index"),
+        Index(None, "parent_run", "parent_case", "parent_trial"),
+        Index(None, "fork_fingerprint"),
         {"sqlite_autoincrement": True},
     )
 
@@ -95,6 +98,12 @@ class Run(Row, table=True):
     variant_index: int | None = None
     n_faceted: int = Field(default=0, sa_column_kwargs=ZERO)
     set_version: str = Field(default="", sa_column_kwargs=EMPTY)
+    parent_run: int | None = None
+    parent_case: int | None = None
+    parent_trial: int | None = None
+    parent_turn: int | None = None
+    parent_call: int | None = None
+    fork_fingerprint: str | None = None
 
 
 class RunSource(OfRun, table=True):
@@ -354,6 +363,11 @@ N_OF_CASE = func.length(RUN_CASE.c.strip)
 OF_CASE = (RUN_CASE.c.run_id == TRIAL.c.run_id) & (RUN_CASE.c.case_index == TRIAL.c.case_index)
 """The one condition that joins a trial with its case."""
 
+_IS_NO_FORK = RUN.c.parent_run.is_(None)
 # An import is stored hidden and shown at once: decision 051.
 VISIBLE = RUN.c.deleted_at.is_(None)
 """The one condition on runs that are shown: neither deleted nor part of an unfinished import."""
+
+# Forks answer another question than the runs of a set: decision 513.
+LISTED = VISIBLE & _IS_NO_FORK
+"""The condition on runs that are shown and that lists, trends, histories and baselines have: no forks of trials."""
