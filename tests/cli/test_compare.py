@@ -69,8 +69,9 @@ def test_runs_are_compared_with_the_first_one(home: Path) -> None:
 
     assert answer.exit_code == 0
     assert "run 3 is worse than run 1 by" in answer.output
-    assert "run 1: 40 of 40 passed" in answer.output
-    assert "run 2: 35 of 40 passed" in answer.output
+    assert "run 1: 100 % (" in answer.output
+    assert "run 2: 88 % (" in answer.output
+    assert answer.output.count(" over 8 cases, 40 trials; ") == 3
 
 
 @pytest.mark.parametrize(
@@ -100,6 +101,19 @@ def test_files_need_no_workspace_and_equal_the_runs(home: Path, tmp_path: Path) 
         assert {**file, "name": "", "mark": ""} == {**run, "name": "", "mark": ""}
     (tmp_path / ".evaldesk" / "evaldesk.db").unlink()
     assert asked(good, bad, "--max-drop", "0.1").exit_code == 1
+
+
+def test_one_rate_is_shown_where_the_cases_have_unequal_trials(home: Path, tmp_path: Path) -> None:
+    strips = ["pppppppp", "f", "p", "p", "p", "p"]
+    names = [result_file(tmp_path, name, strips) for name in ("one.json", "two.json")]
+
+    answer, summary = asked(*names), tmp_path / "summary.md"
+    asked(*names, "--summary", str(summary))
+
+    rate, interval = json.loads(asked(*names, "--json").output)["runs"][0]["pass_rate"], "(30–100 %)"
+    assert rate == pytest.approx(5 / 6)  # the mean of cases, and not 12 of 13 trials
+    assert answer.output.count(f"83 % {interval} over 6 cases, 13 trials; ") == 2
+    assert summary.read_text("utf-8").count(f"83 % {interval} over 6 cases, 13 trials |") == 2
 
 
 def test_without_a_shared_case_the_drop_is_undecided(home: Path, tmp_path: Path) -> None:

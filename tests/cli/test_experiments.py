@@ -193,8 +193,9 @@ def test_bad_requests_are_refused_before_any_trial(place: CommandFolder, name: s
     assert not (place.folder / ".evaldesk/evaldesk.db").exists() or place.store().runs.list() == []
 
 
-def test_equal_variants_are_allowed_where_chance_is_to_be_seen(place: CommandFolder) -> None:
-    result = begin(place, "--vary", "temperature=0.50,0.5", "--allow-equal")
+@pytest.mark.parametrize("values", ["0.50,0.5", "0.5,0.5,0.5"])
+def test_equal_variants_are_allowed_where_chance_is_to_be_seen(place: CommandFolder, values: str) -> None:
+    result = begin(place, "--vary", f"temperature={values}", "--allow-equal")
 
     assert result.exit_code == 0, result.output
     assert "cannot be told" in result.output

@@ -148,6 +148,44 @@ def test_a_start_and_a_check_show_the_figures_of_the_plan(place: CommandFolder, 
     assert plan[0] not in quiet
 
 
+def test_a_run_shows_the_figures_of_its_plan_before_it_starts(place: CommandFolder, paid: tuple[str, Path]) -> None:
+    options = ("--criterion", "response_match_score=0.8", "--n", 2)
+    plan = place.run("plan", *paid, "--n", 2)
+    plan_object = planned(place, *paid, "--n", 2)
+
+    checked = place.run("eval", *paid, *options, "--check").stdout
+    check_object = json.loads(place.run("eval", *paid, *options, "--check", "--json").stdout)
+    begun = place.run("eval", *paid, *options)
+    silent = [place.run("eval", *paid, *options, flag).stderr for flag in ("--quiet", "--json")]
+
+    lines = plan.stdout.splitlines()
+    assert lines[0].startswith("12 cases x 2 = 24 trials, about $0.24, ")
+    assert "4 times in 5" in lines[1]
+    assert checked.splitlines()[-2:] == lines
+    assert check_object["runs"][0]["estimate"] == plan_object
+    assert begun.stderr.splitlines()[:2] == lines
+    assert [line for each in silent for line in lines if line in each] == []
+
+
+def test_the_figures_of_several_runs_name_each_of_them(place: CommandFolder, paid: tuple[str, Path]) -> None:
+    other = place.evalset("other", {"a": "a"})
+
+    begun = place.run("eval", *paid, other, "--criterion", "response_match_score=0.8", "--n", 2).stderr.splitlines()
+
+    assert begun[0].startswith("paid-paid, shop: 12 cases x 2 = 24 trials, about $0.24, ")
+    assert (
+        begun[2]
+        == "paid-paid, other: 1 case x 2 = 2 trials, cost not known: no earlier run of this agent and eval set."
+    )
+    assert begun[3] == "Smallest detectable difference: none with 1 case × 2 trials; add cases."
+
+
+def test_a_budget_of_trials_is_planned_as_it_is_spread(place: CommandFolder, paid: tuple[str, Path]) -> None:
+    begun = place.run("eval", *paid, "--criterion", "response_match_score=0.8", "--budget", 30).stderr
+
+    assert begun.startswith("12 cases x 2 or more = 30 trials, about $0.30, ")
+
+
 def test_a_budget_is_estimated_for_each_variant_before_the_start(place: CommandFolder, paid: tuple[str, Path]) -> None:
     begun = place.run(
         "eval", *paid, "--criterion", "response_match_score=0.8", "--vary", "temperature=0,1", "--budget", "1usd"

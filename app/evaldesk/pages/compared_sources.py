@@ -6,9 +6,15 @@ from typing import Any
 
 from evaldesk.desk.runs.run_sources import SourceComparison, left_out_places
 from evaldesk.model.conclusion import Interval, counted
-from evaldesk.wording.experiments import analysis_sentence, best_sentence, luck_sentence, variant_difference_words
+from evaldesk.model.experiment import VariantRate
+from evaldesk.wording.experiments import (
+    analysis_sentence,
+    best_sentence,
+    luck_sentence,
+    mean_rate_words,
+    variant_difference_words,
+)
 from evaldesk.wording.printable import markdown_text
-from evaldesk.wording.words import interval_words, passed_words
 
 
 def comparison_lines(comparison: SourceComparison) -> list[str]:
@@ -16,13 +22,10 @@ def comparison_lines(comparison: SourceComparison) -> list[str]:
     analysis = comparison.analysis
     lines = [f"{analysis_sentence(analysis)}.", f"{best_sentence(analysis)}."]
     for source in comparison.sources:
-        difference, (passed, scored) = analysis.difference_of(source.name), source.counts
-        interval = analysis.rate_of(source.name).interval
-        doubt = f", 95 % CI {interval_words(interval)}" if interval else ""
+        difference = analysis.difference_of(source.name)
         mark = f" ({source.mark})" if source.mark else ""
         words = "baseline" if difference is None else variant_difference_words(difference)
-        rate = passed_words(passed, scored) if scored else "no scored trials"
-        lines.append(f"{source.name}{mark}: {rate}{doubt}; {words}")
+        lines.append(f"{source.name}{mark}: {_rate_cell(analysis.rate_of(source.name))}; {words}")
     if n_left_out := len(left_out_places(comparison.sources)):
         lines.append(f"{counted(n_left_out, 'case')} in quarantine {'is' if n_left_out == 1 else 'are'} not compared.")
     luck = luck_sentence(analysis)
@@ -87,15 +90,24 @@ def comparison_markdown(comparison: SourceComparison) -> str:
     lines = [
         f"### {markdown_text(analysis_sentence(analysis))}",
         "",
-        "| run | passed | against the baseline |",
+        "| run | pass rate | against the baseline |",
         "|---|---|---|",
     ]
     for source in comparison.sources:
-        difference, (passed, scored) = analysis.difference_of(source.name), source.counts
+        difference = analysis.difference_of(source.name)
         words = "baseline" if difference is None else variant_difference_words(difference)
-        lines.append(f"| {markdown_text(source.name)} | {passed} of {scored} | {markdown_text(words)} |")
+        rate = _rate_cell(analysis.rate_of(source.name))
+        lines.append(f"| {markdown_text(source.name)} | {rate} | {markdown_text(words)} |")
     gate = [f"**{markdown_text(gate_sentence(comparison))}**", ""] if comparison.answer else []
     return "\n".join([*lines, "", *gate, ""])
+
+
+def _rate_cell(rate: VariantRate) -> str:
+    """`77 % (63–91 %) over 20 cases, 100 trials`: each case weighs the same, as in the interval."""
+    words = mean_rate_words(rate)
+    if not words:
+        return "no scored trials"
+    return f"{words} over {counted(rate.n_cases, 'case')}, {counted(rate.n_trials, 'trial')}"
 
 
 def _ends(interval: Interval | None) -> list[float] | None:

@@ -16,10 +16,11 @@ from evaldesk.wording.experiments import (
     best_sentence,
     effect_sentences,
     luck_sentence,
+    mean_rate_words,
     variant_difference_words,
 )
 from evaldesk.wording.printable import cell, in_one_line
-from evaldesk.wording.words import cost_words, interval_words, share_words
+from evaldesk.wording.words import cost_words
 
 
 def experiment_lines(results: Results) -> list[str]:
@@ -51,7 +52,7 @@ def experiment_markdown(results: Results) -> str:
         "|---|---|---|---|---|",
     ]
     for each in analysis.rates:
-        share = _rate_words(each)
+        share = mean_rate_words(each)
         difference = analysis.difference_of(each.variant)
         words = "baseline" if difference is None else variant_difference_words(difference)
         cost = "" if each.cost is None else cost_words(each.cost)
@@ -91,20 +92,13 @@ def _variant_line(results: Results, rate: VariantRate) -> str:
     run = results.runs.get(index)
     if run is None:
         return f"  {rate.variant}: deleted"
-    share = _rate_words(rate) or "no scored trial"
+    share = mean_rate_words(rate) or "no scored trial"
     cost = "cost not known" if rate.cost is None else f"{cost_words(rate.cost)} a trial"
     difference = results.analysis.difference_of(rate.variant)
     words = "the baseline" if difference is None else variant_difference_words(difference)
     dropped = results.experiment.dropped.get(index)
     note = f"; dropped after {dropped} of {run.config.n}" if dropped is not None else ""
     return f"  {rate.variant}: {share}, {cost}, run {run.id}; {words}{note}"
-
-
-def _rate_words(rate: VariantRate) -> str:
-    """`77 % (63–91 %)`; empty without a scored trial."""
-    if rate.rate is None:
-        return ""
-    return share_words(rate.rate) + (f" ({interval_words(rate.interval)})" if rate.interval else "")
 
 
 def experiment_object(results: Results) -> dict[str, Any]:

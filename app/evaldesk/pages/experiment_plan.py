@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from evaldesk.desk.experiments.estimates import ExperimentEstimate, Proposal, VariantEstimate
-from evaldesk.desk.runs.estimate import Estimate, RunProposal
+from evaldesk.desk.runs.estimate import Estimate, RunProposal, estimate_of_run
+from evaldesk.desk.runs.plan import RunPlan
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model.conclusion import counted
 from evaldesk.statistics.history.power import Detectable
 from evaldesk.wording.comparison import points_words
@@ -146,16 +148,32 @@ def estimate_object(estimate: ExperimentEstimate, proposal: Proposal | None = No
     }
 
 
+def lines_of_plan(runs: StoredRuns, plan: RunPlan) -> list[str]:
+    """The estimate of a checked run in lines."""
+    return run_lines(estimate_of_run(runs, plan), *shape_of_plan(plan))
+
+
+def object_of_plan(runs: StoredRuns, plan: RunPlan) -> dict[str, Any]:
+    """The estimate of a checked run as a JSON object."""
+    return run_object(estimate_of_run(runs, plan), *shape_of_plan(plan))
+
+
+def shape_of_plan(plan: RunPlan) -> tuple[int, int]:
+    """The cases of a run and the trials that each has in the mean, rounded down."""
+    return len(plan.cases), plan.n_trials // max(1, len(plan.cases))
+
+
 def run_lines(estimate: Estimate, n_cases: int, n: int, proposal: RunProposal | None = None) -> list[str]:
     """The estimate of one run, which is compared with an earlier one, one line each."""
-    parts = [f"{counted(n_cases, 'case')} x {n} = {counted(estimate.n_trials, 'trial')}"]
+    each = f"{n}" if n_cases * n == estimate.n_trials else f"{n} or more"
+    parts = [f"{counted(n_cases, 'case')} x {each} = {counted(estimate.n_trials, 'trial')}"]
     if estimate.last_run is None:
         parts.append("cost not known: no earlier run of this agent and eval set")
     else:
         cost = "cost not known" if estimate.cost is None else _about(estimate.cost)
         parts += [cost, *([duration_words(estimate.ms)] if estimate.ms else []), f"as in run {estimate.last_run}"]
     lines = [f"{', '.join(parts)}.", f"{estimate.visible}."]
-    if not estimate.is_of_history:
+    if not estimate.is_of_history and estimate.difference is not None:
         lines.append("These cases were never played: a typical spread is assumed.")
     if proposal is None:
         return lines

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evaldesk.model.conclusion import counted
-from evaldesk.model.experiment import Analysis, Effect, Factor, VariantDifference
+from evaldesk.model.experiment import Analysis, Effect, Factor, VariantDifference, VariantRate
 from evaldesk.wording.comparison import p_words, points_words
-from evaldesk.wording.words import CI
+from evaldesk.wording.words import CI, interval_words, share_words
 
 
 def analysis_sentence(analysis: Analysis) -> str:
@@ -55,6 +55,13 @@ def best_sentence(analysis: Analysis) -> str:
     if len(names) == 1:
         return f"{names[0]} is the best: it beats every other variant"
     return f"May be the best: {and_words(names)}"
+
+
+def mean_rate_words(rate: VariantRate) -> str:
+    """`77 % (63–91 %)`, the mean over cases and its interval; empty without a scored trial."""
+    if rate.rate is None:
+        return ""
+    return share_words(rate.rate) + (f" ({interval_words(rate.interval)})" if rate.interval else "")
 
 
 def variant_difference_words(difference: VariantDifference) -> str:

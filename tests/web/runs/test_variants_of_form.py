@@ -173,6 +173,75 @@ def test_an_instruction_is_a_text_or_a_file_of_the_folder_of_prompts(form_desk: 
     ]
 
 
+def test_kept_prompts_are_chosen_from_a_list_beside_the_text(form_desk: Any) -> None:
+    folder = form_desk.desk.settings.workspace / "prompts"
+    folder.mkdir()
+    for name in ("brief.md", "long.md"):
+        (folder / name).write_text("Be brief.\n")
+    vary = {"vary": ["instruction"], "vary.instruction": [AS_IT_IS, "Ask first.", "@prompts/brief.md"]}
+
+    page = form_desk.post("/runs/new", **form_desk.form(**vary)).text
+
+    added = re.search(r'<select id="vary\.instruction-3-file".*?</select>', page, re.DOTALL)
+    assert added
+    assert re.findall(r"<option[^>]*>([^<]*)", added[0]) == ["+ File", "@prompts/long.md"]
+    assert values_of(page, "instruction") == [AS_IT_IS, "@prompts/brief.md"]
+    assert re.findall(r'<textarea id="vary\.instruction-\d+"[^>]*>\s*([^<]*)', page) == ["Ask first.", ""]
+
+
+def test_the_heading_tells_how_many_variants_there_are(form_desk: Any) -> None:
+    one = form_desk.post("/runs/new", **form_desk.form(vary="")).text
+    whole = form_desk.post("/runs/new", **form_desk.form(**GRID)).text
+    htmx = {"HX-Request": "true", "HX-Target": "form#plan"}
+    part = form_desk.client.post("/runs/new", data=form_desk.form(**GRID), headers=htmx).text
+
+    assert "<h1>New run</h1>" in one
+    assert "<h1>New run <span>6 variants: an experiment</span></h1>" in whole
+    assert 'hx-swap-oob="innerHTML:h1"' not in whole
+    assert 'hx-swap-oob="innerHTML:h1">New run <span>6 variants: an experiment</span></div>' in part
+
+
+LIST = GRID | {"variant-list": "1"}
+
+
+def test_a_list_has_a_variant_for_each_place_and_no_combinations(form_desk: Any) -> None:
+    page = form_desk.post("/runs/new", **form_desk.form(**LIST, n="1")).text
+    experiment = stored(form_desk, form_desk.post("/runs", **form_desk.form(**LIST, n="1")))
+
+    names = [f"{AS_IT_IS}/temperature=0", "demo/a/temperature=0.7", f"demo/b/{AS_IT_IS}"]
+    assert cells_of(page) == dict.fromkeys(names, True)
+    assert "3 variants x 4 cases x 1 = 12 trials" in text_of(page)
+    assert "New run 3 variants: an experiment" in text_of(page)
+    plan = experiment.plan
+    assert [(each.name, each.options) for each in plan.variants] == [
+        (names[0], {"temperature": 0.0}),
+        (names[1], {"model": "demo/a", "temperature": 0.7}),
+        (names[2], {"model": "demo/b"}),
+    ]
+    assert plan.factors == ()
+
+
+def test_a_variant_of_a_list_is_unticked_as_one_of_a_grid(form_desk: Any) -> None:
+    names = [*cells_of(form_desk.post("/runs/new", **form_desk.form(**LIST)).text)]
+    ticks = {"variant-shown": names, "variant": names[:2]}
+
+    experiment = stored(form_desk, form_desk.post("/runs", **form_desk.form(**LIST, **ticks, n="1")))
+
+    assert [each.name for each in experiment.plan.variants] == names[:2]
+
+
+@pytest.mark.parametrize("values", [["0.5", "0.50"], ["0.5", "0.5"]], ids=["two spellings", "one spelling"])
+def test_equal_variants_are_played_where_the_form_allows_them(form_desk: Any, values: list[str]) -> None:
+    equal = {"vary": ["temperature"], "vary.temperature": values, "allow-equal": "1"}
+
+    page = form_desk.post("/runs/new", **form_desk.form(**equal)).text
+    plan = stored(form_desk, form_desk.post("/runs", **form_desk.form(**equal, n="1"))).plan
+
+    assert re.search(r'name="allow-equal" value="1" checked', page)
+    assert [each.options for each in plan.variants] == [{"temperature": 0.5}] * 2
+    assert len({each.name for each in plan.variants}) == 2
+
+
 @pytest.mark.parametrize(
     "name", ["/etc/passwd", "../secret.md", "prompts/../secret.md", "prompts/link.md", "nothing.md"]
 )
@@ -214,7 +283,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"vary": ["temperature"], "vary.temperature": ["0.5", "0.50"]},
         "temperature=0.50 is the same as temperature=0.5",
     ),
-    "one name twice": ({"vary": ["temperature"], "vary.temperature": ["1", "1"]}, "two variants are named"),
+    "one value twice": (
+        {"vary": ["temperature"], "vary.temperature": ["1", "1"]},
+        "temperature=1 (2) is the same as temperature=1",
+    ),
     "a model that is not allowed": (
         {"vary": ["model"], "vary.model": ["demo/a", "evil/model"]},
         "variant 'evil/model': 'evil/model' is not among the allowed models",

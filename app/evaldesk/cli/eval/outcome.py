@@ -28,6 +28,7 @@ from evaldesk.model.comparison import Baseline, RunChange
 from evaldesk.model.conclusion import WITHOUT, counted
 from evaldesk.model.stored import RunSummary
 from evaldesk.model.visibility import PARTS, Visibility
+from evaldesk.pages.experiment_plan import lines_of_plan, object_of_plan
 from evaldesk.run_options import OWN
 from evaldesk.wording.printable import in_one_line
 from evaldesk.wording.words import conclusion_words, needs_words, spread_sentence, trials_each
@@ -276,12 +277,16 @@ MOST_NAMED = 10
 
 async def check_jobs(desk: Desk, jobs: Sequence[Job], *, is_json: bool, gates: Gates, baseline: Baseline | None) -> int:
     """Print the outcome of each job; gives the exit code. Raises AgentError, UsageError."""
-    facts_of_plans = [plan_facts(plan) for plan in await plan_jobs(desk, jobs, gates=gates, baseline=baseline)]
+    plans, runs = await plan_jobs(desk, jobs, gates=gates, baseline=baseline), desk.stored_runs
     if is_json:
-        show_json({"runs": facts_of_plans}, indent=2)
+        estimates = [await asyncio.to_thread(object_of_plan, runs, plan) for plan in plans]
+        objects = [plan_facts(plan) | {"estimate": each} for plan, each in zip(plans, estimates, strict=True)]
+        show_json({"runs": objects}, indent=2)
         return 0
-    for facts in facts_of_plans:
-        _show_check(facts)
+    for plan in plans:
+        _show_check(plan_facts(plan))
+        for line in await asyncio.to_thread(lines_of_plan, runs, plan):
+            show(in_one_line(line))
     return 0
 
 

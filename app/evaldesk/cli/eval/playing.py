@@ -26,7 +26,9 @@ from evaldesk.model import Gates
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.run import CommandPart, FileOption, is_more
 from evaldesk.model.stored import RunSummary
+from evaldesk.pages.experiment_plan import lines_of_plan
 from evaldesk.wording.forecasts import forecast_sentence, short_alarm
+from evaldesk.wording.printable import in_one_line
 from evaldesk.wording.writer import show
 from evaldesk.workers_ahead import end_ahead
 
@@ -100,6 +102,9 @@ async def play_jobs(
     plans = [replace(plan, config=replace(plan.config, files=files)) for plan in plans]
     end_ahead("player")  # nobody took it: the agent is imported elsewhere
     warn_of_false_alarms(gates, [plan for job, plan in zip(jobs, plans, strict=True) if not job.is_baseline])
+    if not is_quiet:
+        with contextlib.suppress(BrokenPipeError):  # a reader who leaves keeps the verdict
+            await asyncio.to_thread(_show_estimates, desk, plans)
     max_cost = gates.max_cost
     played_runs: list[Played] = []
     for job, plan in zip(jobs, plans, strict=True):
@@ -115,6 +120,15 @@ async def play_jobs(
         if is_interrupted or is_overspent:
             break
     return played_runs, plans[len(played_runs) :]
+
+
+def _show_estimates(desk: Desk, plans: Sequence[RunPlan]) -> None:
+    """Show the trials, cost, time and detectable difference of each run before any trial begins."""
+    for plan in plans:
+        name = f"{plan.config.agent.id}, {plan.config.evalset_name}: " if len(plans) > 1 else ""
+        first, *more = lines_of_plan(desk.stored_runs, plan)
+        for line in (f"{name}{first}", *more):
+            show(in_one_line(line), err=True)
 
 
 def warn_of_false_alarms(gates: Gates, plans: Sequence[RunPlan]) -> None:

@@ -28,6 +28,7 @@ async def plan_experiment_of_page(
     factors: tuple[Factor, ...] = (),
     baseline: str | None = None,
     drops_worse: bool = False,
+    allows_equal: bool = False,
 ) -> tuple[ExperimentPlan, list[RunPlan]]:
     """The experiment of an agent and an eval set by their ids, with the runs of its variants, all with one seed.
 
@@ -55,6 +56,7 @@ async def plan_experiment_of_page(
         baseline=baseline,
         budget=options.value("budget"),
         drops_worse=drops_worse,
+        allows_equal=allows_equal,
     )
     return plan, run_plans
 

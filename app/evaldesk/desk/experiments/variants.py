@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import product, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -70,10 +70,36 @@ def levels_of(option: str, values: Sequence[str]) -> tuple[Level, ...]:
             raise UsageError(f"{option}: one of its values is empty; leave the comma out", field="vary")
         text = _file_text(option, value[1:]) if value.startswith("@") else value
         levels.append(Level(_level_name(option, value), text))
-    names = [level.name for level in levels]
-    if len(set(names)) < len(names):
+    names = {value: level.name for level, value in zip(levels, values, strict=True)}
+    if len(set(names.values())) < len(names):  # different values, such as files of two folders
         levels = [replace(level, name=value.lstrip("@")) for level, value in zip(levels, values, strict=True)]
-    return tuple(levels)
+    return tuple(_numbered(level, levels[:at]) for at, level in enumerate(levels))
+
+
+def _numbered(level: Level, earlier_levels: Sequence[Level]) -> Level:
+    """The level; one that stands there already is the second of its name, as to compare a variant with itself."""
+    n_earlier = sum(each.name == level.name for each in earlier_levels)
+    return replace(level, name=f"{level.name} ({n_earlier + 1})") if n_earlier else level
+
+
+def list_of(options: Sequence[tuple[str, Sequence[Level]]]) -> tuple[Variant, ...]:
+    """A variant for each place: the first one has the first level of every option, and so on.
+
+    An option without a level at a place is left to the agent there. Raises UsageError as `grid_of`.
+    """
+    missing_level = Level(AS_IT_IS, AS_IT_IS)
+    _check_once([name for name, _ in options])
+    variants = []
+    for levels in zip_longest(*(levels for _, levels in options), fillvalue=missing_level):
+        values = {name: level.text for (name, _), level in zip(options, levels, strict=True) if level.text != AS_IT_IS}
+        variants.append(Variant("/".join(level.name for level in levels), values))
+    return tuple(variants)
+
+
+def _check_once(names: Sequence[str]) -> None:
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise UsageError(f"{twice} is varied twice; name all of its values at one place", field="vary")
 
 
 def grid_of(options: Sequence[tuple[str, Sequence[Level]]]) -> tuple[tuple[Factor, ...], tuple[Variant, ...]]:
@@ -82,9 +108,7 @@ def grid_of(options: Sequence[tuple[str, Sequence[Level]]]) -> tuple[tuple[Facto
     Raises UsageError for an option that is named twice, and above `MOST_VARIANTS`.
     """
     names = [name for name, _ in options]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice:
-        raise UsageError(f"{twice} is varied twice; name all of its values at one place", field="vary")
+    _check_once(names)
     n_variants = 1
     for _, levels in options:
         n_variants *= len(levels)

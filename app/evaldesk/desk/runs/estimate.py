@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
+from evaldesk.desk.runs.gates.forecasts import MOST_PREVIEWED
+from evaldesk.desk.runs.histories import keys_of
+from evaldesk.desk.runs.plan import RunPlan
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model.history import SetHistory
 from evaldesk.statistics.history.posterior import Posterior, posterior_of
@@ -77,6 +80,25 @@ def estimate(
         visible=_sentence(n_cases, n, cases),
         rows=_rows(n_cases, n, cases),
         is_of_history=cases is not None,
+    )
+
+
+def estimate_of_run(runs: StoredRuns, plan: RunPlan) -> Estimate:
+    """The estimate of a run that is about to start, by the history of its cases."""
+    config, n_trials = plan.config, sum(plan.n_each)
+    last = runs.find_last_run(config.agent.id, config.evalset_id)
+    history = None
+    if last and 0 < len(plan.cases) <= MOST_PREVIEWED:
+        history = runs.history(last, keys_of(config.evalset_name, plan.cases))
+    return estimate(
+        runs,
+        config.agent.id,
+        config.evalset_id,
+        n_cases=len(plan.cases),
+        n=n_trials // max(1, len(plan.cases)),
+        concurrency=config.concurrency,
+        n_trials=n_trials,
+        history=history,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import product, zip_longest
 from pathlib import Path
 
 from starlette.datastructures import ImmutableMultiDict
@@ -12,7 +12,15 @@ from starlette.datastructures import ImmutableMultiDict
 from evaldesk.desk.experiments.estimates import ExperimentEstimate, VariantEstimate
 from evaldesk.desk.experiments.planning import names_of
 from evaldesk.desk.experiments.prompts import prompt_files
-from evaldesk.desk.experiments.variants import AS_IT_IS, OF_EXPERIMENT, baseline_index, check_names, grid_of, levels_of
+from evaldesk.desk.experiments.variants import (
+    AS_IT_IS,
+    OF_EXPERIMENT,
+    baseline_index,
+    check_names,
+    grid_of,
+    levels_of,
+    list_of,
+)
 from evaldesk.errors import NAME_LIMIT, VALUE_LIMIT, EvaldeskError, UsageError
 from evaldesk.model.experiment import Factor, Variant
 from evaldesk.pages.criteria.form import Typed, text_typed
@@ -30,6 +38,7 @@ from evaldesk.wording.words import cost_words
 
 VARY, DROP_VARY, DROP_VALUE = "vary", "vary-drop", "value-drop"
 SHOWN, PLAYED, BASELINE_VARIANT, DROPS_WORSE = "variant-shown", "variant", "baseline-variant", "drop-worse"
+IS_LIST, ALLOWS_EQUAL = "variant-list", "allow-equal"
 SEE = "see"
 INSTRUCTION = "instruction"
 FIRST = ("model", INSTRUCTION, "temperature")
@@ -40,7 +49,8 @@ FIRST = ("model", INSTRUCTION, "temperature")
 class FormVariants:
     """The variants that a form asks for, after its ticks; `factors` only where the grid is full.
 
-    `spans` are the options that vary with the names of their levels, `left_out` the names that were unticked.
+    `spans` are the options that vary with the names of their levels, `left_out` the names that were unticked. A list
+    has the first level of every option in its first variant, and so on; a grid all combinations.
     """
 
     spans: Sequence[tuple[str, Sequence[str]]]
@@ -49,6 +59,8 @@ class FormVariants:
     left_out: frozenset[str]
     baseline: str | None
     drops_worse: bool
+    allows_equal: bool = False
+    is_list: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +108,8 @@ class VariantForm:
     names: Sequence[str] = ()
     baseline: str = ""
     drops_worse: bool = False
+    allows_equal: bool = False
+    is_list: bool = False
     problem: str = ""
     estimate: ExperimentEstimate | None = None
     see: str = ""
@@ -172,7 +186,8 @@ def read_variants(form_values: Typed, workspace: Path) -> FormVariants:
         _check_offered(name)
         if values := _values(form_values, name):
             spans.append((name, levels_of(name, _named_values(name, values, workspace))))
-    factors, variants = grid_of(spans)
+    is_list = bool(form_values.get(IS_LIST))
+    factors, variants = ((), list_of(spans)) if is_list else grid_of(spans)
     names, ticks = (frozenset(map(str, form_values.getlist(name))) for name in (SHOWN, PLAYED))
     left_out = frozenset(each.name for each in variants) & names - ticks
     chosen_variants = tuple(each for each in variants if each.name not in left_out)
@@ -182,7 +197,16 @@ def read_variants(form_values: Typed, workspace: Path) -> FormVariants:
     if baseline in left_out:
         baseline = None
     named_spans = [(name, [level.name for level in levels]) for name, levels in spans]
-    return FormVariants(named_spans, factors, chosen_variants, left_out, baseline, bool(form_values.get(DROPS_WORSE)))
+    return FormVariants(
+        named_spans,
+        factors,
+        chosen_variants,
+        left_out,
+        baseline,
+        drops_worse=bool(form_values.get(DROPS_WORSE)),
+        allows_equal=bool(form_values.get(ALLOWS_EQUAL)),
+        is_list=is_list,
+    )
 
 
 def _named_values(name: str, values: Sequence[str], workspace: Path) -> Sequence[str]:
@@ -211,6 +235,8 @@ def variant_form(
         fields=[_varied_field(name, _values(form_values, name), choices, workspace) for name in options],
         offered=_offered(options),
         drops_worse=bool(form_values.get(DROPS_WORSE)),
+        allows_equal=bool(form_values.get(ALLOWS_EQUAL)),
+        is_list=bool(form_values.get(IS_LIST)),
         see=text_typed(form_values, SEE, ""),
     )
     if not asks_for_variants(form_values):
@@ -248,7 +274,11 @@ def _with_grid(form: VariantForm, variants: FormVariants, estimates: Sequence[Va
         return GridCell(name, letters.get(name, ""), is_played, cost_words(own.cost), variant_cost_words(own), share)
 
     (first, columns), *others = variants.spans
-    if others:
+    if variants.is_list:
+        places = zip_longest(*(levels for _, levels in variants.spans), fillvalue=AS_IT_IS)
+        rows = [(name, [cell(name)]) for name in map("/".join, places)]
+        form = replace(form, heads=("Cost of a trial",), corner="Variant")
+    elif others:
         rows = [
             (" / ".join(levels), [cell("/".join((column, *levels))) for column in columns])
             for levels in product(*(levels for _, levels in others))
@@ -257,7 +287,8 @@ def _with_grid(form: VariantForm, variants: FormVariants, estimates: Sequence[Va
     else:
         rows = [(column, [cell(column)]) for column in columns]
         form = replace(form, heads=("Cost of a trial",), corner=BY_NAME[first].title)
-    return replace(form, rows=rows, sizes=" × ".join(str(len(levels)) for _, levels in variants.spans))
+    sizes = [len(rows)] if variants.is_list else [len(levels) for _, levels in variants.spans]
+    return replace(form, rows=rows, sizes=" × ".join(map(str, sizes)))
 
 
 def _names(form_values: Typed) -> list[str]:
@@ -289,10 +320,12 @@ def _varied_field(
     name: str, values: Sequence[str], choices: Mapping[str, Sequence[str]], workspace: Path
 ) -> VariedField:
     option = BY_NAME[name]
-    options = choices.get(name, ())
     if name == INSTRUCTION:
-        options = [f"@{each}" for each in prompt_files(workspace)]
-    add = {"model": "Model", INSTRUCTION: "File or text"}.get(name, "Value")
+        return VariedField(
+            option, values, (AS_IT_IS, *(f"@{each}" for each in prompt_files(workspace))), "File or text"
+        )
+    options = choices.get(name, ())
+    add = {"model": "Model"}.get(name, "Value")
     if option.kind == "switch":
         return VariedField(option, values, ("yes", "no"), add)
     return VariedField(option, values, (AS_IT_IS, *options) if options or name == "model" else (), add)

@@ -254,6 +254,7 @@ async def _plan_variants(request: Request, form_values: Typed) -> tuple[Experime
         factors=requested.factors,
         baseline=requested.baseline,
         drops_worse=requested.drops_worse,
+        allows_equal=requested.allows_equal,
     )
 
 
@@ -296,6 +297,7 @@ async def _form(
         "runs/new.html",
         block=block if block in ("plan", "estimate") else None,
         status=422 if error else 404 if is_gone else 200,
+        is_swap=block == "plan",
         form=form,
     )
 
