@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import event
 
+from evaldesk.desk.runs.stored_runs import RECENT_RUNS
+from evaldesk.pages.door.tools import TOOLS, call
+
 if TYPE_CHECKING:
     from tests.web.runs.conftest import RunPages
 
@@ -54,6 +57,50 @@ def test_no_page_reads_a_whole_table_of_trials(pages: RunPages, asked: list[tupl
     assert statuses == [200] * len(addresses)
     assert len(asked) > len(addresses)
     assert scans(pages, asked) == []
+
+
+def test_no_reading_tool_reads_a_whole_table_of_trials_nor_asks_more_beside_other_runs(
+    pages: RunPages, asked: list[tuple[str, Any]]
+) -> None:
+    first, second, *_ = (int(pages.finish(n="1").rpartition("/")[2]) for _ in range(RECENT_RUNS + 1))
+    inputs: dict[str, dict[str, Any]] = {
+        "status": {},
+        "list_agents": {},
+        "list_evalsets": {},
+        "list_cases": {"set": "dice_set"},
+        "get_case": {"set": "dice_set", "case": "misses"},
+        "list_runs": {"limit": 2},
+        "get_run": {"run": str(first)},
+        "compare": {"runs": [str(first), str(second)]},
+        "list_trials": {"run": str(first), "filter": "verdict:failed"},
+        "get_trial": {"run": str(first), "case": "misses", "trial": 0},
+        "get_failures": {"set": "dice_set"},
+        "explain_gate": {"run": str(first)},
+        "health": {"set": "dice_set"},
+    }
+    of_index = {
+        "search",
+        "get_docs",
+    }  # words are looked up in an index of their own, and pages of documentation in files
+    assert inputs.keys() | of_index == {name for name, tool in TOOLS.items() if tool.group == "read"}
+
+    def statements() -> dict[str, int]:
+        counts = {}
+        for name, values in inputs.items():
+            asked.clear()
+            pages.client.within(call, TOOLS[name], pages.desk, values)
+            assert scans(pages, asked[:]) == [], name
+            counts[name] = len(asked)
+        return counts
+
+    statements()  # agents are looked at once
+    before = statements()
+    for n in ("1", "5", "1"):
+        pages.finish(n=n)
+
+    statements()  # so are the runs
+    after = statements()
+    assert {name: (before[name], n) for name, n in after.items() if n > before[name]} == {}
 
 
 def scans(pages: RunPages, asked: list[tuple[str, Any]]) -> list[str]:
