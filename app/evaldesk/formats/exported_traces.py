@@ -6,26 +6,35 @@ call is a turn of which only the answer is known: nothing is said of its tool ca
 
 from __future__ import annotations
 
+import io
+import json
+import re
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, TypeAlias
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, BinaryIO, ClassVar, TypeAlias, cast
 
-from evaldesk.formats.exchange import Imported, ReadOnly
+from evaldesk.errors import FormatError
+from evaldesk.formats.exchange import MAX_ROW, Imported, ReadOnly
+from evaldesk.formats.large_traces import MAX_STEPS, TracesOnDisk, imported_groups
 from evaldesk.formats.otel import imported_spans
 from evaldesk.model.json_text import json_or_text
 from evaldesk.reading.fields import read_documents
+from evaldesk.reading.json_lines import Line, read_lines
+from evaldesk.reading.json_stream import StreamedList
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import JsonPosition
+from evaldesk.reading.strict_json import Document, JsonPosition
 from evaldesk.reading.values import read_mapping
 from evaldesk.transcripts.messages.parts import json_value
 from evaldesk.transcripts.otel.spans import CASE_ID, Span, SpanEvent
 from evaldesk.transcripts.otel.trace_turns import EVALUATION
 from evaldesk.transcripts.otel.traces import ANSWER_ALONE, Kind
+from evaldesk.transcripts.recorded import file_stem
 
 Row: TypeAlias = Mapping[str, Any]
-MAX_STEPS = 200_000
-"""Steps of one file, which is read whole."""
+HEAD = 1024 * 1024
+"""Bytes that show whether a file is a page or lines."""
 MAX_NESTED = 8
 """Wrappers around messages that are opened, one in the other."""
 _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "system": "system", "tool": "tool"}
@@ -90,6 +99,7 @@ class ExportedTraces(ReadOnly):
 
     name: ClassVar[str]
     pages: ClassVar[tuple[str, ...]] = ()
+    n_readings = 1
     suffixes = (".json", ".jsonl")
     instead = "write a run as otel"
 
@@ -112,16 +122,58 @@ class ExportedTraces(ReadOnly):
     @classmethod
     def read(cls, data: bytes, *, source: str) -> Imported:
         """A case and a trial for each conversation. Raises FormatError."""
-        steps: list[Step] = []
-        for document in read_documents(data, source):
-            page = next((key for key in cls.pages if _is_page(document.value, key)), None)
-            place = JsonPosition(document, (page,) if page else ())
-            for index, row in enumerate(_rows_in(document.value, cls.pages)):
-                at = place.at(index) if page or isinstance(document.value, list) else place
-                steps += cls.steps_of(at, read_mapping(at, row))
-                if len(steps) > MAX_STEPS:
-                    raise document.error(f"the file has more than {MAX_STEPS:,} steps; import parts of it")
-        return read_steps(cls.name, steps, source)
+        documents = read_documents(data, source)
+        return read_steps(cls.name, [step for document in documents for step in cls._steps(document)], source)
+
+    @classmethod
+    def read_large(cls, file: BinaryIO, *, source: str, outcome: str) -> Imported:
+        """As `read`, with one conversation in memory."""
+        traces = TracesOnDisk()
+        for document in cls._documents(file, source):
+            for step in cls._steps(document):
+                traces.add(step.trace_id, step.span_id, step.conversation, _pack_step(step))
+        spans = (_spans([_unpack_step(step, source) for step in steps]) for steps in traces.groups())
+        return imported_groups(cls.name, spans, file_stem(source), source)
+
+    @classmethod
+    def _steps(cls, document: Document) -> Iterator[Step]:
+        """The steps of a row, or of a list or page of rows."""
+        page = next((key for key in cls.pages if _is_page(document.value, key)), None)
+        place = JsonPosition(document, (page,) if page else ())
+        for index, row in enumerate(_rows_in(document.value, cls.pages)):
+            at = place.at(index) if page or isinstance(document.value, list) else place
+            yield from cls.steps_of(at, read_mapping(at, row))
+
+    @classmethod
+    def _documents(cls, file: BinaryIO, source: str) -> Iterator[Document]:
+        """The rows of a list or page, or the lines."""
+        reader = io.BufferedReader(cast("io.RawIOBase", file), HEAD)
+        head = reader.peek()
+        if head.lstrip(_BLANK).startswith(b"["):
+            return iter(StreamedList(cast("BinaryIO", reader), source, max_item=MAX_ROW))
+        if _is_lines(head, cls.pages):
+            # A line without end is refused by its reader, cut.
+            return read_lines(cast("BinaryIO", iter(lambda: reader.readline(MAX_ROW), b"")), source)
+        return iter(StreamedList(cast("BinaryIO", reader), source, cls.pages.__contains__, max_item=MAX_ROW))
+
+
+_BLANK = b"\xef\xbb\xbf \t\r\n"
+
+
+_FIRST_LIST = re.compile(rb'\{\s{0,20}"(?P<key>[a-z]{1,20})"\s{0,20}:\s{0,20}\[')
+
+
+def _is_lines(head: bytes, pages: Sequence[str]) -> bool:
+    """Whether a file that begins so has an object on each line; a page may be one line without end."""
+    line, end, _ = head.partition(b"\n")
+    if not end:
+        first_list = _FIRST_LIST.match(head.lstrip(_BLANK))
+        return first_list is None or first_list["key"].decode() not in pages
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return False
+    return not any(_is_page(value, key) for key in pages)
 
 
 def _rows_in(value: Any, pages: Sequence[str]) -> list[Any]:
@@ -139,10 +191,46 @@ def read_steps(format_name: str, steps: Sequence[Step], source: str) -> Imported
 
     Raises FormatError, also when none of them says anything.
     """
+    n_steps = Counter(step.trace_id for step in steps)
+    n_of_conversations = Counter(n_steps)
+    for conversation, trace_id in {(step.conversation, step.trace_id) for step in steps if step.conversation}:
+        n_of_conversations[conversation] += n_steps[trace_id]
+    if any(n > MAX_STEPS for n in n_of_conversations.values()):
+        raise FormatError(f"one conversation has more than {MAX_STEPS:,} steps; leave it out", source=source)
+    return imported_spans(format_name, _spans(steps), source)
+
+
+def _spans(steps: Sequence[Step]) -> list[Span]:
+    """The spans of the steps of whole traces, with an answer in place of a trace without a model call."""
     steps = list({(step.trace_id, step.span_id): step for step in steps}.values())
     seen_traces = {step.trace_id for step in steps if step.kind == "model"}
     answers = [_as_answer(step) for step in _roots(steps) if step.trace_id not in seen_traces]
-    return imported_spans(format_name, [*map(_span, _with_facts_of_traces([*steps, *answers]))], source)
+    return [*map(_span, _with_facts_of_traces([*steps, *answers]))]
+
+
+def _pack_step(step: Step) -> list[Any]:
+    """A step as JSON values, with its place in the file and without the text of it."""
+    document = step.place.document
+    line = document.number if isinstance(document, Line) else 0
+    usage = [getattr(step.usage, name) for name in _USAGE_FIELDS]
+    scores = [(score.name, score.value, score.reason) for score in step.scores]
+    return [line, [*document.within, *step.place.path], usage, scores, *map(step.__getattribute__, _PLAIN_FIELDS)]
+
+
+def _unpack_step(values: Sequence[Any], source: str) -> Step:
+    line, path, usage, scores, *plain_values = values
+    document = Line(None, "", source, line) if line else Document(None, "", source)
+    own_fields = dict(zip(_PLAIN_FIELDS, plain_values, strict=True))
+    return Step(
+        place=JsonPosition(document, tuple(path)),
+        usage=ExportedUsage(*usage),
+        scores=tuple(ExportedScore(*score) for score in scores),
+        **own_fields,
+    )
+
+
+_USAGE_FIELDS = tuple(each.name for each in fields(ExportedUsage))
+_PLAIN_FIELDS = tuple(each.name for each in fields(Step) if each.name not in ("place", "usage", "scores"))
 
 
 def _with_facts_of_traces(steps: Sequence[Step]) -> Iterator[Step]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Imported, ReadOnly, WritesRuns, imported_sessions
+from evaldesk.formats.large_traces import nothing_words
 from evaldesk.model import Event, Score, ToolCall, Transcript, TrialResult, TurnRecord
 from evaldesk.model.conclusion import counted
 from evaldesk.model.json_text import json_or_text
@@ -87,10 +88,7 @@ def imported_spans(format_name: str, spans: Sequence[Span], source: str) -> Impo
         each for each in conversations(spans, notes) if any(visit.steps or visit.note for visit in each.visits)
     ]
     if not agent_conversations:
-        what = " ".join(notes.sentences) or "none has gen_ai.*, OpenInference or ADK attributes with messages"
-        raise FormatError(
-            f"none of {counted(len(spans), 'span')} describes the work of an agent: {what}", source=source
-        )
+        raise FormatError(nothing_words(len(spans), notes), source=source)
     name = file_stem(source).removesuffix(".otel")
     models = Counter(
         model_of(step.span) for one in agent_conversations for visit in one.visits for step in visit.steps if step.call

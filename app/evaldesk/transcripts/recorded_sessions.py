@@ -63,7 +63,9 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class _Note:
+class SessionNote:
+    """The note of a session that Evaldesk wrote: its case, trial, scores and end."""
+
     case_id: str
     trial_index: int
     scores: tuple[Score, ...]
@@ -76,18 +78,18 @@ class _Note:
 
 def run_of_sessions(name: str, agent: str, model: str | None, sessions: Sequence[Session]) -> RecordedRun:
     """The run of the sessions: each is a case of its own, but those that name their case are trials of it."""
-    notes = [_read_note(session.note) for session in sessions]
+    notes = [read_note(session.note) for session in sessions]
     own_ids = [note.case_id if note else session.case_id for session, note in zip(sessions, notes, strict=True)]
     used_names: dict[str, int] = {case_id: 1 for case_id in own_ids if case_id}
     scores_by_session = [note.scores if note else session.scores for session, note in zip(sessions, notes, strict=True)]
-    criteria = _criteria(scores_by_session)
+    criteria = criteria_of(scores_by_session)
     trials = TrialRows()
     tells_calls = any(turn.tool_calls for session in sessions for turn in session.turns)
     for session, note, own_id, scores in zip(sessions, notes, own_ids, scores_by_session, strict=True):
         case_id = own_id or free_name(session.id, used_names)
         at = trials.place(case_id)
-        trials.offer(at, _case(case_id, session, tells_calls=tells_calls))
-        trials.add(at, _trial(session, note, scores, criteria), note.trial_index if note else None)
+        trials.offer(at, case_of_session(case_id, session, tells_calls=tells_calls))
+        trials.add(at, trial_of_session(session, note, scores, criteria), note.trial_index if note else None)
     cases, results = trials.finish()
     plan = next((note.plan for note in notes if note and note.plan), RecordedPlan())
     return RecordedRun(name, agent or name, cases, results, criteria, model, plan=plan)
@@ -95,11 +97,11 @@ def run_of_sessions(name: str, agent: str, model: str | None, sessions: Sequence
 
 def named_case_ids(sessions: Iterable[Session]) -> frozenset[str]:
     """The ids of cases that the sessions say they are trials of."""
-    notes = ((session, _read_note(session.note)) for session in sessions)
+    notes = ((session, read_note(session.note)) for session in sessions)
     return frozenset(note.case_id if note else session.case_id for session, note in notes) - {""}
 
 
-def _case(case_id: str, session: Session, *, tells_calls: bool) -> Case:
+def case_of_session(case_id: str, session: Session, *, tells_calls: bool) -> Case:
     """A case that expects the recorded events: the calls, the answers, and ADK's `tool_responses` beside them.
 
     A source that tells no call of a tool in any session may not see them, so nothing is asserted of tools.
@@ -173,7 +175,7 @@ def _end(turn: TurnRecord) -> dict[str, Any] | None:
     return {"stop": turn.stop_reason, "waiting": requests} if turn.stop_reason in NO_ANSWER else None
 
 
-def _with_users_and_ends(turns: tuple[TurnRecord, ...], note: _Note) -> tuple[TurnRecord, ...]:
+def _with_users_and_ends(turns: tuple[TurnRecord, ...], note: SessionNote) -> tuple[TurnRecord, ...]:
     """The turns with their user and their end, as the note says."""
     n = len(turns)
     rows = zip_longest(turns, note.asked_by[:n], note.ends[:n])
@@ -194,9 +196,10 @@ def _with_end(turn: TurnRecord, end: Any) -> TurnRecord:
     return ended_so(turn, end["stop"], requests)
 
 
-def _trial(
-    session: Session, note: _Note | None, scores: tuple[Score, ...], criteria: Sequence[Criterion]
+def trial_of_session(
+    session: Session, note: SessionNote | None, scores: tuple[Score, ...], criteria: Sequence[Criterion]
 ) -> TrialResult:
+    """The trial of a session, with the scores of its note or its source; its verdict is by `criteria`."""
     error = session.error or (note.error if note else None)
     turns = _with_users_and_ends(session.turns, note) if note else session.turns
     trial = recorded_trial(
@@ -211,12 +214,13 @@ def _trial(
     return trial if trial.error or not (note and note.verdict) else replace(trial, verdict=note.verdict)
 
 
-def _criteria(all_scores: Iterable[Sequence[Score]]) -> tuple[Criterion, ...]:
+def criteria_of(all_scores: Iterable[Sequence[Score]]) -> tuple[Criterion, ...]:
+    """The metrics of the scores with their thresholds; of several thresholds the last."""
     by_metric = {score.metric: Criterion(score.metric, score.threshold) for scores in all_scores for score in scores}
     return tuple(by_metric.values())
 
 
-def _read_note(raw: Any) -> _Note | None:
+def read_note(raw: Any) -> SessionNote | None:
     """The note, or None for a value that is none of ours: the file comes from outside."""
     if not isinstance(raw, dict):
         return None
@@ -231,7 +235,7 @@ def _read_note(raw: Any) -> _Note | None:
     ends = raw.get("ends")
     turn_ends = tuple(ends) if isinstance(ends, list) else ()
     known_scores = tuple(score for score in score_values if score)
-    return _Note(case_id, trial, known_scores, error, verdict, asked_by, turn_ends, read_plan(raw.get("plan")))
+    return SessionNote(case_id, trial, known_scores, error, verdict, asked_by, turn_ends, read_plan(raw.get("plan")))
 
 
 def _read_error(raw: Any) -> ErrorRecord | None:
