@@ -84,23 +84,24 @@ def test_no_reading_tool_reads_a_whole_table_of_trials_nor_asks_more_beside_othe
     }  # words are looked up in an index of their own, and pages of documentation in files
     assert inputs.keys() | of_index == {name for name, tool in TOOLS.items() if tool.group == "read"}
 
-    def statements() -> dict[str, int]:
-        counts = {}
-        for name, values in inputs.items():
-            asked.clear()
-            pages.client.within(call, TOOLS[name], pages.desk, values)
-            assert scans(pages, asked[:]) == [], name
-            counts[name] = len(asked)
-        return counts
+    def n_statements(name: str) -> int:
+        asked.clear()
+        pages.client.within(call, TOOLS[name], pages.desk, inputs[name])
+        assert scans(pages, asked[:]) == [], name
+        return len(asked)
 
-    statements()  # agents are looked at once
-    before = statements()
+    def least_statements() -> dict[str, int]:
+        """Of each tool the fewest of some calls: the desk itself asks now and then, and the first call fills caches."""
+        return {name: min(n_statements(name) for _ in range(4)) for name in inputs}
+
+    before = least_statements()
     for n in ("1", "5", "1"):
         pages.finish(n=n)
 
-    statements()  # so are the runs
-    after = statements()
-    assert {name: (before[name], n) for name, n in after.items() if n > before[name]} == {}
+    after = least_statements()
+    # The errors of an agent are counted over its newest runs.
+    few = {"list_agents": 2 + RECENT_RUNS}
+    assert {name: (before[name], n) for name, n in after.items() if n > few.get(name, before[name])} == {}
 
 
 def scans(pages: RunPages, asked: list[tuple[str, Any]]) -> list[str]:
