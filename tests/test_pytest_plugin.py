@@ -229,6 +229,22 @@ def test_numbers_are_in_the_junit_file(project: pytest.Pytester) -> None:
     assert 'name="evaldesk_passed" value="2"' in (project.path / "results.xml").read_text()
 
 
+@pytest.mark.parametrize("n", [3, 0])
+def test_a_case_has_its_own_trials(project: pytest.Pytester, n: int) -> None:
+    case: Any = {"eval_id": "own", "trials": n, "conversation": [{"user_content": {"parts": [{"text": "hello"}]}}]}
+    case["conversation"][0]["final_response"] = {"parts": [{"text": "hello"}]}
+    path = project.path / "evalsets" / "own.evalset.json"
+    path.write_text(json.dumps({"eval_set_id": "own", "eval_cases": [case]}))
+
+    result = _run(project, "evalsets/own.evalset.json", "--junit-xml=results.xml")
+
+    if n:
+        assert 'name="evaldesk_passed" value="3"' in (project.path / "results.xml").read_text()
+    else:
+        result.assert_outcomes(errors=1)
+        result.stdout.fnmatch_lines(["*case 'own': trials must be 1 to 1,000, got 0*"])
+
+
 def test_a_file_that_cannot_be_read_is_an_error_of_the_collection(project: pytest.Pytester) -> None:
     (project.path / "evalsets" / "broken.test.json").write_text('[{"query": 1}]')
 

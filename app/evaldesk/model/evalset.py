@@ -139,6 +139,32 @@ def ids_for_review(cases: Sequence[Case]) -> list[str]:
     return [cases.id_at(number) for number in numbers]
 
 
+TRIALS = "trials"
+"""The key of a case's `extra` with its own number of trials, in place of that of the run."""
+MOST_OWN_TRIALS = 1_000
+
+
+def own_trials(case: Case) -> int | None:
+    """The number of trials that the case names; None for none, and for a column of a data set that is no number.
+
+    Raises ValueError for a number below 1 or above MOST_OWN_TRIALS.
+    """
+    n = case.extra.get(TRIALS)
+    if isinstance(n, bool) or not isinstance(n, int):
+        return None
+    if not 1 <= n <= MOST_OWN_TRIALS:
+        raise ValueError(f"case {case.id!r}: {TRIALS} must be 1 to {MOST_OWN_TRIALS:,}, got {n}")
+    return n
+
+
+def trials_of_cases(cases: Sequence[Case], n: int) -> tuple[int, ...]:
+    """The trials of each case where some case names its own number; empty where each has `n`. Raises ValueError."""
+    if isinstance(cases, LargeCases) and not cases.has_key(TRIALS):
+        return ()
+    numbers = tuple(own_trials(case) or n for case in cases)
+    return numbers if set(numbers) - {n} else ()
+
+
 DECISIONS = "human_decisions"
 EXPECTED_OUTCOMES = "expected_outcomes"
 """The key of a case's `extra` with the outcomes that it expects of its turns."""
@@ -242,6 +268,10 @@ class LargeCases(EditedCases):
         self, text: str, tag: str, groups: Collection[int] | None, start: int, limit: int
     ) -> tuple[int, list[int]]:
         """The number of cases with the casefolded `text`, the tag and one of the groups, and `limit` of them."""
+
+    @abstractmethod
+    def has_key(self, key: str) -> bool:
+        """Whether the file has this key somewhere; no case is read."""
 
     @abstractmethod
     def tags(self) -> Mapping[str, int]:

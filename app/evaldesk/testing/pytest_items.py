@@ -26,6 +26,7 @@ from evaldesk.gate_options import GATES_BY_NAME, gates_of
 from evaldesk.model import AgentRef, Case, Conclusion, EvalSet, GateOutcome, Gates
 from evaldesk.model.comparison import Baseline, RunChange
 from evaldesk.model.conclusion import counted
+from evaldesk.model.evalset import own_trials
 from evaldesk.paths import interpreter_path
 from evaldesk.run_options import Asked, RunOption, offered
 from evaldesk.settings import read_settings
@@ -153,7 +154,7 @@ class EvalSetCollecting:
         """Count a case that was played; one that the baseline accounts for is judged together with the others."""
         self.n_judged += 1
         if change is not None:
-            self.compared[item.nodeid] = ComparedCase(item.case, item.options, self.n, change), numbers
+            self.compared[item.nodeid] = ComparedCase(item.case, item.options, item.options.value("n"), change), numbers
 
     def options(self, path: Path) -> RunOptions:
         """How the eval set in `path` is run: by the file of criteria that was named or stands beside it, if any.
@@ -292,11 +293,11 @@ class EvalSetFile(pytest.File):
             evalset = load_evalset(self.path)
             check_ids(evalset, file=self.path.name)
             options = self.collecting.options(self.path)
-        except EvaldeskError as error:
+            items = [_item(self, evalset, case, options) for case in evalset.cases]
+        except (EvaldeskError, ValueError) as error:
             raise self.CollectError(str(error)) from error
         self.collecting.n_collected += len(evalset.cases)
-        for case in evalset.cases:
-            yield _item(self, evalset, case, options)
+        yield from items
 
 
 class EvalCaseItem(pytest.Item):
@@ -400,7 +401,9 @@ def _flag(option: RunOption) -> str:
 
 def _item(file: EvalSetFile, evalset: EvalSet, case: Case, options: RunOptions) -> EvalCaseItem:
     item: EvalCaseItem = EvalCaseItem.from_parent(file, name=case.id)
-    item.evalset, item.case, item.options, item.collecting = evalset, case, options, file.collecting
+    item.evalset, item.case, item.collecting = evalset, case, file.collecting
+    n = own_trials(case)
+    item.options = options if n is None else options.but(n=n)
     item.add_marker("evaldesk")
     for tag in case.tags:
         if tag.replace("-", "_").isidentifier() and not tag.startswith("_"):

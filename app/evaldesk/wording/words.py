@@ -414,6 +414,16 @@ def spread_sentence(config: RunConfig, n_cases: int, n_trials: int, n_least: int
     return budget_sentence(config.budget, config.allocate, config.allocated_from, n_cases, n_trials, n_least, n_most)
 
 
+def own_trials_sentence(n_each: Sequence[int], n: int) -> str:
+    """`2 of 8 cases name their own number of trials: 3 to 20.`; empty without any."""
+    others = [each for each in n_each if each != n]
+    if not others:
+        return ""
+    verb = "names its" if len(others) == 1 else "name their"
+    cases = counted_words(len(others), len(n_each), "case")
+    return f"{cases} {verb} own number of trials: {trials_each(min(others), max(others))}."
+
+
 def budget_sentence(
     budget: str, allocate: str, run_ids: Sequence[int], n_cases: int, n_trials: int, n_least: int, n_most: int
 ) -> str:

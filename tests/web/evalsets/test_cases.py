@@ -422,3 +422,17 @@ def test_outcomes_that_the_form_cannot_show_are_kept(pages: Pages, address: str)
 
     assert saved.status_code == 303
     assert pages.stored()["eval_cases"][0]["expected_outcomes"] == [{"outcome": "no such"}]
+
+
+def test_a_case_gets_its_own_number_of_trials_and_loses_it(pages: Pages, calc: str, address: str) -> None:
+    case = pages.stored()["eval_cases"][0]
+
+    pages.post(address, pages.fields(address) | {"trials": " 20 "})
+    with_trials = pages.stored()["eval_cases"][0]
+    refused = pages.post(address, pages.fields(address) | {"trials": "0"})
+    pages.post(address, pages.fields(address) | {"trials": ""})
+
+    assert with_trials == case | {"trials": 20}
+    assert refused.status_code == 422
+    assert "Enter a whole number from 1 to 1,000" in refused.text
+    assert pages.stored()["eval_cases"][0] == case

@@ -154,6 +154,20 @@ def test_a_case_in_quarantine_is_in_no_forecast(pages: Any, *, has_run: bool) ->
     assert forecast_sentence(forecast) in page
 
 
+def test_a_case_with_its_own_trials_is_in_cost_and_forecast(pages: Any) -> None:
+    path = pages.desk.evalsets.read(pages.evalset)[2]
+    content = json.loads(path.read_text())
+    content["eval_cases"][1]["trials"] = 9
+    path.write_text(json.dumps(content))
+
+    page = shown(pages.post("/runs/new", **pages.form(n="5", min_pass_rate="0.9")).text)
+
+    (forecast,) = gate_forecasts(Gates(min_pass_rate=0.9), assumed_subject(0.9, [5, 9, 5, 5], 1.0), is_searched=False)
+    assert "1 of 4 cases names its own number of trials: 9." in page
+    assert "24 trials" in page
+    assert forecast_sentence(forecast) in page
+
+
 def test_a_better_gate_is_taken_into_the_fields_by_its_button(pages: Any) -> None:
     pages.finish(n="1")
     typed = pages.form(n="5", baseline="1", max_regressions="0")

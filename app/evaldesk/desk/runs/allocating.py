@@ -94,10 +94,8 @@ def with_budget(plan: RunPlan, budget: str, runs: StoredRuns) -> RunPlan:
     config = plan.config
     subject = Subject(plan.cases, history_class(config))
     spread_trials = spread(Budget(budget, config.allocate, config.n), subject, runs)
-    partly = plan.foresight.partly_asserted
-    n_partly = sum(n for n, case in zip(spread_trials.n_each, plan.cases, strict=True) if case.id in partly)
-    final_config = replace(config, n_partly_planned=n_partly, allocated_from=spread_trials.run_ids)
-    return replace(plan, config=final_config, trials_of_cases=spread_trials.n_each)
+    allocated_plan = plan.with_trials(spread_trials.n_each)
+    return replace(allocated_plan, config=replace(allocated_plan.config, allocated_from=spread_trials.run_ids))
 
 
 def spread(budget: Budget, subject: Subject, runs: StoredRuns) -> Spread:

@@ -50,6 +50,7 @@ from evaldesk.model.evalset import (
     ids_with_tags,
     repeats_words,
     tags_of_filter,
+    trials_of_cases,
 )
 from evaldesk.model.options import Recording, UserConfig
 from evaldesk.model.run import MAX_TRIALS, ExecutorConfig, option_values, with_options
@@ -192,7 +193,8 @@ class Foresight:
 class RunPlan:
     """A run that may be started: its frozen configuration, the exact cases, and the run that it is compared with.
 
-    `trials_of_cases` are the trials of each case by a budget; empty where each has those of the configuration.
+    `trials_of_cases` are the trials of each case by a budget or by the cases themselves; empty where each has those of
+    the configuration.
     `is_of_part` says whether the file has further cases. `visibility` is that of the agent. `evalset` is the whole set
     as its file is now; None for cases without a file, and for an earlier version of one. `prefix` are the pinned turns
     of a fork.
@@ -212,6 +214,14 @@ class RunPlan:
     def n_each(self) -> Sequence[int]:
         """The trials of each case. The one place that says so; the stored run has the length of each strip from it."""
         return self.trials_of_cases or (self.config.n,) * len(self.cases)
+
+    def with_trials(self, n_each: tuple[int, ...]) -> RunPlan:
+        """The plan with these trials of each case. Raises UsageError for too many."""
+        if sum(n_each) > MAX_TRIALS:
+            raise UsageError(f"{sum(n_each):,} trials are more than the {MAX_TRIALS:,} of one run", field="n")
+        partly = self.foresight.partly_asserted
+        n_partly = sum(n for n, case in zip(n_each, self.cases, strict=True) if case.id in partly) if partly else 0
+        return replace(self, config=replace(self.config, n_partly_planned=n_partly), trials_of_cases=n_each)
 
     @property
     def n_least(self) -> int:
@@ -287,11 +297,21 @@ def plan_run(
     check_place(config)
     check_calls(config, config.agent.kind)
     visibility = AGENTS.visibility(subject.agent, subject.description)
+    plan = foreseen_plan(config, cases, visibility)
+    if config.budget is None and (n_each := _own_trials(cases, n)):
+        plan = plan.with_trials(n_each)
     return replace(
-        foreseen_plan(config, cases, visibility),
+        plan,
         is_of_part=len(cases) < len(subject.evalset.cases),
         evalset=subject.evalset if subject.evalset_version else None,
     )
+
+
+def _own_trials(cases: Sequence[Case], n: int) -> tuple[int, ...]:
+    try:
+        return trials_of_cases(cases, n)
+    except ValueError as error:
+        raise UsageError(str(error), field="cases") from error
 
 
 def checked_version(evalset: EvalSet, expected: str | None) -> str:

@@ -7,6 +7,7 @@ A case is read from the set itself and held to its digest, so a set that changes
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -296,6 +297,10 @@ class IndexedCases(LargeCases):
     def repeated_ids(self) -> dict[str, tuple[int, ...]]:
         rows = self._ask("SELECT id, key FROM item GROUP BY key HAVING count(*) > 1 ORDER BY min(number)")
         return {case_id: tuple(number + 1 for number in self.numbers_of(key)) for case_id, key in rows}
+
+    def has_key(self, key: str) -> bool:
+        with mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return data.find(to_json(key)) >= 0
 
     def group_of(self, case_id: str) -> int:
         for number in self.numbers_of(case_key(case_id)):

@@ -10,11 +10,20 @@ from evaldesk.desk.evalsets.names import check_case_id
 from evaldesk.errors import UsageError
 from evaldesk.model import Case, Decision, Expected, JsonObject, JsonValue, SessionInit, ToolCall, Turn
 from evaldesk.model.decisions import ScriptedDecision, with_decisions
+from evaldesk.model.evalset import MOST_OWN_TRIALS, TRIALS
 from evaldesk.pages.case_scenario import ScenarioTexts, required_actions, with_required_actions, with_scenario
 from evaldesk.pages.case_whole import with_whole
 from evaldesk.pages.large_state import Held, held_values
 from evaldesk.pages.typed import Problems, json_object, json_value, typed_value
-from evaldesk.web.cases.drafts import CallDraft, CaseDraft, DecisionDraft, MessageDraft, TurnDraft, shown_decisions
+from evaldesk.web.cases.drafts import (
+    CallDraft,
+    CaseDraft,
+    DecisionDraft,
+    MessageDraft,
+    TurnDraft,
+    shown_decisions,
+    shown_trials,
+)
 
 MAX_TAGS = 50
 
@@ -52,6 +61,7 @@ def case_from(draft: CaseDraft, original: Case | None = None, *, source: Case | 
         final_state=reading.final_state(draft),
         tags=reading.tags(draft.tags),
     )
+    case = reading.trials(draft, case)
     if draft.scenario is not None:
         case = reading.scenario(draft, base, case)
     if draft.shows_decisions:
@@ -71,10 +81,23 @@ class _Reading:
     values: Values
     problems: Problems
 
+    def trials(self, draft: CaseDraft, case: Case) -> Case:
+        """The case with its own number of trials."""
+        if draft.trials is None or draft.trials.strip() == shown_trials(case):
+            return case
+        extra = {key: value for key, value in case.extra.items() if key != TRIALS}
+        if text := draft.trials.strip():
+            if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_OWN_TRIALS):
+                words = f"Enter a whole number from 1 to {MOST_OWN_TRIALS:,}, or nothing."
+                self.problems.add("trials", "Trials", words)
+                return case
+            extra = {**extra, TRIALS: int(text)}
+        return replace(case, extra=extra)
+
     def scenario(self, draft: CaseDraft, before: Case, case: Case) -> Case:
         """The case with the scenario and the required actions of `draft`."""
         texts = draft.scenario or ScenarioTexts()
-        scenario = with_scenario(before, texts, self.problems)
+        scenario = with_scenario(replace(before, extra=case.extra), texts, self.problems)
         case = replace(case, turns=(), scenario=scenario.scenario, extra=scenario.extra)
         if not draft.shows_actions:
             return case

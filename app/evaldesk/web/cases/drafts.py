@@ -19,7 +19,7 @@ from starlette.datastructures import FormData
 from evaldesk.errors import VALUE_LIMIT, UsageError
 from evaldesk.model import Case, Decision, JsonObject, JsonValue, ToolCall, Turn
 from evaldesk.model.decisions import ANY, ScriptedDecision, scripted_decisions
-from evaldesk.model.evalset import DECISIONS
+from evaldesk.model.evalset import DECISIONS, TRIALS
 from evaldesk.model.json_text import json_line
 from evaldesk.model.media import MAX_MEDIA_COUNT
 from evaldesk.pages.case_scenario import ScenarioTexts, required_actions, scenario_texts
@@ -102,6 +102,8 @@ class TurnDraft:
 class CaseDraft:
     """One case; `initial` and `final` are JSON text, unless they are held; `tags` are separated by commas.
 
+    `trials` is its own number of trials; None where the form has no such field.
+
     `outputs`, `rubrics`, `accepted` and `outcomes` have one a line; None where the form has no such field. `decisions`
     hold in every turn; without `shows_decisions` those of the case are not in the form. A case with a `scenario` has no
     turns; `actions` are those that it requires, in the form with `shows_actions`.
@@ -109,6 +111,7 @@ class CaseDraft:
 
     case_id: str = ""
     tags: str = ""
+    trials: str | None = None
     app_name: str = ""
     user_id: str = ""
     initial: str = ""
@@ -151,6 +154,7 @@ def draft_of(case: Case) -> CaseDraft:
     return CaseDraft(
         case_id=case.id,
         tags=", ".join(case.tags),
+        trials=shown_trials(case),
         app_name=session.app_name if session else "",
         user_id=session.user_id if session else "",
         initial=json_text(session.state) if session and not large_initial else "",
@@ -171,6 +175,12 @@ def draft_of(case: Case) -> CaseDraft:
         actions=[_call_draft(call, index, MAX_BODY) for index, call in enumerate(actions or ())],
         shows_actions=actions is not None,
     )
+
+
+def shown_trials(case: Case) -> str | None:
+    """The own number of trials of the case; None where its file has another value under that key."""
+    n = case.extra.get(TRIALS, "")
+    return str(n) if n == "" or (isinstance(n, int) and not isinstance(n, bool)) else None
 
 
 def shown_decisions(case: Case) -> tuple[ScriptedDecision, ...] | None:
@@ -253,6 +263,7 @@ def read_draft(form: FormData) -> CaseDraft:
     return CaseDraft(
         case_id=text_of(form, "case").strip(),
         tags=text_of(form, "tags"),
+        trials=text_of(form, "trials") if "trials" in form else None,
         app_name=text_of(form, "app").strip(),
         user_id=text_of(form, "user").strip(),
         initial=text_of(form, "initial"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from evaldesk.desk.evalsets.cases import CaseNameTakenError, FoundCase
-from evaldesk.model.evalset import DECISIONS
+from evaldesk.model.evalset import DECISIONS, TRIALS
 from evaldesk.model.stored import EvalSetFile
 from evaldesk.pages.case_list import CaseLine
 from evaldesk.pages.case_scenario import required_actions, scenario_keys
@@ -15,7 +15,7 @@ from evaldesk.pages.case_text import Line, kept_keys
 from evaldesk.pages.case_whole import OUTPUTS, accepted_keys, outcomes_keys
 from evaldesk.pages.large_state import LargeState, large_state
 from evaldesk.pages.typed import Problems
-from evaldesk.web.cases.drafts import CaseDraft, shown_decisions
+from evaldesk.web.cases.drafts import CaseDraft, shown_decisions, shown_trials
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,12 @@ class Editor:
         if not self.found_case:
             return []
         case = self.found_case.case
+        keys = OUTPUTS if shown_trials(case) is None else (*OUTPUTS, TRIALS)
         if case.scenario is not None:
             has_decisions = shown_decisions(case) is not None
-            return kept_keys(case, (*OUTPUTS, *((DECISIONS,) if has_decisions else ()), *scenario_keys(case)))
+            return kept_keys(case, (*keys, *((DECISIONS,) if has_decisions else ()), *scenario_keys(case)))
         decisions = (DECISIONS,) if shown_decisions(case) is not None else ()
-        return kept_keys(case, (*OUTPUTS, *decisions, *accepted_keys(case), *outcomes_keys(case)))
+        return kept_keys(case, (*keys, *decisions, *accepted_keys(case), *outcomes_keys(case)))
 
     @property
     def tools(self) -> list[str]:

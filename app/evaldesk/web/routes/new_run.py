@@ -27,7 +27,7 @@ from evaldesk.desk.runs.plan import RunOptions, RunPlan, left_out_ids, usual_val
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.model import Case, EvalSet, Gates
-from evaldesk.model.evalset import LargeCases
+from evaldesk.model.evalset import LargeCases, trials_of_cases
 from evaldesk.model.experiment import ExperimentPlan
 from evaldesk.model.history import SetHistory
 from evaldesk.model.stored import EvalSetFile, RunSummary
@@ -70,7 +70,7 @@ from evaldesk.web.forms.run import (
 )
 from evaldesk.web.forms.variants import FormVariants, asks_for_variants, changed_variants, read_variants, variant_form
 from evaldesk.web.render import cases_words, desk_of, go, page, target_of
-from evaldesk.wording.words import budget_sentence
+from evaldesk.wording.words import budget_sentence, own_trials_sentence
 
 LAST_USED = 50
 MOST_BASELINES = 20
@@ -424,7 +424,7 @@ def _estimate_variants(
                 agent.id if agent else "",
                 evalset_id,
                 None if is_own else model,
-                n * len(cases),
+                sum(trials_of_cases(cases, n)) or n * len(cases),
                 values.overrides.get("instruction"),
             )
         )
@@ -447,13 +447,14 @@ def _spread(
     try:
         budget, allocate = BY_NAME["budget"].read(texts["budget"]), BY_NAME["allocate"].read(texts["allocate"])
         if budget is None or not cases:
-            return [n] * n_cases, ""
+            own_numbers = trials_of_cases(cases, n)
+            return own_numbers or [n] * n_cases, own_trials_sentence(own_numbers, n)
         own = agent.description.model if agent and agent.description else None
         model = texts["model"] if texts["model"] != own else ""
         of_class = last_class(desk.stored_runs, agent.id if agent else "", evalset_id, model or None)
         subject = Subject(cases, of_class)
         allocation = spread(Budget(budget, allocate or EVEN, n), subject, desk.stored_runs)
-    except UsageError as error:
+    except (UsageError, ValueError) as error:
         return [n] * n_cases, f"{str(error)[:1].upper()}{str(error)[1:]}."
     n_trials = sum(allocation.n_each)
     words = budget_sentence(

@@ -12,6 +12,7 @@ from evaldesk.gate_options import GATES_BY_NAME, flag_of
 from evaldesk.model import Gates
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import counted
+from evaldesk.model.evalset import MOST_OWN_TRIALS
 from evaldesk.run_options import BY_NAME, RunOption
 from evaldesk.statistics.history.run_verdicts import can_fail
 
@@ -67,6 +68,8 @@ def _n_cases(plan: RunPlan) -> int:
 def _n_trials(plan: RunPlan) -> int:
     if not plan.trials_of_cases:
         return plan.config.n * _n_cases(plan)
+    if plan.config.shard_sizes:  # the cases of the other shards are not known: at most
+        return MOST_OWN_TRIALS * _n_cases(plan)
     left_out = frozenset(plan.config.left_out)
     return sum(n for n, case in zip(plan.n_each, plan.cases, strict=True) if case.id not in left_out)
 
