@@ -1,7 +1,7 @@
 """Traces as hosted tools export them: steps with an input and an output, read as spans of OpenTelemetry are.
 
 A model's input and output are messages in the form of its API or of LangChain, or bare text. A trace without a model
-call is a turn of which only the answer is known: nothing is said of its tool calls.
+call is a turn whose answer alone is known: nothing is said of its tool calls.
 """
 
 from __future__ import annotations

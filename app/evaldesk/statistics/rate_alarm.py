@@ -1,6 +1,6 @@
 """An alarm for a pass rate that fell below a bar, which may be looked at after every conversation.
 
-It sums, over every start, how much better a lower rate explains the results since then than the bar does: a
+It sums, over every start, the odds for a lower rate than the bar by the results since then: a
 Shiryaev-Roberts e-detector, whose mean number of results until a false alarm is at least 1 / alpha.
 (reference/inbox.md section 5; Shin, Ramdas and Rinaldo 2024)
 """

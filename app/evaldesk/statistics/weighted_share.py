@@ -1,4 +1,4 @@
-"""The share of failures in traffic of which a few conversations were drawn from strata.
+"""The share of failures in traffic, from a few conversations that were drawn from strata.
 
 (reference/inbox.md section 4)
 """
@@ -15,7 +15,7 @@ from evaldesk.statistics.intervals import Z_95, wilson
 
 @dataclass(frozen=True, slots=True)
 class ReadStratum:
-    """A stratum of `size` conversations, of which `n_read` were drawn by chance and read, `n_failed` of them failures.
+    """A stratum of `size` conversations: `n_read` were drawn by chance and read, `n_failed` of them are failures.
 
     Raises ValueError where more failed than were read, or more were read than there are.
     """

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evaldesk.desk.inbox.filters import parse_filter
-from evaldesk.desk.inbox.sampling import StratumPlan, is_sampled, parse_strata, sample_position
+from evaldesk.desk.inbox.sampling import MAX_DRAWN, StratumPlan, draw_strata, is_sampled, parse_strata, sample_position
 from evaldesk.errors import UsageError
 from evaldesk.model.conversation_filter import ConversationFilter
 
@@ -86,3 +88,60 @@ def test_strata_that_cannot_be_drawn_are_refused(texts: list[str], sentence: str
         parse_strata(texts)
 
     assert sentence in str(refusal.value)
+
+
+def lone_rows(*numbers: int) -> list[tuple[int, str]]:
+    """Conversations without twins."""
+    return [(number, "") for number in numbers]
+
+
+def test_each_conversation_is_of_the_first_stratum_that_has_it() -> None:
+    plans = parse_strata(["error:all", "feedback<0:2", "rest:3"])
+
+    strata = draw_strata(plans, [lone_rows(1, 2), lone_rows(2, 3, 4, 5), lone_rows(*range(1, 11))], seed=7)
+
+    assert [(stratum.name, stratum.size, len(stratum.ids)) for stratum in strata] == [
+        ("error", 2, 2),
+        ("feedback<0", 3, 2),
+        ("rest", 5, 3),
+    ]
+    assert set(strata[0].ids) == {1, 2}
+    assert set(strata[1].ids) < {3, 4, 5}
+    assert set(strata[2].ids) < {6, 7, 8, 9, 10}
+
+
+def test_one_of_a_group_of_twins_is_drawn_and_the_group_counts_once() -> None:
+    rows = [(1, "a"), (2, "a"), (3, "b"), (4, "a"), (5, ""), (6, "")]
+    plans = parse_strata(["error:all", "rest:all"])
+
+    first, second = draw_strata(plans, [[(2, "a"), (4, "a")], rows], seed=1)
+    separate_strata = draw_strata(plans, [[(2, "a"), (4, "a")], rows], seed=1, is_one_per_twin_group=False)
+
+    assert (first.size, second.size) == (1, 3)
+    assert first.ids in {(2,), (4,)}
+    assert set(second.ids) == {3, 5, 6}
+    assert [stratum.size for stratum in separate_strata] == [2, 4]
+
+
+def test_the_same_seed_draws_the_same_and_another_seed_others() -> None:
+    plans, rows = parse_strata(["rest:20"]), lone_rows(*range(1_000))
+    draws = [draw_strata(plans, [rows], seed)[0].ids for seed in (7, 7, 8)]
+
+    assert draws[0] == draws[1]
+    assert len({*draws[0]} & {*draws[2]}) < 10
+
+
+def test_each_conversation_is_drawn_as_often() -> None:
+    plans, rows = parse_strata(["rest:2"]), [(1, ""), (2, "a"), (3, "a"), (4, ""), (5, "")]
+    times = Counter(number for seed in range(2_000) for number in draw_strata(plans, [rows], seed)[0].ids)
+
+    assert all(900 < times[number] < 1_100 for number in (1, 4, 5))
+    assert all(420 < times[number] < 580 for number in (2, 3))
+
+
+def test_a_stratum_of_fewer_gives_all_and_one_of_too_many_is_refused() -> None:
+    plans = parse_strata(["error:50", "rest:all"])
+
+    assert len(draw_strata(plans, [lone_rows(1, 2), lone_rows(3)], seed=7)[0].ids) == 2
+    with pytest.raises(UsageError, match=r"the stratum rest has 10,001 conversations; at most 10,000"):
+        draw_strata(plans, [[], lone_rows(*range(MAX_DRAWN + 1))], seed=7)

@@ -54,7 +54,7 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
 def parse_filter(line: str) -> ConversationFilter:
-    """The conditions of the line; none of an empty one. Raises UsageError: what is wrong, and what is allowed."""
+    """The conditions of the line; none of an empty one. Raises UsageError with the fault and the allowed terms."""
     if len(line) > MAX_LENGTH:
         raise _refusal(f"the filter has {len(line):,} characters; at most {MAX_LENGTH:,} are read")
     terms = tuple(_terms(line))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from random import Random
 
 from evaldesk.desk.inbox.filters import parse_filter
 from evaldesk.errors import UsageError
@@ -38,6 +39,50 @@ class StratumPlan:
     name: str
     filter: ConversationFilter
     n: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnStratum:
+    """A stratum of a draw: `size` groups of twins could be drawn of it, and the conversations `ids` were.
+
+    Without groups of twins `size` is the number of its conversations. Shares are weighted by it.
+    """
+
+    name: str
+    size: int
+    ids: tuple[int, ...]
+
+
+def draw_strata(
+    plans: Sequence[StratumPlan],
+    candidates: Sequence[Sequence[tuple[int, str]]],
+    seed: int,
+    *,
+    is_one_per_twin_group: bool = True,
+) -> tuple[DrawnStratum, ...]:
+    """Draw conversations of each stratum by chance; the same seed draws the same of the same candidates.
+
+    `candidates` are, for each plan, the conversations that meet its filter: id, and group of twins or an empty text. A
+    group belongs to the first stratum that has one of it, and one of its conversations there is drawn by chance.
+    Raises UsageError where all of a stratum are more than can be drawn.
+    """
+    strata: list[DrawnStratum] = []
+    earlier_keys: set[int | str] = set()
+    for plan, rows in zip(plans, candidates, strict=True):
+        keys = [group if group and is_one_per_twin_group else number for number, group in rows]
+        units = [*dict.fromkeys(key for key in keys if key not in earlier_keys)]
+        n = len(units) if plan.n is None else min(plan.n, len(units))
+        if n > MAX_DRAWN:
+            raise _refusal(f"the stratum {plan.name} has {n:,} conversations; at most {MAX_DRAWN:,} can be drawn")
+        chance = Random(f"{seed}:{plan.name}")  # noqa: S311 - a draw, which others can repeat
+        members: dict[int | str, list[int]] = {key: [] for key in chance.sample(units, n)}
+        for (number, _), key in zip(rows, keys, strict=True):
+            if key in members:
+                members[key].append(number)
+        strata.append(DrawnStratum(plan.name, len(units), tuple(map(chance.choice, members.values()))))
+        if plan is not plans[-1]:
+            earlier_keys.update(units)
+    return tuple(strata)
 
 
 def parse_strata(texts: Sequence[str]) -> tuple[StratumPlan, ...]:
