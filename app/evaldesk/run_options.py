@@ -490,7 +490,7 @@ _RUN = (
         unset="none",
         metavar="tag:NAME",
         is_measured=False,
-        left_out={"toml": NOT_WORKSPACE, "form": "a case is put in quarantine on the page of its set"},
+        left_out={"toml": NOT_WORKSPACE, "form": "a tick, where the set has cases in quarantine"},
     ),
     _run(
         "strict",

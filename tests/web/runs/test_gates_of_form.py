@@ -154,6 +154,36 @@ def test_a_case_in_quarantine_is_in_no_forecast(pages: Any, *, has_run: bool) ->
     assert forecast_sentence(forecast) in page
 
 
+def put_in_quarantine(pages: Any, *places: int) -> None:
+    path = pages.desk.evalsets.read(pages.evalset)[2]
+    content = json.loads(path.read_text())
+    for place in places:
+        content["eval_cases"][place]["tags"] = [QUARANTINE]
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("is_ticked", [True, False])
+def test_the_tick_of_cases_in_quarantine_is_obeyed_and_kept_for_a_run_again(pages: Any, *, is_ticked: bool) -> None:
+    put_in_quarantine(pages, 0, 2)
+    tick = {"quarantine": "1"} | ({"in_no_gate": "1"} if is_ticked else {})
+
+    first = pages.get(f"/runs/new?evalset={pages.evalset}").text
+    run_id = played(pages, n="1", **tick)
+    again = pages.get(f"/runs/new?like={run_id}").text
+
+    words = "2 cases in quarantine are in no gate"
+    assert words in shown(first)
+    assert re.search(r'name="in_no_gate" value="1" checked', first)
+    assert bool(re.search(r'name="in_no_gate" value="1" checked', again)) == is_ticked
+    assert words in shown(again)
+    left_out = pages.desk.stored_runs.summary(run_id).config.left_out
+    assert len(left_out) == (2 if is_ticked else 0)
+
+
+def test_a_set_without_cases_in_quarantine_has_no_tick(pages: Any) -> None:
+    assert "in_no_gate" not in pages.get(f"/runs/new?evalset={pages.evalset}").text
+
+
 def test_a_case_with_its_own_trials_is_in_cost_and_forecast(pages: Any) -> None:
     path = pages.desk.evalsets.read(pages.evalset)[2]
     content = json.loads(path.read_text())

@@ -57,7 +57,10 @@ class GateField:
 
 @dataclass(frozen=True, slots=True)
 class GateForm:
-    """The gates in the form. `baselines` are the runs to compare with: number, and words."""
+    """The gates in the form. `baselines` are the runs to compare with: number, and words.
+
+    `n_in_quarantine` cases are in no gate with the tick `is_without`; without such cases there is no tick.
+    """
 
     fields: Mapping[str, GateField]
     baselines: Sequence[tuple[str, str]] = ()
@@ -65,6 +68,8 @@ class GateForm:
     from_run: int | None = None
     problem: str = ""
     problems: Mapping[str, str] = field(default_factory=dict)
+    n_in_quarantine: int = 0
+    is_without: bool = True
 
     @property
     def n_set(self) -> int:

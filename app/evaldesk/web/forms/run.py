@@ -19,6 +19,7 @@ from evaldesk.desk.runs.estimate import Estimate
 from evaldesk.desk.runs.plan import RunOptions, Unjudged, foresee, usual_values
 from evaldesk.errors import UsageError
 from evaldesk.model import Case, Criterion, EvalSet, RunConfig, default_criteria
+from evaldesk.model.evalset import NO_TAGS
 from evaldesk.model.run import option_value
 from evaldesk.model.stored import Preset, RunSummary
 from evaldesk.model.visibility import Visibility
@@ -50,11 +51,13 @@ LIKE = "like"
 PRESET, PRESET_NAME = "preset", "preset-name"
 MAX_PRESET = 64_000
 """Characters of all fields of a preset."""
+QUARANTINE_TICK, IN_NO_GATE = "quarantine", "in_no_gate"
+"""The field that says that the form has a tick for cases in quarantine, and the tick."""
 NOT_OF_PRESET = frozenset(
     {
         *("agent", "evalset", "case", "cases", "note", "baseline"),
         *("another", "check", "enter", "list", "try", LIKE, PRESET, PRESET_NAME),
-        *(DROP_VARY, DROP_VALUE, SHOWN, PLAYED, SEE),
+        *(DROP_VARY, DROP_VALUE, SHOWN, PLAYED, SEE, QUARANTINE_TICK, IN_NO_GATE),
     }
 )
 """Fields that say what is run, or belong to one run."""
@@ -292,6 +295,8 @@ def read_options(form_values: Typed, like: RunConfig | None = None) -> RunOption
         option.name: option.read(text_typed(form_values, option.name, FORM_DEFAULTS.get(option.name, "")))
         for option in offered("form")
     }
+    if QUARANTINE_TICK in form_values:
+        options["without"] = typed_without(form_values, like)
     is_selection = text_typed(form_values, "cases", "all") == "selected"
     n, compat = options["n"] or BY_NAME["n"].default, options["compat"] or OWN
     return RunOptions(
@@ -301,6 +306,16 @@ def read_options(form_values: Typed, like: RunConfig | None = None) -> RunOption
         gates=read_gates(form_values, n=n, compat=compat),
         **cast("Asked", options),
     )
+
+
+def typed_without(form_values: Typed, like: RunConfig | None) -> str:
+    """The tags of cases in no gate: those of the earlier run, else the usual ones; none with an unticked tick."""
+    usual = like.without if like else BY_NAME["without"].default
+    if QUARANTINE_TICK not in form_values:
+        return usual
+    if IN_NO_GATE not in form_values:
+        return NO_TAGS
+    return BY_NAME["without"].default if usual == NO_TAGS else usual
 
 
 def models_of(models: Sequence[str], earlier: RunSummary | None) -> Sequence[str]:

@@ -23,11 +23,11 @@ from evaldesk.desk.runs.allocating import Budget, Subject, last_class, spread
 from evaldesk.desk.runs.estimate import estimate
 from evaldesk.desk.runs.gates.forecasts import MOST_PREVIEWED, preview_gates
 from evaldesk.desk.runs.histories import ComparedHistory, compared_history, keys_of
-from evaldesk.desk.runs.plan import RunOptions, RunPlan, left_out_ids, usual_values
+from evaldesk.desk.runs.plan import RunOptions, RunPlan, left_out_ids
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.model import Case, EvalSet, Gates
-from evaldesk.model.evalset import LargeCases, trials_of_cases
+from evaldesk.model.evalset import LargeCases, tags_of_filter, trials_of_cases
 from evaldesk.model.experiment import ExperimentPlan
 from evaldesk.model.history import SetHistory
 from evaldesk.model.stored import EvalSetFile, RunSummary
@@ -67,6 +67,7 @@ from evaldesk.web.forms.run import (
     preset_name,
     read_form_values,
     read_options,
+    typed_without,
 )
 from evaldesk.web.forms.variants import FormVariants, asks_for_variants, changed_variants, read_variants, variant_form
 from evaldesk.web.render import cases_words, desk_of, go, page, target_of
@@ -396,7 +397,7 @@ async def _fill_form(request: Request, form_values: Typed) -> RunForm:
             file=evalset_file,
             cases=cases,
             history=history,
-            without=usual_values(desk.settings, earlier.config if earlier else None)["without"],
+            without=typed_without(form_values, earlier.config if earlier else None),
         ),
     )
 
@@ -478,6 +479,12 @@ def _gates(
     runs = desk.stored_runs
     newest, _ = runs.list_newest("finished", MOST_BASELINES, evalset_id=file.id) if file else ((), 0)
     form = GateForm(gate_fields(form_values), baselines_of(newest))
+    is_without = bool(tags_of_filter(without))
+    try:
+        held_ids = left_out_ids(cases, without if is_without else BY_NAME["without"].default)
+    except UsageError as error:
+        return replace(form, problem=str(error))
+    form = replace(form, n_in_quarantine=len(held_ids), is_without=is_without)
     n, threshold = (
         _or_one(text_typed(form_values, "n", FORM_DEFAULTS["n"])),
         text_typed(form_values, "pass_threshold", "1"),
@@ -487,7 +494,7 @@ def _gates(
         share = BY_NAME["pass_threshold"].read(threshold)
         baseline = None
         if file and 0 < len(cases) <= MOST_PREVIEWED:
-            left_out = frozenset(left_out_ids(cases, without))
+            left_out = frozenset(held_ids if is_without else ())
             places = tuple(place for place, case in enumerate(cases) if case.id not in left_out)
             cases, n_each = [cases[place] for place in places], [n_each[place] for place in places]
             history = history.of(places) if history else None
