@@ -80,6 +80,8 @@ ASKED: dict[str, Asked] = {
     "scorings": lambda store, run: store.runs.scorings(run),
     "trend_runs": lambda store, run: store.runs.trend_runs(HIDDEN),
     "trend_cases": lambda store, run: store.runs.trend_cases([run]),
+    "trend_metrics": lambda store, run: store.runs.trend_metrics([run]),
+    "trend_medians": lambda store, run: store.runs.trend_medians([run]),
     "set_runs": lambda store, run: store.runs.set_runs(HIDDEN, imported_agent(HIDDEN).id),
     "set_status": lambda store, run: store.runs.set_status(run, "running"),
     "end": lambda store, run: store.runs.end(run, "finished", lease=1),

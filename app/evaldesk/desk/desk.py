@@ -81,6 +81,10 @@ class Desk:
         """Whether something of the workspace waits for the answer of a person, and nothing of it runs."""
         return not self.trust.is_given and (self.trust.is_restricted or self.agents.has_untrusted)
 
+    def now(self) -> datetime:
+        """This moment in UTC, by the clock that dates the rows of the store."""
+        return self.store.now()
+
     @cached_property
     def mark(self) -> str:
         """The mark by which a browser tells the workspace from another one at this address."""

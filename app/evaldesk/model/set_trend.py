@@ -10,8 +10,9 @@ from datetime import datetime
 class TrendRun:
     """A complete run. `outcomes` are numbers of cases by scored and passed trials: (scored, passed, cases).
 
-    Runs with the same `content` played the same cases, whatever their names; those with the same `criteria` judged them
-    alike. `cost` is in dollars, `duration_ms` is that of the `n_timed` trials.
+    Runs with the same `content` played the same cases, under any names; with the same `criteria` they judged them
+    alike. `cost` is in dollars, `duration_ms` is that of the `n_timed` trials. `variant` is that of an experiment, and
+    empty outside of one; `left_out` are the ids of its cases in quarantine.
     """
 
     id: int
@@ -28,6 +29,8 @@ class TrendRun:
     cost: float
     duration_ms: float
     n_timed: int
+    variant: str = ""
+    left_out: tuple[str, ...] = ()
 
     @property
     def n_scored(self) -> int:
@@ -52,10 +55,12 @@ class TrendRun:
 
 @dataclass(frozen=True, slots=True)
 class TrendCase:
-    """A case in one run of a trend: `digest` is its `case_version`."""
+    """A case in one run of a trend: `digest` is its `case_version`, `strip` the verdicts of its trials."""
 
     run_id: int
     case_id: str
     digest: str
     n_passed: int
     n_scored: int
+    case_index: int = 0
+    strip: str = ""

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from evaldesk.desk.agents import FoundAgent
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.evalsets import own_evalsets
+from evaldesk.desk.labels import Person
+from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.errors import VALUE_LIMIT
 from evaldesk.model.conclusion import counted
 from evaldesk.model.failures import Mode
-from evaldesk.model.stored import CaseFilter, CaseRow, EvalSetFile, RunSummary, SessionSummary
+from evaldesk.model.run import LIVE
+from evaldesk.model.stored import CaseFilter, EvalSetFile, RunSummary, SessionSummary
 from evaldesk.pages.agents import errored_words
 from evaldesk.pages.comparison import shortened
+from evaldesk.pages.home_news import News, read_news
 from evaldesk.pages.runs.listing import RunLine, run_line
 from evaldesk.pages.runs.matrix import first_message
 from evaldesk.pages.runs.view import trial_href
+from evaldesk.pages.trend_sparks import Spark, newest_sparks, set_sparks
 from evaldesk.store import Store
+from evaldesk.store.runs.run_store import is_imported
 from evaldesk.wording.words import counted_words, passed_words
 
 N_RUNS = 6
 N_FIRST_RUNS = 3
-N_CASES = 5
 N_KINDS = 5
+N_LIVE = 5
+N_GATES = 3
+N_QUEUES = 5
 N_CHATS = 20
 
 
@@ -65,8 +74,12 @@ class Home:
     n_runs: int
     errored: Mapping[str, str]
     """How many of its newest trials errored, in words, by the id of the agent."""
-    cases: Sequence[tuple[CaseRow, str]] = ()
-    """The worst cases of the newest run, each with its first message where its id is a number."""
+    live: Sequence[RunSummary]
+    news: News | None
+    """The changes since the last visit; None in a workspace of a newcomer."""
+    is_visit_known: bool
+    sparks: Mapping[str, Spark]
+    """One small trend a set, by its id, the set that was run last first."""
     kinds: Sequence[Mode] = ()
 
     @property
@@ -75,8 +88,15 @@ class Home:
         return any(evalset.is_reading for evalset in self.evalsets)
 
 
-def home(desk: Desk, agents: Sequence[FoundAgent]) -> Home:
-    """The home page of a workspace. Reads files and the database."""
+def live_runs(desk: Desk) -> list[RunSummary]:
+    """The runs that go on, the newest first."""
+    return [run for run in reversed(desk.store.runs.unfinished_runs()) if run.status in LIVE][:N_LIVE]
+
+
+def home(
+    desk: Desk, agents: Sequence[FoundAgent], since: datetime | None = None, *, is_visit_known: bool = False
+) -> Home:
+    """The home page of a workspace, with the changes since a time if one is given. Reads files and the database."""
     store, evalsets = desk.store, desk.evalsets.list()
     runs = store.runs.list(limit=N_RUNS)
     n_runs = sum(store.runs.counts_by_status().values())
@@ -89,6 +109,8 @@ def home(desk: Desk, agents: Sequence[FoundAgent]) -> Home:
     is_saved = bool(first) and first[1].is_done
     steps = [
         *_of_modes(store),
+        *_of_gates(lines),
+        *_of_queues(store, desk.person),
         *_of_proposals(store),
         *_of_stopped(runs),
         *failure,
@@ -98,10 +120,11 @@ def home(desk: Desk, agents: Sequence[FoundAgent]) -> Home:
     ]
     sentences = ((agent.id, errored_words(desk.stored_runs, agent.id)) for agent in agents)
     errored = {agent_id: words for agent_id, words in sentences if not words.startswith("0 ")}
-    rows = store.runs.case_rows(runs[0].id, sort="worst", limit=N_CASES) if runs else ()
-    cases = [(row, first_message(store.runs, runs[0].id, row)) for row in rows]
     kinds = [mode for mode in store.failures.modes() if mode.is_active][:N_KINDS]
-    return Home(first, steps, agents, evalsets, lines, n_runs, errored, cases, kinds)
+    news = None if first or not runs or since is None else read_news(desk, since, evalsets, store.now())
+    sparks = {spark.evalset_id: spark for spark in newest_sparks(set_sparks(desk, evalsets))} if runs else {}
+    live = live_runs(desk)
+    return Home(first, steps, agents, evalsets, lines, n_runs, errored, live, news, is_visit_known, sparks, kinds)
 
 
 def _first_steps(
@@ -184,6 +207,51 @@ def _of_proposals(store: Store) -> list[Step]:
     return [Step(title, "Nothing of it counts before you accept it.", "Look at them", "/proposals", "chat")]
 
 
+def _of_gates(lines: Sequence[RunLine]) -> list[Step]:
+    """The newest run of each agent and set whose gates failed."""
+    newest: dict[tuple[str, str], RunLine] = {}
+    for line in lines:
+        if line.conclusion is not None:
+            newest.setdefault((line.summary.config.evalset_id, line.summary.config.agent.id), line)
+    failed_gates = [(line, gate) for line in newest.values() for gate in line.gates if gate.word == "failed"]
+    first = {line.summary.id: (line, gate) for line, gate in reversed(failed_gates)}
+    return [
+        Step(
+            f"A gate failed: {run_title(line.summary)}",
+            f"{gate.sentence[:1].upper()}{gate.sentence[1:]}.",
+            "Open run",
+            f"/runs/{line.summary.id}",
+            "failed",
+            "failed",
+        )
+        for line, gate in reversed(first.values())
+    ][:N_GATES]
+
+
+def _of_queues(store: Store, person: Person) -> list[Step]:
+    """The review queues that the person has begun, or drew, and not read to their end."""
+    reader = person.name() or "reader"
+    open_queues = [
+        each
+        for each in store.queues.list(reader, limit=N_QUEUES)
+        if each.n_read < each.n and (each.n_read or each.queue.author in ("", reader))
+    ]
+    return [
+        Step(
+            f"{counted(each.n - each.n_read, 'trial')} to read in queue {each.queue.id}",
+            f"{each.n_read:,} of {each.n:,} read, of {_runs_words(each.queue.run_ids)}.",
+            "Read on" if each.n_read else "Read",
+            f"/queues/{each.queue.id}",
+            "label",
+        )
+        for each in open_queues
+    ]
+
+
+def _runs_words(run_ids: Sequence[int]) -> str:
+    return f"run{'s' if len(run_ids) > 1 else ''} {', '.join(map(str, run_ids[:N_RUNS]))}"
+
+
 def _of_stopped(runs: Sequence[RunSummary]) -> list[Step]:
     """The newest run that stopped half-way."""
     stopped_run = next((run for run in runs if run.status == "stopped" and run.n_todo), None)
@@ -209,12 +277,19 @@ def _worst_of(store: Store, runs: Sequence[RunSummary]) -> list[Step]:
         Step(
             title=f"{case_name}: {counted_words(n, len(row.verdicts), 'trial')} {only}",
             text=f"Worst case of run {run.id}, agent {run.config.agent.id}.",
-            button="Show first divergence" if run.counts.failed else "Show error",
+            button=_button(run),
             address=trial_href(run.id, (row.case_index, row.verdicts.find(only[0]))),
             icon="failed" if run.counts.failed else "warning",
             status=only,
         )
     ]
+
+
+def _button(run: RunSummary) -> str:
+    """An imported trial that failed has the reasons of its source, and perhaps no divergence."""
+    if is_imported(run.config):
+        return "Show the trial"
+    return "Show first divergence" if run.counts.failed else "Show error"
 
 
 def _of_session(store: Store, newest: SessionSummary | None) -> list[Step]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.run_changes import RunDifference, differences
 from evaldesk.model.set_trend import TrendRun
 from evaldesk.model.stored import RunSummary
@@ -32,12 +33,12 @@ def changes_between(store: Store, before: RunSummary, after: RunSummary) -> tupl
     return (RunChanges(before.id, after.id, changes),) if changes else ()
 
 
-def changes_of_trend(store: Store, runs: Sequence[TrendRun]) -> tuple[RunChanges, ...]:
+def changes_of_trend(desk: Desk, runs: Sequence[TrendRun]) -> tuple[RunChanges, ...]:
     """The changes from each run of a trend to the next, the newest first.
 
     There are at most MOST_STEPS, of large sets fewer. A renamed case is no change, as in the line of the trend.
     """
-    summaries = {run.id: run for run in store.runs.summaries([run.id for run in runs[-MOST_RUNS:]])}
+    summaries = {run.id: run for run in desk.store.runs.summaries([run.id for run in runs[-MOST_RUNS:]])}
     changes: list[RunChanges] = []
     n_cases = 0
     for later, earlier in pairwise(runs[: -MOST_RUNS - 1 : -1]):
@@ -49,5 +50,5 @@ def changes_of_trend(store: Store, runs: Sequence[TrendRun]) -> tuple[RunChanges
         n_cases += before.n_cases + after.n_cases
         if len(changes) == MOST_STEPS or (changes and n_cases > MOST_CASES_READ):
             break
-        changes.extend(changes_between(store, before, after))
+        changes.extend(changes_between(desk.store, before, after))
     return tuple(changes)

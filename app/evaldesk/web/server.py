@@ -56,6 +56,7 @@ from evaldesk.settings import MAX_NAME, PublicUrl, Settings
 from evaldesk.web.guard import Guard, GuardSettings, guard_settings
 from evaldesk.web.live import closing_of
 from evaldesk.web.render import desk_of, environment, page
+from evaldesk.web.visits import WithVisits
 from evaldesk.wording.writer import show
 
 GRACE_S = 3
@@ -321,7 +322,12 @@ def create_app(desk: Desk, guard: GuardSettings) -> Guard:
 
     app = Starlette(
         routes=[*_routes(ROUTES[:1]), Mount("/static", app=_static())],
-        middleware=[Middleware(_WithNames), Middleware(_WithAllPages), Middleware(_WithBrokenRows)],
+        middleware=[
+            Middleware(_WithNames),
+            Middleware(WithVisits, mark=desk.mark, clock=desk.now),
+            Middleware(_WithAllPages),
+            Middleware(_WithBrokenRows),
+        ],
         exception_handlers={
             HTTPException: _http_error,
             EvaldeskError: _evaldesk_error,

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from evaldesk.model import AgentRef, Case, Event, RunConfig, Turn, TurnRecord
+from evaldesk.model.queues import QueueDraft, QueueStratum
 
 if TYPE_CHECKING:
     from tests.web.runs.conftest import RunPages
@@ -116,17 +117,37 @@ def test_nothing_is_said_twice_and_the_steps_end_with_the_first_runs(pages: RunP
     assert "is not in an eval set yet" in used
 
 
-def test_the_worst_cases_of_the_newest_run_stand_below_it(pages: RunPages) -> None:
-    assert "Worst first" not in pages.get("/").text
-    pages.finish(n="3")
+def test_a_gate_that_failed_waits_until_a_later_run_holds_it(pages: RunPages) -> None:
+    pages.finish(n="1", min_pass_rate="1", max_unscored_rate="1", max_error_rate="1")
+    failed_text = pages.get("/").text
+    pages.finish(n="1", min_pass_rate="0", max_unscored_rate="1", max_error_rate="1")
+    held_text = pages.get("/").text
+
+    assert "A gate failed: Run 1, " in failed_text
+    assert "A gate failed" not in held_text
+
+
+def test_a_queue_that_is_not_read_to_its_end_waits(pages: RunPages) -> None:
+    pages.finish(n="2")
+    drafts = [QueueDraft(1, (1, at), 1, "failed") for at in range(2)]
+    pages.desk.store.queues.create([QueueStratum(1, "failed", 2, 2)], drafts, "", is_blind=False)
 
     text = pages.get("/").text
 
-    section = text.split('aria-labelledby="worst"')[1].split("</section>")[0]
-    assert section.count("<tr>") >= 4
-    squares = re.findall(r'class="square" data-status="(\w+)" href="(/runs/1/cases/\d+/trials/\d+)"', section)
-    assert len(squares) >= 9
-    assert pages.get(squares[0][1]).status_code == 200
+    assert "2 trials to read in queue 1" in text
+    assert "0 of 2 read, of run 1." in text
+
+
+def test_runs_that_go_on_are_shown_with_their_progress(pages: RunPages) -> None:
+    config = RunConfig(AgentRef("dice", "dice:root_agent"), "calc")
+    pages.desk.store.runs.create(config, [Case("a", (Turn("hi"),))])
+
+    text = pages.get("/").text
+    part = pages.get("/", **{"HX-Request": "true", "HX-Target": "div#live"}).text
+
+    assert 'aria-labelledby="running"' in text
+    assert "0 of 1" in part
+    assert "<html" not in part
 
 
 def test_home_names_the_kinds_of_failure_that_are_known(pages: RunPages) -> None:

@@ -28,6 +28,10 @@ def status_answer(desk: Desk) -> dict[str, Any]:
     running = runs.list_newest("running", N_RUNS)[0]
     counts = desk.store.runs.counts_by_status()
     page = home(desk, desk.agents.list())
+    newest_id = page.runs[0].summary.id if page.runs else None
+    rows = () if newest_id is None else desk.store.runs.case_rows(newest_id, sort="worst", limit=N_WORST)
+    bad_rows = [row for row in rows if row.counts.failed + row.counts.errored]
+    worst = [(row, first_message(desk.store.runs, newest_id or 0, row)) for row in bad_rows]
     return {
         "workspace": str(desk.settings.workspace),
         "is_trusted": not desk.is_restricted,
@@ -37,7 +41,7 @@ def status_answer(desk: Desk) -> dict[str, Any]:
         "n_evalsets": len(page.evalsets),
         "running": [item_of(runs, run) for run in running],
         "newest_runs": [item_of(runs, line.summary) for line in page.runs[:N_WORST]],
-        "worst_cases": [_worst(row, message) for row, message in page.cases],
+        "worst_cases": [_worst(row, message) for row, message in worst],
         "kinds": [{"name": mode.name, "life": mode.life_words} for mode in page.kinds],
         "next": [{"title": step.title, "text": step.text, "page": step.address} for step in page.steps],
         "page": "/",

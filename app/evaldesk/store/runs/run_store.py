@@ -116,6 +116,8 @@ class RunStore(StorePart):
     case_keys = reading(histories.case_keys)
     trend_runs = reading(trends.trend_runs)
     trend_cases = reading(trends.trend_cases)
+    trend_metrics = reading(trends.trend_metrics)
+    trend_medians = reading(trends.trend_medians)
     set_runs = reading(set_outcomes.set_runs)
 
     def create(

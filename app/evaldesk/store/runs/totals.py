@@ -332,6 +332,11 @@ def _change_metrics(
             connection.execute(insert(RUN_METRIC), key | values)
 
 
+def mean_score(row: Any) -> float:
+    """The mean score of a row of `run_metric` with at least one score."""
+    return _unpack(row).mean
+
+
 def _unpack(row: Any) -> MetricTotals:
     scale, square_scale, squares_sum, *moments = (int(each, 16) for each in row.sums.split())
     kinds = None if row.kinds is None else {(n, total): times for n, total, times in json.loads(row.kinds)}

@@ -7,23 +7,31 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from evaldesk.model import Criterion
 from evaldesk.model.set_trend import TrendCase, TrendRun
 from evaldesk.store.runs.histories import IMPORTED
-from evaldesk.store.tables.runs import LISTED, RUN, RUN_CASE, RUN_OUTCOME, VISIBLE
+from evaldesk.store.runs.totals import mean_score
+from evaldesk.store.tables.runs import LISTED, RUN, RUN_CASE, RUN_METRIC, RUN_OUTCOME, TRIAL, VISIBLE
 from evaldesk.wire import from_json, to_json
 
 MOST_RUNS = 500
 MOST_CASE_ROWS = 40_000
 """Cases of all runs of a trend that are read, to tell which runs played the same."""
+MOST_TIMES = 20_000
+"""Trials of all runs of a trend whose times are read."""
 
 
 @dataclass(frozen=True)
 class _Agent:
     id: str = ""
     kind: str = ""
+
+
+@dataclass(frozen=True)
+class _Experiment:
+    variant: str = ""
 
 
 @dataclass(frozen=True)
@@ -38,6 +46,8 @@ class _Config:
     criteria: tuple[Criterion, ...] = ()
     errors_are_failures: bool = False
     source_run_id: int | None = None
+    experiment: _Experiment | None = None
+    left_out: tuple[str, ...] = ()
 
 
 def trend_runs(connection: Connection, evalset_id: str, limit: int = MOST_RUNS) -> list[TrendRun]:
@@ -89,6 +99,8 @@ def trend_runs(connection: Connection, evalset_id: str, limit: int = MOST_RUNS) 
                 row.cost,
                 row.duration_ms,
                 row.n_timed,
+                config.experiment.variant if config.experiment else "",
+                config.left_out,
             )
         )
     return runs
@@ -102,13 +114,12 @@ def _contents(connection: Connection, sizes: Sequence[tuple[int, int]]) -> dict[
         if n_rows > MOST_CASE_ROWS and ids:
             break
         ids.append(run_id)
-    digests: dict[int, list[str]] = defaultdict(list)
-    rows = select(RUN_CASE.c.run_id, RUN_CASE.c.digest).where(RUN_CASE.c.run_id.in_(ids))
-    for run_id, digest in connection.execute(rows):
-        digests[run_id].append(digest)
+    columns = RUN_CASE.c
+    # One row a run: the driver needs more time for a row of each case than for all else of a trend.
+    digests = select(columns.run_id, func.aggregate_strings(columns.digest, " ")).where(columns.run_id.in_(ids))
     return {
-        run_id: hashlib.blake2b("".join(sorted(each)).encode(), digest_size=8).hexdigest()
-        for run_id, each in digests.items()
+        run_id: hashlib.blake2b(" ".join(sorted(text.split(" "))).encode(), digest_size=8).hexdigest()
+        for run_id, text in connection.execute(digests.group_by(columns.run_id))
     }
 
 
@@ -120,10 +131,40 @@ def trend_cases(connection: Connection, run_ids: Sequence[int], limit: int = MOS
         for row in connection.execute(select(RUN.c.id, RUN.c.config).where(RUN.c.id.in_(run_ids), VISIBLE))
     }
     rows = select(
-        columns.run_id, columns.case_id, columns.digest, columns.n_passed, columns.n_failed, columns.n_errored
+        *(columns.run_id, columns.case_id, columns.digest, columns.n_passed, columns.n_failed, columns.n_errored),
+        *(columns.case_index, columns.strip),
     )
     rows = rows.where(columns.run_id.in_([*errors])).order_by(columns.run_id, columns.case_index).limit(limit)
     return [
-        TrendCase(run_id, case_id, digest, passed, passed + failed + errored * errors[run_id])
-        for run_id, case_id, digest, passed, failed, errored in connection.execute(rows)
+        TrendCase(run_id, case_id, digest, passed, passed + failed + errored * errors[run_id], index, strip)
+        for run_id, case_id, digest, passed, failed, errored, index, strip in connection.execute(rows)
     ]
+
+
+def trend_metrics(connection: Connection, run_ids: Sequence[int]) -> dict[str, dict[int, float]]:
+    """The mean score of each metric in each of some runs, from the totals of the runs; by metric, then by run."""
+    means: dict[str, dict[int, float]] = defaultdict(dict)
+    rows = select(RUN_METRIC).join(RUN, RUN.c.id == RUN_METRIC.c.run_id).where(RUN.c.id.in_(run_ids), VISIBLE)
+    for row in connection.execute(rows.order_by(RUN_METRIC.c.metric)):
+        if row.n:
+            means[row.metric][row.run_id] = mean_score(row)
+    return means
+
+
+def trend_medians(connection: Connection, run_ids: Sequence[int], limit: int = MOST_TIMES) -> dict[int, float]:
+    """The median time of a trial of some runs in ms, of the newest ones with `limit` trials together."""
+    sizes = select(RUN.c.id, RUN.c.n_trials).where(RUN.c.id.in_(run_ids), VISIBLE).order_by(RUN.c.id.desc())
+    n_rows, ids = 0, list[int]()
+    for run_id, n_trials in connection.execute(sizes):
+        n_rows += n_trials
+        if n_rows > limit:
+            break
+        ids.append(run_id)
+    columns = TRIAL.c
+    is_timed = columns.run_id.in_(ids) & columns.verdict.is_not(None) & (columns.duration_ms > 0)
+    place = func.row_number().over(partition_by=columns.run_id, order_by=columns.duration_ms).label("place")
+    n_timed = func.count().over(partition_by=columns.run_id).label("n_timed")
+    times = select(columns.run_id, columns.duration_ms, place, n_timed).where(is_timed).subquery()
+    is_middle = (2 * times.c.place >= times.c.n_timed) & (2 * times.c.place <= times.c.n_timed + 2)
+    medians = select(times.c.run_id, func.avg(times.c.duration_ms)).where(is_middle).group_by(times.c.run_id)
+    return {run_id: float(median) for run_id, median in connection.execute(medians)}

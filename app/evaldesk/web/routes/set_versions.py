@@ -18,7 +18,7 @@ from evaldesk.pages.set_trend import SORTS, trend_page
 from evaldesk.pages.set_versions import versions_page
 from evaldesk.pages.skyline import skyline
 from evaldesk.web.forms.fields import attachment, read_form, text_of
-from evaldesk.web.render import desk_of, go, page, refused_status
+from evaldesk.web.render import desk_of, go, page, refused_status, target_of
 
 MOST_CHARACTERS = 40
 
@@ -59,16 +59,22 @@ async def summary(request: Request) -> Response:
 
 
 async def trend(request: Request) -> Response:
-    """GET /evalsets/{set_id}/trend: pass rate over runs, and cases over the last ones; `agent` and `sort` choose."""
+    """GET /evalsets/{set_id}/trend: pass rate over runs, and cases over the last ones; `agent` and `sort` choose.
+
+    The page of the set asks for a strip of it.
+    """
     desk, set_id = desk_of(request), request.path_params["set_id"]
     file = await run_in_threadpool(desk.evalsets.file, set_id)
     query = request.query_params
+    if target_of(request) == "strip":
+        strip = await run_in_threadpool(trend_page, desk, set_id, is_strip=True)
+        return page(request, "evalsets/trend_strip.html", file=file, trend=strip)
     sort = query.get("sort", "") if query.get("sort", "") in SORTS else "failing"
     found = await run_in_threadpool(trend_page, desk, set_id, query.get("agent", "")[:500], sort)
     values: dict[str, Any] = {
         "file": file,
         "trend": found,
-        "edits": await run_in_threadpool(changes_of_trend, desk.store, found.runs),
+        "edits": await run_in_threadpool(changes_of_trend, desk, found.runs),
         "n_versions": await run_in_threadpool(desk.evalsets.versions.count, set_id),
         "sort": sort,
         "sorts": SORTS,
