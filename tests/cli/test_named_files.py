@@ -224,6 +224,7 @@ def test_a_workspace_that_is_none_is_said_in_one_line(filled: CommandFolder, pat
         "open": "open 1 --no-open",
     }
     words |= {
+        "blame": "blame 1:case_1",
         "compare": "compare 1 2",
         "eval_set generate_eval_cases": f"{PROPOSED} generation.json",
         "experiment add": "experiment add 1 --vary model=a",

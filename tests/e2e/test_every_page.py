@@ -258,6 +258,8 @@ PAGES = {
     "run-live": "{run-live}",
     "trial": "{trial}",
     "trial-pair": "{trial}/pair?show=all",
+    "trial-blame": "{trial}/blame",
+    "run-blame": "{run}/blame",
     "trial-timeline": "{trial}/timeline",
     "trial-errored": "{trial-errored}",
     "trial-patch": "{coding}/cases/0/trials/0",

@@ -183,6 +183,8 @@ class Fort:
             *(
                 f"{run}/spread",
                 f"{run}/divergences",
+                f"{run}/blame",
+                f"{trial}/blame",
                 f"{run}/agents",
                 f"{run}/scorings/new",
                 f"{run}/acceptance",

@@ -36,6 +36,9 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "evaldesk.cli.experiments.group:experiment",
         "List, show, stop, resume and extend experiments, whose variants are runs.",
     ),
+    "blame": LazyCommand(
+        "evaldesk.cli.blame:blame", "Find the decisive turn of a failed trial by playing on from before its turns."
+    ),
     "compare": LazyCommand(
         "evaldesk.cli.compare:compare",
         "Compare 2 to 20 runs, by number or name, or result files of `evaldesk eval -o FILE.json`.",

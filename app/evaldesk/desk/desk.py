@@ -26,6 +26,7 @@ from evaldesk.store import Store
 from evaldesk.store.runs.run_store import DELETED_RUNS_KEPT
 
 if TYPE_CHECKING:
+    from evaldesk.desk.blame.blaming import BlameDesk
     from evaldesk.desk.chat.adk_sessions import AdkSessions
     from evaldesk.desk.chat.replays import ReplayDesk
     from evaldesk.desk.chat.sessions import SessionDesk
@@ -145,6 +146,14 @@ class Desk:
         from evaldesk.desk.forks.forks import ForkDesk
 
         return ForkDesk(self.store, self.runs, self.agents)
+
+    @cached_property
+    def blames(self) -> BlameDesk:
+        """The searches for decisive turns, whose forks are runs."""
+        from evaldesk.desk.blame.blaming import BlameDesk
+        from evaldesk.desk.blame.planning import BlameSources
+
+        return BlameDesk(BlameSources(self.store, self.runs, self.forks, self.failures))
 
     @cached_property
     def bench(self) -> PromptBench:
@@ -317,8 +326,15 @@ class Desk:
     async def _take_up_runs(self) -> None:
         try:
             await self.runs.start_up()
+            await self._take_up_blames()
         except (EvaldeskError, SQLAlchemyError) as error:
             log.warning("runs that were left behind cannot be taken up: %s", error)
+
+    async def _take_up_blames(self) -> None:
+        """Go on with searches for decisive turns that a dead process left behind."""
+        unfinished = [] if self.store.is_read_only else await asyncio.to_thread(self.store.blames.unfinished)
+        if unfinished:
+            await self.blames.start_up()
 
     def poll_requests(self) -> None:
         """Let other processes stop the runs of this one; `go_on` does so, and takes up submitted runs."""
@@ -331,6 +347,8 @@ class Desk:
                 task.cancel()
         if "imports" in self.__dict__:
             await asyncio.to_thread(self.imports.close)
+        if "blames" in self.__dict__:
+            await self.blames.close()
         await self.runs.close()
         for chats in ("replays", "simulation", "sessions"):
             if chats in self.__dict__:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 Finding: TypeAlias = Literal["located", "not located", "already lost at the start", "bad luck"]
+FINDINGS: tuple[Finding, ...] = get_args(Finding)
 Method: TypeAlias = Literal["profile", "search"]
 Stage: TypeAlias = Literal["profile", "search", "confirmation"]
 

@@ -39,7 +39,7 @@ def method_of(n_turns: int, own: Count) -> Method:
 
 
 def fewest_forks(n_turns: int, own: Count) -> int:
-    """The smallest budget with which the turns can be compared."""
+    """The smallest budget that compares the turns."""
     if method_of(n_turns, own) == "search":
         return 2 * N_CONFIRM + (n_turns - 1).bit_length()
     return _profile_size(n_turns, own, FEWEST_OF_TURN)
@@ -66,11 +66,11 @@ def next_forks(n_turns: int, own: Count, budget: int, outcomes: Sequence[Outcome
     if not is_confirming and max(posterior) < STOP and n_search < budget - 2 * N_CONFIRM:
         return (Batch("search", turn_to_fork(posterior, search_rate(own)), 1),)
     turn = _likeliest(posterior)
-    missing = {
+    n_missing = {
         each: N_CONFIRM - sum(outcome.stage == "confirmation" and outcome.turn == each for outcome in outcomes)
         for each in _confirmed_turns(turn, n_turns)
     }
-    return tuple(Batch("confirmation", each, n) for each, n in missing.items() if n > 0)
+    return tuple(Batch("confirmation", each, n) for each, n in n_missing.items() if n > 0)
 
 
 def answer_from(n_turns: int, own: Count, outcomes: Sequence[Outcome], *, n_draws: int = N_DRAWS) -> Answer:
@@ -147,7 +147,7 @@ def search_rate(own: Count) -> float:
 
 
 def turn_to_fork(posterior: Sequence[float], a: float, b: float = AFTER) -> int:
-    """The turn before which a fork tells most about the decisive one: a passes up to it, b after it."""
+    """The best turn for the next fork: one before it passes with a up to the decisive turn, and with b after it."""
     entropy_a, entropy_b = _entropy(a), _entropy(b)
     best, most = 1, 0.0
     for turn, below in enumerate(accumulate(posterior, initial=0.0), 1):
@@ -205,9 +205,9 @@ def _profile_size(n_turns: int, own: Count, n: int) -> int:
 
 def _rest_of_profile(n_turns: int, own: Count, n: int, outcomes: Sequence[Outcome]) -> tuple[Batch, ...]:
     n_played = Counter(each.turn for each in outcomes)
-    wanted = [max(0, n - own.n), *[n] * (n_turns - 1)]
-    missing = [(turn, each - n_played[turn]) for turn, each in enumerate(wanted, 1)]
-    return tuple(Batch("profile", turn, each) for turn, each in missing if each > 0)
+    n_wanted = [max(0, n - own.n), *[n] * (n_turns - 1)]
+    n_missing = [(turn, each - n_played[turn]) for turn, each in enumerate(n_wanted, 1)]
+    return tuple(Batch("profile", turn, each) for turn, each in n_missing if each > 0)
 
 
 def _posterior_of(n_turns: int, own: Count, outcomes: Sequence[Outcome]) -> tuple[float, ...]:
@@ -228,8 +228,8 @@ def _likeliest(posterior: Sequence[float]) -> int:
 
 
 def _counts(n_turns: int, outcomes: Sequence[Outcome]) -> tuple[Count, ...]:
-    scored = [(each.turn, each.passed) for each in outcomes if each.passed is not None]
-    n, passes = Counter(turn for turn, _ in scored), Counter(turn for turn, passed in scored if passed)
+    verdicts = [(each.turn, each.passed) for each in outcomes if each.passed is not None]
+    n, passes = Counter(turn for turn, _ in verdicts), Counter(turn for turn, passed in verdicts if passed)
     return tuple(Count(passes[turn], n[turn]) for turn in range(1, n_turns + 1))
 
 

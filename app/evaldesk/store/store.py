@@ -24,6 +24,7 @@ from evaldesk.model import RunConfig
 from evaldesk.model.evalset import numbered_keys
 from evaldesk.paths import check_no_links, is_read_only, make_private_file, make_private_folder
 from evaldesk.settings import DatabaseUrl
+from evaldesk.store.blames import BlameStore
 from evaldesk.store.client_proposals import ClientProposalStore
 from evaldesk.store.database import (
     NOBODY,
@@ -91,6 +92,7 @@ class Store:
         self.runs = RunStore(database, clock, starter)
 
     imports = _part(ImportStore)
+    blames = _part(BlameStore)
     evalset_lines = _part(LineStore)
     experiments = _part(ExperimentStore)
     failures = _part(FailureStore)
@@ -243,7 +245,7 @@ def _rename_baseline(connection: Connection, run_id: int, old_name: str, new_nam
     connection.execute(update(RUN_BASELINE).where(own).values(codec=codec, data=data))
 
 
-HEAD = "0048"
+HEAD = "0049"
 
 
 def prepare(path: Path) -> None:

@@ -16,6 +16,7 @@ from evaldesk.model.agent_tree import AgentTotals
 from evaldesk.model.conclusion import Answer, Interval, counted
 from evaldesk.model.failures import TRIALS, Asked, Finding, Mode, ProposedGroup, ReadTrials
 from evaldesk.model.stored import RunSummary
+from evaldesk.pages.failures.decisive import DecisiveTurns, read_decisive_turns
 from evaldesk.pages.failures.over_runs import ChangeRow, changes_between
 from evaldesk.pages.json_tree import cut
 from evaldesk.pages.prose import Markdown, Prose
@@ -132,6 +133,7 @@ class FailureRoom:
     against: RunSummary | None
     against_problem: str
     changes: Sequence[ChangeRow]
+    decisive: DecisiveTurns
 
     @property
     def next_proposals(self) -> int:
@@ -206,6 +208,7 @@ def read_failures(
         against=before,
         against_problem=problem,
         changes=changes,
+        decisive=read_decisive_turns(desk, run_id),
     )
 
 

@@ -6,6 +6,7 @@ Columns are only for values in SQL questions: a case, a transcript and a turn ar
 from __future__ import annotations
 
 from evaldesk.store.tables import (
+    blames,
     evalsets,
     experiments,
     failures,
@@ -25,6 +26,7 @@ from evaldesk.store.tables.columns import Row
 __all__ = [
     "METADATA",
     "NUMBERED",
+    "blames",
     "evalsets",
     "experiments",
     "failures",

@@ -1,0 +1,1 @@
+"""Verbs for blame: the search by forks for the turns that decided failed trials."""

@@ -1,0 +1,254 @@
+"""Searches for decisive turns: begun, played in the background by this process, stopped and resumed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from evaldesk.desk.blame.planning import BlameRequest, BlameSources, PlannedBlame, plan_run, plan_trial
+from evaldesk.errors import ConflictError, EvaldeskError
+from evaldesk.model.blame import Blame, BlamePlan
+from evaldesk.model.decisive_turn import Batch, Outcome, Stage
+from evaldesk.model.fork import Fork, ForkPoint
+from evaldesk.model.run import LIVE
+from evaldesk.model.stored import RunSummary, TrialKey
+from evaldesk.statistics.decisive_turn import answer_from, fewest_forks, is_unscored, next_forks
+from evaldesk.store.runs.planning import LEASE_S
+
+log = logging.getLogger("evaldesk.blame")
+
+POLL_S = 1.0
+_STAGES: tuple[Stage, ...] = ("profile", "search", "confirmation")
+_OF_STAGE = 10_000
+"""Numbers of forks of one stage; together with the id of the search they name each fork, and seed it."""
+_OF_BLAME = _OF_STAGE * len(_STAGES)
+
+
+# The forks of a search are found by their numbers, so that one that was killed loses and doubles none: decision 514.
+class BlameDesk:
+    """The searches of a workspace for decisive turns. Their forks are runs."""
+
+    def __init__(self, desk: BlameSources) -> None:
+        self._desk = desk
+        self._store = desk.store.blames
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._run_ids: dict[int, int] = {}
+        self._stopped_ids: set[int] = set()
+
+    async def plan(self, run_id: int, key: TrialKey, request: BlameRequest) -> PlannedBlame:
+        """The plan of one search; nothing is played. Raises UsageError naming the field, Conflict-, NotFoundError."""
+        return await plan_trial(self._desk, run_id, key, request)
+
+    async def plan_run(self, run_id: int, request: BlameRequest) -> PlannedBlame:
+        """The plan of searches for all failed trials of a run. Raises as `plan`."""
+        return await plan_run(self._desk, run_id, request)
+
+    async def start(self, batch_plan: PlannedBlame) -> list[int]:
+        """Store the searches, and play them one after the other in the background; gives their ids.
+
+        Raises ConflictError where one of the trials is being searched.
+        """
+        for plan in batch_plan.plans:
+            if any(each.is_live for each in await self.of_trial(plan.run_id, plan.key)):
+                case_index, trial_index = plan.key
+                raise ConflictError(
+                    f"the decisive turn of trial {trial_index + 1} of case {case_index + 1} is being looked for already"
+                )
+        ids = await asyncio.to_thread(self._store.create, batch_plan.plans)
+        self._play(ids)
+        return ids
+
+    async def resume(self, batch_id: int) -> bool:
+        """Go on with the unfinished and stopped searches of a batch; False where there is none, or another plays it."""
+        if batch_id in self._tasks:
+            return True
+        ids = []
+        for each in await asyncio.to_thread(self._store.of_batch, batch_id):
+            if each.is_live and each.is_leased:
+                return False
+            if each.is_live or await asyncio.to_thread(self._store.reopen, each.id):
+                ids.append(each.id)
+        self._play(ids, batch_id)
+        return bool(ids)
+
+    async def start_up(self) -> None:
+        """Go on with the searches of dead processes."""
+        batches = {each.batch_id for each in await asyncio.to_thread(self._store.unfinished)}
+        for batch_id in sorted(batches):
+            await self.resume(batch_id)
+
+    async def stop(self, blame_id: int) -> None:
+        """Play no more forks of the batch of a search; the answer is that of the ones so far. Raises NotFoundError."""
+        batch_id = (await self.get(blame_id)).batch_id
+        self._stopped_ids.add(batch_id)
+        for each in await asyncio.to_thread(self._store.of_batch, batch_id):
+            if each.is_live:
+                await asyncio.to_thread(self._store.end, each.id, "stopped", "Stopped by a person")
+        run_id = self._run_ids.get(batch_id)
+        if run_id is not None:
+            await self._desk.runs.stop(run_id, cancel=True)
+
+    async def get(self, blame_id: int) -> Blame:
+        """A search. Raises NotFoundError."""
+        return await asyncio.to_thread(self._store.get, blame_id)
+
+    async def of_trial(self, run_id: int, key: TrialKey) -> list[Blame]:
+        """The searches of a trial, newest last."""
+        return await asyncio.to_thread(self._store.of_trial, run_id, key)
+
+    async def of_run(self, run_id: int) -> list[Blame]:
+        """The searches of the trials of a run, newest last."""
+        return await asyncio.to_thread(self._store.of_run, run_id)
+
+    async def watch(self, blame_id: int) -> AsyncIterator[Blame]:
+        """The search now, and each second until it is over."""
+        while (blame := await self.get(blame_id)).is_live:
+            yield blame
+            task = self._tasks.get(blame.batch_id)
+            if task is None:
+                await asyncio.sleep(POLL_S)
+            else:
+                await asyncio.wait({task}, timeout=POLL_S)
+        yield blame
+
+    def forks(self, blame: Blame) -> list[RunSummary]:
+        """The forks of a search, oldest first. Reads the database."""
+        plan = blame.plan
+        runs = self._desk.store.forks.of_trial(plan.run_id, plan.case_index, plan.trial_index)
+        numbers = range(blame.id * _OF_BLAME, (blame.id + 1) * _OF_BLAME)
+        return [run for run in runs if run.config.fork and run.config.fork.first in numbers]
+
+    async def close(self) -> None:
+        """Leave the searches as they are; another process goes on with them."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def _play(self, ids: Sequence[int], batch_id: int | None = None) -> None:
+        if ids:
+            batch_id = ids[0] if batch_id is None else batch_id
+            self._stopped_ids.discard(batch_id)
+            task = asyncio.create_task(self._play_batch(list(ids), batch_id))
+            self._tasks[batch_id] = task
+            task.add_done_callback(lambda _: self._tasks.pop(batch_id, None))
+
+    async def _play_batch(self, ids: Sequence[int], batch_id: int) -> None:
+        for blame_id in ids:
+            if batch_id in self._stopped_ids or not await asyncio.to_thread(self._store.take, blame_id):
+                continue
+            lease = asyncio.create_task(self._keep_lease(blame_id))
+            try:
+                await self._search(await self.get(blame_id))
+            except asyncio.CancelledError:
+                await asyncio.shield(asyncio.to_thread(self._store.release, blame_id))
+                raise
+            except (EvaldeskError, SQLAlchemyError, OSError) as error:
+                log.warning("the search %d for a decisive turn ends: %s", blame_id, error)
+                await asyncio.to_thread(self._store.end, blame_id, "failed", str(error))
+            finally:
+                lease.cancel()
+
+    async def _keep_lease(self, blame_id: int) -> None:
+        while True:
+            await asyncio.sleep(LEASE_S / 3)
+            await asyncio.to_thread(self._store.renew, blame_id)
+
+    async def _search(self, blame: Blame) -> None:
+        """Play the forks of a search until it has an answer, beginning with the forks of a dead process."""
+        plan = blame.plan
+        n_most = min(plan.n_forks, plan.budget - await self._n_earlier(blame))
+        if n_most < fewest_forks(plan.n_turns, plan.own):
+            await asyncio.to_thread(self._store.end, blame.id, "stopped", _used_up(plan.budget))
+            return
+        while True:
+            runs = await asyncio.to_thread(self.forks, blame)
+            outcomes, reason = outcomes_of(runs), ""
+            if (await self.get(blame.id)).status != "running":  # stopped meanwhile
+                await asyncio.to_thread(self._note_answer, plan, blame.id, outcomes)
+                return
+            if left_runs := [run.id for run in runs if run.n_todo]:
+                await self._play_run(blame, left_runs[0])
+                continue
+            batches = next_forks(plan.n_turns, plan.own, n_most, outcomes)
+            reason = await self._spent(blame, batches[0]) if batches else ""
+            if not batches or reason:
+                if is_unscored(outcomes):
+                    reason = "Most forks ended without a verdict"
+                answer = await asyncio.to_thread(answer_from, plan.n_turns, plan.own, outcomes)
+                await asyncio.to_thread(self._store.end, blame.id, "finished", reason, answer)
+                return
+            await self._play_run(blame, await self._start(blame, batches[0], runs))
+
+    def _note_answer(self, plan: BlamePlan, blame_id: int, outcomes: Sequence[Outcome]) -> None:
+        self._store.note(blame_id, answer_from(plan.n_turns, plan.own, outcomes))
+
+    async def _start(self, blame: Blame, batch: Batch, runs: Sequence[RunSummary]) -> int:
+        plan = blame.plan
+        base = blame.id * _OF_BLAME + _STAGES.index(batch.stage) * _OF_STAGE
+        following = [run.config.fork.first + run.config.n for run in runs if run.config.fork]
+        of_stage = [each for each in following if base <= each - 1 < base + _OF_STAGE]
+        point = ForkPoint(plan.run_id, plan.case_index, plan.trial_index, batch.turn)
+        fork = Fork(point, n=batch.n, first=max(of_stage, default=base), runs_tools=plan.runs_tools)
+        return await self._desk.forks.start(fork)
+
+    async def _play_run(self, blame: Blame, run_id: int) -> None:
+        self._run_ids[blame.batch_id] = run_id
+        try:
+            if (await self._desk.runs.summary(run_id)).status not in LIVE:
+                await self._desk.runs.resume(run_id)
+            async for _ in self._desk.runs.watch(run_id):
+                pass
+        finally:
+            self._run_ids.pop(blame.batch_id, None)
+        run = await self._desk.runs.summary(run_id)
+        if run.n_todo and (await self.get(blame.id)).status == "running":
+            await asyncio.to_thread(self._store.end, blame.id, "stopped", run.reason or f"Run {run_id} was stopped")
+
+    async def _n_earlier(self, blame: Blame) -> int:
+        """The forks of the searches of its batch before this one."""
+        earlier = [each for each in await asyncio.to_thread(self._store.of_batch, blame.batch_id) if each.id < blame.id]
+        return sum([run.config.n for each in earlier for run in await asyncio.to_thread(self.forks, each)])
+
+    async def _spent(self, blame: Blame, batch: Batch) -> str:
+        """Why these forks are not played: the budget in dollars; empty where they are played."""
+        most = blame.plan.max_cost
+        if most is None:
+            return ""
+        together = [
+            run
+            for each in await asyncio.to_thread(self._store.of_batch, blame.batch_id)
+            for run in await asyncio.to_thread(self.forks, each)
+        ]
+        if any(run.is_cost_unknown for run in together):
+            return (
+                f"A fork does not tell its cost, so that the budget of ${most:.2f} cannot be kept. "
+                "An agent that reports the cost of each call, or makes none, says tells_cost = true"
+            )
+        spent = sum(run.cost for run in together)
+        more = (blame.plan.cost_of_fork(batch.turn) or 0.0) * batch.n
+        return f"The budget of ${most:.2f} is used up" if spent + more > most else ""
+
+
+def _used_up(n_forks: int) -> str:
+    return f"The budget of {n_forks:,} forks is used up"
+
+
+def outcomes_of(runs: Sequence[RunSummary]) -> list[Outcome]:
+    """The outcomes of the forks that were played, in the order of their runs."""
+    outcomes: list[Outcome] = []
+    for run in runs:
+        if run.config.fork:
+            stage, turn, counts = _stage(run), run.config.fork.point.turn, run.counts
+            n_failed = counts.failed + (counts.errored if counts.errors_are_failures else 0)
+            verdicts = [*[True] * counts.passed, *[False] * n_failed]
+            outcomes += [Outcome(stage, turn, each) for each in verdicts]
+            outcomes += [Outcome(stage, turn, None)] * (counts.done - len(verdicts))
+    return outcomes
+
+
+def _stage(run: RunSummary) -> Stage:
+    part = run.config.fork
+    return _STAGES[(part.first if part else 0) % _OF_BLAME // _OF_STAGE]

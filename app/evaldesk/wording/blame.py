@@ -1,0 +1,74 @@
+"""Sentences about the decisive turn of a failed trial."""
+
+from __future__ import annotations
+
+from evaldesk.model.blame import Blame, BlamePlan
+from evaldesk.model.decisive_turn import Answer
+from evaldesk.wording.words import cost_words
+
+
+def answer_words(answer: Answer) -> tuple[str, str]:
+    """Both halves of the answer, such as "Turn 3 decides: before it 18 of 20 pass" and "after it 2 of 20"."""
+    if answer.finding == "located":
+        before = f"Turn {answer.turn} decides: before it {answer.before.words} continuations pass"
+        return before, f"after it {answer.after.words}" if answer.after else "and it is the last one"
+    if answer.finding == "bad luck":
+        return (
+            "Bad luck: the agent recovers from any point",
+            f"before the last turn {answer.before.words} continuations pass",
+        )
+    if answer.finding == "already lost at the start":
+        return "Already lost at the start", "the case fails whatever happens in its turns"
+    return "Not located", "no turn is the decisive one beyond chance"
+
+
+def answer_sentence(answer: Answer) -> str:
+    """Both halves in one line."""
+    return (
+        ", ".join(filter(None, answer_words(answer)))
+        if answer.finding == "located"
+        else "; ".join(answer_words(answer))
+    )
+
+
+def method_words(answer: Answer, plan: BlamePlan) -> str:
+    """The way to the answer, with its chances."""
+    if answer.confirmation:
+        each = answer.confirmation
+        after = "the recorded failure" if each.turn == plan.n_turns else f"{each.after.words} after it"
+        chance = answer.posterior[each.turn - 1]
+        return (
+            f"A search proposed turn {each.turn} with a chance of {chance:.3g}; it assumed that {plan.own.words} "
+            f"trials of the case pass. Fresh forks, {each.before.words} before the turn and {after}, give "
+            f"p = {each.p:.2g} by Fisher's one-sided test. Above 0.05 the answer is: not located."
+        )
+    largest = max(answer.drops, key=lambda drop: drop.p_largest, default=None)
+    if largest is None:
+        return ""
+    return (
+        f"Before each turn the agent played on from the recorded turns, unchanged; before turn 1 the case's own "
+        f"{plan.own.n} trials count too. Chance that the drop of turn {largest.turn} is the largest: "
+        f"{largest.p_largest:.4g}, of 400,000 draws. One-sided Fisher {largest.p:.2g}, {largest.holm_p:.2g} after Holm "
+        f"over {len(answer.drops)} drops. Without at least 0.8 and at most 0.05 the answer is: not located."
+    )
+
+
+def plan_words(plan: BlamePlan) -> str:
+    """What is to be played: "8 turns, at most 60 forks by search, about $0.90"."""
+    how = "a search with a confirmation" if plan.method == "search" else "a profile of each turn"
+    cost = plan.most_cost
+    money = "cost unknown" if cost is None else f"about {cost_words(cost)}"
+    turns = "1 turn" if plan.n_turns == 1 else f"{plan.n_turns:,} turns"
+    return f"{turns}, {how}, at most {plan.n_forks:,} forks, {money}"
+
+
+def state_words(blame: Blame, n_forks: int) -> str:
+    """The state of a search that has no answer yet, or was ended early."""
+    words = {
+        "planned": "Waits for its turn",
+        "running": f"Looking for the decisive turn: {n_forks:,} of at most {blame.plan.n_forks:,} forks",
+        "stopped": "Stopped",
+        "failed": "Ended by an error",
+        "finished": "",
+    }[blame.status]
+    return ". ".join(filter(None, (words, blame.reason)))

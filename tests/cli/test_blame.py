@@ -1,0 +1,97 @@
+"""`evaldesk blame`: the decisive turn of a failed trial from a shell."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.cli.conftest import CommandFolder
+
+from evaldesk.errors import EvaldeskError
+
+SOURCE = '''
+import os
+from collections import Counter
+
+seen = Counter()
+
+
+def root_agent(message, state):
+    """Is wrong in turn 2 of its first conversation, and so at the end of it; with $TALK_ALTERNATES of every other."""
+    seen[message] += 1
+    if message == "step 2" and (seen[message] == 1 or "TALK_ALTERNATES" in os.environ and seen[message] % 2):
+        state["wrong"] = True
+    return "no" if state.get("wrong") and message == "step 3" else "yes"
+
+
+root_agent.tells_cost = True
+'''
+
+
+@pytest.fixture
+def talk(place: CommandFolder) -> CommandFolder:
+    """A run of 12 trials of 3 turns, of which the first failed."""
+    (place.agent / "agent.py").write_text(SOURCE)
+    turns: list[dict[str, Any]] = [{"user_content": {"parts": [{"text": f"step {number}"}]}} for number in (1, 2, 3)]
+    turns[2]["final_response"] = {"parts": [{"text": "yes"}]}
+    path = place.folder / "talk.evalset.json"
+    path.write_text(json.dumps({"eval_set_id": "talk", "eval_cases": [{"eval_id": "talk", "conversation": turns}]}))
+    assert place.eval(path, "--n", 12, "--concurrency", 1).exit_code == 1
+    return place
+
+
+def test_the_decisive_turn_is_named_with_its_counts(talk: CommandFolder) -> None:
+    plan = json.loads(talk.run("blame", "1:talk:1", "--plan", "--budget", 40, "--json").stdout)
+    assert (plan["n_forks"], plan["trials"][0]["method"], plan["trials"][0]["own"]) == (
+        39,
+        "profile",
+        {"passes": 11, "n": 12},
+    )
+    assert len(json.loads(talk.run("run", "list", "--json").stdout)["items"]) == 1
+
+    result = talk.run("blame", "1:talk:1", "--budget", 40, "--json")
+
+    answer = json.loads(result.stdout)
+    assert (result.exit_code, answer["status"], answer["n_forks"]) == (0, "finished", 39)
+    assert (answer["answer"]["finding"], answer["answer"]["turn"]) == ("located", 2)
+    assert answer["answer"]["sentence"] == ("Turn 2 decides: before it 17 of 17 continuations pass, after it 0 of 17")
+    assert "3 turns, a profile of each turn, at most 39 forks" in result.stderr
+
+
+def test_all_failed_trials_of_a_run_are_searched_once(talk: CommandFolder) -> None:
+    result = talk.run("blame", "1")
+
+    assert result.exit_code == 0
+    assert "talk, trial 1: Turn 2 decides: before it 20 of 20 continuations pass, after it 0 of 20" in result.stdout
+    assert "  before turn 3: 0 of 20 pass" in result.stdout
+    again = talk.run("blame", "1")
+    assert str(again.exception) == "run 1 has no failed trial without an answer"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("1:tolk:1",), "talk"),
+        (("1:talk:2",), "trial 2 passed; only a failed trial has a decisive turn"),
+        (("1:talk:99",), "trials 1 to 12, and no trial 99"),
+        (("9:talk",), "no run 9"),
+        (("1:talk:1", "--budget", 3), "3 forks are too few for 3 turns"),
+        (("1:talk:1", "--budget", -1), "the budget is 1 to 2,000 forks"),
+        (("1:talk:1", "--max-cost", "nan"), "above 0 dollars"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused(talk: CommandFolder, arguments: tuple[object, ...], words: str) -> None:
+    result = talk.run("blame", *arguments)
+
+    assert isinstance(result.exception, EvaldeskError)
+    assert words in str(result.exception)
+
+
+def test_a_search_without_an_answer_has_its_own_exit_code(talk: CommandFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TALK_ALTERNATES", "1")
+
+    result = talk.run("blame", "1:talk:1", "--budget", 19)
+
+    assert result.exit_code == 3
+    assert "talk, trial 1: Not located" in result.stdout

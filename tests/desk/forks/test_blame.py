@@ -1,0 +1,348 @@
+"""Blame: the decisive turn of a failed trial is found by playing on from before its turns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from tests.desk.forks.conftest import SHOP, Forks, talk
+
+from evaldesk.desk.blame.blaming import BlameDesk
+from evaldesk.desk.blame.planning import BlameRequest, BlameSources, by_frequency
+from evaldesk.desk.failures import FailureDesk
+from evaldesk.desk.forks.forks import ForkDesk, play_fork
+from evaldesk.engine.worker.player import adopt
+from evaldesk.errors import ConflictError, NotFoundError, UsageError
+from evaldesk.model import Event, Usage
+from evaldesk.model.blame import Blame
+from evaldesk.model.decisive_turn import Count
+from evaldesk.model.fork import Fork, ForkPoint
+from evaldesk.model.stored import RunSummary
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Agent:
+    """An agent that is wrong in some turns of its first conversation, and right ever after.
+
+    Its answer is "no" where `fails` says so of the wrong turns of the conversation. `lapse` is asked in later
+    conversations whether it is wrong again.
+    """
+
+    wrong_turns: tuple[int, ...] = ()
+    fails: Callable[[set[int]], bool] = bool
+    cost: float | None = 0.25
+    first_session: Any = None
+    n_turns_played: int = 0
+    queries: list[str] = field(default_factory=list)
+    lapse: Callable[[int, set[int]], bool] = lambda turn, wrong: False
+
+    def __call__(self, message: str, state: dict[str, Any], session: Any) -> Iterator[Event | str]:
+        if self.first_session is None:
+            self.first_session = session.seed
+        number = len(session.turns) + 1
+        self.n_turns_played += 1
+        self.queries.append(message)
+        wrong = set(state.get("wrong", []))
+        if (session.seed == self.first_session and number in self.wrong_turns) or self.lapse(number, wrong):
+            wrong.add(number)
+        state["wrong"] = sorted(wrong)
+        if self.cost is not None:
+            yield Event("usage", usage=Usage("openai/big", tokens_in=10, tokens_out=1, cost=self.cost))
+        yield "no" if self.fails(wrong) else "yes"
+
+
+@dataclass
+class Blames:
+    """A desk with an agent of these tests, and its searches."""
+
+    forks: Forks
+    agent: Agent
+    blames: BlameDesk
+
+    async def play(self, n_turns: int, n: int = 10, **values: Any) -> RunSummary:
+        adopt(SHOP, self.agent.__call__)
+        return await self.forks.play(replace(talk(n_turns), **values), n=n, concurrency=1)
+
+    async def search(self, run: RunSummary, trial: int = 0, **values: Any) -> Blame:
+        """The search for the decisive turn of a trial, at its end."""
+        batch_plan = await self.blames.plan(run.id, (0, trial), BlameRequest(**values))
+        (blame_id,) = await self.blames.start(batch_plan)
+        return await self.over(blame_id)
+
+    async def over(self, blame_id: int) -> Blame:
+        async for blame in self.blames.watch(blame_id):
+            last = blame
+        return last
+
+    def opened_again(self) -> BlameDesk:
+        """The searches as another process finds them."""
+        return BlameDesk(self.blames._desk)
+
+
+@pytest.fixture
+async def blames(forks: Forks) -> AsyncIterator[Blames]:
+    fork_desk = ForkDesk(forks.store, forks.desk.runs, forks.desk.agents)
+    blame_desk = BlameDesk(BlameSources(forks.store, forks.desk.runs, fork_desk, FailureDesk(forks.store)))
+    yield Blames(forks, Agent(), blame_desk)
+    await blame_desk.close()
+
+
+@pytest.mark.parametrize("turn", range(1, 9))
+async def test_the_turn_whose_call_was_wrong_is_named(blames: Blames, turn: int) -> None:
+    blames.agent.wrong_turns = (turn,)
+    run = await blames.play(8)
+
+    blame = await blames.search(run)
+
+    assert blame.status == "finished"
+    assert blame.answer
+    assert (blame.answer.finding, blame.answer.turn) == ("located", turn)
+    assert blame.answer.before == Count(8, 8)
+    assert sum(each.n for each in blame.answer.counts) <= 60
+
+
+@pytest.mark.parametrize("fails", [bool, lambda wrong: len(wrong) > 1], ids=["either", "both"])
+@pytest.mark.parametrize("turns", [(2, 6), (4, 5), (1, 8)], ids=str)
+async def test_of_two_faults_no_third_turn_is_named(
+    blames: Blames, turns: tuple[int, int], fails: Callable[[set[int]], bool]
+) -> None:
+    blames.agent.wrong_turns, blames.agent.fails = turns, fails
+    run = await blames.play(8)
+
+    blame = await blames.search(run)
+
+    assert blame.answer
+    assert blame.answer.turn in (None, *turns)
+    assert (blame.answer.finding == "located") == (blame.answer.turn is not None)
+
+
+async def test_few_turns_are_profiled_from_the_trials_of_the_case_on(blames: Blames) -> None:
+    blames.agent.wrong_turns = (2,)
+    run = await blames.play(3, n=12)
+
+    blame = await blames.search(run, budget=40)
+
+    assert blame.answer
+    assert (blame.answer.finding, blame.answer.turn) == ("located", 2)
+    assert blame.answer.counts == (Count(16, 17), Count(17, 17), Count(0, 17))
+    assert [(run.config.fork.point.turn, run.n_trials) for run in blames.blames.forks(blame) if run.config.fork] == [
+        (1, 5),
+        (2, 17),
+        (3, 17),
+    ]
+
+
+async def test_a_case_that_never_passes_is_lost_at_the_start(blames: Blames) -> None:
+    blames.agent.lapse = lambda turn, wrong: turn == 1
+    run = await blames.play(3, n=10)
+
+    blame = await blames.search(run)
+
+    assert blame.answer
+    assert (blame.answer.finding, blame.answer.turn) == ("already lost at the start", None)
+
+
+async def test_a_failure_that_no_turn_explains_is_bad_luck(blames: Blames) -> None:
+    blames.agent.wrong_turns = (3,)
+    run = await blames.play(3, n=20)
+
+    blame = await blames.search(run)
+
+    assert blame.answer
+    assert (blame.answer.finding, blame.answer.turn) == ("bad luck", 3)
+
+
+async def test_a_search_that_was_killed_goes_on_and_doubles_no_fork(blames: Blames) -> None:
+    blames.agent.wrong_turns = (5,)
+    run = await blames.play(8)
+    batch_plan = await blames.blames.plan(run.id, (0, 0), BlameRequest())
+    (blame_id,) = await blames.blames.start(batch_plan)
+    while len(blames.blames.forks(await blames.blames.get(blame_id))) < 3:
+        await asyncio.sleep(0.01)
+    await blames.blames.close()  # as a process that dies, with a fork under way or between two
+    forks_before = blames.blames.forks(await blames.blames.get(blame_id))
+
+    other = blames.opened_again()
+    await other.start_up()
+    blame = await replace(blames, blames=other).over(blame_id)
+    await other.close()
+
+    forks = other.forks(blame)
+    numbers = [
+        number
+        for each in forks
+        if each.config.fork
+        for number in range(each.config.fork.first, each.config.fork.first + each.n_trials)
+    ]
+    assert blame.answer
+    assert blame.answer.turn == 5
+    assert len(numbers) == len(set(numbers)) == sum(each.n for each in blame.answer.counts)
+    assert [each.id for each in forks[: len(forks_before)]] == [each.id for each in forks_before]
+    assert not any(each.n_todo for each in forks)
+
+
+async def test_a_lease_keeps_other_processes_off(blames: Blames) -> None:
+    blames.agent.wrong_turns = (2,)
+    run = await blames.play(3)
+    batch_plan = await blames.blames.plan(run.id, (0, 0), BlameRequest())
+    (blame_id,) = blames.forks.store.blames.create(batch_plan.plans)
+    assert blames.forks.store.blames.take(blame_id)
+
+    other = blames.opened_again()
+    await other.start_up()
+
+    assert not blames.forks.store.blames.take(blame_id)
+    assert not await other.resume(blame_id)
+    assert other.forks(await other.get(blame_id)) == []
+    blames.forks.store.blames.release(blame_id)
+    assert blames.forks.store.blames.take(blame_id)
+
+
+async def test_a_budget_in_dollars_ends_a_search_before_it_is_passed(blames: Blames) -> None:
+    blames.agent.wrong_turns = (5,)
+    run = await blames.play(8)
+
+    blame = await blames.search(run, max_cost=3.0)
+
+    spent = sum(each.cost for each in blames.blames.forks(blame))
+    assert blame.status == "finished"
+    assert blame.reason == "The budget of $3.00 is used up"
+    assert blame.answer
+    assert blame.answer.finding == "not located"
+    assert 0 < spent <= 3.0
+
+
+async def test_a_search_needs_known_costs_for_a_budget_in_dollars(blames: Blames) -> None:
+    blames.agent.wrong_turns, blames.agent.cost = (5,), None
+    run = await blames.play(8)
+
+    batch_plan = await blames.blames.plan(run.id, (0, 0), BlameRequest(max_cost=1.0))
+
+    assert batch_plan.most_cost is None
+
+
+async def test_a_plan_tells_forks_turns_and_cost_before_anything_is_played(blames: Blames) -> None:
+    blames.agent.wrong_turns = (5,)
+    run = await blames.play(8)
+    n_before = blames.agent.n_turns_played
+
+    batch_plan = await blames.blames.plan(run.id, (0, 0), BlameRequest(budget=40))
+
+    (plan,) = batch_plan.plans
+    assert (plan.n_turns, plan.own, plan.method, plan.n_forks) == (8, Count(9, 10), "search", 40)
+    assert plan.cost_of_fork(1) == pytest.approx(8 * 0.25)
+    assert plan.cost_of_fork(8) == pytest.approx(0.25)
+    assert batch_plan.most_cost == pytest.approx(40 * 4.5 * 0.25)
+    assert blames.agent.n_turns_played == n_before
+    assert blames.forks.store.forks.of_run(run.id) == []
+
+
+async def test_a_trial_without_a_decisive_turn_is_refused(blames: Blames) -> None:
+    blames.agent.wrong_turns = (2,)
+    run = await blames.play(8)
+
+    for trial, request, words in (
+        (1, BlameRequest(), "trial 2 passed; only a failed trial has a decisive turn"),
+        (12, BlameRequest(), "trial 13 was not played"),
+        (0, BlameRequest(budget=18), "18 forks are too few for 8 turns; at least 19 are needed"),
+        (0, BlameRequest(budget=0), "the budget is 1 to 2,000 forks, not 0"),
+        (0, BlameRequest(max_cost=0.0), "above 0 dollars"),
+        (0, BlameRequest(max_cost=float("nan")), "above 0 dollars"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            await blames.blames.plan(run.id, (0, trial), request)
+    with pytest.raises(NotFoundError):
+        await blames.blames.plan(99, (0, 0), BlameRequest())
+
+
+async def test_a_trial_is_searched_once_at_a_time(blames: Blames) -> None:
+    blames.agent.wrong_turns = (2,)
+    run = await blames.play(3)
+    batch_plan = await blames.blames.plan(run.id, (0, 0), BlameRequest())
+    blames.forks.store.blames.create(batch_plan.plans)
+
+    with pytest.raises(ConflictError, match="looked for already"):
+        await blames.blames.start(batch_plan)
+
+
+async def test_a_stopped_search_answers_by_its_forks_and_can_go_on(blames: Blames) -> None:
+    blames.agent.wrong_turns = (5,)
+    run = await blames.play(8)
+    batch_plan = await blames.blames.plan(run.id, (0, 0), BlameRequest())
+    (blame_id,) = await blames.blames.start(batch_plan)
+    while not blames.blames.forks(await blames.blames.get(blame_id)):
+        await asyncio.sleep(0.01)
+
+    await blames.blames.stop(blame_id)
+    halted_blame = await blames.over(blame_id)
+    assert halted_blame.status == "stopped"
+    while not (await blames.blames.get(blame_id)).answer:
+        await asyncio.sleep(0.01)
+    assert await blames.blames.resume(blame_id)
+    blame = await blames.over(blame_id)
+
+    assert blame.answer
+    assert (blame.status, blame.answer.turn) == ("finished", 5)
+
+
+async def test_a_batch_shares_its_budget_among_failed_trials(blames: Blames) -> None:
+    blames.agent.wrong_turns = (2,)
+    blames.agent.lapse = lambda turn, wrong: False
+    run = await blames.play(3, n=10)
+    batch_plan = await blames.blames.plan_run(run.id, BlameRequest(budget=40))
+    assert [each.key for each in batch_plan.plans] == [(0, 0)]
+
+    ids = await blames.blames.start(batch_plan)
+    blame = await blames.over(ids[-1])
+
+    assert blame.answer
+    assert sum(each.n_trials for each in blames.blames.forks(blame)) <= 40
+    with pytest.raises(UsageError, match="no failed trial without an answer"):
+        await blames.blames.plan_run(run.id, BlameRequest())
+
+
+async def test_searches_leave_the_totals_of_the_parent_alone(blames: Blames) -> None:
+    blames.agent.wrong_turns = (2,)
+    run = await blames.play(3)
+    before = blames.forks.store.runs.summary(run.id)
+
+    await blames.search(run)
+
+    assert blames.forks.store.runs.summary(run.id) == before
+
+
+async def test_a_fork_of_a_person_is_none_of_a_search(blames: Blames) -> None:
+    blames.agent.wrong_turns = (2,)
+    run = await blames.play(3)
+    await blames.forks.over(
+        await play_fork(blames.forks.store, blames.forks.desk, Fork(ForkPoint(run.id, 0, 0, 2), n=3))
+    )
+
+    blame = await blames.search(run)
+
+    assert blame.answer
+    assert [each.n for each in blame.answer.counts[1:]] == [20, 20]
+
+
+async def test_searches_go_with_their_run(blames: Blames) -> None:
+    blames.agent.wrong_turns = (2,)
+    run = await blames.play(3)
+    blame = await blames.search(run)
+
+    await blames.forks.desk.runs.delete(run.id)
+
+    assert blames.forks.store.blames.of_run(run.id) == []
+    with pytest.raises(NotFoundError):
+        await blames.blames.get(blame.id)
+
+
+def test_trials_of_the_most_frequent_signature_come_first() -> None:
+    keys = [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0)]
+    signatures = {(0, 0): "rare", (1, 0): "often", (3, 0): "often", (4, 0): "rare and later"}
+
+    assert by_frequency(keys, signatures) == [(1, 0), (3, 0), (0, 0), (4, 0), (2, 0)]
