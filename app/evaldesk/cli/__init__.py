@@ -87,6 +87,9 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "Run the SCRIPT of an OpenHands benchmark, such as run_infer.py, unchanged.",
     ),
     "gate": LazyCommand("evaldesk.cli.gate:gate", "Compute how often the gates of a run fail or hold."),
+    "fork": LazyCommand(
+        "evaldesk.cli.fork:fork", "Play a trial on from one of its turns, changed or not; its run stays as it is."
+    ),
     "accept": LazyCommand(
         "evaldesk.cli.accept:accept",
         "Accept actual results of RUN as the expectations of their cases, after a preview.",

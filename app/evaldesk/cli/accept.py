@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evaldesk.cli.runs.shared import opened_desk, workspace_option
+from evaldesk.cli.runs.shared import opened_desk, trial_place, workspace_option
 from evaldesk.wording.writer import confirm, show, style
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def accept(subject: str, parts: tuple[str, ...], turn: int | None, way: str, yes
     from evaldesk.model.conclusion import counted
     from evaldesk.wording.printable import in_one_line
 
-    name, case_id, trial = _parts(subject)
+    name, case_id, trial = trial_place(subject, "RUN[:CASE[:TRIAL]]")
     with opened_desk(workspace) as desk:
         staged = stage(desk, desk.stored_runs.find_by_name(name), case_id, trial)
         for case, reason in staged.refusals.items():
@@ -77,17 +77,6 @@ def accept(subject: str, parts: tuple[str, ...], turn: int | None, way: str, yes
         token = save(desk, staged, keys)
         more_words = f" {counted(staged.n_more, 'case')} more failed: accept again." if staged.n_more else ""
         show(f"Wrote {what} to {file_name}.{more_words} Take it back: evaldesk trash restore {token}")
-
-
-def _parts(target: str) -> tuple[str, str | None, int | None]:
-    """Run, case and trial, from 0; a case id may have colons of its own, a run's name may not."""
-    run, _, place = target.partition(":")
-    case_id, colon, last = place.rpartition(":")
-    if colon and last.isdecimal():
-        if int(last) < 1:
-            raise click.BadParameter("trials count from 1", param_hint="RUN[:CASE[:TRIAL]]")
-        return run, case_id, int(last) - 1
-    return run, place or None, None
 
 
 def _is_confirmed(question: str) -> bool:

@@ -74,6 +74,20 @@ def opened_desk(workspace: str | None) -> AbstractContextManager[Desk]:
     return open_desk(open_home(workspace))
 
 
+def trial_place(target: str, form: str) -> tuple[str, str | None, int | None]:
+    """Run, case and trial, from 0, of `RUN:CASE:TRIAL`, which `form` names in an error.
+
+    A case id may have colons of its own, a run's name may not. Raises click.BadParameter.
+    """
+    run, _, place = target.partition(":")
+    case_id, colon, last = place.rpartition(":")
+    if colon and last.isdecimal():
+        if int(last) < 1:
+            raise click.BadParameter("trials count from 1", param_hint=form)
+        return run, case_id, int(last) - 1
+    return run, place or None, None
+
+
 def n_workers(concurrency: int) -> int:
     """Worker processes for a run."""
     return max(1, min(concurrency, os.cpu_count() or 2))

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from evaldesk.desk.forks.plan import ForkPlan, plan_fork
-from evaldesk.errors import UsageError
+from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import AgentRef
-from evaldesk.model.fork import Fork
+from evaldesk.model.fork import Fork, ForkPoint
 from evaldesk.model.stored import RunSummary
 from evaldesk.store import Store
 from evaldesk.store.runs.run_store import is_imported
@@ -37,6 +37,17 @@ class ForkDesk:
     async def start(self, fork: Fork) -> int:
         """Plan a fork and play it in the background; gives its run. Raises as `plan`, and TrustError."""
         return await self._runs.start((await self.plan(fork)).run)
+
+    def point(self, run: RunSummary, case_id: str, trial_index: int | None, turn: int) -> ForkPoint:
+        """The point in a trial, or in the first one that failed, else in the first. Raises NotFoundError."""
+        case_ids = self._store.runs.case_ids(run.id)
+        case_index = next((index for index, each in case_ids.items() if each == case_id), None)
+        if case_index is None:
+            raise NotFoundError.among(f"case in run {run.id}", case_id, case_ids.values())
+        if trial_index is None:
+            (strip,) = self._store.runs.strips(run.id, [case_index])
+            trial_index = max(strip.find("f"), 0)
+        return ForkPoint(run.id, case_index, trial_index, turn)
 
     def of_trial(self, run_id: int, case_index: int, trial_index: int) -> Sequence[RunSummary]:
         """The forks of a trial, oldest first."""
