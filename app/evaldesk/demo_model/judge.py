@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +70,8 @@ def _reply(question: _Question, user: str) -> dict[str, Any]:
         return {"rubrics": [_rubric(question, line) for line in question.text("RUBRICS").splitlines() if line]}
     if '"kinds"' in system:
         return {"kinds": _kinds(question)}
+    if '"wordings"' in system:
+        return {"wordings": [*_wordings(question)]}
     if '"sentences"' in system:
         return {"sentences": [_sentence(question, line) for line in question.text("SENTENCES").splitlines() if line]}
     if '"rating"' in system:
@@ -102,6 +104,13 @@ def _kinds(question: _Question) -> list[dict[str, Any]]:
             kinds["gives up" if _REFUSING.search(lines[-1]) else "wrong answer"].append(example)
     what = f"{LABEL} it looked for words of failure."
     return [{"name": name, "definition": what, "trials": trials} for name, trials in kinds.items() if trials]
+
+
+def _wordings(question: _Question) -> Iterator[dict[str, Any]]:
+    """Each text behind a greeting, which is all that a model without a model can say otherwise."""
+    for name, text in question.sections.items():
+        if name.startswith("TEXT "):
+            yield {"number": int(name.removeprefix("TEXT ")), "text": f"Hello, one question: {text.strip()}"}
 
 
 def _sentence(question: _Question, line: str) -> dict[str, Any]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from evaldesk.desk.chat.replays import ReplayDesk
     from evaldesk.desk.chat.sessions import SessionDesk
     from evaldesk.desk.chat.simulation import SimulationDesk
+    from evaldesk.desk.evalsets.wordings import WordingDesk
     from evaldesk.desk.experiments.bench import PromptBench
     from evaldesk.desk.experiments.experiments import ExperimentDesk
     from evaldesk.desk.experiments.prompts import PromptDesk
@@ -220,6 +221,13 @@ class Desk:
     def media(self, digest: str) -> bytes | None:
         """The bytes of an image, a sound or a file that a run or a session holds; None where none does."""
         return self.store.media.content(digest)
+
+    @cached_property
+    def wordings(self) -> WordingDesk:
+        """Other wordings of first messages that a model proposes."""
+        from evaldesk.desk.evalsets.wordings import WordingDesk
+
+        return WordingDesk(self.settings, self.host)
 
     @cached_property
     def model_proposals(self) -> ModelProposalDesk:

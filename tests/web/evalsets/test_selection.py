@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from evaldesk.desk.evalsets.cases import MOST_CASES
+from evaldesk.errors import UsageError
 
 Pages = Any
 
@@ -194,6 +195,34 @@ def test_a_step_that_cannot_be_changes_nothing(
 
     assert answer.status_code == status
     assert [pages.stored(f"{name}.evalset.json") for name in ("many", "other")] == before
+
+
+class Proposals:
+    """A model that proposes a wording for the first text."""
+
+    models = ("small",)
+
+    async def propose(self, texts: list[str], model: str) -> dict[int, str]:
+        if model != "small":
+            raise UsageError(f"{model} is not among the models of the settings", field="model")
+        return {0: f"<i>Kindly</i>: {texts[0]}"}
+
+
+def test_a_model_proposes_texts_that_a_person_reads_before_they_count(pages: Pages, calc: str) -> None:
+    pages.desk.__dict__["wordings"] = Proposals()
+    before = pages.stored()
+    fields = {"case": ["roll/and check", "quiet"], "text-1": "My own words", "take-1": "1", "op": "propose"}
+
+    proposed = pages.post(f"/evalsets/{calc}/selection", fields | {"model": "small"}).text
+    refused = pages.post(f"/evalsets/{calc}/selection", fields | {"model": "dear"})
+
+    assert "&lt;i&gt;Kindly&lt;/i&gt;: Roll a die" in proposed
+    assert not re.search(r'name="take-0"[^>]* checked', proposed)
+    assert "My own words" in proposed
+    assert re.search(r'name="take-1"[^>]* checked', proposed)
+    assert refused.status_code == 422
+    assert "My own words" in refused.text
+    assert pages.stored() == before
 
 
 def test_a_set_of_many_megabytes_is_tagged_moved_and_restored(pages: Pages, sets: tuple[str, str]) -> None:

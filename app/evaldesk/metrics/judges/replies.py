@@ -146,6 +146,19 @@ class Scenarios(msgspec.Struct, frozen=True):
     scenarios: tuple[Scenario, ...]
 
 
+class Wording(msgspec.Struct, frozen=True):
+    """A text in other words; `number` is that of the text, from 1."""
+
+    number: int
+    text: str
+
+
+class Wordings(msgspec.Struct, frozen=True):
+    """All texts in other words."""
+
+    wordings: tuple[Wording, ...]
+
+
 SCHEMAS = {
     Validity: '{"reasoning": "<why, step by step>", "is_the_agent_response_valid": "valid" or "invalid"}',
     Verdict: '{"reasoning": "<why, step by step>", "verdict": "yes" or "no"}',
@@ -164,6 +177,7 @@ SCHEMAS = {
         '{"scenarios": [{"starting_prompt": "<first message of the user>", "conversation_plan": "<what the user wants '
         'and does, step by step>"}, ...]}'
     ),
+    Wordings: '{"wordings": [{"number": <number of the text>, "text": "<the text in other words>"}, ...]}',
     Points: '{"reasoning": "<why, step by step>", "score": <number>}',
 }
 """The form of each reply type for a judge, reasons before verdicts."""

@@ -5,6 +5,7 @@ A selection is the ticked cases, also those of other pages, or all cases that ma
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from starlette.concurrency import run_in_threadpool
@@ -15,7 +16,7 @@ from starlette.routing import Route
 
 from evaldesk.desk.evalsets.case_steps import MOST_REWORDED, first_message
 from evaldesk.desk.evalsets.cases import places_of
-from evaldesk.errors import ConflictError, EvaldeskError, UsageError
+from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.pages.case_list import matching_ids
 from evaldesk.web.forms.fields import read_form, text_of, texts_of
 from evaldesk.web.render import desk_of, go, page, refused_status
@@ -24,8 +25,23 @@ MOST_TARGETS = 500
 
 
 async def show(request: Request) -> Response:
-    """POST /evalsets/{set_id}/selection: the selected cases, with the sets to copy them to and a text for each."""
-    return await _show(request, await read_form(request))
+    """POST /evalsets/{set_id}/selection: the selected cases, with the sets to copy them to and a text for each.
+
+    With `op=propose` the texts are those that `model` proposes.
+    """
+    form = await read_form(request)
+    if text_of(form, "op") != "propose":
+        return await _show(request, form)
+    evalset = await run_in_threadpool(desk_of(request).evalsets.evalset, _set_id(request))
+    places = await run_in_threadpool(places_of, evalset.cases, await _selected_ids(request, form))
+    try:
+        if len(places) > MOST_REWORDED:
+            raise UsageError(f"at most {MOST_REWORDED} cases are reworded at once")
+        messages = [first_message(evalset.cases[place]) for place in places]
+        proposed_texts = await desk_of(request).wordings.propose(messages, text_of(form, "model"))
+    except EvaldeskError as error:
+        return await _show(request, form, error)
+    return await _show(request, form, proposed_texts=proposed_texts)
 
 
 async def change_tags(request: Request) -> Response:
@@ -85,7 +101,12 @@ async def undo(request: Request) -> Response:
     return go(f"/evalsets/{_set_id(request)}?note=step_undone")
 
 
-async def _show(request: Request, form: FormData, error: EvaldeskError | None = None) -> Response:
+async def _show(
+    request: Request,
+    form: FormData,
+    error: EvaldeskError | None = None,
+    proposed_texts: Mapping[int, str] | None = None,
+) -> Response:
     sets, set_id = desk_of(request).evalsets, _set_id(request)
     file = await run_in_threadpool(sets.file, set_id)
     evalset = await run_in_threadpool(sets.evalset, set_id)
@@ -97,7 +118,8 @@ async def _show(request: Request, form: FormData, error: EvaldeskError | None = 
         case = evalset.cases[place]
         text = first_message(case)
         name = f"text-{number}"
-        rows.append((case.id, text, text_of(form, name) if name in form else text, f"take-{number}" in form))
+        typed_text = text_of(form, name) if name in form else text
+        rows.append((case.id, text, (proposed_texts or {}).get(number, typed_text), f"take-{number}" in form))
     return page(
         request,
         "evalsets/selection.html",
@@ -108,7 +130,9 @@ async def _show(request: Request, form: FormData, error: EvaldeskError | None = 
         target=text_of(form, "target"),
         rows=rows,
         most_reworded=MOST_REWORDED,
-        is_conflict=isinstance(error, ConflictError),
+        models=desk_of(request).wordings.models,
+        model=text_of(form, "model"),
+        n_proposed=None if proposed_texts is None else len(proposed_texts),
         problem=str(error or ""),
     )
 
