@@ -13,7 +13,7 @@ from evaldesk.desk.labels import VERDICTS
 from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.model.stored import LabelFilter, LabelledTrial, LabelPair, RunSummary, TrialKey, TurnLabel
 from evaldesk.pages.runs.view import Filter, trial_href
-from evaldesk.statistics.agreement import agreement, judge_skill, nominal_alpha
+from evaldesk.statistics.agreement import JudgeSkill, agreement, judge_skill, nominal_alpha
 from evaldesk.store import Store
 from evaldesk.wording.agreement import (
     alpha_sentence,
@@ -135,6 +135,7 @@ class MetricAgreement:
     """How far a metric agrees with the labels, in words; the last three may be empty."""
 
     title: str
+    counts: JudgeSkill
     skill: str
     kappa: str
     enough: str
@@ -208,6 +209,7 @@ def _agreement(metric: str, pairs: Sequence[LabelPair], counts: tuple[int, int] 
     corrected = skill.correct(rate) if rate is not None and skill.n_good and skill.n_bad else None
     return MetricAgreement(
         title=title,
+        counts=skill,
         skill=skill_sentence(title, skill),
         kappa=kappa_words(agreement(verdict_pairs)),
         enough=enough_sentence(skill),

@@ -47,6 +47,12 @@ class JudgeSkill:
         """Things with the same verdict."""
         return self.n_good_passed + self.n_bad_failed
 
+    @property
+    def matrix(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """A row for each verdict of the person, passed first: the things that the metric passes, and fails."""
+        good_failed, bad_passed = self.n_good - self.n_good_passed, self.n_bad - self.n_bad_failed
+        return (self.n_good_passed, good_failed), (bad_passed, self.n_bad_failed)
+
     def correct(self, judge_rate: float) -> CorrectedRate | None:
         """The pass rate behind the metric's; None where the labels have one verdict only, or it goes by chance."""
         if not self.n_good or not self.n_bad:

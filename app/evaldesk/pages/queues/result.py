@@ -18,10 +18,10 @@ from evaldesk.model.failures import Mode, trial_number
 from evaldesk.model.queues import QUEUE_KINDS, VERDICT_KINDS, Queue, QueueItem, QueueKind
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.samples import drawing_orders, samples
-from evaldesk.statistics.agreement import agreement
+from evaldesk.statistics.agreement import JudgeSkill, agreement, judge_skill
 from evaldesk.statistics.failure_modes import prevalence
 from evaldesk.wording.agreement import kappa_words
-from evaldesk.wording.words import interval_words, share_words
+from evaldesk.wording.words import interval_words, share_words, short_title
 
 VERDICTS = "".join(VERDICT_KINDS)
 BREAK_S = 600
@@ -59,6 +59,8 @@ class QueueResult:
     modes: Sequence[ModeShare]
     n_failed: int
     next_steps: Sequence[NextStep]
+    matrices: Sequence[tuple[str, JudgeSkill]]
+    """The verdict of the metrics together, and each metric, beside the labels of the reader."""
 
 
 def queue_result(
@@ -100,7 +102,24 @@ def queue_result(
         modes=_mode_shares(desk, items, by_mode, strips),
         n_failed=len(failed),
         next_steps=_next_steps(desk, queue, items, runs, reader),
+        matrices=_matrices(desk, items, runs, reader),
     )
+
+
+def _matrices(
+    desk: Desk, items: Sequence[QueueItem], runs: Mapping[int, RunSummary], reader: str
+) -> list[tuple[str, JudgeSkill]]:
+    """The trials of the queue by the reader's label and by the verdict of each metric, all metrics together first."""
+    by_metric: dict[str, list[tuple[bool, bool]]] = {}
+    for run_id in runs:
+        keys = {each.key for each in items if each.run_id == run_id}
+        for pair in desk.store.labels.pairs(played_run_id(desk.store.runs, run_id), run_id):
+            if pair.labeller == reader and pair.trial[1:] in keys and pair.is_passed is not None:
+                by_metric.setdefault(pair.metric, []).append((pair.is_passed, pair.is_good))
+    return [
+        (short_title(metric) if metric else "The verdict", judge_skill(pairs))
+        for metric, pairs in sorted(by_metric.items())
+    ]
 
 
 def _agreed(who: str, pairs: Iterable[tuple[str | None, str | None]]) -> str:
