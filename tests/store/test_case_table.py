@@ -96,6 +96,7 @@ SORTS = [
     RowSort("id", is_reversed=True),
     RowSort("file", is_reversed=True),
     RowSort("metric", METRIC),
+    RowSort("metric", METRIC, is_reversed=True),
     RowSort("spread"),
 ]
 
@@ -214,6 +215,41 @@ def test_rows_on_which_runs_disagree_have_different_rates(store: Store, layouts:
         assert wanted
 
 
+def test_rows_without_a_value_of_a_metric_follow_the_others_page_by_page(store: Store) -> None:
+    run_id = store.runs.create(CONFIG, cases_of(9))
+    for index in (1, 4, 6):
+        scores = (Score(METRIC, index / 10, None, 1.0, False, ""),)
+        store.runs.record([TrialResult(run_id, index, 0, "finished", "failed", scores=scores)])
+    rising, falling = ([1, 4, 6, 0, 2, 3, 5, 7, 8], [6, 4, 1, 0, 2, 3, 5, 7, 8])
+
+    for n in (1, 2, 3, 4, 100):
+        for is_reversed, wanted in ((False, rising), (True, falling)):
+            sort = RowSort("metric", METRIC, is_reversed=is_reversed)
+            part = all_rows(store, CaseLayout((run_id,)), sort, n=n)
+            assert ([row.row for row in part.rows], part.n_fitting) == (wanted, 9)
+    only = RowFilter("failed")
+    assert [row.row for row in all_rows(store, CaseLayout((run_id,)), RowSort("metric", METRIC), only, 2).rows] == [
+        1,
+        4,
+        6,
+    ]
+    tagged = all_rows(store, CaseLayout((run_id,)), RowSort("metric", METRIC), RowFilter(tag="refund"), 2)
+    assert ([row.row for row in tagged.rows], tagged.n_fitting) == ([6, 0, 3], 3)
+
+
+def test_the_words_of_some_trials_are_those_of_all(store: Store, layouts: dict[str, CaseLayout]) -> None:
+    run_ids = layouts["alike"].run_ids
+    all_words = store.runs.first_divergences({run_id: range(12) for run_id in run_ids})
+    keys = {run_id: [(index, at) for index in range(0, 12, 2) for at in (0, 2)] for run_id in run_ids}
+
+    words = store.runs.divergence_words(keys)
+
+    assert words == {
+        run_id: {key: all_words[run_id][key] for key in own if key in all_words[run_id]} for run_id, own in keys.items()
+    }
+    assert any(words.values())
+
+
 def test_a_search_finds_texts_by_the_index_and_ids_by_their_letters(
     store: Store, layouts: dict[str, CaseLayout]
 ) -> None:
@@ -221,6 +257,8 @@ def test_a_search_finds_texts_by_the_index_and_ids_by_their_letters(
         found = FoundCases({layout.run_ids[0]: (2, 5)}, text="case_01")
         part = store.runs.table_part(layout, RowSort(), RowFilter(), found)
         assert {row.row for row in part.rows} == {2, 5, 11}, name
+        with_ids = replace(found, has_ids=True)
+        assert {row.row for row in store.runs.table_part(layout, RowSort(), RowFilter(), with_ids).rows} == {2, 5}, name
 
 
 def test_a_cursor_of_another_order_is_refused(store: Store, layouts: dict[str, CaseLayout]) -> None:

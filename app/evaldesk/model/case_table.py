@@ -58,12 +58,13 @@ class RowFilter:
 class FoundCases:
     """The cases whose texts hold the words of a search, by run; `is_cut` where more of them do.
 
-    Cases with `text` in their id are found as well.
+    Cases with `text` in their id are found as well; where it `has_ids`, they are among `cases_by_run` already.
     """
 
     cases_by_run: Mapping[int, Sequence[int]]
     is_cut: bool = False
     text: str = ""
+    has_ids: bool = False
 
 
 @dataclass(frozen=True, slots=True)

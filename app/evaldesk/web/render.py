@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gzip
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache, lru_cache
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
     from evaldesk.desk.desk import Desk
     from evaldesk.model.stored import EvalSetFile
+    from evaldesk.pages.runs.matrix import Cell
 
 
 @cache
@@ -78,7 +79,7 @@ def environment() -> Environment:
     env.filters.update({name: _loaded_filter(place) for name, place in PAGE_FILTERS.items()})
     env.globals["ui"] = env.get_template("ui.html").module
     env.globals["remembered"] = remembered
-    env.globals["remembered_cell"] = remembered_cell
+    env.globals["remembered_cells"] = remembered_cells
     return env
 
 
@@ -123,9 +124,13 @@ def remembered(macro: Callable[..., Markup], *values: object) -> Markup:
     return macro(*values)
 
 
+def remembered_cells(macro: Callable[..., Markup], cells: Iterable[Cell]) -> Markup:
+    """The cells of a row of a table, of which a page of many runs has thousands; equal squares are rendered once."""
+    return Markup("").join(_remembered_cell(macro, each) if each.kind == "squares" else macro(each) for each in cells)
+
+
 @lru_cache(maxsize=8_000)
-def remembered_cell(macro: Callable[..., Markup], cell: object) -> Markup:
-    """The same for the cells of a table, of which a page of many runs has thousands."""
+def _remembered_cell(macro: Callable[..., Markup], cell: Cell) -> Markup:
     return macro(cell)
 
 

@@ -46,6 +46,17 @@ def test_two_to_twenty_ticked_runs_open_in_the_table(pages: RunPages, three: str
     assert 'data-select-most="20"' in pages.get("/runs").text
 
 
+@pytest.mark.parametrize("most", [0, 2_000], ids=["by SQL", "by ids in memory"])
+def test_a_search_by_ids_finds_the_same_in_memory_and_by_sql(
+    pages: RunPages, three: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evaldesk.pages.runs.table.MOST_NAMED", most)
+
+    found = {text: sorted(shown(pages.get(f"/table?runs={three}&q={text}").text)) for text in ("EE", "e", "%25", "_")}
+
+    assert found == {"EE": ["greets"], "e": ["breaks", "greets", "misses", "open"], "%25": [], "_": []}
+
+
 @pytest.mark.parametrize(
     ("address", "status", "leads"),
     [

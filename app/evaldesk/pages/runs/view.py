@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlencode
 
@@ -187,6 +188,7 @@ def columns_k(n: int) -> int:
     return min(n, 3) if n > 1 else 0
 
 
+@lru_cache(maxsize=4_096)
 def first_problem(verdicts: str) -> int:
     """The trial that a case's name leads to: the first that did not pass, else the first."""
     return next((at for at, letter in enumerate(verdicts) if letter in "feu"), 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from sqlalchemy import (
@@ -50,6 +51,7 @@ OrderKey: TypeAlias = tuple[ColumnElement[Any], bool]
 """An expression of an order, and whether its large values come first."""
 LAST = 1e300
 """The value of a row that has none: it comes last."""
+_NO_MEANS: Mapping[int, Mapping[str, float]] = MappingProxyType({})
 _SAME = 1e-9
 """Pass rates that differ by less are the same."""
 
@@ -82,6 +84,11 @@ def table_part(
         ranks = ranks_by_spread(connection, layout, is_reversed=sort.is_reversed)
     if sort.order in OVER_RUNS:
         return _ranked_part(connection, rows, conditions, sort, ranks or {}, after, limit, with_means)
+    if sort.order == "metric" and rows.driving is not None:
+        means = _in_order_of_metric(connection, rows, conditions, sort, after, limit)
+        cursor = _cursor(sort, means[limit - 1][::-1]) if len(means) > limit else ""
+        cells = _with_cells(connection, rows, [row for row, _ in means[:limit]], with_means)
+        return TablePart(cells, _n_fitting(connection, rows, conditions, only, matches, among), cursor)
     keys = _order_keys(rows, sort)
     names = [f"key_{at}" for at in range(len(keys))]
     columns = [expression.label(name) for (expression, _), name in zip(keys, names, strict=True)]
@@ -92,9 +99,65 @@ def table_part(
     some = connection.execute(fitting.order_by(*order, rows.row).limit(limit + 1)).all()
     last = some[limit - 1] if len(some) > limit else None
     cursor = _cursor(sort, [*(last._mapping[name] for name in names), last.row]) if last else ""
-    n_fitting = _count(connection, rows, conditions) if conditions or rows.n is None else rows.n
     cells = _with_cells(connection, rows, [row.row for row in some[:limit]], with_means)
-    return TablePart(cells, n_fitting, cursor)
+    return TablePart(cells, _n_fitting(connection, rows, conditions, only, matches, among), cursor)
+
+
+def _in_order_of_metric(
+    connection: Connection,
+    rows: _Rows,
+    conditions: Sequence[ColumnElement[bool]],
+    sort: RowSort,
+    after: str,
+    limit: int,
+) -> list[tuple[int, float]]:
+    """One row more than `limit`, each with the mean of a metric: one pass over its means, not a look-up for each row.
+
+    Rows without a value are last, and read only where the others are not enough.
+    """
+    own, run_id = CASE_METRIC.alias(), rows.runs[rows.sorting(sort)].id
+    mean, of_metric = own.c.total / own.c.n, (own.c.run_id == run_id, own.c.metric == sort.metric)
+    value, is_falling = _ordered(mean, sort, is_falling=False)
+    last_value = -LAST if is_falling else LAST
+    cursor = _cursor_values(after, sort, 2) if after else None
+    found: list[tuple[int, float]] = []
+    if cursor is None or cursor[0] != last_value:
+        with_value = select(own.c.case_index, value).where(*of_metric)
+        if conditions:
+            with_value = with_value.where(*rows.where, rows.row == own.c.case_index, *conditions)
+        if cursor:
+            with_value = with_value.where(*_behind([(value, is_falling)], own.c.case_index, cursor))
+        ordered = with_value.order_by(value.desc() if is_falling else value, own.c.case_index).limit(limit + 1)
+        found = [(row, mean) for row, mean in connection.execute(ordered)]
+        cursor = None
+    if len(found) <= limit:
+        has_value = select(literal(1)).where(*of_metric, own.c.case_index == rows.row).correlate(rows.source).exists()
+        without = select(rows.row).select_from(rows.source).where(*rows.where, *conditions, ~has_value)
+        if cursor:
+            without = without.where(rows.row > cursor[1])
+        some = connection.scalars(without.order_by(rows.row).limit(limit + 1 - len(found)))
+        found += [(row, last_value) for row in some]
+    return found
+
+
+def _n_fitting(
+    connection: Connection,
+    rows: _Rows,
+    conditions: Sequence[ColumnElement[bool]],
+    only: RowFilter,
+    matches: FoundCases | None,
+    among: Sequence[int] | None,
+) -> int:
+    """The number of rows that meet all conditions; of a facet of one run alone it is that of its own rows."""
+    if not conditions:
+        return rows.n
+    facets = [(kind, value) for kind, value in (("tag", only.tag), ("tool", only.tool)) if value]
+    if len(conditions) == len(facets) == 1 and len(rows.runs) == 1 and matches is None and among is None:
+        columns, (kind, value) = CASE_FACET.c, facets[0]
+        of_facet = (columns.run_id == rows.runs[0].id, columns.kind == kind, columns.value == value)
+        n: int | None = connection.scalar(select(func.count()).select_from(CASE_FACET).where(*of_facet))
+        return n or 0
+    return _count(connection, rows, conditions)
 
 
 def ranks_by_spread(connection: Connection, layout: CaseLayout, *, is_reversed: bool = False) -> dict[int, int]:
@@ -146,14 +209,16 @@ class _Rows:
         self.layout, self.runs, self.dialect = layout, runs, dialect
         self.are_strict = [totals.are_errors_failures(run.config) for run in runs]
         self.where: list[ColumnElement[bool]] = []
+        self.n: int
         self.driving: int | None = None
-        self.n: int | None = None if layout.places is None else len(layout.places)
         if layout.places is None:
             self.driving = self.sorting(sort)
             self.source: FromClause = RUN_CASE
             self.row: ColumnElement[Any] = RUN_CASE.c.case_index
             self.where.append(RUN_CASE.c.run_id == runs[self.driving].id)
+            self.n = runs[self.driving].n_cases
             return
+        self.n = len(layout.places)
         self.source, self.row, self._item = json_rows(dialect, json.dumps(layout.places))
 
     def sorting(self, sort: RowSort) -> int:
@@ -245,9 +310,10 @@ def _is_found(rows: _Rows, matches: FoundCases) -> ColumnElement[bool]:
 
     if rows.driving is not None:  # the ids are the same in all runs
         indexes = sorted({index for some in matches.cases_by_run.values() for index in some})
-        return or_(_is_among(rows.row, indexes), is_named(RUN_CASE.c))
-    texts = (_is_among(rows.index_of(at), matches.cases_by_run.get(run.id, ())) for at, run in enumerate(rows.runs))
-    return or_(*texts, *(rows.has(at, is_named) for at in range(len(rows.runs))))
+        found = _is_among(rows.row, indexes)
+        return found if matches.has_ids else or_(found, is_named(RUN_CASE.c))
+    texts = [_is_among(rows.index_of(at), matches.cases_by_run.get(run.id, ())) for at, run in enumerate(rows.runs)]
+    return or_(*texts, *([] if matches.has_ids else [rows.has(at, is_named) for at in range(len(rows.runs))]))
 
 
 def _is_among(column: ColumnElement[Any], numbers: Sequence[int]) -> ColumnElement[bool]:
@@ -316,7 +382,7 @@ def _order_keys(rows: _Rows, sort: RowSort) -> list[OrderKey]:
     if sort.order == "id":
         ids = [rows.of_case(place, lambda columns: columns.case_id) for place in range(len(rows.runs))]
         return [(ids[0] if rows.driving is not None else func.coalesce(*ids, ""), sort.is_reversed)]
-    if sort.order == "metric":
+    if sort.order == "metric":  # of runs with different cases
         own = CASE_METRIC.c
         of_metric = (own.run_id == rows.runs[at].id, own.case_index == rows.index_of(at), own.metric == sort.metric)
         mean = select(own.total / own.n).where(*of_metric).correlate(rows.source).scalar_subquery()
@@ -387,9 +453,10 @@ def _with_cells(
     configs = {run.id: run_queries.config_of(run.config) for run in rows.runs}
     cases: dict[tuple[int, int | None], CaseRow] = {}
     for some in _of_runs(own):
-        for row in connection.execute(select(RUN_CASE).where(_is_of_runs(RUN_CASE.c, some))).all():
-            key = row.run_id, row.case_index
-            cases[key] = run_queries.case_row_of(row, means.get(key[0], {}).get(key[1], {}), configs[key[0]])
+        rows_of_runs = select(RUN_CASE.c.run_id, *run_queries.CASE_COLUMNS).where(_is_of_runs(RUN_CASE.c, some))
+        for run_id, *values in connection.execute(rows_of_runs).all():
+            of_case = run_queries.case_row_of_values(values, means.get(run_id, _NO_MEANS), configs[run_id])
+            cases[run_id, of_case.case_index] = of_case
     run_ids = rows.layout.run_ids
     return [
         TableRow(row, tuple(cases.get((run_id, at)) for run_id, at in zip(run_ids, index, strict=True)))
@@ -428,6 +495,9 @@ def are_alike(connection: Connection, run_ids: Sequence[int]) -> bool:
     return True
 
 
+_WORDS_OF_TRIAL = func.coalesce(TRIAL.c.divergence, TRIAL.c.error_kind + ": " + TRIAL.c.error_message, "")
+
+
 def first_divergences(connection: Connection, indexes: Mapping[int, Sequence[int]]) -> dict[int, dict[TrialKey, str]]:
     """The words of the first divergence, or of the error, of each trial that has one, by run.
 
@@ -435,14 +505,33 @@ def first_divergences(connection: Connection, indexes: Mapping[int, Sequence[int
     """
     run_queries.run_rows(connection, list(indexes))
     columns = TRIAL.c
-    words_of_trial = func.coalesce(columns.divergence, columns.error_kind + ": " + columns.error_message, "")
-    query = select(columns.run_id, columns.case_index, columns.trial_index, words_of_trial)
+    query = select(columns.run_id, columns.case_index, columns.trial_index, _WORDS_OF_TRIAL)
     words: dict[int, dict[TrialKey, str]] = {run_id: {} for run_id in indexes}
     for some in _of_runs(indexes):
         for_some = query.where(_is_of_runs(columns, some), columns.verdict.in_(("failed", "errored")))
         for run_id, case_index, at, text in connection.execute(for_some).all():
             if text:
                 words[run_id][case_index, at] = text
+    return words
+
+
+def divergence_words(
+    connection: Connection, keys_by_run: Mapping[int, Sequence[TrialKey]]
+) -> dict[int, dict[TrialKey, str]]:
+    """The words of the first divergence, or of the error, of these trials alone; left out where a trial has none."""
+    run_queries.run_rows(connection, list(keys_by_run))
+    keys = [[run_id, *key] for run_id, own in keys_by_run.items() for key in own]
+    source, _, item = json_rows(connection.dialect.name, json.dumps(keys))
+    columns = TRIAL.c
+    of_key = [
+        column == JsonItem(item, literal(at))
+        for at, column in enumerate((columns.run_id, columns.case_index, columns.trial_index))
+    ]
+    query = select(columns.run_id, columns.case_index, columns.trial_index, _WORDS_OF_TRIAL)
+    words: dict[int, dict[TrialKey, str]] = {run_id: {} for run_id in keys_by_run}
+    for run_id, case_index, at, text in connection.execute(query.select_from(source.join(TRIAL, and_(*of_key)))).all():
+        if text:
+            words[run_id][case_index, at] = text
     return words
 
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache, lru_cache, partial
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, get_args
 
 from msgspec import MsgspecError, ValidationError
@@ -154,8 +155,14 @@ def _columns(value: type, table: Table, *but: str) -> list[str]:
 
 _SUMMARISED = _columns(RunSummary, RUN, "config", "active_ms", "stop_rule", "stop", "places", "shared_state")
 _summarised_values = attrgetter(*_SUMMARISED)
-_case_values = attrgetter(*_columns(CaseRow, RUN_CASE))
+_CASE_FIELDS = _columns(CaseRow, RUN_CASE)
+_case_values = attrgetter(*_CASE_FIELDS)
 """The first fields of a `CaseRow`, which are columns of `run_case`; verdicts, counts and means follow them."""
+_OUTCOMES = ("n_passed", "n_failed", "n_errored", "n_unscored")
+_AT_CASE_INDEX = _CASE_FIELDS.index("case_index")
+_NO_MEANS: Mapping[str, float] = MappingProxyType({})
+CASE_COLUMNS = tuple(RUN_CASE.c[name] for name in (*_CASE_FIELDS, "strip", *_OUTCOMES))
+"""The columns that `case_row_of_values` reads, in its order."""
 
 
 def counts_of(row: Row[Any], n_planned: int, config: RunConfig) -> Counts:
@@ -816,6 +823,13 @@ def case_row_of(row: Row[Any], means: Mapping[str, float], config: RunConfig, **
     counts = counts_of(row, len(row.strip), config)
     values: tuple[Any, ...] = (*_case_values(row), row.strip, counts, means)
     return CaseRow(*values, **more)
+
+
+def case_row_of_values(values: Sequence[Any], means: Mapping[int, Mapping[str, float]], config: RunConfig) -> CaseRow:
+    """The values of `CASE_COLUMNS` as a value, with the means of its case; a page of many runs has thousands."""
+    *own, passed, failed, errored, unscored = values
+    counts = _counts(len(own[-1]), passed, failed, errored, unscored, config.errors_are_failures)
+    return CaseRow(*own, counts, means.get(own[_AT_CASE_INDEX], _NO_MEANS))
 
 
 def _cursor(sort: CaseSort, row: Row[Any]) -> str:

@@ -96,6 +96,7 @@ class RunStore(StorePart):
     ranks_by_spread = reading(case_table.ranks_by_spread)
     are_alike = reading(case_table.are_alike)
     first_divergences = reading(case_table.first_divergences)
+    divergence_words = reading(case_table.divergence_words)
     facet_counts = reading(case_table.facet_counts)
     divergence_counts = reading(case_table.divergence_counts)
     time_quantiles = reading(case_table.time_quantiles)
