@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -105,6 +106,51 @@ def test_worktrees_of_removed_runs_go_and_those_of_stored_ones_stay(shop: Comman
     store.runs.remove_deleted(timedelta(0))
     vary(shop, "git:v1,git:v2", "--check")
     assert trees(shop) == []
+
+
+USER = """
+import sys
+from pathlib import Path
+from evaldesk.desk.experiments.revisions import agent_at
+from evaldesk.model import AgentRef
+
+folder, trees = sys.argv[1:]
+print(agent_at(AgentRef("shop", "shop:root_agent", folder=folder, root=folder), "git:v1", Path(trees)).folder, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_worktree_that_another_command_is_about_to_play_from_stays(shop: CommandFolder) -> None:
+    """Its runs are not stored yet, and a refused plan of the same revision removes what no run was played from."""
+    agent, folder = shop.folder / "project" / "shop", shop.folder / ".evaldesk" / "revisions"
+    command = [sys.executable, "-c", USER, str(agent), str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        place = Path(other.stdout.readline().strip())
+        refused = vary(shop, "git:v1,git:v1^{commit}")
+        is_there = (place / "agent.py").is_file()
+        other.communicate("")
+
+    again = vary(shop, "git:v1,git:v1^{commit}")
+
+    assert (refused[0], is_there, again[0]) == (False, True, False)
+    assert trees(shop) == []
+    assert [path.name for path in folder.iterdir()] == ["trees.lock"]
+
+
+def test_commands_that_begin_at_once_share_the_worktree_of_a_revision(shop: CommandFolder) -> None:
+    agent, folder = shop.folder / "project" / "shop", shop.folder / ".evaldesk" / "revisions"
+    command = [sys.executable, "-c", USER, str(agent), str(folder)]
+    others = [
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+
+    answers = [each.communicate() for each in others]
+
+    assert [each.returncode for each in others] == [0] * 4, answers
+    assert len({out for out, _ in answers}) == 1
+    assert len(trees(shop)) == 1
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import shutil
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,7 +42,12 @@ def agent_at(ref: AgentRef, spec: str, trees: Path) -> AgentRef:
     """
     folder, root = Path(ref.folder or ref.root), Path(ref.root or ref.folder)
     top, commit = _revision(ref, spec)
-    tree = _worktree(top, commit, trees / commit / top.name)
+    tree = trees / commit / top.name
+    if link := _link_of(tree):
+        raise UsageError(f"{link} is a link, which is not followed; remove it, and play again", field="agent")
+    with _only_process(trees):
+        _note_use(trees, commit)
+        _worktree(top, commit, tree)
     at = replace(ref, folder=_place(folder, top, tree, spec) if ref.folder else "", root=_place(root, top, tree, spec))
     if at.folder and not Path(at.folder).is_dir():
         raise UsageError(f"agent={spec}: {folder.resolve().relative_to(top)} is not in {commit[:7]}", field="agent")
@@ -50,19 +57,72 @@ def agent_at(ref: AgentRef, spec: str, trees: Path) -> AgentRef:
 def remove_unused_trees(store: Store, trees: Path, ref: AgentRef, specs: Sequence[str], now: float) -> None:
     """Remove worktrees below `trees` from which no stored run was played.
 
-    Those of `specs` are removed at once, as after a refused plan; others, which another process may be about to use,
-    when they are `KEPT_S` old at `now`, in seconds since 1970.
+    Those of `specs` are removed at once, as after a refused plan; others when they are `KEPT_S` old at `now`, in
+    seconds since 1970. One that another process is about to play from stays.
     """
     commits = set()
     for spec in specs:
         with suppress(UsageError):
             commits.add(_revision(ref, spec)[1])
-    for link in trees.glob("*/*/.git"):
-        tree = link.parent
-        is_ours = link.is_file() and bool(_COMMIT.fullmatch(tree.parent.name)) and _link_of(tree) is None
-        is_due = tree.parent.name in commits or link.stat().st_mtime < now - KEPT_S
-        if is_ours and is_due and not store.runs.is_any_played_from(f"{tree.parent}/"):
-            _remove(tree)
+    if trees.is_symlink() or not trees.is_dir():
+        return
+    with _only_process(trees):
+        for link in trees.glob("*/*/.git"):
+            tree, commit = link.parent, link.parent.parent.name
+            is_ours = link.is_file() and bool(_COMMIT.fullmatch(commit)) and _link_of(tree) is None
+            is_due = commit in commits or link.stat().st_mtime < now - KEPT_S
+            if not is_ours or not is_due or store.runs.is_any_played_from(f"{tree.parent}/"):
+                continue
+            if commit in commits and (used := _uses.pop(_use_of(trees, commit), None)) is not None:
+                os.close(used)
+            if _is_free(trees, commit):
+                _remove(tree)
+
+
+_uses: dict[Path, int] = {}
+"""The commits that this process plays from: the file of each with the descriptor whose shared lock tells others so."""
+
+
+@contextmanager
+def _only_process(trees: Path) -> Iterator[None]:
+    """Keep other processes from checking out or removing worktrees meanwhile."""
+    trees.mkdir(parents=True, exist_ok=True)
+    descriptor = _opened(trees / "trees.lock")
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _note_use(trees: Path, commit: str) -> None:
+    """Tell other processes until the end of this one that it plays from a commit, also before a stored run does."""
+    place = _use_of(trees, commit)
+    if place not in _uses:
+        _uses[place] = _opened(place)
+        fcntl.flock(_uses[place], fcntl.LOCK_SH)
+
+
+def _is_free(trees: Path, commit: str) -> bool:
+    """Whether no process plays from a commit; its file goes away then. Asked by the only process at work on them."""
+    place = _use_of(trees, commit)
+    descriptor = _opened(place)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        place.unlink()
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _use_of(trees: Path, commit: str) -> Path:
+    return trees / f"{commit}.lock"
+
+
+def _opened(place: Path) -> int:
+    return os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
 def _revision(ref: AgentRef, spec: str) -> tuple[Path, str]:
@@ -85,12 +145,10 @@ def _revision(ref: AgentRef, spec: str) -> tuple[Path, str]:
     return Path(top).resolve(), commit
 
 
-def _worktree(top: Path, commit: str, tree: Path) -> Path:
-    """A checkout of the commit; an earlier one is reused when nothing in it was changed."""
-    if link := _link_of(tree):
-        raise UsageError(f"{link} is a link, which is not followed; remove it, and play again", field="agent")
+def _worktree(top: Path, commit: str, tree: Path) -> None:
+    """Check the commit out; an earlier checkout is reused when nothing in it was changed."""
     if git_head(tree) == commit and not has_changes(tree):
-        return tree
+        return
     if tree.exists():
         _remove(tree)
     tree.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +161,6 @@ def _worktree(top: Path, commit: str, tree: Path) -> Path:
             "tells the reason",
             field="agent",
         )
-    return tree
 
 
 def _link_of(tree: Path) -> Path | None:
