@@ -193,6 +193,17 @@ def test_bad_requests_are_refused_before_any_trial(place: CommandFolder, name: s
     assert not (place.folder / ".evaldesk/evaldesk.db").exists() or place.store().runs.list() == []
 
 
+def test_variants_with_different_numbers_of_trials_are_played_and_told(place: CommandFolder) -> None:
+    begun = begin(place, "--vary", "n=1,3", "--allow-equal").output
+    shown = place.run("experiment", "show", 1)
+    report = place.run("experiment", "report", 1).output
+    equal = begin(place, "--vary", "temperature=0,1").output
+
+    sentence = "The variants have different numbers of trials; each case weighs the same."
+    assert [sentence in each for each in (begun, shown.output, report, equal)] == [True, True, True, False]
+    assert [store.n_most for store in (place.store().runs.summary(run) for run in (1, 2))] == [1, 3]
+
+
 @pytest.mark.parametrize("values", ["0.50,0.5", "0.5,0.5,0.5"])
 def test_equal_variants_are_allowed_where_chance_is_to_be_seen(place: CommandFolder, values: str) -> None:
     result = begin(place, "--vary", f"temperature={values}", "--allow-equal")

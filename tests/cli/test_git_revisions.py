@@ -115,7 +115,8 @@ from evaldesk.desk.experiments.revisions import agent_at
 from evaldesk.model import AgentRef
 
 folder, trees = sys.argv[1:]
-print(agent_at(AgentRef("shop", "shop:root_agent", folder=folder, root=folder), "git:v1", Path(trees)).folder, flush=True)
+agent = AgentRef("shop", "shop:root_agent", folder=folder, root=folder)
+print(agent_at(agent, "git:v1", Path(trees)).folder, flush=True)
 sys.stdin.read()
 """
 

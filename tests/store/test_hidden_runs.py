@@ -51,6 +51,7 @@ ASKED: dict[str, Asked] = {
     "table_part": lambda store, run: store.runs.table_part(CaseLayout((run,)), RowSort(), RowFilter()),
     "ranks_by_spread": lambda store, run: store.runs.ranks_by_spread(CaseLayout((run,))),
     "are_alike": lambda store, run: store.runs.are_alike((run, run)),
+    "divergence_words": lambda store, run: store.runs.divergence_words({run: [(0, 0)]}),
     "first_divergences": lambda store, run: store.runs.first_divergences({run: [0]}),
     "facet_counts": lambda store, run: store.runs.facet_counts((run,), "tag"),
     "divergence_counts": lambda store, run: store.runs.divergence_counts(run),

@@ -23,6 +23,7 @@ from evaldesk.statistics.intervals import t_95
 from evaldesk.store import RunStore, Store
 from evaldesk.store.runs.run_store import is_playable
 from evaldesk.wording.experiments import (
+    UNEQUAL_TRIALS,
     analysis_sentence,
     best_sentence,
     effect_sentences,
@@ -117,7 +118,7 @@ def read_experiment_page(
     if loaded.is_cut:
         notes.append(f"Only the first {loaded.n_blocks} trials of each case count, which all variants have.")
     if len({summary.n_most for summary in summaries}) > 1:
-        notes.append("The variants have different numbers of trials; each case weighs the same.")
+        notes.append(UNEQUAL_TRIALS)
     cost = sum(summary.cost for summary in summaries)
     return ExperimentPage(
         id=experiment_id,

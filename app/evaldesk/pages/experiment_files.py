@@ -12,6 +12,7 @@ from evaldesk.desk.experiments.results import Results
 from evaldesk.model.conclusion import Interval, counted
 from evaldesk.model.experiment import Analysis, Effect, Experiment, RateDifference, VariantRate
 from evaldesk.wording.experiments import (
+    UNEQUAL_TRIALS,
     analysis_sentence,
     best_sentence,
     effect_sentences,
@@ -33,11 +34,16 @@ def experiment_lines(results: Results) -> list[str]:
             f"Not all trials were played: only {counted(results.n_blocks, 'trial')} of each case count, which all "
             "variants have."
         )
+    lines += _unequal_trials(results)
     for each in analysis.rates:
         lines.append(_variant_line(results, each))
     lines += [f"{sentence}." for sentence in effect_sentences(analysis.effects, plan.factors)]
     luck = luck_sentence(analysis)
     return [*lines, f"{luck}."] if luck else lines
+
+
+def _unequal_trials(results: Results) -> list[str]:
+    return [UNEQUAL_TRIALS] if len({run.n_most for run in results.runs.values()}) > 1 else []
 
 
 def experiment_markdown(results: Results) -> str:
@@ -58,7 +64,7 @@ def experiment_markdown(results: Results) -> str:
         cost = "" if each.cost is None else cost_words(each.cost)
         lines.append(f"| {_cell(each.variant)} | {share} | {cost} | {each.n_trials:,} | {_cell(words)} |")
     sentences = [*effect_sentences(analysis.effects, plan.factors), luck_sentence(analysis)]
-    lines += ["", *(f"- {_cell(sentence)}." for sentence in sentences if sentence)]
+    lines += ["", *_unequal_trials(results), *(f"- {_cell(sentence)}." for sentence in sentences if sentence)]
     lines += ["", "Differences are paired by case; intervals are over cases, p by exact sign flips or t, after Holm."]
     return "\n".join(lines) + "\n"
 

@@ -9,6 +9,8 @@ from evaldesk.model.experiment import Analysis, Effect, Factor, VariantDifferenc
 from evaldesk.wording.comparison import p_words, points_words
 from evaldesk.wording.words import CI, interval_words, share_words
 
+UNEQUAL_TRIALS = "The variants have different numbers of trials; each case weighs the same."
+
 
 def analysis_sentence(analysis: Analysis) -> str:
     """`C is better than A by 6 to 20 points; B and D cannot be told from A`."""

@@ -829,7 +829,8 @@ def case_row_of_values(values: Sequence[Any], means: Mapping[int, Mapping[str, f
     """The values of `CASE_COLUMNS` as a value, with the means of its case; a page of many runs has thousands."""
     *own, passed, failed, errored, unscored = values
     counts = _counts(len(own[-1]), passed, failed, errored, unscored, config.errors_are_failures)
-    return CaseRow(*own, counts, means.get(own[_AT_CASE_INDEX], _NO_MEANS))
+    fields_of_case: tuple[Any, ...] = (*own, counts, means.get(own[_AT_CASE_INDEX], _NO_MEANS))
+    return CaseRow(*fields_of_case)
 
 
 def _cursor(sort: CaseSort, row: Row[Any]) -> str:
