@@ -114,6 +114,7 @@ SHOWN: Mapping[str, str] = {
     "[agents](docs": "cli/test_readme_commands.py: every link leads somewhere",
     "[metrics](docs": "cli/test_readme_commands.py: every link leads somewhere",
     "[coming from](docs": "cli/test_readme_commands.py: every link leads somewhere",
+    "[inbox](docs": "cli/test_readme_commands.py: every link leads somewhere",
     "[formats](docs": "cli/test_readme_commands.py: every link leads somewhere",
     "[simulated users](docs": "cli/test_readme_commands.py: every link leads somewhere",
     "[CI](docs": "cli/test_readme_commands.py: every link leads somewhere",

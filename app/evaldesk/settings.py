@@ -47,6 +47,7 @@ KEYS = frozenset(
         "store",
         "public_url",
         "mcp",
+        "inbox",
     }
 )
 
@@ -125,6 +126,23 @@ class McpSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class InboxSettings:
+    """Whether a desk takes the spans of running agents, where, and for how long it holds their conversations.
+
+    `mask` has names of masks and regular expressions. `keep_days` 0 is until they are deleted, `max_mb` bounds all of
+    them. A conversation is closed after `quiet_min` minutes without a span.
+    """
+
+    listen: bool = False
+    host: str = "127.0.0.1"
+    port: int = 4318
+    mask: tuple[str, ...] = ()
+    keep_days: float = 30.0
+    max_mb: int = 2000
+    quiet_min: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Where a desk works. `roots` are the folders searched for agents and eval sets.
 
@@ -143,7 +161,7 @@ class Settings:
     place of the SQLite file; `is_store_of_file` says that `evaldesk.toml` names it, and not this user's environment.
     `public_url` is the address of a proxy in front of the desk; `is_public_url_of_file` says the same of it. `me` is
     the name of the person who works here; empty
-    is the user of the process. `mcp` says whether an open desk serves coding agents.
+    is the user of the process. `mcp` says whether an open desk serves coding agents, `inbox` whether it takes spans.
     """
 
     workspace: Path
@@ -174,6 +192,7 @@ class Settings:
     public_url: PublicUrl | None = None
     is_public_url_of_file: bool = False
     mcp: McpSettings = field(default_factory=McpSettings)
+    inbox: InboxSettings = field(default_factory=InboxSettings)
 
     @property
     def allowed_judges(self) -> tuple[str, ...]:
@@ -258,6 +277,7 @@ def read_settings(
         public_url=_public_url(environment.get(PUBLIC_URL_VARIABLE, ""), table.get("public_url", ""), path),
         is_public_url_of_file=not environment.get(PUBLIC_URL_VARIABLE) and "public_url" in table,
         mcp=_mcp(table.get("mcp", {}), path),
+        inbox=_inbox(table.get("inbox", {}), path),
     )
 
 
@@ -272,6 +292,15 @@ def _mcp(value: object, path: Path) -> McpSettings:
         raise UsageError(f"{path}: [mcp] allow may have {' and '.join(CLIENT_GROUPS)}, got {unknown[0]!r}")
     if "run" in settings.allow and not settings.budget:
         raise UsageError(f'{path}: [mcp] allow has run, which needs a budget such as budget = "5usd/day"')
+    return settings
+
+
+def _inbox(value: object, path: Path) -> InboxSettings:
+    settings: InboxSettings = _converted(value, InboxSettings, path, "inbox")
+    if not 0 <= settings.port < 2**16:
+        raise UsageError(f"{path}: [inbox] port is 0 to 65535, got {settings.port}")
+    if not 0 <= settings.keep_days <= 36_500 or not settings.max_mb > 0 or not 0 < settings.quiet_min <= 1440:
+        raise UsageError(f"{path}: [inbox] keep_days is 0 or more, max_mb above 0, quiet_min above 0 and at most 1440")
     return settings
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 import pytest
+from tests.conversations import put_conversation
 from tests.forked_commands import ForkedCommands
 from tests.islands import of_all_tools
 from tests.security.test_outgoing_text import HOSTILE, steering
@@ -46,6 +47,7 @@ NAME = "x\x1b]0;t\x07\u202e\n::error::forged ##[add-mask]y ##vso[task.x]z ##team
 AGENT = NAME.replace("\n", " ")
 NAMELESS = {
     *("accept", "adopt", "agents", "mode judge", "mode undo", "trash empty"),
+    *("inbox drop", "inbox label", "inbox listen"),
     *("experiment confirm", "experiment drive", "experiment stop", "run wait", "skill show"),
     *(f"propose {name}" for name in ("case", "expectation", "finding", "kind")),
     *(f"proposals {name}" for name in ("accept", "refuse", "undo")),
@@ -88,6 +90,13 @@ WORDS: dict[str, tuple[str, ...]] = {
     "export": ("RUN",),
     "gate explain": ("--cases", HOSTILE),
     "import": ("FILE",),
+    "inbox case": ("1", "--preview"),
+    "inbox drop": ("1",),
+    "inbox label": ("1", "failed", "--note", HOSTILE),
+    "inbox list": (),
+    "inbox listen": ("--key", HOSTILE),
+    "inbox show": ("1",),
+    "inbox status": (),
     "mcp": ("--allow", HOSTILE),
     "metrics": (HOSTILE,),
     "mode cases": ("KIND",),
@@ -194,6 +203,7 @@ def made_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store.client_proposals.propose(ProposalDraft("kind", json.dumps(texts), why=HOSTILE, case_id=HOSTILE), HOSTILE)
         session = store.sessions.create(HOSTILE, HOSTILE, {HOSTILE: HOSTILE})
         store.sessions.append_turn(session.id, transcript.turns[0])
+        put_conversation(store, HOSTILE, replace(trial, scores=()))
         store.runs.delete(run_id)
         variant = Variant(HOSTILE, {"model": HOSTILE}, (HOSTILE,))
         plan = ExperimentPlan(HOSTILE, (variant, Variant("b", {"model": "b"}, ("b",))), 7, 1)

@@ -106,6 +106,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "evaldesk.cli.score:score",
         "Score the conversations in TRACES by the criteria and expectations of an eval set; no agent is called.",
     ),
+    "inbox": LazyCommand(
+        "evaldesk.cli.inbox:inbox",
+        "Receive, list, show, label and drop conversations of running agents, and make cases of them.",
+    ),
     "export": LazyCommand(
         "evaldesk.cli.files.export:export", "Export an eval set by its name, or a run by its number."
     ),

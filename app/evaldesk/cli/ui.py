@@ -6,7 +6,8 @@ import gc
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,6 +54,13 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @click.option("--listen-beyond-loopback", is_flag=True, help="Let other machines connect. Needs --allowed-host.")
 @click.option("--allowed-host", multiple=True, metavar="NAME", help="A name that browsers may use for this desk.")
 @click.option("--public-url", metavar="URL", help="The address of a proxy in front, such as https://evals.example.")
+@click.option("--inbox", "has_inbox", is_flag=True, help="Take the spans of running agents (OTLP over HTTP).")
+@click.option(
+    "--inbox-port", type=click.IntRange(0, 65535), metavar="PORT", help="Its port; default: 4318, or a free one."
+)
+@click.option(
+    "--inbox-key", metavar="KEY", envvar="EVALDESK_INBOX_KEY", help="A key that senders need; 16 characters or more."
+)
 @trust_option
 def ui(
     folders: tuple[str, ...],
@@ -67,6 +75,9 @@ def ui(
     listen_beyond_loopback: bool,
     allowed_host: tuple[str, ...],
     public_url: str | None,
+    has_inbox: bool,
+    inbox_port: int | None,
+    inbox_key: str | None,
     is_trusted: bool,
 ) -> None:
     """Chat with the agents under DIR and evaluate them in the browser.
@@ -103,7 +114,36 @@ def ui(
     trust = trust_of_desk(settings, is_trusted=is_trusted)
     ports = DEFAULT_PORTS if port is None else (port,)
     address = Address(host=host, ports=ports, names=names, token=token, public=_public_url(settings, trust))
-    serve(settings, address, is_person_there=is_person, trust=trust)
+    with _inbox(settings, trust, is_asked=has_inbox or inbox_port is not None, port=inbox_port, key=inbox_key or ""):
+        serve(settings, address, is_person_there=is_person, trust=trust)
+
+
+@contextmanager
+def _inbox(settings: Settings, trust: Trust, *, is_asked: bool, port: int | None, key: str) -> Iterator[None]:
+    """The inbox of the desk, where it is asked for. The file of a folder that nobody trusts opens no port."""
+    if not is_asked and settings.inbox.listen and trust.is_restricted:
+        show(
+            "[inbox] listen of evaldesk.toml counts once the folder is trusted; --inbox opens the inbox now.", err=True
+        )
+    if not is_asked and (not settings.inbox.listen or trust.is_restricted):
+        yield
+        return
+    from evaldesk.desk.inbox.listening import started_listener
+
+    with started_listener(settings, port=port, key=key, is_loopback=trust.is_restricted) as listener:
+        for line in inbox_lines(listener.address, needs_key=listener.needs_key):
+            show(line, err=True)
+        yield
+
+
+def inbox_lines(address: str, *, needs_key: bool) -> list[str]:
+    """The address of an inbox as the two variables of the SDKs."""
+    lines = [
+        "The inbox takes spans at this address:",
+        f"  OTEL_EXPORTER_OTLP_ENDPOINT={address}",
+        "  OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
+    ]
+    return [*lines, "  OTEL_EXPORTER_OTLP_HEADERS=x-evaldesk-key=KEY"] if needs_key else lines
 
 
 def _with_public_url(settings: Settings, option: str | None) -> Settings:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from evaldesk.desk.failures import FailureDesk
     from evaldesk.desk.forks.forks import ForkDesk
     from evaldesk.desk.imports.importing import ImportDesk
+    from evaldesk.desk.inbox.inbox import InboxDesk
     from evaldesk.desk.labels import LabelDesk, Person
     from evaldesk.desk.model_proposals import ModelProposalDesk
     from evaldesk.desk.queues import QueueDesk
@@ -266,6 +267,13 @@ class Desk:
         from evaldesk.desk.queues import QueueDesk
 
         return QueueDesk(self.store, self.person)
+
+    @cached_property
+    def inbox(self) -> InboxDesk:
+        """The conversations of running agents."""
+        from evaldesk.desk.inbox.inbox import InboxDesk
+
+        return InboxDesk(self.settings, self.store, self.evalsets, self.person)
 
     @cached_property
     def search(self) -> SearchDesk:

@@ -340,6 +340,14 @@ class WordTables:
         some = "SELECT number FROM search_place WHERE words @@ %s::tsquery AND number >= %s AND number < %s LIMIT %s"
         return [number for (number,) in self._rows(some, (_ts_query(words), first, end, limit))]
 
+    def newest_in(self, words: Sequence[str], first: int, end: int, limit: int) -> Sequence[int]:
+        """The same places, the last ones first."""
+        some = (
+            "SELECT number FROM search_place WHERE words @@ %s::tsquery AND number >= %s AND number < %s "
+            "ORDER BY number DESC LIMIT %s"
+        )
+        return [number for (number,) in self._rows(some, (_ts_query(words), first, end, limit))]
+
     def numbers(self, words: Sequence[str], but: Collection[int], limit: int) -> Sequence[int]:
         """The newest places that hold all words."""
         outside = "".join(f" AND NOT number BETWEEN {first} AND {end - 1}" for first, end in map(numbers_of, but))

@@ -25,7 +25,7 @@ from evaldesk.store.database import StorePart
 from evaldesk.store.runs import run_queries
 from evaldesk.store.tables.failures import FINDING
 from evaldesk.store.tables.runs import LABEL, LISTED, RUN, RUN_CASE, TRIAL, VISIBLE
-from evaldesk.store.word_index import Seen, WordIndex
+from evaldesk.store.word_index import INBOX, Seen, WordIndex
 
 # An index of another version is made again; no migration knows it: decision 140.
 VERSION = 1
@@ -206,7 +206,7 @@ class SearchStore(StorePart):
             return
         with self._database.reading() as connection:
             run_ids = set(connection.scalars(select(RUN.c.id)))
-        for run_id in progress_by_run.keys() - run_ids:
+        for run_id in progress_by_run.keys() - run_ids - {INBOX}:
             yield from self._forget(run_id)
 
     def _forget(self, run_id: int) -> Iterator[None]:

@@ -350,6 +350,13 @@ class WordFile:
             match = _match(connection, words)
             return [number for (number,) in connection.execute(some, (match, first, end, limit))]
 
+    def newest_in(self, words: Sequence[str], first: int, end: int, limit: int) -> Sequence[int]:
+        """The same places, the last ones first."""
+        some = "SELECT rowid FROM place WHERE place MATCH ? AND rowid >= ? AND rowid < ? ORDER BY rowid DESC LIMIT ?"
+        with self._open() as connection:
+            match = _match(connection, words)
+            return [number for (number,) in connection.execute(some, (match, first, end, limit))]
+
     def numbers(self, words: Sequence[str], but: Collection[int], limit: int) -> Sequence[int]:
         """The newest places that hold all words."""
         outside = "".join(f" AND NOT rowid BETWEEN {first} AND {end - 1}" for first, end in map(numbers_of, but))

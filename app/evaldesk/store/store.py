@@ -44,6 +44,9 @@ from evaldesk.store.evalsets.lines import LineStore, note_moved
 from evaldesk.store.experiments import ExperimentStore
 from evaldesk.store.failures import FailureStore
 from evaldesk.store.forks import ForkStore
+from evaldesk.store.inbox.conversations import InboxStore
+from evaldesk.store.inbox.draws import DrawStore
+from evaldesk.store.inbox.spans import SpanStore
 from evaldesk.store.labels import LabelStore
 from evaldesk.store.media import MediaStore
 from evaldesk.store.network_disk import check_disk
@@ -97,6 +100,9 @@ class Store:
     experiments = _part(ExperimentStore)
     failures = _part(FailureStore)
     forks = _part(ForkStore)
+    inbox = _part(InboxStore)
+    inbox_draws = _part(DrawStore)
+    inbox_spans = _part(SpanStore)
     labels = _part(LabelStore)
     media = _part(MediaStore)
     presets = _part(PresetStore)

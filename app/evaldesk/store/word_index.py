@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+INBOX = 0
+"""The number that conversations of the inbox have in the place of a run; their ids are the places."""
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:
@@ -38,6 +41,9 @@ class WordIndex(Protocol):
 
     def numbers_in(self, words: Sequence[str], first: int, end: int, limit: int) -> Sequence[int]:
         """The places with all words from the number `first` to before `end`, as `numbers` takes the words."""
+
+    def newest_in(self, words: Sequence[str], first: int, end: int, limit: int) -> Sequence[int]:
+        """The same places, the last ones first."""
 
     def size(self) -> int:
         """The bytes that it takes."""

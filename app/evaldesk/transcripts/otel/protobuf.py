@@ -31,7 +31,8 @@ Message: TypeAlias = Mapping[int, _Field]
 
 _MESSAGES: Mapping[str, Message] = {
     "request": {1: _Field("resourceSpans", "resource", True)},
-    "resource": {2: _Field("scopeSpans", "scope", True)},
+    "resource": {1: _Field("resource", "bag"), 2: _Field("scopeSpans", "scope", True)},
+    "bag": {1: _Field("attributes", "pair", True)},
     "scope": {2: _Field("spans", "span", True)},
     "span": {
         1: _Field("traceId", "hex"),
@@ -58,13 +59,34 @@ _MESSAGES: Mapping[str, Message] = {
     },
     "array": {1: _Field("values", "value", True)},
     "pairs": {1: _Field("values", "pair", True)},
+    "logs": {1: _Field("resourceLogs", "resource logs", True)},
+    "resource logs": {1: _Field("resource", "bag"), 2: _Field("scopeLogs", "scope logs", True)},
+    "scope logs": {2: _Field("logRecords", "log", True)},
+    "log": {
+        1: _Field("timeUnixNano", "number"),
+        5: _Field("body", "value"),
+        6: _Field("attributes", "pair", True),
+        9: _Field("traceId", "hex"),
+        10: _Field("spanId", "hex"),
+        11: _Field("observedTimeUnixNano", "number"),
+        12: _Field("eventName", "text"),
+    },
 }
 
 
 def read_otlp(data: bytes) -> dict[str, Any]:
     """An ExportTraceServiceRequest. Raises FormatError for other bytes."""
+    return _request(data, "request")
+
+
+def read_otlp_logs(data: bytes) -> dict[str, Any]:
+    """An ExportLogsServiceRequest. Raises FormatError for other bytes."""
+    return _request(data, "logs")
+
+
+def _request(data: bytes, kind: str) -> dict[str, Any]:
     try:
-        return _message(memoryview(data), "request", 0)
+        return _message(memoryview(data), kind, 0)
     except (IndexError, struct.error, UnicodeDecodeError) as error:
         raise FormatError(f"the spans cannot be read as OTLP: {error}") from None
 

@@ -7,7 +7,8 @@ with `context`), each also as JSON lines, and the bare attributes of one span.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from evaldesk.reading.fields import read_documents
@@ -18,6 +19,7 @@ from evaldesk.reading.values import (
     read_mapping,
     read_optional_number,
     read_optional_text,
+    text_of,
     wrong_value,
 )
 from evaldesk.transcripts.recorded import iso_ms
@@ -56,6 +58,24 @@ class Span:
 
 CASE_ID = "evaldesk.case_id"
 """The attribute of spans and resources with the case of an eval set that a conversation is a trial of."""
+
+
+PLAYED = "evaldesk.played"
+"""The attribute of resources of agents that Evaldesk plays: their traffic is no user's."""
+
+SERVICE = "service.name"
+RELEASE = "service.version"
+_RESOURCE = (
+    CASE_ID,
+    PLAYED,
+    SERVICE,
+    RELEASE,
+    "deployment.environment.name",
+    "deployment.environment",
+    "session.id",
+    "openinference.project.name",
+)
+"""Attributes of a resource that its spans have as well, where they have none of their own."""
 
 
 def is_trace(value: Any) -> bool:
@@ -119,25 +139,58 @@ def _spans_of_data(place: JsonPosition, raw: dict[str, Any]) -> Iterator[Span]:
 def _otlp(place: JsonPosition, raw: Any) -> Iterator[Span]:
     for index, batch in enumerate(read_list(place, raw, read_mapping)):
         at = place.at(index)
-        case_id = _case_id(at.at("resource"), batch.get("resource"))
+        shared = _shared_attributes(at.at("resource"), batch.get("resource"))
         for key in ("scopeSpans", "scope_spans", "instrumentationLibrarySpans"):
             scopes = read_list(at.at(key), batch.get(key) or [], read_mapping)
             for number, scope in enumerate(scopes):
                 inner = at.at(key, number, "spans")
-                spans = read_list(inner, scope.get("spans") or [], _otlp_span)
-                yield from (
-                    replace(span, attributes={CASE_ID: case_id, **span.attributes}) if case_id else span
-                    for span in spans
-                )
+                yield from read_list(inner, scope.get("spans") or [], partial(_otlp_span, shared=shared))
 
 
-def _case_id(place: JsonPosition, resource: Any) -> Any:
-    """The case that a resource names, as `OTEL_RESOURCE_ATTRIBUTES` does for a whole process; None without one."""
+def _shared_attributes(place: JsonPosition, resource: Any) -> dict[str, Any]:
+    """The attributes of a resource that count for each of its spans; `OTEL_RESOURCE_ATTRIBUTES` sets them."""
     attributes = resource.get("attributes") if isinstance(resource, dict) else None
-    return _pairs(place.at("attributes"), attributes).get(CASE_ID) if isinstance(attributes, list) else None
+    pairs = _pairs(place.at("attributes"), attributes) if isinstance(attributes, list) else {}
+    return {key: pairs[key] for key in _RESOURCE if pairs.get(key) not in (None, "")}
 
 
-def _otlp_span(place: JsonPosition, raw: Any) -> Span:
+def log_spans_in(place: JsonPosition, raw: Any) -> Iterator[Span]:
+    """The records of an OTLP request of logs that name a span, each as that span with one event and nothing else.
+
+    Raises FormatError.
+    """
+    fields = read_mapping(place, raw)
+    resources = place.at("resourceLogs")
+    for index, batch in enumerate(read_list(resources, fields.get("resourceLogs") or [], read_mapping)):
+        at = resources.at(index)
+        shared = _shared_attributes(at.at("resource"), batch.get("resource"))
+        for number, scope in enumerate(read_list(at.at("scopeLogs"), batch.get("scopeLogs") or [], read_mapping)):
+            inner = at.at("scopeLogs", number, "logRecords")
+            records = read_list(inner, scope.get("logRecords") or [], partial(_log_span, shared=shared))
+            yield from (span for span in records if span.trace_id and span.span_id)
+
+
+def _log_span(place: JsonPosition, raw: Any, *, shared: Mapping[str, Any]) -> Span:
+    record = read_mapping(place, raw)
+    attributes = _pairs(place.at("attributes"), record.get("attributes"))
+    body = _value(record.get("body"))
+    name = _text(place, record, "eventName") or text_of(attributes.get("event.name"))
+    content = body if isinstance(body, dict) else {} if body is None else {"content": body}
+    at_ms = (_number(place, record, "timeUnixNano") or _number(place, record, "observedTimeUnixNano")) / 1e6
+    return Span(
+        place,
+        "",
+        trace_id=_text(place, record, "traceId"),
+        span_id=_text(place, record, "spanId"),
+        parent_id="",
+        start_ms=at_ms,
+        end_ms=at_ms,
+        attributes=shared,
+        events=(SpanEvent(name, {**attributes, **content}),),
+    )
+
+
+def _otlp_span(place: JsonPosition, raw: Any, *, shared: Mapping[str, Any]) -> Span:
     span = read_mapping(place, raw)
     status = span.get("status")
     failed = isinstance(status, dict) and status.get("code") in (2, "STATUS_CODE_ERROR", "2")
@@ -150,7 +203,7 @@ def _otlp_span(place: JsonPosition, raw: Any) -> Span:
         parent_id=_text(place, span, "parentSpanId", "parent_span_id"),
         start_ms=start,
         end_ms=max(start, _number(place, span, "endTimeUnixNano", "end_time_unix_nano") / 1e6),
-        attributes=_pairs(place.at("attributes"), span.get("attributes")),
+        attributes={**shared, **_pairs(place.at("attributes"), span.get("attributes"))},
         events=read_list(place.at("events"), span.get("events") or [], _otlp_event),
         error=str(status.get("message") or "error") if isinstance(status, dict) and failed else None,
     )

@@ -23,7 +23,15 @@ NOTE = "evaldesk.session"
 ANSWER_ALONE = "evaldesk.answer_alone"
 """The attribute of a model call that stands for all of a trace of which only question and answer are known."""
 
-_CONVERSATION = ("gen_ai.conversation.id", "session.id", "gcp.vertex.agent.session_id")
+CONVERSATION = (
+    "gen_ai.conversation.id",
+    "session.id",
+    "gcp.vertex.agent.session_id",
+    "langfuse.session.id",
+    "thread_id",
+    "langsmith.metadata.thread_id",
+)
+"""The attributes that name the session of a span, the first that is there."""
 _AGENT = ("gen_ai.agent.name", "agent.name")
 _MODEL_WORK = ("chat", "generate_content", "text_completion")
 _MODEL_MARKS = (
@@ -122,7 +130,7 @@ def conversations(spans: Sequence[Span], notes: Notes) -> list[Conversation]:
     for span in sorted(spans, key=lambda span: (span.start_ms, -span.end_ms)):
         kind, around = kind_of_span(span), tree.around(span)
         if NOTE in span.attributes and not around.top:  # also of a trial without a turn
-            visits.setdefault((span.trace_id, span.span_id), Visit(span, _text(span, *_CONVERSATION)))
+            visits.setdefault((span.trace_id, span.span_id), Visit(span, _text(span, *CONVERSATION)))
         if kind not in ("model", "tool") or (kind == "model" and around.nearest == "model"):
             continue
         top = around.top
@@ -134,7 +142,7 @@ def conversations(spans: Sequence[Span], notes: Notes) -> list[Conversation]:
             continue
         call = tree.call(span, notes) if kind == "model" else None
         visit = visits.setdefault(place, Visit(top))
-        visit.conversation = visit.conversation or _text(span, *_CONVERSATION) or around.conversation
+        visit.conversation = visit.conversation or _text(span, *CONVERSATION) or around.conversation
         if kind == "tool" or call:
             visit.steps.append(Step(span, around.agent or _text(span, *_AGENT), call))
         else:
@@ -165,7 +173,7 @@ class _Around:
             tool=self.tool or (span if kind == "tool" else None),
             top=self.top or (span if is_agent else None),
             agent=(_text(span, *_AGENT) if is_agent else "") or self.agent,
-            conversation=_text(span, *_CONVERSATION) or self.conversation,
+            conversation=_text(span, *CONVERSATION) or self.conversation,
         )
 
 

@@ -1,0 +1,106 @@
+"""The filter of conversations as SQL."""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Integer, String, and_, cast, false, literal_column, not_, select, true
+
+from evaldesk.model.conversation_filter import (
+    Condition,
+    ConversationFilter,
+    FlagCondition,
+    NumberCondition,
+    TextCondition,
+    TimeCondition,
+)
+from evaldesk.store.tables.columns import json_rows
+from evaldesk.store.tables.inbox import CONVERSATION, MARK
+
+MOST_PARAMETERS = 500
+"""Values of a list that are parameters of their own; more are one JSON array."""
+_C = CONVERSATION.c
+_COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_NUMBERS: Mapping[str, ColumnElement[Any]] = {
+    "feedback": _C.feedback,
+    "turns": _C.n_turns,
+    "calls": _C.n_calls,
+    "tokens": _C.tokens,
+    "cost": _C.cost,
+    "latency": _C.duration_ms,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Lookups:
+    """Values that conditions ask for beside the rows: the time, the twin groups of all cases, and texts by words.
+
+    `case_twins` has the twin groups of the first messages of the cases of all eval sets. `with_text` has the ids of the
+    conversations that hold all words of a text.
+    """
+
+    now: datetime
+    case_twins: Collection[str]
+    with_text: Mapping[str, Sequence[int]]
+
+
+def where(
+    conditions: ConversationFilter, lookups: Lookups, dialect: str, *, is_eval: bool
+) -> list[ColumnElement[bool]]:
+    """The conditions on rows of conversations, of agents in use or, with `is_eval`, of agents that Evaldesk played."""
+    clauses: list[ColumnElement[bool]] = [_C.is_eval.is_(is_eval)]
+    for term in conditions.terms:
+        clause = _clause(term.condition, lookups, dialect)
+        clauses.append(not_(clause) if term.is_negated else clause)
+    return clauses
+
+
+def _clause(condition: Condition, lookups: Lookups, dialect: str) -> ColumnElement[bool]:
+    if isinstance(condition, FlagCondition):
+        if condition.name == "error":
+            return _C.has_error.is_(True)
+        twins = sorted(lookups.case_twins)
+        return not_(_among(_C.twin_group, twins, dialect)) if twins else true()
+    if isinstance(condition, NumberCondition):
+        return _number(condition)
+    if isinstance(condition, TextCondition):
+        ids = lookups.with_text[condition.text]
+        return _among(_C.id, ids, dialect) if ids else false()
+    if isinstance(condition, TimeCondition):
+        instant = condition.instant(lookups.now)
+        return _C.began_at >= instant if condition.name == "since" else _C.began_at < instant
+    if condition.name in ("tool", "tag"):
+        marked = select(MARK.c.conversation_id).where(MARK.c.kind == condition.name, MARK.c.value == condition.value)
+        return _C.id.in_(marked)
+    return _C[condition.name] == condition.value
+
+
+def _number(condition: NumberCondition) -> ColumnElement[bool]:
+    column = _NUMBERS[condition.name]
+    value = condition.value * 1000 if condition.name == "latency" else condition.value
+    clause: ColumnElement[bool] = _COMPARE[condition.comparator](column, value)
+    # With NULL a negated condition would be neither true nor false.
+    return and_(column.is_not(None), clause) if column.nullable else clause
+
+
+def _among(column: ColumnElement[Any], values: Sequence[Any], dialect: str) -> ColumnElement[bool]:
+    """Whether the column has one of any number of values."""
+    if len(values) <= MOST_PARAMETERS:
+        return column.in_(values)
+    rows, _, item = json_rows(dialect, json.dumps([*values]))
+    if dialect == "postgresql":
+        # The text of a JSON value, without its quotation marks.
+        item = cast(item.op("#>>")(literal_column("'{}'::text[]")), Integer if isinstance(values[0], int) else String)
+    return column.in_(select(item).select_from(rows))

@@ -1,0 +1,421 @@
+"""The conversations of the inbox: joined from spans, listed by conditions, labelled, scored and removed."""
+
+from __future__ import annotations
+
+import builtins
+import json
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+from sqlalchemy import Connection, and_, delete, func, insert, or_, select, tuple_, update
+
+from evaldesk.errors import NotFoundError, WorkspaceError
+from evaldesk.model import TrialResult
+from evaldesk.model.conversation_filter import ConversationFilter, State, TextCondition
+from evaldesk.model.inbox import (
+    Candidate,
+    Conversation,
+    ConversationPage,
+    Cursor,
+    InboxLabel,
+    InboxScore,
+    ScoredConversation,
+)
+from evaldesk.store.database import StorePart, execute_many
+from evaldesk.store.inbox.conditions import Lookups, where
+from evaldesk.store.inbox.spans import TraceGroup, count_removed, remove_traces
+from evaldesk.store.search import MAX_WORDS, MOST_WORDS_ASKED, numbers_of, words_of
+from evaldesk.store.tables.columns import at, pack, read_packed, replacing
+from evaldesk.store.tables.inbox import (
+    CONTENT,
+    CONVERSATION,
+    CONVERSATION_LABEL,
+    CONVERSATION_SCORE,
+    DRAW_ITEM,
+    MARK,
+    TRACE,
+)
+from evaldesk.store.word_index import INBOX, Seen, WordIndex
+
+ANY = ConversationFilter()
+MOST_COUNTED = 10_000
+"""Conversations that a count counts; more are told as "more than"."""
+MOST_WITH_TEXT = 5_000
+"""The newest conversations with the words of a filter that are looked through."""
+MOST_MARKS = 200
+"""Tools and tags of one conversation that it is found by."""
+MOST_REMOVED = 500
+"""Conversations that one step removes."""
+_C = CONVERSATION.c
+_JSON = ("tools", "tags")
+_FIELDS = [each.name for each in fields(Conversation)]
+_COLUMNS = [_C[name] for name in _FIELDS]
+_OWN = frozenset({"id", "state", "ending", "group_id"})
+"""Values that a conversation keeps when spans are added to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedConversation:
+    """A conversation that spans tell of: its values, its turns, the traces it is made of, and its searched text."""
+
+    conversation: Conversation
+    result: TrialResult
+    trace_ids: frozenset[str]
+    text: str = ""
+
+
+class InboxStore(StorePart):
+    """The conversations of the inbox of a workspace."""
+
+    @cached_property
+    def _index(self) -> WordIndex:
+        return self._database.dialect.word_index(self._database)
+
+    def put(self, groups: Sequence[tuple[TraceGroup, Sequence[JoinedConversation]]]) -> None:
+        """Make the conversations of each group be these.
+
+        A known one keeps its id, its state and its labels, also under another name if it shares a trace. One without
+        spans goes, unless a person has read or drawn it.
+        """
+        words: list[tuple[int, Collection[str]]] = []
+        with self._database.writing() as connection:
+            for group, conversations in groups:
+                for number, each in zip(_put(connection, group, conversations), conversations, strict=True):
+                    words.append((number, sorted(set(words_of(each.text)))[:MAX_WORDS]))
+        self._index_words(words)
+
+    def close_quiet(self, before: datetime, limit: int = 1000) -> int:
+        """Close the conversations without a span since `before`; those with a part missing are cut off."""
+        quiet = select(_C.id).where(_C.ending == "open", _C.last_at <= before).order_by(_C.last_at).limit(limit)
+        n = 0
+        with self._database.writing() as connection:
+            ids = connection.scalars(quiet).all()
+            for ending, is_whole in (("closed", True), ("cut_off", False)):
+                some = and_(_C.id.in_(ids), _C.is_whole.is_(is_whole))
+                n += connection.execute(update(CONVERSATION).where(some).values(ending=ending)).rowcount
+        return n
+
+    def list(
+        self,
+        conditions: ConversationFilter = ANY,
+        *,
+        limit: int = 50,
+        after: Cursor | None = None,
+        case_twins: Collection[str] = (),
+        is_eval: bool = False,
+    ) -> ConversationPage:
+        """The conversations that meet all conditions, newest first, behind the cursor; with `is_eval` played ones."""
+        lookups = self._lookups(conditions, case_twins)
+        with self._database.reading() as connection:
+            rows = select(*_COLUMNS).where(*where(conditions, lookups, connection.dialect.name, is_eval=is_eval))
+            if after:
+                rows = rows.where(tuple_(_C.began_at, _C.id) < tuple_(after.began_at, after.id))
+            rows = rows.order_by(_C.began_at.desc(), _C.id.desc()).limit(limit + 1)
+            items = [_conversation(row) for row in connection.execute(rows)]
+        following = Cursor(items[limit - 1].began_at, items[limit - 1].id) if len(items) > limit else None
+        return ConversationPage(items[:limit], following)
+
+    def count(
+        self,
+        conditions: ConversationFilter = ANY,
+        *,
+        most: int = MOST_COUNTED,
+        case_twins: Collection[str] = (),
+        is_eval: bool = False,
+    ) -> int:
+        """The number of conversations that meet all conditions; `most` + 1 where there are more than `most`."""
+        lookups = self._lookups(conditions, case_twins)
+        with self._database.reading() as connection:
+            some = (
+                select(_C.id)
+                .where(*where(conditions, lookups, connection.dialect.name, is_eval=is_eval))
+                .limit(most + 1)
+                .subquery()
+            )
+            return connection.scalar(select(func.count()).select_from(some)) or 0
+
+    def candidates(
+        self, conditions: ConversationFilter = ANY, *, case_twins: Collection[str] = ()
+    ) -> Sequence[Candidate]:
+        """All conversations that meet the conditions, by id, to draw from."""
+        lookups = self._lookups(conditions, case_twins)
+        with self._database.reading() as connection:
+            rows = select(_C.id, _C.twin_group).where(
+                *where(conditions, lookups, connection.dialect.name, is_eval=False)
+            )
+            return [Candidate(*row) for row in connection.execute(rows.order_by(_C.id))]
+
+    def get(self, conversation_id: int) -> Conversation:
+        """A conversation. Raises NotFoundError."""
+        with self._database.reading() as connection:
+            row = connection.execute(select(*_COLUMNS).where(_C.id == conversation_id)).first()
+        if row is None:
+            raise NotFoundError(
+                f"the inbox has no conversation {conversation_id}; it may have been removed for its age"
+            )
+        return _conversation(row)
+
+    def many(self, ids: Sequence[int]) -> dict[int, Conversation]:
+        """The conversations with these ids; removed ones are missing."""
+        with self._database.reading() as connection:
+            rows = connection.execute(select(*_COLUMNS).where(_C.id.in_([*ids])))
+            return {row.id: _conversation(row) for row in rows}
+
+    def content(self, conversation_id: int) -> TrialResult:
+        """The turns of a conversation, as a trial that nobody played. Raises NotFoundError."""
+        with self._database.reading() as connection:
+            of_conversation = CONTENT.c.conversation_id == conversation_id
+            result = read_packed(connection, CONTENT, TrialResult, of_conversation)
+        if result is None:
+            raise NotFoundError(
+                f"the inbox has no conversation {conversation_id}; it may have been removed for its age"
+            )
+        return result
+
+    def twins(self, twin_groups: Collection[str]) -> dict[str, int]:
+        """The number of conversations in each of these twin groups."""
+        rows = select(_C.twin_group, func.count()).where(_C.twin_group.in_([*twin_groups])).group_by(_C.twin_group)
+        with self._database.reading() as connection:
+            return {row[0]: row[1] for row in connection.execute(rows)}
+
+    def set_state(self, ids: Sequence[int], state: State, *, only_from: State | None = None) -> int:
+        """Give conversations a state, or only those in the state `only_from`; gives the number of changed ones."""
+        changing = and_(_C.id.in_([*ids]), _C.state != state)
+        if only_from:
+            changing = and_(changing, _C.state == only_from)
+        with self._database.writing() as connection:
+            return connection.execute(update(CONVERSATION).where(changing).values(state=state)).rowcount
+
+    def label(self, conversation_id: int, labeller: str, verdict: str, note: str) -> None:
+        """Store the verdict of a person; an empty one takes it away. Raises NotFoundError."""
+        key = {"conversation_id": conversation_id, "labeller": labeller}
+        with self._database.writing() as connection:
+            if connection.scalar(select(_C.id).where(_C.id == conversation_id)) is None:
+                raise NotFoundError(f"the inbox has no conversation {conversation_id}")
+            if not verdict:
+                connection.execute(delete(CONVERSATION_LABEL).where(*at(CONVERSATION_LABEL, key)))
+                return
+            values = key | {"verdict": verdict, "note": note, "labelled_at": self._clock()}
+            connection.execute(replacing(connection.dialect.name, CONVERSATION_LABEL), values)
+            is_new = and_(_C.id == conversation_id, _C.state == "new")
+            connection.execute(update(CONVERSATION).where(is_new).values(state="read"))
+
+    def labels(self, ids: Sequence[int]) -> dict[int, builtins.list[InboxLabel]]:
+        """The verdicts of people on some conversations, by conversation, in the order of their names."""
+        columns = CONVERSATION_LABEL.c
+        rows = select(CONVERSATION_LABEL).where(columns.conversation_id.in_([*ids])).order_by(columns.labeller)
+        labels: dict[int, builtins.list[InboxLabel]] = {}
+        with self._database.reading() as connection:
+            for row in connection.execute(rows):
+                label = InboxLabel(row.labeller, row.verdict, row.note, row.labelled_at)
+                labels.setdefault(row.conversation_id, []).append(label)
+        return labels
+
+    def record_scores(self, scores: Mapping[int, Sequence[InboxScore]]) -> None:
+        """Store the scores of conversations, without removed ones."""
+        with self._database.writing() as connection:
+            there = set(connection.scalars(select(_C.id).where(_C.id.in_([*scores]))))
+            rows = [
+                {
+                    "conversation_id": conversation_id,
+                    "metric": score.metric,
+                    "value": score.value,
+                    "passed": score.passed,
+                    "reason": score.reason,
+                    "stratum": score.stratum,
+                    "scored_at": self._clock(),
+                }
+                for conversation_id, of_conversation in scores.items()
+                if conversation_id in there
+                for score in of_conversation
+            ]
+            execute_many(connection, replacing(connection.dialect.name, CONVERSATION_SCORE), rows)
+
+    def scores(self, ids: Sequence[int]) -> dict[int, builtins.list[InboxScore]]:
+        """The scores of some conversations, by conversation."""
+        columns = CONVERSATION_SCORE.c
+        rows = select(CONVERSATION_SCORE).where(columns.conversation_id.in_([*ids])).order_by(columns.metric)
+        scores: dict[int, builtins.list[InboxScore]] = {}
+        with self._database.reading() as connection:
+            for row in connection.execute(rows):
+                score = InboxScore(row.metric, row.value, row.passed, row.reason, row.stratum)
+                scores.setdefault(row.conversation_id, []).append(score)
+        return scores
+
+    def unscored(self, since: datetime, limit: int = 500) -> Sequence[int]:
+        """The ids of ended conversations since then without a score, oldest first, without played ones."""
+        own_scores = select(CONVERSATION_SCORE.c.conversation_id).where(CONVERSATION_SCORE.c.conversation_id == _C.id)
+        rows = select(_C.id).where(
+            _C.is_eval.is_(False), _C.ending != "open", _C.began_at >= since, ~own_scores.exists()
+        )
+        with self._database.reading() as connection:
+            return connection.scalars(rows.order_by(_C.began_at, _C.id).limit(limit)).all()
+
+    def scored_conversations(self, since: datetime, limit: int = 100_000) -> Sequence[ScoredConversation]:
+        """The scored conversations since then, in the order of scoring; without a verdict of any criterion none."""
+        columns = CONVERSATION_SCORE.c
+        n_failed = func.sum(func.coalesce(columns.passed.is_(False).cast(_C.id.type), 0))
+        facts = (
+            columns.conversation_id,
+            func.max(columns.scored_at).label("scored_at"),
+            func.max(columns.stratum).label("stratum"),
+            n_failed.label("n_failed"),
+        )
+        rows = select(*facts).where(columns.scored_at >= since, columns.passed.is_not(None))
+        verdicts = rows.group_by(columns.conversation_id).subquery()
+        rows = select(verdicts, _C.began_at, _C.release).join(CONVERSATION, _C.id == verdicts.c.conversation_id)
+        rows = rows.order_by(verdicts.c.scored_at, verdicts.c.conversation_id).limit(limit)
+        with self._database.reading() as connection:
+            return [
+                ScoredConversation(
+                    row.conversation_id,
+                    row.began_at,
+                    row.scored_at,
+                    row.release,
+                    row.stratum,
+                    passed=row.n_failed == 0,
+                )
+                for row in connection.execute(rows)
+            ]
+
+    def size(self) -> int:
+        """The bytes that all conversations take."""
+        with self._database.reading() as connection:
+            return int(connection.scalar(select(func.sum(_C.n_bytes))) or 0)
+
+    def remove_old(self, keep_days: float) -> int:
+        """Remove conversations that ended `keep_days` ago, but no case; gives the number of removed ones."""
+        if keep_days <= 0:
+            return 0
+        is_old = and_(_C.state != "case", _C.ended_at < self._clock() - timedelta(days=keep_days))
+        return self._remove(is_old)
+
+    def remove_to_fit(self, most_bytes: int) -> int:
+        """Remove the oldest conversations until all take at most `most_bytes`; gives the number of removed ones.
+
+        Unread ones without a label go first, then dropped ones, then read ones; cases stay.
+        """
+        n_over, n_removed = self.size() - most_bytes, 0
+        labelled = select(CONVERSATION_LABEL.c.conversation_id)
+        for state in ("new", "dropped", "read"):
+            while n_over > 0:
+                some = select(_C.id, _C.n_bytes).where(_C.state == state, _C.id.not_in(labelled))
+                with self._database.reading() as connection:
+                    rows = connection.execute(some.order_by(_C.began_at).limit(MOST_REMOVED)).all()
+                ids = []
+                for row in rows:
+                    if n_over <= 0:
+                        break
+                    ids.append(row.id)
+                    n_over -= row.n_bytes
+                if not ids:
+                    break
+                n_removed += self._remove(_C.id.in_(ids))
+        return n_removed
+
+    def remove(self, ids: Sequence[int]) -> int:
+        """Remove conversations with their spans; gives the number of removed ones."""
+        return self._remove(_C.id.in_([*ids]))
+
+    def _remove(self, some: Any) -> int:
+        n_removed = 0
+        while True:
+            with self._database.writing() as connection:
+                rows = connection.execute(select(_C.id, _C.group_id, _C.source).where(some).limit(MOST_REMOVED)).all()
+                ids, groups = [row.id for row in rows], {row.group_id for row in rows}
+                connection.execute(delete(CONVERSATION).where(_C.id.in_(ids)))
+                groups -= set(connection.scalars(select(_C.group_id).where(_C.group_id.in_(groups))))
+                traces = select(TRACE.c.source, TRACE.c.trace_id).where(TRACE.c.group_id.in_(groups))
+                remove_traces(connection, [tuple(row) for row in connection.execute(traces)])
+                for source, n in Counter(row.source for row in rows).items():
+                    count_removed(connection, source, self._clock(), n)
+            self._index_words([(number, ()) for number in ids])
+            n_removed += len(ids)
+            if len(ids) < MOST_REMOVED:
+                return n_removed
+
+    def _index_words(self, words: Sequence[tuple[int, Collection[str]]]) -> None:
+        if words and not self._index.refusal:
+            with suppress(WorkspaceError):  # it is made of stored texts: without it a filter by text finds less
+                self._index.put(INBOX, Seen("inbox"), words)
+
+    def _lookups(self, conditions: ConversationFilter, case_twins: Collection[str]) -> Lookups:
+        """The values that the conditions ask for, read before the transaction of their question."""
+        texts = {term.condition.text for term in conditions.terms if isinstance(term.condition, TextCondition)}
+        return Lookups(self._clock(), case_twins, {text: self._with_text(text) for text in texts})
+
+    def _with_text(self, text: str) -> Sequence[int]:
+        words = words_of(text)[:MOST_WORDS_ASKED]
+        if not words or self._index.refusal:
+            return ()
+        return self._index.newest_in(words, *numbers_of(INBOX), MOST_WITH_TEXT)
+
+
+def _put(connection: Connection, group: TraceGroup, conversations: Sequence[JoinedConversation]) -> builtins.list[int]:
+    """Store the conversations of a group; gives their ids."""
+    rows = connection.execute(select(_C.id, _C.service, _C.name).where(_C.group_id == group.id)).all()
+    by_name = {(row.service, row.name): row.id for row in rows}
+    ids = [by_name.pop((each.conversation.service, each.conversation.name), 0) for each in conversations]
+    for index, each in enumerate(conversations):
+        earlier_keys = [key for key in by_name if key[1] in each.trace_ids]
+        if not ids[index] and earlier_keys:
+            ids[index] = by_name.pop(earlier_keys[0])
+    _remove_untouched(connection, [*by_name.values()])
+    ids = [_store(connection, group.id, own_id, each) for own_id, each in zip(ids, conversations, strict=True)]
+    t = TRACE.c
+    for trace_id, n_spans in group.n_spans.items():
+        same = (t.group_id == group.id) & (t.trace_id == trace_id) & (t.n_spans == n_spans)
+        connection.execute(update(TRACE).where(same).values(stage="joined" if ids else "empty"))
+    return ids
+
+
+def _store(connection: Connection, group_id: int, conversation_id: int, joining: JoinedConversation) -> int:
+    values = _row(joining.conversation)
+    if conversation_id:
+        own = {name: value for name, value in values.items() if name not in _OWN}
+        own |= {"ending": "open"}
+        connection.execute(update(CONVERSATION).where(_C.id == conversation_id).values(own))
+        connection.execute(delete(MARK).where(MARK.c.conversation_id == conversation_id))
+    else:
+        values = {name: value for name, value in values.items() if name != "id"} | {"group_id": group_id}
+        conversation_id = connection.execute(insert(CONVERSATION).values(values).returning(_C.id)).scalar_one()
+    codec, data = pack(joining.result)
+    content = {"conversation_id": conversation_id, "codec": codec, "data": data}
+    connection.execute(replacing(connection.dialect.name, CONTENT), content)
+    n_bytes = joining.conversation.n_bytes + len(data)
+    connection.execute(update(CONVERSATION).where(_C.id == conversation_id).values(n_bytes=n_bytes))
+    names = {("tool", name) for name in joining.conversation.tools} | {
+        ("tag", tag) for tag in joining.conversation.tags
+    }
+    marks = [
+        {"kind": kind, "value": value, "conversation_id": conversation_id} for kind, value in sorted(names)[:MOST_MARKS]
+    ]
+    execute_many(connection, insert(MARK), marks)
+    return conversation_id
+
+
+def _remove_untouched(connection: Connection, ids: Sequence[int]) -> None:
+    """Remove conversations that nobody has read, labelled or drawn."""
+    if not ids:
+        return
+    touched = or_(
+        _C.state != "new",
+        _C.id.in_(select(CONVERSATION_LABEL.c.conversation_id)),
+        _C.id.in_(select(DRAW_ITEM.c.conversation_id)),
+    )
+    connection.execute(delete(CONVERSATION).where(_C.id.in_(ids), ~touched))
+
+
+def _row(conversation: Conversation) -> dict[str, Any]:
+    values = {name: getattr(conversation, name) for name in _FIELDS}
+    return values | {name: json.dumps([*values[name]], ensure_ascii=False) for name in _JSON}
+
+
+def _conversation(row: Any) -> Conversation:
+    values = dict(row._mapping)
+    return Conversation(**values | {name: tuple(json.loads(values[name])) for name in _JSON})
