@@ -13,13 +13,15 @@ from evaldesk.desk.desk import Desk
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model.blame import Blame
 from evaldesk.model.decisive_turn import Answer, Count
+from evaldesk.model.fork import edit_words
+from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.model.trial_turns import TrialTurns
 from evaldesk.pages.json_tree import cut
 from evaldesk.pages.runs.view import STATUS_OF, Square, trial_href
 from evaldesk.statistics.intervals import wilson
 from evaldesk.store.runs.run_store import is_imported
-from evaldesk.wording.blame import answer_words, method_words, plan_words, state_words
+from evaldesk.wording.blame import answer_words, method_words, plan_words, repair_words, state_words
 from evaldesk.wording.words import cost_words
 
 MOST_SQUARES = 60
@@ -50,6 +52,16 @@ class TurnRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Repair:
+    """A fork with another turn in place of the decisive one, or with the edits of a person."""
+
+    run_id: int
+    words: str
+    count: Count
+    is_live: bool
+
+
+@dataclass(frozen=True, slots=True)
 class BlamePage:
     """The whole page. `batch_plan` is None where `problem` explains that nothing can be played."""
 
@@ -70,6 +82,7 @@ class BlamePage:
     cost: float | None
     active_ms: float
     n_batch: int
+    repairs: Sequence[Repair] = ()
 
     @property
     def is_imported(self) -> bool:
@@ -181,7 +194,26 @@ def _page(
         None if is_unknown else sum(each.cost for each in forks),
         sum(each.active_ms for each in forks),
         len(desk.store.blames.of_batch(blame.batch_id)) if blame else 0,
+        repairs(desk, blame, forks) if blame else (),
     )
+
+
+def repairs(desk: Desk, blame: Blame, forks: Sequence[RunSummary]) -> list[Repair]:
+    """The repair tests of a search, with their effect against the continuations after the decisive turn."""
+    runs = desk.blames.repairs(blame)
+    turn = blame.answer.turn if blame.answer else None
+    if not runs or turn is None:
+        return []
+    counts = _live_counts(blame, forks)
+    after = counts[turn] if turn < len(counts) else Count(0, counts[turn - 1].n)
+    rows = []
+    for run in runs:
+        edits = run.config.fork.edits if run.config.fork else ()
+        name = next((each.name for each in edits if each.kind == "assistant" and each.name), "")
+        words = f"the turn of {name}" if name else "; ".join(edit_words(each) for each in edits)
+        count = Count(run.counts.passed, run.counts.scored)
+        rows.append(Repair(run.id, repair_words(words, count, after), count, run.status in LIVE))
+    return rows
 
 
 def _headline(blame: Blame | None, n_forks: int) -> tuple[str, str]:
@@ -299,6 +331,10 @@ def blame_object(desk: Desk, blame: Blame) -> dict[str, Any]:
         "cost": None if any(each.is_cost_unknown for each in forks) else round(sum(each.cost for each in forks), 6),
         "runs": [each.id for each in forks],
         "answer": _answer_object(answer) if answer else None,
+        "repairs": [
+            {"run": each.run_id, "sentence": each.words, **_count_object(each.count)}
+            for each in repairs(desk, blame, forks)
+        ],
         "page": f"{trial_href(blame.plan.run_id, blame.plan.key)}/blame",
     }
 

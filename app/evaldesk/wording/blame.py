@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from evaldesk.model.blame import Blame, BlamePlan
-from evaldesk.model.decisive_turn import Answer
+from evaldesk.model.decisive_turn import Answer, Count
+from evaldesk.statistics.intervals import newcombe
 from evaldesk.wording.words import cost_words
 
 
@@ -29,6 +30,19 @@ def answer_sentence(answer: Answer) -> str:
         if answer.finding == "located"
         else "; ".join(answer_words(answer))
     )
+
+
+def repair_words(name: str, repaired: Count, after: Count) -> str:
+    """The effect of a repair: "With trial 4 in its place 16 of 20 pass, after it 2 of 20: 70 points more; 40 to 84"."""
+    if not repaired.n:
+        return f"With {name} in its place: no continuation has a verdict yet"
+    words = f"With {name} in its place {repaired.words} continuations pass"
+    if not after.n:
+        return words
+    points = round(100 * (repaired.rate - after.rate))
+    interval = newcombe(repaired.passes, repaired.n, after.passes, after.n)
+    more = f"{points} points more" if points >= 0 else f"{-points} points less"
+    return f"{words}, {more}; could be {round(100 * interval.low)} to {round(100 * interval.high)}"
 
 
 def method_words(answer: Answer, plan: BlamePlan) -> str:

@@ -12,15 +12,17 @@ from tests.desk.forks.conftest import SHOP, Forks, talk
 
 from evaldesk.desk.blame.blaming import BlameDesk
 from evaldesk.desk.blame.planning import BlameRequest, BlameSources, by_frequency
+from evaldesk.desk.blame.repairing import repair_edits
 from evaldesk.desk.failures import FailureDesk
 from evaldesk.desk.forks.forks import ForkDesk, play_fork
 from evaldesk.engine.worker.player import adopt
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
-from evaldesk.model import Event, Usage
+from evaldesk.model import Event, ToolCall, TurnRecord, Usage
 from evaldesk.model.blame import Blame
 from evaldesk.model.decisive_turn import Count
-from evaldesk.model.fork import Fork, ForkPoint
+from evaldesk.model.fork import Edit, Fork, ForkPoint
 from evaldesk.model.stored import RunSummary
+from evaldesk.wording.blame import repair_words
 
 pytestmark = pytest.mark.anyio
 
@@ -346,3 +348,63 @@ def test_trials_of_the_most_frequent_signature_come_first() -> None:
     signatures = {(0, 0): "rare", (1, 0): "often", (3, 0): "often", (4, 0): "rare and later"}
 
     assert by_frequency(keys, signatures) == [(1, 0), (3, 0), (0, 0), (4, 0), (2, 0)]
+
+
+async def test_a_turn_of_a_passed_trial_repairs_the_decisive_one(blames: Blames) -> None:
+    blames.agent.wrong_turns = (2,)
+    run = await blames.play(3)
+    blame = await blames.search(run, budget=40)
+
+    repair = await blames.forks.over(await blames.blames.repair(blame.id, n=6))
+
+    (found,) = blames.blames.repairs(blame)
+    part = repair.config.fork
+    assert part
+    assert (found.id, repair.n_passed, repair.n_trials) == (repair.id, 6, 6)
+    assert (part.point.turn, part.edits[0].name) == (3, "trial 2")
+    assert blames.forks.store.runs.trial(repair.id, 0, 0).transcript.turns[1].state_after == {
+        "old": "x",
+        "start": 1,
+        "wrong": [],
+    }
+
+
+async def test_a_last_turn_and_a_trial_without_an_answer_have_no_repair(blames: Blames) -> None:
+    blames.agent.wrong_turns = (3,)
+    run = await blames.play(3, n=20)
+    blame = await blames.search(run)
+
+    with pytest.raises(UsageError, match="turn 3 is the last one: nothing is played after it"):
+        await blames.blames.repair(blame.id)
+    (waiting,) = blames.forks.store.blames.create((await blames.blames.plan(run.id, (0, 0), BlameRequest())).plans)
+    with pytest.raises(ConflictError, match="no decisive turn"):
+        await blames.blames.repair(waiting)
+
+
+def test_calls_results_and_state_of_another_turn_become_edits() -> None:
+    call, other_call = ToolCall("find", {"q": 1}), ToolCall("find", {"q": 2})
+    events = (
+        Event("tool_call", call=call),
+        Event("tool_result", call=call, result={"n": 3}),
+        Event("tool_call", call=other_call),
+        Event("tool_result", call=other_call, result="down", is_error=True),
+        Event("agent_message", text="found"),
+    )
+    record = TurnRecord("q", events, state_after={"a": {"x": 1, "z": 3}, "c": 4})
+
+    edits = repair_edits({"a": {"x": 1, "y": 2}, "b": 5}, record, "trial 4")
+
+    assert edits == (
+        Edit(
+            "assistant",
+            text="found",
+            name="trial 4",
+            value=[{"name": "find", "args": {"q": 1}}, {"name": "find", "args": {"q": 2}}],
+        ),
+        Edit("tool_result", call=1, value={"n": 3}),
+        Edit("tool_result", call=2, error="down"),
+        Edit("state", value={"b": None, "a": {"y": None, "z": 3}, "c": 4}),
+    )
+    assert repair_words("the turn of trial 4", Count(16, 20), Count(2, 20)) == (
+        "With the turn of trial 4 in its place 16 of 20 continuations pass, 70 points more; could be 40 to 84"
+    )

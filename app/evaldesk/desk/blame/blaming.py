@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk.desk.blame.planning import BlameRequest, BlameSources, PlannedBlame, plan_run, plan_trial
+from evaldesk.desk.blame.repairing import REPAIRS, repair_fork
 from evaldesk.errors import ConflictError, EvaldeskError
 from evaldesk.model.blame import Blame, BlamePlan
 from evaldesk.model.decisive_turn import Batch, Outcome, Stage
@@ -90,6 +91,24 @@ class BlameDesk:
         run_id = self._run_ids.get(batch_id)
         if run_id is not None:
             await self._desk.runs.stop(run_id, cancel=True)
+
+    async def repair(self, blame_id: int, n: int = REPAIRS) -> int:
+        """Play on with the turn of a passed trial in place of the decisive one; gives the run.
+
+        Raises ConflictError without a decisive turn, UsageError where there is nothing to put in its place.
+        """
+        fork = await asyncio.to_thread(repair_fork, self._desk.store, await self.get(blame_id), n)
+        return await self._desk.forks.start(fork)
+
+    def repairs(self, blame: Blame) -> list[RunSummary]:
+        """The forks with edits at the decisive turn or right after it, oldest first. Reads the database."""
+        turn = blame.answer.turn if blame.answer else None
+        if turn is None or blame.is_live:
+            return []
+        plan = blame.plan
+        runs = self._desk.store.forks.of_trial(plan.run_id, plan.case_index, plan.trial_index)
+        parts = [(run, run.config.fork) for run in runs]
+        return [run for run, part in parts if part and part.edits and part.point.turn in (turn, turn + 1)]
 
     async def get(self, blame_id: int) -> Blame:
         """A search. Raises NotFoundError."""

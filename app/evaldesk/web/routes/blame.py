@@ -28,17 +28,20 @@ async def show(request: Request) -> Response:
 
 
 async def start(request: Request) -> Response:
-    """POST .../blame: play the plan, or `op=stop` or `op=resume` the newest search."""
+    """POST .../blame: play the plan, or `op=stop`, `op=resume` or `op=repair` the newest search."""
     (run_id, key), form = trial_key(request), await read_form(request)
     blames = desk_of(request).blames
     newest = next(reversed(await blames.of_trial(run_id, key)), None)
     op = text_of(form, "op")
     blame_request = None
     try:
-        if op in ("stop", "resume"):
+        if op in ("stop", "resume", "repair"):
             if newest is None:
                 raise ConflictError("this trial has no search for its decisive turn yet")
-            await (blames.stop(newest.id) if op == "stop" else blames.resume(newest.batch_id))
+            if op == "repair":
+                await blames.repair(newest.id)
+            else:
+                await (blames.stop(newest.id) if op == "stop" else blames.resume(newest.batch_id))
         else:
             blame_request = _request(text_of(form, "budget"), text_of(form, "max_cost"), _tools(form))
             await blames.start(await blames.plan(run_id, key, blame_request))
