@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from evaldesk.desk.evalsets.wordings import MAX_SENT, WordingDesk
+from evaldesk.demo_model.judge import reply
+from evaldesk.desk.evalsets.wordings import MAX_SENT, TASK, WordingDesk
 from evaldesk.errors import ModelError, UsageError
+from evaldesk.metrics.judges.panel import question
 from evaldesk.model import ErrorRecord, Event, TurnRecord, TurnSpec
 from evaldesk.settings import Settings
-
-pytestmark = pytest.mark.anyio
 
 
 class Model:
@@ -38,6 +38,7 @@ def desk(tmp_path: Path, model: Model) -> WordingDesk:
     return WordingDesk(Settings(tmp_path, (tmp_path,), models=("small",)), model)
 
 
+@pytest.mark.anyio
 async def test_only_other_words_for_texts_that_were_asked_about_are_proposed(tmp_path: Path) -> None:
     rows = [
         {"number": 1, "text": " Please roll. "},
@@ -52,6 +53,7 @@ async def test_only_other_words_for_texts_that_were_asked_about_are_proposed(tmp
     assert texts == {0: "Please roll."}
 
 
+@pytest.mark.anyio
 async def test_a_long_text_is_not_sent_and_a_text_cannot_close_its_fence(tmp_path: Path) -> None:
     model = Model([])
 
@@ -75,8 +77,20 @@ async def test_a_long_text_is_not_sent_and_a_text_cannot_close_its_fence(tmp_pat
     ],
     ids=["model", "none", "many", "empty", "answer", "error"],
 )
+@pytest.mark.anyio
 async def test_a_question_that_cannot_be_is_refused(
     tmp_path: Path, model: Model, name: str, texts: list[str], kind: type[Exception]
 ) -> None:
     with pytest.raises(kind):
         await desk(tmp_path, model).propose(texts, name)
+
+
+def test_the_judge_of_the_samples_proposes_a_wording_of_each_text() -> None:
+    messages = question(TASK, {"TEXT 1": "Roll a die", "TEXT 12": "Bye"})
+
+    answer = json.loads(reply(messages, seed=1, share=0.0))
+
+    assert answer["wordings"] == [
+        {"number": 1, "text": "Hello, one question: Roll a die"},
+        {"number": 12, "text": "Hello, one question: Bye"},
+    ]

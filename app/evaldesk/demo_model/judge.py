@@ -156,7 +156,7 @@ def _quality(question: _Question) -> float:
 
 def _sections(text: str, mark: str) -> dict[str, str]:
     """The sections between the fences of that very mark; other fences are data."""
-    pattern = re.compile(rf"^<<<([A-Z ]+) {mark}>>>\n(.*?)\n<<<END \1 {mark}>>>$", re.DOTALL | re.MULTILINE)
+    pattern = re.compile(rf"^<<<([A-Z0-9 ]+) {mark}>>>\n(.*?)\n<<<END \1 {mark}>>>$", re.DOTALL | re.MULTILINE)
     return dict(pattern.findall(text))
 
 

@@ -249,7 +249,7 @@ def test_a_data_set_is_copied_from_and_never_changed(
     pages: Pages, sets: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many, other = sets
-    monkeypatch.setattr("evaldesk.desk.evalsets.case_steps.DATA_SET", 1_000)
+    monkeypatch.setattr("evaldesk.desk.evalsets.cases.DATA_SET", 1_000)
     pages.write("other.evalset.json", {"eval_set_id": "other", "eval_cases": []})
 
     copied = pages.post(f"/evalsets/{many}/selection/copies", {"case": ["c001"], "target": other, "step": "copy"})
@@ -258,9 +258,11 @@ def test_a_data_set_is_copied_from_and_never_changed(
     reworded = pages.post(f"/evalsets/{many}/selection/wordings", wording)
 
     assert copied.status_code == 303
-    for refused in (moved, reworded):
+    tagged = pages.post(f"/evalsets/{many}/tags", {"case": "c001", "add": "quarantine"})
+    deleted = pages.post(f"/evalsets/{many}/trash/cases", {"case": "c001"})
+    for refused in (moved, reworded, tagged, deleted):
         assert refused.status_code == 422
-        assert "The file evalsets/many.evalset.json is above 64 MiB" in refused.text
+        assert "he file evalsets/many.evalset.json is above 64 MiB" in refused.text
     assert len(ids_in(pages, "many")) == 450
 
 

@@ -22,8 +22,6 @@ from evaldesk.model.evalset import case_key, splice_cases
 from evaldesk.model.stored import EvalSetFile
 from evaldesk.reading.scenario import PLAN
 
-DATA_SET = 64 * 1024 * 1024
-"""Bytes of a file above which cases are only selected, played, copied and exported."""
 MOST_REWORDED = 50
 MAX_MESSAGE = 100_000
 """Characters of a new wording."""
@@ -50,7 +48,7 @@ class CaseSteps:
 
     def move(self, evalset_id: str, ids: Collection[str], target_id: str) -> str:
         """Move cases to the end of another set. Gives the token."""
-        self.check_small(evalset_id)
+        self._cases.check_small(evalset_id)
         token = self._add(evalset_id, ids, target_id, "moved")
         try:
             self._cases.delete_ids(evalset_id, ids, token, f"moved to {self._file(target_id).name}")
@@ -64,7 +62,7 @@ class CaseSteps:
 
         Raises UsageError for a text that is empty or that of the case, for too many and for a data set.
         """
-        self.check_small(evalset_id)
+        self._cases.check_small(evalset_id)
         texts = {case_id: text.replace("\r\n", "\n").strip() for case_id, text in wordings}
         if not texts:
             raise UsageError("accept at least one wording", field="case")
@@ -115,18 +113,10 @@ class CaseSteps:
         if self._cases.deleted.rows(token, evalset_id):
             self._cases.restore(evalset_id, token)
 
-    def check_small(self, evalset_id: str) -> None:
-        """Raise UsageError for a data set, whose file is not changed."""
-        file = self._file(evalset_id)
-        if file.size > DATA_SET:
-            raise UsageError(
-                f"the file {file.place} is above 64 MiB, so its cases are not changed here; copy them to another set"
-            )
-
     def _add(self, evalset_id: str, ids: Collection[str], target_id: str, verb: str) -> str:
         if evalset_id == target_id:
             raise UsageError("choose another eval set", field="target")
-        self.check_small(target_id)
+        self._cases.check_small(target_id)
         cases = _cases_with(self._evalset(evalset_id), ids)
         token = secrets.token_hex(8)
 

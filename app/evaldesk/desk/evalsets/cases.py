@@ -24,6 +24,8 @@ from evaldesk.store.evalsets.files import EvalSetFiles
 from evaldesk.wire import to_json
 
 MAX_TRIES = 5
+DATA_SET = 64 * 1024 * 1024
+"""Bytes of a file above which cases are only selected, played, copied and exported by steps over many of them."""
 MOST_CASES = 5_000
 """Cases of one step: its undo has each of them."""
 MAX_TAG = 64
@@ -190,11 +192,20 @@ class CaseDesk:
 
         return self._edit(evalset_id, change)
 
+    def check_small(self, evalset_id: str) -> None:
+        """Raise UsageError for a data set, whose file is not changed."""
+        file = self._files.file(evalset_id)
+        if file.size > DATA_SET:
+            raise UsageError(
+                f"the file {file.place} is above 64 MiB, so its cases are not changed here; copy them to another set"
+            )
+
     def delete_ids(self, evalset_id: str, ids: Collection[str], token: str = "", note: str = "") -> str:
         """Take the cases with these ids out of the set; the token brings them back. Raises UsageError, NotFoundError.
 
         `token` is that of a step that put them elsewhere, and `note` its few words in the list of versions.
         """
+        self.check_small(evalset_id)
         token = token or secrets.token_hex(8)
 
         def change(evalset: EvalSet) -> tuple[EvalSet, str]:
@@ -250,6 +261,7 @@ class CaseDesk:
         self, evalset_id: str, ids: Collection[str], change_case: Callable[[Case], Case], note: str = ""
     ) -> str:
         """Change cases in one step; the token takes the step back. Raises UsageError for too many, NotFoundError."""
+        self.check_small(evalset_id)
         token = secrets.token_hex(8)
 
         def change(evalset: EvalSet) -> tuple[EvalSet, str]:
