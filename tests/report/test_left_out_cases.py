@@ -1,4 +1,4 @@
-"""Two versions of a set through comparison, gate, difference of versions and trend: the same cases are left out."""
+"""Two versions of a set through comparison, gate, difference of versions, trend and experiment: the same cases."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import random
 import pytest
 from tests.report.trend_runs import trend_run
 
+from evaldesk.desk.experiments.results import common_ids
 from evaldesk.model.comparison import PlayedCase
 from evaldesk.model.evalset import numbered_keys
 from evaldesk.model.set_trend import TrendCase
@@ -49,9 +50,13 @@ def test_every_door_leaves_out_the_same_cases(seed: int) -> None:
     ]
     trend = _common([trend_run(1, before), trend_run(2, after)], rows)
 
+    keys = [numbered_keys(("", *each) for each in version) for version in (before, after)]
+    experiment = set(common_ids(keys[0], keys[0])) & set(common_ids(*keys))
+
     compared = {case.after.key.digest for case in change.cases if case.is_compared and case.after}
     left_out_of_gate = {case.key.digest for case in change.cases if case.after and not case.is_compared}
     assert compared == {case.after for case in versions.comparable}
     assert left_out_of_gate == {digest for _, digest in after} - compared
+    assert {digest for _, digest, _ in experiment} == compared
     if sorted(content for _, content in before) != sorted(content for _, content in after):
         assert trend == compared

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import html
 import re
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 
 from evaldesk.matching.case_version import version_of_set
-from evaldesk.model import AgentRef, Case, Criterion, EvalSet, RunConfig, TrialResult, Turn
+from evaldesk.model import AgentRef, Case, Criterion, EvalSet, RunConfig, Score, TrialResult, Turn
 from evaldesk.model.conclusion import Gates
+from evaldesk.model.run import ExperimentPart
 from evaldesk.pages.set_trend import trend_page
 
 Pages = Any
@@ -224,3 +227,87 @@ def test_five_hundred_runs_fit_a_small_page(pages: Pages, calc: str) -> None:
     assert len(trend_page(pages.desk, calc).runs) == 500
     assert len(text.encode()) <= 60_000
     assert not re.search(r"\bnan\b|\binf\b", text)
+
+
+def scored_run(pages: Pages, calc: str, value: float, duration_ms: float, **changes: Any) -> int:
+    """A finished run of three trials with that score and about that time."""
+    runs = pages.desk.store.runs
+    run_id: int = runs.create(RunConfig(AgentRef("dice", "dice:agent"), calc, n=3, **changes), list(CASES[:1]))
+    score = Score("response_match_score", value, threshold=0.5, passed=value >= 0.5)
+    runs.record(
+        [
+            TrialResult(run_id, 0, at, "finished", "passed", scores=(score,), duration_ms=duration_ms * factor)
+            for at, factor in enumerate((0.5, 1.0, 9.0))
+        ]
+    )
+    runs.set_status(run_id, "finished")
+    return run_id
+
+
+def test_time_is_the_median_and_each_metric_has_a_line(pages: Pages, calc: str) -> None:
+    for value, duration_ms in ((0.5, 2_000.0), (0.75, 3_000.0), (0.9, 4_000.0)):
+        scored_run(pages, calc, value, duration_ms)
+
+    smalls = {small.title: small.value for small in trend_page(pages.desk, calc).smalls}
+
+    assert smalls == {"p50 of a trial": "4.0 s", "response_match_score": "0.90"}
+    assert "response_match_score, now 0.90" in pages.get(f"/evalsets/{calc}/trend").text
+
+
+def test_variants_have_lines_of_their_own_and_the_newest_is_judged(pages: Pages, calc: str) -> None:
+    for _ in range(4):
+        for at, (name, n_passed) in enumerate((("<i>short</i>", 1), ("long", 5))):
+            add_run(pages, calc, n_passed, experiment=ExperimentPart(1, at, name))
+
+    trend = trend_page(pages.desk, calc)
+    text = pages.get(f"/evalsets/{calc}/trend").text
+
+    assert trend.chart is not None
+    assert [(each.name, len(each.paths)) for each in trend.chart.variants] == [("<i>short</i>", 1)]
+    assert len(trend.chart.lines) == 1
+    assert {run.variant for run in trend.compared} == {"long"}
+    assert "&lt;i&gt;short&lt;/i&gt;" in text
+    assert "<i>short" not in text
+
+
+def test_the_button_compares_the_runs_around_the_newest_change(pages: Pages, calc: str) -> None:
+    ids = series(pages, calc, 5, 5, 4, 5, 5, 5)
+    unchanged = trend_page(pages.desk, calc).compared_pair
+    later_ids = series(pages, calc, 1, 2, 1, 1, model="large")
+
+    text = pages.get(f"/evalsets/{calc}/trend").text
+
+    assert unchanged == (ids[-2], ids[-1])
+    assert f'href="/compare?a={ids[-1]}&amp;b={later_ids[-1]}"' in text
+    assert pages.get(f"/compare?a={ids[-1]}&b={later_ids[-1]}").headers["location"].startswith("/table")
+
+
+def test_the_alarm_marks_the_newest_run(pages: Pages, calc: str) -> None:
+    series(pages, calc, 5, 5, 4, 5, 5)
+    run_id = add_run(pages, calc, 1)
+
+    trend = trend_page(pages.desk, calc)
+
+    assert trend.headline[0] == f"Run {run_id} passed 4 of 20,"
+    assert trend.is_worse
+    assert trend.chart is not None
+    assert [dot.is_bad for dot in trend.chart.dots] == [False] * 5 + [True]
+
+
+def test_a_trend_asks_the_store_as_often_for_many_runs_as_for_few(
+    pages: Pages, calc: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    questions = Counter[int]()
+    execute = Connection.execute
+
+    def counting(self: Connection, *values: Any, **options: Any) -> Any:
+        questions[n_runs] += 1
+        return execute(self, *values, **options)
+
+    for n_runs in (3, 60):
+        series(pages, calc, *[5] * n_runs, cases=CASES[:2], n=1)
+        with monkeypatch.context() as patch:
+            patch.setattr(Connection, "execute", counting)
+            trend_page(pages.desk, calc)
+
+    assert questions[60] == questions[3] <= 12

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from evaldesk.errors import NotFoundError
-from evaldesk.model.comparison import TO_PLAY, Sample
+from evaldesk.model.comparison import TO_PLAY, PlayedCase, Sample, match_cases
 from evaldesk.model.conclusion import Interval
+from evaldesk.model.evalset import CaseKey
 from evaldesk.model.experiment import Analysis, Experiment, ExperimentPlan
 from evaldesk.model.stored import RunSummary
 from evaldesk.statistics.experiment import analyse, worse_than_leader
 from evaldesk.store import Store
 from evaldesk.store.runs.run_store import is_imported
 
+Name = TypeVar("Name", int, str)
 CaseId: TypeAlias = tuple[str, str, int]
 """A case by its id, its content and its place among equal ones."""
 VariantCell: TypeAlias = str | int | float | bool | None
@@ -97,7 +99,8 @@ def worse_variants(store: Store, experiment_id: int, n_blocks: int) -> list[int]
     experiment = store.experiments.get(experiment_id)
     names = [each.name for each in experiment.plan.variants]
     runs = {index: run for index, run in _runs(store, experiment).items() if index not in experiment.dropped}
-    rates = {names[index]: _rates(store, run, store.runs.strips(run.id), n_blocks) for index, run in runs.items()}
+    strips = {index: store.runs.strips(run.id) for index, run in runs.items()}
+    rates = {names[index]: own for index, own in _rates_of_runs(store, runs, strips, n_blocks).items()}
     if len(rates) < 2:
         return []
     dropped_indexes = [names.index(name) for name in worse_than_leader(rates, experiment.plan.n_looks)]
@@ -112,7 +115,7 @@ def analyse_runs(store: Store, run_ids: Sequence[int], baseline: int = 0) -> Ana
     Raises NotFoundError.
     """
     runs = {str(run_id): store.runs.summary(run_id) for run_id in run_ids}
-    rates = {name: _rates(store, run, store.runs.strips(run.id), None) for name, run in runs.items()}
+    rates = _rates_of_runs(store, runs, {name: store.runs.strips(run.id) for name, run in runs.items()}, None)
     costs = {name: _cost(run) for name, run in runs.items()}
     unranked = {name for name, run in runs.items() if _is_no_evidence(run)}
     return analyse(rates, str(run_ids[baseline]), costs=costs, unranked=unranked)
@@ -154,24 +157,47 @@ def _analyse(
     names = [each.name for each in plan.variants]
     rates: dict[str, dict[CaseId, Sample]] = {name: {} for name in names}
     costs: dict[str, float | None] = {}
-    for index, run in runs.items():
-        rates[names[index]] = _rates(store, run, strips[index], n_blocks)
-        costs[names[index]] = _cost(run)
+    for index, own in _rates_of_runs(store, runs, strips, n_blocks).items():
+        rates[names[index]] = own
+        costs[names[index]] = _cost(runs[index])
     is_from_file = all(is_imported(run.config) for run in runs.values())  # then they were played in turn elsewhere
     unranked = {names[index] for index, run in runs.items() if _is_no_evidence(run) and not is_from_file}
     unranked |= {name for name in names if not rates[name]}
     return analyse(rates, names[plan.baseline], costs=costs, grid=plan.grid, unranked=unranked)
 
 
-def _rates(store: Store, run: RunSummary, strips: Sequence[str], n_blocks: int | None) -> dict[CaseId, Sample]:
+def _rates_of_runs(
+    store: Store, runs: Mapping[Name, RunSummary], strips: Mapping[Name, Sequence[str]], n_blocks: int | None
+) -> dict[Name, dict[CaseId, Sample]]:
+    """The rates of each run, whose cases have the ids that they have in the first run."""
+    keys = {name: store.runs.case_keys(run.id) for name, run in runs.items()}
+    first = next(iter(keys.values()), [])
+    return {name: _rates(run, common_ids(first, keys[name]), strips[name], n_blocks) for name, run in runs.items()}
+
+
+def common_ids(first: Sequence[CaseKey], keys: Sequence[CaseKey]) -> list[CaseId]:
+    """The ids of the cases of a run, as the first run has them where they are the same cases. (decision 455)"""
+    # The runs of an experiment nearly always play one list of cases.
+    if keys == first:
+        return [(key.case_id, key.digest, key.ordinal) for key in keys]
+    matches = match_cases([PlayedCase(key, "") for key in first], keys)
+    same = {place: case.key for place, case in matches.items()}
+    named_keys = [
+        own if own is not None and not own.is_edited(key) else key for key in keys for own in [same.get(key.place)]
+    ]
+    return [(key.case_id, key.digest, key.ordinal) for key in named_keys]
+
+
+def _rates(
+    run: RunSummary, case_ids: Sequence[CaseId], strips: Sequence[str], n_blocks: int | None
+) -> dict[CaseId, Sample]:
     """The first scored trials of each case; a case without any is left out."""
     rates = {}
-    for key, strip in zip(store.runs.case_keys(run.id), strips, strict=True):
+    for place, strip in zip(case_ids, strips, strict=True):
         letters = strip[:n_blocks]
         n_failed = letters.count("f") + (letters.count("e") if run.config.errors_are_failures else 0)
         n_passed = letters.count("p")
         if n_passed + n_failed:
-            place = (key.case_id, key.digest, key.ordinal)
             rates[place] = Sample.of_sums(n_passed + n_failed, n_passed, n_passed)
     return rates
 
