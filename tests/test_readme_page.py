@@ -127,6 +127,7 @@ SHOWN: Mapping[str, str] = {
     ),
     "[coding agents](docs": "cli/test_door_answers.py: each reading tool gives what its command prints",
     "[experiments](docs": "desk/experiments/test_order_of_play.py: the cells begin in the known order",
+    "[forks](docs": "desk/forks/test_forks.py: turns before the point are not played again",
     "[security](docs": "security/test_security_page.py: every sentence outside of the table",
     "[performance](docs": "documents/test_performance_page.py: the page has each budget once and in their order",
     "[architecture](docs": "test_tree_checks.py: the picture of the floors is what the imports say",

@@ -226,6 +226,7 @@ def test_a_workspace_that_is_none_is_said_in_one_line(filled: CommandFolder, pat
     words |= {
         "blame": "blame 1:case_1",
         "compare": "compare 1 2",
+        "fork": "fork 1:case_1@1",
         "eval_set generate_eval_cases": f"{PROPOSED} generation.json",
         "experiment add": "experiment add 1 --vary model=a",
     }

@@ -259,6 +259,7 @@ PAGES = {
     "trial": "{trial}",
     "trial-pair": "{trial}/pair?show=all",
     "trial-blame": "{trial}/blame",
+    "trial-fork": "{trial}/fork",
     "run-blame": "{run}/blame",
     "trial-timeline": "{trial}/timeline",
     "trial-errored": "{trial-errored}",

@@ -185,6 +185,7 @@ class Fort:
                 f"{run}/divergences",
                 f"{run}/blame",
                 f"{trial}/blame",
+                f"{trial}/fork",
                 f"{run}/agents",
                 f"{run}/scorings/new",
                 f"{run}/acceptance",

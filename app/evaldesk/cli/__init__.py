@@ -88,7 +88,8 @@ COMMANDS: Mapping[str, LazyCommand] = {
     ),
     "gate": LazyCommand("evaldesk.cli.gate:gate", "Compute how often the gates of a run fail or hold."),
     "fork": LazyCommand(
-        "evaldesk.cli.fork:fork", "Play a trial on from one of its turns, changed or not; its run stays as it is."
+        "evaldesk.cli.fork:fork",
+        "Play a trial on from before TURN, changed or not; the turns before it are not played again.",
     ),
     "accept": LazyCommand(
         "evaldesk.cli.accept:accept",

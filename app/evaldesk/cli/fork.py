@@ -141,7 +141,7 @@ def _edits(values: dict[str, Any]) -> Sequence[Edit]:
 def _json(option: str, text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{option}: {error}", field=option.strip("-")) from error
 
 

@@ -30,6 +30,8 @@ MOST_EDITS = 20
 MOST_DEPTH = 10
 """Forks of forks, from a trial of an ordinary run on."""
 MOST_FORK_TEXT = 100_000
+MOST_NESTED = 50
+"""Levels of the value of an edit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,16 +124,20 @@ def check_edits(edits: Sequence[Edit], turn: int) -> None:
     if len(edits) > MOST_EDITS:
         raise UsageError(f"{len(edits)} edits; a fork has at most {MOST_EDITS}", field="edits")
     for number, edit in enumerate(edits, 1):
-        problem = _problem_of(edit, turn)
+        problem = _size_problem(edit) or _problem_of(edit, turn)
         if problem:
             raise UsageError(f"edit {number}, {edit.kind}: {problem}", field=edit.kind)
 
 
-def _problem_of(edit: Edit, turn: int) -> str:
+def _size_problem(edit: Edit) -> str:
     if edit.kind not in EDIT_KINDS:
         return f"no such kind of edit; there are {', '.join(EDIT_KINDS)}"
     if len(edit.text) > MOST_FORK_TEXT:
         return f"the text has {len(edit.text):,} characters; at most {MOST_FORK_TEXT:,} fit"
+    return f"the value is nested deeper than {MOST_NESTED} levels" if _is_deeper(edit.value, MOST_NESTED) else ""
+
+
+def _problem_of(edit: Edit, turn: int) -> str:
     if edit.kind in ("message", "insert_turn", "instruction") and not edit.text.strip():
         return "the text is empty"
     if edit.kind in ("tool_result", "assistant") and turn == 1:
@@ -151,6 +157,14 @@ def _problem_of(edit: Edit, turn: int) -> str:
     if edit.kind == "double" and not isinstance(edit.value, list):
         return 'the answers are a list, such as [{"result": 12}]'
     return ""
+
+
+def _is_deeper(value: JsonValue, n: int) -> bool:
+    """Whether a value has more than `n` levels of objects and lists."""
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else None
+    if items is None:
+        return False
+    return n == 0 or any(_is_deeper(each, n - 1) for each in items)
 
 
 def _calls_of(value: JsonValue) -> list[ToolCall]:

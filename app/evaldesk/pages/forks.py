@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evaldesk.model.fork import Edit, ForkPart
-from evaldesk.model.stored import RunSummary
+from evaldesk.errors import NAME_LIMIT, TEXT_LIMIT, EvaldeskError, TrustError, UsageError
+from evaldesk.model import TurnRecord
+from evaldesk.model.fork import Edit, Fork, ForkPart, ForkPoint
+from evaldesk.model.run import LIVE
+from evaldesk.model.stored import RunSummary, TrialKey
+from evaldesk.pages.runs.view import STATUS_OF, Square, trial_href
+from evaldesk.store.runs.run_store import is_imported
 from evaldesk.wording.forks import (
     changed_sentence,
     cost_sentence,
     earlier_sentence,
     edits_words,
-    point_words,
     tools_sentence,
 )
+from evaldesk.wording.words import passed_words
 
 if TYPE_CHECKING:
+    from evaldesk.desk.desk import Desk
     from evaldesk.desk.forks.plan import ForkPlan
 
 
@@ -101,18 +109,161 @@ def _edit_object(edit: Edit) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A fork of a trial on its page: the run, the point, the edits in words, and a letter for each trial."""
+    """A fork of a trial on its page, with a square for each of its trials."""
 
     run: RunSummary
     part: ForkPart
-    strip: str
-
-    @property
-    def point(self) -> str:
-        """`before turn 3`."""
-        return point_words(self.part)
+    squares: Sequence[Square]
 
     @property
     def edits(self) -> str:
         """The edits in one line."""
         return edits_words(self.part)
+
+    @property
+    def passed(self) -> str:
+        """`7 of 10`."""
+        return passed_words(self.run.counts.passed, self.run.counts.scored)
+
+
+@dataclass(frozen=True, slots=True)
+class RailTurn:
+    """A turn of a trial with the branches that begin before it."""
+
+    number: int
+    query: str
+    is_point: bool
+    branches: Sequence[Branch]
+    n_more: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForkRequest:
+    """The form of a fork as a person typed it. `message` and `answer` None leave those of the trial."""
+
+    turn: int
+    n: str = "10"
+    message: str | None = None
+    answer: str | None = None
+    state: str = ""
+    runs_tools: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ForkView:
+    """The forks of a trial, and the form of the next one. `problem` says why it cannot be played."""
+
+    run: RunSummary
+    key: TrialKey
+    case_id: str
+    href: str
+    turns: Sequence[RailTurn]
+    request: ForkRequest
+    message: str
+    answer: str
+    sentences: Sequence[str]
+    is_imported: bool
+    problem: str = ""
+
+    @property
+    def number(self) -> int:
+        """The number of the trial, from 1."""
+        return self.key[1] + 1
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a branch goes on."""
+        return any(branch.run.status in LIVE for turn in self.turns for branch in turn.branches)
+
+
+def fork_of(view_turns: Sequence[TurnRecord], run_id: int, key: TrialKey, request: ForkRequest) -> Fork:
+    """The fork that a form asks for; texts that are those of the trial are no edits. Raises UsageError."""
+    if not request.n.strip().isdecimal():
+        raise UsageError(f"n is a number of trials, not {request.n[:NAME_LIMIT]!r}", field="n")
+    at = request.turn - 1
+    turn = view_turns[at] if 0 <= at < len(view_turns) else None
+    before = view_turns[at - 1] if turn and at else None
+    edits = []
+    if turn and request.message is not None and request.message.strip() != turn.query.strip():
+        edits.append(Edit("message", text=request.message))
+    if before and request.answer is not None and request.answer.strip() != before.answer.strip():
+        edits.append(Edit("assistant", text=request.answer))
+    if request.state.strip():
+        try:
+            patch = json.loads(request.state)
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"the state patch cannot be read as JSON: {error}", field="state") from error
+        edits.append(Edit("state", value=patch))
+    n = int(request.n.strip()[:MOST_DIGITS])
+    return Fork(ForkPoint(run_id, *key, request.turn), tuple(edits), n, runs_tools=request.runs_tools)
+
+
+MOST_DIGITS = 9
+
+
+async def read_turns(desk: Desk, run_id: int, key: TrialKey) -> Sequence[TurnRecord]:
+    """The turns of a trial that was played. Raises NotFoundError."""
+    trial = await asyncio.to_thread(desk.store.runs.trial, run_id, *key)
+    return trial.transcript.turns
+
+
+async def fork_page(
+    desk: Desk, run_id: int, key: TrialKey, request: ForkRequest, error: EvaldeskError | None = None
+) -> ForkView:
+    """The branches of a trial, and the plan of the fork that `request` asks for. Raises NotFoundError."""
+    run = await desk.runs.summary(run_id)
+    turns = await read_turns(desk, run_id, key)
+    case = await asyncio.to_thread(desk.store.runs.case, run_id, key[0])
+    branches = await asyncio.to_thread(_branches, desk, run_id, key)
+    problem, sentences = str(error or ""), list[str]()
+    if not problem:
+        try:
+            sentences = [*plan_sentences(await desk.forks.plan(fork_of(turns, run_id, key, request)))]
+        except (UsageError, TrustError) as refusal:
+            problem = str(refusal)
+    at = request.turn - 1
+    is_turn = 0 <= at < len(turns)
+    message = request.message if request.message is not None else turns[at].query if is_turn else ""
+    own_answer = turns[at - 1].answer if is_turn and at else ""
+    return ForkView(
+        run,
+        key,
+        case.id,
+        trial_href(run_id, key),
+        [
+            RailTurn(
+                number,
+                turn.query[:TEXT_LIMIT],
+                number == request.turn,
+                branches.get(number, [])[-MOST_BRANCHES:],
+                max(len(branches.get(number, [])) - MOST_BRANCHES, 0),
+            )
+            for number, turn in enumerate(turns, 1)
+        ],
+        request,
+        message,
+        request.answer if request.answer is not None else own_answer,
+        sentences,
+        is_imported(run.config),
+        problem,
+    )
+
+
+MOST_BRANCHES = 10
+"""Branches of one turn that a page shows, the newest."""
+MOST_SQUARES = 50
+
+
+def _branches(desk: Desk, run_id: int, key: TrialKey) -> dict[int, list[Branch]]:
+    """The branches of a trial by the number of their turn, oldest first."""
+    by_turn: dict[int, list[Branch]] = {}
+    for run in desk.forks.of_trial(run_id, *key):
+        part = run.config.fork
+        if part is not None:
+            (strip,) = desk.store.runs.strips(run.id, [0])
+            squares = [
+                Square(at + 1, STATUS_OF[letter], trial_href(run.id, (0, at)))
+                for at, letter in enumerate(strip[:MOST_SQUARES])
+            ]
+            by_turn.setdefault(part.point.turn, []).append(Branch(run, part, squares))
+    return by_turn

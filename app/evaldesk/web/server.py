@@ -298,6 +298,7 @@ ROUTES: tuple[str, ...] = (
     "evaldesk.web.routes.rescoring:routes",
     "evaldesk.web.routes.accepting:routes",
     "evaldesk.web.routes.blame:routes",
+    "evaldesk.web.routes.forks:routes",
     "evaldesk.web.routes.comparison:routes",
     "evaldesk.web.routes.table:routes",
     "evaldesk.web.routes.experiments:routes",

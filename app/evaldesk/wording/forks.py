@@ -38,12 +38,6 @@ def earlier_sentence(run_ids: Sequence[int], n_passed: int, n_scored: int) -> st
     return f"The same fork was played before: {runs}; {n_passed:,} of {n_scored:,} passed."
 
 
-def point_words(part: ForkPart) -> str:
-    """`before turn 3`, or `in turn 3, before model call 2`."""
-    point = part.point
-    return f"in turn {point.turn}, before model call {point.call}" if point.call else f"before turn {point.turn}"
-
-
 def edits_words(part: ForkPart) -> str:
     """The edits in one line; `again from here` for none."""
     return "; ".join(map(edit_words, part.edits)) or "again from here"
