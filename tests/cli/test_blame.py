@@ -69,6 +69,26 @@ def test_all_failed_trials_of_a_run_are_searched_once(talk: CommandFolder) -> No
     assert str(again.exception) == "run 1 has no failed trial without an answer"
 
 
+def test_a_fix_is_verified_from_the_decisive_turn_and_from_the_start(talk: CommandFolder) -> None:
+    early = talk.run("blame", "1", "--verify", 3)
+    assert str(early.exception) == "no trial of this run has a decisive turn yet; look for them first"
+    assert talk.run("blame", "1", "--budget", 40).exit_code == 0
+
+    answer = json.loads(talk.run("blame", "1", "--verify", 3, "--json").stdout)
+    n_runs = len(json.loads(talk.run("run", "list", "--json").stdout)["items"])
+
+    assert (answer["trials"], answer["cases"]) == (1, 1)
+    assert answer["from_turn"]["before"] == {"passes": 17, "n": 17}
+    assert answer["from_turn"]["after"] == {"passes": 3, "n": 3}
+    assert answer["from_start"]["before"] == {"passes": 11, "n": 12}
+    assert answer["from_start"]["after"] == {"passes": 3, "n": 3}
+    assert talk.run("blame", "1:talk:1", "--verify", 3).stdout == (
+        "From the decisive turns 3 of 3 pass, before 17 of 17; "
+        "from the start 3 of 3 pass, before 11 of 12; over 1 case\n"
+    )
+    assert len(json.loads(talk.run("run", "list", "--json").stdout)["items"]) == n_runs
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -31,6 +31,8 @@ NOT_LOCATED = 3
     "--real-tools/--doubled-tools", "runs_tools", default=None, help="Run tools that have no double, or none."
 )
 @click.option("--plan", "is_plan", is_flag=True, help="Show the plan, and play nothing.")
+@click.option("--verify", "n", type=click.IntRange(1, 100), metavar="N", help="Verify a fix by N plays of each trial.")
+@click.option("--agent", default="", metavar="NAME", help="With --verify: the agent that has the fix.")
 @json_option
 @trust_option
 @workspace_option
@@ -40,6 +42,8 @@ def blame(
     max_cost: float | None,
     runs_tools: bool | None,
     is_plan: bool,
+    n: int | None,
+    agent: str,
     is_json: bool,
     is_trusted: bool,
     workspace: str | None,
@@ -49,9 +53,12 @@ def blame(
     Without TRIAL it is the first failed trial of CASE; RUN alone stands for all its failed trials, those of the most
     frequent signature first. A search that was interrupted goes on. Exit code 3: some turn was not located.
 
+    With --verify the trials that have a decisive turn are played on from there, and whole, by the agent as it is now.
+
     \b
     evaldesk blame 61:overnight_train:17
     evaldesk blame 61 --budget 500 --max-cost 5 --json
+    evaldesk blame 61 --verify 5
     """
     from evaldesk.desk.blame.names import find_trial
 
@@ -62,6 +69,9 @@ def blame(
         concurrency = desk.stored_runs.summary(run_id).config.concurrency
     settings = replace(open_home(workspace), n_workers=n_workers(concurrency))
     trust = None if is_plan else ask_trust(settings, is_trusted=is_trusted, needs_runs_only=True)
+    if n is not None:
+        asyncio.run(_verify(settings, trust, run_id, key, n, agent, is_json=is_json))
+        return
     work = _plan if is_plan else _search
     sys.exit(asyncio.run(work(settings, trust, run_id, key, request, is_json=is_json)))
 
@@ -114,6 +124,25 @@ async def _search(
         return NOT_LOCATED if set(answers) & {"", "not located"} else 0
     finally:
         await desk.close()
+
+
+async def _verify(
+    settings: Settings, trust: Trust | None, run_id: int, key: TrialKey | None, n: int, agent: str, *, is_json: bool
+) -> None:
+    from evaldesk.pages.blame import verification_object
+
+    desk = Desk.open(settings, trust)
+    desk.poll_requests()
+    try:
+        if agent:
+            await desk.agents.start()
+        answer = verification_object(await desk.blames.verify(run_id, key, n, agent))
+    finally:
+        await desk.close()
+    if is_json:
+        show_json(answer, indent=2)
+    else:
+        show(in_one_line(answer["sentence"]))
 
 
 async def _unfinished(desk: Desk, run_id: int, key: TrialKey | None) -> list[int]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
 
+from evaldesk.model.comparison import Comparison
 from evaldesk.model.decisive_turn import Answer, Count, Method
 from evaldesk.model.stored import TrialKey
 
@@ -74,3 +75,22 @@ class Blame:
     def is_live(self) -> bool:
         """Whether forks of it are still to be played."""
         return self.status in UNFINISHED
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Continuations before the fix and with it, over all cases, and their difference paired by case."""
+
+    before: Count
+    after: Count
+    comparison: Comparison | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The effect of a fix over `n_trials` failed trials of `n_cases` cases, from there and from the start."""
+
+    n_trials: int
+    n_cases: int
+    from_turn: Side
+    from_start: Side

@@ -11,7 +11,7 @@ from evaldesk.desk.blame.blaming import outcomes_of
 from evaldesk.desk.blame.planning import BlameRequest, PlannedBlame
 from evaldesk.desk.desk import Desk
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
-from evaldesk.model.blame import Blame
+from evaldesk.model.blame import Blame, Verification
 from evaldesk.model.decisive_turn import Answer, Count
 from evaldesk.model.fork import edit_words
 from evaldesk.model.run import LIVE
@@ -21,7 +21,14 @@ from evaldesk.pages.json_tree import cut
 from evaldesk.pages.runs.view import STATUS_OF, Square, trial_href
 from evaldesk.statistics.intervals import wilson
 from evaldesk.store.runs.run_store import is_imported
-from evaldesk.wording.blame import answer_words, method_words, plan_words, repair_words, state_words
+from evaldesk.wording.blame import (
+    answer_words,
+    method_words,
+    plan_words,
+    repair_words,
+    state_words,
+    verification_words,
+)
 from evaldesk.wording.words import cost_words
 
 MOST_SQUARES = 60
@@ -370,6 +377,24 @@ def _answer_object(answer: Answer) -> dict[str, Any]:
 
 def _count_object(count: Count) -> dict[str, int]:
     return {"passes": count.passes, "n": count.n}
+
+
+def verification_object(verification: Verification) -> dict[str, Any]:
+    """The effect of a fix as JSON."""
+    return {
+        "trials": verification.n_trials,
+        "cases": verification.n_cases,
+        "sentence": verification_words(verification),
+        **{
+            name: {
+                "before": _count_object(side.before),
+                "after": _count_object(side.after),
+                "difference": side.comparison.difference if side.comparison else None,
+                "p": side.comparison.p if side.comparison else None,
+            }
+            for name, side in (("from_turn", verification.from_turn), ("from_start", verification.from_start))
+        },
+    }
 
 
 def plan_object(batch_plan: PlannedBlame) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from evaldesk.model.blame import Blame, BlamePlan
+from evaldesk.model.blame import Blame, BlamePlan, Side, Verification
 from evaldesk.model.decisive_turn import Answer, Count
+from evaldesk.model.experiment import FEWEST_SHARED_CASES
 from evaldesk.statistics.intervals import newcombe
 from evaldesk.wording.words import cost_words
 
@@ -43,6 +44,22 @@ def repair_words(name: str, repaired: Count, after: Count) -> str:
     interval = newcombe(repaired.passes, repaired.n, after.passes, after.n)
     more = f"{points} points more" if points >= 0 else f"{-points} points less"
     return f"{words}, {more}; could be {round(100 * interval.low)} to {round(100 * interval.high)}"
+
+
+def verification_words(verification: Verification) -> str:
+    """The effect of a fix in one sentence: from the decisive turns and from the start, paired by case."""
+    n = verification.n_cases
+    there, start = (_side_words(side) for side in (verification.from_turn, verification.from_start))
+    return f"From the decisive turns {there}; from the start {start}; over {n:,} {'case' if n == 1 else 'cases'}"
+
+
+def _side_words(side: Side) -> str:
+    words = f"{side.after.words} pass, before {side.before.words}"
+    interval = side.comparison.interval if side.comparison else None
+    if side.comparison is None or interval is None or side.comparison.n_cases < FEWEST_SHARED_CASES:
+        return words
+    points, low, high = (round(100 * each) for each in (side.comparison.difference, interval.low, interval.high))
+    return f"{words} ({points:+d} points by case, 95 % CI {low:+d} to {high:+d})"
 
 
 def method_words(answer: Answer, plan: BlamePlan) -> str:

@@ -10,8 +10,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk.desk.blame.planning import BlameRequest, BlameSources, PlannedBlame, plan_run, plan_trial
 from evaldesk.desk.blame.repairing import REPAIRS, repair_fork
+from evaldesk.desk.blame.verifying import verify
 from evaldesk.errors import ConflictError, EvaldeskError
-from evaldesk.model.blame import Blame, BlamePlan
+from evaldesk.model.blame import Blame, BlamePlan, Verification
 from evaldesk.model.decisive_turn import Batch, Outcome, Stage
 from evaldesk.model.fork import Fork, ForkPoint
 from evaldesk.model.run import LIVE
@@ -109,6 +110,18 @@ class BlameDesk:
         runs = self._desk.store.forks.of_trial(plan.run_id, plan.case_index, plan.trial_index)
         parts = [(run, run.config.fork) for run in runs]
         return [run for run, part in parts if part and part.edits and part.point.turn in (turn, turn + 1)]
+
+    async def verify(self, run_id: int, key: TrialKey | None, n: int, agent: str = "") -> Verification:
+        """Play failed trials on from their decisive turns, and whole cases, by the agent as it is now, and compare.
+
+        That is one trial, or all of a run that have a decisive turn. Raises UsageError, NotFoundError.
+        """
+        newest = {each.plan.key: each for each in await self.of_run(run_id) if each.answer and not each.is_live}
+        blames = [each for at, each in sorted(newest.items()) if key in (None, at)]
+        counts = {
+            each.id: each.answer.counts[each.answer.turn - 1] for each in blames if each.answer and each.answer.turn
+        }
+        return await verify(self._desk, [each for each in blames if each.id in counts], counts, n, agent)
 
     async def get(self, blame_id: int) -> Blame:
         """A search. Raises NotFoundError."""

@@ -1,0 +1,102 @@
+"""Verify a fix: failed trials played on from their decisive turns, and whole cases, by the agent as it is now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from evaldesk.desk.blame.planning import BlameSources
+from evaldesk.errors import UsageError
+from evaldesk.model.blame import Blame, Side, Verification
+from evaldesk.model.comparison import Sample
+from evaldesk.model.decisive_turn import Count
+from evaldesk.model.fork import Edit, Fork, ForkPoint
+from evaldesk.model.run import LIVE
+from evaldesk.model.stored import RunSummary
+from evaldesk.statistics.comparison import compare_means
+
+FROM_TURN, FROM_START = 0, 1
+_NUMBERS = 1_000_000_000
+"""Numbers of forks from here on are those of verifications; searches have smaller ones."""
+_OF_BLAME = 20_000
+MOST_OF_TRIAL = 100
+
+
+async def verify(
+    desk: BlameSources, blames: Sequence[Blame], counts: Mapping[int, Count], n: int, agent: str = ""
+) -> Verification:
+    """Play the missing ones of `n` continuations of each trial from both places, and compare.
+
+    `blames` have a decisive turn each, and `counts` those before it, by the id of the search. The agent is that of the
+    run as its code is now, or the one named `agent`. Raises UsageError.
+    """
+    if not 1 <= n <= MOST_OF_TRIAL:
+        raise UsageError(f"the continuations of a trial are 1 to {MOST_OF_TRIAL}, not {n:,}", field="n")
+    if not blames:
+        raise UsageError("no trial of this run has a decisive turn yet; look for them first", field="run")
+    after: dict[tuple[int, int], Count] = {}
+    for blame in blames:
+        turn = blame.answer.turn if blame.answer and blame.answer.turn else 1
+        for place, at in ((FROM_TURN, turn), (FROM_START, 1)):
+            after[blame.id, place] = await _play_missing(desk, blame, place, at, n, agent)
+    keys = {blame.plan.case_index for blame in blames}
+    own = {blame.plan.case_index: blame.plan.own for blame in blames}
+    return Verification(
+        len(blames),
+        len(keys),
+        _side(_by_case(blames, counts), _by_case(blames, {each.id: after[each.id, FROM_TURN] for each in blames})),
+        _side(own, _by_case(blames, {each.id: after[each.id, FROM_START] for each in blames})),
+    )
+
+
+async def _play_missing(desk: BlameSources, blame: Blame, place: int, turn: int, n: int, agent: str) -> Count:
+    """The count of `n` continuations of a trial; earlier ones of the same fork and agent are not played again."""
+    plan = blame.plan
+    base = _NUMBERS + blame.id * _OF_BLAME + place * _OF_BLAME // 2
+    edits = (Edit("agent", name=agent),) if agent else ()
+    fork = Fork(ForkPoint(plan.run_id, *plan.key, turn), edits, n=n, first=base, runs_tools=plan.runs_tools)
+    runs = _verifying((await desk.forks.plan(fork)).earlier, base)
+    for run in runs:
+        if run.n_todo:
+            await _play_out(desk, run)
+    n_missing = n - sum(run.config.n for run in runs)
+    if n_missing > 0:
+        first = max((run.config.fork.first + run.config.n for run in runs if run.config.fork), default=base)
+        run_id = await desk.forks.start(replace(fork, n=n_missing, first=first))
+        await _play_out(desk, await desk.runs.summary(run_id))
+    runs = _verifying((await desk.forks.plan(fork)).earlier, base)
+    return Count(sum(run.counts.passed for run in runs), sum(run.counts.scored for run in runs))
+
+
+def _verifying(runs: Sequence[RunSummary], base: int) -> list[RunSummary]:
+    numbers = range(base, base + _OF_BLAME // 2)
+    return [run for run in runs if run.config.fork and run.config.fork.first in numbers]
+
+
+async def _play_out(desk: BlameSources, run: RunSummary) -> None:
+    if run.status not in LIVE:
+        await desk.runs.resume(run.id)
+    async for _ in desk.runs.watch(run.id):
+        pass
+
+
+def _by_case(blames: Sequence[Blame], counts: Mapping[int, Count]) -> dict[int, Count]:
+    sums: dict[int, Count] = {}
+    for each in blames:
+        sums[each.plan.case_index] = sums.get(each.plan.case_index, Count()).plus(counts[each.id])
+    return sums
+
+
+def _side(before: Mapping[int, Count], after: Mapping[int, Count]) -> Side:
+    samples = [
+        {case: Sample.of_sums(each.n, each.passes, each.passes) for case, each in side.items() if each.n}
+        for side in (before, after)
+    ]
+    return Side(_sum(before), _sum(after), compare_means(*samples))
+
+
+def _sum(counts: Mapping[int, Count]) -> Count:
+    total = Count()
+    for each in counts.values():
+        total = total.plus(each)
+    return total
