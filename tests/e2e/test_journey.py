@@ -59,6 +59,7 @@ def test_chat_add_run_and_read_work_without_scripts(visit: Visit) -> None:
 
     expect(page.get_by_role("link", name="Run again…")).to_be_visible()
     expect(page.locator("#answer")).to_contain_text("5 of 5 passed")
+    page.locator("#passk summary", has_text="As a table").click()
     expect(page.get_by_role("table", name="pass@k and pass^k by k").get_by_role("row")).to_have_count(6)
     page.get_by_role("link", name="trial 3 passed").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("without_scripts, trial 3")
@@ -166,6 +167,7 @@ def read_the_run(page: Page) -> None:
     page.get_by_role("button", name="Interactive chart").click()
     expect(page.locator("#passk-plot .scatterlayer .trace")).to_have_count(2)
     expect(page.locator("#passk-plot svg.chart")).to_have_count(0)
+    page.locator("#passk summary", has_text="As a table").click()
     numbers = page.get_by_role("table", name="pass@k and pass^k by k")
     expect(numbers.get_by_role("row")).to_have_count(6)
     expect(page.locator("#config")).to_contain_text(MODEL)
