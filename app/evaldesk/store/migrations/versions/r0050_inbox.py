@@ -2,8 +2,8 @@
 
 from evaldesk.store.migrations.tables import BY_KEY, NUMBERED, create_index, create_table
 
-revision = "0049"
-down_revision = "0048"
+revision = "0050"
+down_revision = "0049"
 
 
 def upgrade() -> None:
