@@ -15,10 +15,12 @@ import httpx
 import pytest
 from playwright.sync_api import FilePayload, Page, expect
 from starlette.routing import Match, Route
+from tests.conversations import put_conversation
 from tests.e2e.many_kinds import ANSWERS, RAISES, RENDERED, coded, furnish
 
 from evaldesk import paths
 from evaldesk.registry import import_target
+from evaldesk.store import Store
 from evaldesk.web.server import ROUTES
 
 if TYPE_CHECKING:
@@ -196,7 +198,9 @@ def _afterwards(someone: Visitor, run: str, trial: str) -> dict[str, str]:
     someone.page.get_by_role("button", name="Import 1").click()
     someone.page.wait_for_url(re.compile(r"/runs/\d+$"))
     coding = someone.page.url.removeprefix(home)
-    return {"run-again": again, "id-run": run[6:], "id-again": again[6:], "coding": coding}
+    with Store.open(someone.desk.workspace / ".evaldesk" / "evaldesk.db") as store:
+        number = put_conversation(store, "Train to Graz next Friday, please.", source="shop", feedback=-1.0)
+    return {"run-again": again, "id-run": run[6:], "id-again": again[6:], "coding": coding, "conversation": str(number)}
 
 
 def _first(page: Page, selector: str) -> str:
@@ -272,6 +276,10 @@ PAGES = {
     "failures-newest": "/failures",
     "mode": "/failures/1",
     "mode-where": "/failures/1/where",
+    "inbox": "/inbox",
+    "inbox-filter": "/inbox?q=turns",
+    "inbox-conversation": "/inbox/{conversation}",
+    "inbox-cases": "/inbox/cases?conversation={conversation}",
     "queues": "/queues?run={id-run}",
     "queue": "/queues/1",
     "queue-open": "/queues/1?blind=off",

@@ -19,6 +19,7 @@ from urllib.parse import quote
 import pytest
 from httpx2 import Response
 from starlette.routing import Mount, Route
+from tests.conversations import put_conversation
 from tests.desk_client import DeskClient
 from tests.media_samples import picture
 from tests.security import hostile_clone
@@ -125,6 +126,7 @@ class Fort:
             "experiment_id": "1",
             "proposal_id": "1",
             "place": "1",
+            "conversation_id": "1",
         } | others
         path = route.path
         for name in route.param_convertors:
@@ -204,6 +206,7 @@ class Fort:
                 "/gates",
             ),
             *(f"/failures?run={self.run}&before={self.run + 1}", "/failures/1"),
+            *("/inbox", "/inbox?q=error", "/inbox/1", "/inbox/cases?conversation=1&conversation=2"),
             *("/queues", "/queues/1", "/queues/1?blind=off&at=1", "/queues/1?reader=sam&at=1", "/queues/1/trials"),
             "/queues/1?reader=sam",
             f"{run}/acceptance?queue=1",
@@ -340,6 +343,14 @@ def keep_image(store: Store, session_id: str, names: tuple[str, ...]) -> None:
     store.sessions.append_turn(session_id, TurnRecord("What is it?", media=held), owner="me")
 
 
+def fill_inbox(fort: Fort) -> None:
+    """A conversation with each text in every place, and labels with them; the first has all texts as turns."""
+    for index, text in enumerate(fort.texts):
+        trial = trial_of(fort.run, 0, fort.texts) if index == 0 else None
+        number = put_conversation(fort.desk.store, text, trial and replace(trial, scores=()))
+        fort.desk.store.inbox.label(number, text, "failed", text)
+
+
 def fill_queue(fort: Fort) -> None:
     """A review queue of two trials, which one reader has read with every text as a note, and one of a short trial."""
     strata = [QueueStratum(fort.run, kind, 2, 2) for kind in VERDICT_KINDS.values()]
@@ -401,6 +412,7 @@ def fill(fort: Fort) -> None:
         desk.store.labels.put(fort.run, (0, 0), None, text, "failed", text)
         anchor = Anchor(0, quote=text)
         desk.store.failures.add(FindingDraft(fort.run, 0, 0, text, anchor=anchor), text, text)
+    fill_inbox(fort)
     fill_queue(fort)
     trial = TrialResult(0, 0, 0, "finished", "passed", transcript=trial_of(0, 0, texts).transcript)
     recorded = RecordedRun(texts[0], texts[0], (Case(texts[0], (Turn(texts[0]),)),), (trial,))

@@ -85,6 +85,7 @@ def show_conversation(conversation_id: int, is_json: bool, workspace: str | None
     from evaldesk.wording.printable import in_one_line, printable
 
     with opened_desk(workspace) as desk:
+        desk.inbox.mark_read(conversation_id)
         conversation, result = desk.inbox.read(conversation_id)
         labels = desk.inbox.labels(conversation_id)
     if is_json:

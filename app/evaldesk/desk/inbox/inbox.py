@@ -109,11 +109,12 @@ class InboxDesk:
         return self._store.inbox.count(conditions, most=most, case_twins=self._case_twins(conditions), is_eval=is_eval)
 
     def read(self, conversation_id: int) -> tuple[Conversation, TrialResult]:
-        """A conversation with its turns, which is read from now on. Raises NotFoundError."""
-        conversation, result = self._store.inbox.get(conversation_id), self._store.inbox.content(conversation_id)
-        if conversation.state == "new" and not self._store.is_read_only:
-            self._store.inbox.set_state([conversation_id], "read", only_from="new")
-        return conversation, result
+        """A conversation with its turns. Raises NotFoundError."""
+        return self._store.inbox.get(conversation_id), self._store.inbox.content(conversation_id)
+
+    def mark_read(self, conversation_id: int) -> None:
+        """Make a new conversation a read one."""
+        self._store.inbox.set_state([conversation_id], "read", only_from="new")
 
     def drop(self, ids: Sequence[int]) -> int:
         """Drop conversations, which stay in the list; gives the number of changed ones. Cases stay cases."""

@@ -50,15 +50,16 @@ class Listener:
 
 def listener_of(settings: Settings, store: Store) -> Listener | None:
     """The process that takes spans for this workspace; None where none does."""
-    end_hold = store.try_hold(HOLD)
+    try:
+        values = json.loads((settings.state_folder / ADDRESS_NAME).read_bytes())
+        listener = Listener(str(values["address"]), bool(values["needs_key"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    end_hold = store.try_hold(HOLD)  # a process that was killed leaves its address behind
     if end_hold is not None:
         end_hold()
         return None
-    try:
-        values = json.loads((settings.state_folder / ADDRESS_NAME).read_bytes())
-        return Listener(str(values["address"]), bool(values["needs_key"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    return listener
 
 
 def check_listening(inbox: InboxSettings, key: str) -> None:

@@ -289,10 +289,10 @@ class InboxStore(StorePart):
             return int(connection.scalar(select(func.sum(_C.n_bytes))) or 0)
 
     def remove_old(self, keep_days: float) -> int:
-        """Remove conversations that ended `keep_days` ago, but no case; gives the number of removed ones."""
+        """Remove conversations without a span for `keep_days` days, but no case; gives the number of removed ones."""
         if keep_days <= 0:
             return 0
-        is_old = and_(_C.state != "case", _C.ended_at < self._clock() - timedelta(days=keep_days))
+        is_old = and_(_C.state != "case", _C.last_at < self._clock() - timedelta(days=keep_days))
         return self._remove(is_old)
 
     def remove_to_fit(self, most_bytes: int) -> int:

@@ -1,0 +1,147 @@
+"""The inbox in the browser: the list by a filter, a conversation to read and label, and drafts of cases."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conversations import put_conversation
+from tests.spans_of_agents import request, turn_spans
+
+from evaldesk.desk.inbox.joining import join_new
+from evaldesk.desk.inbox.receiver import span_reader
+from evaldesk.pages.inbox import cursor_text, read_cursor
+
+Pages = Any
+
+
+@pytest.fixture
+def train(pages: Pages, tmp_path: Path) -> int:
+    """A conversation with a tool, out of spans."""
+    store = pages.desk.store
+    body = json.dumps(request(turn_spans("Train <b>to</b> Graz?", "On Friday.", tool="search"))).encode()
+    store.inbox_spans.receive(span_reader((), {}, tmp_path).batches(body, "spans", "shop", is_json=True))
+    join_new(store, 0)
+    number: int = store.inbox.list().items[0].id
+    return number
+
+
+@pytest.fixture
+def broken(pages: Pages) -> int:
+    """A conversation with an error and bad feedback."""
+    return put_conversation(pages.desk.store, "Broken & late", feedback=-1.0, source="shop", tools=("refund",))
+
+
+def test_an_empty_inbox_names_the_next_step(pages: Pages) -> None:
+    text = pages.get("/inbox").text
+
+    assert "No conversations yet" in text
+    assert "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318" in text
+
+
+def test_the_list_shows_the_conversations_that_a_filter_finds(pages: Pages, train: int, broken: int) -> None:
+    whole, errors = pages.get("/inbox").text, pages.get("/inbox?q=error").text
+
+    assert "2 conversations" in whole
+    assert "Train &lt;b&gt;to&lt;/b&gt; Graz?" in whole
+    assert f'href="/inbox/{broken}"' in errors
+    assert f'href="/inbox/{train}"' not in errors
+    assert "error <b>1</b>" in errors
+
+
+def test_a_filter_that_cannot_be_read_is_told(pages: Pages, train: int) -> None:
+    answer = pages.get("/inbox?q=turns")
+
+    assert answer.status_code == 422
+    assert "turns needs a comparison" in answer.text
+
+
+def test_pages_of_the_list_follow_each_other(pages: Pages) -> None:
+    for number in range(53):
+        put_conversation(pages.desk.store, f"Question {number}", source="shop")
+
+    first = pages.get("/inbox").text
+    second = pages.get(f"/inbox?{first.partition('/inbox?q=&amp;')[2].partition(chr(34))[0]}").text
+
+    assert (first.count("Select conversation"), second.count("Select conversation")) == (50, 3)
+
+
+@pytest.mark.parametrize("text", ["", "x", "1-", "-1-2", "9" * 30 + "-1", "1-\u0661", "\u0661-1"])
+def test_another_cursor_is_the_first_page(pages: Pages, train: int, text: str) -> None:
+    assert pages.get(f"/inbox?after={text}").status_code == 200
+
+
+def test_a_cursor_is_read_back(pages: Pages) -> None:
+    for number in range(51):
+        put_conversation(pages.desk.store, f"Question {number}", source="shop")
+    following = pages.desk.inbox.list().following
+
+    assert read_cursor(cursor_text(following)) == following
+
+
+def test_a_conversation_is_read_and_labelled(pages: Pages, train: int) -> None:
+    text = pages.get(f"/inbox/{train}").text
+    assert pages.desk.inbox.count("state:new") == 1
+    assert pages.post(f"/inbox/{train}/reading", {}).status_code == 204
+    assert pages.desk.inbox.count("state:read") == 1
+
+    answer = pages.post(f"/inbox/{train}/label", {"verdict": "failed", "note": "wrong <day>"})
+    labelled = pages.get(answer.headers["location"]).text
+
+    assert "On Friday." in text
+    assert "search(" in text
+    assert answer.status_code == 303
+    assert "wrong &lt;day&gt;" in labelled
+    assert "a person labelled it failed" in labelled
+    assert pages.desk.inbox.list("state:read").items[0].id == train
+    assert pages.post(f"/inbox/{train}/label", {"verdict": "great"}).status_code == 422
+    assert pages.get("/inbox/999").status_code == 404
+    assert pages.get(f"/inbox/{2**40}").status_code == 404
+
+
+def test_chosen_conversations_are_dropped_and_taken_back(pages: Pages, train: int, broken: int) -> None:
+    pages.post("/inbox/dropped", {"conversation": [str(train), str(broken), "x", "0"]})
+    assert pages.desk.inbox.count("state:dropped") == 2
+
+    pages.post("/inbox/dropped", {"conversation": str(train), "undo": "on"})
+
+    assert [each.id for each in pages.desk.inbox.list("state:dropped").items] == [broken]
+
+
+def test_drafts_expect_good_outcomes_alone_and_become_cases(pages: Pages, train: int, broken: int) -> None:
+    text = pages.get(f"/inbox/cases?conversation={train}&conversation={broken}").text
+    form = {"conversation": [str(train), str(broken)], "name": "of_users", "evalset": ""}
+    form |= {f"chosen-{train}": "on", f"id-{train}": "graz", f"turn-{train}": "0", f"expectation-{train}-0": "calls"}
+
+    answer = pages.post("/inbox/cases", form)
+    evalset = pages.desk.evalsets.evalset(answer.headers["location"].rpartition("/")[2])
+    again = pages.get(f"/inbox/cases?conversation={train}&evalset={answer.headers['location'].rpartition('/')[2]}").text
+
+    assert f'name="expectation-{train}-0" value="calls" checked' in text
+    assert f'name="expectation-{broken}-0" value="open" checked' in text
+    assert "Its calls are not expected, because it had an error." in text
+    assert [case.id for case in evalset.cases] == ["graz"]
+    assert [call.name for call in evalset.cases[0].turns[0].expected.tool_calls] == ["search"]
+    assert "left out: the same first message as graz" in again
+    assert pages.desk.inbox.list("state:case").items[0].id == train
+
+
+@pytest.mark.parametrize("change", ["nothing-ticked", "no-turn", "expectation", "set"])
+def test_drafts_that_cannot_be_are_shown_again(pages: Pages, train: int, change: str) -> None:
+    form = {"conversation": str(train), "name": "n", "evalset": ""}
+    form |= {f"chosen-{train}": "on", f"turn-{train}": "0", f"expectation-{train}-0": "open"}
+    form |= {
+        "nothing-ticked": {f"chosen-{train}": ""},
+        "no-turn": {f"turn-{train}": ""},
+        "expectation": {f"expectation-{train}-0": "any"},
+        "set": {"evalset": "gone"},
+    }[change]
+
+    assert pages.post("/inbox/cases", form).status_code == (404 if change == "set" else 422)
+    assert pages.desk.inbox.list("state:case").items == []
+
+
+def test_no_conversation_leads_back_to_the_list(pages: Pages) -> None:
+    assert pages.get("/inbox/cases").headers["location"] == "/inbox"
