@@ -198,6 +198,9 @@ FIELDS = {
         "start",
     ),
     *("state", "title", "message", "name", "description", "file", "choice", "tags", "app", "user", "initial", "final"),
+    # A number of trials; texts of a scenario, the name of a user function that its case offers, and ticks.
+    *("trials", "scenario", "opening", "persona", "goal", "plan", "domain", "known", "unknown", "player", "limit"),
+    *("actions", "quarantine", "in_no_gate"),
     *("op", "version", "raw", "form", "then", "new-set", "step", "another", "vary", "outcome", "outputs", "rubrics"),
     *("change", "trial", "until", "queue", "merge", "preset", "preset-name", "enter", "list"),
     # What was shown when a form was filled, which is only compared; decisions of a case, as texts; a number or money.
@@ -220,7 +223,7 @@ FIELDS = {
 }
 OPTION = r"[a-z_0-9]+\.[a-z_]+(\.keys)?"
 WAY = r"way-\d+"  # how a change is accepted: a word of four, and the name of an offered change
-PART = r"turn-\d+-[a-z0-9-]+"
+PART = r"(?:turn|action)-\d+-[a-z0-9-]+"
 
 
 def test_every_field_of_every_form_is_known(fort: Any) -> None:
