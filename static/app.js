@@ -547,6 +547,7 @@ document.addEventListener("keydown", (event) => {
   if (event.key !== "s" || !(event.ctrlKey || event.metaKey) || !button) return;
   event.preventDefault();
   if (!button.disabled) button.click();
+  else if (document.querySelector("[data-choice]:checked:not([data-choice=x])")) button.form.requestSubmit(); // its effect comes
 });
 
 function toggle(popover) {
