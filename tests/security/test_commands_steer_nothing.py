@@ -60,6 +60,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "adopt": ("adk", "FOLDER"),
     "agents": ("FOLDER", "--trust"),
     "benchmark": ("FILE",),
+    "blame": ("RUN", "--plan"),
     "compare": ("RUN", HOSTILE),
     "completion": (HOSTILE,),
     "convert": ("SET", "-", "--to", "adk"),
