@@ -92,6 +92,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "gate explain": ("--cases", HOSTILE),
     "import": ("FILE",),
     "inbox case": ("1", "--preview"),
+    "inbox draw": ("error:all", "--to", NAME),
     "inbox drop": ("1",),
     "inbox label": ("1", "failed", "--note", HOSTILE),
     "inbox list": (),

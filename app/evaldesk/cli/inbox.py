@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from evaldesk.cli.inbox_draw import draw
 from evaldesk.cli.runs.shared import json_option, opened_desk, workspace_option
 from evaldesk.errors import UsageError
 from evaldesk.model.conclusion import counted
@@ -26,13 +27,17 @@ MOST_LISTED = 1_000
 
 @click.group()
 def inbox() -> None:
-    """Receive, list, show, label and drop conversations of running agents, and make cases of them.
+    """Receive, list, draw, show, label and drop conversations of running agents, and make cases of them.
 
     \b
     evaldesk ui --inbox              a desk that takes spans
     evaldesk inbox list 'error'      conversations with an error
+    evaldesk inbox draw 'error:all' 'rest:100'      conversations to read
     evaldesk inbox case 12 --evalset trips
     """
+
+
+inbox.add_command(draw)
 
 
 @inbox.command(name="list")

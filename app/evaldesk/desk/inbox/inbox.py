@@ -22,7 +22,7 @@ from evaldesk.model import Case, EvalSet, Expected, SessionInit, TrialResult, Tu
 from evaldesk.model.conclusion import counted
 from evaldesk.model.conversation_filter import ConversationFilter, FlagCondition
 from evaldesk.model.evalset import JsonValue, splice_cases
-from evaldesk.model.inbox import Conversation, ConversationPage, Cursor, InboxLabel, InboxSource
+from evaldesk.model.inbox import Candidate, Conversation, ConversationPage, Cursor, InboxLabel, InboxSource
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 from evaldesk.store.inbox.conversations import MOST_COUNTED
@@ -107,6 +107,10 @@ class InboxDesk:
         """The number that the filter line finds, `most` + 1 for more. Raises UsageError for a wrong line."""
         conditions = parse_filter(line)
         return self._store.inbox.count(conditions, most=most, case_twins=self._case_twins(conditions), is_eval=is_eval)
+
+    def candidates(self, conditions: ConversationFilter) -> Sequence[Candidate]:
+        """All conversations that meet the conditions, by id, to draw from."""
+        return self._store.inbox.candidates(conditions, case_twins=self._case_twins(conditions))
 
     def read(self, conversation_id: int) -> tuple[Conversation, TrialResult]:
         """A conversation with its turns. Raises NotFoundError."""
