@@ -47,7 +47,7 @@ NAME = "x\x1b]0;t\x07\u202e\n::error::forged ##[add-mask]y ##vso[task.x]z ##team
 AGENT = NAME.replace("\n", " ")
 NAMELESS = {
     *("accept", "adopt", "agents", "mode judge", "mode undo", "trash empty"),
-    *("inbox drop", "inbox label", "inbox listen"),
+    *("inbox drop", "inbox label", "inbox listen", "inbox score"),
     *("experiment confirm", "experiment drive", "experiment stop", "run wait", "skill show"),
     *(f"propose {name}" for name in ("case", "expectation", "finding", "kind")),
     *(f"proposals {name}" for name in ("accept", "refuse", "undo")),
@@ -97,6 +97,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "inbox label": ("1", "failed", "--note", HOSTILE),
     "inbox list": (),
     "inbox listen": ("--key", HOSTILE),
+    "inbox score": ("--criterion", "turn_count=5"),
     "inbox show": ("1",),
     "inbox status": (),
     "mcp": ("--allow", HOSTILE),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evaldesk.cli.inbox_draw import draw
+from evaldesk.cli.inbox_score import score
 from evaldesk.cli.runs.shared import json_option, opened_desk, workspace_option
 from evaldesk.errors import UsageError
 from evaldesk.model.conclusion import counted
@@ -38,6 +39,7 @@ def inbox() -> None:
 
 
 inbox.add_command(draw)
+inbox.add_command(score)
 
 
 @inbox.command(name="list")

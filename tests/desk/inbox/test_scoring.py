@@ -8,6 +8,7 @@ import pytest
 
 from evaldesk.desk.inbox.scoring import LiveScore, alarm_state, live_days, release_change
 from evaldesk.statistics.intervals import wilson
+from evaldesk.wording.inbox import release_change_sentence
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 TODAY = date(2026, 11, 20)
@@ -72,6 +73,8 @@ def test_two_releases_are_compared_by_their_sampled_conversations() -> None:
     assert round(100 * change.difference) == -18
     assert [round(100 * end) for end in (change.interval.low, change.interval.high)] == [-26, -12]
     assert not change.could_be_chance
+    sentence = release_change_sentence(change.before, change.difference, change.interval)
+    assert sentence == "18 points less than release 1.4, could be 12 to 26."
 
 
 def test_few_conversations_could_be_chance_and_none_are_no_rate() -> None:
