@@ -122,7 +122,7 @@ class Branch:
 
     @property
     def passed(self) -> str:
-        """`7 of 10`."""
+        """`7 of 10 passed`."""
         return passed_words(self.run.counts.passed, self.run.counts.scored)
 
 
