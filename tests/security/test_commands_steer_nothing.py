@@ -60,7 +60,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "adopt": ("adk", "FOLDER"),
     "agents": ("FOLDER", "--trust"),
     "benchmark": ("FILE",),
-    "blame": ("RUN", "--plan"),
+    "blame": (f"1:{HOSTILE}",),
     "compare": ("RUN", HOSTILE),
     "completion": (HOSTILE,),
     "convert": ("SET", "-", "--to", "adk"),
