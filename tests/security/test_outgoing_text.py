@@ -150,6 +150,8 @@ FILES = {
     "desk/evalsets/exporting.py": "spreadsheet: `cell`",
     "desk/experiments/prompts.py": "a prompt, as a person typed it, masked",
     "desk/imports/streamed.py": _OWN,
+    "desk/inbox/listening.py": _OWN,
+    "desk/inbox/receiver.py": _OWN,
     "desk/imports/uploads.py": _OWN,
     "desk/repair.py": _OWN,
     "integrations/openhands/command/output.py": "JSON, in the layout of OpenHands",
@@ -168,6 +170,7 @@ FILES = {
     "store/evalsets/files.py": _SET,
     "store/evalsets/trash.py": _OWN,
     "store/recovery.py": _OWN,
+    "web/render.py": "HTML: cells that macros of Jinja escaped",
     "web/report.py": "HTML: a page that Jinja escaped, masked",
 }
 MAKES_FILES = {

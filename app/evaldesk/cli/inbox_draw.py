@@ -50,18 +50,17 @@ def draw(
     evaldesk inbox draw --strata 'error:all' 'feedback<0:30' 'rest:100' --seed 7
     evaldesk inbox draw
     """
-    from evaldesk.desk.inbox.drawing import DrawDesk, share_of
+    from evaldesk.desk.inbox.drawing import share_of
     from evaldesk.wording.printable import in_one_line
 
     all_strata = (*strata, *more_strata)
     with opened_desk(workspace) as desk:
-        draws = DrawDesk(desk.store, desk.inbox, desk.person)
         if all_strata:
-            newest = draws.draw(all_strata, line=line, seed=seed, is_one_per_twin_group=not with_twins)
+            newest = desk.draws.draw(all_strata, line=line, seed=seed, is_one_per_twin_group=not with_twins)
         else:
             if line or evalset or seed is not None or with_twins:
                 raise UsageError("name strata to draw, such as error:all rest:100", field="strata")
-            known_draw = draws.newest()
+            known_draw = desk.draws.newest()
             if known_draw is None:
                 raise UsageError("there is no draw yet; name strata, such as error:all rest:100", field="strata")
             newest = known_draw

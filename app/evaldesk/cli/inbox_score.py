@@ -54,7 +54,6 @@ def score(
     """
     from evaldesk.desk.criteria.criteria import criteria_of
     from evaldesk.desk.inbox.filters import parse_filter
-    from evaldesk.desk.inbox.live import LiveDesk
     from evaldesk.model.conversation_filter import TimeCondition
     from evaldesk.wording.inbox import release_change_sentence
     from evaldesk.wording.printable import in_one_line
@@ -65,9 +64,8 @@ def score(
         raise UsageError(f"--since {since[:40]!r}: write 7d, 12h or a date such as 2026-11-20", field="since")
     with opened_desk(workspace) as desk:
         begin = terms[0].condition.instant(datetime.now(UTC))
-        live = LiveDesk(desk.store)
-        n_new = live.score(criteria_of(dict(criteria)), begin)
-        rates = live.rates(begin, bar, alpha)
+        n_new = desk.live.score(criteria_of(dict(criteria)), begin)
+        rates = desk.live.rates(begin, bar, alpha)
     if is_json:
         show_json(_as_json(n_new, rates, bar, alpha))
     else:

@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from evaldesk.desk.failures import FailureDesk
     from evaldesk.desk.forks.forks import ForkDesk
     from evaldesk.desk.imports.importing import ImportDesk
+    from evaldesk.desk.inbox.drawing import DrawDesk
     from evaldesk.desk.inbox.inbox import InboxDesk
+    from evaldesk.desk.inbox.live import LiveDesk
     from evaldesk.desk.labels import LabelDesk, Person
     from evaldesk.desk.model_proposals import ModelProposalDesk
     from evaldesk.desk.queues import QueueDesk
@@ -274,6 +276,20 @@ class Desk:
         from evaldesk.desk.inbox.inbox import InboxDesk
 
         return InboxDesk(self.settings, self.store, self.evalsets, self.person)
+
+    @cached_property
+    def draws(self) -> DrawDesk:
+        """The draws of conversations to read."""
+        from evaldesk.desk.inbox.drawing import DrawDesk
+
+        return DrawDesk(self.store, self.inbox, self.person)
+
+    @cached_property
+    def live(self) -> LiveDesk:
+        """The scores of the conversations of running agents."""
+        from evaldesk.desk.inbox.live import LiveDesk
+
+        return LiveDesk(self.store)
 
     @cached_property
     def search(self) -> SearchDesk:

@@ -26,9 +26,9 @@ from evaldesk.agents.local_server import LocalHandler
 from evaldesk.agents.span_endpoint import MAX_BODY
 from evaldesk.desk.inbox.joining import received_span
 from evaldesk.desk.inbox.masks import Mask, masked_value
-from evaldesk.errors import EvaldeskError, FormatError
+from evaldesk.durable_files import create_file
+from evaldesk.errors import ConflictError, EvaldeskError, FormatError
 from evaldesk.model.inbox import ReceivedSpan
-from evaldesk.paths import make_private_file
 from evaldesk.reading.strict_json import Document, JsonPosition, parse_json
 from evaldesk.store import Store
 from evaldesk.store.inbox.spans import SpanBatch, packed_batch
@@ -198,9 +198,9 @@ def span_reader(masks: Sequence[Mask], environment: Mapping[str, str], state_fol
 def user_salt(state_folder: Path) -> bytes:
     """The secret of the workspace that hashes of users depend on; made when it is first needed."""
     path = state_folder / SALT_NAME
-    if not path.exists() or len(path.read_bytes()) != 32:
-        make_private_file(path)
-        path.write_bytes(secrets.token_bytes(32))
+    if not path.exists():
+        with suppress(ConflictError):  # another process was first
+            create_file(path, secrets.token_bytes(32), mode=0o600)
     return path.read_bytes()
 
 
