@@ -27,6 +27,8 @@ def test_a_plan_stands_before_anything_is_played(pages: Any) -> None:
     text = pages.get(f"{trial}/blame").text
 
     assert f'href="{trial}/blame" data-key="w"' in pages.get(trial).text
+    assert "data-starts>" in text
+    assert 'data-key="w"' not in text  # a second stroke of w starts nothing
     assert "1 turn, a profile of each turn, at most 18 forks, cost unknown" in text
     assert "Tools that run for real" in text
     assert "roll_die" in text

@@ -21,6 +21,8 @@ def test_the_plan_stands_before_anything_is_played(pages: Any) -> None:
     text = pages.get(f"{trial}/fork").text
 
     assert 'data-key="b">Fork' in pages.get(trial).text
+    assert "data-starts>" in text
+    assert 'data-key="b"' not in text  # a second stroke of b starts nothing
     assert "10 trials with 1 turn left each" in text
     assert "These tools run for real: roll_die." in text
     assert "The session begins anew: nothing comes before turn 1." in text
