@@ -159,7 +159,7 @@ def inbox_page(desk: Desk, line: str, after: str = "") -> InboxPage:
         found = inbox.list(line, limit=PER_PAGE, after=read_cursor(after))
         n = inbox.count(line, most=MOST_COUNTED)
     except UsageError as error:
-        found, n, problem = inbox.list("", limit=0), 0, str(error)
+        found, n, problem = inbox.list("", limit=0), inbox.count("", most=MOST_COUNTED), str(error)
     older = {"q": line, "after": cursor_text(found.following)} if found.following else {}
     return InboxPage(
         line=line,

@@ -56,6 +56,8 @@ def test_a_filter_that_cannot_be_read_is_told(pages: Pages, train: int) -> None:
 
     assert answer.status_code == 422
     assert "turns needs a comparison" in answer.text
+    assert "1 conversation;" in answer.text  # of the inbox: the filter chose none
+    assert "No matching conversations" not in answer.text
 
 
 def test_pages_of_the_list_follow_each_other(pages: Pages) -> None:
