@@ -29,6 +29,8 @@ from evaldesk.desk.store_copies import copy_store
 from evaldesk.desk.trust import Trust
 from evaldesk.errors import EvaldeskError, TrustError, UsageError
 from evaldesk.model import AgentRef, Case, Container, Criterion, JsonObject, JsonValue, ModelOptions, Turn
+from evaldesk.model.blame import BlamePlan
+from evaldesk.model.decisive_turn import Count
 from evaldesk.model.options import UserConfig
 from evaldesk.model.run import ExecutorConfig, RunConfig
 from evaldesk.settings import DatabaseUrl, Settings
@@ -500,3 +502,33 @@ def test_hostile_values_in_every_column_do_nothing(office: Office) -> None:
 
     assert office.playing() == []
     assert [name for name, n in n_written.items() if not n] == []
+
+
+@pytest.mark.parametrize("values", [{"started_by": "anna"}, {"started_by": ""}], ids=["of another model", "of nobody"])
+def test_a_search_of_a_run_that_would_wait_plays_no_fork(office: Office, values: dict[str, str]) -> None:
+    model = "openai/of-anna" if values["started_by"] else None
+    run_id = office.own_run(lambda config: replace(config, model=model), status="finished", driver="", **values)
+    plan = BlamePlan(run_id, 0, 0, 1, Count(0, 1), "profile", 20, 60, runs_tools=True)
+    blames = office.fort.desk.store.blames
+    (blame_id,) = blames.create([plan])
+
+    office.look_around(1)
+
+    assert blames.get(blame_id).status == "planned"
+    assert office.fort.desk.store.forks.of_run(run_id) == []
+
+
+def test_a_search_of_a_run_that_would_be_played_goes_on(office: Office) -> None:
+    run_id = office.own_run(status="finished", driver="")
+    blames = office.fort.desk.store.blames
+    (blame_id,) = blames.create([BlamePlan(run_id, 0, 0, 1, Count(0, 1), "profile", 4, 60)])
+
+    async def search() -> None:
+        await office.fort.desk._take_up_runs()
+        async for _ in office.fort.desk.blames.watch(blame_id):
+            pass
+
+    office.fort.client.within(search)
+
+    assert blames.get(blame_id).status != "planned"
+    office.wires.check()

@@ -11,7 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from evaldesk.desk.blame.planning import BlameRequest, BlameSources, PlannedBlame, plan_run, plan_trial
 from evaldesk.desk.blame.repairing import REPAIRS, repair_fork
 from evaldesk.desk.blame.verifying import verify
-from evaldesk.errors import ConflictError, EvaldeskError
+from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError
 from evaldesk.model.blame import Blame, BlamePlan, Verification
 from evaldesk.model.decisive_turn import Batch, Outcome, Stage
 from evaldesk.model.fork import Fork, ForkPoint
@@ -77,10 +77,11 @@ class BlameDesk:
         return bool(ids)
 
     async def start_up(self) -> None:
-        """Go on with the searches of dead processes."""
-        batches = {each.batch_id for each in await asyncio.to_thread(self._store.unfinished)}
-        for batch_id in sorted(batches):
-            await self.resume(batch_id)
+        """Go on with the searches of dead processes, of runs that may be played here without a question."""
+        for batch_id in sorted({each.batch_id for each in await asyncio.to_thread(self._store.unfinished)}):
+            blames = await asyncio.to_thread(self._store.of_batch, batch_id)
+            if all([await self._may_play(each) for each in blames]):
+                await self.resume(batch_id)
 
     async def stop(self, blame_id: int) -> None:
         """Play no more forks of the batch of a search; the answer is that of the ones so far. Raises NotFoundError."""
@@ -158,6 +159,13 @@ class BlameDesk:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def _may_play(self, blame: Blame) -> bool:
+        # Another person may have written the row of a search (decision 443).
+        try:
+            return await self._desk.runs.may_play(blame.plan.run_id)
+        except NotFoundError:
+            return False
 
     def _play(self, ids: Sequence[int], batch_id: int | None = None) -> None:
         if ids:

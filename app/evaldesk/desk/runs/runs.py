@@ -235,6 +235,10 @@ class RunDesk:
         """The parts of a stored run that wait for a person before it is played here; None without any."""
         return self._provenance.foreign(run) if self._provenance else None
 
+    async def may_play(self, run_id: int) -> bool:
+        """Whether a run is played here without a question. Raises NotFoundError."""
+        return await self._may_play(await self.summary(run_id))
+
     async def accept(self, run_id: int, digest: str) -> None:
         """Let a run be played here as it was shown, which `digest` tells. Raises NotFoundError, TrustError."""
         summary = await self.summary(run_id)
