@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Select, insert, or_, select, update
+from sqlalchemy import Connection, Select, insert, or_, select, update
 
-from evaldesk.errors import NotFoundError
+from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model.blame import UNFINISHED, Blame, BlamePlan, BlameStatus
 from evaldesk.model.decisive_turn import Answer
 from evaldesk.model.stored import TrialKey
@@ -26,9 +26,20 @@ class BlameStore(StorePart):
     """The searches of a workspace. They go with the trial that they are about."""
 
     def create(self, plans: Sequence[BlamePlan]) -> list[int]:
-        """Store searches as one batch, in the order in which they are to be played; gives their ids."""
+        """Store searches as one batch, in the order in which they are to be played; gives their ids.
+
+        Raises ConflictError where one of the trials is being searched.
+        """
         ids: list[int] = []
         with self._database.writing() as connection:
+            live_keys = _live_keys(connection, {plan.run_id for plan in plans})
+            for plan in plans:
+                if (plan.run_id, *plan.key) in live_keys:
+                    case_index, trial_index = plan.key
+                    raise ConflictError(
+                        f"the decisive turn of trial {trial_index + 1} of case {case_index + 1} is being looked for "
+                        "already"
+                    )
             for plan in plans:
                 row = {
                     "batch_id": ids[0] if ids else 0,
@@ -103,6 +114,12 @@ class BlameStore(StorePart):
     def _blames(self, rows: Select[Any]) -> list[Blame]:
         with self._database.reading() as connection:
             return [_blame(row) for row in connection.execute(rows.order_by(BLAME.c.id))]
+
+
+def _live_keys(connection: Connection, run_ids: Collection[int]) -> set[tuple[int, int, int]]:
+    rows = select(BLAME.c.run_id, BLAME.c.case_index, BLAME.c.trial_index)
+    rows = rows.where(BLAME.c.run_id.in_(run_ids), BLAME.c.status.in_(UNFINISHED))
+    return {(run_id, case_index, trial_index) for run_id, case_index, trial_index in connection.execute(rows)}
 
 
 _ALL = select(BLAME, _IS_LEASED.label("is_leased")).join(RUN, _OF_RUN)

@@ -272,6 +272,31 @@ async def test_a_trial_is_searched_once_at_a_time(blames: Blames) -> None:
         await blames.blames.start(batch_plan)
 
 
+async def test_two_starts_at_once_begin_one_search(blames: Blames) -> None:
+    blames.agent.wrong_turns = (2,)
+    run = await blames.play(3)
+    batch_plan = await blames.blames.plan(run.id, (0, 0), BlameRequest())
+
+    starts = [blames.blames.start(batch_plan) for _ in range(2)]
+    ends = await asyncio.gather(*starts, return_exceptions=True)
+
+    assert [type(each) for each in ends] == [list, ConflictError]
+    assert len(await blames.blames.of_run(run.id)) == 1
+
+
+async def test_two_resumptions_at_once_play_the_searches_of_a_batch_one_after_the_other(blames: Blames) -> None:
+    blames.agent.wrong_turns = (2,)
+    run = await blames.play(3)
+    batch_plan = await blames.blames.plan(run.id, (0, 0), BlameRequest(budget=20))
+    ids = blames.forks.store.blames.create([*batch_plan.plans] * 2)
+
+    await asyncio.gather(blames.blames.resume(ids[0]), blames.blames.resume(ids[0]))
+    ended_blames = [await blames.over(each) for each in ids]
+
+    assert sum(run.config.n for each in ended_blames for run in blames.blames.forks(each)) <= 20
+    assert ended_blames[1].reason == "The budget of 20 forks is used up"
+
+
 async def test_a_stopped_search_answers_by_its_forks_and_can_go_on(blames: Blames) -> None:
     blames.agent.wrong_turns = (5,)
     run = await blames.play(8)

@@ -11,7 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from evaldesk.desk.blame.planning import BlameRequest, BlameSources, PlannedBlame, plan_run, plan_trial
 from evaldesk.desk.blame.repairing import REPAIRS, repair_fork
 from evaldesk.desk.blame.verifying import verify
-from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError
+from evaldesk.errors import EvaldeskError, NotFoundError
 from evaldesk.model.blame import Blame, BlamePlan, Verification
 from evaldesk.model.decisive_turn import Batch, Outcome, Stage
 from evaldesk.model.fork import Fork, ForkPoint
@@ -53,12 +53,6 @@ class BlameDesk:
 
         Raises ConflictError where one of the trials is being searched.
         """
-        for plan in batch_plan.plans:
-            if any(each.is_live for each in await self.of_trial(plan.run_id, plan.key)):
-                case_index, trial_index = plan.key
-                raise ConflictError(
-                    f"the decisive turn of trial {trial_index + 1} of case {case_index + 1} is being looked for already"
-                )
         ids = await asyncio.to_thread(self._store.create, batch_plan.plans)
         self._play(ids)
         return ids
@@ -73,7 +67,8 @@ class BlameDesk:
                 return False
             if each.is_live or await asyncio.to_thread(self._store.reopen, each.id):
                 ids.append(each.id)
-        self._play(ids, batch_id)
+        if batch_id not in self._tasks:  # by another click that was quicker
+            self._play(ids, batch_id)
         return bool(ids)
 
     async def start_up(self) -> None:
@@ -177,7 +172,12 @@ class BlameDesk:
 
     async def _play_batch(self, ids: Sequence[int], batch_id: int) -> None:
         for blame_id in ids:
-            if batch_id in self._stopped_ids or not await asyncio.to_thread(self._store.take, blame_id):
+            if batch_id in self._stopped_ids:
+                continue
+            if not await asyncio.to_thread(self._store.take, blame_id):
+                batch = await asyncio.to_thread(self._store.of_batch, batch_id)
+                if any(each.id == blame_id and each.is_live for each in batch):
+                    return  # another process plays the batch, whose searches share a budget
                 continue
             lease = asyncio.create_task(self._keep_lease(blame_id))
             try:
