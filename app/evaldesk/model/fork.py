@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, get_args
@@ -134,7 +135,19 @@ def _size_problem(edit: Edit) -> str:
         return f"no such kind of edit; there are {', '.join(EDIT_KINDS)}"
     if len(edit.text) > MOST_FORK_TEXT:
         return f"the text has {len(edit.text):,} characters; at most {MOST_FORK_TEXT:,} fit"
-    return f"the value is nested deeper than {MOST_NESTED} levels" if _is_deeper(edit.value, MOST_NESTED) else ""
+    if _is_deeper(edit.value, MOST_NESTED):
+        return f"the value is nested deeper than {MOST_NESTED} levels"
+    is_stored = is_storable([edit.text, edit.name, edit.error, edit.value])
+    return "" if is_stored else "it holds half a surrogate pair or a number that JSON does not have, such as NaN"
+
+
+def is_storable(value: JsonValue) -> bool:
+    """Whether a value is JSON that can be written: without lone surrogates, NaN and infinite numbers."""
+    try:
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    except ValueError:
+        return False
+    return True
 
 
 def _problem_of(edit: Edit, turn: int) -> str:

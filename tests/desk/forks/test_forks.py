@@ -163,6 +163,10 @@ async def test_the_answer_of_the_turn_before_is_replaced(forks: Forks) -> None:
         Edit("agent", name="nobody"),
         Edit("other"),  # type: ignore[arg-type]
         Edit("message", text="x" * 200_000),
+        Edit("message", text="\ud800"),
+        Edit("state", value={"k": float("nan")}),
+        Edit("state", value={"\ud800": [1]}),
+        Edit("tool_result", call=1, error="\ud800"),
     ],
     ids=lambda edit: f"{edit.kind}-{edit.name}{edit.call or ''}",
 )
@@ -171,6 +175,14 @@ async def test_an_edit_that_cannot_be_is_refused(forks: Forks, edit: Edit) -> No
 
     with pytest.raises(UsageError):
         await forked(forks, ForkPoint(parent.id, 0, 0, 2), edit)
+
+
+async def test_a_free_message_that_cannot_be_stored_is_refused(forks: Forks) -> None:
+    parent = await forks.play(talk(2))
+    fork = Fork(ForkPoint(parent.id, 0, 0, 2), then="message", message="\ud800")
+
+    with pytest.raises(UsageError, match="half a surrogate pair"):
+        await play_fork(forks.store, forks.desk, fork)
 
 
 async def test_a_fork_has_at_most_twenty_edits(forks: Forks) -> None:

@@ -58,6 +58,8 @@ def test_a_fork_becomes_a_branch_of_its_turn(pages: Any) -> None:
         ({"state": "[" * 2000}, "the state patch cannot be read as JSON"),
         ({"state": '{"a":' * 60 + "1" + "}" * 60}, "nested deeper than 50 levels"),
         ({"state": "[1]"}, "a merge patch is an object"),
+        ({"state": '{"a": NaN}'}, "a number that JSON does not have"),
+        ({"state": '{"b\\ud800": 1}'}, "half a surrogate pair"),
         ({"message": " "}, "the text is empty"),
     ],
     ids=lambda value: " ".join(f"{name}={each[:9]}" for name, each in value.items()) if isinstance(value, dict) else "",

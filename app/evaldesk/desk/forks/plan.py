@@ -26,6 +26,7 @@ from evaldesk.model.fork import (
     edited_prefix,
     edited_state,
     first_message,
+    is_storable,
     point_seed,
 )
 from evaldesk.model.options import Recording
@@ -156,6 +157,8 @@ def _check_request(fork: Fork, parent: RunSummary) -> None:
         )
     if fork.then == "message" and not fork.message.strip():
         raise UsageError("say the message that is played after the point", field="message")
+    if not is_storable(fork.message):
+        raise UsageError("the message holds half a surrogate pair", field="message")
     if len(fork.message) > MOST_FORK_TEXT:
         raise UsageError(
             f"the message has {len(fork.message):,} characters; at most {MOST_FORK_TEXT:,} fit", field="message"
