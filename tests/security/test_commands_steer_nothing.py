@@ -89,6 +89,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "experiment show": ("RUN",),
     "experiment stop": ("RUN",),
     "export": ("RUN",),
+    "fork": (f"1:{HOSTILE}@1", "--dry-run"),
     "gate explain": ("--cases", HOSTILE),
     "import": ("FILE",),
     "inbox case": ("1", "--preview"),
