@@ -69,7 +69,14 @@ def list_conversations(
         return
     for each in page.items:
         when = each.began_at.astimezone().isoformat(" ", "minutes")[:16]
-        parts = (str(each.id), when, each.state, f"{each.n_turns} turns", " > ".join(each.tools[:4]), each.first_words)
+        parts = (
+            str(each.id),
+            when,
+            each.state,
+            counted(each.n_turns, "turn"),
+            " > ".join(each.tools[:4]),
+            each.first_words,
+        )
         show(in_one_line("  ".join(filter(None, (*parts[:4], "error" if each.has_error else "", *parts[4:])))))
     if not page.items:
         show(

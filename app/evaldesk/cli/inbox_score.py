@@ -50,7 +50,7 @@ def score(
 
     \b
     evaldesk inbox score --criterion turn_count=5
-    evaldesk inbox score --criterion 'tool_used={"threshold": 1, "name": "search"}' --since 12h --bar 0.9
+    evaldesk inbox score --criterion 'tool_used={"threshold": 1, "tool": "search"}' --since 12h --bar 0.9
     """
     from evaldesk.desk.criteria.criteria import criteria_of
     from evaldesk.desk.inbox.filters import parse_filter

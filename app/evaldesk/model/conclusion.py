@@ -131,9 +131,9 @@ def counted(n: float, noun: str) -> str:
 
 
 def plural(noun: str) -> str:
-    """`cases`, `rows of trials`."""
+    """`cases`, `searches`, `rows of trials`."""
     thing, of, tail = noun.partition(" of ")
-    return f"{thing}s{of}{tail}"
+    return f"{thing}{'es' if thing.endswith(('s', 'x', 'ch', 'sh')) else 's'}{of}{tail}"
 
 
 @dataclass(frozen=True, slots=True)

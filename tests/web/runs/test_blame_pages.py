@@ -66,7 +66,7 @@ def test_the_failed_trials_of_a_run_are_searched_together(pages: Any) -> None:
 
     assert "2 already lost at the start" in text
     assert "misses, trial 1" in text
-    assert "run 1 has no failed trial without an answer" in text
+    assert "Run 1 has no failed trial without an answer." in text
     assert f'href="{run}/blame">2 already lost at the start</a>' in room
 
 
