@@ -36,6 +36,7 @@ CHARACTER = 6.4
 """The width of a character of a label, in the units of the picture."""
 NOW_WIDTH = 34
 """The room of the word at the end of the line, which stands below it."""
+LABEL_GAP = 12.0
 CASE_TOP, CASE_BASE = 8.0, 90.0
 
 
@@ -243,19 +244,22 @@ def _events(
 
 
 def _placed(events: Iterable[HappenedEvent], since: datetime, now: datetime) -> tuple[HappenedEvent, ...]:
-    """The events on the line; a label that would touch another one is left out, its point stays."""
+    """The events on the line; a label that would touch one of a bad or newer event is left out, its point stays."""
     length_s = max(1.0, (now - since).total_seconds())
-    ends = {"above": LEFT + 90, "below": LEFT}
+    labels = {"above": [(LEFT, LEFT + 90)], "below": [(RIGHT - NOW_WIDTH, RIGHT)]}
     placed = []
-    for event in events:
+    for event in sorted(events, key=lambda each: (each.is_bad, each.at), reverse=True):
         share = min(1.0, max(0.0, (event.at - since).total_seconds() / length_s))
         x = LEFT + share * (RIGHT - LEFT)
         width = CHARACTER * len(event.words)
         anchor = "start" if x - width / 2 < LEFT else "end" if x + width / 2 > RIGHT else "middle"
         start = {"start": x, "end": x - width, "middle": x - width / 2}[anchor]
-        is_near_now = start + width > RIGHT - NOW_WIDTH
-        row = next((row for row, end in ends.items() if start > end and not (is_near_now and row == "below")), "")
+        row = next((row for row, others in labels.items() if _has_room(start, start + width, others)), "")
         if row:
-            ends[row] = start + width + 12
+            labels[row].append((start, start + width))
         placed.append(HappenedEvent(event.at, event.words, event.address, event.is_bad, x, row, anchor))
-    return tuple(placed)
+    return tuple(sorted(placed, key=lambda each: each.at))
+
+
+def _has_room(start: float, end: float, others: Sequence[tuple[float, float]]) -> bool:
+    return all(end + LABEL_GAP <= left or start >= right + LABEL_GAP for left, right in others)

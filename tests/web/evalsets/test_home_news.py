@@ -24,6 +24,16 @@ def news(pages: Pages, hours: float = 24) -> News:
     return read_news(pages.desk, now - timedelta(hours=hours), pages.desk.evalsets.list(), now)
 
 
+def test_the_newest_of_events_at_one_place_keeps_its_label(pages: Pages, calc: str) -> None:
+    series(pages, calc, 5, 5, 4)
+
+    events = news(pages).events
+
+    assert [each.at for each in events] == sorted(each.at for each in events)
+    assert events[-1].row == "above"
+    assert {each.row for each in events if each.x == events[-1].x and each is not events[-1]} <= {""}
+
+
 def test_a_newest_run_below_its_history_is_worse(pages: Pages, calc: str) -> None:
     series(pages, calc, 5, 5, 4, 5, 5)
     run_id = add_run(pages, calc, 1)
