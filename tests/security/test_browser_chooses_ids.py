@@ -205,6 +205,7 @@ FIELDS = {
     *("change", "trial", "until", "queue", "merge", "preset", "preset-name", "enter", "list"),
     # What was shown when a form was filled, which is only compared; decisions of a case, as texts; a number or money.
     *("seen", "called", "decisions", "budget"),
+    "conversation",  # numbers of conversations of the inbox
     "runs_tools",  # yes or no: whether the tools of a fork run for real
     # What a case also accepts: JSON values for its own calls and answers; and how its turns end, words of one table.
     *("accepted", "outcomes"),

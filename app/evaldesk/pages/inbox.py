@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
 
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.inbox.inbox import MAX_CHOSEN, CaseProposal, bad_outcome
+from evaldesk.desk.inbox.inbox import MAX_CHOSEN, CaseChoice, CaseProposal, bad_outcome
 from evaldesk.desk.inbox.listening import Listener
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model.conclusion import counted
@@ -20,6 +20,8 @@ from evaldesk.pages.prose import Markdown, Prose
 PER_PAGE = 50
 MOST_COUNTED = 10_000
 TOOLS_SHOWN = 4
+NEW_SET = "inbox"
+"""The proposed name of a new eval set."""
 CHIPS = (("error", "errored"), ("feedback<0", "failed"), ("no-case", ""), ("state:case", ""))
 """Filters that are often used, each with the status that colours it."""
 ENDINGS = {"open": "open", "closed": "", "cut_off": "cut off"}
@@ -118,27 +120,34 @@ class ReaderPage:
 
 @dataclass(frozen=True, slots=True)
 class DraftTurn:
-    """A turn of a draft of a case: the words of the user, its calls, and the proposed expectation."""
+    """A turn of a draft of a case: the words of the user, its calls, and the proposed or typed expectation."""
 
     place: int
     query: Prose
     calls: Sequence[str]
     answer: Prose
     expectation: str
+    is_chosen: bool
 
 
 @dataclass(frozen=True, slots=True)
 class DraftPage:
-    """A conversation as a draft of a case."""
+    """A conversation as a draft of a case. It is not proposed to become one where it has a twin in the set."""
 
     proposal: CaseProposal
     row: ConversationLine
     turns: Sequence[DraftTurn]
+    case_id: str
+    is_chosen: bool
 
-    @property
-    def is_chosen(self) -> bool:
-        """Whether it is proposed to become a case: one with a twin in the set is left out."""
-        return not self.proposal.twins
+
+@dataclass(frozen=True, slots=True)
+class DraftsForm:
+    """The drafts as a person typed them: the name of a new set, and a choice for each conversation, ticked or not."""
+
+    name: str
+    choices: Mapping[int, CaseChoice]
+    ticked_ids: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +158,7 @@ class CasesPage:
     drafts: Sequence[DraftPage]
     sets: Sequence[tuple[str, str]]
     evalset_id: str
+    name: str
     problem: str = ""
 
 
@@ -193,23 +203,33 @@ def reader_page(desk: Desk, conversation_id: int, problem: str = "") -> ReaderPa
     )
 
 
-def cases_page(desk: Desk, ids: Sequence[int], evalset_id: str = "", problem: str = "") -> CasesPage:
-    """Drafts of cases for some conversations. Raises NotFoundError and UsageError."""
+def cases_page(
+    desk: Desk, ids: Sequence[int], evalset_id: str = "", form: DraftsForm | None = None, problem: str = ""
+) -> CasesPage:
+    """Drafts of cases for some conversations, as typed in a form that was refused. Raises NotFoundError, UsageError."""
     sets = [(each.id, each.name) for each in desk.evalsets.list()]
     if evalset_id and evalset_id not in {set_id for set_id, _ in sets}:
         raise NotFoundError("this eval set is not there any more")
     proposals = desk.inbox.proposals(ids[:MAX_CHOSEN], evalset_id)
     return CasesPage(
         ids=[each.conversation.id for each in proposals],
-        drafts=[_draft(each) for each in proposals],
+        drafts=[_draft(each, form) for each in proposals],
         sets=sets,
         evalset_id=evalset_id,
+        name=form.name if form else NEW_SET,
         problem=problem,
     )
 
 
-def _draft(proposal: CaseProposal) -> DraftPage:
+def _draft(proposal: CaseProposal, form: DraftsForm | None) -> DraftPage:
     markdown = Markdown()
+    own = proposal.conversation
+    choice_of_form = form.choices.get(own.id) if form else None
+    form_turns = choice_of_form.turns if choice_of_form else None
+    choices = [
+        choice if form_turns is None else form_turns.get(place) or replace(choice, is_chosen=False)
+        for place, choice in enumerate(proposal.turns)
+    ]
     turns = [
         DraftTurn(
             place,
@@ -217,10 +237,17 @@ def _draft(proposal: CaseProposal) -> DraftPage:
             [call_line(call.name, call.args) for call in record.tool_calls],
             markdown.prose(record.answer),
             choice.expectation,
+            choice.is_chosen,
         )
-        for place, (record, choice) in enumerate(zip(proposal.result.transcript.turns, proposal.turns, strict=True))
+        for place, (record, choice) in enumerate(zip(proposal.result.transcript.turns, choices, strict=True))
     ]
-    return DraftPage(proposal, ConversationLine(proposal.conversation), turns)
+    return DraftPage(
+        proposal,
+        ConversationLine(own),
+        turns,
+        case_id=choice_of_form.case_id if choice_of_form else proposal.case_id,
+        is_chosen=own.id in form.ticked_ids if form else not proposal.twins,
+    )
 
 
 def cursor_text(cursor: Cursor) -> str:

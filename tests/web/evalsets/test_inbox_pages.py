@@ -145,5 +145,26 @@ def test_drafts_that_cannot_be_are_shown_again(pages: Pages, train: int, change:
     assert pages.desk.inbox.list("state:case").items == []
 
 
+def test_a_refused_form_of_drafts_keeps_its_values_and_makes_no_set(pages: Pages, train: int, broken: int) -> None:
+    form = {"conversation": [str(train), str(broken)], "name": "of_users", "evalset": ""}
+    for each in (train, broken):
+        form |= {f"chosen-{each}": "on", f"id-{each}": "same <id>", f"expectation-{each}-0": "none"}
+    form |= {f"turn-{train}": "0", f"turn-{broken}": "0"}
+    n_sets = len(pages.desk.evalsets.list())
+
+    twice = pages.post("/inbox/cases", form)
+    turnless = pages.post("/inbox/cases", form | {f"turn-{train}": "", f"chosen-{broken}": ""})
+
+    assert (twice.status_code, turnless.status_code) == (422, 422)
+    assert "give one another name" in twice.text
+    assert 'value="of_users"' in twice.text
+    assert twice.text.count('value="same &lt;id&gt;"') == 2
+    assert f'name="expectation-{train}-0" value="none" checked' in twice.text
+    assert f'name="turn-{train}" value="0">' in turnless.text
+    assert f'name="chosen-{broken}" value="on">' in turnless.text
+    assert f'name="chosen-{train}" value="on" checked>' in turnless.text
+    assert len(pages.desk.evalsets.list()) == n_sets
+
+
 def test_no_conversation_leads_back_to_the_list(pages: Pages) -> None:
     assert pages.get("/inbox/cases").headers["location"] == "/inbox"

@@ -198,10 +198,12 @@ class InboxDesk:
         own_choices = {each.conversation_id: each for each in choices}
         cases = [_case(each, own_choices[each.conversation.id]) for each in proposals]
         names = Counter(case.id for case in cases)
+        if same_id := next((case.id for case in cases if names[case.id] > 1), ""):
+            raise UsageError(f"two of the cases are named {same_id!r}; give one another name", field="case_id")
         evalset_id = evalset_id or self._evalsets.create(new_set)
         evalset, version, _ = self._evalsets.read(evalset_id)
         set_ids = CaseIds(evalset.cases)
-        if same_id := next((case.id for case in cases if case.id in set_ids or names[case.id] > 1), ""):
+        if same_id := next((case.id for case in cases if case.id in set_ids), ""):
             raise UsageError(f"the set has a case {same_id!r} already; give it another name", field="case_id")
         n_masked = Counter[str]()
         cases = [*without_secrets(cases, self._settings.environment, n_masked)]

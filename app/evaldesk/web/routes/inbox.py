@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from evaldesk.desk.inbox.inbox import CaseChoice, Expectation, TurnChoice
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
-from evaldesk.pages.inbox import FORM_EXPECTATIONS, cases_page, inbox_page, reader_page
+from evaldesk.pages.inbox import FORM_EXPECTATIONS, DraftsForm, cases_page, inbox_page, reader_page
 from evaldesk.web.forms.fields import number_of, read_form, text_of, texts_of
 from evaldesk.web.render import desk_of, go, number, page
 
@@ -67,7 +67,8 @@ async def add_cases(request: Request) -> Response:
     """POST /inbox/cases: add the drafts that are ticked, and show the eval set."""
     form, desk = await read_form(request), desk_of(request)
     ids, evalset_id = _ids(texts_of(form, "conversation")), text_of(form, "evalset")
-    choices = [_choice(form, each) for each in ids if text_of(form, f"chosen-{each}")]
+    choice_of = {each: _choice(form, each) for each in ids}
+    choices = [choice for each, choice in choice_of.items() if text_of(form, f"chosen-{each}")]
     try:
         if not choices:
             raise UsageError("tick at least one conversation", field="conversation")
@@ -75,13 +76,17 @@ async def add_cases(request: Request) -> Response:
     except NotFoundError:
         raise
     except (UsageError, ConflictError) as error:
-        return await _cases(request, ids, evalset_id, str(error))
+        ticked_ids = frozenset(each.conversation_id for each in choices)
+        drafts_form = DraftsForm(text_of(form, "name"), choice_of, ticked_ids)
+        return await _cases(request, ids, evalset_id, drafts_form, str(error))
     return go(f"/evalsets/{added.evalset_id}")
 
 
-async def _cases(request: Request, ids: Sequence[int], evalset_id: str, problem: str = "") -> Response:
+async def _cases(
+    request: Request, ids: Sequence[int], evalset_id: str, form: DraftsForm | None = None, problem: str = ""
+) -> Response:
     try:
-        view = await asyncio.to_thread(cases_page, desk_of(request), ids, evalset_id, problem)
+        view = await asyncio.to_thread(cases_page, desk_of(request), ids, evalset_id, form, problem)
     except UsageError:  # none was chosen
         return go("/inbox")
     return page(
