@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -207,3 +208,28 @@ def test_a_session_is_named_by_service_and_attribute() -> None:
 
     assert [(each.service, each.session) for each in session_keys("shop", spans)] == [("web", "s9")]
     assert json.dumps([each.source for each in session_keys("shop", spans)]) == '["shop"]'
+
+
+def n_calls_of_joining(n: int) -> int:
+    """The calls that it takes to join `n` spans of one trace, each of a service of its own."""
+    spans = two_turns()[:1] * n
+    own = [
+        replace(span, span_id=f"{at:016x}", parent_id="f" * 16, attributes={"service.name": f"shop-{at}"})
+        for at, span in enumerate(spans)
+    ]
+    n_calls = 0
+
+    def count(_: object, event: str, __: object) -> None:
+        nonlocal n_calls
+        n_calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        join(own)
+    finally:
+        sys.setprofile(None)
+    return n_calls
+
+
+def test_a_trace_of_many_services_takes_no_more_than_its_share() -> None:
+    assert n_calls_of_joining(400) < 3 * n_calls_of_joining(200)

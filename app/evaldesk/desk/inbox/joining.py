@@ -145,17 +145,16 @@ def _span_order(span: ReceivedSpan) -> tuple[bool, float, int, bytes]:
 
 def _traces_of_strangers(spans: Sequence[ReceivedSpan]) -> set[str]:
     """The ids of traces that several services use without calling each other."""
-    services: dict[str, dict[str, set[str]]] = {}
+    owners: dict[str, dict[str, set[str]]] = {}
     for span in spans:
-        of_trace = services.setdefault(span.trace_id, {})
-        of_trace.setdefault(_text(span.attributes.get(SERVICE)), set()).add(span.span_id)
-    shared = {trace_id: by_service for trace_id, by_service in services.items() if len(by_service) > 1}
+        of_trace = owners.setdefault(span.trace_id, {})
+        of_trace.setdefault(span.span_id, set()).add(_text(span.attributes.get(SERVICE)))
+    shared = {trace_id: of_trace for trace_id, of_trace in owners.items() if len(set().union(*of_trace.values())) > 1}
     calling: set[str] = set()
     for span in spans:
-        if by_service := shared.get(span.trace_id):
-            own = by_service[_text(span.attributes.get(SERVICE))]
-            others = (ids for ids in by_service.values() if ids is not own)
-            if span.parent_id and span.parent_id not in own and any(span.parent_id in ids for ids in others):
+        if of_trace := shared.get(span.trace_id, {}):
+            callers = of_trace.get(span.parent_id, set()) if span.parent_id else set()
+            if callers and _text(span.attributes.get(SERVICE)) not in callers:
                 calling.add(span.trace_id)
     return set(shared) - calling
 
