@@ -36,8 +36,8 @@ def put(store: Store, clock: Clock, name: str, **values: Any) -> int:
     return store.inbox.list().items[0].id if not values.get("is_eval") else 0
 
 
-def join(store: Store, group: TraceGroup, *conversations: Conversation, text: str = "") -> None:
-    result = TrialResult(0, 0, 0, "finished", "unscored", transcript=Transcript((TurnRecord("Hello"),)))
+def join(store: Store, group: TraceGroup, *conversations: Conversation, text: str = "", query: str = "Hello") -> None:
+    result = TrialResult(0, 0, 0, "finished", "unscored", transcript=Transcript((TurnRecord(query),)))
     traces = frozenset(group.n_spans)
     store.inbox.put(
         [(group, [JoinedConversation(each, result, traces, text or each.first_words) for each in conversations])]
@@ -314,6 +314,22 @@ def test_a_scored_conversation_passes_where_all_its_criteria_do(store: Store, cl
     assert [(each.id, each.passed) for each in found] == [(passed, True), (failed, False)]
     assert store.inbox.unscored(clock.now - timedelta(hours=1)) == [waiting]
     assert [each.reason for each in store.inbox.scores([failed])[failed]] == ["", "no"]
+
+
+@pytest.mark.parametrize(("query", "is_scored_again"), [("Hello", False), ("Hello, and more", True)])
+def test_a_score_goes_when_later_spans_change_its_conversation(
+    store: Store, clock: Clock, query: str, is_scored_again: bool
+) -> None:
+    number = put(store, clock, "a")
+    store.inbox.record_scores({number: [InboxScore("turn_count", 1.0, True, "", "sample")]})
+    group = store.inbox_spans.group(1, 100)
+    assert group is not None
+
+    join(store, group, conversation(clock, "a"), query=query)
+    store.inbox.close_quiet(clock.now)
+
+    assert store.inbox.unscored(clock.now - timedelta(hours=1)) == ([number] if is_scored_again else [])
+    assert (number in store.inbox.scores([number])) is not is_scored_again
 
 
 def test_refused_requests_are_counted_for_their_source(store: Store) -> None:

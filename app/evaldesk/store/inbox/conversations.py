@@ -376,7 +376,12 @@ def _put(connection: Connection, group: TraceGroup, conversations: Sequence[Join
 
 def _store(connection: Connection, group_id: int, conversation_id: int, joining: JoinedConversation) -> int:
     values = _row(joining.conversation)
+    codec, data = pack(joining.result)
     if conversation_id:
+        of_conversation = CONTENT.c.conversation_id == conversation_id
+        if connection.scalar(select(CONTENT.c.data).where(of_conversation)) != data:  # its scores are of fewer spans
+            own_scores = CONVERSATION_SCORE.c.conversation_id == conversation_id
+            connection.execute(delete(CONVERSATION_SCORE).where(own_scores))
         own = {name: value for name, value in values.items() if name not in _OWN}
         own |= {"ending": "open"}
         connection.execute(update(CONVERSATION).where(_C.id == conversation_id).values(own))
@@ -384,7 +389,6 @@ def _store(connection: Connection, group_id: int, conversation_id: int, joining:
     else:
         values = {name: value for name, value in values.items() if name != "id"} | {"group_id": group_id}
         conversation_id = connection.execute(insert(CONVERSATION).values(values).returning(_C.id)).scalar_one()
-    codec, data = pack(joining.result)
     content = {"conversation_id": conversation_id, "codec": codec, "data": data}
     connection.execute(replacing(connection.dialect.name, CONTENT), content)
     n_bytes = joining.conversation.n_bytes + len(data)
