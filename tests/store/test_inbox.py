@@ -17,6 +17,7 @@ from evaldesk.store import Store
 from evaldesk.store.inbox.conversations import JoinedConversation
 from evaldesk.store.inbox.spans import SessionKey, SpanBatch, TraceGroup, TraceKey, packed_batch
 from evaldesk.store.tables.inbox import SESSION, SPANS, TRACE
+from evaldesk.store.word_index import INBOX, Seen
 
 from .conftest import Clock, select_rows
 
@@ -182,6 +183,15 @@ def test_a_filter_finds_conversations(store: Store, clock: Clock, line: str, nam
     assert {each.name for each in found.items} == {*names}
     assert store.inbox.count(conditions, case_twins=twins) == len(names)
     assert len(store.inbox.candidates(conditions, case_twins=twins)) == len(names)
+
+
+def test_a_word_of_most_conversations_is_found_in_the_oldest(store: Store, clock: Clock) -> None:
+    number = put(store, clock, "a")
+    others = [(each, ["order"]) for each in range(number + 1, number + 6_000)]
+    store.inbox._index.put(INBOX, Seen("inbox"), others)
+
+    assert store.inbox.count(parse_filter("text:order")) == 1
+    assert store.inbox.candidates(parse_filter("not text:order")) == []
 
 
 def test_conversations_that_evaldesk_played_are_apart(store: Store, clock: Clock) -> None:

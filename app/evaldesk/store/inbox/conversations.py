@@ -45,8 +45,8 @@ from evaldesk.store.word_index import INBOX, Seen, WordIndex
 ANY = ConversationFilter()
 MOST_COUNTED = 10_000
 """Conversations that a count counts; more are told as "more than"."""
-MOST_WITH_TEXT = 5_000
-"""The newest conversations with the words of a filter that are looked through."""
+MOST_WITH_TEXT = 1_000_000
+"""The newest conversations with the words of a filter; a full inbox has fewer."""
 MOST_MARKS = 200
 """Tools and tags of one conversation that it is found by."""
 MOST_REMOVED = 500
