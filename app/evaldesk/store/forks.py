@@ -22,10 +22,12 @@ MOST_LISTED = 500
 class ForkStore(StorePart):
     """The forks of a workspace. Each is a run of one case that names its parent."""
 
-    def of_trial(self, run_id: int, case_index: int, trial_index: int) -> builtins.list[RunSummary]:
-        """The forks of a trial, oldest first; the parent may be gone."""
+    def of_trial(
+        self, run_id: int, case_index: int, trial_index: int, most: int = MOST_LISTED
+    ) -> builtins.list[RunSummary]:
+        """The forks of a trial, oldest first, at most the newest `most`; the parent may be gone."""
         place = (RUN.c.parent_run == run_id, RUN.c.parent_case == case_index, RUN.c.parent_trial == trial_index)
-        return self._summaries(*place)
+        return self._summaries(*place, most=most)
 
     def of_run(self, run_id: int) -> builtins.list[RunSummary]:
         """The forks of all trials of a run, oldest first."""
@@ -41,8 +43,8 @@ class ForkStore(StorePart):
             turns = pinned_turns.of_cases(connection, run_id, [case_index]).get(case_index, ())
             return results_whole(connection, turns)
 
-    def _summaries(self, *conditions: ColumnElement[bool]) -> builtins.list[RunSummary]:
+    def _summaries(self, *conditions: ColumnElement[bool], most: int = MOST_LISTED) -> builtins.list[RunSummary]:
         rows = select(RUN).where(VISIBLE, *conditions, RUN.c.id.not_in(select(RUN_SOURCE.c.run_id)))
         with self._database.reading() as connection:
-            newest: Sequence[object] = connection.execute(rows.order_by(RUN.c.id.desc()).limit(MOST_LISTED)).all()
+            newest: Sequence[object] = connection.execute(rows.order_by(RUN.c.id.desc()).limit(most)).all()
             return [run_queries.summary(connection, row, self._clock) for row in reversed(newest)]  # type: ignore[arg-type]

@@ -27,6 +27,8 @@ _STAGES: tuple[Stage, ...] = ("profile", "search", "confirmation")
 _OF_STAGE = 10_000
 """Numbers of forks of one stage; together with the id of the search they name each fork, and seed it."""
 _OF_BLAME = _OF_STAGE * len(_STAGES)
+_MOST_OF_TRIAL = 1_000_000
+"""Forks of a trial among which those of a search are: a fork that is not read would be played again."""
 
 
 # The forks of a search are found by their numbers, so that one that was killed loses and doubles none: decision 514.
@@ -145,7 +147,7 @@ class BlameDesk:
     def forks(self, blame: Blame) -> list[RunSummary]:
         """The forks of a search, oldest first. Reads the database."""
         plan = blame.plan
-        runs = self._desk.store.forks.of_trial(plan.run_id, plan.case_index, plan.trial_index)
+        runs = self._desk.store.forks.of_trial(plan.run_id, plan.case_index, plan.trial_index, most=_MOST_OF_TRIAL)
         numbers = range(blame.id * _OF_BLAME, (blame.id + 1) * _OF_BLAME)
         return [run for run in runs if run.config.fork and run.config.fork.first in numbers]
 
