@@ -44,6 +44,10 @@ def test_a_fork_becomes_a_branch_of_its_turn(pages: Any) -> None:
     assert "Roll &lt;b&gt;other&lt;/b&gt; dice." in text
     assert [edit.kind for edit in fork.config.fork.edits] == ["message", "state"]
     assert pages.get("/runs").text.count('href="/runs/') == before
+    block = pages.client.get(f"{trial}/fork?turn=1", headers={"HX-Request": "true", "HX-Target": "div#live"}).text
+    assert f"run {fork.id}:" in block
+    assert "<form" not in block  # text that is typed while a branch plays stays
+    assert "<form" not in pages.get(f"{trial}/fork?turn=9").text.partition('id="live"')[2].partition("</main>")[0]
     assert pages.get(f"/runs/{fork.id}/cases/0/trials/0").status_code == 200
 
 
