@@ -107,8 +107,9 @@ def test_chosen_conversations_are_dropped_and_taken_back(pages: Pages, train: in
     pages.post("/inbox/dropped", {"conversation": [str(train), str(broken), "x", "0"]})
     assert pages.desk.inbox.count("state:dropped") == 2
 
-    pages.post("/inbox/dropped", {"conversation": str(train), "undo": "on"})
+    answer = pages.post("/inbox/dropped", {"conversation": str(train), "undo": "on", "q": "state:dropped turns>0"})
 
+    assert answer.headers["location"] == "/inbox?q=state%3Adropped+turns%3E0"
     assert [each.id for each in pages.desk.inbox.list("state:dropped").items] == [broken]
 
 

@@ -117,8 +117,8 @@ class InboxDesk:
         return self._store.inbox.get(conversation_id), self._store.inbox.content(conversation_id)
 
     def mark_read(self, conversation_id: int) -> None:
-        """Make a new conversation a read one."""
-        self._store.inbox.set_state([conversation_id], "read", only_from="new")
+        """Make a new conversation a read one. Raises NotFoundError."""
+        self._store.inbox.set_state([self._store.inbox.get(conversation_id).id], "read", only_from="new")
 
     def drop(self, ids: Sequence[int]) -> int:
         """Drop conversations, which stay in the list; gives the number of changed ones. Cases stay cases."""

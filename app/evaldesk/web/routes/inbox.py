@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from typing import cast, get_args
+from urllib.parse import urlencode
 
 from starlette.datastructures import FormData
 from starlette.requests import Request
@@ -49,12 +50,13 @@ async def label(request: Request) -> Response:
 
 
 async def drop(request: Request) -> Response:
-    """POST /inbox/dropped: the chosen conversations are dropped, or with `undo` taken back."""
+    """POST /inbox/dropped: the chosen conversations are dropped, or with `undo` taken back; back to the filter `q`."""
     form, inbox = await read_form(request), desk_of(request).inbox
     await asyncio.to_thread(
         inbox.take_back if text_of(form, "undo") else inbox.drop, _ids(texts_of(form, "conversation"))
     )
-    return go("/inbox")
+    line = text_of(form, "q")[:1000]
+    return go(f"/inbox?{urlencode({'q': line})}" if line else "/inbox")
 
 
 async def show_cases(request: Request) -> Response:
