@@ -53,6 +53,14 @@ def test_a_session_is_one_conversation_with_its_values() -> None:
     assert (own.has_error, own.is_whole, own.is_eval, own.feedback) == (False, True, False, None)
 
 
+def test_the_first_words_are_those_of_the_first_message_with_words() -> None:
+    silent = turn_spans(" ", "Hello.", session="s1", at_s=0)
+    (found,) = join(received(request([*silent, *turn_spans("Train to Graz?", "On Friday.", session="s1", at_s=60)])))
+
+    assert [turn.query.strip() for turn in found.result.transcript.turns] == ["", "Train to Graz?"]
+    assert found.conversation.first_words == "Train to Graz?"
+
+
 def test_any_order_of_the_spans_gives_the_same_conversation() -> None:
     spans = [*two_turns(), *received(request(turn_spans("Other?", "No.", session="s2", tool="look")))]
     wanted = join(spans)

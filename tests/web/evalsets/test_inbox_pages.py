@@ -146,6 +146,17 @@ def test_drafts_that_cannot_be_are_shown_again(pages: Pages, train: int, change:
     assert pages.desk.inbox.list("state:case").items == []
 
 
+def test_a_proposed_name_of_a_case_ends_with_a_whole_word(pages: Pages) -> None:
+    words = "Train from Vienna to Graz next Friday, two of us"
+    long = put_conversation(pages.desk.store, words, source="shop")
+    one = put_conversation(pages.desk.store, "x" * 60, source="shop")
+
+    text = pages.get(f"/inbox/cases?conversation={long}&conversation={one}").text
+
+    assert 'value="train_from_vienna_to_graz_next_friday"' in text
+    assert f'value="{"x" * 40}"' in text
+
+
 def test_a_refused_form_of_drafts_keeps_its_values_and_makes_no_set(pages: Pages, train: int, broken: int) -> None:
     form = {"conversation": [str(train), str(broken)], "name": "of_users", "evalset": ""}
     for each in (train, broken):

@@ -176,7 +176,7 @@ class InboxDesk:
         for conversation_id in dict.fromkeys(ids):
             conversation = self._store.inbox.get(conversation_id)
             result = self._store.inbox.content(conversation_id)
-            title = slug(conversation.first_words)[:40].strip("_-") or f"conversation_{conversation_id}"
+            title = _short_name(conversation.first_words) or f"conversation_{conversation_id}"
             case_id = next(each for each in candidates(title) if each not in set_ids and each not in names)
             names.add(case_id)
             bad = bad_outcome(conversation, labels.get(conversation_id, ()))
@@ -226,6 +226,13 @@ class InboxDesk:
                 cases = self._evalsets.evalset(file.id).cases
                 twins.update(twin_group_of(case.turns[0].query) for case in cases if case.turns)
         return frozenset(twins - {""})
+
+
+def _short_name(words: str) -> str:
+    """A name of whole words where they fit into 40 characters."""
+    name = slug(words)
+    whole = name[:41].rpartition("_")[0] if len(name) > 40 else name
+    return (whole or name[:40]).strip("_-")
 
 
 def bad_outcome(conversation: Conversation, labels: Sequence[InboxLabel]) -> str:

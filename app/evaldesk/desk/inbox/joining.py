@@ -193,6 +193,7 @@ def _join(
     start_ms, end_ms = min(span.start_ms for span in spans), max(span.end_ms for span in spans)
     began_at = _time(start_ms, group.last_at)
     turns = result.transcript.turns
+    opening = next((turn.query for turn in turns if turn.query.strip()), "")
     calls = [event.call.name for turn in turns for event in turn.events if event.kind == "tool_call" and event.call]
     costs = [usage.cost for usage in result.usages if usage.cost is not None]
     error = result.error.message if result.error else _tool_error(result)
@@ -213,7 +214,7 @@ def _join(
         cost=sum(costs) if costs else None,
         has_error=bool(error),
         error=error[:MAX_ERROR],
-        first_words=" ".join(turns[0].query[: MAX_WORDS_SHOWN * 4].split())[:MAX_WORDS_SHOWN] if turns else "",
+        first_words=" ".join(opening[: MAX_WORDS_SHOWN * 4].split())[:MAX_WORDS_SHOWN],
         tools=tuple(call[:MAX_NAME] for call in calls[:MAX_TOOLS]),
         tags=tuple(sorted(set(_tags(spans))))[:MAX_TAGS],
         user_hash=_first(spans, *USER)[:MAX_NAME],
