@@ -326,6 +326,18 @@ def test_a_scored_conversation_passes_where_all_its_criteria_do(store: Store, cl
     assert [each.reason for each in store.inbox.scores([failed])[failed]] == ["", "no"]
 
 
+def test_above_the_limit_the_newest_scored_conversations_are_read(store: Store, clock: Clock) -> None:
+    numbers = []
+    for name in "abc":
+        numbers.append(put(store, clock, name))
+        store.inbox.record_scores({numbers[-1]: [InboxScore("turn_count", 1.0, True, "", "sample")]})
+        clock.now += timedelta(minutes=1)
+
+    found = store.inbox.scored_conversations(clock.now - timedelta(hours=1), limit=2)
+
+    assert [each.id for each in found] == numbers[1:]
+
+
 @pytest.mark.parametrize(("query", "is_scored_again"), [("Hello", False), ("Hello, and more", True)])
 def test_a_score_goes_when_later_spans_change_its_conversation(
     store: Store, clock: Clock, query: str, is_scored_again: bool

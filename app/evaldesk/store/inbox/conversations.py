@@ -257,7 +257,7 @@ class InboxStore(StorePart):
             return connection.scalars(rows.order_by(_C.began_at, _C.id).limit(limit)).all()
 
     def scored_conversations(self, since: datetime, limit: int = 100_000) -> Sequence[ScoredConversation]:
-        """The scored conversations since then, in the order of scoring; without a verdict of any criterion none."""
+        """The newest scored conversations since then, in the order of scoring, without those that have no verdict."""
         columns = CONVERSATION_SCORE.c
         n_failed = func.sum(func.coalesce(columns.passed.is_(False).cast(_C.id.type), 0))
         facts = (
@@ -269,8 +269,9 @@ class InboxStore(StorePart):
         rows = select(*facts).where(columns.scored_at >= since, columns.passed.is_not(None))
         verdicts = rows.group_by(columns.conversation_id).subquery()
         rows = select(verdicts, _C.began_at, _C.release).join(CONVERSATION, _C.id == verdicts.c.conversation_id)
-        rows = rows.order_by(verdicts.c.scored_at, verdicts.c.conversation_id).limit(limit)
+        newest_first = (verdicts.c.scored_at.desc(), verdicts.c.conversation_id.desc())
         with self._database.reading() as connection:
+            newest = connection.execute(rows.order_by(*newest_first).limit(limit)).all()
             return [
                 ScoredConversation(
                     row.conversation_id,
@@ -280,7 +281,7 @@ class InboxStore(StorePart):
                     row.stratum,
                     passed=row.n_failed == 0,
                 )
-                for row in connection.execute(rows)
+                for row in reversed(newest)
             ]
 
     def size(self) -> int:
