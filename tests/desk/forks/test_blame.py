@@ -15,6 +15,7 @@ from evaldesk.desk.blame.planning import MOST_BUDGET, BlameRequest, BlameSources
 from evaldesk.desk.blame.repairing import repair_edits
 from evaldesk.desk.failures import FailureDesk
 from evaldesk.desk.forks.forks import ForkDesk, play_fork
+from evaldesk.desk.forks.plan import ForkPlan
 from evaldesk.engine.worker.player import adopt
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import Event, ToolCall, TurnRecord, Usage
@@ -243,6 +244,22 @@ async def test_a_plan_tells_forks_turns_and_cost_before_anything_is_played(blame
     assert batch_plan.most_cost == pytest.approx(40 * 4.5 * 0.25)
     assert blames.agent.n_turns_played == n_before
     assert blames.forks.store.forks.of_run(run.id) == []
+
+
+async def test_a_plan_tells_that_the_agent_has_changed(blames: Blames, monkeypatch: pytest.MonkeyPatch) -> None:
+    blames.agent.wrong_turns = (2,)
+    run = await blames.play(3)
+    plan = ForkDesk.plan
+
+    async def plan_of_changed(self: ForkDesk, fork: Fork) -> ForkPlan:
+        return replace(await plan(self, fork), is_agent_changed=True)
+
+    monkeypatch.setattr(ForkDesk, "plan", plan_of_changed)
+    batch_plan = await blames.blames.plan(run.id, (0, 0), BlameRequest())
+    plan_of_run = await blames.blames.plan_run(run.id, BlameRequest())
+
+    for each in (batch_plan, plan_of_run):
+        assert [note[:36] for note in each.notes] == ["The agent has changed since run 1: t"]
 
 
 async def test_a_trial_without_a_decisive_turn_is_refused(blames: Blames) -> None:

@@ -28,6 +28,10 @@ DEFAULT_BUDGET = 60
 MOST_BUDGET = 2_000
 MOST_BATCH = 500
 """Failed trials of one batch."""
+_CHANGED = (
+    "The agent has changed since run {}: the forks are played by the agent as it is now, and counted before turn 1 "
+    "together with the earlier trials of the case."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +175,9 @@ async def _plan_of(
     points = [ForkPoint(run_id, *key, turn) for turn in dict.fromkeys((1, n_turns))]
     forked = [await desk.forks.plan(Fork(point, runs_tools=request.runs_tools)) for point in points]
     first, signature = forked[0], signatures.get(key)
+    notes = dict.fromkeys(note for each in forked for note in each.notes)
+    if first.is_agent_changed:
+        notes[_CHANGED.format(run_id)] = None
     return PlannedBlame(
         (
             BlamePlan(
@@ -191,7 +198,7 @@ async def _plan_of(
         ),
         request,
         first.real_tools,
-        tuple(dict.fromkeys(note for each in forked for note in each.notes)),
+        tuple(notes),
     )
 
 
