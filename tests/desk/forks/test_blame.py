@@ -351,6 +351,16 @@ async def test_a_batch_shares_its_budget_among_failed_trials(blames: Blames) -> 
         await blames.blames.plan_run(run.id, BlameRequest())
 
 
+async def test_a_batch_has_no_more_searches_than_its_budget_can_play(blames: Blames) -> None:
+    blames.agent.fails = lambda wrong: True
+    run = await blames.play(3, n=12)
+
+    batch_plan = await blames.blames.plan_run(run.id, BlameRequest(budget=25))
+
+    assert len(batch_plan.plans) == 3  # of 10 forks each at least
+    assert batch_plan.notes == ("9 of the failed trials are left for later: the forks are too few for them.",)
+
+
 async def test_searches_leave_the_totals_of_the_parent_alone(blames: Blames) -> None:
     blames.agent.wrong_turns = (2,)
     run = await blames.play(3)

@@ -125,13 +125,20 @@ async def plan_run(desk: BlameSources, run_id: int, request: BlameRequest) -> Pl
     refusals: list[tuple[TrialKey, str]] = []
     real_tools: dict[str, None] = {}
     notes: dict[str, None] = {}
-    for key in by_frequency(keys, names)[:MOST_BATCH]:
+    n_fewest = 0
+    ordered_keys = by_frequency(keys, names)[:MOST_BATCH]
+    for n_before, key in enumerate(ordered_keys):
+        if n_fewest >= request.budget:
+            n_left = len(ordered_keys) - n_before
+            notes[f"{n_left:,} of the failed trials are left for later: the forks are too few for them."] = None
+            break
         try:
             batch_plan = await _plan_of(desk, run_id, key, request, letters, signatures)
         except UsageError as error:
             refusals.append((key, str(error)))
             continue
         plans += batch_plan.plans
+        n_fewest += sum(fewest_forks(plan.n_turns, plan.own) for plan in batch_plan.plans)
         real_tools |= dict.fromkeys(batch_plan.real_tools)
         notes |= dict.fromkeys(batch_plan.notes)
     if not plans:
