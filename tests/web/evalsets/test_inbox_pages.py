@@ -86,7 +86,7 @@ def test_a_cursor_is_read_back(pages: Pages) -> None:
 def test_a_conversation_is_read_and_labelled(pages: Pages, train: int) -> None:
     text = pages.get(f"/inbox/{train}").text
     assert pages.desk.inbox.count("state:new") == 1
-    assert pages.post(f"/inbox/{train}/reading", {}).status_code == 204
+    assert pages.post(f"/inbox/{train}/reading", {}).status_code == 200
     assert pages.desk.inbox.count("state:read") == 1
 
     answer = pages.post(f"/inbox/{train}/label", {"verdict": "failed", "note": "wrong <day>"})

@@ -35,7 +35,7 @@ async def show(request: Request) -> Response:
 async def mark_read(request: Request) -> Response:
     """POST /inbox/{conversation_id}/reading: a new conversation is a read one from now on."""
     await asyncio.to_thread(desk_of(request).inbox.mark_read, _id(request))
-    return Response(status_code=204)
+    return Response()
 
 
 async def label(request: Request) -> Response:
