@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import random
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,9 @@ def schema_of(values: list[Any], depth: int = DEPTH) -> dict[str, Any]:
     objects = [each for each in values if isinstance(each, dict)]
     if objects and depth:
         names = list(dict.fromkeys(name for each in objects for name in each))
+        if names and all(re.fullmatch(r"run \d+", name) for name in names):  # by the numbers of runs, which are any
+            schema["additionalProperties"] = schema_of([each[name] for each in objects for name in each], depth - 1)
+            return schema
         schema["properties"] = {
             name: schema_of([each[name] for each in objects if name in each], depth - 1) for name in names
         }

@@ -223,6 +223,7 @@ def test_no_code_is_made_of_data() -> None:
         "metrics/state/state_path.py: _environment().compile",
         "store/recovery.py: insert(table).prefix_with('OR IGNORE').compile",
         "agents/env_files.py: dotenv.dotenv_values",
+        "web/render.py: Markup",
         "web/report.py: Markup",
         "testing/pytest_items.py: pickle",
         "metrics/functions/loading.py: compile",

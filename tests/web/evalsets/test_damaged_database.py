@@ -15,11 +15,12 @@ def test_a_page_tells_a_damaged_database_as_a_sentence(pages: Pages) -> None:
     path = Path(pages.desk.store._database.name)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
-        (number,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'run'").fetchone()
+        rows = connection.execute("SELECT rootpage FROM sqlite_master WHERE tbl_name = 'run'").fetchall()
     pages.desk.store._database._reader.dispose()  # its connections may have the page in memory
     with path.open("r+b") as file:
-        file.seek((number - 1) * PAGE)
-        file.write(b"\xff" * PAGE)
+        for (number,) in rows:  # of the table and of its indexes, each of which may answer alone
+            file.seek((number - 1) * PAGE)
+            file.write(b"\xff" * PAGE)
 
     answer = pages.get("/runs")
 

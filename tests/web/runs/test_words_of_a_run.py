@@ -15,6 +15,7 @@ from tests.options_of_a_run import config_with, run_of
 from evaldesk.cli.runs.show import info
 from evaldesk.desk.runs.gates import conclusion as gates
 from evaldesk.model import AgentRef, Container, Gates, RunConfig
+from evaldesk.model.conclusion import WITHOUT
 from evaldesk.pages.runs.facts import played_in
 from evaldesk.pages.runs.page import progress
 from evaldesk.statistics.intervals import rate_interval
@@ -124,7 +125,7 @@ def test_the_noise_has_its_advice_first_and_the_reason_folded_up(pages: Any) -> 
 def test_every_gate_has_words_for_the_pages() -> None:
     text = inspect.getsource(gates)
 
-    assert {*re.findall(r'"(--[a-z-]+)"', text)} == {*GATE_TITLES}
+    assert {*re.findall(r'"(--[a-z-]+)"', text), WITHOUT} == {*GATE_TITLES}
 
 
 @pytest.mark.parametrize(
