@@ -134,3 +134,57 @@ def test_the_span_of_a_tool_alone_is_a_call_with_its_result() -> None:
 
 def test_an_export_of_tempo_tells_the_same_as_its_spans() -> None:
     assert read({"batches": OTLP["resourceSpans"]}).runs == read(OTLP).runs
+
+
+def traced_turns(*turns: tuple[str, list[str], str]) -> list[dict[str, Any]]:
+    """One trace for each turn: its tools run before its model call, as in a retrieval, and an agent is around both."""
+    spans: list[dict[str, Any]] = []
+    history: list[dict[str, Any]] = []
+    for number, (question, tools, answer) in enumerate(turns):
+        history.append({"role": "user", "parts": [{"type": "text", "content": question}]})
+        reply = {"role": "assistant", "parts": [{"type": "text", "content": answer}]}
+        own = {"gen_ai.conversation.id": "shop", "gen_ai.agent.name": "shop"}
+        rows = [
+            ("agent", None, 0, 9, {"gen_ai.operation.name": "invoke_agent", **own}),
+            *(
+                (name, "agent", 1 + at, 2 + at, {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name})
+                for at, name in enumerate(tools)
+            ),
+            (
+                "chat",
+                "agent",
+                7,
+                8,
+                {
+                    "gen_ai.operation.name": "chat",
+                    "gen_ai.input.messages": json.dumps(history),
+                    "gen_ai.output.messages": json.dumps([reply]),
+                    **own,
+                },
+            ),
+        ]
+        for name, parent, start, end, attributes in rows:
+            spans.append(
+                {
+                    "traceId": f"{number + 1:032x}",
+                    "spanId": f"{number:08x}{len(spans) + 1:08x}",
+                    "name": name,
+                    "startTimeUnixNano": str((number * 20 + start) * 10**9),
+                    "endTimeUnixNano": str((number * 20 + end) * 10**9),
+                    "attributes": [{"key": key, "value": {"stringValue": value}} for key, value in attributes.items()],
+                }
+            )
+            if parent:
+                root = next(each for each in spans if each["traceId"] == spans[-1]["traceId"])
+                spans[-1]["parentSpanId"] = root["spanId"]
+        history.append(reply)
+    return spans
+
+
+def test_tools_that_run_before_the_model_is_asked_are_of_the_turn_that_they_begin() -> None:
+    turns = (("Where is it?", ["look_up"], "On its way."), ("And now?", ["look_up", "ask_carrier"], "Delivered."))
+
+    (run,) = read({"resourceSpans": [{"scopeSpans": [{"spans": traced_turns(*turns)}]}]}).runs
+
+    found = run.results[0].transcript.turns
+    assert [(turn.query, [call.name for call in turn.tool_calls], turn.answer) for turn in found] == [*turns]

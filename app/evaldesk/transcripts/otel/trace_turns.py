@@ -164,6 +164,9 @@ class _TurnBuilder:
         is_first = True
         steps = sorted(visit.steps, key=lambda step: (step.span.start_ms, step.call is None))
         inner = deque(visit.inner)
+        opening = self._opening(steps)
+        for message in opening:
+            self._add_message(message, steps[0], may_ask=True)
         for step, following in zip_longest(steps, steps[1:]):
             while inner and inner[0].span.start_ms < step.span.start_ms:
                 self._add_inner(inner.popleft())
@@ -173,6 +176,8 @@ class _TurnBuilder:
             for message in self._systems(step.call.inputs):
                 self._keep(replace(message, at_ms=step.span.start_ms))
             inputs, goes_on = self._new_messages(step.call.inputs)
+            if is_first and opening:
+                inputs = [each for each in inputs if each not in opening]
             # Without an agent around it, a later call asks when it continues the conversation, and is a helper's else.
             may_ask = is_first or (visit.top is None and goes_on)
             for message in inputs:
@@ -183,6 +188,22 @@ class _TurnBuilder:
             is_first = False
         for each in inner:
             self._add_inner(each)
+
+    def _opening(self, steps: Sequence[Step]) -> Sequence[Message]:
+        """What was said before a tool that ran ahead of the first model call, such as a retrieval; () else.
+
+        Where the tool answers an earlier call, the first model call asks nothing of its own before it.
+        """
+        first = next((step for step in steps if step.call), None)
+        if first is None or first.call is None or steps[0] is first:
+            return ()
+        if self._open(steps[0].span.first(*_ID), _tool_name(steps[0].span)):
+            return ()
+        for message in self._systems(first.call.inputs):
+            self._keep(replace(message, at_ms=steps[0].span.start_ms))
+        inputs, _ = self._new_messages(first.call.inputs)
+        asked = [index for index, message in enumerate(inputs) if message.speaker == "user"]
+        return inputs[: asked[-1] + 1] if asked else ()
 
     def _systems(self, inputs: Sequence[Message]) -> Iterator[Message]:
         """The system prompts that were not told before."""
@@ -324,7 +345,9 @@ def _result(span: Span, own: JsonObject) -> Any:
     value = json_value(raw)
     if isinstance(value, dict) and set(value) >= _OF_LLAMA_INDEX:
         return value["raw_output"]
-    return value_of_blocks(json_value(_of_event(span, "gen_ai.choice", "message"))) if value is None else value
+    if value is None:
+        value = value_of_blocks(json_value(_of_event(span, "gen_ai.choice", "message")))
+    return span.error if value is None and not own else value
 
 
 def _of_event(span: Span, name: str, key: str) -> Any:
