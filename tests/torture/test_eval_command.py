@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -188,5 +189,6 @@ def until_said(process: subprocess.Popen[str], word: str) -> str:
 
 
 def without_progress(said: str) -> list[str]:
-    """Its lines, but for those by which a run that takes long tells how far it is."""
-    return [line for line in said.splitlines() if " done, " not in line]
+    """Its lines, but for those by which a run that takes long tells how far it is, and for its plan."""
+    lines = [line for line in said.splitlines() if " done, " not in line]
+    return [line for line in lines if not re.match(r"\d+ cases? x \d+ = |Smallest detectable |These cases ", line)]
