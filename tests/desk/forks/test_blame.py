@@ -384,6 +384,26 @@ async def test_a_fork_of_a_person_is_none_of_a_search(blames: Blames) -> None:
     assert [each.n for each in blame.answer.counts[1:]] == [20, 20]
 
 
+@pytest.mark.parametrize(
+    "plan",
+    [
+        BlamePlan(1, 0, 0, 10**12, Count(0, 1), "search", 60, 60),
+        BlamePlan(1, 0, 0, 8, Count(0, 1), "search", 10**9, 10**9),
+        BlamePlan(1, 0, 0, 8, Count(0, 10**12), "profile", 60, 60),
+    ],
+    ids=["turns", "budget", "trials"],
+)
+async def test_a_stored_plan_beyond_all_bounds_is_not_played(blames: Blames, plan: BlamePlan) -> None:
+    run = await blames.play(1, n=1)
+    (blame_id,) = blames.forks.store.blames.create([replace(plan, run_id=run.id)])
+
+    await blames.blames.resume(blame_id)
+
+    blame = await blames.over(blame_id)
+    assert (blame.status, blame.reason) == ("failed", "its stored plan is damaged; plan it again")
+    assert blames.blames.forks(blame) == []
+
+
 async def test_a_search_reads_all_of_its_forks(blames: Blames) -> None:
     run = await blames.play(1, n=1)
     case = blames.forks.store.runs.case(run.id, 0)

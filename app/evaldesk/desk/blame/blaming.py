@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Sequence
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from evaldesk.desk.blame.planning import BlameRequest, BlameSources, PlannedBlame, plan_run, plan_trial
+from evaldesk.desk.blame.planning import MOST_BUDGET, BlameRequest, BlameSources, PlannedBlame, plan_run, plan_trial
 from evaldesk.desk.blame.repairing import REPAIRS, repair_fork
 from evaldesk.desk.blame.verifying import verify
-from evaldesk.errors import EvaldeskError, NotFoundError
+from evaldesk.errors import EvaldeskError, NotFoundError, UsageError
 from evaldesk.model.blame import Blame, BlamePlan, Verification
 from evaldesk.model.decisive_turn import Batch, Outcome, Stage
 from evaldesk.model.fork import Fork, ForkPoint
@@ -27,6 +27,8 @@ _STAGES: tuple[Stage, ...] = ("profile", "search", "confirmation")
 _OF_STAGE = 10_000
 """Numbers of forks of one stage; together with the id of the search they name each fork, and seed it."""
 _OF_BLAME = _OF_STAGE * len(_STAGES)
+MOST_TURNS, MOST_OWN = 100_000, 1_000_000
+"""Turns of a trial, and trials of its case, of a stored plan that is played."""
 _MOST_OF_TRIAL = 1_000_000
 """Forks of a trial among which those of a search are: a fork that is not read would be played again."""
 
@@ -201,6 +203,9 @@ class BlameDesk:
     async def _search(self, blame: Blame) -> None:
         """Play the forks of a search until it has an answer, beginning with the forks of a dead process."""
         plan = blame.plan
+        # The row may be of others, with numbers that no plan has.
+        if not (plan.budget <= MOST_BUDGET and 1 <= plan.n_turns <= MOST_TURNS and plan.own.n <= MOST_OWN):
+            raise UsageError("its stored plan is damaged; plan it again")
         n_most = min(plan.n_forks, plan.budget - await self._n_earlier(blame))
         if n_most < fewest_forks(plan.n_turns, plan.own):
             await asyncio.to_thread(self._store.end, blame.id, "stopped", _used_up(plan.budget))
