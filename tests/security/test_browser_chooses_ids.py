@@ -199,7 +199,8 @@ FIELDS = {
     ),
     *("state", "title", "message", "name", "description", "file", "choice", "tags", "app", "user", "initial", "final"),
     # A number of trials; texts of a scenario, the name of a user function that its case offers, and ticks.
-    *("trials", "scenario", "opening", "persona", "goal", "plan", "domain", "known", "unknown", "player", "limit"),
+    *("trials", "scenario", "opening", "persona", "goal", "plan"),
+    *("domain", "known_info", "unknown_info", "player", "limit"),
     *("actions", "quarantine", "in_no_gate"),
     *("op", "version", "raw", "form", "then", "new-set", "step", "another", "vary", "outcome", "outputs", "rubrics"),
     *("change", "trial", "until", "queue", "merge", "preset", "preset-name", "enter", "list"),

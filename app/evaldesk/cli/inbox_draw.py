@@ -114,15 +114,15 @@ def _as_json(draw: Draw, share: DrawnShare) -> dict[str, Any]:
         {"name": name, "size": each.size, "drawn": planned.n_drawn, "read": each.n_read, "failed": each.n_failed}
         for (name, each), planned in zip(share.strata, draw.strata, strict=True)
     ]
-    known = share.share
-    interval = [known.interval.low, known.interval.high] if known else None
+    failure_share = share.share
+    interval = [failure_share.interval.low, failure_share.interval.high] if failure_share else None
     items = [{"id": item.conversation_id, "stratum": item.stratum, "verdict": item.verdict} for item in draw.items]
     return {
         "draw": draw.id,
         "seed": draw.seed,
         "filter": draw.filter,
         "strata": strata,
-        "failure_share": known.share if known else None,
+        "failure_share": failure_share.share if failure_share else None,
         "interval": interval,
         "conversations": items,
     }

@@ -24,14 +24,15 @@ MOST_TURNS = 1_000
 TASK = "user_scenario"
 CRITERIA = "evaluation_criteria"
 _GOAL = re.compile(r"Goal: (?P<goal>\S(?:[^\n]|\n(?!\n))*?)(?:\n\n(?P<plan>.+))?", re.DOTALL)
-_SECTION_FIELDS = dict(zip(TASK_SECTIONS, ("domain", "goal", "known", "unknown", "plan"), strict=True))
+_SECTION_FIELDS = dict(zip(TASK_SECTIONS, ("domain", "goal", "known_info", "unknown_info", "plan"), strict=True))
 
 
 @dataclass(slots=True)
 class ScenarioTexts:
     """The texts of a scenario as they are typed; `limit` is a number of messages, `player` a function of the agent's.
 
-    `persona` is a text, or a JSON object. Only a task with sections (`has_sections`) has `domain`, `known`, `unknown`.
+    `persona` is a text, or a JSON object. Only a task with sections (`has_sections`) has `domain`, `known_info`,
+    `unknown_info`.
     """
 
     opening: str = ""
@@ -39,8 +40,8 @@ class ScenarioTexts:
     goal: str = ""
     plan: str = ""
     domain: str = ""
-    known: str = ""
-    unknown: str = ""
+    known_info: str = ""
+    unknown_info: str = ""
     player: str = ""
     limit: str = ""
     has_sections: bool = False

@@ -57,9 +57,9 @@ class ConversationLine:
     @property
     def tools(self) -> str:
         """`search > book`, and the number of further calls."""
-        shown = " › ".join(self.conversation.tools[:TOOLS_SHOWN])
+        first_tools = " › ".join(self.conversation.tools[:TOOLS_SHOWN])
         n_more = self.conversation.n_calls - min(len(self.conversation.tools), TOOLS_SHOWN)
-        return f"{shown} +{n_more:,}" if n_more > 0 else shown
+        return f"{first_tools} +{n_more:,}" if n_more > 0 else first_tools
 
     @property
     def ending(self) -> str:
@@ -166,14 +166,14 @@ def inbox_page(desk: Desk, line: str, after: str = "") -> InboxPage:
     """The conversations that the filter line finds, from a cursor on."""
     inbox, problem = desk.inbox, ""
     try:
-        found = inbox.list(line, limit=PER_PAGE, after=read_cursor(after))
+        listing = inbox.list(line, limit=PER_PAGE, after=read_cursor(after))
         n = inbox.count(line, most=MOST_COUNTED)
     except UsageError as error:
-        found, n, problem = inbox.list("", limit=0), inbox.count("", most=MOST_COUNTED), str(error)
-    older = {"q": line, "after": cursor_text(found.following)} if found.following else {}
+        listing, n, problem = inbox.list("", limit=0), inbox.count("", most=MOST_COUNTED), str(error)
+    older = {"q": line, "after": cursor_text(listing.following)} if listing.following else {}
     return InboxPage(
         line=line,
-        rows=[ConversationLine(each) for each in found.items],
+        rows=[ConversationLine(each) for each in listing.items],
         n_words=_count_words(n),
         chips=[
             Chip(text, f"/inbox?{urlencode({'q': text})}", _number_words(inbox.count(text, most=MOST_COUNTED)), status)
@@ -182,7 +182,7 @@ def inbox_page(desk: Desk, line: str, after: str = "") -> InboxPage:
         older_href=f"/inbox?{urlencode(older)}" if older else "",
         listener=inbox.listener(),
         sources=inbox.sources(),
-        has_any=bool(found.items) or bool(inbox.count("", most=1)),
+        has_any=bool(listing.items) or bool(inbox.count("", most=1)),
         problem=problem,
     )
 

@@ -102,7 +102,7 @@ def test_a_task_of_tau2_changes_its_plan_and_its_sections_together(pages: Pages)
     address = address_of(pages, TAU2)
     assert pages.fields(address)["goal"] == "A table."
 
-    pages.post(address, pages.fields(address) | {"known": "You are Ann.", "persona": ""})
+    pages.post(address, pages.fields(address) | {"known_info": "You are Ann.", "persona": ""})
 
     case = stored(pages)
     assert case["user_scenario"] == {

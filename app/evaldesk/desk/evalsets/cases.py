@@ -391,14 +391,14 @@ def places_of(cases: Sequence[Case], ids: Collection[str]) -> list[int]:
         raise UsageError("select the cases first", field="case")
     if len(ids) > MOST_CASES:
         raise UsageError(f"a step takes at most {MOST_CASES:,} cases, not {len(ids):,}", field="case")
-    wanted = set(ids)
+    selected_ids = set(ids)
     if isinstance(cases, LargeCases):
-        numbers_by_id = {case_id: cases.numbers_of(case_key(case_id)) for case_id in wanted}
+        numbers_by_id = {case_id: cases.numbers_of(case_key(case_id)) for case_id in selected_ids}
         numbers = sorted(number for each in numbers_by_id.values() for number in each)
         unknown_ids = {case_id for case_id, each in numbers_by_id.items() if not each}
     else:
-        numbers = [number for number, case in enumerate(cases) if case.id in wanted]
-        unknown_ids = wanted - {cases[number].id for number in numbers}
+        numbers = [number for number, case in enumerate(cases) if case.id in selected_ids]
+        unknown_ids = selected_ids - {cases[number].id for number in numbers}
     if unknown_ids:
         raise NotFoundError(f"this eval set has no case {min(unknown_ids)!r}; it may have been renamed or deleted")
     return numbers

@@ -231,8 +231,8 @@ class InboxDesk:
 def _short_name(words: str) -> str:
     """A name of whole words where they fit into 40 characters."""
     name = slug(words)
-    whole = name[:41].rpartition("_")[0] if len(name) > 40 else name
-    return (whole or name[:40]).strip("_-")
+    whole_words = name[:41].rpartition("_")[0] if len(name) > 40 else name
+    return (whole_words or name[:40]).strip("_-")
 
 
 def bad_outcome(conversation: Conversation, labels: Sequence[InboxLabel]) -> str:

@@ -120,7 +120,7 @@ def _in_order_of_metric(
     value, is_falling = _ordered(mean, sort, is_falling=False)
     last_value = -LAST if is_falling else LAST
     cursor = _cursor_values(after, sort, 2) if after else None
-    found: list[tuple[int, float]] = []
+    ordered_rows: list[tuple[int, float]] = []
     if cursor is None or cursor[0] != last_value:
         with_value = select(own.c.case_index, value).where(*of_metric)
         if conditions:
@@ -128,16 +128,16 @@ def _in_order_of_metric(
         if cursor:
             with_value = with_value.where(*_behind([(value, is_falling)], own.c.case_index, cursor))
         ordered = with_value.order_by(value.desc() if is_falling else value, own.c.case_index).limit(limit + 1)
-        found = [(row, mean) for row, mean in connection.execute(ordered)]
+        ordered_rows = [(row, mean) for row, mean in connection.execute(ordered)]
         cursor = None
-    if len(found) <= limit:
+    if len(ordered_rows) <= limit:
         has_value = select(literal(1)).where(*of_metric, own.c.case_index == rows.row).correlate(rows.source).exists()
         without = select(rows.row).select_from(rows.source).where(*rows.where, *conditions, ~has_value)
         if cursor:
             without = without.where(rows.row > cursor[1])
-        some = connection.scalars(without.order_by(rows.row).limit(limit + 1 - len(found)))
-        found += [(row, last_value) for row in some]
-    return found
+        some = connection.scalars(without.order_by(rows.row).limit(limit + 1 - len(ordered_rows)))
+        ordered_rows += [(row, last_value) for row in some]
+    return ordered_rows
 
 
 def _n_fitting(
