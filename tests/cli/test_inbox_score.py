@@ -61,6 +61,15 @@ def test_releases_are_counted_and_compared_without_open_and_played_conversations
     assert "15 points less than release 1.4, could be chance." in text
 
 
+def test_a_conversation_with_an_unscored_criterion_has_no_verdict(tmp_path: Path, commands: ForkedCommands) -> None:
+    """Nothing tells the cost of these conversations, so no rate says that they passed, or that they failed."""
+    home = home_of(tmp_path, [("1.5", 3, 2)])
+
+    code, values = score(commands, home, *TURNS, "--criterion", "cost=0.1")
+
+    assert (code, values["scored"], values["releases"], values["alarms"]) == (0, 5, [], [])
+
+
 def test_the_alarm_is_an_exit_code(tmp_path: Path, commands: ForkedCommands) -> None:
     home = home_of(tmp_path, [("1.5", 0, 12)])
 

@@ -12,7 +12,7 @@ import pytest
 from evaldesk.desk.inbox.filters import parse_filter
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Transcript, TrialResult, TurnRecord
-from evaldesk.model.inbox import Conversation, DrawStratum, InboxScore, ReceivedSpan
+from evaldesk.model.inbox import VERDICT, Conversation, DrawStratum, InboxScore, ReceivedSpan
 from evaldesk.store import Store
 from evaldesk.store.inbox.conversations import JoinedConversation
 from evaldesk.store.inbox.spans import SessionKey, SpanBatch, TraceGroup, TraceKey, packed_batch
@@ -307,16 +307,20 @@ def test_a_draw_keeps_its_order_and_shows_the_verdicts_of_its_reader(store: Stor
     assert len(store.inbox_draws.get(draw_id, "ann").items) == 1
 
 
-def test_a_scored_conversation_passes_where_all_its_criteria_do(store: Store, clock: Clock) -> None:
+def test_scored_conversations_are_those_with_a_verdict(store: Store, clock: Clock) -> None:
     passed, failed, unknown, waiting = (put(store, clock, name) for name in ("a", "b", "c", "d"))
     store.inbox.close_quiet(clock.now)
 
     store.inbox.record_scores(
         {
-            passed: [InboxScore("one", 1.0, True), InboxScore("two", None, None)],
-            failed: [InboxScore("one", 1.0, True), InboxScore("two", 0.0, False, "no", "errors")],
-            unknown: [InboxScore("one", None, None)],
-            10_000: [InboxScore("one", 1.0, True)],
+            passed: [InboxScore(VERDICT, None, True), InboxScore("one", 1.0, True)],
+            failed: [
+                InboxScore(VERDICT, None, False),
+                InboxScore("one", 1.0, True),
+                InboxScore("two", 0.0, False, "no", "errors"),
+            ],
+            unknown: [InboxScore(VERDICT, None, None), InboxScore("one", 1.0, True), InboxScore("two", None, None)],
+            10_000: [InboxScore(VERDICT, None, True)],
         }
     )
 
@@ -330,7 +334,7 @@ def test_above_the_limit_the_newest_scored_conversations_are_read(store: Store, 
     numbers = []
     for name in "abc":
         numbers.append(put(store, clock, name))
-        store.inbox.record_scores({numbers[-1]: [InboxScore("turn_count", 1.0, True, "", "sample")]})
+        store.inbox.record_scores({numbers[-1]: [InboxScore(VERDICT, None, True, "", "sample")]})
         clock.now += timedelta(minutes=1)
 
     found = store.inbox.scored_conversations(clock.now - timedelta(hours=1), limit=2)

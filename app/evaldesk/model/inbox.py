@@ -108,6 +108,10 @@ class InboxLabel:
     labelled_at: datetime
 
 
+VERDICT = ""
+"""The metric of the score that tells the verdict over all criteria, as of a trial."""
+
+
 @dataclass(frozen=True, slots=True)
 class InboxScore:
     """The score of a criterion for a conversation; `value` is None where it has nothing to judge."""
@@ -121,7 +125,7 @@ class InboxScore:
 
 @dataclass(frozen=True, slots=True)
 class ScoredConversation:
-    """A scored conversation: it passed where all its criteria with a verdict did."""
+    """A conversation with a verdict, which is that of a trial with its scores."""
 
     id: int
     began_at: datetime

@@ -68,18 +68,6 @@ def weighted_share(strata: Sequence[ReadStratum]) -> WeightedShare | None:
     return WeightedShare(share, error, Interval(_shift(share, -half), _shift(share, half)))
 
 
-def share_difference(before: tuple[float, Interval], after: tuple[float, Interval]) -> Interval:
-    """The 95 % interval of `after` - `before`, two shares of unrelated conversations, from the interval of each.
-
-    (Newcombe 1998, method 10; Zou and Donner 2008)
-    """
-    (first, first_interval), (second, second_interval) = before, after
-    difference = second - first
-    low = difference - sqrt((second - second_interval.low) ** 2 + (first_interval.high - first) ** 2)
-    high = difference + sqrt((second_interval.high - second) ** 2 + (first - first_interval.low) ** 2)
-    return Interval(max(-1.0, low), min(1.0, high))
-
-
 def _shift(share: float, log_odds: float) -> float:
     """The share, between 0 and 1, whose log odds are higher by `log_odds`."""
     odds = log(share / (1 - share)) + log_odds

@@ -11,9 +11,9 @@ from evaldesk.desk.inbox.scoring import AlarmState, LiveScore, ReleaseChange, al
 from evaldesk.errors import UsageError
 from evaldesk.metrics.metric import is_function, metric_info
 from evaldesk.metrics.scoring import check_criteria, grade_trial
-from evaldesk.model import Case, Criterion, Score, TrialResult, Turn
+from evaldesk.model import Case, Criterion, Score, TrialResult, Turn, trial_verdict
 from evaldesk.model.conclusion import Interval
-from evaldesk.model.inbox import InboxScore
+from evaldesk.model.inbox import VERDICT, InboxScore
 from evaldesk.statistics.intervals import wilson
 from evaldesk.store import Store
 
@@ -89,11 +89,13 @@ class LiveDesk:
 
 
 def _scores_of(result: TrialResult, criteria: Sequence[Criterion]) -> list[InboxScore]:
-    """The scores of all criteria over the whole conversation, which expects nothing."""
+    """The verdict and the scores of all criteria over the whole conversation, which expects nothing."""
     case = Case("conversation", tuple(Turn(turn.query) for turn in result.transcript.turns))
     grading = asyncio.run(grade_trial(result.transcript, case, criteria))
     whole_scores = {score.metric: score for score in grading.scores if score.turn is None}
-    return [_inbox_score(criterion.metric, whole_scores.get(criterion.metric)) for criterion in criteria]
+    passed = {"passed": True, "failed": False}.get(trial_verdict(grading.scores, criteria, None))
+    own = (_inbox_score(criterion.metric, whole_scores.get(criterion.metric)) for criterion in criteria)
+    return [InboxScore(VERDICT, None, passed, "", SAMPLE), *own]
 
 
 def _inbox_score(metric: str, score: Score | None) -> InboxScore:

@@ -8,9 +8,9 @@ from datetime import date, datetime
 from typing import Literal, TypeAlias
 
 from evaldesk.model.conclusion import Interval
-from evaldesk.statistics.intervals import wilson
+from evaldesk.statistics.intervals import newcombe
 from evaldesk.statistics.rate_alarm import RateAlarm
-from evaldesk.statistics.weighted_share import ReadStratum, share_difference, weighted_share
+from evaldesk.statistics.weighted_share import ReadStratum, weighted_share
 
 Origin: TypeAlias = Literal["sample", "forced"]
 """Why a conversation was scored: the hash sampled it, or only its error forced it."""
@@ -95,15 +95,14 @@ def release_change(scores: Sequence[LiveScore], before: str, after: str) -> Rele
     counts = [_passes(scores, release) for release in (before, after)]
     if not all(n for _, n in counts):
         return None
-    rates = [(c / n, wilson(c, n)) for c, n in counts]
     (n_passed_before, n_before), (n_passed_after, n_after) = counts
     return ReleaseChange(
         before,
         after,
         (n_passed_before, n_passed_after),
         (n_before, n_after),
-        rates[1][0] - rates[0][0],
-        share_difference(rates[0], rates[1]),
+        n_passed_after / n_after - n_passed_before / n_before,
+        newcombe(n_passed_after, n_after, n_passed_before, n_before),
     )
 
 

@@ -18,6 +18,7 @@ from evaldesk.errors import NotFoundError, WorkspaceError
 from evaldesk.model import TrialResult
 from evaldesk.model.conversation_filter import ConversationFilter, State, TextCondition
 from evaldesk.model.inbox import (
+    VERDICT,
     Candidate,
     Conversation,
     ConversationPage,
@@ -237,9 +238,10 @@ class InboxStore(StorePart):
             execute_many(connection, replacing(connection.dialect.name, CONVERSATION_SCORE), rows)
 
     def scores(self, ids: Sequence[int]) -> dict[int, builtins.list[InboxScore]]:
-        """The scores of some conversations, by conversation."""
+        """The scores of criteria of some conversations, by conversation."""
         columns = CONVERSATION_SCORE.c
-        rows = select(CONVERSATION_SCORE).where(columns.conversation_id.in_([*ids])).order_by(columns.metric)
+        of_criteria = columns.conversation_id.in_([*ids]), columns.metric != VERDICT
+        rows = select(CONVERSATION_SCORE).where(*of_criteria).order_by(columns.metric)
         scores: dict[int, builtins.list[InboxScore]] = {}
         with self._database.reading() as connection:
             for row in connection.execute(rows):
@@ -259,17 +261,9 @@ class InboxStore(StorePart):
     def scored_conversations(self, since: datetime, limit: int = 100_000) -> Sequence[ScoredConversation]:
         """The newest scored conversations since then, in the order of scoring, without those that have no verdict."""
         columns = CONVERSATION_SCORE.c
-        n_failed = func.sum(func.coalesce(columns.passed.is_(False).cast(_C.id.type), 0))
-        facts = (
-            columns.conversation_id,
-            func.max(columns.scored_at).label("scored_at"),
-            func.max(columns.stratum).label("stratum"),
-            n_failed.label("n_failed"),
-        )
-        rows = select(*facts).where(columns.scored_at >= since, columns.passed.is_not(None))
-        verdicts = rows.group_by(columns.conversation_id).subquery()
-        rows = select(verdicts, _C.began_at, _C.release).join(CONVERSATION, _C.id == verdicts.c.conversation_id)
-        newest_first = (verdicts.c.scored_at.desc(), verdicts.c.conversation_id.desc())
+        rows = select(CONVERSATION_SCORE, _C.began_at, _C.release).join(CONVERSATION, _C.id == columns.conversation_id)
+        rows = rows.where(columns.metric == VERDICT, columns.scored_at >= since, columns.passed.is_not(None))
+        newest_first = (columns.scored_at.desc(), columns.conversation_id.desc())
         with self._database.reading() as connection:
             newest = connection.execute(rows.order_by(*newest_first).limit(limit)).all()
             return [
@@ -279,7 +273,7 @@ class InboxStore(StorePart):
                     row.scored_at,
                     row.release,
                     row.stratum,
-                    passed=row.n_failed == 0,
+                    passed=row.passed,
                 )
                 for row in reversed(newest)
             ]
