@@ -59,11 +59,10 @@ class Marionette:
     """Firefox's own protocol: each message is its length, a colon and JSON."""
 
     connection: socket.socket
-    incoming: IO[bytes] = field(init=False)
+    incoming: IO[bytes]
     n_sent: int = 0
 
     def __post_init__(self) -> None:
-        self.incoming = self.connection.makefile("rb")
         self._read()  # the greeting
         self("NewSession", {"capabilities": {}})
 
@@ -233,8 +232,11 @@ def firefox(folder: Path) -> Iterator[Window]:
     with _running(command, folder, {"HOME": str(folder)}) as (process, log):
         place = folder / "MarionetteActivePort"
         _until(lambda: place.exists() and place.read_text().strip(), process, log)
-        with socket.create_connection(("127.0.0.1", int(place.read_text())), timeout=2 * TIMEOUT_S) as connection:
-            yield Window(Marionette(connection), log)
+        with (
+            socket.create_connection(("127.0.0.1", int(place.read_text())), timeout=2 * TIMEOUT_S) as connection,
+            connection.makefile("rb") as incoming,  # the socket is open for as long as its file is
+        ):
+            yield Window(Marionette(connection, incoming), log)
 
 
 @contextmanager
