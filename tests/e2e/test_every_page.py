@@ -295,6 +295,7 @@ PAGES = {
     "run-exports": "{run}/exports",
     "run-divergences": "{run}/divergences",
     "run-agents": "{run}/agents",
+    "experiments": "/experiments",
     "experiment": "/experiments/1",
     "compare": "/table?runs={id-run},{id-again}",
     "compare-same": "/table?runs={id-run},{id-again}&show=same",

@@ -194,6 +194,7 @@ class Fort:
                 "/compare",
                 f"/table?runs={self.run},{self.run - 1}&show=only+in+A",
                 f"/table?runs={self.run},{self.run - 1},{self.run + 1}",
+                "/experiments",
                 "/experiments/1",
             ),
             *(

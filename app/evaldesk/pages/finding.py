@@ -40,6 +40,7 @@ PAGES: tuple[tuple[str, str, str], ...] = (
     ("Chat", "/sessions", "chat"),
     ("Eval sets", "/evalsets", "set"),
     ("Runs", "/runs", "run"),
+    ("Experiments", "/experiments", "compare"),
     ("Failures", "/failures", "failed"),
     ("Review queues", "/queues", "label"),
     ("Gates", "/gates", "passed"),

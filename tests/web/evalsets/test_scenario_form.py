@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.islands import of_tools
 from tests.web.evalsets.conftest import fields_of
 
 Pages = Any
@@ -115,6 +116,7 @@ def test_a_task_of_tau2_changes_its_plan_and_its_sections_together(pages: Pages)
     )
 
 
+@of_tools("tau")
 def test_an_edited_task_of_tau2_is_exported_as_one(pages: Pages) -> None:
     address = address_of(pages, TAU2)
     pages.post(address, pages.fields(address) | {"goal": "A quiet table.", "action-0-arg-0-value": "2"})

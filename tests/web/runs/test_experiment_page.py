@@ -220,3 +220,39 @@ def test_a_filter_holds_in_any_run_or_in_the_chosen_one(pages: RunPages, experim
     assert re.search(rf'name="in"><option value="">Any run</option>.*<option value="{second}" selected>B: ', in_second)
     assert f'type="hidden" name="in" value="{second}"' not in in_second
     assert re.search(rf'<option value="{second}">B: m1/p2</option>', in_any)
+
+
+def test_the_list_names_each_variant_with_its_run(pages: RunPages, experiment: dict[str, int]) -> None:
+    text = pages.get("/experiments").text
+
+    assert re.findall(r'<a href="(/experiments/\d+)">(.*?)</a>', text) == [("/experiments/1", "Experiment 1, trips")]
+    assert "6 variants of 12 × 5" in text
+    assert re.findall(r'</span> <a href="/runs/(\d+)">(.*?)</a>', text) == [
+        (str(run_id), name) for name, run_id in experiment.items()
+    ]
+
+
+def test_runs_lead_to_their_experiment(pages: RunPages, experiment: dict[str, int]) -> None:
+    name, run_id = next(iter(experiment.items()))
+
+    assert pages.get("/runs").text.count(" of experiment 1</a>") == len(experiment)
+    assert f'<li><a href="/experiments/1">Experiment 1</a></li><li>{name}</li>' in pages.get(f"/runs/{run_id}").text
+
+
+def test_the_list_has_pages_and_names_deleted_runs(pages: RunPages) -> None:
+    variants = (Variant("old", {}), Variant("new", {}))
+    for at in range(23):
+        pages.desk.store.experiments.create(ExperimentPlan(f"number {at}", variants, 7, 4))
+
+    first, second = pages.get("/experiments").text, pages.get("/experiments?before=4").text
+
+    assert first.count("<tbody>") == 20
+    assert re.findall(r'href="(/experiments\?.*?)"', first) == ["/experiments?before=4"]
+    assert second.count("<tbody>") == 3
+    assert 'href="/experiments">Newest</a>' in second
+    assert "2 variants, whose runs were deleted" in first
+    assert '<a href="/experiments/' not in first
+
+
+def test_a_list_without_experiments_leads_to_the_form(pages: RunPages) -> None:
+    assert '<a class="button" href="/runs/new">Add variants to a run</a>' in pages.get("/experiments").text

@@ -125,6 +125,13 @@ class RunPage:
     table: CaseTable | None = None
 
     @property
+    def crumbs(self) -> Sequence[tuple[object, str]]:
+        """The way to this page; through its experiment, if the run is a variant of one."""
+        part = self.summary.config.experiment
+        way = ((f"Experiment {part.experiment_id}", f"/experiments/{part.experiment_id}"),) if part else ()
+        return ("Runs", "/runs"), *way, (part.variant if part else self.summary.id, "")
+
+    @property
     def places_words(self) -> str:
         """The places together."""
         return places_words(self.places)

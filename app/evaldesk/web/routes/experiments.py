@@ -11,11 +11,20 @@ from starlette.routing import Route
 from evaldesk.desk.experiments.confirming import confirm as confirm_leader
 from evaldesk.errors import UsageError
 from evaldesk.pages.experiment import ExperimentPage, read_experiment_page
+from evaldesk.pages.experiments import read_experiments
 from evaldesk.pages.runs.table_query import number_text
-from evaldesk.web.forms.fields import read_form, text_of
+from evaldesk.web.forms.fields import number_of, read_form, text_of
 from evaldesk.web.live import event_stream
 from evaldesk.web.live_table import live_messages, live_table, row_numbers
 from evaldesk.web.render import desk_of, fragment, go, number, packed, page, target_of
+
+
+async def index(request: Request) -> Response:
+    """GET /experiments?before=: the list, newest first, a page at a time."""
+    before = number_of(request.query_params.get("before"))
+    return page(
+        request, "experiments/index.html", listing=await asyncio.to_thread(read_experiments, desk_of(request), before)
+    )
 
 
 async def show(request: Request) -> Response:
@@ -57,6 +66,7 @@ async def confirm(request: Request) -> Response:
 
 
 routes = [
+    Route("/experiments", index, methods=["GET"]),
     Route("/experiments", confirm, methods=["POST"]),
     Route(f"/experiments/{number('experiment_id')}", show, methods=["GET"]),
     Route(f"/experiments/{number('experiment_id')}/events", events, methods=["GET"]),
