@@ -51,7 +51,7 @@ def test_a_draw_has_the_sizes_of_its_strata_and_the_same_seed_draws_the_same(
     assert [(each["name"], each["size"], each["drawn"]) for each in first["strata"]] == [
         ("error", 2, 2),
         ("feedback<0", 3, 2),
-        ("rest", 9, 4),
+        ("rest", 10, 4),
     ]
     assert first["conversations"] == again["conversations"]
     assert len({each["id"] for each in first["conversations"]}) == 8
@@ -70,9 +70,9 @@ def test_the_labels_of_a_draw_are_weighted(home: Path, commands: ForkedCommands)
 
     values, text = as_json(commands, home, "draw"), run(commands, home, "draw")
 
-    assert values["failure_share"] == pytest.approx(2 / 14)  # and not 2 of 8 read
-    assert values["interval"][0] < 2 / 14 < values["interval"][1]
-    assert "Share of failures among all, weighted by the sizes of the strata: 14 %, 95 % CI" in text
+    assert values["failure_share"] == pytest.approx(2 / 15)  # and not 2 of 8 read
+    assert values["interval"][0] < 2 / 15 < values["interval"][1]
+    assert "among 15 conversations, weighted by the sizes of strata and groups of twins: 13 %, 95 % CI" in text
     assert "error: 2 of 2 drawn, 2 read, 2 failed" in text
 
 

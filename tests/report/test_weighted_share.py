@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evaldesk.model.conclusion import Interval
 from evaldesk.statistics.intervals import newcombe, wilson
-from evaldesk.statistics.weighted_share import ReadStratum, weighted_share
+from evaldesk.statistics.weighted_share import ReadStratum, read_stratum, weighted_share
 
 # Sizes, read and failed, and the answers, as in golden/inbox.json ("weighted").
 ERRORS, THUMBS_DOWN, REST = ReadStratum(40, 40, 36), ReadStratum(120, 30, 18), ReadStratum(9840, 100, 4)
@@ -105,3 +105,34 @@ def test_the_difference_of_two_releases() -> None:
     assert [interval.low, interval.high] == pytest.approx([-0.26, -0.12], abs=0.005)
     mirrored = newcombe(851, 918, 104, 140)
     assert (mirrored.low, mirrored.high) == pytest.approx((-interval.high, -interval.low))
+
+
+def test_a_conversation_that_stands_for_its_twins_counts_as_all_of_them() -> None:
+    stratum = read_stratum(100, [(9, True), (1, False), (1, False), (1, False)])
+    share = weighted_share([stratum])
+
+    assert stratum.n_read == pytest.approx(144 / 84)  # Kish: 12^2 / (9^2 + 3)
+    assert share is not None
+    assert share.share == pytest.approx(9 / 12)  # and not 1 of 4
+    assert read_stratum(100, [(1, True), (1, False)]) == ReadStratum(100, 2, 1)
+    assert read_stratum(100, []) == ReadStratum(100, 0, 0)
+
+
+def test_one_of_a_group_of_twins_leaves_a_doubt_where_all_groups_were_read() -> None:
+    share = weighted_share([read_stratum(40, [(20, True), (20, False)])])
+
+    assert share is not None
+    assert share.interval.high - share.interval.low > 0.5
+
+
+def test_the_interval_covers_the_truth_among_twins() -> None:
+    rng, n_covered, n_draws = Random(5), 0, 300
+    for _ in range(n_draws):
+        groups = [[rng.random() < 0.3 for _ in range(rng.choice((1, 1, 1, 2, 5, 12)))] for _ in range(600)]
+        conversations = [fails for group in groups for fails in group]
+        readings = [(len(group), rng.choice(group)) for group in rng.sample(groups, 120)]
+        share = weighted_share([read_stratum(len(conversations), readings)])
+        assert share is not None
+        n_covered += share.interval.low <= sum(conversations) / len(conversations) <= share.interval.high
+
+    assert n_covered / n_draws >= 0.93

@@ -1,4 +1,4 @@
-"""`evaldesk inbox draw`: conversations to read, drawn by strata, and the share of failures among all of them."""
+"""`evaldesk inbox draw`: conversations to read, drawn by strata, and the share of failures among all of their strata."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AT_ONCE = 100
 @click.option("--strata", multiple=True, metavar="STRATUM", help="A stratum; others may follow it.")
 @click.option("--where", "line", default="", metavar="FILTER", help="Draw only among these conversations.")
 @click.option("--seed", type=int, metavar="N", help="The same seed draws the same; default: the number of the draw.")
-@click.option("--with-twins", is_flag=True, help="Draw any conversations, not one of each group of twins.")
+@click.option("--with-twins", is_flag=True, help="Draw any conversations, not one of each group of twins in a stratum.")
 @click.option("--to", "evalset", metavar="SET", help="Add the drawn conversations to an eval set as cases.")
 @json_option
 @workspace_option
@@ -94,16 +94,17 @@ def _lines(draw: Draw, share: DrawnShare) -> list[str]:
     from evaldesk.wording.words import rate_words
 
     lines = [f"Draw {draw.id}, seed {draw.seed}: {counted(len(draw.items), 'conversation')} to read."]
-    for (name, stratum), planned in zip(share.strata, draw.strata, strict=True):
+    for stratum in share.strata:
         read = f", {stratum.n_read:,} read, {stratum.n_failed:,} failed" if stratum.n_read else ""
-        lines.append(in_one_line(f"  {name}: {planned.n_drawn:,} of {stratum.size:,} drawn{read}"))
+        lines.append(in_one_line(f"  {stratum.name}: {stratum.n_drawn:,} of {stratum.size:,} drawn{read}"))
     unread_ids = [str(item.conversation_id) for item in draw.items if not item.verdict]
     if unread_ids:
         more = " …" if unread_ids[10:] else ""
         lines.append(f"Next: evaldesk inbox show {unread_ids[0]}; unread: {' '.join(unread_ids[:10])}{more}")
     if share.share is not None:
         words = rate_words(share.share.share, share.share.interval)
-        lines.append(f"Share of failures among all, weighted by the sizes of the strata: {words}.")
+        among = counted(share.size, "conversation")
+        lines.append(f"Share of failures among {among}, weighted by the sizes of strata and groups of twins: {words}.")
     elif share.n_read:
         lines.append("The share of failures is known once each stratum has a label: evaldesk inbox label ID passed")
     return lines
@@ -111,8 +112,8 @@ def _lines(draw: Draw, share: DrawnShare) -> list[str]:
 
 def _as_json(draw: Draw, share: DrawnShare) -> dict[str, Any]:
     strata = [
-        {"name": name, "size": each.size, "drawn": planned.n_drawn, "read": each.n_read, "failed": each.n_failed}
-        for (name, each), planned in zip(share.strata, draw.strata, strict=True)
+        {"name": each.name, "size": each.size, "drawn": each.n_drawn, "read": each.n_read, "failed": each.n_failed}
+        for each in share.strata
     ]
     failure_share = share.share
     interval = [failure_share.interval.low, failure_share.interval.high] if failure_share else None

@@ -145,11 +145,15 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class DrawStratum:
-    """A part of a draw: its filter, the number of conversations in it, and how many of them were drawn."""
+    """A part of a draw: its filter, the number of conversations in it, and how many of them were drawn.
+
+    `weights` are, in the order of reading, how many conversations each drawn one stands for: its twins in this part.
+    """
 
     name: str
     n: int
     n_drawn: int
+    weights: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

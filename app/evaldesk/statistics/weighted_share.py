@@ -17,16 +17,30 @@ from evaldesk.statistics.intervals import Z_95, wilson
 class ReadStratum:
     """A stratum of `size` conversations: `n_read` were drawn by chance and read, `n_failed` of them are failures.
 
-    Raises ValueError where more failed than were read, or more were read than there are.
+    The counts are fractions where conversations stand for others (`read_stratum`). Raises ValueError where more failed
+    than were read, or more were read than there are.
     """
 
     size: int
-    n_read: int
-    n_failed: int
+    n_read: float
+    n_failed: float
 
     def __post_init__(self) -> None:
         if not 0 <= self.n_failed <= self.n_read <= self.size:
             raise ValueError(f"{self.n_failed} failed, {self.n_read} read, {self.size} in all: not in order")
+
+
+def read_stratum(size: int, readings: Sequence[tuple[int, bool]]) -> ReadStratum:
+    """A stratum of `size` conversations by its read ones: how many each stands for, and whether it is a failure.
+
+    Readings that stand for different numbers count as (sum of weights)^2 / (sum of squared weights), the effective
+    sample size of Kish 1965, with their weighted share of failures. Those of equal weights count as they are.
+    """
+    n_all, n_failed = sum(weight for weight, _ in readings), sum(weight for weight, is_failed in readings if is_failed)
+    if not readings or n_all == len(readings):
+        return ReadStratum(size, len(readings), n_failed)
+    n_effective = n_all**2 / sum(weight**2 for weight, _ in readings)
+    return ReadStratum(size, n_effective, n_effective * (n_failed / n_all))
 
 
 @dataclass(frozen=True, slots=True)

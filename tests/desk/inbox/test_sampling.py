@@ -110,17 +110,19 @@ def test_each_conversation_is_of_the_first_stratum_that_has_it() -> None:
     assert set(strata[2].ids) < {6, 7, 8, 9, 10}
 
 
-def test_one_of_a_group_of_twins_is_drawn_and_the_group_counts_once() -> None:
+def test_one_of_a_group_of_twins_in_a_stratum_is_drawn_and_stands_for_all_of_them() -> None:
     rows = [(1, "a"), (2, "a"), (3, "b"), (4, "a"), (5, ""), (6, "")]
     plans = parse_strata(["error:all", "rest:all"])
 
     first, second = draw_strata(plans, [[(2, "a"), (4, "a")], rows], seed=1)
     separate_strata = draw_strata(plans, [[(2, "a"), (4, "a")], rows], seed=1, is_one_per_twin_group=False)
 
-    assert (first.size, second.size) == (1, 3)
+    assert (first.size, second.size) == (2, 4)
     assert first.ids in {(2,), (4,)}
-    assert set(second.ids) == {3, 5, 6}
+    assert set(second.ids) == {1, 3, 5, 6}  # 1 is a twin of 2 and 4 without an error
+    assert (first.weights, second.weights) == ((2,), (1, 1, 1, 1))
     assert [stratum.size for stratum in separate_strata] == [2, 4]
+    assert separate_strata[0].weights == (1, 1)
 
 
 def test_the_same_seed_draws_the_same_and_another_seed_others() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from random import Random
@@ -43,14 +43,15 @@ class StratumPlan:
 
 @dataclass(frozen=True, slots=True)
 class DrawnStratum:
-    """A stratum of a draw: `size` groups of twins could be drawn of it, and the conversations `ids` were.
+    """A stratum of `size` conversations: `ids` of them were drawn, each of which stands for so many as `weights` tell.
 
-    Without groups of twins `size` is the number of its conversations. Shares are weighted by it.
+    Shares are weighted by `size`. A conversation stands for the twins of it in the stratum, of which it alone is drawn.
     """
 
     name: str
     size: int
     ids: tuple[int, ...]
+    weights: tuple[int, ...] = ()
 
 
 def draw_strata(
@@ -63,14 +64,14 @@ def draw_strata(
     """Draw conversations of each stratum by chance; the same seed draws the same of the same candidates.
 
     `candidates` are, for each plan, the conversations that meet its filter: id, and group of twins or an empty text. A
-    group belongs to the first stratum that has one of it, and one of its conversations there is drawn by chance.
+    conversation belongs to the first stratum that has it. Of a group of twins in a stratum one is drawn by chance, and
+    stands for all of them there: a group with errors and answers is read once among the errors, once among the rest.
     Raises UsageError where all of a stratum are more than can be drawn.
     """
     strata: list[DrawnStratum] = []
-    earlier_keys: set[int | str] = set()
-    for plan, rows in zip(plans, candidates, strict=True):
+    for plan, rows in zip(plans, own_rows(candidates), strict=True):
         keys = [group if group and is_one_per_twin_group else number for number, group in rows]
-        units = [*dict.fromkeys(key for key in keys if key not in earlier_keys)]
+        units = [*dict.fromkeys(keys)]
         n = len(units) if plan.n is None else min(plan.n, len(units))
         if n > MAX_DRAWN:
             raise _refusal(f"the stratum {plan.name} has {n:,} conversations; at most {MAX_DRAWN:,} can be drawn")
@@ -79,10 +80,18 @@ def draw_strata(
         for (number, _), key in zip(rows, keys, strict=True):
             if key in members:
                 members[key].append(number)
-        strata.append(DrawnStratum(plan.name, len(units), tuple(map(chance.choice, members.values()))))
-        if plan is not plans[-1]:
-            earlier_keys.update(units)
+        weights = tuple(map(len, members.values()))
+        strata.append(DrawnStratum(plan.name, len(rows), tuple(map(chance.choice, members.values())), weights))
     return tuple(strata)
+
+
+def own_rows(candidates: Sequence[Sequence[tuple[int, str]]]) -> Iterator[Sequence[tuple[int, str]]]:
+    """The conversations of each stratum without those of earlier ones."""
+    earlier_ids: set[int] = set()
+    for place, rows in enumerate(candidates):
+        yield [row for row in rows if row[0] not in earlier_ids] if earlier_ids else rows
+        if place < len(candidates) - 1:
+            earlier_ids.update(number for number, _ in rows)
 
 
 def parse_strata(texts: Sequence[str]) -> tuple[StratumPlan, ...]:
