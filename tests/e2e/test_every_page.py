@@ -19,6 +19,7 @@ from tests.conversations import put_conversation
 from tests.e2e.many_kinds import ANSWERS, RAISES, RENDERED, coded, furnish
 
 from evaldesk import paths
+from evaldesk.model.inbox import DrawStratum
 from evaldesk.registry import import_target
 from evaldesk.store import Store
 from evaldesk.web.server import ROUTES
@@ -200,6 +201,7 @@ def _afterwards(someone: Visitor, run: str, trial: str) -> dict[str, str]:
     coding = someone.page.url.removeprefix(home)
     with Store.open(someone.desk.workspace / ".evaldesk" / "evaldesk.db") as store:
         number = put_conversation(store, "Train to Graz next Friday, please.", source="shop", feedback=-1.0)
+        store.inbox_draws.create("", [DrawStratum("rest", 1, 1, (1,))], [(number, "rest")], 7, "me")
     return {"run-again": again, "id-run": run[6:], "id-again": again[6:], "coding": coding, "conversation": str(number)}
 
 
@@ -279,6 +281,8 @@ PAGES = {
     "inbox": "/inbox",
     "inbox-filter": "/inbox?q=turns",
     "inbox-conversation": "/inbox/{conversation}",
+    "inbox-draw": "/inbox/draw?q=since:14d",
+    "inbox-drawn": "/inbox/draws/1",
     "inbox-cases": "/inbox/cases?conversation={conversation}",
     "queues": "/queues?run={id-run}",
     "queue": "/queues/1",

@@ -32,6 +32,7 @@ from evaldesk.formats.exchange import Imported
 from evaldesk.model import Case, RunConfig, TrialResult, Turn, TurnRecord
 from evaldesk.model.experiment import ExperimentPlan, Variant
 from evaldesk.model.failures import Anchor, FindingDraft
+from evaldesk.model.inbox import DrawStratum
 from evaldesk.model.media import Media
 from evaldesk.model.proposals import ProposalDraft
 from evaldesk.model.queues import VERDICT_KINDS, GivenLabel, QueueDraft, QueueStratum
@@ -127,6 +128,7 @@ class Fort:
             "proposal_id": "1",
             "place": "1",
             "conversation_id": "1",
+            "draw_id": "1",
         } | others
         path = route.path
         for name in route.param_convertors:
@@ -208,6 +210,7 @@ class Fort:
             ),
             *(f"/failures?run={self.run}&before={self.run + 1}", "/failures/1"),
             *("/inbox", "/inbox?q=error", "/inbox/1", "/inbox/cases?conversation=1&conversation=2"),
+            *("/inbox/draw?q=error", "/inbox/draws/1", "/inbox/1?draw=1"),
             *("/queues", "/queues/1", "/queues/1?blind=off&at=1", "/queues/1?reader=sam&at=1", "/queues/1/trials"),
             "/queues/1?reader=sam",
             f"{run}/acceptance?queue=1",
@@ -350,6 +353,8 @@ def fill_inbox(fort: Fort) -> None:
         trial = trial_of(fort.run, 0, fort.texts) if index == 0 else None
         number = put_conversation(fort.desk.store, text, trial and replace(trial, scores=()))
         fort.desk.store.inbox.label(number, text, "failed", text)
+        strata = [DrawStratum(text, 1, 1, (1,))]
+        fort.desk.store.inbox_draws.create(text, strata, [(number, text)], 7, text)
 
 
 def fill_queue(fort: Fort) -> None:

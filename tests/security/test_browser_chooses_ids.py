@@ -207,6 +207,8 @@ FIELDS = {
     # What was shown when a form was filled, which is only compared; decisions of a case, as texts; a number or money.
     *("seen", "called", "decisions", "budget"),
     "conversation",  # numbers of conversations of the inbox
+    # A draw of conversations: its number, filters and numbers of its strata, a seed, and a tick.
+    *("draw", "stratum", "number", "seed", "twins"),
     "runs_tools",  # yes or no: whether the tools of a fork run for real
     # What a case also accepts: JSON values for its own calls and answers; and how its turns end, words of one table.
     *("accepted", "outcomes"),

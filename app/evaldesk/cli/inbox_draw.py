@@ -1,4 +1,4 @@
-"""`evaldesk inbox draw`: conversations to read, drawn by strata, and the share of failures among all of their strata."""
+"""`evaldesk inbox draw`: conversations to read, drawn by strata, and the share of failures in these strata."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model.conclusion import counted
 from evaldesk.model.inbox import Conversation, Cursor, InboxLabel, InboxSource
 from evaldesk.pages.conversation import TurnView, call_line, turn_views
+from evaldesk.pages.inbox_share import ShareView, newest_share
 from evaldesk.pages.prose import Markdown, Prose
 
 PER_PAGE = 50
@@ -85,7 +86,13 @@ class InboxPage:
     listener: Listener | None
     sources: Sequence[InboxSource]
     has_any: bool
+    share: ShareView | None
     problem: str = ""
+
+    @property
+    def draw_href(self) -> str:
+        """The address of the form that draws among the listed conversations."""
+        return f"/inbox/draw?{urlencode({'q': self.line})}" if self.line and not self.problem else "/inbox/draw"
 
     @property
     def losses(self) -> Sequence[str]:
@@ -115,6 +122,7 @@ class ReaderPage:
     own_label: InboxLabel | None
     labeller: str
     bad_outcome: str
+    draw_id: int = 0
     problem: str = ""
 
 
@@ -183,12 +191,13 @@ def inbox_page(desk: Desk, line: str, after: str = "") -> InboxPage:
         listener=inbox.listener(),
         sources=inbox.sources(),
         has_any=bool(listing.items) or bool(inbox.count("", most=1)),
+        share=newest_share(desk),
         problem=problem,
     )
 
 
-def reader_page(desk: Desk, conversation_id: int, problem: str = "") -> ReaderPage:
-    """A conversation to read. Raises NotFoundError."""
+def reader_page(desk: Desk, conversation_id: int, problem: str = "", draw_id: int = 0) -> ReaderPage:
+    """A conversation to read, as one of a draw where `draw_id` is its number. Raises NotFoundError."""
     conversation, result = desk.inbox.read(conversation_id)
     labels, labeller = desk.inbox.labels(conversation_id), desk.person.name()
     return ReaderPage(
@@ -199,6 +208,7 @@ def reader_page(desk: Desk, conversation_id: int, problem: str = "") -> ReaderPa
         own_label=next((each for each in labels if each.labeller == labeller), None),
         labeller=labeller,
         bad_outcome=bad_outcome(conversation, labels),
+        draw_id=draw_id,
         problem=problem,
     )
 

@@ -294,6 +294,7 @@ ROUTES: tuple[str, ...] = (
     "evaldesk.web.routes.trials:routes",
     "evaldesk.web.routes.failures:routes",
     "evaldesk.web.routes.queues:routes",
+    "evaldesk.web.routes.inbox_draws:routes",
     "evaldesk.web.routes.inbox:routes",
     "evaldesk.web.routes.runs:routes",
     "evaldesk.web.routes.rescoring:routes",

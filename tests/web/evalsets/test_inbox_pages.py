@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -180,3 +182,68 @@ def test_a_refused_form_of_drafts_keeps_its_values_and_makes_no_set(pages: Pages
 
 def test_no_conversation_leads_back_to_the_list(pages: Pages) -> None:
     assert pages.get("/inbox/cases").headers["location"] == "/inbox"
+
+
+def test_a_draw_is_made_on_the_page_and_read_to_its_share(pages: Pages, broken: int) -> None:
+    """One error among 5 conversations; two of the others are twins, of which one is drawn."""
+    for number in range(4):
+        put_conversation(
+            pages.desk.store, f"Q{number}", source="shop", has_error=False, twin_group=f"g{min(number, 2)}"
+        )
+    form = pages.get("/inbox/draw").text
+    answer = pages.post("/inbox/draws", {**STRATA, "seed": "7", "twins": "on"})
+    address = answer.headers["location"]
+    drawn = pages.get(address).text
+    seen = []
+    while place := re.search(r'href="(/inbox/\d+\?draw=1)" data-key="o"', pages.get(address).text):
+        conversation = place[1].split("/")[2].split("?")[0]
+        seen.append(int(conversation))
+        verdict = "failed" if int(conversation) == broken else "passed"
+        said = pages.post(f"/inbox/{conversation}/label", {"verdict": verdict, "draw": "1"})
+    text = pages.get("/inbox").text
+
+    assert "draw <input" in form
+    assert (form.count("of 1</span>"), form.count("of 4</span>")) == (1, 1)
+    assert address == "/inbox/draws/1"
+    assert "0 of 4 read" in drawn
+    assert seen[0] == broken
+    assert len(seen) == 4
+    assert said.headers["location"] == "/inbox/draws/1"
+    assert "20 % of 5 conversations fail" in text  # and not 1 of 4 read
+    assert "could be" in text
+    assert "(1 × 1/1 + 4 × 0/3) / 5" in text
+    assert "counts as all of the group" in text
+    assert "all 4 read" in text
+
+
+STRATA = {"stratum": ["error", "", "rest"], "number": ["all", "3", "all"]}
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"number": ["all", "", "some"]}, "a stratum is a filter, a colon"),
+        ({"stratum": ["eror", "", ""]}, "did you mean error?"),
+        ({"seed": "x"}, "a seed is a number"),
+        ({"q": "turns"}, "turns needs a comparison"),
+        ({"stratum": ["tool:none", "", ""]}, "no conversation meets the filters"),
+        ({"stratum": ["", "", ""]}, "a draw has 1 to 20 strata, got 0"),
+    ],
+)
+def test_a_draw_that_cannot_be_is_shown_again(pages: Pages, train: int, change: dict[str, Any], sentence: str) -> None:
+    answer = pages.post("/inbox/draws", STRATA | change)
+
+    assert answer.status_code == 422
+    assert sentence in html.unescape(answer.text)
+    assert pages.desk.draws.newest() is None
+
+
+def test_the_form_of_a_draw_counts_typed_strata(pages: Pages, train: int, broken: int) -> None:
+    text = pages.get("/inbox/draw?stratum=feedback%3C0&number=1&stratum=&number=&stratum=rest&number=9").text
+
+    assert re.findall(r"of (\d+)</span>", text) == ["1", "1"]
+    assert pages.get("/inbox/draw?stratum=turns&number=1").status_code == 422
+    assert pages.get("/inbox/draws/9").status_code == 404
+    assert pages.get(f"/inbox/draws/{2**40}").status_code == 404
+    assert pages.get(f"/inbox/{train}?draw=x").status_code == 200
+    assert pages.post(f"/inbox/{train}/label", {"verdict": "passed", "draw": "77"}).status_code == 404

@@ -116,6 +116,10 @@ class InboxDesk:
         """A conversation with its turns. Raises NotFoundError."""
         return self._store.inbox.get(conversation_id), self._store.inbox.content(conversation_id)
 
+    def many(self, ids: Sequence[int]) -> dict[int, Conversation]:
+        """The conversations with these ids; removed ones are missing."""
+        return self._store.inbox.many(ids)
+
     def mark_read(self, conversation_id: int) -> None:
         """Make a new conversation a read one. Raises NotFoundError."""
         self._store.inbox.set_state([self._store.inbox.get(conversation_id).id], "read", only_from="new")

@@ -15,6 +15,7 @@ from starlette.routing import Route
 from evaldesk.desk.inbox.inbox import CaseChoice, Expectation, TurnChoice
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.pages.inbox import FORM_EXPECTATIONS, DraftsForm, cases_page, inbox_page, reader_page
+from evaldesk.pages.inbox_draws import next_href
 from evaldesk.web.forms.fields import number_of, read_form, text_of, texts_of
 from evaldesk.web.render import desk_of, go, number, page
 
@@ -27,8 +28,9 @@ async def index(request: Request) -> Response:
 
 
 async def show(request: Request) -> Response:
-    """GET /inbox/{conversation_id}: the turns of a conversation."""
-    view = await asyncio.to_thread(reader_page, desk_of(request), _id(request))
+    """GET /inbox/{conversation_id}: the turns of a conversation, as one of `draw`."""
+    draw_id = _draw_id(request.query_params.get("draw"))
+    view = await asyncio.to_thread(reader_page, desk_of(request), _id(request), draw_id=draw_id)
     return page(request, "inbox/show.html", reader=view)
 
 
@@ -39,14 +41,21 @@ async def mark_read(request: Request) -> Response:
 
 
 async def label(request: Request) -> Response:
-    """POST /inbox/{conversation_id}/label: the verdict of a person, with a note; without a verdict it is taken away."""
+    """POST /inbox/{conversation_id}/label: the verdict of a person, with a note; without a verdict it is taken away.
+
+    A conversation of a `draw` leads to the next one of it without a label.
+    """
     form, desk = await read_form(request), desk_of(request)
+    draw_id = _draw_id(text_of(form, "draw"))
     try:
         await asyncio.to_thread(desk.inbox.label, _id(request), text_of(form, "verdict"), text_of(form, "note"))
     except UsageError as error:
-        view = await asyncio.to_thread(reader_page, desk, _id(request), str(error))
+        view = await asyncio.to_thread(reader_page, desk, _id(request), str(error), draw_id)
         return page(request, "inbox/show.html", status=422, reader=view)
-    return go(f"/inbox/{_id(request)}")
+    if draw_id and text_of(form, "verdict"):
+        draw = await asyncio.to_thread(desk.draws.get, draw_id)
+        return go(next_href(draw) or f"/inbox/draws/{draw.id}")
+    return go(f"/inbox/{_id(request)}?draw={draw_id}" if draw_id else f"/inbox/{_id(request)}")
 
 
 async def drop(request: Request) -> Response:
@@ -113,6 +122,11 @@ def _choice(form: FormData, conversation_id: int) -> CaseChoice:
 def _ids(texts: Sequence[str], least: int = 1) -> Sequence[int]:
     numbers = (number_of(text) for text in texts)
     return [each for each in dict.fromkeys(numbers) if each is not None and least <= each < 2**31]
+
+
+def _draw_id(text: object) -> int:
+    draw_id = number_of(text)
+    return draw_id if draw_id is not None and 0 < draw_id < 2**31 else 0
 
 
 def _id(request: Request) -> int:
