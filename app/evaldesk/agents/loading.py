@@ -114,7 +114,13 @@ class _FactoryAgent:
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """The events of the session's own agent. Exceptions of the factory pass through."""
+        is_new_object = _MEMORY not in session.memory
         agent = await self._agent_of(session)
+        if is_new_object and session.turns:
+            from evaldesk.agents.python import NEW_OBJECT, PythonAgent
+
+            if isinstance(agent, PythonAgent):
+                yield Event("log", author="evaldesk", text=NEW_OBJECT)
         async with aclosing(cast("Any", agent.reply(session, message))) as events:
             async for event in events:
                 yield event

@@ -32,6 +32,12 @@ _REQUIRED_FIELDS: Mapping[EventKind, str] = {
     "waiting": "waiting",
 }
 
+MEMORY = "agent"
+NEW_OBJECT = (
+    "The agent's object is new: it did not play the turns before, and knows of them only by the parameters `session` "
+    "and `state`."
+)
+
 
 def adapt(candidate: object, ref: AgentRef) -> PythonAgent | None:
     """The agent around a function or an object with `reply`; None for anything else."""
@@ -81,6 +87,12 @@ class PythonAgent:
         names = parameter_names(function)
         return names is None or bool({"state", "session"} & {*names})
 
+    def _keeps_memory(self, function: Callable[..., Any]) -> bool:
+        """Whether an object of the session may keep its earlier turns, or another one that is not given them."""
+        names = parameter_names(function) or ()
+        is_given = "session" in names or (inspect.isfunction(self.code) and "state" in names)
+        return inspect.isclass(self.code) or not is_given
+
     def _takes(self) -> tuple[str, ...]:
         """The media kinds in the attribute `takes`; all kinds for a function with the parameter `media`."""
         media_kinds = getattr(self.code, "takes", None)
@@ -92,7 +104,10 @@ class PythonAgent:
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Call the code and yield its events. Raises AgentError for a value that is no event."""
         with watching_processes(session):
+            is_new_object = inspect.isclass(self.code) and MEMORY not in session.memory
             function = self._function(session)
+            if is_new_object and session.turns:
+                yield Event("log", author="evaldesk", text=NEW_OBJECT)
             self._answer_calls(session, function)
             async with aclosing(self._call(function, session, message, ())) as events:
                 async for event in events:
@@ -129,6 +144,8 @@ class PythonAgent:
         watch_outside_calls()
         if not self._shows_state(function):
             note_unseen("state")
+        if self._keeps_memory(function):
+            note_unseen("memory")
         if INSTRUMENTS or "opentelemetry" in sys.modules:
             collect_spans()
         decisions = decisions_of(decided) if decided else []
@@ -156,9 +173,9 @@ class PythonAgent:
     def _function(self, session: Session) -> Callable[..., Any]:
         code = self.code
         if inspect.isclass(code):
-            if "agent" not in session.memory:
-                session.memory["agent"] = code()
-            code = session.memory["agent"]
+            if MEMORY not in session.memory:
+                session.memory[MEMORY] = code()
+            code = session.memory[MEMORY]
         function: Callable[..., Any] = code.reply if callable(getattr(code, "reply", None)) else code
         return function
 

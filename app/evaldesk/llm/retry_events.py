@@ -18,7 +18,7 @@ from evaldesk.llm.failures import ModelFailure
 from evaldesk.llm.pacing import PACED, Pace
 from evaldesk.model import Capture
 from evaldesk.model.decisions import Decision, Waiting
-from evaldesk.model.visibility import Part
+from evaldesk.model.visibility import Unseen
 
 T = TypeVar("T")
 
@@ -170,7 +170,7 @@ class TurnListener:
     def note_capture(self, way: Capture) -> None:
         """Note the source of the turn's calls."""
 
-    def note_unseen(self, part: Part) -> None:
+    def note_unseen(self, part: Unseen) -> None:
         """Note a part of the agent's work that cannot be seen."""
 
     def note_text_answer(self) -> None:
@@ -255,7 +255,7 @@ def note_capture(way: Capture) -> None:
         turn.note_capture(way)
 
 
-def note_unseen(part: Part) -> None:
+def note_unseen(part: Unseen) -> None:
     """Note a part of the agent's work that cannot be seen in the current turn."""
     turn = PLAYED_TURN.get()
     if turn:

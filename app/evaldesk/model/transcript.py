@@ -14,7 +14,7 @@ from evaldesk.model.decisions import Decision, Waiting
 from evaldesk.model.evalset import JsonObject, JsonValue, ToolCall
 from evaldesk.model.media import Media, images_in
 from evaldesk.model.options import Limits, ModelOptions
-from evaldesk.model.visibility import Level, Part, Visibility
+from evaldesk.model.visibility import Level, Unseen, Visibility
 
 EventKind: TypeAlias = Literal[
     "user_message",
@@ -204,7 +204,7 @@ class TurnRecord:
     stop_reason: StopReason = "answered"
     asked_by: AskedBy | None = None
     captures: tuple[Capture, ...] = ()
-    unseen: tuple[Part, ...] = ()
+    unseen: tuple[Unseen, ...] = ()
     paused: JsonValue = None
     media: tuple[Media, ...] = ()
     start_time: float | None = None

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 Part: TypeAlias = Literal["calls", "results", "inner_calls", "tokens", "state"]
+Unseen: TypeAlias = Literal["calls", "results", "inner_calls", "tokens", "state", "memory"]
+"""A part of one turn that could not be seen: `memory` is that of the agent's own object, beside session and state."""
 Level: TypeAlias = Literal["whole", "part", "none"]
 
 PARTS: tuple[Part, ...] = get_args(Part)

@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 from sqlalchemy import func, select
-from tests.desk.forks.conftest import Forks, talk
+from tests.desk.forks.conftest import SHOP, Forks, talk
 
+from evaldesk.agents import adapt_object
+from evaldesk.agents.python import NEW_OBJECT
 from evaldesk.desk.forks.forks import ForkDesk, play_fork
+from evaldesk.engine.worker import player
 from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.model import Criterion
 from evaldesk.model.fork import MOST_DEPTH, MOST_EDITS, Edit, Fork, ForkPoint
 from evaldesk.model.stored import RunSummary
 from evaldesk.store.runs.histories import history_class
@@ -356,3 +360,63 @@ async def test_a_trial_that_broke_off_in_a_turn_can_be_forked_before_it(forks: F
     assert (parent.n_errored, fork.n_passed) == (1, 1)
     with pytest.raises(UsageError, match="has 2 turns; the nearest point that can be forked is before turn 2"):
         await forked(forks, ForkPoint(parent.id, 0, 0, 3))
+
+
+class Counting:
+    """An agent with a memory of its own beside the session."""
+
+    def __init__(self) -> None:
+        self.n = 0
+
+    def reply(self, message: str, state: dict[str, Any]) -> str:
+        self.n += 1
+        return f"yes {self.n}"
+
+
+def make_counting() -> Counting:
+    return Counting()
+
+
+def answer_message(message: str) -> str:
+    return "yes"
+
+
+def answer_session(message: str, session: Any) -> str:
+    return f"yes {len(session.turns) + 1}"
+
+
+@pytest.mark.parametrize(
+    ("agent", "is_noted"),
+    [(Counting, True), (make_counting, True), (answer_message, True), (answer_session, False)],
+    ids=lambda each: str(each)[:20],
+)
+async def test_a_memory_that_begins_empty_is_named_in_the_plan(
+    forks: Forks, agent: Any, is_noted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(player._agents, SHOP, adapt_object(agent, replace(SHOP, kind="")))
+    parent = await forks.play(talk(3), criteria=(Criterion("response_contains", 1.0),))
+    desk = ForkDesk(forks.store, forks.desk.runs, forks.desk.agents)
+
+    plans = [await desk.plan(Fork(ForkPoint(parent.id, 0, 0, turn))) for turn in (1, 3)]
+
+    assert [any("memory of its own begins empty" in note for note in plan.notes) for plan in plans] == [False, is_noted]
+
+
+@pytest.mark.parametrize("agent", [Counting, make_counting])
+async def test_a_new_object_after_pinned_turns_is_told_in_the_transcript(
+    forks: Forks, agent: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(player._agents, SHOP, adapt_object(agent, replace(SHOP, kind="")))
+    parent = await forks.play(talk(4), criteria=(Criterion("response_contains", 1.0),))
+
+    fork = await forked(forks, ForkPoint(parent.id, 0, 0, 3))
+
+    own, turns = (forks.store.runs.trial(run.id, 0, 0).transcript.turns for run in (parent, fork))
+    assert [turn.answer for turn in turns] == ["yes 1", "yes 2", "yes 1", "yes 2"]
+    assert [[event.text for event in turn.events if event.kind == "log"] for turn in turns] == [
+        [],
+        [],
+        [NEW_OBJECT],
+        [],
+    ]
+    assert all(event.kind != "log" for turn in own for event in turn.events)

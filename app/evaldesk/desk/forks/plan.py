@@ -300,6 +300,11 @@ def _notes(parent: RunSummary, config: RunConfig, played_turn: TurnRecord, prefi
     notes = []
     if "state" in played_turn.unseen:
         notes.append("The session state of this agent is not seen; it starts from the recorded part alone.")
+    if prefix and "memory" in played_turn.unseen:
+        notes.append(
+            "The pinned turns reach this agent only by its parameters `session` and `state`: memory of its own begins "
+            "empty."
+        )
     if config.criteria != parent.config.criteria:
         notes.append("The scores of the imported trial cannot be computed here; the default criteria judge the fork.")
     if any(turn.open_requests for turn in prefix):

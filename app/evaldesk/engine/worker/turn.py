@@ -39,7 +39,7 @@ from evaldesk.model.decisions import Decided, Decision, Script
 from evaldesk.model.media import MAX_IMAGES, without_image_texts
 from evaldesk.model.prompts import FAILED
 from evaldesk.model.transcript import UNKNOWN, broken_turn, image_length, waiting_of
-from evaldesk.model.visibility import Part
+from evaldesk.model.visibility import Unseen
 from evaldesk.transcripts.model_exchanges import Exchange, read_request
 from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
 from evaldesk.wire import checked_event, plain_json, to_json
@@ -91,7 +91,7 @@ class OpenTurn(TurnListener):
         self._n_requests = 0
         self._observed_calls: list[tuple[float, str, HttpCall | None]] = []
         self._ways: set[Capture] = set()
-        self._unseen: set[Part] = set()
+        self._unseen: set[Unseen] = set()
         self._shows_calls = self._is_text_answer = self._has_outside_calls = False
         self._spans: TurnSpans | None = None
         self._call_answers: CallAnswers | None = None
@@ -277,7 +277,7 @@ class OpenTurn(TurnListener):
         """Note a way by which the calls of this turn are known; without any it is the adapter of a framework."""
         self._ways.add(way)
 
-    def note_unseen(self, part: Part) -> None:
+    def note_unseen(self, part: Unseen) -> None:
         """Note a part of the agent's work that cannot be seen."""
         self._unseen.add(part)
 

@@ -192,12 +192,16 @@ def _messages_of(value: Any) -> list[Any]:
 
 
 def langchain_messages(messages: Iterable[JsonObject]) -> list[Any]:
-    """Messages in OpenAI's shape as LangChain's, with ids of their own."""
+    """Messages in OpenAI's shape as LangChain's, with ids of their own, and results with the names of their tools."""
     from langchain_core.messages.utils import convert_to_messages
 
     past = convert_to_messages(list(messages))
+    name_by_id: dict[str, str] = {}
     for number, message in enumerate(past):
         message.id = f"before-{number}"
+        name_by_id.update((str(call["id"]), call["name"]) for call in getattr(message, "tool_calls", ()))
+        if message.type == "tool" and not message.name:
+            message.name = name_by_id.get(message.tool_call_id)
     return list(past)
 
 
