@@ -317,6 +317,21 @@ document.addEventListener("DOMContentLoaded", () => {
   if (cell) focusCell(cell);
 });
 
+// The square of a run opens its trial; the keyboard follows the link to the squares as links.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("[data-trials]");
+  if (!link || !event.detail || event.defaultPrevented) return;
+  const { left, width } = link.getBoundingClientRect();
+  const runs = link.closest("[data-runs]").dataset.runs.split(" ");
+  const at = Math.floor((29.8 * (event.clientX - left)) / width);
+  const [caseIndex, trial] = link.dataset.trials.split(" ")[at]?.split(".") ?? [];
+  if (!trial) return;
+  event.preventDefault();
+  const address = `/runs/${runs[at]}/cases/${caseIndex}/trials/${trial}`;
+  if (event.ctrlKey || event.metaKey) window.open(address, "_blank", "noopener");
+  else location.assign(address);
+});
+
 function onKey(key, target) {
   if (onGridKey(key, target)) return true;
   if ((key === "n" || key === "p") && hop("[data-broken]", key === "n" ? 1 : -1)) return true;

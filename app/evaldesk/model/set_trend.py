@@ -12,7 +12,8 @@ class TrendRun:
 
     Runs with the same `content` played the same cases, under any names; with the same `criteria` they judged them
     alike. `cost` is in dollars, `duration_ms` is that of the `n_timed` trials. `variant` is that of an experiment, and
-    empty outside of one; `left_out` are the ids of its cases in quarantine.
+    empty outside of one; `left_out` are the ids of its cases in quarantine, `uncounted` those of the newest run of the
+    set, which are in no `outcomes`.
     """
 
     id: int
@@ -31,6 +32,7 @@ class TrendRun:
     n_timed: int
     variant: str = ""
     left_out: tuple[str, ...] = ()
+    uncounted: tuple[str, ...] = ()
 
     @property
     def n_scored(self) -> int:

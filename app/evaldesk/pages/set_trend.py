@@ -84,7 +84,10 @@ class TrendChart:
 
 @dataclass(frozen=True, slots=True)
 class CaseTrend:
-    """A case of the newest run over the last runs: paths of passed and failed shares, and its change."""
+    """A case of the newest run over the last runs: paths of passed and failed shares, and its change.
+
+    `squares` are the runs with its row in each, None where the run had no such case.
+    """
 
     case_id: str
     address: str
@@ -97,6 +100,25 @@ class CaseTrend:
     p: float | None
     is_flaky: bool
     words: str
+    squares: tuple[tuple[int, TrendCase | None], ...] = ()
+
+    @property
+    def trials(self) -> str:
+        """`CASE.TRIAL` of each run between spaces, `-` of a run without the case: the trials that its squares open."""
+        return " ".join(f"{row.case_index}.{first_problem(row.strip)}" if row else "-" for _, row in self.squares)
+
+    @property
+    def square_links(self) -> list[tuple[str, str, str]]:
+        """Of each run with the case: the address of its first failed trial, a word on it, and its verdict."""
+        return [
+            (
+                f"/runs/{run_id}/cases/{row.case_index}/trials/{first_problem(row.strip)}",
+                f"run {run_id}, {row.n_passed} of {row.n_scored} passed",
+                "passed" if row.n_passed == row.n_scored else "failed",
+            )
+            for run_id, row in self.squares
+            if row and row.strip
+        ]
 
     @property
     def points(self) -> float | None:
@@ -143,6 +165,7 @@ class TrendPage:
     columns: tuple[str, str] = ("", "")
     smalls: tuple[SmallTrend, ...] = ()
     n_hidden: int = 0
+    case_runs: tuple[int, ...] = ()
 
     @property
     def newest(self) -> TrendRun | None:
@@ -219,6 +242,7 @@ def trend_page(
         columns=columns,
         smalls=_smalls(last_runs, store.trend_medians(read_ids), store.trend_metrics(read_ids)),
         n_hidden=max(0, len(ordered) - MOST_CASES),
+        case_runs=tuple(run.id for run in last_runs),
     )
 
 
@@ -285,6 +309,8 @@ def change_words(
 
 def _doubt(compared: Sequence[TrendRun], changes: Sequence[ChangePoint], alarm: SuiteChange | None) -> str:
     words = _change_doubt(compared, changes)
+    if n := len(compared[-1].uncounted) if compared else 0:
+        words += f" {counted(n, 'case')} in quarantine {'is' if n == 1 else 'are'} not counted."
     return f"{words} Newest run: {suite_words(alarm)}." if alarm else words
 
 
@@ -487,9 +513,11 @@ def _case_trend(
     words = f"{case_id}: {counted(len(runs), 'run')}, "
     words += f"{newest.n_passed} of {newest.n_scored} in run {runs[-1].id}" if newest else "not in the newest run"
     address = f"/runs/{runs[-1].id}/cases/{newest.case_index}/trials/{first_problem(newest.strip)}" if newest else ""
+    squares = tuple((run.id, rows.get(run.id)) for run in runs)
     return CaseTrend(
-        case_id, address, "".join(passes), "".join(fails), "".join(gaps), cut_at, before, after, p, is_flaky, words
-    )
+        case_id, address, "".join(passes), "".join(fails), "".join(gaps), cut_at, before, after, p, is_flaky, words,
+        squares,
+    )  # fmt: skip
 
 
 def _ordered(cases: Sequence[CaseTrend], sort: str) -> list[CaseTrend]:

@@ -229,6 +229,49 @@ def test_five_hundred_runs_fit_a_small_page(pages: Pages, calc: str) -> None:
     assert not re.search(r"\bnan\b|\binf\b", text)
 
 
+def test_cases_in_quarantine_now_count_in_no_run_of_the_trend(pages: Pages, calc: str) -> None:
+    for at in range(8):
+        add_run(pages, calc, 4, left_out=() if at < 4 else ("case_3",))
+    runs = pages.desk.store.runs
+    plain = trend_page(pages.desk, calc)
+
+    for run in plain.runs[:4]:  # the case passed always before it was put in quarantine, and never since
+        runs.record([TrialResult(run.id, 3, trial, "finished", "passed") for trial in range(5)])
+    for run in plain.runs[4:]:
+        runs.record([TrialResult(run.id, 3, trial, "finished", "failed") for trial in range(5)])
+    trend = trend_page(pages.desk, calc)
+
+    assert [(run.n_passed, run.n_scored) for run in trend.runs] == [(12, 15)] * 8
+    assert trend.changes == ()
+    assert "1 case in quarantine is not counted." in pages.get(f"/evalsets/{calc}/trend").text
+
+
+def test_a_case_that_left_quarantine_counts_in_every_run_again(pages: Pages, calc: str) -> None:
+    add_run(pages, calc, 4, left_out=("case_3",))
+    add_run(pages, calc, 4)
+
+    assert [run.n_scored for run in trend_page(pages.desk, calc).runs] == [20, 20]
+
+
+def test_a_square_opens_the_first_failed_trial_of_its_run(pages: Pages, calc: str) -> None:
+    first = add_run(pages, calc, 5, CASES[:1])
+    second = add_run(pages, calc, 2, (CASES[1], CASES[0]))
+
+    text = html.unescape(pages.get(f"/evalsets/{calc}/trend?sort=name").text)
+    opened = pages.get(f"/evalsets/{calc}/trend?case=case_0").text
+
+    assert f'data-runs="{first} {second}"' in text
+    assert re.findall(r'data-trials="([^"]*)"', text) == ["0.0 1.2", "- 0.2"]
+    assert "case=case_0#past" in text
+    links = re.findall(r'data-status="(\w+)" href="([^"]+)" aria-label="([^"]+)"', opened)
+    assert links == [
+        ("passed", f"/runs/{first}/cases/0/trials/0", f"run {first}, 5 of 5 passed"),
+        ("failed", f"/runs/{second}/cases/1/trials/2", f"run {second}, 2 of 5 passed"),
+    ]
+    assert [pages.get(href).status_code for _, href, _ in links] == [200, 200]
+    assert pages.get(f"/evalsets/{calc}/trend?case=%3Cnone%3E").status_code == 200
+
+
 def scored_run(pages: Pages, calc: str, value: float, duration_ms: float, **changes: Any) -> int:
     """A finished run of three trials with that score and about that time."""
     runs = pages.desk.store.runs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -51,7 +51,10 @@ class _Config:
 
 
 def trend_runs(connection: Connection, evalset_id: str, limit: int = MOST_RUNS) -> list[TrendRun]:
-    """The newest complete runs of a set that have a scored trial, oldest first; imported and re-scored ones too."""
+    """The newest complete runs of a set that have a scored trial, oldest first; imported and re-scored ones too.
+
+    Cases that are in quarantine in the newest run are in no outcome of any of them.
+    """
     columns = RUN.c
     rows = connection.execute(
         select(
@@ -74,12 +77,16 @@ def trend_runs(connection: Connection, evalset_id: str, limit: int = MOST_RUNS) 
     for row in connection.execute(select(RUN_OUTCOME).where(RUN_OUTCOME.c.run_id.in_(ids))):
         outcomes[row.run_id].append((row.n_passed, row.n_failed, row.n_errored, row.n_cases))
     contents = _contents(connection, [(row.id, row.n_cases) for row in rows])
+    configs = {row.id: from_json(row.config, _Config) for row in rows}
+    held_ids = configs[ids[0]].left_out if ids else ()
+    held = _outcomes_of(connection, ids, held_ids)
     runs = []
     for row in reversed(rows):
-        config = from_json(row.config, _Config)
+        config = configs[row.id]
         triples = tuple(
-            (passed + failed + errored * config.errors_are_failures, passed, n)
+            (passed + failed + errored * config.errors_are_failures, passed, n - held[row.id][passed, failed, errored])
             for passed, failed, errored, n in outcomes[row.id]
+            if n > held[row.id][passed, failed, errored]
         )
         if row.id not in contents or not any(trials for trials, _, _ in triples):
             continue
@@ -101,9 +108,24 @@ def trend_runs(connection: Connection, evalset_id: str, limit: int = MOST_RUNS) 
                 row.n_timed,
                 config.experiment.variant if config.experiment else "",
                 config.left_out,
+                held_ids,
             )
         )
     return runs
+
+
+def _outcomes_of(
+    connection: Connection, run_ids: Sequence[int], case_ids: Sequence[str]
+) -> dict[int, Counter[tuple[int, int, int]]]:
+    """In each run the numbers of these cases by their passed, failed and errored trials."""
+    outcomes: dict[int, Counter[tuple[int, int, int]]] = defaultdict(Counter)
+    if case_ids:
+        columns = RUN_CASE.c
+        rows = select(columns.run_id, columns.n_passed, columns.n_failed, columns.n_errored)
+        chosen_rows = rows.where(columns.run_id.in_(run_ids), columns.case_id.in_(case_ids))
+        for run_id, *triple in connection.execute(chosen_rows):
+            outcomes[run_id][triple[0], triple[1], triple[2]] += 1
+    return outcomes
 
 
 def _contents(connection: Connection, sizes: Sequence[tuple[int, int]]) -> dict[int, str]:

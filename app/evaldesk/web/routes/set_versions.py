@@ -61,7 +61,7 @@ async def summary(request: Request) -> Response:
 async def trend(request: Request) -> Response:
     """GET /evalsets/{set_id}/trend: pass rate over runs, and cases over the last ones; `agent` and `sort` choose.
 
-    The page of the set asks for a strip of it.
+    The row of the `case` has a link for each run. The page of the set asks for a strip of it.
     """
     desk, set_id = desk_of(request), request.path_params["set_id"]
     file = await run_in_threadpool(desk.evalsets.file, set_id)
@@ -78,6 +78,7 @@ async def trend(request: Request) -> Response:
         "n_versions": await run_in_threadpool(desk.evalsets.versions.count, set_id),
         "sort": sort,
         "sorts": SORTS,
+        "opened": query.get("case", ""),
     }
     return page(request, "evalsets/trend.html", **values)
 
