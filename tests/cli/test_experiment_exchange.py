@@ -73,7 +73,7 @@ def test_a_file_is_imported_once_unless_again_is_said(place: CommandFolder) -> N
     assert isinstance(refused.exception, UsageError)
     assert "was imported before, as runs 5, 6, 7, 8; add --again" in str(refused.exception)
     assert again.exit_code == 0, again.output
-    assert [each.id for each in place.store().experiments.list()] == [4, 2, 1]
+    assert [each.id for each in place.store().experiments.list()] == [3, 2, 1]
 
 
 def test_an_experiment_of_which_a_run_was_deleted_comes_whole_again(place: CommandFolder) -> None:

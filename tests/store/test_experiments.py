@@ -60,11 +60,57 @@ def test_a_deleted_run_keeps_its_place_and_a_later_run_of_the_variant_takes_it(s
 
 def test_experiments_are_listed_newest_first_in_pages(store: Store) -> None:
     ids = [store.experiments.create(replace(PLAN, name=f"e{at}")) for at in range(5)]
+    for experiment_id in ids:
+        play(store, experiment_id, 0)
 
     first = store.experiments.list(limit=3)
     rest = store.experiments.list(before=first[-1].id, limit=3)
 
     assert [each.id for each in (*first, *rest)] == ids[::-1]
+
+
+def test_an_experiment_in_the_trash_is_not_listed_and_goes_with_its_last_run(store: Store) -> None:
+    experiment_id = store.experiments.create(PLAN)
+    run_ids = [play(store, experiment_id, index) for index in range(2)]
+    for run_id in run_ids:
+        store.runs.set_status(run_id, "stopped")
+
+    store.runs.delete(run_ids[0])
+    assert [each.id for each in store.experiments.list()] == [experiment_id]
+    store.runs.delete(run_ids[1])
+    assert store.experiments.list() == []
+    store.runs.restore(run_ids[1])
+    assert [each.id for each in store.experiments.list()] == [experiment_id]
+
+    store.runs.remove_deleted()
+    assert store.experiments.get(experiment_id).members == (Member(0, None), Member(1, run_ids[1]), Member(2, None))
+    store.runs.delete(run_ids[1])
+    store.runs.remove_deleted()
+    with pytest.raises(NotFoundError):
+        store.experiments.get(experiment_id)
+
+
+def test_runs_begin_together_or_none_of_them(store: Store) -> None:
+    config = RunConfig(AgentRef("hello", "a:b"), "calc")
+    cases = [Case(f"c{at}", (Turn("Hi"),)) for at in range(900)]
+    plannings = [store.runs.planning(config, cases) for _ in PLAN.variants]
+
+    experiment_id = store.experiments.begin(PLAN, plannings)
+
+    assert store.experiments.get(experiment_id).run_ids == tuple(each.run_id for each in plannings)
+    assert len({each.run_id for each in plannings}) == 3
+    assert [each.config.experiment for each in plannings] == [
+        ExperimentPart(experiment_id, at, variant.name) for at, variant in enumerate(PLAN.variants)
+    ]
+    assert {each.n_planned for each in plannings} == {166}  # a third of the rows of one transaction
+    for each in plannings:
+        while not each.is_done:
+            each.step()
+        assert store.runs.summary(each.run_id).n_trials == 900
+
+    with pytest.raises(NotFoundError):
+        store.experiments.extend(99, PLAN, [store.runs.planning(config, cases) for _ in range(2)])
+    assert len(store.runs.list()) == 3
 
 
 def test_an_analysis_is_read_again_until_a_trial_is_added(store: Store) -> None:

@@ -4,49 +4,64 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, exists, insert, select, update
 
 from evaldesk.errors import NotFoundError
 from evaldesk.model.experiment import Analysis, Experiment, ExperimentPlan, Member
+from evaldesk.model.run import ExperimentPart, RunConfig
 from evaldesk.store.database import StorePart
+from evaldesk.store.runs.planning import Planning, begin_together
 from evaldesk.store.tables.experiments import EXPERIMENT
-from evaldesk.store.tables.runs import RUN
+from evaldesk.store.tables.runs import RUN, VISIBLE
 from evaldesk.wire import from_json, to_json
 
-NONE_DROPPED: Mapping[int, int] = MappingProxyType({})
+
+@dataclass(frozen=True, slots=True)
+class NewExperiment:
+    """An experiment that is to be stored: its plan, and of one in a file its time and the variants dropped early."""
+
+    plan: ExperimentPlan
+    created_at: datetime | None = None
+    dropped: Mapping[int, int] = field(default_factory=dict)
 
 
 class ExperimentStore(StorePart):
     """The experiments of a workspace. A variant whose run is gone keeps its place."""
 
-    def create(
-        self, plan: ExperimentPlan, created_at: datetime | None = None, dropped: Mapping[int, int] = NONE_DROPPED
-    ) -> int:
-        """Store an experiment before the runs of its variants; gives its id. One from a file has its own time."""
-        row = {
-            "name": plan.name,
-            "plan": to_json(plan).decode(),
-            "dropped": to_json(dict(dropped)).decode(),
-            "analysed": "",
-            "analysis": "",
-            "created_at": created_at or self._clock(),
-        }
+    def create(self, plan: ExperimentPlan) -> int:
+        """Store an experiment without a run; gives its id."""
         with self._database.writing() as connection:
-            created: int = connection.execute(insert(EXPERIMENT).values(row).returning(EXPERIMENT.c.id)).scalar_one()
-        return created
+            return insert_experiment(connection, NewExperiment(plan), self._clock())
 
-    def change(self, experiment_id: int, plan: ExperimentPlan) -> None:
-        """Replace the plan, as when variants were added. Raises NotFoundError."""
-        self._update(experiment_id, plan=to_json(plan).decode(), name=plan.name)
+    def begin(self, plan: ExperimentPlan, plannings: Sequence[Planning]) -> int:
+        """Store an experiment and its runs with their first cases in one transaction; gives its id."""
+        experiment_id = 0
 
-    def remove(self, experiment_id: int) -> None:
-        """Remove an experiment whose runs could not be stored."""
-        with self._database.writing() as connection:
-            connection.execute(delete(EXPERIMENT).where(EXPERIMENT.c.id == experiment_id))
+        def insert_plan(connection: Connection) -> Sequence[RunConfig]:
+            nonlocal experiment_id
+            experiment_id = insert_experiment(connection, NewExperiment(plan), self._clock())
+            return _configs(experiment_id, plan, plannings)
+
+        begin_together(self._database, plannings, insert_plan)
+        return experiment_id
+
+    def extend(self, experiment_id: int, plan: ExperimentPlan, plannings: Sequence[Planning]) -> None:
+        """Replace the plan by one with more variants, and store the runs of these, as `begin` does.
+
+        Raises NotFoundError.
+        """
+
+        def change_plan(connection: Connection) -> Sequence[RunConfig]:
+            _row(connection, experiment_id)
+            values = {"plan": to_json(plan).decode(), "name": plan.name}
+            connection.execute(update(EXPERIMENT).where(EXPERIMENT.c.id == experiment_id).values(values))
+            return _configs(experiment_id, plan, plannings, first=len(plan.variants) - len(plannings))
+
+        begin_together(self._database, plannings, change_plan)
 
     def note_drop(self, experiment_id: int, variant_index: int, n_blocks: int) -> None:
         """Note that a variant is not played on after so many blocks. Raises NotFoundError."""
@@ -73,8 +88,12 @@ class ExperimentStore(StorePart):
     def list(
         self, *, before: int | None = None, agent_id: str | None = None, limit: int = 50
     ) -> builtins.list[Experiment]:
-        """Experiments, newest first, of one agent or of all; `before` ends the last page."""
-        rows = select(EXPERIMENT).order_by(EXPERIMENT.c.id.desc()).limit(limit)
+        """Experiments that have a run, newest first, of one agent or of all; `before` ends the last page.
+
+        Those whose runs are all in the trash come back with them.
+        """
+        has_run = exists().where(RUN.c.experiment_id == EXPERIMENT.c.id, VISIBLE)
+        rows = select(EXPERIMENT).where(has_run).order_by(EXPERIMENT.c.id.desc()).limit(limit)
         if agent_id is not None:
             rows = rows.where(EXPERIMENT.c.id.in_(select(RUN.c.experiment_id).where(RUN.c.agent_id == agent_id)))
         if before is not None:
@@ -86,6 +105,30 @@ class ExperimentStore(StorePart):
         with self._database.writing() as connection:
             _row(connection, experiment_id)
             connection.execute(update(EXPERIMENT).where(EXPERIMENT.c.id == experiment_id).values(values))
+
+
+def insert_experiment(connection: Connection, experiment: NewExperiment, now: datetime) -> int:
+    """Store an experiment; gives its id."""
+    row = {
+        "name": experiment.plan.name,
+        "plan": to_json(experiment.plan).decode(),
+        "dropped": to_json(dict(experiment.dropped)).decode(),
+        "analysed": "",
+        "analysis": "",
+        "created_at": experiment.created_at or now,
+    }
+    experiment_id: int = connection.execute(insert(EXPERIMENT).values(row).returning(EXPERIMENT.c.id)).scalar_one()
+    return experiment_id
+
+
+def _configs(
+    experiment_id: int, plan: ExperimentPlan, plannings: Sequence[Planning], first: int = 0
+) -> Sequence[RunConfig]:
+    """The configurations of runs as variants of an experiment, from the variant `first` on."""
+    return [
+        replace(each.config, experiment=ExperimentPart(experiment_id, index, plan.variants[index].name))
+        for index, each in enumerate(plannings, first)
+    ]
 
 
 def _row(connection: Connection, experiment_id: int) -> Any:

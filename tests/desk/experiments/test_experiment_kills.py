@@ -8,14 +8,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from sqlalchemy import func, select
 
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.experiments.exchange import experiment_parts, import_experiment, read_experiment
 from evaldesk.desk.experiments.results import results
 from evaldesk.desk.experiments.turns import cell_rank
 from evaldesk.desk.imports.importing import ImportDesk
+from evaldesk.model import AgentRef, Case, RunConfig, TrialResult, Turn
+from evaldesk.model.experiment import ExperimentPlan, Variant
 from evaldesk.settings import Settings
 from evaldesk.store import Store
+from evaldesk.store.tables.experiments import EXPERIMENT
 
 N_VARIANTS, N_CASES, N = 6, 50, 5
 KILLS = (200, 550)
@@ -98,6 +102,124 @@ def test_a_killed_experiment_is_taken_up_with_every_cell_once_in_order(tmp_path:
     assert (again.analysis, again.n_blocks, again.is_cut) == (found.analysis, N, False)
     assert (again.experiment.plan, again.experiment.created_at) == (found.experiment.plan, found.experiment.created_at)
     assert [run.n_passed for run in again.runs.values()] == [N_CASES * N] * N_VARIANTS
+
+
+BEGINNING = """
+import asyncio, os, shutil, signal, sys
+from contextlib import contextmanager
+from pathlib import Path
+from evaldesk.desk.evalsets.evalsets import EvalSetDesk
+from evaldesk.desk.experiments.exchange import import_experiment, read_experiment
+from evaldesk.desk.experiments.experiments import ExperimentDesk
+from evaldesk.desk.imports.importing import ImportDesk
+from evaldesk.desk.runs.plan import RunOptions, RunSubject
+from evaldesk.desk.runs.runs import RunDesk
+from evaldesk.engine import InlineExecutor
+from evaldesk.model import AgentRef, Case, EvalSet, Expected, Turn
+from evaldesk.model.experiment import ExperimentPlan, Variant
+from evaldesk.settings import Settings
+from evaldesk.store import Store
+from evaldesk.store.database import Database
+
+way, folder, first = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+CASES = tuple(Case(f"c{i}", (Turn("hi", Expected((), (), "hi")),)) for i in range(600))  # planned in several steps
+
+def die_at(moment):
+    n_moments = 0
+
+    def pass_moment():
+        nonlocal n_moments
+        if n_moments == moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+        n_moments += 1
+
+    whole = Database.writing
+
+    @contextmanager
+    def writing(database):
+        with whole(database) as connection:
+            yield connection
+            pass_moment()  # before its end is stored
+        pass_moment()
+
+    Database.writing = writing
+
+async def begin(place, moment):
+    store = Store.open(place / "evaldesk.db")
+    settings = Settings(place, ())
+    runs = RunDesk(settings, store, open_executor=lambda config: InlineExecutor(1))
+    subject = RunSubject(AgentRef("echo", "echo_agent:agent", root=str(folder)), EvalSet("set", cases=CASES), "set")
+    plans = [runs.plan_for(subject, RunOptions(n=1, temperature=i / 10)) for i in range(3)]
+    variants = tuple(Variant(f"v{i}", {"temperature": i / 10}) for i in range(len(plans)))
+    desk = ExperimentDesk(store, runs)
+    imports = ImportDesk(settings, store, EvalSetDesk(settings, store))
+    plan = ExperimentPlan("kills", variants, seed=7, concurrency=1)
+    die_at(moment)
+    if way == "start":
+        await desk.start(plan, plans)
+    elif way == "submit":
+        await desk.submit(plan, plans)
+    elif way == "add":
+        await desk.add(1, variants[1:], plans[1:])
+    else:
+        file = read_experiment((first / "experiment.json").read_bytes(), "experiment.json")
+        import_experiment(store, imports, file, "experiment.json")
+    os._exit(0)
+
+moment, status = 0, None
+while status != 0:
+    place = folder / f"{way}-{moment}"
+    shutil.copytree(first, place)
+    child = os.fork()
+    if not child:
+        asyncio.run(begin(place, moment))
+    status = os.waitpid(child, 0)[1]
+    assert status in (0, signal.SIGKILL), status
+    moment += 1
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("way", ["start", "submit", "add", "import"])
+def test_a_kill_between_any_two_writes_leaves_a_whole_experiment_or_none(tmp_path: Path, way: str) -> None:
+    first = tmp_path / "first"
+    first.mkdir()
+    settings = Settings(first, ())
+    with Store.open(first / "evaldesk.db") as store:
+        config = RunConfig(AgentRef("echo", "echo_agent:agent", root=str(tmp_path)), "set")
+        variants = (Variant("v8", {"model": "v8"}), Variant("v9", {"model": "v9"}))
+        plannings = [store.runs.planning(config, [Case("c0", (Turn("hi"),))]) for _ in variants]
+        store.experiments.begin(ExperimentPlan("kills", variants, seed=7, concurrency=1), plannings)
+        run_ids = [each.run_id for each in plannings]
+        for run_id in run_ids:
+            store.runs.record([TrialResult(run_id, 0, 0, "finished", "passed")])
+            store.runs.set_status(run_id, "finished")
+        (first / "experiment.json").write_bytes(b"".join(experiment_parts(store, 1)))
+        if way != "add":
+            store.runs.delete(*run_ids)
+            store.runs.remove_deleted()
+    (tmp_path / "echo_agent.py").write_text("async def agent(message):\n    yield message\n")
+    (tmp_path / "begin.py").write_text(BEGINNING)
+
+    subprocess.run([sys.executable, str(tmp_path / "begin.py"), way, str(tmp_path), str(first)], check=True)
+
+    numbers = {"start": (0, 3), "submit": (0, 3), "add": (2, 4), "import": (0, 2)}[way]
+    places = sorted(tmp_path.glob(f"{way}-*"), key=lambda each: int(each.name.rpartition("-")[2]))
+    kept = []
+    for place in places:
+        with Store.open(place / "evaldesk.db") as store:
+            ImportDesk(settings, store, EvalSetDesk(settings, store)).recover()
+            store.runs.finish_deleting()
+            experiments = store.experiments.list()
+            with store._database.reading() as connection:
+                n_stored = connection.scalar(select(func.count()).select_from(EXPERIMENT))
+            runs = store.runs.list()
+        assert n_stored == len(experiments)
+        assert sorted(run.id for run in runs) == sorted(run for each in experiments for run in each.run_ids)
+        assert all(len(each.run_ids) == len(each.members) == len(each.plan.variants) for each in experiments)
+        kept.append(sum(len(each.run_ids) for each in experiments))
+    assert kept == sorted(kept)
+    assert set(kept) == set(numbers)
 
 
 def _begun(folder: Path, n_cells: int | None) -> list[tuple[int, int, int]]:

@@ -20,6 +20,7 @@ from evaldesk.formats.exchange import Imported
 from evaldesk.model.experiment import ExperimentPlan
 from evaldesk.model.run import MAX_TRIALS, ExperimentPart
 from evaldesk.store import Store
+from evaldesk.store.experiments import NewExperiment
 from evaldesk.store.runs.imports import NewRun
 from evaldesk.transcripts.recorded import RecordedRun, digest_of
 from evaldesk.wire import from_json, to_json
@@ -121,12 +122,11 @@ def import_experiment(
     """
     if not any(each.run.results for each in file.variants):
         raise UsageError("the file contains no trial; there is nothing to store as an experiment")
-    experiment_id = store.experiments.create(file.plan, file.created_at, file.dropped)
     variants = iter(file.variants)
 
     def as_variant(run: NewRun) -> NewRun:
         variant = next(variants)
-        part = ExperimentPart(experiment_id, variant.index, file.plan.variants[variant.index].name)
+        part = ExperimentPart(0, variant.index, file.plan.variants[variant.index].name)
         config = replace(
             run.config,
             experiment=part,
@@ -141,18 +141,16 @@ def import_experiment(
     digests = [hashlib.sha256(f"{whole_digest} {each.index}".encode()).hexdigest() for each in file.variants]
     # Where some were deleted, it comes whole again: a variant without its run has nothing to be compared with.
     is_whole = all(store.imports.find_run(digest) is not None for digest in digests)
-    try:
-        start = imports.begin(
-            Imported("", runs=runs),
-            source=source,
-            name="",
-            again=again or not is_whole,
-            digests=digests,
-            change=as_variant,
-            may_be_empty=True,  # a budget can end before the first trial of a variant
-        )
-        imports.finish(start)
-    except (Exception, KeyboardInterrupt):
-        store.experiments.remove(experiment_id)
-        raise
-    return experiment_id
+    start = imports.begin(
+        Imported("", runs=runs),
+        source=source,
+        name="",
+        again=again or not is_whole,
+        digests=digests,
+        change=as_variant,
+        may_be_empty=True,  # a budget can end before the first trial of a variant
+        experiment=NewExperiment(file.plan, file.created_at, file.dropped),
+    )
+    imports.finish(start)
+    part = store.runs.summary(start.run_ids[0]).config.experiment
+    return part.experiment_id if part else 0

@@ -7,6 +7,7 @@ import builtins
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from evaldesk.desk.experiments.variants import MOST_VARIANTS, check_names
 from evaldesk.errors import ConflictError, UsageError
 from evaldesk.model import AgentRef
 from evaldesk.model.experiment import Experiment, ExperimentPlan, Variant
-from evaldesk.model.run import LIVE, ExperimentPart
+from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
 from evaldesk.store import Store
 
@@ -35,15 +36,13 @@ class ExperimentDesk:
 
     async def start(self, plan: ExperimentPlan, run_plans: Sequence[RunPlan]) -> int:
         """Store an experiment with the runs of its variants, and play them in the background; gives its id."""
-        experiment_id = await asyncio.to_thread(self._store.experiments.create, plan)
-        await self._runs.start_together(self._as_parts(experiment_id, plan, run_plans))
-        return experiment_id
+        begin = partial(self._store.experiments.begin, plan)
+        return await self._runs.start_together(_with_concurrency(plan, run_plans), begin)
 
     async def submit(self, plan: ExperimentPlan, run_plans: Sequence[RunPlan]) -> tuple[int, builtins.list[int]]:
         """Store an experiment for the process that takes it up; gives its id and those of its runs."""
-        experiment_id = await asyncio.to_thread(self._store.experiments.create, plan)
-        run_ids = await self._runs.submit_together(self._as_parts(experiment_id, plan, run_plans))
-        return experiment_id, run_ids
+        begin = partial(self._store.experiments.begin, plan)
+        return await self._runs.submit_together(_with_concurrency(plan, run_plans), begin)
 
     async def play(
         self, experiment_id: int, on_progress: Callable[[Sequence[RunSummary]], None] = lambda _: None
@@ -119,16 +118,10 @@ class ExperimentDesk:
         if len(earlier_variants) + len(variants) > MOST_VARIANTS:
             raise UsageError(f"an experiment has at most {MOST_VARIANTS} variants", field="variants")
         plan = replace(experiment.plan, variants=(*earlier_variants, *variants), factors=())
-        await asyncio.to_thread(self._store.experiments.change, experiment_id, plan)
-        await self._runs.start_together(self._as_parts(experiment_id, plan, run_plans, first=len(earlier_variants)))
+        extend = partial(self._store.experiments.extend, experiment_id, plan)
+        await self._runs.start_together(_with_concurrency(plan, run_plans), extend)
 
-    def _as_parts(
-        self, experiment_id: int, plan: ExperimentPlan, run_plans: Sequence[RunPlan], first: int = 0
-    ) -> builtins.list[RunPlan]:
-        """The runs with their places; each has the trials at once of the whole experiment."""
-        parts = []
-        for index, run_plan in enumerate(run_plans, first):
-            part = ExperimentPart(experiment_id, index, plan.variants[index].name)
-            config = replace(run_plan.config, experiment=part, concurrency=plan.concurrency)
-            parts.append(replace(run_plan, config=config))
-        return parts
+
+def _with_concurrency(plan: ExperimentPlan, run_plans: Sequence[RunPlan]) -> builtins.list[RunPlan]:
+    """The runs with the trials at once of the whole experiment each."""
+    return [replace(each, config=replace(each.config, concurrency=plan.concurrency)) for each in run_plans]

@@ -39,6 +39,7 @@ from evaldesk.run_options import KEEP
 from evaldesk.settings import DatabaseUrl, Settings
 from evaldesk.store import Store
 from evaldesk.store.evalsets.files import PreparedSet
+from evaldesk.store.experiments import NewExperiment
 from evaldesk.store.runs.imports import (
     PROCESS_ENDED,
     AlreadyImportedError,
@@ -190,10 +191,12 @@ class ImportDesk:
         digests: Sequence[str] = (),
         change: Callable[[NewRun], NewRun] = lambda run: run,
         may_be_empty: bool = False,
+        experiment: NewExperiment | None = None,
     ) -> StartedImport:
         """Check an import and begin it: nothing of it is shown before `finish`, which must follow.
 
         `digests` are those of its runs, where they are known; `change` is made in each new run before it is stored.
+        `experiment` is that of the runs, if `change` gives them their parts of it.
         A run without a trial is refused unless it `may_be_empty`. With `renames` cases that share an id get one each.
         Raises AlreadyImportedError when every run is stored, or the eval set of a file without runs, and
         ImportUnderWayError when one is being stored, unless `again`. Raises UsageError, SetNameTakenError and DiskError
@@ -223,7 +226,9 @@ class ImportDesk:
             if runs:
                 set_id = prepared.id if prepared else ""
                 with _beginning, self._swept():
-                    ids = self._store.imports.begin(source, runs, current_owner(), set_id=set_id, is_again=again)
+                    ids = self._store.imports.begin(
+                        source, runs, current_owner(), set_id=set_id, is_again=again, experiment=experiment
+                    )
                     start.id, start.run_ids = ids
                     _going.add((self._database, start.id))
             start.resources = stack.pop_all()

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -63,6 +64,8 @@ FULL_DISK_S = 600.0
 WAITING = "waiting"
 """In place of a driver: the run was submitted, and the first free process takes it up."""
 TAKEN_OVER = "Taken over from"
+
+T = TypeVar("T")
 
 
 class RunDesk:
@@ -165,28 +168,45 @@ class RunDesk:
         else:
             await self.resume(run.id)
 
-    async def start_together(self, plans: Sequence[RunPlan]) -> list[int]:
-        """Store the runs of an experiment, then play them in the background; none begins before all are stored."""
-        for plan in plans:
-            self._check_agent(plan.config)
-        plannings = [(await self._plan_first(plan), plan.config) for plan in plans]
-        for planning, config in plannings:
-            self._players.play(planning.run_id, planning=planning, part=config.experiment)
-        return [planning.run_id for planning, _ in plannings]
+    async def start_together(self, plans: Sequence[RunPlan], begin: Callable[[Sequence[Planning]], T]) -> T:
+        """Store the runs of an experiment by `begin`, in one transaction, and play them in the background.
 
-    async def submit_together(self, plans: Sequence[RunPlan]) -> list[int]:
-        """As `submit`, for the runs of an experiment: none waits to be taken up before all are stored."""
-        for plan in plans:
-            self._check_agent(plan.config)
-        run_ids = []
-        for plan in plans:
-            planning = await self._plan_first(plan)
+        Gives the value of `begin`.
+        """
+        plannings, value = await self._plan_together(plans, begin)
+        for planning in plannings:
+            self._players.play(planning.run_id, planning=planning, part=planning.config.experiment)
+        return value
+
+    async def submit_together(
+        self, plans: Sequence[RunPlan], begin: Callable[[Sequence[Planning]], T]
+    ) -> tuple[T, list[int]]:
+        """As `submit`, for the runs of an experiment; none waits to be taken up before all are stored.
+
+        Gives the value of `begin`, and the runs.
+        """
+        plannings, value = await self._plan_together(plans, begin)
+        for planning in plannings:
             while not planning.is_done:
                 await self._write(planning.step)
-            run_ids.append(planning.run_id)
+        run_ids = [planning.run_id for planning in plannings]
         for summary in [await self.summary(run_id) for run_id in run_ids]:
             await self._write(self._store.runs.move_on, summary, "pending", "", driver=WAITING)
-        return run_ids
+        return value, run_ids
+
+    async def _plan_together(
+        self, plans: Sequence[RunPlan], begin: Callable[[Sequence[Planning]], T]
+    ) -> tuple[list[Planning], T]:
+        """Store runs that are ours, with their first cases."""
+        for plan in plans:
+            self._check_agent(plan.config)
+        for plan in plans:
+            await asyncio.to_thread(self._note_version, plan)
+        plannings = [self._planning(plan) for plan in plans]
+        value = await self._write(begin, plannings)
+        for planning in plannings:
+            await self._note_start(planning.run_id, planning.config)
+        return plannings, value
 
     async def resume_together(self, run_ids: Sequence[int]) -> None:
         """As `resume`, for runs of an experiment: none begins before all are taken up. Raises as `resume`."""

@@ -15,6 +15,7 @@ from evaldesk.model.run import MAX_TRIALS
 from evaldesk.model.stored import ImportStatus, ImportSummary
 from evaldesk.store import media
 from evaldesk.store.database import Clock, StepSize, StorePart
+from evaldesk.store.experiments import NewExperiment, insert_experiment
 from evaldesk.store.runs import planning, totals, trash
 from evaldesk.store.runs.facets import add_tags, words_of_divergence
 from evaldesk.store.runs.planning import NO_EVALSET
@@ -154,9 +155,18 @@ class ImportStore(StorePart):
             return _runs_by_digest(connection, [digest]).get(digest)
 
     def begin(
-        self, source: str, runs: Sequence[NewRun], owner: str, *, set_id: str = "", is_again: bool = False
+        self,
+        source: str,
+        runs: Sequence[NewRun],
+        owner: str,
+        *,
+        set_id: str = "",
+        is_again: bool = False,
+        experiment: NewExperiment | None = None,
     ) -> tuple[int, list[int]]:
         """Begin an import and give its id and those of its hidden runs; `owner` is the process that imports.
+
+        The runs of an `experiment` have their parts of it, but for its id, which is given here.
 
         Raises ImportUnderWayError or AlreadyImportedError for a run that another import stores or has stored since,
         unless `is_again`.
@@ -166,7 +176,7 @@ class ImportStore(StorePart):
         first = {"status": "importing", "stage": "storing", "set_path": "", "set_version": "", "reason": ""}
         values = first | {"source": source, "owner": owner, "set_id": set_id, "n_total": n_total, "created_at": now}
         values |= {"leased_until": _NEW_LEASE}
-        import_id, run_ids, size = 0, list[int](), StepSize(MAX_ROWS)
+        import_id, experiment_id, run_ids, size = 0, 0, list[int](), StepSize(MAX_ROWS)
         try:
             for some in _batches(runs, lambda _: (ROWS_OF_RUN, 0), size):
                 with self._step(import_id, 0, size) if import_id else size.writing(self._database) as connection:
@@ -174,17 +184,22 @@ class ImportStore(StorePart):
                         _check_new(connection, import_id, [run.digest for run in some])
                     # The record comes with its first runs: one that is refused, or killed before, leaves none.
                     current_id = import_id or _begin(connection, values)
-                    run_ids += [self._insert_run(connection, current_id, run) for run in some]
-                import_id = current_id
+                    current_experiment_id = experiment_id
+                    if experiment and not experiment_id:
+                        current_experiment_id = insert_experiment(connection, experiment, now)
+                    configs = [_with_experiment(run.config, current_experiment_id) for run in some]
+                    both = zip(some, configs, strict=True)
+                    run_ids += [self._insert_run(connection, current_id, run, config) for run, config in both]
+                import_id, experiment_id = current_id, current_experiment_id
         except (Exception, KeyboardInterrupt) as error:
             if import_id:
                 self.end(import_id, "failed", str(error))
             raise
         return import_id, run_ids
 
-    def _insert_run(self, connection: Connection, import_id: int, run: NewRun) -> int:
+    def _insert_run(self, connection: Connection, import_id: int, run: NewRun, config: RunConfig) -> int:
         now = self._clock()
-        run_id = planning.insert_run(connection, run.config, run.n_each, now, "", self._starter)
+        run_id = planning.insert_run(connection, config, run.n_each, now, "", self._starter)
         values = {"status": "finished", "deleted_at": now, "reason": run.reason}
         connection.execute(update(RUN).where(RUN.c.id == run_id).values(values))
         connection.execute(insert(IMPORT_RUN).values(run_id=run_id, import_id=import_id))
@@ -315,6 +330,12 @@ def _begin(connection: Connection, values: dict[str, Any]) -> int:
     cut_short = (_R.source == values["source"]) & (_R.status == "failed") & (_R.reason == PROCESS_ENDED)
     connection.execute(delete(IMPORT_RECORD).where(cut_short, ~is_left))
     return int(connection.execute(insert(IMPORT_RECORD).values(values).returning(_R.id)).scalar_one())
+
+
+def _with_experiment(config: RunConfig, experiment_id: int) -> RunConfig:
+    """The configuration with the id of its experiment, if it is of one."""
+    part = config.experiment
+    return replace(config, experiment=replace(part, experiment_id=experiment_id)) if part else config
 
 
 def _runs_by_digest(connection: Connection, digests: Sequence[str]) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -74,6 +74,22 @@ TRIALS_RETRIED = 1_000
 """Trials of the cases that one transaction of a retry looks at, about."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Cases of a run from `first` on, with the rows that one transaction stores of them."""
+
+    first: int
+    cases: Sequence[Case]
+    rows: Sequence[tuple[Values, Values]]
+    pinned_rows: Mapping[int, Any]
+    media: Mapping[str, bytes]
+
+    @property
+    def n_cases(self) -> int:
+        """The number of its cases."""
+        return len(self.cases)
+
+
 @dataclass
 class Planning:
     """A new run that is planned in transactions of some cases each, so that others write between them.
@@ -118,27 +134,40 @@ class Planning:
 
         Raises ConflictError when the run was deleted or taken by another process meanwhile.
         """
-        some = self.cases[self.n_planned : self.n_planned + self._at_once]
-        both = [case_rows(index, case, self.n_each[index]) for index, case in enumerate(some, self.n_planned)]
-        pinned_rows = {at: pinned_turns.content_rows(turns) for at, turns in self._pinned(some) if turns}
+        step = self._next_step()
+        with self.database.writing() as connection:
+            run_id = self._store(connection, step)
+        self.run_id = run_id
+        self.n_planned += step.n_cases
+
+    def _next_step(self, n_together: int = 1) -> _Step:
+        """The rows of the next cases; fewer, where `n_together` runs are begun in one transaction."""
+        some = self.cases[self.n_planned : self.n_planned + max(1, self._at_once // n_together)]
         all_media = [item for case in some for item in case.media]
         for _, turns in self._pinned(some):
             all_media += [*(item for turn in turns for item in turn.all_media), *media.result_images(turns)]
-        with self.database.writing() as connection:
-            run_id = self.run_id or self._begin(connection)
-            if self.run_id and not (renew if self.driver else is_own)(connection, run_id, 1):
-                raise ConflictError(f"run {run_id} was deleted or taken over while it was planned")
-            _plan_cases(connection, run_id, self.config, both)
-            for at, rows in pinned_rows.items():
-                pinned_turns.keep(connection, run_id, at, rows)
-            if self.config.source_run_id is not None:
-                indexes = range(self.n_planned, self.n_planned + len(some))
-                pinned_turns.copy(connection, self.config.source_run_id, run_id, indexes)
-            add_tags(connection, run_id, enumerate(some, self.n_planned))
-            if all_media:
-                media.keep(connection, {"run_id": run_id}, media.bytes_of(all_media), self.clock)
-        self.run_id = run_id
-        self.n_planned += len(some)
+        return _Step(
+            self.n_planned,
+            some,
+            [case_rows(index, case, self.n_each[index]) for index, case in enumerate(some, self.n_planned)],
+            {at: pinned_turns.content_rows(turns) for at, turns in self._pinned(some) if turns},
+            media.bytes_of(all_media),
+        )
+
+    def _store(self, connection: Connection, step: _Step) -> int:
+        run_id = self.run_id or self._begin(connection)
+        if self.run_id and not (renew if self.driver else is_own)(connection, run_id, 1):
+            raise ConflictError(f"run {run_id} was deleted or taken over while it was planned")
+        _plan_cases(connection, run_id, self.config, step.rows)
+        for at, rows in step.pinned_rows.items():
+            pinned_turns.keep(connection, run_id, at, rows)
+        if self.config.source_run_id is not None:
+            indexes = range(step.first, step.first + step.n_cases)
+            pinned_turns.copy(connection, self.config.source_run_id, run_id, indexes)
+        add_tags(connection, run_id, enumerate(step.cases, step.first))
+        if step.media:
+            media.keep(connection, {"run_id": run_id}, step.media, self.clock)
+        return run_id
 
     def _pinned(self, some: Sequence[Case]) -> Iterator[tuple[int, Sequence[TurnRecord]]]:
         """The pinned turns of the next cases, by their index."""
@@ -156,6 +185,25 @@ class Planning:
         if config.source_run_id is not None:
             connection.execute(insert(RUN_SOURCE).values(run_id=run_id, source_id=config.source_run_id))
         return run_id
+
+
+def begin_together(
+    database: Database,
+    plannings: Sequence[Planning],
+    configs_of: Callable[[Connection], Sequence[RunConfig]],
+) -> None:
+    """Store several new runs with their first cases in one transaction, so that a kill leaves all of them or none.
+
+    `configs_of` stores their experiment in it, and gives their configurations.
+    """
+    steps = [each._next_step(len(plannings)) for each in plannings]
+    with database.writing() as connection:
+        for planning, config in zip(plannings, configs_of(connection), strict=True):
+            planning.config = config
+        run_ids = [planning._store(connection, step) for planning, step in zip(plannings, steps, strict=True)]
+    for planning, step, run_id in zip(plannings, steps, run_ids, strict=True):
+        planning.run_id = run_id
+        planning.n_planned = step.n_cases
 
 
 def _plan_cases(connection: Connection, run_id: int, config: RunConfig, both: Sequence[tuple[Values, Values]]) -> None:

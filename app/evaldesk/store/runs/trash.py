@@ -28,6 +28,7 @@ from evaldesk.store.runs.planning import ACTIVE, ENDED, NO_EVALSET, set_status
 from evaldesk.store.runs.recording import Values
 from evaldesk.store.runs.run_queries import run_row
 from evaldesk.store.tables.columns import upsert
+from evaldesk.store.tables.experiments import EXPERIMENT
 from evaldesk.store.tables.imports import IMPORT_RECORD, IMPORT_RUN
 from evaldesk.store.tables.media import RUN_MEDIA
 from evaldesk.store.tables.runs import (
@@ -139,7 +140,10 @@ def delete_some(connection: Connection, run_id: int, n: int) -> bool:
             is_left = media.drop_some(connection, RUN_MEDIA, run_id, n)
             if not is_left:
                 was_never_shown = connection.scalar(_never_shown().where(IMPORT_RUN.c.run_id == run_id)) is not None
+                experiment_id = connection.scalar(select(RUN.c.experiment_id).where(RUN.c.id == run_id))
                 connection.execute(delete(RUN).where(RUN.c.id == run_id))
+                if experiment_id is not None:
+                    _delete_if_empty(connection, experiment_id)
                 pinned_turns.drop_unused(connection)
                 if was_never_shown:
                     give_back_number(connection, run_id)
@@ -147,6 +151,12 @@ def delete_some(connection: Connection, run_id: int, n: int) -> bool:
         deleted_cases = RUN_CASE.c.case_index <= indexes[-1]
     connection.execute(delete(RUN_CASE).where(RUN_CASE.c.run_id == run_id, deleted_cases))
     return True
+
+
+def _delete_if_empty(connection: Connection, experiment_id: int) -> None:
+    """Delete an experiment of which no run is left."""
+    is_empty = ~exists().where(RUN.c.experiment_id == experiment_id)
+    connection.execute(delete(EXPERIMENT).where(EXPERIMENT.c.id == experiment_id, is_empty))
 
 
 def give_back_number(connection: Connection, run_id: int) -> None:
