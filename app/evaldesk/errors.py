@@ -130,6 +130,9 @@ class MetricError(EvaldeskError):
 NOT_RECORDED = "not_recorded"
 """The kind of a ModelError for a call that a replay does not answer."""
 
+PREFIX_DIVERGED = "prefix_diverged"
+"""The kind of a ModelError for a call that is not the recorded one before the point of a fork."""
+
 
 class ModelError(EvaldeskError):
     """A model call failed for good; `kind` is a short stable word such as `rate_limit`."""

@@ -94,3 +94,19 @@ def test_what_cannot_be_forked_is_refused_in_words(folder: Path, words: list[str
 
     assert isinstance(result.exception, UsageError | SystemExit)
     assert sentence in f"{result.output} {result.exception}"
+
+
+@pytest.mark.parametrize("point", ["3.1", "3.2"])
+def test_a_call_that_the_turn_does_not_have_is_refused_with_the_nearest_point(folder: Path, point: str) -> None:
+    result = run(folder, "fork", f"1:refund:1@{point}", "--dry-run")
+
+    assert isinstance(result.exception, UsageError), result.output
+    assert "the turn has no model call; the nearest point that can be forked is before turn 3" in str(result.exception)
+
+
+@pytest.mark.parametrize("point", ["3.", "3.x", "3.-1", "3.1.1", ".1"])
+def test_a_point_inside_a_turn_has_the_number_of_a_call(folder: Path, point: str) -> None:
+    result = run(folder, "fork", f"1:refund:1@{point}", "--dry-run")
+
+    assert result.exit_code == 2
+    assert "write RUN:CASE[:TRIAL]@TURN[.CALL]" in result.output

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from evaldesk.model.fork import Edit, Fork
     from evaldesk.model.stored import RunSummary
 
-FORM = "RUN:CASE[:TRIAL]@TURN"
+FORM = "RUN:CASE[:TRIAL]@TURN[.CALL]"
 
 
 @click.command()
@@ -50,11 +50,13 @@ FORM = "RUN:CASE[:TRIAL]@TURN"
 def fork(place: str, n: int, yes: bool, is_json: bool, is_trusted: bool, workspace: str | None, **values: Any) -> None:
     """Play a trial on from before TURN, changed or not; the turns before it are not played again.
 
+    With CALL it is before that model call of the turn: the ones before it are answered from the recording of the trial.
     Without TRIAL it is the first trial that failed. Cost and tools are shown first, and a person is asked. A fork is a
     run of its own: the counts of RUN stay as they are. The exit code is 0 once it was played.
 
     \b
     evaldesk fork 12:refund:1@3
+    evaldesk fork 12:refund:1@3.2 --n 5
     evaldesk fork 12:refund@3 --message "Use the other card" --n 20
     evaldesk fork 12:refund@3 --state '{"card": null}' --yes --json
     evaldesk fork 12:refund@3 --tool-result 1='{"price": 12}' --dry-run
@@ -97,14 +99,15 @@ def _request(desk: Desk, place: str, n: int, values: dict[str, Any]) -> Fork:
     """The fork that the command names. Raises UsageError, NotFoundError."""
     from evaldesk.model.fork import Fork
 
-    target, at, turn = place.rpartition("@")
-    if not at or not turn.isdecimal():
+    target, at, number = place.rpartition("@")
+    turn, dot, call = number.partition(".")
+    if not at or not turn.isdecimal() or (dot and not call.isdecimal()):
         raise click.BadParameter(f"write {FORM}, such as 12:refund:1@3", param_hint=FORM)
     name, case_id, trial_index = trial_place(target, FORM)
     if case_id is None:
         raise click.BadParameter(f"name the case as well: {FORM}, such as 12:refund:1@3", param_hint=FORM)
     run = desk.stored_runs.find_by_name(name)
-    point = desk.forks.point(run, case_id, trial_index, int(turn))
+    point = desk.forks.point(run, case_id, trial_index, int(turn), int(call) if dot else None)
     edits = tuple(_edits(values))
     say = values["say"]
     return Fork(point, edits, n, "message" if say else "script", say or "", values["run_tools"])

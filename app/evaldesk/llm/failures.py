@@ -15,7 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from evaldesk.backports import UTC
-from evaldesk.errors import NO_DOUBLE, NOT_RECORDED, ModelError
+from evaldesk.errors import NO_DOUBLE, NOT_RECORDED, PREFIX_DIVERGED, ModelError
 from evaldesk.secrets import KEYS, provider_of, scrub
 
 MAX_MESSAGE = 300
@@ -54,7 +54,7 @@ _LOCAL_CAUSES: Mapping[str, str] = {
     "SSLCertVerificationError": "the certificate of its address is not trusted on this machine",
 }
 """Causes on this side of the connection that no retry removes, which clients report as a connection error."""
-_OWN_KINDS = frozenset({"redirect", NO_DOUBLE, NOT_RECORDED})
+_OWN_KINDS = frozenset({"redirect", NO_DOUBLE, NOT_RECORDED, PREFIX_DIVERGED})
 _LATE = frozenset({"Timeout", "TimeoutError", "TimeoutException", "APITimeoutError"})
 _LOCAL_FAULT = re.compile(r"no module named|unexpected keyword|object has no attribute", re.I)
 

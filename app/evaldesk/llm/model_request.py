@@ -11,7 +11,7 @@ from typing import Any
 
 from evaldesk.errors import REASON_LIMIT
 from evaldesk.llm.apis import OWN_ADDRESSES, api_of, model_in
-from evaldesk.llm.recording import CURRENT_RECORDER, Recorder, is_replaying, not_recorded_error
+from evaldesk.llm.recording import CURRENT_RECORDER, Recorder, diverged_error, is_replaying, not_recorded_error
 from evaldesk.llm.redirects import is_asking_model
 from evaldesk.llm.refusals import STRICTNESS, dropped_fields_note, without_fields
 from evaldesk.llm.retry_events import (
@@ -225,6 +225,9 @@ def refuse_in_replay(reason: str) -> None:
     """Raise ModelError when model calls are not allowed: the trial, or another one of the process, is a replay."""
     recorder = CURRENT_RECORDER.get()
     replays = is_replaying() and PLAYED_TURN.get() is None
+    if recorder and recorder.n_prefix_calls and recorder.prefix_error:
+        recorder.replay_error = diverged_error(f"a call before the point of the fork cannot be recorded: {reason}")
+        raise recorder.replay_error
     if recorder.recording.mode == "replay" if recorder else replays:
         error = not_recorded_error(f"a replay asks no model, and this call cannot be recorded: {reason}")
         if recorder:

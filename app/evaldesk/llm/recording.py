@@ -18,7 +18,7 @@ from typing import Any
 
 from evaldesk.codec import msgspec
 from evaldesk.durable_files import make_folder, replace_file
-from evaldesk.errors import NOT_RECORDED, BadNumberError, ModelError
+from evaldesk.errors import NOT_RECORDED, PREFIX_DIVERGED, BadNumberError, ModelError
 from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.model import JsonObject
 from evaldesk.model.options import Recording
@@ -32,12 +32,33 @@ _decoder = msgspec.json.Decoder(dict[str, Any])
 
 @dataclass(slots=True)
 class Recorder:
-    """The recording in one trial; `replay_error` is the error of a call without an answer in the replay."""
+    """The recording in one trial; `replay_error` is the error of a call without an answer in the replay.
+
+    With `n_prefix_calls` it is that of a fork inside a turn: the first model calls, and the tool calls among and after
+    them, are answered from the recording of the parent, the later ones are live, and nothing is recorded.
+    """
 
     recording: Recording
     trial_index: int
     replay_error: ModelError | None = None
+    n_prefix_calls: int = 0
+    _n_model_calls: int = 0
     _n_requests: Counter[bytes] = field(default_factory=Counter)
+
+    @property
+    def is_in_prefix(self) -> bool:
+        """Whether the newest call is one before the point of a fork."""
+        return 0 < self.n_prefix_calls >= self._n_model_calls
+
+    @property
+    def prefix_error(self) -> ModelError | None:
+        """The error of a turn that ends before it has asked for all recorded calls of the prefix."""
+        if self.replay_error or self._n_model_calls >= self.n_prefix_calls:
+            return None
+        return diverged_error(
+            f"the agent asked for {self._n_model_calls:,} of the {self.n_prefix_calls:,} recorded model calls before "
+            "the point, and then ended its turn"
+        )
 
     async def reply(
         self, call: ModelCall, on_text: Callable[[str], None] | None, ask: Callable[[], Awaitable[ModelReply]]
@@ -63,6 +84,8 @@ class Recorder:
 
     def key(self, kind: str, content: JsonObject) -> str:
         """The recording key: the hash of the request and its repeat number."""
+        if "tool" not in kind:
+            self._n_model_calls += 1
         encoded_content = _encoder.encode([kind, content])
         self._n_requests[encoded_content] += 1
         digest_input = _encoder.encode([self.trial_index, self._n_requests[encoded_content]]) + encoded_content
@@ -74,7 +97,7 @@ class Recorder:
 
     def find(self, key: str, what: str) -> dict[str, Any] | None:
         """The recorded answer; None to call `what`. Raises ModelError when a replay lacks it."""
-        if not self.recording.may_replay:
+        if not self.recording.may_replay or (self.n_prefix_calls and not self.is_in_prefix):
             return None
         try:
             return _decoder.decode(self._path(key).read_bytes())
@@ -82,6 +105,13 @@ class Recorder:
             pass
         except (OSError, msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
             raise _unreadable(what, error) from error
+        if self.is_in_prefix:
+            self.replay_error = diverged_error(
+                f"{what}, after {max(self._n_model_calls - 1, 0):,} of {self.n_prefix_calls:,} recorded model calls, "
+                "is not the recorded one: the agent asks otherwise than in the trial. Look for a change of the "
+                "instruction, the model, the tools or the agent's code, or play on from before the turn"
+            )
+            raise self.replay_error
         if self.recording.mode == "auto":
             return None
         self.replay_error = not_recorded_error(
@@ -91,7 +121,9 @@ class Recorder:
         raise self.replay_error
 
     def keep(self, key: str, answer: JsonObject) -> None:
-        """Write an answer atomically, without secrets."""
+        """Write an answer atomically, without secrets; not in a fork."""
+        if self.n_prefix_calls:
+            return
         path = self._path(key)
         make_folder(path.parent)
         data = _encoder.encode(_scrub(answer, scrubber(os.environ)))
@@ -104,6 +136,11 @@ class Recorder:
 def not_recorded_error(sentence: str) -> ModelError:
     """The error of a call without an answer in the replay."""
     return ModelError(sentence, kind=NOT_RECORDED)
+
+
+def diverged_error(sentence: str) -> ModelError:
+    """The error of a fork inside a turn whose agent asks otherwise before the point."""
+    return ModelError(sentence, kind=PREFIX_DIVERGED)
 
 
 def _unreadable(what: str, error: Exception) -> ModelError:

@@ -102,17 +102,40 @@ class ForkPart:
     agent_version: str = ""
     message: str = ""
 
+    @property
+    def n_prefix_calls(self) -> int:
+        """The model calls of its first played turn that are answered from the recording of the parent."""
+        return max((self.point.call or 1) - 1, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
     """The pinned turns of a trial and the session state after them; nothing of it is executed.
 
-    `message` is the first message of a simulated user in place of its own; empty for its own.
+    `message` is the first message of a simulated user in place of its own; empty for its own. The first `n_calls` model
+    calls of the next turn are answered from the recording of the trial number `trial_index` of the parent, from 0.
     """
 
     turns: tuple[TurnRecord, ...] = ()
     state: JsonObject = field(default_factory=dict)
     message: str = ""
+    n_calls: int = 0
+    trial_index: int = 0
+
+
+def model_calls_of(turn: TurnRecord) -> int:
+    """The number of model calls of the agent in a turn."""
+    return sum(usage.role == "agent" for usage in turn.usages)
+
+
+def turn_from_call(turn: TurnRecord, call: int | None) -> TurnRecord:
+    """The turn with its events from that model call on, from 1; the whole turn without one."""
+    places = [
+        at for at, each in enumerate(turn.events) if each.kind == "usage" and each.usage and each.usage.role == "agent"
+    ]
+    if not call or call > len(places):
+        return turn
+    return replace(turn, events=turn.events[places[call - 1] :])
 
 
 def pinned_stub(turn: TurnRecord) -> TurnRecord:
@@ -120,8 +143,22 @@ def pinned_stub(turn: TurnRecord) -> TurnRecord:
     return TurnRecord(turn.query)
 
 
-def check_edits(edits: Sequence[Edit], turn: int) -> None:
-    """Raise UsageError for edits that cannot be made at a point before that turn, naming the one at fault."""
+EDITS_BEFORE_CALLS = frozenset({"message", "drop_turn", "insert_turn", "state", "tool_result", "assistant"})
+"""Edits of the conversation before a turn begins: inside it they would change calls that were recorded."""
+
+
+def check_edits(edits: Sequence[Edit], turn: int, call: int | None = None) -> None:
+    """Raise UsageError for edits that cannot be made at a point before that turn, naming the one at fault.
+
+    Inside a turn, before its model call `call`, the conversation before it cannot be edited.
+    """
+    for edit in edits if call else ():
+        if edit.kind in EDITS_BEFORE_CALLS:
+            raise UsageError(
+                f"{edit.kind.replace('_', ' ')}: it changes the conversation before call {call} of turn {turn}, which "
+                f"is answered from the record; the nearest point for it is before turn {turn}",
+                field=edit.kind,
+            )
     if len(edits) > MOST_EDITS:
         raise UsageError(f"{len(edits)} edits; a fork has at most {MOST_EDITS}", field="edits")
     for number, edit in enumerate(edits, 1):

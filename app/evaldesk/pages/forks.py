@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from evaldesk.errors import NAME_LIMIT, TEXT_LIMIT, EvaldeskError, TrustError, UsageError
 from evaldesk.model import TurnRecord
+from evaldesk.model.conclusion import counted
 from evaldesk.model.fork import Edit, Fork, ForkPart, ForkPoint
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary, TrialKey
@@ -45,7 +46,14 @@ def plan_sentences(plan: ForkPlan) -> Sequence[str]:
 
 
 def _restored_sentence(part: ForkPart) -> str:
-    n = part.n_prefix_turns
+    n, n_calls = part.n_prefix_turns, part.n_prefix_calls
+    if n_calls:
+        calls = "Its first model call is" if n_calls == 1 else f"Its first {n_calls:,} model calls are"
+        return (
+            f"Turn {part.point.turn} begins again, after {counted(n, 'pinned turn')}. {calls} answered from the "
+            "recording, with the results of its tools; where the agent asks otherwise, the fork ends with "
+            "prefix_diverged."
+        )
     if not n:
         return "The session begins anew: nothing comes before turn 1."
     turns = "The turn before the point is" if n == 1 else f"The {n:,} turns before the point are"

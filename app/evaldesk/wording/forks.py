@@ -39,5 +39,6 @@ def earlier_sentence(run_ids: Sequence[int], n_passed: int, n_scored: int) -> st
 
 
 def edits_words(part: ForkPart) -> str:
-    """The edits in one line; `again from here` for none."""
-    return "; ".join(map(edit_words, part.edits)) or "again from here"
+    """The edits in one line; `again from here` for none. A point inside the turn stands first."""
+    words = "; ".join(map(edit_words, part.edits)) or "again from here"
+    return f"before call {part.point.call}: {words}" if part.point.call else words

@@ -38,7 +38,9 @@ class ForkDesk:
         """Plan a fork and play it in the background; gives its run. Raises as `plan`, and TrustError."""
         return await self._runs.start((await self.plan(fork)).run)
 
-    def point(self, run: RunSummary, case_id: str, trial_index: int | None, turn: int) -> ForkPoint:
+    def point(
+        self, run: RunSummary, case_id: str, trial_index: int | None, turn: int, call: int | None = None
+    ) -> ForkPoint:
         """The point in a trial, or in the first one that failed, else in the first. Raises NotFoundError."""
         case_ids = self._store.runs.case_ids(run.id)
         case_index = next((index for index, each in case_ids.items() if each == case_id), None)
@@ -47,7 +49,7 @@ class ForkDesk:
         if trial_index is None:
             (strip,) = self._store.runs.strips(run.id, [case_index])
             trial_index = max(strip.find("f"), 0)
-        return ForkPoint(run.id, case_index, trial_index, turn)
+        return ForkPoint(run.id, case_index, trial_index, turn, call)
 
     def of_trial(self, run_id: int, case_index: int, trial_index: int) -> Sequence[RunSummary]:
         """The forks of a trial, oldest first."""

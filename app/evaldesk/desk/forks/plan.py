@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from evaldesk import __version__
-from evaldesk.desk.forks.points import check_point, tells_state
+from evaldesk.desk.forks.points import check_call, check_point, tells_state
 from evaldesk.desk.runs.driver import trial_seed
 from evaldesk.desk.runs.plan import RunPlan, foreseen_plan
 from evaldesk.engine.driver.code_files import agent_version
@@ -21,6 +21,7 @@ from evaldesk.model.fork import (
     MOST_FORK_TEXT,
     Fork,
     ForkPart,
+    ForkPoint,
     check_edits,
     edited_case,
     edited_prefix,
@@ -28,6 +29,7 @@ from evaldesk.model.fork import (
     first_message,
     is_storable,
     point_seed,
+    turn_from_call,
 )
 from evaldesk.model.options import Recording
 from evaldesk.model.stored import RunSummary
@@ -91,7 +93,9 @@ def plan_fork(store: Store, fork: Fork, parent: RunSummary, own: RunConfig, agen
     case = store.runs.case(point.run_id, point.case_index)
     turns = result.transcript.turns
     check_point(point, result, agent, tells_state=tells_state(parent.config.agent, turns))
-    check_edits(fork.edits, point.turn)
+    if point.call is not None:
+        check_call(point, result, agent, own.recording)
+    check_edits(fork.edits, point.turn, point.call)
     fork = _with_then(fork, case)
     earlier_turns, played_turn = turns[: point.turn - 1], turns[point.turn - 1]
     state = edited_state(played_turn.state_before, fork.edits)
@@ -100,7 +104,8 @@ def plan_fork(store: Store, fork: Fork, parent: RunSummary, own: RunConfig, agen
     if new_case.scenario is None and len(new_case.turns) < point.turn:
         raise UsageError("after these edits there is no turn left to play; insert one, or say a message", field="edits")
     runs_tools = not is_imported(parent.config) if fork.runs_tools is None else fork.runs_tools
-    recorded_tools = _tools_of(turns[point.turn - 1 :], case, point.turn)
+    later_turns = (turn_from_call(played_turn, point.call), *turns[point.turn :])
+    recorded_tools = _tools_of(later_turns, case, point.turn)
     if not runs_tools:
         new_case = _with_recorded_doubles(new_case, turns[point.turn - 1 :])
     doubled = _doubled_tools(new_case)
@@ -116,18 +121,18 @@ def plan_fork(store: Store, fork: Fork, parent: RunSummary, own: RunConfig, agen
         depth=(parent.config.fork.depth if parent.config.fork else 0) + 1,
         first=fork.first,
         agent_version=parent.config.agent_version,
-        message=first_message(new_case, fork),
+        message=first_message(new_case, fork) or (played_turn.query if point.call and new_case.scenario else ""),
     )
     parent_seed = trial_seed(parent.config.seed, case.id, point.trial_index + _first_of(parent.config))
     config = replace(config, fork=part, seed=point_seed(parent_seed, point))
     run = replace(foreseen_plan(config, (new_case,)), prefix=prefix)
-    cost_each, n_earlier = _cost_of_rest(store, parent, point.case_index, point.turn)
+    cost_each, n_earlier = _cost_of_rest(store, parent, point)
     n_left = max(len(new_case.turns) - len(prefix), 1) if new_case.scenario is None else len(turns) - len(prefix)
     return ForkPlan(
         fork,
         run,
         parent,
-        "pinned turns",
+        "recorded prefix" if part.n_prefix_calls else "pinned turns",
         n_left,
         cost_each,
         n_earlier,
@@ -149,14 +154,13 @@ def _check_request(fork: Fork, parent: RunSummary) -> None:
     depth = (parent.config.fork.depth if parent.config.fork else 0) + 1
     if depth > MOST_DEPTH:
         raise UsageError(f"this would be a fork of a fork {depth} deep; at most {MOST_DEPTH}", field="turn")
-    if fork.point.call is not None:
-        raise UsageError(
-            "a point inside a turn is not played yet; the nearest point that can be forked is before turn "
-            f"{fork.point.turn}",
-            field="turn",
-        )
     if fork.then == "message" and not fork.message.strip():
         raise UsageError("say the message that is played after the point", field="message")
+    if fork.then == "message" and fork.point.call:
+        raise UsageError(
+            f"another message begins another turn; the nearest point for it is before turn {fork.point.turn}",
+            field="message",
+        )
     if not is_storable(fork.message):
         raise UsageError("the message holds half a surrogate pair", field="message")
     if len(fork.message) > MOST_FORK_TEXT:
@@ -204,7 +208,7 @@ def _config(fork: Fork, parent: RunSummary, own: RunConfig, agent: AgentRef, cas
         model=model,
         model_options=options,
         user=own.user,
-        recording=Recording(folder=own.recording.folder),
+        recording=Recording(folder=own.recording.folder, tools=own.recording.tools),
         agent_version=version,
         agent_model=own.agent_model,
         errors_are_failures=own.errors_are_failures,
@@ -249,6 +253,7 @@ def _fingerprint(prefix: Sequence[TurnRecord], case: Case, fork: Fork, config: R
         fork.message,
         (ref.target, ref.kind, ref.declared, ref.part, config.agent_version),
         (config.model or config.agent_model, config.model_options),
+        *((("call", fork.point.call),) if fork.point.call else ()),
     )
     return hashlib.blake2b(to_json(parts), digest_size=16).hexdigest()
 
@@ -281,18 +286,20 @@ def _with_recorded_doubles(case: Case, turns: Sequence[TurnRecord]) -> Case:
     return replace(case, extra={**case.extra, "tool_doubles": {**own, "unmatched": "refuse"}})
 
 
-def _cost_of_rest(store: Store, parent: RunSummary, case_index: int, turn: int) -> tuple[float | None, int]:
-    """The mean cost of the turns from this one on over trials of the case, and the number of these trials."""
+def _cost_of_rest(store: Store, parent: RunSummary, point: ForkPoint) -> tuple[float | None, int]:
+    """The mean cost of the turns from the point on over trials of the case, and the number of these trials."""
+    case_index, turn = point.case_index, point.turn
     (strip,) = store.runs.strips(parent.id, [case_index])
     keys = [(case_index, at) for at in range(min(len(strip), MOST_EARLIER))]
     trials = [each for each in store.runs.trials(parent.id, keys).values() if len(each.transcript.turns) >= turn]
-    costs = [_cost_from(each, turn) for each in trials]
+    costs = [_cost_from(each, point) for each in trials]
     known_costs = [cost for cost in costs if cost is not None]
     return (sum(known_costs) / len(known_costs) if known_costs else None), len(known_costs)
 
 
-def _cost_from(trial: TrialResult, turn: int) -> float | None:
-    usages = [usage for each in trial.transcript.turns[turn - 1 :] for usage in each.usages]
+def _cost_from(trial: TrialResult, point: ForkPoint) -> float | None:
+    first_turn, *later_turns = trial.transcript.turns[point.turn - 1 :]
+    usages = [usage for each in (turn_from_call(first_turn, point.call), *later_turns) for usage in each.usages]
     return known_sum(usage.cost for usage in usages) if usages else None
 
 

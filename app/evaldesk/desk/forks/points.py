@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from evaldesk.agents import AGENTS
 from evaldesk.errors import UsageError
 from evaldesk.model import AgentRef, JsonValue, TrialResult, TurnRecord
-from evaldesk.model.fork import ForkPoint
+from evaldesk.model.fork import ForkPoint, model_calls_of
+from evaldesk.model.options import Recording
 from evaldesk.store.runs.run_store import is_imported_agent
 
 _NO_JSON = re.compile(
@@ -39,6 +40,31 @@ def check_point(point: ForkPoint, result: TrialResult, agent: AgentRef, *, tells
         nearest = next(usable, 0)
         words = _nearest(nearest) if nearest else "no turn of this trial can be forked"
         raise UsageError(f"turn {point.turn}: {reasons[0]}; {words}", field="turn")
+
+
+def check_call(point: ForkPoint, result: TrialResult, agent: AgentRef, recording: Recording) -> None:
+    """Raise UsageError for a model call before which the agent cannot be played on; the turn itself can be forked.
+
+    `recording` is that of the trial: calls before the point are answered from it.
+    """
+    call, turn = point.call or 0, result.transcript.turns[point.turn - 1]
+    n_calls = model_calls_of(turn)
+    place = f"call {call} of turn {point.turn}"
+    kind = AGENTS.find(agent.kind)
+    if not 1 <= call <= n_calls:
+        counts = "has no model call" if not n_calls else f"has {n_calls:,} model call{'s'[: n_calls != 1]}"
+        raise UsageError(f"{place}: the turn {counts}; {_nearest(point.turn)}", field="call")
+    if call == 1:
+        return
+    if recording.mode == "off" or is_imported_agent(agent):
+        reason = "the model calls of this trial were not recorded; a run with recording = 'record' keeps them"
+    elif kind is not None and not kind.can_replay(agent):
+        reason = f"a recording does not see the model calls of {kind.title}"
+    elif not recording.tools and any(event.kind == "tool_result" for event in turn.own_events):
+        reason = "the results of its tools were not recorded"
+    else:
+        return
+    raise UsageError(f"{place}: {reason}; {_nearest(point.turn)}", field="call")
 
 
 def can_fork(turn: int, result: TrialResult, agent: AgentRef, *, tells_state: bool) -> bool:

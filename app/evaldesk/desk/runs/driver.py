@@ -301,7 +301,7 @@ class RunDriver:
         if self._prefix_of_fork is None:
             turns = await asyncio.to_thread(self._store.forks.pinned, self.run_id)
             state = turns[-1].state_after if turns else case.initial_state
-            self._prefix_of_fork = Prefix(turns, state, part.message)
+            self._prefix_of_fork = Prefix(turns, state, part.message, part.n_prefix_calls, part.point.trial_index)
         return self._prefix_of_fork
 
     async def _is_confirming(self, trial: PendingTrial) -> bool:

@@ -304,7 +304,8 @@ def _unanswered_call(turn: OpenTurn) -> Exception | None:
     An agent may catch it, or raise an error of its own.
     """
     recorder, answers = CURRENT_RECORDER.get(), turn.call_answers
-    return (recorder.replay_error if recorder else None) or (answers.failure if answers else None)
+    lost = (recorder.replay_error or recorder.prefix_error) if recorder else None
+    return lost or (answers.failure if answers else None)
 
 
 def _session_of(spec: TrialSpec) -> Session:
@@ -324,8 +325,7 @@ def _session_of(spec: TrialSpec) -> Session:
 
 def set_up(spec: TrialSpec) -> ErrorRecord | None:
     """Set the stage in the current context; why it cannot be, or None."""
-    is_recorded = spec.recording.mode != "off"
-    CURRENT_RECORDER.set(Recorder(spec.recording, spec.trial_index) if is_recorded else None)
+    CURRENT_RECORDER.set(_recorder_of(spec))
     CURRENT_TRIAL.set(TrialContext(spec.case, spec.case_index, spec.trial_index))
     try:
         has_doubles = DOUBLES in spec.case.extra
@@ -333,6 +333,14 @@ def set_up(spec: TrialSpec) -> ErrorRecord | None:
     except EvaldeskError as error:
         return ErrorRecord("bad_case", str(error))
     return None
+
+
+def _recorder_of(spec: TrialSpec) -> Recorder | None:
+    prefix = spec.prefix
+    if prefix and prefix.n_calls:
+        recording = replace(spec.recording, mode="auto")
+        return Recorder(recording, prefix.trial_index, n_prefix_calls=prefix.n_calls)
+    return Recorder(spec.recording, spec.trial_index) if spec.recording.mode != "off" else None
 
 
 GRACE_S = 1.0
