@@ -335,10 +335,11 @@ class WordTables:
                 connection.exec_driver_sql("DELETE FROM search_seen WHERE run_id = %s", (run_id,))
         return is_left
 
-    def numbers_in(self, words: Sequence[str], first: int, end: int, limit: int) -> Sequence[int]:
-        """The places with all words from the number `first` to before `end`."""
+    def numbers_in(self, words: Sequence[str], spans: Sequence[tuple[int, int]], limit: int) -> Sequence[Sequence[int]]:
+        """The places with all words in each span, from its first number to before its end; at most `limit` in each."""
         some = "SELECT number FROM search_place WHERE words @@ %s::tsquery AND number >= %s AND number < %s LIMIT %s"
-        return [number for (number,) in self._rows(some, (_ts_query(words), first, end, limit))]
+        query = _ts_query(words)
+        return [[number for (number,) in self._rows(some, (query, *span, limit))] for span in spans]
 
     def newest_in(self, words: Sequence[str], first: int, end: int, limit: int) -> Sequence[int]:
         """The same places, the last ones first."""

@@ -143,9 +143,10 @@ class SearchStore(StorePart):
         if not words or self.refusal:
             return FoundCases({}, text=query.strip())
         cases_by_run, is_cut = {}, False
-        for run_id in run_ids:
-            numbers = self._index.numbers_in(words, *numbers_of(run_id), limit * TRIALS_OF_CASE)
-            indexes = sorted({SearchPosition.of(number).case_index for number in numbers})
+        spans = [numbers_of(run_id) for run_id in run_ids]
+        of_runs = self._index.numbers_in(words, spans, limit * TRIALS_OF_CASE)
+        for run_id, (first, _), numbers in zip(run_ids, spans, of_runs, strict=True):
+            indexes = sorted({(number - first) >> _TRIAL_BITS for number in numbers})
             is_cut = is_cut or len(numbers) == limit * TRIALS_OF_CASE or len(indexes) > limit
             cases_by_run[run_id] = indexes[:limit]
         return FoundCases(cases_by_run, is_cut, query.strip())

@@ -343,12 +343,13 @@ class WordFile:
             connection.execute("COMMIT")
         return bool(numbers)
 
-    def numbers_in(self, words: Sequence[str], first: int, end: int, limit: int) -> Sequence[int]:
-        """The places with all words from the number `first` to before `end`."""
+    def numbers_in(self, words: Sequence[str], spans: Sequence[tuple[int, int]], limit: int) -> Sequence[Sequence[int]]:
+        """The places with all words in each span, from its first number to before its end; at most `limit` in each."""
         some = "SELECT rowid FROM place WHERE place MATCH ? AND rowid >= ? AND rowid < ? ORDER BY rowid LIMIT ?"
         with self._open() as connection:
             match = _match(connection, words)
-            return [number for (number,) in connection.execute(some, (match, first, end, limit))]
+            rows = (connection.execute(some, (match, *span, limit)).fetchall() for span in spans)
+            return [[number for (number,) in of_span] for of_span in rows]
 
     def newest_in(self, words: Sequence[str], first: int, end: int, limit: int) -> Sequence[int]:
         """The same places, the last ones first."""

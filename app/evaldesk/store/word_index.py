@@ -39,8 +39,8 @@ class WordIndex(Protocol):
     def numbers(self, words: Sequence[str], but: Collection[int], limit: int) -> Sequence[int]:
         """The newest places with all words, the last one perhaps a beginning of a word, in no run of `but`."""
 
-    def numbers_in(self, words: Sequence[str], first: int, end: int, limit: int) -> Sequence[int]:
-        """The places with all words from the number `first` to before `end`, as `numbers` takes the words."""
+    def numbers_in(self, words: Sequence[str], spans: Sequence[tuple[int, int]], limit: int) -> Sequence[Sequence[int]]:
+        """The places with all words in each span, from its first number to before its end; at most `limit` in each."""
 
     def newest_in(self, words: Sequence[str], first: int, end: int, limit: int) -> Sequence[int]:
         """The same places, the last ones first."""
