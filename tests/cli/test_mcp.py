@@ -290,11 +290,29 @@ check_installed()
 build_server(None, Caller())
 import mcp_types, pydantic
 heavy = {"sqlalchemy", "litellm", "pandas", "evaldesk.desk.desk", "evaldesk.store"} & set(sys.modules)
+heavy |= {"mcp.client", "mcp.server.mcpserver"} & set(sys.modules)
 print(heavy, mcp_types.Tool.__pydantic_complete__, pydantic.BaseModel.model_config.get("defer_build"))
 """
     result = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
 
     assert result.stdout.split() == ["set()", "False", "None"]
+
+
+def test_the_package_is_complete_for_code_that_uses_it_after_the_server() -> None:
+    skip_without("mcp")
+    code = """
+from evaldesk.web.mcp_server import check_installed
+check_installed()
+check_installed()
+import mcp, mcp.server
+print(mcp.client.__name__, mcp.server.MCPServer.__name__, hasattr(mcp, "nothing"), set(mcp.__all__) - set(dir(mcp)))
+from mcp import ClientSession, StdioServerParameters
+from mcp.server import Server
+print(Server is mcp.server.lowlevel.Server, ClientSession is mcp.client.session.ClientSession)
+"""
+    result = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+
+    assert result.stdout.split("\n") == ["mcp.client MCPServer False set()", "True True", ""]
 
 
 def _bytes_of(folder: Path) -> dict[str, bytes]:
