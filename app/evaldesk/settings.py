@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TypeVar, cast
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
@@ -14,6 +15,7 @@ import msgspec
 
 from evaldesk.errors import UsageError
 from evaldesk.model import Container, Limits, ModelOptions
+from evaldesk.model.client_budget import Budget
 from evaldesk.model.options import Recording, RecordingMode, UserConfig
 from evaldesk.model.run import ExecutorConfig, checked_container
 from evaldesk.paths import OURS, SAMPLES_FOLDER, interpreter_path
@@ -126,11 +128,29 @@ class McpSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class InboxScoring:
+    """How conversations of running agents are scored, and when the alarm rings.
+
+    Criteria without a model score all conversations, those with one a `sample` of them (0 to 1), and with `errors` each
+    conversation with an error; `judge_budget` such as `2usd/day` bounds their judges. The alarm rings where the pass
+    rate fell below `bar`, with at most `alpha` false alarms a scored conversation.
+    """
+
+    criteria: dict[str, object] = field(default_factory=dict)
+    sample: float = 0.1
+    errors: bool = False
+    judge_budget: str = ""
+    bar: float = 0.85
+    alpha: float = 0.0001
+
+
+@dataclass(frozen=True, slots=True)
 class InboxSettings:
     """Whether a desk takes the spans of running agents, where, and for how long it holds their conversations.
 
     `mask` has names of masks and regular expressions. `keep_days` 0 is until they are deleted, `max_mb` bounds all of
-    them. A conversation is closed after `quiet_min` minutes without a span.
+    them. A conversation is closed after `quiet_min` minutes without a span. `score` says how they are scored; a new
+    alarm starts the command `on_alarm`, and scores are sent to the address `emit`, both of a trusted folder alone.
     """
 
     listen: bool = False
@@ -140,6 +160,9 @@ class InboxSettings:
     keep_days: float = 30.0
     max_mb: int = 2000
     quiet_min: float = 10.0
+    score: InboxScoring | None = None
+    on_alarm: tuple[str, ...] = ()
+    emit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,12 +319,56 @@ def _mcp(value: object, path: Path) -> McpSettings:
 
 
 def _inbox(value: object, path: Path) -> InboxSettings:
-    settings: InboxSettings = _converted(value, InboxSettings, path, "inbox")
+    own = {name: each for name, each in _table(value).items() if name != "score"}
+    settings: InboxSettings = _converted(own if isinstance(value, dict) else value, InboxSettings, path, "inbox")
+    if "score" in _table(value):
+        settings = replace(settings, score=_inbox_scoring(_table(value)["score"], path))
+    if settings.emit and not _is_safe_address(settings.emit):
+        raise UsageError(f"{path}: [inbox] emit is an https address, or an http address of this machine")
+    if settings.on_alarm and not settings.on_alarm[0].strip():
+        raise UsageError(f'{path}: [inbox] on_alarm is a command and its arguments, such as ["notify-send", "alarm"]')
     if not 0 <= settings.port < 2**16:
         raise UsageError(f"{path}: [inbox] port is 0 to 65535, got {settings.port}")
     if not 0 <= settings.keep_days <= 36_500 or not settings.max_mb > 0 or not 0 < settings.quiet_min <= 1440:
         raise UsageError(f"{path}: [inbox] keep_days is 0 or more, max_mb above 0, quiet_min above 0 and at most 1440")
     return settings
+
+
+def _inbox_scoring(value: object, path: Path) -> InboxScoring:
+    scoring: InboxScoring = _converted(value, InboxScoring, path, "inbox.score")
+    if not scoring.criteria:
+        raise UsageError(f"{path}: [inbox.score] needs criteria, such as criteria = {{ turn_count = 5 }}")
+    if not 0 <= scoring.sample <= 1:
+        raise UsageError(f"{path}: [inbox.score] sample is a share from 0 to 1, got {scoring.sample:g}")
+    if not (0 < scoring.bar < 1 and 0 < scoring.alpha < 1):
+        raise UsageError(f"{path}: [inbox.score] bar and alpha lie between 0 and 1")
+    if scoring.judge_budget:
+        try:
+            Budget.read(scoring.judge_budget)
+        except UsageError:
+            raise UsageError(
+                f'{path}: [inbox.score] judge_budget is the dollars of a day, such as "2usd/day"'
+            ) from None
+    return scoring
+
+
+def _is_safe_address(text: str) -> bool:
+    """Whether an address is https, or http of this machine, without a user in it."""
+    try:
+        address = urlsplit(text)
+        host, _ = address.hostname or "", address.port
+    except ValueError:
+        return False
+    is_loopback = host in {"localhost", "::1"} or _is_loopback_number(host)
+    has_scheme = address.scheme == "https" or (address.scheme == "http" and is_loopback)
+    return has_scheme and bool(host) and text.isprintable() and " " not in text and "@" not in address.netloc
+
+
+def _is_loopback_number(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _me(table: object, environment: Mapping[str, str], path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ def test_the_alarm_is_an_exit_code(tmp_path: Path, commands: ForkedCommands) -> 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--criterion", "safety_v1=1"), "a model or a function judges it"),
+        (("--criterion", "safety_v1=1"), "needs a budget"),
         (("--criterion", "no_such=1"), "no_such"),
         ((*TURNS, "--bar", "1"), "bar and alpha lie between 0 and 1"),
         ((*TURNS, "--since", "soon"), "a time is so long ago"),
@@ -101,3 +102,26 @@ def test_scoring_that_cannot_be_is_refused(
 
     assert result.returncode == 2
     assert sentence in result.stderr
+
+
+def test_criteria_of_the_file_score_and_status_tells_the_alarm(tmp_path: Path, commands: ForkedCommands) -> None:
+    home = home_of(tmp_path, [("1.4", 0, 30)])
+    place = home / "notice.json"
+    code = f"import sys; open({str(place)!r}, 'w').write(sys.stdin.read())"
+    (home / "evaldesk.toml").write_text(
+        f"[inbox]\non_alarm = {json.dumps([sys.executable, '-c', code])}\n"
+        "[inbox.score]\ncriteria = { turn_count = 1 }\nbar = 0.9\n"
+    )
+    words = ("--workspace", str(home))
+    assert commands.run("inbox", "status", *words, cwd=home).returncode == 0
+
+    result = commands.run("inbox", "score", "--json", "--trust", *words, cwd=home)
+    status = commands.run("inbox", "status", *words, cwd=home)
+    values = json.loads(commands.run("inbox", "status", "--json", *words, cwd=home).stdout)
+
+    assert result.returncode == 1, result.stderr
+    assert (json.loads(result.stdout)["bar"], json.loads(result.stdout)["scored"]) == (0.9, 30)
+    assert json.loads(place.read_text())["release"] == "1.4"
+    assert status.returncode == 1
+    assert "Alarm: the pass rate fell below the bar" in status.stdout
+    assert values["alarms"]

@@ -210,7 +210,7 @@ class Fort:
             ),
             *(f"/failures?run={self.run}&before={self.run + 1}", "/failures/1"),
             *("/inbox", "/inbox?q=error", "/inbox/1", "/inbox/cases?conversation=1&conversation=2"),
-            *("/inbox/draw?q=error", "/inbox/draws/1", "/inbox/1?draw=1"),
+            *("/inbox/draw?q=error", "/inbox/draws/1", "/inbox/1?draw=1", "/inbox/rates"),
             *("/queues", "/queues/1", "/queues/1?blind=off&at=1", "/queues/1?reader=sam&at=1", "/queues/1/trials"),
             "/queues/1?reader=sam",
             f"{run}/acceptance?queue=1",

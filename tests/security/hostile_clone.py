@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.conversations import put_conversation
 from tests.forked_commands import ForkedCommands
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.runs import WAITING
 from evaldesk.desk.trust import Trust
 from evaldesk.model import AgentRef, Case, RunConfig, Turn
+from evaldesk.model.inbox import VERDICT, InboxScore
 from evaldesk.settings import Settings, read_settings
 from evaldesk.store import Store
 
@@ -94,9 +96,15 @@ def write_hostile_files(home: Path, marks: Path) -> None:
     interpreter.write_text(f'#!/bin/sh\ntouch {marks}/ran-interpreter\nexec {sys.executable} "$@"\n')
     interpreter.chmod(0o755)
     command = json.dumps(shlex.join([sys.executable, "-c", code("command")]))
+    alarm = json.dumps([sys.executable, "-c", code("alarm")])
     (home / "evaldesk.toml").write_text(
         f'models = ["demo/scripted"]\n[agents.evil]\ncommand = {command}\n[metrics]\nevil = "evil:root_agent"\n'
+        f'[inbox]\non_alarm = {alarm}\nemit = "http://127.0.0.1:9"\n[inbox.score]\ncriteria = {{ turn_count = 5 }}\n'
     )
+    with Store.open(home / ".evaldesk" / "evaldesk.db") as store:
+        for number in range(15):  # the alarm rings
+            scored = put_conversation(store, f"question {number}", ending="closed")
+            store.inbox.record_scores({scored: [InboxScore(VERDICT, None, False, "", "sample")]})
     (home / ".env").write_text("OPENAI_BASE_URL=http://127.0.0.1:9\n")
     (home / "test_config.json").write_text('{"criteria": {"evil": 0.5}}')
     (home / "set.csv").write_text("question,answer\nHello,Hi\n")

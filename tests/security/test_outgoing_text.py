@@ -151,6 +151,7 @@ FILES = {
     "desk/experiments/prompts.py": "a prompt, as a person typed it, masked",
     "desk/imports/streamed.py": _OWN,
     "desk/inbox/listening.py": _OWN,
+    "desk/inbox/notices.py": _OWN,
     "desk/inbox/receiver.py": _OWN,
     "desk/imports/uploads.py": _OWN,
     "desk/repair.py": _OWN,

@@ -218,14 +218,18 @@ def case(ids: tuple[int, ...], evalset: str | None, preview: bool, is_json: bool
 def status(is_json: bool, workspace: str | None) -> None:
     """Show the address of the inbox, its sources, and the numbers of its conversations.
 
+    Exit code 1 while the alarm of the pass rate rang in the last 7 days.
+
     \b
     evaldesk inbox status
     """
+    from evaldesk.cli.inbox_score import ALARM
     from evaldesk.wording.printable import in_one_line
 
     with opened_desk(workspace) as desk:
         listener, sources = desk.inbox.listener(), desk.inbox.sources()
         n, n_eval, n_bytes = desk.inbox.count(), desk.inbox.count(is_eval=True), desk.inbox.size()
+        alarms = desk.live.recent_rates().alarms
     rows = [
         {
             "name": each.name,
@@ -238,7 +242,11 @@ def status(is_json: bool, workspace: str | None) -> None:
     ]
     address = listener.address if listener else None
     if is_json:
-        show_json({"address": address, "conversations": n, "eval": n_eval, "bytes": n_bytes, "sources": rows})
+        alarm_rows = [{"conversation": number, "at": at.isoformat()} for number, at in alarms]
+        values = {"address": address, "conversations": n, "eval": n_eval, "bytes": n_bytes, "sources": rows}
+        show_json(values | {"alarms": alarm_rows})
+        if alarms:
+            sys.exit(ALARM)
         return
     show(f"Listening on {address}." if address else "Not listening; `evaldesk ui --inbox` or `evaldesk inbox listen`.")
     show(f"{counted(n, 'conversation')}, {n_bytes / 1e6:.1f} MB; {n_eval:,} played by Evaldesk.")
@@ -246,6 +254,10 @@ def status(is_json: bool, workspace: str | None) -> None:
         refusals = f", {each.n_refused:,} requests refused in a burst" if each.n_refused else ""
         removals = f", {counted(each.n_removed, 'conversation')} removed" if each.n_removed else ""
         show(in_one_line(f"{each.name}: {counted(each.n_spans, 'span')}{refusals}{removals}"))
+    for number, at in alarms:
+        show(f"Alarm: the pass rate fell below the bar, after conversation {number}, {at:%Y-%m-%d %H:%M} UTC.")
+    if alarms:
+        sys.exit(ALARM)
 
 
 @inbox.command(name="listen")

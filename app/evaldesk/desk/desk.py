@@ -289,7 +289,7 @@ class Desk:
         """The scores of the conversations of running agents."""
         from evaldesk.desk.inbox.live import LiveDesk
 
-        return LiveDesk(self.store)
+        return LiveDesk(self.settings, self.store)
 
     @cached_property
     def search(self) -> SearchDesk:

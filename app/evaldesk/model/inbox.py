@@ -112,6 +112,12 @@ VERDICT = ""
 """The metric of the score that tells the verdict over all criteria, as of a trial."""
 
 
+JUDGE_COST = "$"
+"""The metric of the score whose value is the US dollars that judges of a conversation cost."""
+ABOUT = (VERDICT, JUDGE_COST)
+"""The metrics that are no criterion."""
+
+
 @dataclass(frozen=True, slots=True)
 class InboxScore:
     """The score of a criterion for a conversation; `value` is None where it has nothing to judge."""
@@ -133,6 +139,7 @@ class ScoredConversation:
     release: str
     stratum: str
     passed: bool
+    has_error: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model.conclusion import counted
 from evaldesk.model.inbox import Conversation, Cursor, InboxLabel, InboxSource
 from evaldesk.pages.conversation import TurnView, call_line, turn_views
+from evaldesk.pages.inbox_rates import has_scores
 from evaldesk.pages.inbox_share import ShareView, newest_share
 from evaldesk.pages.prose import Markdown, Prose
 
@@ -87,6 +88,7 @@ class InboxPage:
     sources: Sequence[InboxSource]
     has_any: bool
     share: ShareView | None
+    has_scores: bool
     problem: str = ""
 
     @property
@@ -192,6 +194,7 @@ def inbox_page(desk: Desk, line: str, after: str = "") -> InboxPage:
         sources=inbox.sources(),
         has_any=bool(listing.items) or bool(inbox.count("", most=1)),
         share=newest_share(desk),
+        has_scores=has_scores(desk),
         problem=problem,
     )
 

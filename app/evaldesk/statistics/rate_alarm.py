@@ -39,6 +39,11 @@ def _evidence_of(n: int, bar: float) -> tuple[float, ...]:
     return tuple(row)
 
 
+@lru_cache(maxsize=4 * N_STARTS)
+def _odds_of(n: int, bar: float) -> tuple[float, ...]:
+    return tuple(exp(min(_MOST_EVIDENCE, each)) for each in _evidence_of(n, bar))
+
+
 class RateAlarm:
     """The alarm at a bar, between 0 and 1, with at most `alpha` false alarms a result; it starts again after each.
 
@@ -63,7 +68,7 @@ class RateAlarm:
         n_failed, total = 0, 0.0
         for n, passed in enumerate(reversed(self._passes), 1):
             n_failed += not passed
-            total += exp(min(_MOST_EVIDENCE, log_evidence(n - n_failed, n_failed, self._bar)))
+            total += _odds_of(n, self._bar)[n_failed]
         self.log_sum = log(total)
         if self.log_sum < self._log_limit:
             return False

@@ -5,6 +5,13 @@ from __future__ import annotations
 from evaldesk.model.conclusion import Interval
 
 
+def alarm_sentence(release: str, passed: str, bar: str) -> str:
+    """`Below 85 %, release 1.5: 104 of 140 passed`, where the alarm rang; else `Release 1.5: 104 of 140 passed`."""
+    if bar:
+        return f"Below {bar}, release {release}: {passed}" if release else f"Below {bar}: {passed}"
+    return f"Release {release}: {passed}" if release else f"No release: {passed}"
+
+
 def release_change_sentence(release: str, difference: float, interval: Interval) -> str:
     """`18 points less than release 1.4, could be 12 to 26.`, or `... could be chance.`: a newer release against it."""
     points, way = abs(round(100 * difference)), "more" if difference > 0 else "less"

@@ -14,6 +14,7 @@ from tests.spans_of_agents import request, turn_spans
 
 from evaldesk.desk.inbox.joining import join_new
 from evaldesk.desk.inbox.receiver import span_reader
+from evaldesk.model.inbox import VERDICT, InboxScore
 from evaldesk.pages.inbox import cursor_text, read_cursor
 
 Pages = Any
@@ -247,3 +248,27 @@ def test_the_form_of_a_draw_counts_typed_strata(pages: Pages, train: int, broken
     assert pages.get(f"/inbox/draws/{2**40}").status_code == 404
     assert pages.get(f"/inbox/{train}?draw=x").status_code == 200
     assert pages.post(f"/inbox/{train}/label", {"verdict": "passed", "draw": "77"}).status_code == 404
+
+
+def test_the_strip_shows_the_share_of_each_day_and_the_alarm(pages: Pages) -> None:
+    assert 'id="rates"' not in pages.get("/inbox").text
+    for number in range(60):
+        conversation = put_conversation(
+            pages.desk.store, f"Q{number}", release="1.4" if number < 40 else "1.<5", ending="closed"
+        )
+        score = InboxScore(VERDICT, None, number < 40 or number % 4 == 0, "", "sample")
+        pages.desk.store.inbox.record_scores({conversation: [score]})
+
+    page = pages.get("/inbox").text
+    strip = pages.get("/inbox/rates").text
+
+    assert 'hx-get="/inbox/rates"' in page
+    assert "Below 85 %, release 1.&lt;5: 5 of 20 passed" in strip
+    assert "alarm, " in strip
+    assert "75 points less than release 1.4" in strip
+    assert (strip.count("<circle cx"), strip.count("<rect")) == (1, 1)  # a day of each release
+    assert "one false alarm in 10,000 scored" in strip
+
+
+def test_without_scores_the_strip_is_empty(pages: Pages, train: int) -> None:
+    assert "<svg" not in pages.get("/inbox/rates").text

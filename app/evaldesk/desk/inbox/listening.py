@@ -23,6 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from evaldesk.desk.inbox.joining import SETTLE_S, join_new
 from evaldesk.desk.inbox.masks import check_masks, read_masks
 from evaldesk.desk.inbox.receiver import LOOPBACK, InboxReceiver, span_reader
+from evaldesk.desk.trust import Trust
 from evaldesk.durable_files import replace_file
 from evaldesk.errors import EvaldeskError, UsageError, WorkspaceError
 from evaldesk.settings import CONFIG_NAME, InboxSettings, Settings
@@ -118,11 +119,16 @@ def open_inbox(settings: Settings, *, key: str, is_stopped: threading.Event) -> 
             target=keep_up, args=(store, settings.inbox, is_stopped, receiver.store_refusals), daemon=True
         )
         upkeep.start()
+        scoring = threading.Thread(target=keep_scoring, args=(settings, store, is_stopped), daemon=True)
+        if settings.inbox.score:
+            scoring.start()
         try:
             yield receiver.address
         finally:
             is_stopped.set()
             upkeep.join(10)
+            if settings.inbox.score:
+                scoring.join(10)
 
 
 def _bound_receiver(store: Store, reader: Any, inbox: InboxSettings, key: str) -> InboxReceiver:
@@ -159,6 +165,22 @@ def keep_up(
             log.warning("the inbox cannot be brought up to date: %s", error)
         # At most half of the time goes into joining, so that requests are answered meanwhile.
         is_stopped.wait(max(seconds() - began_s, 0.02) if n else STEP_S)
+
+
+def keep_scoring(settings: Settings, store: Store, is_stopped: threading.Event) -> None:
+    """Score new conversations as `[inbox.score]` says, until `is_stopped`; a thread of its own, since judges are slow.
+
+    The consent of a person is asked for each time, so that a desk that was trusted meanwhile scores by judges.
+    """
+    from evaldesk.desk.inbox.live import LiveDesk
+
+    while settings.inbox.score and not is_stopped.is_set():
+        try:
+            is_trusted = not Trust(settings).is_restricted
+            LiveDesk(settings, store).score_by_settings(settings.inbox.score, is_trusted=is_trusted)
+        except (EvaldeskError, SQLAlchemyError, OSError) as error:
+            log.warning("the inbox cannot score: %s", error)
+        is_stopped.wait(UPKEEP_S)
 
 
 def tidy(store: Store, inbox: InboxSettings) -> int:

@@ -115,12 +115,13 @@ def _passes(scores: Sequence[LiveScore], release: str) -> tuple[int, int]:
 class AlarmState:
     """The alarms of a sequence of scores, by their places from 1, and the evidence since the last one.
 
-    `evidence` is on a scale of logarithms, from 0: at 1 it rings, and begins again.
+    `evidence` is on a scale of logarithms, from 0: at 1 it rings, and begins again. `curve` has it after each score.
     """
 
     rings: tuple[int, ...]
     evidence: float
     n_scored: int
+    curve: tuple[float, ...] = ()
 
 
 def alarm_state(scores: Iterable[LiveScore], bar: float, alpha: float) -> AlarmState:
@@ -130,11 +131,13 @@ def alarm_state(scores: Iterable[LiveScore], bar: float, alpha: float) -> AlarmS
     """
     alarm = RateAlarm(bar, alpha)
     rings: list[int] = []
+    curve: list[float] = []
     n_scored = 0
     for score in scores:
         if score.origin == "sample":
             n_scored += 1
             if alarm.add(score.is_passed):
                 rings.append(n_scored)
+            curve.append(max(0.0, alarm.evidence))
     is_new = bool(rings) and rings[-1] == n_scored
-    return AlarmState(tuple(rings), 0.0 if is_new or not n_scored else max(0.0, alarm.evidence), n_scored)
+    return AlarmState(tuple(rings), 0.0 if is_new or not n_scored else max(0.0, alarm.evidence), n_scored, tuple(curve))

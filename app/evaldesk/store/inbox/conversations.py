@@ -18,6 +18,8 @@ from evaldesk.errors import NotFoundError, WorkspaceError
 from evaldesk.model import TrialResult
 from evaldesk.model.conversation_filter import ConversationFilter, State, TextCondition
 from evaldesk.model.inbox import (
+    ABOUT,
+    JUDGE_COST,
     VERDICT,
     Candidate,
     Conversation,
@@ -240,7 +242,7 @@ class InboxStore(StorePart):
     def scores(self, ids: Sequence[int]) -> dict[int, builtins.list[InboxScore]]:
         """The scores of criteria of some conversations, by conversation."""
         columns = CONVERSATION_SCORE.c
-        of_criteria = columns.conversation_id.in_([*ids]), columns.metric != VERDICT
+        of_criteria = columns.conversation_id.in_([*ids]), columns.metric.not_in(ABOUT)
         rows = select(CONVERSATION_SCORE).where(*of_criteria).order_by(columns.metric)
         scores: dict[int, builtins.list[InboxScore]] = {}
         with self._database.reading() as connection:
@@ -251,7 +253,10 @@ class InboxStore(StorePart):
 
     def unscored(self, since: datetime, limit: int = 500) -> Sequence[int]:
         """The ids of ended conversations since then without a score, oldest first, without played ones."""
-        own_scores = select(CONVERSATION_SCORE.c.conversation_id).where(CONVERSATION_SCORE.c.conversation_id == _C.id)
+        columns = CONVERSATION_SCORE.c
+        own_scores = select(columns.conversation_id).where(
+            columns.conversation_id == _C.id, columns.metric != JUDGE_COST
+        )
         rows = select(_C.id).where(
             _C.is_eval.is_(False), _C.ending != "open", _C.began_at >= since, ~own_scores.exists()
         )
@@ -261,7 +266,9 @@ class InboxStore(StorePart):
     def scored_conversations(self, since: datetime, limit: int = 100_000) -> Sequence[ScoredConversation]:
         """The newest scored conversations since then, in the order of scoring, without those that have no verdict."""
         columns = CONVERSATION_SCORE.c
-        rows = select(CONVERSATION_SCORE, _C.began_at, _C.release).join(CONVERSATION, _C.id == columns.conversation_id)
+        rows = select(CONVERSATION_SCORE, _C.began_at, _C.release, _C.has_error).join(
+            CONVERSATION, _C.id == columns.conversation_id
+        )
         rows = rows.where(columns.metric == VERDICT, columns.scored_at >= since, columns.passed.is_not(None))
         newest_first = (columns.scored_at.desc(), columns.conversation_id.desc())
         with self._database.reading() as connection:
@@ -274,9 +281,24 @@ class InboxStore(StorePart):
                     row.release,
                     row.stratum,
                     passed=row.passed,
+                    has_error=row.has_error,
                 )
                 for row in reversed(newest)
             ]
+
+    def judge_cost(self, since: datetime, until: datetime) -> float:
+        """The US dollars of the judges of conversations that were scored from `since` to before `until`."""
+        columns = CONVERSATION_SCORE.c
+        of_days = columns.metric == JUDGE_COST, columns.scored_at >= since, columns.scored_at < until
+        with self._database.reading() as connection:
+            return float(connection.scalar(select(func.sum(columns.value)).where(*of_days)) or 0)
+
+    def counts_of_day(self, since: datetime, until: datetime) -> dict[tuple[str, bool], int]:
+        """The number of ended conversations that began from `since` to before `until`, by release and error."""
+        of_day = _C.is_eval.is_(False), _C.began_at >= since, _C.began_at < until, _C.ending != "open"
+        rows = select(_C.release, _C.has_error, func.count()).where(*of_day).group_by(_C.release, _C.has_error)
+        with self._database.reading() as connection:
+            return {(row[0], bool(row[1])): row[2] for row in connection.execute(rows)}
 
     def size(self) -> int:
         """The bytes that all conversations take."""
@@ -375,8 +397,10 @@ def _store(connection: Connection, group_id: int, conversation_id: int, joining:
     if conversation_id:
         of_conversation = CONTENT.c.conversation_id == conversation_id
         if connection.scalar(select(CONTENT.c.data).where(of_conversation)) != data:  # its scores are of fewer spans
+            # Without the cost of its judges, which is spent.
             own_scores = CONVERSATION_SCORE.c.conversation_id == conversation_id
-            connection.execute(delete(CONVERSATION_SCORE).where(own_scores))
+            is_score = CONVERSATION_SCORE.c.metric != JUDGE_COST
+            connection.execute(delete(CONVERSATION_SCORE).where(own_scores, is_score))
         own = {name: value for name, value in values.items() if name not in _OWN}
         own |= {"ending": "open"}
         connection.execute(update(CONVERSATION).where(_C.id == conversation_id).values(own))

@@ -16,6 +16,7 @@ from evaldesk.desk.inbox.inbox import CaseChoice, Expectation, TurnChoice
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.pages.inbox import FORM_EXPECTATIONS, DraftsForm, cases_page, inbox_page, reader_page
 from evaldesk.pages.inbox_draws import next_href
+from evaldesk.pages.inbox_rates import rates_view
 from evaldesk.web.forms.fields import number_of, read_form, text_of, texts_of
 from evaldesk.web.render import desk_of, go, number, page
 
@@ -25,6 +26,12 @@ async def index(request: Request) -> Response:
     query = request.query_params
     view = await asyncio.to_thread(inbox_page, desk_of(request), query.get("q", ""), query.get("after", ""))
     return page(request, "inbox/index.html", status=422 if view.problem else 200, inbox=view)
+
+
+async def rates(request: Request) -> Response:
+    """GET /inbox/rates: the strip of live scoring, as a part of the page of the inbox."""
+    view = await asyncio.to_thread(rates_view, desk_of(request))
+    return page(request, "inbox/rates.html", rates=view)
 
 
 async def show(request: Request) -> Response:
@@ -140,6 +147,7 @@ routes = (
     Route("/inbox", index),
     Route("/inbox/cases", show_cases, methods=["GET"]),
     Route("/inbox/cases", add_cases, methods=["POST"]),
+    Route("/inbox/rates", rates, methods=["GET"]),
     Route("/inbox/dropped", drop, methods=["POST"]),
     Route(f"/inbox/{number('conversation_id')}", show),
     Route(f"/inbox/{number('conversation_id')}/reading", mark_read, methods=["POST"]),

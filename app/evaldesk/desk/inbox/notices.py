@@ -1,0 +1,160 @@
+"""Notices of live scoring to a trusted folder: the command `on_alarm`, and events of OpenTelemetry at `emit`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from evaldesk.durable_files import replace_file
+from evaldesk.model.inbox import Conversation, InboxScore
+from evaldesk.settings import Settings
+from evaldesk.store import Store
+
+log = logging.getLogger("evaldesk.inbox")
+
+NOTICE_NAME = "inbox-alarm.json"
+NOTICE_HOLD = "inbox-alarm"
+COMMAND_S = 60.0
+EMIT_S = 10.0
+EVENT = "gen_ai.evaluation.result"
+"""The event of the semantic conventions of OpenTelemetry for a score."""
+ALARM_EVENT = "evaldesk.alarm"
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmNotice:
+    """An alarm as a command reads it on its input."""
+
+    conversation: int
+    at: datetime
+    bar: float
+    release: str
+    n_passed: int
+    n_scored: int
+
+    @property
+    def values(self) -> dict[str, object]:
+        """The JSON of the notice."""
+        return {
+            "alarm": f"the pass rate is below {self.bar:g}",
+            "conversation": self.conversation,
+            "at": self.at.isoformat(),
+            "bar": self.bar,
+            "release": self.release,
+            "passed": self.n_passed,
+            "scored": self.n_scored,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class FreshScores:
+    """A conversation with the new scores of its criteria."""
+
+    conversation: Conversation
+    scores: tuple[InboxScore, ...]
+
+
+def send_notice(settings: Settings, store: Store, notice: AlarmNotice) -> bool:
+    """Start `on_alarm` and send an event, once for each alarm; whether it is a new one.
+
+    Only for a trusted folder. The command gets a JSON object on its input, and is ended after 60 s.
+    """
+    end_hold = store.try_hold(NOTICE_HOLD)
+    if end_hold is None:  # another process sends it
+        return False
+    try:
+        place, at = settings.state_folder / NOTICE_NAME, notice.at.isoformat()
+        last_at = ""
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            last_at = str(json.loads(place.read_bytes())["at"])
+        if last_at >= at:
+            return False
+        # Before the command: one that fails is not started again and again.
+        replace_file(place, json.dumps({"at": at, "conversation": notice.conversation}).encode(), mode=0o600)
+    finally:
+        end_hold()
+    if settings.inbox.on_alarm:
+        start_command(settings, notice)
+    if settings.inbox.emit:
+        emit_events(settings.inbox.emit, [_event(ALARM_EVENT, notice.at, notice.values)])
+    return True
+
+
+def start_command(settings: Settings, notice: AlarmNotice) -> None:
+    """Start `on_alarm` in the folder of the workspace, and wait for its end. A fault is a warning."""
+    try:
+        subprocess.run(
+            settings.inbox.on_alarm,
+            input=json.dumps(notice.values).encode(),
+            cwd=settings.workspace,
+            env=dict(os.environ),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=COMMAND_S,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        log.warning("[inbox] on_alarm: %s", error)
+
+
+def emit_scores(url: str, batch: Sequence[FreshScores]) -> None:
+    """Send the scores of conversations as events `gen_ai.evaluation.result`. A fault is a warning."""
+    events = []
+    for each in batch:
+        about = {"gen_ai.conversation.id": each.conversation.name, "service.version": each.conversation.release}
+        for score in each.scores:
+            if score.value is None:
+                continue
+            values: dict[str, object] = {"gen_ai.evaluation.name": score.metric}
+            values |= {"gen_ai.evaluation.score.value": score.value}
+            values |= {} if score.passed is None else {"gen_ai.evaluation.score.label": _label(passed=score.passed)}
+            values |= {"gen_ai.evaluation.explanation": score.reason} if score.reason else {}
+            events.append(_event(EVENT, each.conversation.ended_at, about | values))
+    if events:
+        emit_events(url, events)
+
+
+def emit_events(url: str, events: Sequence[dict[str, Any]]) -> None:
+    """Send events as a request of OTLP over HTTP in JSON, to `/v1/logs` of an address without a path."""
+    import httpx
+
+    resource = {"attributes": _attributes({"service.name": "evaldesk"})}
+    scope = {"scope": {"name": "evaldesk"}, "logRecords": [*events]}
+    body = {"resourceLogs": [{"resource": resource, "scopeLogs": [scope]}]}
+    address = httpx.URL(url)
+    address = address.copy_with(path="/v1/logs") if address.path in ("", "/") else address
+    try:
+        with httpx.Client(timeout=EMIT_S, follow_redirects=False, trust_env=False) as client:
+            client.post(address, json=body).raise_for_status()
+    except httpx.HTTPError as error:
+        log.warning("[inbox] emit: %s", type(error).__name__)
+
+
+def _event(name: str, at: datetime, values: dict[str, object]) -> dict[str, Any]:
+    return {
+        "timeUnixNano": str(int(at.timestamp() * 1_000_000) * 1000),
+        "eventName": name,
+        # Readers before the field eventName look for the attribute.
+        "attributes": _attributes({"event.name": name} | values),
+    }
+
+
+def _attributes(values: dict[str, object]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": _value(value)} for key, value in values.items() if value != ""]
+
+
+def _value(value: object) -> dict[str, object]:
+    if isinstance(value, float):
+        return {"doubleValue": value}
+    return {"intValue": str(value)} if isinstance(value, int) else {"stringValue": str(value)}
+
+
+def _label(*, passed: bool) -> str:
+    return "passed" if passed else "failed"
