@@ -1025,6 +1025,8 @@ NOT_OPTIONS: Mapping[str, str] = {
     "n_partly_asserted": "follows from the cases and the criteria when the run starts",
     "allocated_from": "the runs that were there when the budget was spread",
     "n_partly_planned": "follows from the cases, the criteria and the budget when the run starts",
+    "is_by_set": "follows from the criteria and the eval set when the run starts",
+    "n_narrowed": "follows from the cases and the criteria when the run starts",
     "left_out": "follow from the tags of the cases when the run starts",
     "fork": "where a fork begins and its edits, said by the verb `fork` and on the page of forks",
     "shard_sizes": "follow from the cases and the shard when the run starts",

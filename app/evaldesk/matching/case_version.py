@@ -9,15 +9,13 @@ from functools import lru_cache
 
 from evaldesk.codec import msgspec
 from evaldesk.model import Case, EvalSet, JsonObject, Turn
-from evaldesk.model.evalset import LargeCases
+from evaldesk.model.evalset import CRITERIA, LargeCases
 
 NOT_IN_A_VERSION = frozenset({"$form", "creation_timestamp", "invocation_id", "n", "quarantine", "tags", "trials"})
 """Keys of `extra` that neither ask nor assert: the form of the file, time stamps, ids of recorded turns, and how often
 and in which runs a case is played."""
 LABELS = frozenset({"n", "quarantine", "trials"})
 """Those of them that a person gives a case, beside its tags: steps that make no other version."""
-CRITERIA = "criteria"
-"""The key of a set's `extra` with the criteria of the set."""
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 

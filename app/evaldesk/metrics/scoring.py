@@ -48,7 +48,7 @@ from evaldesk.model import (
     Usage,
     plain_number,
 )
-from evaldesk.model.evalset import LargeCases, LargeReasons
+from evaldesk.model.evalset import LargeCases, LargeReasons, own_bars
 from evaldesk.model.media import SHOWN_TYPES, Media
 from evaldesk.model.transcript import is_score
 from evaldesk.wire import converted, plain_json, plain_text
@@ -81,10 +81,38 @@ async def grade_trial(
     with open_account() as usages, showing_images(case):
         comparison = _Comparison(transcript, case)
         scores: list[Score] = []
-        for each in criteria:
+        deciding = criteria if strict else criteria_of_case(case, criteria)
+        by_metric = {each.metric: each for each in deciding}
+        for criterion in criteria:
+            each = by_metric.get(criterion.metric)
+            if each is None:
+                words = narrowing_words(case)
+                scores.append(Score(criterion.metric, threshold=criterion.threshold, reason=words, is_applicable=False))
+                continue
             with judging(each.metric):
                 scores += await _criterion_scores(comparison, each, timeouts, strict)
     return Grading(tuple(scores), tuple(usages))
+
+
+# A case only chooses among the criteria of its run: decision 516.
+def criteria_of_case(case: Case, criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
+    """Those of the criteria that judge the case, with its own thresholds; all where it names none that decides.
+
+    Criteria without a threshold measure every case.
+    """
+    bars = own_bars(case)
+    if not any(each.metric in bars for each in criteria if each.threshold is not None):
+        return tuple(criteria)
+    return tuple(
+        each if each.threshold is None or (bar := bars[each.metric]) is None else replace(each, threshold=bar)
+        for each in criteria
+        if each.threshold is None or each.metric in bars
+    )
+
+
+def narrowing_words(case: Case) -> str:
+    """Why a criterion does not judge a case that names others."""
+    return f"This case is judged by {', '.join(own_bars(case))} only."
 
 
 class _Comparison:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import sys
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -163,6 +164,32 @@ def trials_of_cases(cases: Sequence[Case], n: int) -> tuple[int, ...]:
         return ()
     numbers = tuple(own_trials(case) or n for case in cases)
     return numbers if set(numbers) - {n} else ()
+
+
+CRITERIA = "criteria"
+"""The key of a set's `extra` with the criteria of the set, and of a case's with those of them that judge it."""
+
+
+def own_bars(case: Case) -> Mapping[str, float | None]:
+    """The metrics that the case names as its criteria, each with its own threshold; None for that of the run.
+
+    It is a list of metrics, or an object of a threshold each. Empty for no such key, and for another column of that
+    name.
+    """
+    names = case.extra.get(CRITERIA)
+    if isinstance(names, list | tuple):
+        return dict.fromkeys(name for name in names if isinstance(name, str))
+    if not isinstance(names, Mapping):
+        return {}
+    return {name: _own_threshold(value) for name, value in names.items()}
+
+
+def _own_threshold(value: object) -> float | None:
+    """The number, or that of `threshold`; None for anything else."""
+    if isinstance(value, Mapping):
+        value = value.get("threshold")
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and abs(value) <= sys.float_info.max else None  # type: ignore[arg-type]
 
 
 DECISIONS = "human_decisions"

@@ -18,7 +18,7 @@ from evaldesk.desk.named_agents import named_agent
 from evaldesk.desk.runs.baseline import read_baseline_file
 from evaldesk.desk.runs.case_player import CasePlayer, ComparedCase
 from evaldesk.desk.runs.gates.conclusion import CaseNumbers, RunNumbers, conclude
-from evaldesk.desk.runs.plan import RunOptions, check_deciding, check_ids, left_out_ids
+from evaldesk.desk.runs.plan import RunOptions, check_deciding, check_ids, left_out_ids, with_criteria_of_set
 from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.desk.runs.stored_runs import open_stored_runs
 from evaldesk.errors import AgentError, EvaldeskError, UsageError
@@ -156,12 +156,16 @@ class EvalSetCollecting:
         if change is not None:
             self.compared[item.nodeid] = ComparedCase(item.case, item.options, item.options.value("n"), change), numbers
 
-    def options(self, path: Path) -> RunOptions:
-        """How the eval set in `path` is run: by the file of criteria that was named or stands beside it, if any.
+    def options(self, path: Path, evalset: EvalSet) -> RunOptions:
+        """How the eval set in `path` is run: by the file of criteria that was named, its own, or a file beside it.
 
         Raises UsageError, FormatError.
         """
         config_path = self.option_text("config")
+        options, is_by_set = with_criteria_of_set(self._options, evalset)
+        if is_by_set and not config_path:
+            check_deciding(options.criteria or ())
+            return options
         file = self._config.invocation_params.dir / config_path if config_path else find_criteria_file(path)
         if file is None:
             return self._options
@@ -292,7 +296,7 @@ class EvalSetFile(pytest.File):
         try:
             evalset = load_evalset(self.path)
             check_ids(evalset, file=self.path.name)
-            options = self.collecting.options(self.path)
+            options = self.collecting.options(self.path, evalset)
             items = [_item(self, evalset, case, options) for case in evalset.cases]
         except (EvaldeskError, ValueError) as error:
             raise self.CollectError(str(error)) from error

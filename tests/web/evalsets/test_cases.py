@@ -436,3 +436,31 @@ def test_a_case_gets_its_own_number_of_trials_and_loses_it(pages: Pages, calc: s
     assert refused.status_code == 422
     assert "Enter a whole number from 1 to 1,000" in refused.text
     assert pages.stored()["eval_cases"][0] == case
+
+
+def test_a_case_names_its_own_criteria_and_loses_them(pages: Pages, calc: str, address: str) -> None:
+    case = pages.stored()["eval_cases"][0]
+
+    pages.post(address, pages.fields(address) | {"criteria": "final_state_match, response_match_score=0.5"})
+    with_criteria = pages.stored()["eval_cases"][0]
+    shown = pages.fields(address)["criteria"]
+    refused = pages.post(address, pages.fields(address) | {"criteria": "no_such_metric"})
+    pages.post(address, pages.fields(address) | {"criteria": ""})
+
+    assert with_criteria == case | {"criteria": {"final_state_match": None, "response_match_score": 0.5}}
+    assert shown == "final_state_match, response_match_score = 0.5"
+    assert refused.status_code == 422
+    assert "no_such_metric" in refused.text
+    assert pages.stored()["eval_cases"][0] == case
+
+
+def test_another_column_named_criteria_is_kept(pages: Pages, calc: str, address: str) -> None:
+    stored = pages.stored()
+    stored["eval_cases"][0]["criteria"] = {"tone": {"weight": 2}}
+    pages.write("calc.evalset.json", stored)
+
+    fields = pages.fields(address)
+    pages.post(address, fields | {"tags": "new"})
+
+    assert "criteria" not in fields
+    assert pages.stored()["eval_cases"][0]["criteria"] == {"tone": {"weight": 2}}

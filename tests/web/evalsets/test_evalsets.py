@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import os
+import re
 from typing import Any
 
 import pytest
@@ -89,6 +91,53 @@ def test_renaming_keeps_what_the_file_says(pages: Pages, calc: str) -> None:
     assert stored["x_team"] == "dice"
     assert stored["description"] == "Adds."
     assert not (pages.folder / "calc.evalset.json").exists()
+
+
+def test_a_set_gets_criteria_which_the_form_of_a_run_has(pages: Pages, calc: str) -> None:
+    address = f"/evalsets/{calc}/settings"
+
+    answer = pages.post(address, {"name": "calc", "criteria": "tool_exact = 1\r\nresponse_match_score = 0.25"})
+
+    assert answer.status_code == 303
+    assert pages.stored()["criteria"] == {"tool_exact": 1, "response_match_score": 0.25}
+    assert "tool_exact = 1\nresponse_match_score = 0.25</textarea>" in pages.get(address).text
+    form = pages.get(f"/runs/new?evalset={calc}").text
+    assert re.search(r'value="tool_exact"[^>]*checked', form)
+    assert not re.search(r'value="tool_trajectory_avg_score"[^>]*checked', form)
+    assert len(pages.desk.evalsets.versions.list(calc)) >= 1
+
+
+def test_criteria_that_somebody_else_changed_are_not_overwritten(pages: Pages, calc: str) -> None:
+    address = f"/evalsets/{calc}/settings"
+    fields = {"name": "calc", "criteria-seen": ""}
+    pages.post(address, fields | {"criteria": "tool_exact = 1"})
+
+    answer = pages.post(address, fields | {"criteria": "tool_exact = 0.5"})
+
+    assert answer.status_code == 409
+    assert "changed meanwhile" in answer.text
+    assert pages.stored()["criteria"] == {"tool_exact": 1}
+
+
+@pytest.mark.parametrize(
+    ("criteria", "sentence"),
+    [
+        ("no_such_metric = 1", "no_such_metric"),
+        ("tool_exact = 2", "out of range"),
+        ("tool_exact = [", "tool_exact"),
+        ("os:system = 1", "name a function or an address"),
+        ("<script>", "METRIC = THRESHOLD"),
+    ],
+)
+def test_criteria_that_cannot_be_are_refused_with_what_was_typed(
+    pages: Pages, calc: str, criteria: str, sentence: str
+) -> None:
+    answer = pages.post(f"/evalsets/{calc}/settings", {"name": "sums", "criteria": criteria})
+
+    assert answer.status_code == 422
+    assert sentence in answer.text
+    assert html.escape(criteria) in answer.text
+    assert "criteria" not in pages.stored()
 
 
 def test_renaming_to_a_taken_name_keeps_what_was_typed(pages: Pages, calc: str) -> None:

@@ -8,6 +8,7 @@ import sys
 
 import click
 
+from evaldesk.cli.door.set_criteria import criteria
 from evaldesk.cli.door.set_versions import diff, log, restore
 from evaldesk.cli.runs.shared import json_option, opened_desk, workspace_option
 from evaldesk.model.conclusion import counted
@@ -26,7 +27,7 @@ def evalset() -> None:
     """
 
 
-for command in (log, diff, restore):
+for command in (log, diff, restore, criteria):
     evalset.add_command(command)
 
 

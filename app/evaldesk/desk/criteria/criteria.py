@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ from evaldesk.formats.criteria_file import (
 from evaldesk.metrics import (
     FUNCTION_OPTION,
     METRICS,
+    build_metric,
     check_criteria,
     check_function,
     check_source,
@@ -33,7 +35,8 @@ from evaldesk.metrics import (
     metric_options,
 )
 from evaldesk.metrics.judges.options import full_name, sampling_of
-from evaldesk.model import Criterion, JsonObject, JsonValue, ModelOptions
+from evaldesk.model import Criterion, EvalSet, JsonObject, JsonValue, ModelOptions
+from evaldesk.model.evalset import CRITERIA
 from evaldesk.model.options import UserConfig
 from evaldesk.paths import did_you_mean
 from evaldesk.reading.regular_file import read_regular_file
@@ -160,6 +163,71 @@ def checked_criteria(file: CriteriaFile) -> tuple[Criterion, ...]:
         except UsageError as error:
             option = (error.field or "").rpartition(".")[2] if "." in (error.field or "") else ""
             raise file.error(str(error), criterion.metric, option) from error
+    return criteria
+
+
+def text_of_criteria(value: object) -> str:
+    """The `criteria` of a set with a line each, `METRIC = THRESHOLD` or `METRIC = {...}`; empty for none."""
+    rows = value.items() if isinstance(value, Mapping) else ()
+    return "\n".join(f"{metric} = {json.dumps(each, ensure_ascii=False)}" for metric, each in rows)
+
+
+def criteria_of_text(text: str) -> dict[str, JsonValue]:
+    """The `criteria` of a set from a line each. Raises UsageError, FormatError for those that cannot be."""
+    criteria: dict[str, JsonValue] = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        name, sign, value = (each.strip() for each in line.partition("="))
+        if not (name and sign):
+            raise UsageError(f"{line!r:.80}: write METRIC = THRESHOLD, such as tool_exact = 1", field="criteria")
+        if name in criteria:
+            raise UsageError(f"{name} is named twice; keep one", field="criteria")
+        criteria[name] = parse_json(value.encode("utf-8", "replace"), source=name).value
+    criteria_of_set(EvalSet("", extra={CRITERIA: criteria}))
+    return criteria
+
+
+def bars_of_text(text: str) -> dict[str, float | None]:
+    """The metrics of `final_state_match, response_match_score = 0.6`, each with its threshold or None.
+
+    Raises UsageError for a metric that there is not, a threshold that cannot be, and one that is named twice.
+    """
+    bars: dict[str, float | None] = {}
+    for part in filter(None, (each.strip() for each in re.split(r"[,\n]", text))):
+        name, sign, number = (each.strip() for each in part.partition("="))
+        try:
+            bar = float(number) if sign else None
+        except ValueError:
+            raise UsageError(f"{part!r:.80}: write a metric, or METRIC = THRESHOLD", field="criteria") from None
+        if name in bars:
+            raise UsageError(f"{name} is named twice; keep one", field="criteria")
+        if ":" not in name:
+            build_metric(Criterion(name, bar))
+        elif bar is not None and not math.isfinite(bar):
+            raise UsageError(f"{part!r:.80}: the threshold must be finite", field="criteria")
+        bars[name] = bar
+    return bars
+
+
+def has_criteria(evalset: EvalSet) -> bool:
+    """Whether the file of the set brings criteria."""
+    value = evalset.extra.get(CRITERIA)
+    return isinstance(value, Mapping) and bool(value)
+
+
+def criteria_of_set(evalset: EvalSet) -> tuple[Criterion, ...] | None:
+    """The criteria that the file of the set brings under `criteria`; None without any.
+
+    Raises UsageError for those that cannot be, and for a function or an address: no data names code or hosts.
+    """
+    value = evalset.extra.get(CRITERIA)
+    if not isinstance(value, Mapping) or not has_criteria(evalset):
+        return None
+    criteria = criteria_of(value)
+    if reaches_out(criteria, None):
+        raise UsageError(
+            "the criteria of the eval set name a function or an address; put these in test_config.json beside it",
+            field="criteria",
+        )
     return criteria
 
 

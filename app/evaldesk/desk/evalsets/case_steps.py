@@ -12,13 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from evaldesk.desk.criteria.criteria import bars_of_text, criteria_of, criteria_of_text, text_of_criteria
 from evaldesk.desk.evalsets.case_trash import added_cases
 from evaldesk.desk.evalsets.cases import CaseChangedError, CaseDesk, CaseIds, numbers_of, places_of
 from evaldesk.desk.evalsets.names import free_name
-from evaldesk.errors import EvaldeskError, UsageError
-from evaldesk.model import Case, EvalSet
+from evaldesk.errors import ConflictError, EvaldeskError, UsageError
+from evaldesk.model import Case, EvalSet, JsonValue
 from evaldesk.model.conclusion import counted
-from evaldesk.model.evalset import case_key, splice_cases
+from evaldesk.model.evalset import CRITERIA, case_key, splice_cases
 from evaldesk.model.stored import EvalSetFile
 from evaldesk.reading.scenario import PLAN
 
@@ -89,6 +90,41 @@ class CaseSteps:
 
         self._cases.replace_all(evalset_id, change, f"{counted(len(texts), 'case')} reworded")
         return token
+
+    def set_criteria(self, evalset_id: str, text: str, seen_text: str | None = None) -> None:
+        """Give the set the criteria of `text`, a line each; without any line its runs have those beside it again.
+
+        `seen_text` are those that the person saw. Raises UsageError, FormatError, ConflictError for others by now.
+        """
+        self._cases.check_small(evalset_id)
+        criteria = criteria_of_text(text)
+        if criteria and all(each.threshold is None for each in criteria_of(criteria)):
+            raise UsageError("give at least one metric a threshold; without one every trial is unscored")
+
+        def change(evalset: EvalSet) -> EvalSet:
+            now = text_of_criteria(evalset.extra.get(CRITERIA))
+            if seen_text is not None and now not in (seen_text, text_of_criteria(criteria)):
+                raise ConflictError("the criteria of the set were changed meanwhile; open the page again")
+            extra = {key: value for key, value in evalset.extra.items() if key != CRITERIA}
+            return replace(evalset, extra={**extra, CRITERIA: criteria} if criteria else extra)
+
+        self._cases.replace_all(evalset_id, change, "criteria of the set")
+
+    def narrow(self, evalset_id: str, ids: Collection[str], text: str) -> None:
+        """Have these cases judged by the criteria of `text` alone; empty for all of the run. One step, one version.
+
+        Raises UsageError for a metric that there is not, and for a data set; NotFoundError for an unknown case.
+        """
+        self._cases.check_small(evalset_id)
+        bars = bars_of_text(text)
+        value: JsonValue = {**bars} if any(bar is not None for bar in bars.values()) else [*bars]
+
+        def change(evalset: EvalSet) -> EvalSet:
+            places = frozenset(places_of(evalset.cases, ids))
+            cases = (_with_criteria(case, value) if at in places else case for at, case in enumerate(evalset.cases))
+            return replace(evalset, cases=tuple(cases))
+
+        self._cases.replace_all(evalset_id, change, f"criteria of {counted(len(ids), 'case')}")
 
     def words(self, evalset_id: str, token: str) -> str:
         """`2 cases copied to trips`, or the words of a step of tags; empty for an unknown token."""
@@ -185,6 +221,11 @@ def with_message(case: Case, text: str, new_id: str) -> Case:
     key = "starting_prompt" if case.scenario.get("starting_prompt") else PLAN
     scenario: Mapping[str, Any] = {**case.scenario, key: text}
     return replace(case, id=new_id, scenario=scenario)
+
+
+def _with_criteria(case: Case, value: JsonValue) -> Case:
+    extra = {key: each for key, each in case.extra.items() if key != CRITERIA}
+    return replace(case, extra={**extra, CRITERIA: value} if value else extra)
 
 
 def _cases_with(evalset: EvalSet, ids: Collection[str]) -> list[Case]:

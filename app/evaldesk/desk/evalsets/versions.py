@@ -14,7 +14,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from evaldesk.errors import EvaldeskError, NotFoundError, UsageError
 from evaldesk.git import git_bytes, git_text
 from evaldesk.matching.case_version import (
-    CRITERIA,
     canonical_case,
     labelled_case,
     set_version,
@@ -22,7 +21,7 @@ from evaldesk.matching.case_version import (
     version_of_set,
 )
 from evaldesk.model import Case, EvalSet
-from evaldesk.model.evalset import LargeCases, case_key
+from evaldesk.model.evalset import CRITERIA, LargeCases, case_key
 from evaldesk.model.set_versions import Origin, SetContent, SetDiff, SetVersion, set_diff
 from evaldesk.reading.regular_file import read_regular
 from evaldesk.reading.strict_json import MAX_BYTES

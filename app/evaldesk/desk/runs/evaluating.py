@@ -25,6 +25,7 @@ from evaldesk.desk.criteria.criteria import (
     given_criteria,
     given_live,
     given_user,
+    has_criteria,
     reaches_out,
 )
 from evaldesk.desk.evalsets.cases import evalset_of
@@ -529,7 +530,8 @@ def _read_call(call: _Call, models: Sequence[str] = ()) -> Iterator[_Bench]:
         raise UsageError("name the cases after the colon of the eval set or as cases=, not both", field="cases")
     options = options if case_ids is None else options.but(case_ids=case_ids)
     _check_names(evalset, options.case_ids)
-    criteria_file = find_criteria_file(path) if call.criteria is None and path else None
+    is_beside = call.criteria is None and path is not None and not has_criteria(evalset)
+    criteria_file = find_criteria_file(path) if path and is_beside else None
     criteria = criteria_file or call.criteria
     if criteria is not None:
         asked_live = given_live(criteria) if options.overrides.get("live") is None else {}

@@ -14,7 +14,7 @@ from typing import Any, Literal, Unpack
 from evaldesk import __version__
 from evaldesk.agents import AGENTS
 from evaldesk.desk.agents import AgentDesk
-from evaldesk.desk.criteria.criteria import ready_criteria
+from evaldesk.desk.criteria.criteria import criteria_of_set, ready_criteria
 from evaldesk.desk.evalsets.cases import CaseIds, with_ids
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.evalsets.versions import SHORTEST
@@ -25,8 +25,9 @@ from evaldesk.engine.driver.code_files import agent_version, functions_version
 from evaldesk.engine.executors import check_place
 from evaldesk.errors import EmptyShardError, NotFoundError, UsageError
 from evaldesk.matching.case_version import version_of_set
-from evaldesk.metrics import applies_by_part, check_criteria, missing_reasons, unset_option
+from evaldesk.metrics import applies_by_part, check_criteria, criteria_of_case, missing_reasons, unset_option
 from evaldesk.metrics.metric import is_efficiency, is_function, metric_info
+from evaldesk.metrics.scoring import narrowing_words
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -41,6 +42,7 @@ from evaldesk.model import (
 )
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.evalset import (
+    CRITERIA,
     MOST_NAMED,
     NEEDS_REVIEW,
     REVIEW_REASON,
@@ -409,7 +411,10 @@ def foreseen_plan(config: RunConfig, cases: Sequence[Case], visibility: Visibili
     foresight = foresee(cases, config.criteria, strict=config.is_strict, visibility=visibility)
     n_asserted, n_partly = foresight.n_asserted(len(cases)), foresight.n_partly_asserted
     version = functions_version(config.criteria)
-    config_with_counts = replace(config, n_asserted=n_asserted, n_partly_asserted=n_partly, functions_version=version)
+    n_narrowed = 0 if config.is_strict or isinstance(cases, LargeCases) else len(narrowed_cases(cases, config.criteria))
+    config_with_counts = replace(
+        config, n_asserted=n_asserted, n_partly_asserted=n_partly, n_narrowed=n_narrowed, functions_version=version
+    )
     return RunPlan(config_with_counts, cases, foresight, visibility=visibility)
 
 
@@ -537,12 +542,15 @@ def foresee(
     unscored: list[Unjudged] = []
     not_applicable: list[Unjudged] = []
     n_applying = dict.fromkeys((case.id for case in cases), 0)
+    narrowed = {} if strict else narrowed_cases(cases, criteria)
     for criterion in criteria:
         option = unset_option(criterion)
         if option is not None:
             unscored.append(Unjudged(criterion.metric, f"Its option `{option}` is empty.", tuple(n_applying)))
             continue
         reasons = missing_reasons(criterion, cases)
+        others = {case_id: words for case_id, (metrics, words) in narrowed.items() if criterion.metric not in metrics}
+        reasons = {**reasons, **others} if others else reasons
         not_applicable += _by_reason(criterion.metric, reasons)
         if reason := _unseen_reason(criterion, visibility):
             applying_ids = tuple(case_id for case_id in n_applying if case_id not in reasons)
@@ -555,6 +563,16 @@ def foresee(
     if unjudged_ids and not unscored and any(criterion.threshold is not None for criterion in criteria):
         unscored.append(Unjudged("", NOTHING_APPLIES, unjudged_ids))
     return Foresight(tuple(unscored), tuple(not_applicable))
+
+
+def narrowed_cases(cases: Sequence[Case], criteria: Sequence[Criterion]) -> dict[str, tuple[frozenset[str], str]]:
+    """The ids of the cases that other criteria judge than those of the run: their metrics, and why no others do."""
+    own = [(case, criteria_of_case(case, criteria)) for case in cases if CRITERIA in case.extra]
+    return {
+        case.id: (frozenset(each.metric for each in deciding), narrowing_words(case))
+        for case, deciding in own
+        if deciding != tuple(criteria)
+    }
 
 
 def _unseen_reason(criterion: Criterion, visibility: Visibility | None) -> str:
@@ -605,6 +623,21 @@ def with_defaults(options: RunOptions, settings: Settings, root: str, isolation:
     ready = None if options.criteria is None else ready_criteria(options.criteria, settings, root)
     user = options.user or (options.like.user if options.like else settings.user)
     return options.but(criteria=ready, user=user, **values)
+
+
+def with_criteria_of_set(options: RunOptions, evalset: EvalSet) -> tuple[RunOptions, bool]:
+    """The options with the criteria of the set where they name none, and whether the run has those of the set.
+
+    Judged as another tool, or with `strict`, a set has none. Raises UsageError for criteria that cannot be.
+    """
+    if options.value("strict") or options.value("compat") != OWN:
+        return options, False
+    if options.criteria is None:
+        criteria = criteria_of_set(evalset)
+        return (options if criteria is None else options.but(criteria=criteria)), criteria is not None
+    with contextlib.suppress(UsageError):
+        return options, options.criteria == criteria_of_set(evalset)
+    return options, False
 
 
 def usual_values(settings: Settings, like: RunConfig | None) -> dict[str, Any]:

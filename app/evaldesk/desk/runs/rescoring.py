@@ -59,6 +59,7 @@ def plan_rescoring(
         source_config or summary.config,
         criteria=as_tool_calls(summary.config.compat, criteria),
         gates=gates or replace(summary.config.gates, max_cost=None),
+        is_by_set=False,
         source_run_id=source_id,
         note="",
         name=None,

@@ -27,7 +27,15 @@ from evaldesk.desk.runs.first_runs import first_seed
 from evaldesk.desk.runs.input_lock import continued_run
 from evaldesk.desk.runs.kept_workers import SharedWorkers
 from evaldesk.desk.runs.model_checks import check_models
-from evaldesk.desk.runs.plan import RunOptions, RunPlan, RunSubject, plan_run, recordings_folder, with_defaults
+from evaldesk.desk.runs.plan import (
+    RunOptions,
+    RunPlan,
+    RunSubject,
+    plan_run,
+    recordings_folder,
+    with_criteria_of_set,
+    with_defaults,
+)
 from evaldesk.desk.runs.players import Playing, RunPlayers, Tick
 from evaldesk.desk.runs.provenance import ForeignRun, Provenance, run_digest
 from evaldesk.desk.runs.rescoring import plan_rescoring, same_criteria
@@ -118,6 +126,7 @@ class RunDesk:
 
     def plan_for(self, subject: RunSubject, options: RunOptions) -> RunPlan:
         """The run of a command line. Raises UsageError naming the field at fault."""
+        options, is_by_set = with_criteria_of_set(options, subject.evalset)
         options = with_defaults(options, self._settings, subject.agent.root, subject.agent.isolation)
         earlier = options.like.model if options.like else None  # a person named it then
         models = (*self._settings.models, *((earlier,) if earlier else ()))
@@ -126,6 +135,7 @@ class RunDesk:
         plan = plan_run(
             subject, options, models=models, seed=chance, recordings=folder, executors=self._settings.executors
         )
+        plan = replace(plan, config=replace(plan.config, is_by_set=is_by_set))
         if grading_files := self._grading_copies.get(functions_key(plan.config.criteria)):
             version = functions_version(plan.config.criteria, grading_files.copy.sources)
             plan = replace(plan, config=replace(plan.config, functions_version=version))

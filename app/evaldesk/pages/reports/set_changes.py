@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from evaldesk.matching.case_version import CRITERIA, canonical_case, set_version, version_keys
+from evaldesk.matching.case_version import canonical_case, set_version, version_keys
 from evaldesk.model import Case, EvalSet
+from evaldesk.model.evalset import CRITERIA
 from evaldesk.model.set_versions import SHORT, CaseDiff, SetDiff, set_diff
 from evaldesk.pages.case_text import case_text, changed_lines
 from evaldesk.pages.set_versions import changed_parts

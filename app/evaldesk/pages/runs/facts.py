@@ -12,7 +12,7 @@ from evaldesk.desk.runs.fresh_trials import is_recording
 from evaldesk.engine.executors import HERE, place_of
 from evaldesk.gate_options import GATES_BY_NAME, asked_of
 from evaldesk.model import Criterion, RunConfig
-from evaldesk.model.conclusion import Gates
+from evaldesk.model.conclusion import Gates, counted
 from evaldesk.model.json_text import json_line
 from evaldesk.model.run import NOTHING_SHARED, SharedState, measured_value, option_value
 from evaldesk.model.stored import RunSummary, host_of
@@ -77,6 +77,7 @@ def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
         Fact("Cases", f"{summary.n_cases:,}"),
         Fact("Plan", _import_words(summary), is_compared=False),
         *(Fact("" if at else "Criteria", _criterion(each)) for at, each in enumerate(config.criteria)),
+        Fact("Criteria of", criteria_source(config), is_compared=False),
         Fact("Function files", "", "", config.functions_version),
         *(
             Fact(option.title, option.value_words(value), is_usual=_is_usual(option, value))
@@ -92,6 +93,14 @@ def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
         Fact("Fingerprint", "", "", run_fingerprint(config), is_compared=False),
         Fact("Note", summary.note, is_compared=False),
     )
+
+
+def criteria_source(config: RunConfig) -> str:
+    """Where the criteria come from, and the cases that name their own among them; empty for plain ones of the run."""
+    source = "the eval set" if config.is_by_set else "the run" if config.n_narrowed else ""
+    n = config.n_narrowed
+    names = "names its" if n == 1 else "name their"
+    return f"{source}; {counted(n, 'case')} {names} own among them" if n else source
 
 
 def _import_words(summary: RunSummary) -> str:

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
+from evaldesk.desk.criteria.criteria import bars_of_text
 from evaldesk.desk.evalsets.names import check_case_id
 from evaldesk.errors import UsageError
 from evaldesk.model import Case, Decision, Expected, JsonObject, JsonValue, SessionInit, ToolCall, Turn
 from evaldesk.model.decisions import ScriptedDecision, with_decisions
-from evaldesk.model.evalset import MOST_OWN_TRIALS, TRIALS
+from evaldesk.model.evalset import CRITERIA, MOST_OWN_TRIALS, TRIALS
 from evaldesk.pages.case_scenario import ScenarioTexts, required_actions, with_required_actions, with_scenario
 from evaldesk.pages.case_whole import with_whole
 from evaldesk.pages.large_state import Held, held_values
@@ -21,6 +22,7 @@ from evaldesk.web.cases.drafts import (
     DecisionDraft,
     MessageDraft,
     TurnDraft,
+    shown_criteria,
     shown_decisions,
     shown_trials,
 )
@@ -61,7 +63,7 @@ def case_from(draft: CaseDraft, original: Case | None = None, *, source: Case | 
         final_state=reading.final_state(draft),
         tags=reading.tags(draft.tags),
     )
-    case = reading.trials(draft, case)
+    case = reading.criteria(draft, reading.trials(draft, case))
     if draft.scenario is not None:
         case = reading.scenario(draft, base, case)
     if draft.shows_decisions:
@@ -92,6 +94,21 @@ class _Reading:
                 self.problems.add("trials", "Trials", words)
                 return case
             extra = {**extra, TRIALS: int(text)}
+        return replace(case, extra=extra)
+
+    def criteria(self, draft: CaseDraft, case: Case) -> Case:
+        """The case with the criteria that it names, in the form of the file where they fit it."""
+        if draft.criteria is None or draft.criteria.strip() == shown_criteria(case):
+            return case
+        extra = {key: value for key, value in case.extra.items() if key != CRITERIA}
+        try:
+            bars = bars_of_text(draft.criteria)
+        except UsageError as error:
+            self.problems.add("criteria", "Criteria", f"{error}.")
+            return case
+        if bars:
+            has_bars = any(bar is not None for bar in bars.values())
+            extra = {**extra, CRITERIA: {**bars} if has_bars else [*bars]}
         return replace(case, extra=extra)
 
     def scenario(self, draft: CaseDraft, before: Case, case: Case) -> Case:

@@ -19,7 +19,7 @@ from starlette.datastructures import FormData
 from evaldesk.errors import VALUE_LIMIT, UsageError
 from evaldesk.model import Case, Decision, JsonObject, JsonValue, ToolCall, Turn
 from evaldesk.model.decisions import ANY, ScriptedDecision, scripted_decisions
-from evaldesk.model.evalset import DECISIONS, TRIALS
+from evaldesk.model.evalset import CRITERIA, DECISIONS, TRIALS, own_bars
 from evaldesk.model.json_text import json_line
 from evaldesk.model.media import MAX_MEDIA_COUNT
 from evaldesk.pages.case_scenario import ScenarioTexts, required_actions, scenario_texts
@@ -102,7 +102,7 @@ class TurnDraft:
 class CaseDraft:
     """One case; `initial` and `final` are JSON text, unless they are held; `tags` are separated by commas.
 
-    `trials` is its own number of trials; None where the form has no such field.
+    `trials` is its own number of trials, `criteria` are its own; None where the form has no such field.
 
     `outputs`, `rubrics`, `accepted` and `outcomes` have one a line; None where the form has no such field. `decisions`
     hold in every turn; without `shows_decisions` those of the case are not in the form. A case with a `scenario` has no
@@ -112,6 +112,7 @@ class CaseDraft:
     case_id: str = ""
     tags: str = ""
     trials: str | None = None
+    criteria: str | None = None
     app_name: str = ""
     user_id: str = ""
     initial: str = ""
@@ -155,6 +156,7 @@ def draft_of(case: Case) -> CaseDraft:
         case_id=case.id,
         tags=", ".join(case.tags),
         trials=shown_trials(case),
+        criteria=shown_criteria(case),
         app_name=session.app_name if session else "",
         user_id=session.user_id if session else "",
         initial=json_text(session.state) if session and not large_initial else "",
@@ -181,6 +183,24 @@ def shown_trials(case: Case) -> str | None:
     """The own number of trials of the case; None where its file has another value under that key."""
     n = case.extra.get(TRIALS, "")
     return str(n) if n == "" or (isinstance(n, int) and not isinstance(n, bool)) else None
+
+
+def shown_criteria(case: Case) -> str | None:
+    """The criteria that the case names among those of its runs; None where its file has another value there."""
+    value = case.extra.get(CRITERIA)
+    if value is None:
+        return ""
+    bars = own_bars(case)
+    is_plain = isinstance(value, list | tuple | Mapping) and len(bars) == len(value) > 0
+    has_options = isinstance(value, Mapping) and any(not is_bar(each) for each in value.values())
+    if not is_plain or has_options or any("," in name or "=" in name for name in bars):
+        return None
+    return ", ".join(name if bar is None else f"{name} = {bar:g}" for name, bar in bars.items())
+
+
+def is_bar(value: object) -> bool:
+    """Whether a value is a threshold alone, or none."""
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def shown_decisions(case: Case) -> tuple[ScriptedDecision, ...] | None:
@@ -264,6 +284,7 @@ def read_draft(form: FormData) -> CaseDraft:
         case_id=text_of(form, "case").strip(),
         tags=text_of(form, "tags"),
         trials=text_of(form, "trials") if "trials" in form else None,
+        criteria=text_of(form, "criteria") if "criteria" in form else None,
         app_name=text_of(form, "app").strip(),
         user_id=text_of(form, "user").strip(),
         initial=text_of(form, "initial"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from evaldesk.desk.evalsets.cases import CaseNameTakenError, FoundCase
-from evaldesk.model.evalset import DECISIONS, TRIALS
+from evaldesk.model.evalset import CRITERIA, DECISIONS, TRIALS
 from evaldesk.model.stored import EvalSetFile
 from evaldesk.pages.case_list import CaseLine
 from evaldesk.pages.case_scenario import required_actions, scenario_keys
@@ -15,7 +15,7 @@ from evaldesk.pages.case_text import Line, kept_keys
 from evaldesk.pages.case_whole import OUTPUTS, accepted_keys, outcomes_keys
 from evaldesk.pages.large_state import LargeState, large_state
 from evaldesk.pages.typed import Problems
-from evaldesk.web.cases.drafts import CaseDraft, shown_decisions, shown_trials
+from evaldesk.web.cases.drafts import CaseDraft, shown_criteria, shown_decisions, shown_trials
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,7 @@ class Editor:
             return []
         case = self.found_case.case
         keys = OUTPUTS if shown_trials(case) is None else (*OUTPUTS, TRIALS)
+        keys = keys if shown_criteria(case) is None else (*keys, CRITERIA)
         if case.scenario is not None:
             has_decisions = shown_decisions(case) is not None
             return kept_keys(case, (*keys, *((DECISIONS,) if has_decisions else ()), *scenario_keys(case)))

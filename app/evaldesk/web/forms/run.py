@@ -12,7 +12,7 @@ from typing import Any, cast
 from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
 
-from evaldesk.desk.criteria.criteria import given_criteria, reaches_out
+from evaldesk.desk.criteria.criteria import criteria_of_set, given_criteria, reaches_out
 from evaldesk.desk.evalsets.cases import CaseIds
 from evaldesk.desk.failures import MAX_MODE_NAME
 from evaldesk.desk.runs.estimate import Estimate
@@ -386,12 +386,16 @@ def _which(gap: Unjudged, n_cases: int) -> str:
     return "" if len(gap.case_ids) == n_cases else f" ({', '.join(gap.case_ids[:MAX_NAMED])}{more})"
 
 
-def as_beside(form_values: Typed, criteria_path: Path | None) -> Typed:
-    """The form with the criteria of the file beside its eval set, where none were chosen yet.
+def as_beside(form_values: Typed, criteria_path: Path | None, evalset: EvalSet | None = None) -> Typed:
+    """The form with the criteria of the set, else of the file beside it, where none were chosen yet.
 
     Raises FormatError, UsageError; also for code and addresses, which no form may name.
     """
-    if criteria_path is None or not is_fresh(form_values):
+    if not is_fresh(form_values):
+        return form_values
+    if evalset is not None and (set_criteria := criteria_of_set(evalset)):
+        return ImmutableMultiDict([*form_values.multi_items(), *write_criteria(set_criteria)])
+    if criteria_path is None:
         return form_values
     criteria = given_criteria(criteria_path)
     if reaches_out(criteria, None):

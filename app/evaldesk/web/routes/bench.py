@@ -220,7 +220,8 @@ def _options(request: Request, evalset_id: str, n: int) -> RunOptions:
     """The options of a run with the criteria beside its eval set. Raises UsageError, FormatError."""
     file = desk_of(request).evalsets.file(evalset_id)
     form_values: Typed = ImmutableMultiDict({"n": str(n), "cases": "all"})
-    return read_options(as_beside(form_values, find_criteria_file(file.path)))
+    evalset = desk_of(request).evalsets.read(evalset_id)[0]
+    return read_options(as_beside(form_values, find_criteria_file(file.path), evalset))
 
 
 def _place(agent: FoundAgent, session: StoredSession | None) -> dict[str, Any]:

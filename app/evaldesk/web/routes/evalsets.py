@@ -11,10 +11,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from evaldesk.desk.criteria.criteria import text_of_criteria
 from evaldesk.desk.evalsets.cases import case_with_key
 from evaldesk.desk.evalsets.evalsets import DescriptionChangedError, NameChangedError, SetNameTakenError
 from evaldesk.desk.evalsets.exporting import export_forms, media_type
-from evaldesk.errors import ConflictError, NotFoundError, UsageError
+from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
+from evaldesk.model.evalset import CRITERIA
 from evaldesk.pages.case_list import case_list
 from evaldesk.pages.proposals import waiting
 from evaldesk.pages.repeating import read_case_repeats
@@ -124,18 +126,26 @@ async def show(request: Request) -> Response:
 
 
 async def settings(request: Request) -> Response:
-    """GET /evalsets/{set_id}/settings: its name and description."""
+    """GET /evalsets/{set_id}/settings: its name, description and criteria."""
     desk = desk_of(request)
     set_id = request.path_params["set_id"]
     file = await run_in_threadpool(desk.evalsets.file, set_id)
     evalset, _, _ = await run_in_threadpool(desk.evalsets.read, set_id)
     description = evalset.description or ""
-    values: dict[str, Any] = {"name": file.name, "called": file.name, "description": description, "seen": description}
+    criteria = text_of_criteria(evalset.extra.get(CRITERIA))
+    values: dict[str, Any] = {
+        "name": file.name,
+        "called": file.name,
+        "description": description,
+        "seen": description,
+        "criteria": criteria,
+        "criteria_seen": criteria,
+    }
     return page(request, "evalsets/settings.html", file=file, problems=Problems(), **values)
 
 
 async def change_settings(request: Request) -> Response:
-    """POST /evalsets/{set_id}/settings: rename and describe."""
+    """POST /evalsets/{set_id}/settings: rename, describe, set criteria."""
     desk = desk_of(request)
     set_id = request.path_params["set_id"]
     file = await run_in_threadpool(desk.evalsets.file, set_id)
@@ -147,8 +157,20 @@ async def change_settings(request: Request) -> Response:
         desk.evalsets.change, set_id, name, description.replace("\r\n", "\n"), description_before, name_before
     )
     problems = Problems()
+    criteria, criteria_seen = (
+        text_of(form, key).replace("\r\n", "\n").strip() for key in ("criteria", "criteria-seen")
+    )
+    status = 200
     try:
-        new_id = await run_in_threadpool(change)
+        if "criteria" in form and criteria != criteria_seen:
+            await run_in_threadpool(desk.evalsets.steps.set_criteria, set_id, criteria, criteria_seen)
+            criteria_seen = criteria
+    except (UsageError, NotFoundError, ConflictError, FormatError) as error:
+        problems.add("criteria", "Criteria", f"{error}")
+        status = 409 if isinstance(error, ConflictError) else 422
+    new_id = set_id
+    try:
+        new_id = set_id if problems else await run_in_threadpool(change)
     except NotFoundError:
         raise
     except (UsageError, ConflictError) as error:
@@ -158,13 +180,16 @@ async def change_settings(request: Request) -> Response:
         else:
             name_before = error.stored_name if isinstance(error, NameChangedError) else name_before
             problems.add("name", "Name", _about_name(error))
+        status = refused_status(error)
+    if problems:
         values: dict[str, Any] = {
             "name": name,
             "called": name_before,
             "description": description,
             "seen": description_before,
+            "criteria": criteria,
+            "criteria_seen": criteria_seen,
         }
-        status = refused_status(error)
         return page(request, "evalsets/settings.html", status=status, file=file, problems=problems, **values)
     return go(f"/evalsets/{new_id}?note=changed")
 

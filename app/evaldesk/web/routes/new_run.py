@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from evaldesk.desk.agents import FoundAgent
-from evaldesk.desk.criteria.criteria import find_criteria_file
+from evaldesk.desk.criteria.criteria import find_criteria_file, has_criteria
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.cases import with_ids
 from evaldesk.desk.experiments.estimates import ExperimentEstimate, PlannedVariant, experiment_estimate
@@ -189,7 +189,10 @@ async def run_case(request: Request, evalset_id: str, case: Case, agent_id: str 
     )
     try:
         form_values = await asyncio.to_thread(
-            as_beside, form_values, find_criteria_file(desk.evalsets.file(evalset_id).path)
+            as_beside,
+            form_values,
+            find_criteria_file(desk.evalsets.file(evalset_id).path),
+            desk.evalsets.read(evalset_id)[0],
         )
         unscored, _ = await asyncio.to_thread(judged_lines, form_values, [case])
         if unscored or desk.agents.get(agent_id).error:
@@ -320,7 +323,7 @@ async def _fill_form(request: Request, form_values: Typed) -> RunForm:
     is_new, criteria_path, problems = is_fresh(form_values), None, dict[str, str]()
     try:
         criteria_path = find_criteria_file(evalset_file.path) if evalset_file else None
-        form_values = await asyncio.to_thread(as_beside, form_values, criteria_path)
+        form_values = await asyncio.to_thread(as_beside, form_values, criteria_path, evalset)
     except (FormatError, UsageError) as error:
         problems |= {"metric": f"{error}. These are the default criteria."} if is_new else {}
     is_selection, ticked = chosen_of(form_values, evalset)
@@ -382,7 +385,7 @@ async def _fill_form(request: Request, form_values: Typed) -> RunForm:
         n_selected=len(ticked),
         metrics=MetricForm() if is_small else await asyncio.to_thread(metric_form, form_values, cases, offer),
         criteria_file=criteria_path.name if criteria_path else "",
-        is_beside=is_new and criteria_path is not None and not problems,
+        is_beside=is_new and criteria_path is not None and not problems and not (evalset and has_criteria(evalset)),
         unscored=unscored,
         not_applicable=not_applicable,
         estimate=plan,
