@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -165,6 +166,9 @@ async def blame_page(
             batch_plan = await desk.blames.plan(run_id, key, request)
         except UsageError as error:
             problem = problem or error
+            if error.field in ("budget", "max_cost"):  # the form stays, with the error beside it
+                with suppress(UsageError, ConflictError):
+                    batch_plan = await desk.blames.plan(run_id, key, BlameRequest(runs_tools=request.runs_tools))
         except ConflictError as error:
             problem = problem or UsageError(str(error))
     return await asyncio.to_thread(_page, desk, run, key, trial_turns, blame, batch_plan, request, problem)

@@ -19,6 +19,7 @@ from evaldesk.store.runs.run_store import is_imported
 from evaldesk.wording.forks import (
     changed_sentence,
     cost_sentence,
+    each_sentence,
     earlier_sentence,
     edits_words,
     tools_sentence,
@@ -32,10 +33,18 @@ if TYPE_CHECKING:
 
 def plan_sentences(plan: ForkPlan) -> Sequence[str]:
     """The facts that a person reads before a fork is played: cost, tools, changes and earlier runs of the same fork."""
+    return [cost_sentence(plan.fork.n, plan.n_turns_left, plan.cost_each, plan.n_earlier), *_facts_of(plan)]
+
+
+def form_sentences(plan: ForkPlan) -> Sequence[str]:
+    """The same beside a form, whose number of trials may be changed after it was drawn: cost of each trial."""
+    return [each_sentence(plan.n_turns_left, plan.cost_each, plan.n_earlier), *_facts_of(plan)]
+
+
+def _facts_of(plan: ForkPlan) -> Sequence[str]:
     earlier = plan.earlier
     n_passed, n_scored = sum(run.n_passed for run in earlier), sum(run.counts.scored for run in earlier)
     sentences = [
-        cost_sentence(plan.fork.n, plan.n_turns_left, plan.cost_each, plan.n_earlier),
         tools_sentence(plan.real_tools, plan.doubled_tools),
         _restored_sentence(plan.part),
         changed_sentence(plan.parent.id) if plan.is_agent_changed else "",
@@ -226,7 +235,7 @@ async def fork_page(
     problem, sentences = str(error or ""), list[str]()
     if not problem:
         try:
-            sentences = [*plan_sentences(await desk.forks.plan(fork_of(turns, run_id, key, request)))]
+            sentences = [*form_sentences(await desk.forks.plan(fork_of(turns, run_id, key, request)))]
         except (UsageError, TrustError) as refusal:
             problem = str(refusal)
     at = request.turn - 1

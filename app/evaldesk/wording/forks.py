@@ -19,6 +19,14 @@ def cost_sentence(n: int, n_turns: int, cost_each: float | None, n_earlier: int)
     return f"{plan}, about {each} each{together}, by {counted(n_earlier, 'earlier trial')}."
 
 
+def each_sentence(n_turns: int, cost_each: float | None, n_earlier: int) -> str:
+    """`Each trial has 3 turns left, about 0.02 $ by 5 earlier trials.`, for a form whose number is still open."""
+    plan = f"Each trial has {counted(n_turns, 'turn')} left"
+    if cost_each is None:
+        return f"{plan}; no earlier trial tells the cost of these turns."
+    return f"{plan}, about {cost_words(cost_each)} by {counted(n_earlier, 'earlier trial')}."
+
+
 def tools_sentence(real_tools: Sequence[str], doubled_tools: Sequence[str]) -> str:
     """`These tools run for real: book, pay.`, and the tools that doubles answer."""
     real = f"These tools run for real: {named_words(real_tools)}." if real_tools else "No known tool runs for real."

@@ -20,9 +20,10 @@ from evaldesk.engine.worker.player import adopt
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import Event, ToolCall, TurnRecord, Usage
 from evaldesk.model.blame import Blame, BlamePlan
-from evaldesk.model.decisive_turn import Count
+from evaldesk.model.decisive_turn import Answer, Count
 from evaldesk.model.fork import Edit, Fork, ForkPart, ForkPoint
 from evaldesk.model.stored import RunSummary
+from evaldesk.pages.failures.decisive import read_decisive_turns
 from evaldesk.store.forks import MOST_LISTED
 from evaldesk.wording.blame import repair_words
 
@@ -496,3 +497,32 @@ def test_calls_results_and_state_of_another_turn_become_edits() -> None:
     assert repair_words("the turn of trial 4", Count(16, 20), Count(2, 20)) == (
         "With the turn of trial 4 in its place 16 of 20 continuations pass, 70 points more; could be 40 to 84"
     )
+
+
+def call_tool_of_turn(message: str, state: dict[str, Any], session: Any) -> Iterator[Event | str]:
+    """Call `search` in turn 1 and `search` and `pay` in turn 2, by an agent of the tree of each, and fail."""
+    number = len(session.turns) + 1
+    for name in ("search", "pay")[:number]:
+        yield Event("tool_call", call=ToolCall(name, {"turn": number}, f"{name}-{number}"), author=f"clerk {number}")
+    yield "no"
+
+
+async def test_located_turns_are_counted_by_agent_tool_and_kind_of_failure(blames: Blames) -> None:
+    adopt(SHOP, call_tool_of_turn)
+    run = await blames.forks.play(talk(2), n=3)
+    plan = await blames.blames.plan_run(run.id, BlameRequest(500))
+    ids = blames.forks.store.blames.create(plan.plans)
+    answers = [Answer("located", turn, (Count(9, 10), Count(1, 10))) for turn in (1, 2)]
+    answers.append(Answer("not located", None, (Count(5, 10), Count(5, 10))))
+
+    for blame_id, answer in zip(ids, answers, strict=True):
+        blames.forks.store.blames.end(blame_id, "finished", answer=answer)
+    turns = read_decisive_turns(blames.forks.desk, run.id)
+
+    counts = {name: dict(each) for name, each in turns.counts}
+    assert counts["agent"] == {"clerk 1": 1, "clerk 2": 1}
+    assert counts["tool"] == {"search": 2, "pay": 1}
+    assert sum(counts["kind of failure"].values()) == 2
+    assert all(counts["kind of failure"])
+    assert dict(turns.findings) == {"located": 2, "not located": 1}
+    assert [row.is_located for row in turns.rows] == [True, True, False]

@@ -97,3 +97,15 @@ def test_what_cannot_be_searched_is_refused_in_words(
     assert answer.status_code == status
     assert words in answer.text
     assert shared_pages.desk.store.blames.of_run(1) == []
+
+
+@pytest.mark.parametrize("fields", [{"budget": "0"}, {"budget": "many"}, {"budget": "60", "max_cost": "-1"}])
+def test_a_refused_search_has_its_error_in_its_form(pages: Any, fields: dict[str, str]) -> None:
+    trial = f"{pages.finish()}/cases/1/trials/0"
+
+    answer = pages.post(f"{trial}/blame", **fields)
+
+    form = answer.text.partition('aria-labelledby="plan-title"')[2].partition("</form>")[0]
+    assert answer.status_code == 422
+    assert 'id="blame-error"' in form
+    assert answer.text.count('id="blame-error"') == 1

@@ -23,7 +23,8 @@ def test_the_plan_stands_before_anything_is_played(pages: Any) -> None:
     assert 'data-key="b">Fork' in pages.get(trial).text
     assert "data-starts>" in text
     assert 'data-key="b"' not in text  # a second stroke of b starts nothing
-    assert "10 trials with 1 turn left each" in text
+    assert "Each trial has 1 turn left" in text
+    assert "10 trials" not in text  # the number is the one in the field, which a person may change
     assert "These tools run for real: roll_die." in text
     assert "The session begins anew: nothing comes before turn 1." in text
     assert pages.desk.store.forks.of_run(1) == []
@@ -77,4 +78,6 @@ def test_a_fork_that_cannot_be_is_refused_in_words(shared_pages: Any, fields: di
 
     assert answer.status_code == 422
     assert sentence in answer.text
+    form = answer.text.partition('id="fork-form"')[2]
+    assert 'id="fork-error"' in (answer.text if "turn" in fields else form)
     assert shared_pages.desk.store.forks.of_run(1) == []
