@@ -9,9 +9,10 @@ from datetime import datetime
 from evaldesk.desk.agents import FoundAgent
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.evalsets import own_evalsets
+from evaldesk.desk.experiments.results import results
 from evaldesk.desk.labels import Person
 from evaldesk.desk.runs.stored_runs import run_title
-from evaldesk.errors import VALUE_LIMIT
+from evaldesk.errors import TEXT_LIMIT, VALUE_LIMIT
 from evaldesk.model.conclusion import counted
 from evaldesk.model.failures import Mode
 from evaldesk.model.run import LIVE
@@ -25,6 +26,7 @@ from evaldesk.pages.runs.view import trial_href
 from evaldesk.pages.trend_sparks import Spark, newest_sparks, set_sparks
 from evaldesk.store import Store
 from evaldesk.store.runs.run_store import is_imported
+from evaldesk.wording.experiments import analysis_sentence
 from evaldesk.wording.words import counted_words, passed_words
 
 N_RUNS = 6
@@ -34,6 +36,9 @@ N_LIVE = 5
 N_GATES = 3
 N_QUEUES = 5
 N_CHATS = 20
+N_EXPERIMENTS = 2
+MOST_ANALYSED = 20_000
+"""Trials of an experiment whose analysis the page computes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +115,7 @@ def home(
     steps = [
         *_of_modes(store),
         *_of_gates(lines),
+        *(_of_experiments(store, runs, since) if since else ()),
         *_of_queues(store, desk.person),
         *_of_proposals(store),
         *_of_stopped(runs),
@@ -226,6 +232,30 @@ def _of_gates(lines: Sequence[RunLine]) -> list[Step]:
         )
         for line, gate in reversed(first.values())
     ][:N_GATES]
+
+
+def _of_experiments(store: Store, runs: Sequence[RunSummary], since: datetime) -> list[Step]:
+    """The newest experiments that ended after a time, with their answer where it is computed soon."""
+    new_runs = [run for run in runs if run.finished_at and run.finished_at > since]
+    ids = dict.fromkeys(run.config.experiment.experiment_id for run in new_runs if run.config.experiment)
+    steps = []
+    for experiment_id in [*ids][:N_EXPERIMENTS]:
+        experiment = store.experiments.get(experiment_id)
+        variants = store.runs.summaries(experiment.run_ids)
+        if any(run.status != "finished" for run in variants):
+            continue
+        is_small = sum(run.n_trials for run in variants) <= MOST_ANALYSED
+        answer = analysis_sentence(results(store, experiment_id).analysis) if is_small else experiment.plan.name
+        steps.append(
+            Step(
+                f"Experiment {experiment_id} is done",
+                f"{answer[:TEXT_LIMIT]}.",
+                "Compare",
+                f"/experiments/{experiment_id}",
+                "compare",
+            )
+        )
+    return steps
 
 
 def _of_queues(store: Store, person: Person) -> list[Step]:

@@ -6,7 +6,8 @@ import html
 import re
 from typing import TYPE_CHECKING
 
-from evaldesk.model import AgentRef, Case, Event, RunConfig, Turn, TurnRecord
+from evaldesk.model import AgentRef, Case, Event, RunConfig, TrialResult, Turn, TurnRecord, Verdict
+from evaldesk.model.experiment import ExperimentPlan, Variant
 from evaldesk.model.queues import QueueDraft, QueueStratum
 
 if TYPE_CHECKING:
@@ -155,3 +156,24 @@ def test_home_names_the_kinds_of_failure_that_are_known(pages: RunPages) -> None
     pages.post("/runs/1/cases/0/trials/0/findings", **{"labeller": "Ana", "new-mode": "wrong <sum>", "place": ""})
 
     assert '<a href="/failures/1"><span>wrong &lt;sum&gt;</span>' in pages.get("/").text
+
+
+def test_an_experiment_that_is_done_is_told_with_its_answer_once_all_variants_ended(pages: RunPages) -> None:
+    store, variants = pages.desk.store, (Variant("old", {"model": "old"}), Variant("new", {"model": "new"}))
+    config = RunConfig(AgentRef("dice", "dice:root_agent"), "calc", n=5)
+    cases = [Case(f"c{at}", (Turn("hi"),)) for at in range(12)]
+    plannings = [store.runs.planning(config, cases) for _ in variants]
+    store.experiments.begin(ExperimentPlan("models", variants, 7, 4), plannings)
+    verdicts: tuple[Verdict, ...] = ("failed", "passed")
+    for planning, verdict in zip(plannings, verdicts, strict=True):
+        assert "Experiment 1 is done" not in pages.get("/").text
+        store.runs.record(
+            [TrialResult(planning.run_id, case, at, "finished", verdict) for case in range(12) for at in range(5)]
+        )
+        store.runs.set_status(planning.run_id, "finished")
+
+    text = pages.get("/").text
+
+    assert "Experiment 1 is done" in text
+    assert "new is better than old" in text
+    assert 'href="/experiments/1"' in text
