@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
+import shlex
 import threading
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from evaldesk.formats import read_evalset
-from evaldesk.model import Case
+from evaldesk.model import AgentRef, Case, RunConfig, TrialResult, Usage
 from evaldesk.pages.set_health import room
+from evaldesk.pages.set_health.finding import ci_command, kinds_of
 from evaldesk.pages.set_health.health import SetHealth
 from evaldesk.pages.set_health.health import read_health as read_health_of_set
 
@@ -160,3 +164,42 @@ def test_a_step_over_a_case_that_was_edited_since_is_not_undone(pages: Pages) ->
 
     assert pages.post(f"/evalsets/{set_id}/steps/{token}/restoration", {}).status_code == 409
     assert cases_of(pages, "words")["a"].tags == ("x",)
+
+
+def test_the_command_for_ci_is_one_that_the_shell_takes(pages: Pages) -> None:
+    set_id = write_set(pages, "words", {"a": "one"})
+
+    text = html.unescape(pages.get(f"/evalsets/{set_id}/health").text)
+
+    command = re.search(r'aria-label="Command for CI">([^<]+)</pre>', text)
+    assert command is not None
+    words = shlex.split(command[1])
+    assert words == ["evaldesk", "evalset", "health", "words", "--fail-on", words[-1]]
+    assert kinds_of(words[-1]) == ("contradictions", "wrong_way", "never_passed", "repeated_ids")
+
+
+def test_a_name_of_a_set_is_one_word_of_the_command() -> None:
+    assert shlex.split(ci_command("a b; rm -rf '$HOME'", "x`y"))[3:6] == ["a b; rm -rf '$HOME'", "--agent", "x`y"]
+
+
+def test_information_has_a_bar_beside_the_most_informative_case(pages: Pages) -> None:
+    queries = {"often": "one two three", "never": "four five six"}
+    set_id = write_set(pages, "words", queries)
+    cases = [*cases_of(pages, "words").values()]
+    runs = pages.desk.store.runs
+    run_id = runs.create(RunConfig(AgentRef("dice", "dice:agent"), set_id, n=2, evalset_path=""), cases)
+    usage = (Usage("model", cost=0.01),)
+    verdicts: dict[int, tuple[Literal["passed", "failed"], ...]] = {0: ("passed", "failed"), 1: ("passed", "passed")}
+    runs.record(
+        [
+            TrialResult(run_id, case, trial, "finished", verdict, usages=usage)
+            for case, each in verdicts.items()
+            for trial, verdict in enumerate(each)
+        ]
+    )
+    runs.set_status(run_id, "finished")
+
+    text = pages.get(f"/evalsets/{set_id}/health").text
+
+    assert re.findall(r'data-part="bar" y="5" width="([0-9.]+)"', text) == ["100.0", "75.0"]
+    assert text.count("of information a dollar") == 2

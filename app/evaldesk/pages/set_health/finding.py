@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -126,6 +127,13 @@ class Finding:
             "words": self.words,
             "action": self.about.action.rstrip("…"),
         }
+
+
+def ci_command(name: str, agent_id: str) -> str:
+    """The command of a build that fails by the findings that no run can be right about, or that nobody can trust."""
+    kinds = [kind for kind, about in FINDING_KINDS.items() if about.status == "failed"]
+    agent = ("--agent", agent_id) if agent_id else ()
+    return shlex.join(("evaldesk", "evalset", "health", name, *agent, "--fail-on", ",".join(kinds)))
 
 
 def kinds_of(text: str) -> tuple[str, ...]:

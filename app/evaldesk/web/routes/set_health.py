@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from evaldesk.pages.set_health.finding import ci_command
 from evaldesk.pages.set_health.room import find_agent, health_room
 from evaldesk.web.render import desk_of, page
 
@@ -22,9 +25,12 @@ async def show(request: Request) -> Response:
     name = request.query_params.get("agent", "")[:500]
     agent, agent_id = await run_in_threadpool(find_agent, desk, set_id, name)
     state = await run_in_threadpool(health_room(desk).ask, desk, file, agent, agent_id)
-    return page(
-        request, "evalsets/health.html", block="health", file=file, state=state, agent_id=agent_id, health=state.health
-    )
+    values: dict[str, Any] = {
+        "agent_id": agent_id,
+        "health": state.health,
+        "ci_command": ci_command(file.name, agent_id),
+    }
+    return page(request, "evalsets/health.html", block="health", file=file, state=state, **values)
 
 
 routes = [Route("/evalsets/{set_id}/health", show)]
