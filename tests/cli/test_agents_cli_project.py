@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.documents.shown_commands import carry_out, section_commands
 from tests.islands import of_tools
 
 from evaldesk.errors import LossError
@@ -16,6 +17,7 @@ from evaldesk.store.evalsets.files import EvalSetFiles
 
 if TYPE_CHECKING:
     from tests.cli.conftest import CommandFolder
+    from tests.forked_commands import ForkedCommands
 
 SAMPLES = Path(__file__).parents[1] / "formats/exchange_samples"
 CONFIG = """\
@@ -72,6 +74,25 @@ def test_a_project_is_adopted_with_its_results_and_its_command(place: CommandFol
     own = f"evaldesk eval {place.agent.name} tests/eval/datasets/basic-dataset.json\n"
     assert (project / ".github/workflows/evals.yml").read_text() == f"run: {own}"
     assert (project / "Makefile").read_text() == f"eval:\n\t{own}other:\n\tagents-cli eval run --url https://x\n"
+
+
+@of_tools("adk")
+def test_the_documented_commands_play_a_project_to_its_verdict(
+    place: CommandFolder, project: Path, commands: ForkedCommands
+) -> None:
+    place.agent.rename(project / "app")
+    (project / "agents-cli-manifest.yaml").write_text("name: desk\nagent_directory: app\n")
+    dataset = project / "tests/eval/datasets/basic-dataset.json"
+    first_case = json.loads(dataset.read_text())["eval_cases"][0]
+    dataset.write_text(json.dumps({"eval_cases": [first_case]}))
+
+    output = carry_out(commands, section_commands("agents-cli"), project)
+
+    assert "passed" in output
+    with place.store() as store:
+        run = store.runs.list()[0]
+        assert run.config.evalset_name == "basic-dataset"
+        assert (run.counts.passed, run.counts.planned) == (1, 1)
 
 
 def test_a_dataset_is_run_with_the_metrics_of_its_config(place: CommandFolder, project: Path) -> None:
