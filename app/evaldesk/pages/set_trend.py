@@ -21,7 +21,7 @@ from evaldesk.statistics.intervals import rate_interval
 from evaldesk.store.runs.trends import MOST_RUNS
 from evaldesk.wording.comparison import p_words
 from evaldesk.wording.regressions import suite_words
-from evaldesk.wording.words import cost_words, duration_words, number_words, share_words
+from evaldesk.wording.words import cost_words, duration_words, number_words, passed_words, share_words
 
 N_CASE_RUNS = 30
 MOST_CASES = 40
@@ -113,7 +113,7 @@ class CaseTrend:
         return [
             (
                 f"/runs/{run_id}/cases/{row.case_index}/trials/{first_problem(row.strip)}",
-                f"run {run_id}, {row.n_passed} of {row.n_scored} passed",
+                f"run {run_id}, {passed_words(row.n_passed, row.n_scored)}",
                 "passed" if row.n_passed == row.n_scored else "failed",
             )
             for run_id, row in self.squares
