@@ -214,7 +214,10 @@ def test_a_workspace_that_is_none_is_said_in_one_line(filled: CommandFolder, pat
         **{f"proposals {verb}": f"proposals {verb} 1" for verb in ("accept", "refuse", "show", "undo")},
         "search": "search word",
         "evalset case": "evalset case one case_1",
-        **{f"evalset {verb}": f"evalset {verb} one" for verb in ("cases", "diff", "failures", "health", "log")},
+        **{
+            f"evalset {verb}": f"evalset {verb} one"
+            for verb in ("cases", "criteria", "diff", "failures", "health", "log")
+        },
         "evalset restore": "evalset restore one@07c6ba95",
     }
     words |= {
