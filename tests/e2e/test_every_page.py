@@ -168,7 +168,9 @@ def _brought_in(someone: Visitor, chat: str) -> dict[str, str]:
     adk = re.findall(r'href="(/adk-sessions/[^"]+/case)"', ask.get(f"{home}/adk-sessions").text())
     ask.post(f"{home}{chat}/turns", multipart={"message": "Look.", "media": picture})
     media = re.findall(r'src="(/media/[^"]+)"', ask.get(f"{home}{chat}").text())
-    return {"staged": staged, "adk-session": adk[0], "picture": media[0]}
+    unknown = FilePayload(name="rows.json", mimeType="application/json", buffer=b'[{"question": "Why?", "note": "n"}]')
+    unmapped = ask.post(f"{home}/imports", multipart={"file": unknown}).url.removeprefix(home)
+    return {"staged": staged, "unmapped": unmapped, "adk-session": adk[0], "picture": media[0]}
 
 
 def _afterwards(someone: Visitor, run: str, trial: str) -> dict[str, str]:
@@ -240,6 +242,7 @@ PAGES = {
     "sets-new": "/evalsets/new",
     "import": "/imports",
     "import-preview": "{staged}",
+    "import-mapping": "{unmapped}",
     "import-record": "/imports/records/1",
     "set": "{set-dice}",
     "set-cases": "{set-dice}/cases?q=check",

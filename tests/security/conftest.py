@@ -72,6 +72,7 @@ class Fort:
     evalset: str = ""
     run: int = 0
     staged: str = ""
+    unmapped: str = ""
     cases: list[str] = field(default_factory=list)
 
     def get(self, address: str, **headers: str) -> Response:
@@ -181,6 +182,7 @@ class Fort:
                 f"{self.conversation}?all=1",
                 f"{self.conversation}/turns/0/events/0",
                 f"/imports/{self.staged}",
+                f"/imports/{self.unmapped}/mapping",
                 "/imports",
                 "/imports/records/1",
             ),
@@ -334,7 +336,16 @@ def garrison(home: Path, texts: tuple[str, ...], port: int, **settings: Any) -> 
     fort = Fort(client, desk, host, home, texts)
     cases = [{"id": text, text: text, "messages": [{"role": "user", "content": text}]} for text in texts]
     fort.staged = desk.imports.staging.stage(json.dumps(cases).encode(), f"{texts[0][:100]}.json").token
+    rows = [{"question": text, text: text, "why": {text: text}} for text in texts]
+    fort.unmapped = stage_file(desk, f"{texts[-1][:100]}.json", json.dumps(rows).encode())
     return fort
+
+
+def stage_file(desk: Desk, name: str, data: bytes) -> str:
+    """The token of an uploaded file, also of one that no format knows."""
+    file = desk.imports.staging.arriving(name)
+    file.write(data)
+    return desk.imports.staging.stage_arrived([file])
 
 
 def keep_image(store: Store, session_id: str, names: tuple[str, ...]) -> None:

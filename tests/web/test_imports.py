@@ -186,9 +186,10 @@ def test_a_file_that_no_format_knows_comes_back_with_the_reason(visitor: Visitor
     assert answer.status_code == 422
     assert "x.json:2" in answer.text
     assert 'aria-invalid="true"' in answer.text
-    unknown = visitor.send(b'{"what": 1}', "y.json")
-    assert unknown.status_code == 422
-    assert "no format knows this file" in unknown.text
+    rows = visitor.send(b'{"what": 1}', "y.json")
+    mapping = visitor.client.get(f"{rows.headers['location']}/mapping").text
+    assert "no format knows this file" in mapping
+    assert "Columns of y.json" in mapping
     assert not visitor.folder.exists()
 
 

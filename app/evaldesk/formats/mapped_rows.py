@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import isfinite
 from typing import Any, TypeAlias
 
@@ -65,6 +66,82 @@ def read_columns(text: str) -> dict[str, str]:
     if {"input", "messages"} <= set(columns):
         raise UsageError("--map names input and messages: the words of the user come from one of them")
     return columns
+
+
+@dataclass(frozen=True, slots=True)
+class FileColumn:
+    """A column of the rows of a file, `a.b` in nested objects, with the beginning of its first value as text."""
+
+    name: str
+    example: str
+
+
+MAX_COLUMNS = 60
+MAX_COLUMN_NAME = 150
+MAX_LOOKED_AT = 50
+MAX_WHOLE = 512 * 1024
+"""Bytes of a file that is read to look for its columns; of longer lines and tables only the beginning is read."""
+EXAMPLE_WIDTH = 80
+USUAL_COLUMNS: Mapping[str, Sequence[str]] = {
+    "input": ("input", "inputs", "question", "query", "prompt", "user_input", "message", "text", "inputs.question"),
+    "messages": ("messages", "conversation", "input.messages", "inputs.messages"),
+    "expected": (
+        *("expected", "expected_output", "answer", "reference", "ground_truth", "expectedOutput", "outputs.answer"),
+        *("outputs", "output", "response", "expectations.expected_response"),
+    ),
+    "calls": ("expected_tools", "tool_calls", "calls", "expected_trajectory"),
+    "id": ("id", "name", "case_id", "key"),
+    "tags": ("tags", "labels", "topic", "category"),
+    "metadata": ("metadata", "additional_metadata"),
+}
+"""Names of columns in data sets of other tools, by role, the likeliest first."""
+
+
+def columns_in(data: bytes, source: str) -> Sequence[FileColumn]:
+    """The columns of the first rows of a file; none where it has no rows, or cannot be read."""
+    is_cut = len(data) > MAX_WHOLE
+    if is_cut and not source.lower().endswith((".csv", ".tsv", ".jsonl", ".ndjson")):
+        return ()
+    beginning = data[: data.rfind(b"\n", 0, MAX_WHOLE) + 1] if is_cut else data
+    examples: dict[str, str] = {}
+    try:
+        for _, row in islice(_rows(beginning, source, ""), MAX_LOOKED_AT):
+            for name, value in _flat(row):
+                if name not in examples and value is not None and value != "":
+                    examples[name] = " ".join(json_or_text(value).split())[:EXAMPLE_WIDTH]
+    except FormatError:
+        if not is_cut:  # the last row of a beginning may be half a row
+            return ()
+    return [FileColumn(name, example) for name, example in islice(examples.items(), MAX_COLUMNS)]
+
+
+def _flat(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The values of a row by column, those of an object by `column.key` as well."""
+    for name, value in row.items():
+        inner = value.items() if isinstance(value, dict) else ()
+        pairs = [(name, value), *((f"{name}.{key}", each) for key, each in inner)]
+        yield from (pair for pair in pairs if is_mappable(pair[0]))
+
+
+def is_mappable(name: str) -> bool:
+    """Whether a mapping in one text can name the column."""
+    is_short = 0 < len(name) <= MAX_COLUMN_NAME
+    return is_short and name.strip() == name and name.isprintable() and not set(name) & set(",=")
+
+
+def proposed_columns(columns: Sequence[FileColumn]) -> dict[str, str]:
+    """The likeliest column of each role, by names that other tools use; messages before a lone input."""
+    names = {column.name.casefold(): column.name for column in columns}
+    proposal: dict[str, str] = {}
+    for role, usual in USUAL_COLUMNS.items():
+        free = [
+            names[each.casefold()] for each in usual if names.get(each.casefold(), "") not in ("", *proposal.values())
+        ]
+        if free:
+            proposal[role] = free[0]
+    if "messages" in proposal:
+        proposal.pop("input", None)
+    return proposal
 
 
 def read_mapped(data: bytes, source: str, columns: Columns) -> Imported:

@@ -17,6 +17,7 @@ import msgspec
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Imported
 from evaldesk.formats.files import read_file
+from evaldesk.formats.mapped_rows import read_columns, read_mapped
 from evaldesk.wire import from_json, to_json
 
 NICENESS = 5
@@ -30,11 +31,18 @@ PACKED_MAGIC = (b"PK", b"PAR1")
 COMMAND = (sys.executable, "-P", "-m", "evaldesk.formats.process")
 
 
-def read_upload(data: bytes, source: str, outcome: str = "") -> Imported:
-    """The contents of an uploaded file. Raises FormatError, also for a file that takes too long or too much."""
+def read_upload(data: bytes, source: str, outcome: str = "", columns: str = "") -> Imported:
+    """The contents of an uploaded file, by a mapping such as `input=question` where `columns` has one.
+
+    Raises FormatError, also for a file that takes too long or too much.
+    """
     if len(data) <= SMALL and not data.startswith(PACKED_MAGIC):
-        return read_file(data, source, outcome=outcome)
-    return _read_apart(to_json(Request(source, outcome)) + b"\n" + data, source, TIMEOUT_S)
+        return _contents(data, source, outcome, columns)
+    return _read_apart(to_json(Request(source, outcome, columns=columns)) + b"\n" + data, source, TIMEOUT_S)
+
+
+def _contents(data: bytes, source: str, outcome: str, columns: str) -> Imported:
+    return read_mapped(data, source, read_columns(columns)) if columns else read_file(data, source, outcome=outcome)
 
 
 def read_large_upload(path: Path, source: str, outcome: str = "") -> Imported:
@@ -60,11 +68,15 @@ def _too_much(source: str, what: str) -> FormatError:
 
 
 class Request(msgspec.Struct, frozen=True):
-    """The name of the file, the key by which its trials passed, or none for the usual one, and where a large one is."""
+    """The name of the file, the key by which its trials passed, or none for the usual one, and where a large one is.
+
+    `columns` is the mapping of a data set of no known format.
+    """
 
     source: str
     outcome: str = ""
     path: str = ""
+    columns: str = ""
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -91,7 +103,7 @@ class Answer(msgspec.Struct, frozen=True):
 def answer_to(request: Request, data: bytes) -> Answer:
     """Read the file."""
     try:
-        return Answer(read_file(data, request.source, outcome=request.outcome))
+        return Answer(_contents(data, request.source, request.outcome, request.columns))
     except FormatError as error:
         return Answer(refusal=Refusal(error.reason, error.source, error.path, error.line, error.column))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,16 +14,23 @@ from threading import Lock
 from evaldesk.desk.evalsets.names import slug
 from evaldesk.desk.imports.streamed import MAX_FILE, Watch, stream_file
 from evaldesk.desk.imports.uploads import MAX_SMALL, ArrivingFile, Label, Upload, Uploads
-from evaldesk.errors import VALUE_LIMIT, ConflictError, EvaldeskError, FormatError
+from evaldesk.errors import VALUE_LIMIT, ConflictError, EvaldeskError, FormatError, UsageError
 from evaldesk.formats.exchange import Imported
-from evaldesk.formats.files import as_one_file, joined_format, title_of
+from evaldesk.formats.files import MAPPING, as_one_file, joined_format, title_of
+from evaldesk.formats.mapped_rows import ROLES, FileColumn, columns_in, proposed_columns, read_columns
 from evaldesk.formats.process import read_large_upload, read_upload
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES
 from evaldesk.settings import Settings
 from evaldesk.transcripts.recorded import digest_of
+from evaldesk.wording.printable import printable
 
 log = logging.getLogger("evaldesk.desk")
 
+MAX_REFUSAL = 500
+"""Characters: the label of an upload stays small."""
+ROWS_TITLE = "Rows of a data set, by a mapping"
+MAPPED_ROLES = {role: meaning for role, meaning in ROLES.items() if role != "rows"}
+"""The roles of columns that a form offers; where the rows are is seen in the file."""
 MAX_READ = 4
 """Uploads that are kept as they were read; others are read again when they are looked at."""
 
@@ -47,6 +54,18 @@ class Staged:
         """Whether another key could decide the verdict."""
         contents = self.contents
         return len(contents.outcomes) > 1 or bool(contents.outcomes and not contents.outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class UnmappedUpload:
+    """A data set that no format knows, with its columns; `chosen` has the column of each role, as proposed or typed."""
+
+    token: str
+    source: str
+    refusal: str
+    columns: Sequence[FileColumn]
+    chosen: Mapping[str, str]
+    is_mapped: bool
 
 
 @dataclass(slots=True)
@@ -105,7 +124,51 @@ class Staging:
         rows.write((b"\n" if rows.size and tail else b"") + tail)
         if rows.problem:
             raise rows.problem
-        return rows.keep(Label(rows.name)) if rows.is_large else self.stage(rows.read(), rows.name).token
+        return rows.keep(Label(rows.name)) if rows.is_large else self._stage_or_map(rows.read(), rows.name)
+
+    def _stage_or_map(self, data: bytes, source: str) -> str:
+        """The token of a file, also of rows that no format knows: these wait for the meanings of their columns."""
+        try:
+            return self.stage(data, source).token
+        except FormatError as error:
+            if MAPPING not in error.reason or not columns_in(data, source):
+                raise
+            return self._uploads.add(Label(source, refusal=error.reason[:MAX_REFUSAL]), data)
+
+    def mapping(self, token: str) -> UnmappedUpload | None:
+        """A data set of no known format, and the columns that a person gives a meaning; None for any other upload.
+
+        Raises NotFoundError.
+        """
+        label, data = self._uploads.read(token)
+        if not (label.refusal or label.columns):
+            return None
+        columns = [FileColumn(each.name, printable(each.example)) for each in columns_in(data, label.source)]
+        chosen = read_columns(label.columns) if label.columns else proposed_columns(columns)
+        return UnmappedUpload(token, label.source, label.refusal, columns, chosen, is_mapped=bool(label.columns))
+
+    def map(self, token: str, columns: Mapping[str, str]) -> Staged:
+        """Read the rows of an upload by the columns of roles.
+
+        Raises NotFoundError, ConflictError for an upload of a known format, UsageError for columns that cannot be,
+        FormatError for a row that is no case, DiskError.
+        """
+        upload = self.mapping(token)
+        if upload is None:
+            raise ConflictError("this upload has a format, which gives its columns a meaning")
+        if bool(columns.get("input")) == bool(columns.get("messages")):
+            raise UsageError("choose a column for one of input and messages: the words of the user")
+        text = ",".join(f"{role}={column}" for role, column in columns.items() if column)
+        unknown = [
+            column for column in columns.values() if column and column not in {each.name for each in upload.columns}
+        ]
+        if unknown:
+            raise UsageError(f"the file has no column {unknown[0][:VALUE_LIMIT]!r}")
+        read_columns(text)
+        _, data = self._uploads.read(token)
+        contents = read_upload(data, upload.source, columns=text)
+        self._uploads.change(token, Label(upload.source, columns=text, refusal=upload.refusal), data)
+        return self._keep(token, upload.source, contents)
 
     def reading(self, token: str) -> Reading | None:
         """The progress of reading a large upload, begun at the first call; None once it is read, and for a small one.
@@ -174,7 +237,14 @@ class Staging:
         return self._keep(token, label.source, contents)
 
     def _keep(self, token: str, source: str, contents: Imported, digests: Sequence[str] = ()) -> Staged:
-        staged = Staged(token, source, title_of(contents.format), proposed_name(source), contents, digests)
+        staged = Staged(
+            token,
+            source,
+            title_of(contents.format) if contents.format else ROWS_TITLE,
+            proposed_name(source),
+            contents,
+            digests,
+        )
         with self._lock:
             self._staged[token] = staged
             while len(self._staged) > MAX_READ:
@@ -193,7 +263,9 @@ class Staging:
         label, data = self._uploads.read(token)
         if label.is_apart:
             raise ConflictError(f"{label.source} is not read yet; open its preview")
-        return self._keep(token, label.source, read_upload(data, label.source, label.outcome))
+        if label.refusal and not label.columns:
+            raise ConflictError(f"the columns of {label.source} have no meaning yet; open its mapping")
+        return self._keep(token, label.source, read_upload(data, label.source, label.outcome, label.columns))
 
     def uploads(self) -> Sequence[Upload]:
         """The files that wait for a yes, oldest first."""

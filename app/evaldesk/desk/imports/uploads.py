@@ -37,12 +37,15 @@ _APART = ".bytes"
 class Label(msgspec.Struct, frozen=True):
     """The name of the uploaded file, and the chosen key by which its trials passed; empty for the usual one.
 
-    The bytes of a large file are in a file of their own; `is_apart` says so.
+    The bytes of a large file are in a file of their own; `is_apart` says so. A data set of no known format has its
+    `columns`, a mapping such as `input=question`; before a person has written it, `refusal` says why it is no format.
     """
 
     source: str
     outcome: str = ""
     is_apart: bool = False
+    columns: str = ""
+    refusal: str = ""
 
 
 class ArrivingFile:

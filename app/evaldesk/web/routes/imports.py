@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import Any
@@ -15,7 +15,7 @@ from starlette.routing import Route
 from evaldesk.desk.evalsets.evalsets import SetNameTakenError
 from evaldesk.desk.evalsets.exporting import export_run, media_type, run_formats, stream_run
 from evaldesk.desk.imports.importing import N_AT_ONCE, AlreadyImportedError, TakenIn, file_titles
-from evaldesk.desk.imports.staging import Staged
+from evaldesk.desk.imports.staging import MAPPED_ROLES, Staged
 from evaldesk.desk.imports.uploads import MAX_WAITING, Upload
 from evaldesk.errors import ConflictError, DiskError, EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.pages.import_view import RecordView, reading_view, record_view
@@ -64,8 +64,38 @@ async def show(request: Request) -> Response:
         return _progress(request, reading_view(reading), f"/imports/{token}", READING)
     if target_of(request) == "progress":
         return leave(request, f"/imports/{token}", "progress")
+    upload = await run_in_threadpool(imports.staging.mapping, token)
+    if upload is not None and not upload.is_mapped:
+        return go(f"/imports/{token}/mapping")
     staged = await _staged_import(request)
     return _preview(request, staged, staged.name, Problems())
+
+
+async def show_mapping(request: Request) -> Response:
+    """GET /imports/{import_id}/mapping: the columns of a data set that no format knows, with proposed roles."""
+    return await _mapping(request, {}, "")
+
+
+async def map_columns(request: Request) -> Response:
+    """POST /imports/{import_id}/mapping: read the rows by the columns that were chosen, and show the preview."""
+    form, staging = await read_form(request), desk_of(request).imports.staging
+    columns = {role: text_of(form, f"column-{role}") for role in MAPPED_ROLES}
+    try:
+        await run_in_threadpool(staging.map, request.path_params["import_id"], columns)
+    except ConflictError:
+        pass
+    except (UsageError, FormatError) as error:
+        return await _mapping(request, columns, str(error))
+    return go(f"/imports/{request.path_params['import_id']}")
+
+
+async def _mapping(request: Request, columns: Mapping[str, str], problem: str) -> Response:
+    token = request.path_params["import_id"]
+    upload = await run_in_threadpool(desk_of(request).imports.staging.mapping, token)
+    if upload is None:  # its format gives its columns a meaning
+        return go(f"/imports/{token}")
+    values: dict[str, Any] = {"upload": upload, "chosen": columns or upload.chosen, "problem": problem}
+    return page(request, "imports/mapping.html", status=422 if problem else 200, roles=MAPPED_ROLES, **values)
 
 
 async def choose(request: Request) -> Response:
@@ -230,6 +260,8 @@ routes = [
     Route("/imports/{import_id}", show, methods=["GET"]),
     Route("/imports/{import_id}", confirm, methods=["POST"]),
     Route("/imports/{import_id}/outcome", choose, methods=["POST"]),
+    Route("/imports/{import_id}/mapping", show_mapping, methods=["GET"]),
+    Route("/imports/{import_id}/mapping", map_columns, methods=["POST"]),
     Route("/imports/{import_id}/deletion", discard, methods=["POST"]),
     Route("/runs/" + number("run_id") + "/exports", run_exports, methods=["GET"]),
     Route("/runs/" + number("run_id") + "/report", download_report, methods=["GET"]),
