@@ -209,6 +209,7 @@ FIELDS = {
     "conversation",  # numbers of conversations of the inbox
     # A draw of conversations: its number, filters and numbers of its strata, a seed, and a tick.
     *("draw", "stratum", "number", "seed", "twins"),
+    *("criteria", "criteria-seen"),  # the JSON of criteria that a set carries, and their earlier text
     "runs_tools",  # yes or no: whether the tools of a fork run for real
     # What a case also accepts: JSON values for its own calls and answers; and how its turns end, words of one table.
     *("accepted", "outcomes"),
