@@ -1190,6 +1190,30 @@ function begin(root) {
     count(group);
   }
 }
+/* The run form is answered as it was when it was sent: newer edits stay, and are sent as well. */
+let nEdits = 0;
+let newerEdits = [];
+const edits = new Map(); // of each field the number of its newest edit
+document.addEventListener("input", ({ target }) => {
+  if (target.form?.id !== "plan" || !target.name) return;
+  edits.delete(target); // the newest one comes last
+  edits.set(target, ++nEdits);
+});
+document.addEventListener("htmx:config:request", ({ detail }) => (detail.ctx.nEdits = nEdits));
+document.addEventListener("htmx:before:swap", ({ detail: { ctx } }) => {
+  const isOfForm = ctx.request.form?.id === "plan";
+  newerEdits = isOfForm ? [...edits].filter(([field, n]) => n > ctx.nEdits && field.isConnected).map(([field]) => ({ field, value: field.value, checked: field.checked })) : [];
+});
+document.addEventListener("htmx:after:swap", () => {
+  const fields = newerEdits.splice(0).map(({ field, value, checked }) => {
+    const isTicked = ["checkbox", "radio"].includes(field.type);
+    const alike = $$(`#plan [name="${CSS.escape(field.name)}"]`).find((each) => !isTicked || each.value === value);
+    const now = field.isConnected ? field : alike;
+    if (now) Object.assign(now, isTicked ? { checked } : { value });
+    return now;
+  });
+  fields.findLast(Boolean)?.dispatchEvent(new Event("change", { bubbles: true }));
+});
 /* The size that a person gave a field: htmx would copy it to the field in its place, as a style that the CSP refuses. */
 function dropSizes(tasks) {
   for (const { target, swapSpec } of tasks) {
