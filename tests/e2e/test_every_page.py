@@ -71,6 +71,7 @@ LOOKS = (
     ("phone", "dark", ALL_RULES),
     ("phone", "light", OF_COLOURS),
 )
+ANSWERS_TO_AN_ACT = "[role=alert]:not(:empty), [aria-invalid=true], :popover-open, dialog:modal, [name=new-kind]"
 Form = dict[str, str | float | bool]
 WIDTHS = (320, 768)  # beside those of the looks, 390 and 1440
 
@@ -111,6 +112,8 @@ def places(resident: Visitor) -> Mapping[str, str]:
     for name in ("dice", "trip_planner"):
         resident.goto(f"/evalsets/{resident.evalset(name)}")
         places[f"case-{name}"] = _first(resident.page, "tbody th a")
+    deleted = resident.chat("hello_world", "{}")
+    assert resident.page.context.request.post(f"{resident.desk.address}{deleted}/deletion").ok
     _experiment(resident)
     _proposal(resident)
     places["bench-chat"] = _draft(resident)
@@ -307,6 +310,7 @@ PAGES = {
     "compare": "/table?runs={id-run},{id-again}",
     "compare-same": "/table?runs={id-run},{id-again}&show=same",
     "compare-choose": "/compare?b={id-run}",
+    "compare-refused": "/compare?a={id-run}&b={id-run}",
     "labels": "/labels",
     "gates": "/gates",
     "labels-of-run": "/labels?run={id-run}&only=disagreements",
@@ -353,6 +357,41 @@ def _search_and_go(page: Page) -> None:
     expect(page.locator("#found mark").first).to_be_visible()
 
 
+def _open_popover(page: Page, name: str) -> None:
+    page.locator(f"[popovertarget={name}]").first.click()
+
+
+def _search_in_vain(page: Page) -> None:
+    page.keyboard.press("Control+k")
+    page.keyboard.type("no-such-thing")
+    expect(page.get_by_role("status").filter(has_text="Nothing fits.")).to_be_visible()
+
+
+def _ask_too_few(page: Page) -> None:
+    page.get_by_label("At most of each kind").fill("0")
+    page.get_by_label("Your name").fill("Cy")
+    page.get_by_role("button", name="Start reading").click()
+
+
+def _fork_with_a_torn_state(page: Page) -> None:
+    page.get_by_label("Patch of the session state").fill("{")
+    page.get_by_role("button", name="Fork Ctrl Enter").click()
+
+
+def _name_the_beginning_of_a_kind(page: Page) -> None:
+    field = page.locator("#findings #new-mode")
+    field.fill("wrong")
+    field.press("Enter")
+
+
+def _edit_into_torn_json(page: Page) -> None:
+    page.get_by_text("Edit, then accept").click()
+    page.get_by_label("Content as JSON").fill("{")
+    for field in page.locator("input[name=labeller]:visible").all():
+        field.fill("Ana")
+    page.get_by_role("button", name="Accept as edited").click()
+
+
 ACTS: Mapping[str, tuple[str, Callable[[Page], None]]] = {
     "chat-new-refused": ("/sessions/new?agent=hello_world", lambda page: _send(page, "Initial state", "{")),
     "sets-new-refused": ("/evalsets/new", lambda page: _send(page, "Name", "a/b")),
@@ -363,6 +402,17 @@ ACTS: Mapping[str, tuple[str, Callable[[Page], None]]] = {
     "add-session-taken": ("{chat}/case", lambda page: _send(page, "Case", "roll_4")),
     "run-new-refused": ("/runs/new?agent=hello_world&evalset={id-dice}", _ask_too_much),
     "run-stopping": ("{run-live}", lambda page: page.get_by_role("button", name="Stop…").click()),
+    "set-settings-refused": ("{set-dice}/settings", lambda page: _send(page, "Name", "a/b")),
+    "queues-refused": ("/queues?run={id-run}", _ask_too_few),
+    "fork-refused": ("{trial}/fork?turn=1", _fork_with_a_torn_state),
+    "finding-offered": ("{trial}", _name_the_beginning_of_a_kind),
+    "proposal-refused": ("/proposals/1", _edit_into_torn_json),
+    "run-deletion": ("{run}", lambda page: _open_popover(page, "deletion")),
+    "chat-rename": ("{chat}", lambda page: _open_popover(page, "rename")),
+    "trash-emptying": ("/trash", lambda page: _open_popover(page, "empty")),
+    "keys-of-trial": ("{trial}", lambda page: page.keyboard.press("?")),
+    "keys-of-queue": ("/queues/1", lambda page: page.keyboard.press("?")),
+    "palette-nothing": ("/runs", _search_in_vain),
     "keys": ("/", lambda page: page.keyboard.press("?")),
     "palette": ("{set-dice}", _search_and_go),
 }
@@ -377,9 +427,7 @@ def test_what_answers_an_act_fits_every_screen_and_has_no_fault(
 
     act(resident.page)
 
-    expect(
-        resident.page.locator("[role=alert]:not(:empty), [aria-invalid=true], :popover-open, dialog:modal").first
-    ).to_be_visible()
+    expect(resident.page.locator(ANSWERS_TO_AN_ACT).filter(visible=True).first).to_be_visible()
     check(resident, name)
 
 
