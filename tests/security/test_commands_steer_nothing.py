@@ -69,6 +69,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "eval": ("FOLDER", "SET", "--check"),
     "evalset case": ("SET", HOSTILE),
     "evalset cases": ("SET",),
+    "evalset criteria": ("SET",),
     "evalset diff": ("SET",),
     "evalset failures": ("SET",),
     "evalset health": ("SET",),
