@@ -6,6 +6,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from tests.conversations import put_conversation
 
 from evaldesk.desk.inbox.live import LiveDesk, scoring_plan
+from evaldesk.desk.inbox.notices import emit_events
 from evaldesk.desk.inbox.sampling import is_sampled
 from evaldesk.errors import UsageError
 from evaldesk.model import Criterion
@@ -203,6 +205,34 @@ def test_an_address_that_does_not_answer_is_a_warning(
 
     assert LiveDesk(settings, store).score_by_settings(settings.inbox.score, is_trusted=True) == 40
     assert {record.message for record in caplog.records} == {"[inbox] emit: ConnectError"}
+
+
+@pytest.mark.parametrize("address", ["https://a..b", "https://\u2603", "https://xn--", "https://a/" + "x" * 70_000])
+def test_an_address_that_cannot_be_is_a_warning_and_scoring_goes_on(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture, address: str
+) -> None:
+    settings = alarming(tmp_path, tmp_path / "alarm.json", address)
+    assert settings.inbox.score
+
+    assert LiveDesk(settings, store).score_by_settings(settings.inbox.score, is_trusted=True) == 40
+    assert {record.message[:13] for record in caplog.records} == {"[inbox] emit:"}
+
+
+def test_a_text_that_cannot_be_encoded_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    emit_events("http://127.0.0.1:9", [{"body": "\ud800"}])
+
+    assert [record.message for record in caplog.records] == ["[inbox] emit: UnicodeEncodeError"]
+
+
+def test_a_command_with_a_null_byte_is_a_warning(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = alarming(tmp_path, tmp_path / "alarm.json")
+    settings = replace(settings, inbox=replace(settings.inbox, on_alarm=("tool", "\0")))
+    assert settings.inbox.score
+
+    assert LiveDesk(settings, store).score_by_settings(settings.inbox.score, is_trusted=True) == 40
+    assert [record.message[:17] for record in caplog.records] == ["[inbox] on_alarm:"]
 
 
 def test_a_judge_needs_a_budget_and_a_function_is_refused() -> None:

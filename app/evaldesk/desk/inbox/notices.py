@@ -100,7 +100,7 @@ def start_command(settings: Settings, notice: AlarmNotice) -> None:
             timeout=COMMAND_S,
             check=True,
         )
-    except (OSError, subprocess.SubprocessError) as error:
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
         log.warning("[inbox] on_alarm: %s", error)
 
 
@@ -122,18 +122,21 @@ def emit_scores(url: str, batch: Sequence[FreshScores]) -> None:
 
 
 def emit_events(url: str, events: Sequence[dict[str, Any]]) -> None:
-    """Send events as a request of OTLP over HTTP in JSON, to `/v1/logs` of an address without a path."""
+    """Send events as a request of OTLP over HTTP in JSON, to `/v1/logs` of an address without a path.
+
+    A fault is a warning, also of an address or a text that cannot be encoded: scoring goes on.
+    """
     import httpx
 
     resource = {"attributes": _attributes({"service.name": "evaldesk"})}
     scope = {"scope": {"name": "evaldesk"}, "logRecords": [*events]}
     body = {"resourceLogs": [{"resource": resource, "scopeLogs": [scope]}]}
-    address = httpx.URL(url)
-    address = address.copy_with(path="/v1/logs") if address.path in ("", "/") else address
     try:
+        address = httpx.URL(url)
+        address = address.copy_with(path="/v1/logs") if address.path in ("", "/") else address
         with httpx.Client(timeout=EMIT_S, follow_redirects=False, trust_env=False) as client:
             client.post(address, json=body).raise_for_status()
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         log.warning("[inbox] emit: %s", type(error).__name__)
 
 
