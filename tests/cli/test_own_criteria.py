@@ -58,6 +58,32 @@ def test_criteria_of_the_set_decide_before_those_of_a_file_beside_it(place: Comm
     assert place.store().runs.summary(1).config.is_by_set
 
 
+@pytest.mark.parametrize("rules", [("--strict",), ("--compat", "adk")], ids=" ".join)
+def test_the_file_beside_the_set_decides_by_the_rules_of_another_tool(
+    place: CommandFolder, rules: tuple[str, ...]
+) -> None:
+    (place.folder / "test_config.json").write_text(json.dumps({"criteria": {"response_match_score": 0.75}}))
+    path = write(place, LOOSE)
+    result = place.run("eval", place.agent, path, *rules)
+    overrides: Any = {"strict": True} if rules == ("--strict",) else {"compat": "adk"}
+    evaluate(place.agent, path, workspace=place.folder, **overrides)
+
+    runs = [place.store().runs.summary(run_id) for run_id in (1, 2)]
+    assert [run.config.criteria for run in runs] == [(Criterion("response_match_score", 0.75),)] * 2
+    assert not any(run.config.is_by_set for run in runs)
+    assert "criteria of its own" not in result.stderr
+
+
+def test_names_that_do_not_judge_are_not_said_to(place: CommandFolder) -> None:
+    strict = {"response_match_score": 0.8, "response_exact": 1.0}
+    path = write(place, strict, case_2=["response_exact", "another", "\x1b[31m" + "x" * 100_000])
+
+    play(place, path)
+
+    reasons = [each.reason for each in place.store().runs.trial(1, 1, 0).scores if not each.is_applicable]
+    assert reasons == ["This case is judged by response_exact only."]
+
+
 def test_criteria_of_a_run_decide_before_those_of_the_set(place: CommandFolder) -> None:
     play(place, write(place, LOOSE), "--criterion", "response_match_score=0.8")
 

@@ -86,7 +86,7 @@ async def grade_trial(
         for criterion in criteria:
             each = by_metric.get(criterion.metric)
             if each is None:
-                words = narrowing_words(case)
+                words = narrowing_words(deciding)
                 scores.append(Score(criterion.metric, threshold=criterion.threshold, reason=words, is_applicable=False))
                 continue
             with judging(each.metric):
@@ -110,9 +110,9 @@ def criteria_of_case(case: Case, criteria: Sequence[Criterion]) -> tuple[Criteri
     )
 
 
-def narrowing_words(case: Case) -> str:
-    """Why a criterion does not judge a case that names others."""
-    return f"This case is judged by {', '.join(own_bars(case))} only."
+def narrowing_words(deciding: Sequence[Criterion]) -> str:
+    """Why a criterion does not judge a case that names others; `deciding` are those of `criteria_of_case`."""
+    return f"This case is judged by {', '.join(each.metric for each in deciding if each.threshold is not None)} only."
 
 
 class _Comparison:

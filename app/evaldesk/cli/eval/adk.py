@@ -11,16 +11,10 @@ from evaldesk import paths
 from evaldesk.cli.door.set_versions import set_at_version
 from evaldesk.cli.eval.outcome import play_and_judge
 from evaldesk.cli.eval.request import EvalRequest, Job
-from evaldesk.desk.criteria.criteria import (
-    find_criteria_file,
-    has_criteria,
-    open_criteria_file,
-    read_criteria,
-    read_live,
-    read_user,
-)
+from evaldesk.desk.criteria.criteria import find_criteria_file, open_criteria_file, read_criteria, read_live, read_user
 from evaldesk.desk.imports.files import read_path
 from evaldesk.desk.named_agents import named_agent
+from evaldesk.desk.runs.plan import is_judged_by_set
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import EvalSet
 from evaldesk.run_options import OF_NAMED_RUN
@@ -57,18 +51,18 @@ def eval_adk(request: EvalRequest) -> int:
         version = versions.get(path, "")
         evalset = set_at_version(request.workspace, path, version) if version else read_evalset_file(path)
         check_names(path, case_ids, [case.id for case in evalset.cases])
-        own_criteria = criteria
-        if criteria_file and not request.named_criteria and has_criteria(evalset):
+        options = request.options(case_ids, criteria)
+        if criteria_file and not request.named_criteria and is_judged_by_set(options, evalset):
             from evaldesk.wording.printable import in_one_line
 
             show(in_one_line(f"{path.name} has criteria of its own, which decide."), err=True)
-            own_criteria = ()
+            options = request.options(case_ids)
         jobs.append(
             Job(
                 agent,
                 evalset,
                 path,
-                request.options(case_ids, own_criteria).but(user=user, **asked_live),
+                options.but(user=user, **asked_live),
                 found_criteria=criteria_file,
                 is_stored=bool(version),
             )

@@ -25,7 +25,6 @@ from evaldesk.desk.criteria.criteria import (
     given_criteria,
     given_live,
     given_user,
-    has_criteria,
     reaches_out,
 )
 from evaldesk.desk.evalsets.cases import evalset_of
@@ -45,7 +44,7 @@ from evaldesk.desk.runs.gates.impossible import check_gates
 from evaldesk.desk.runs.input_lock import OBJECT_TARGET
 from evaldesk.desk.runs.kept_workers import SHARED
 from evaldesk.desk.runs.model_checks import check_prices
-from evaldesk.desk.runs.plan import RunOptions, RunPlan, subject_of
+from evaldesk.desk.runs.plan import RunOptions, RunPlan, is_judged_by_set, subject_of
 from evaldesk.desk.runs.run_result import RunResult
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import StoredRuns, compared_plans
@@ -530,7 +529,7 @@ def _read_call(call: _Call, models: Sequence[str] = ()) -> Iterator[_Bench]:
         raise UsageError("name the cases after the colon of the eval set or as cases=, not both", field="cases")
     options = options if case_ids is None else options.but(case_ids=case_ids)
     _check_names(evalset, options.case_ids)
-    is_beside = call.criteria is None and path is not None and not has_criteria(evalset)
+    is_beside = call.criteria is None and path is not None and not is_judged_by_set(options, evalset)
     criteria_file = find_criteria_file(path) if path and is_beside else None
     criteria = criteria_file or call.criteria
     if criteria is not None:

@@ -14,7 +14,7 @@ from typing import Any, Literal, Unpack
 from evaldesk import __version__
 from evaldesk.agents import AGENTS
 from evaldesk.desk.agents import AgentDesk
-from evaldesk.desk.criteria.criteria import criteria_of_set, ready_criteria
+from evaldesk.desk.criteria.criteria import criteria_of_set, has_criteria, ready_criteria
 from evaldesk.desk.evalsets.cases import CaseIds, with_ids
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.evalsets.versions import SHORTEST
@@ -569,7 +569,7 @@ def narrowed_cases(cases: Sequence[Case], criteria: Sequence[Criterion]) -> dict
     """The ids of the cases that other criteria judge than those of the run: their metrics, and why no others do."""
     own = [(case, criteria_of_case(case, criteria)) for case in cases if CRITERIA in case.extra]
     return {
-        case.id: (frozenset(each.metric for each in deciding), narrowing_words(case))
+        case.id: (frozenset(each.metric for each in deciding), narrowing_words(deciding))
         for case, deciding in own
         if deciding != tuple(criteria)
     }
@@ -625,12 +625,20 @@ def with_defaults(options: RunOptions, settings: Settings, root: str, isolation:
     return options.but(criteria=ready, user=user, **values)
 
 
+def is_judged_by_set(options: RunOptions, evalset: EvalSet) -> bool:
+    """Whether the file of the set brings criteria for runs that name none, before those of a file beside it.
+
+    Judged as another tool, or with `strict`, a set has none.
+    """
+    return has_criteria(evalset) and not options.value("strict") and options.value("compat") == OWN
+
+
 def with_criteria_of_set(options: RunOptions, evalset: EvalSet) -> tuple[RunOptions, bool]:
     """The options with the criteria of the set where they name none, and whether the run has those of the set.
 
-    Judged as another tool, or with `strict`, a set has none. Raises UsageError for criteria that cannot be.
+    Raises UsageError for criteria that cannot be.
     """
-    if options.value("strict") or options.value("compat") != OWN:
+    if not is_judged_by_set(options, evalset):
         return options, False
     if options.criteria is None:
         criteria = criteria_of_set(evalset)
