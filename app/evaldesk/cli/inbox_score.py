@@ -82,7 +82,7 @@ def score(
         n_new = desk.live.score(plan, begin, is_sent=acts)
         rates = desk.live.rates(begin, bar, alpha)
         if acts:
-            desk.live.tell_alarm(rates, bar)
+            desk.live.tell_alarm(rates, begin, bar, alpha)
     if is_json:
         show_json(_as_json(n_new, rates, bar, alpha))
     else:

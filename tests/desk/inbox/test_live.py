@@ -138,6 +138,34 @@ def test_an_alarm_starts_its_command_once(store: Store, tmp_path: Path) -> None:
     assert (notice["bar"], notice["passed"]) == (0.9, 0)
 
 
+def test_an_alarm_is_told_of_once_while_old_scores_leave_the_window(store: Store, tmp_path: Path) -> None:
+    settings = alarming(tmp_path, tmp_path / "alarm.json")
+    live = LiveDesk(settings, store)
+    assert settings.inbox.score
+    live.score_by_settings(settings.inbox.score, is_trusted=True)
+    rows = store.inbox.scored_conversations(LONG_AGO)
+
+    # Each step leaves the oldest score out, so that the alarms of the window ring elsewhere.
+    starts = [row.scored_at for row in rows[:20]]
+    rates = [live.rates(start, 0.9, 0.001) for start in starts]
+    is_told = [live.tell_alarm(each, start, 0.9, 0.001) for each, start in zip(rates, starts, strict=True)]
+
+    assert len({each.alarms[-1] for each in rates}) > 1
+    assert not any(is_told)
+    assert len((tmp_path / "alarm.json").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"at": 5, "conversation": 1}', '{"at": "x", "conversation": "y"}'])
+def test_a_file_of_the_last_alarm_that_cannot_be_read_is_none(store: Store, tmp_path: Path, text: str) -> None:
+    settings = alarming(tmp_path, tmp_path / "alarm.json")
+    assert settings.inbox.score
+    (settings.state_folder / "inbox-alarm.json").write_text(text)
+
+    LiveDesk(settings, store).score_by_settings(settings.inbox.score, is_trusted=True)
+
+    assert len((tmp_path / "alarm.json").read_text().splitlines()) == 1
+
+
 def test_a_command_that_fails_is_a_warning_and_not_started_again(
     store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
 from evaldesk.desk.criteria.criteria import criteria_of
-from evaldesk.desk.inbox.notices import AlarmNotice, FreshScores, emit_scores, send_notice
+from evaldesk.desk.inbox.notices import AlarmNotice, FreshScores, emit_scores, last_told, send_notice
 from evaldesk.desk.inbox.sampling import is_sampled
 from evaldesk.desk.inbox.scoring import (
     AlarmState,
@@ -26,7 +26,7 @@ from evaldesk.metrics.scoring import check_criteria, grade_trial
 from evaldesk.model import Case, Criterion, Score, TrialResult, Turn, trial_verdict
 from evaldesk.model.client_budget import Budget
 from evaldesk.model.conclusion import Interval
-from evaldesk.model.inbox import ABOUT, JUDGE_COST, VERDICT, Conversation, InboxScore
+from evaldesk.model.inbox import ABOUT, JUDGE_COST, VERDICT, Conversation, InboxScore, ScoredConversation
 from evaldesk.settings import InboxScoring, Settings
 from evaldesk.statistics.intervals import wilson
 from evaldesk.store import Store
@@ -187,10 +187,7 @@ class LiveDesk:
         if not (0 < bar < 1 and 0 < alpha < 1):
             raise UsageError(f"bar and alpha lie between 0 and 1, got {bar:g} and {alpha:g}", field="bar")
         rows = self._store.inbox.scored_conversations(since, MOST_IN_ALARM)
-        scores = [
-            LiveScore(row.began_at, row.release, row.has_error, FORCED if row.stratum == FORCED else SAMPLE, row.passed)
-            for row in rows
-        ]
+        scores = [*map(_live_score, rows)]
         sampled_rows = [row for row in rows if row.stratum != FORCED]
         releases = [*dict.fromkeys(score.release for score in sorted(scores, key=lambda score: score.began_at))]
         rates = []
@@ -229,18 +226,25 @@ class LiveDesk:
         since = self._store.now() - WINDOW
         n_scored = self.score(plan, since, is_sent=is_trusted)
         if is_trusted and (self._settings.inbox.on_alarm or self._settings.inbox.emit):
-            self.tell_alarm(self.rates(since, scoring.bar, scoring.alpha), scoring.bar)
+            self.tell_alarm(self.rates(since, scoring.bar, scoring.alpha), since, scoring.bar, scoring.alpha)
         return n_scored
 
-    def tell_alarm(self, rates: LiveRates, bar: float) -> bool:
+    def tell_alarm(self, rates: LiveRates, since: datetime, bar: float, alpha: float) -> bool:
         """Start `on_alarm` and send an event for the newest alarm, once for each; whether there was a new one.
 
+        It counts from the last alarm that was told of, since those of `rates` move when old scores leave the window.
         Only for a trusted folder.
         """
         if not rates.alarms:
             return False
-        (number, at), newest = rates.alarms[-1], rates.releases[-1]
-        notice = AlarmNotice(number, at, bar, newest.release, newest.n_passed, newest.n_scored)
+        last = last_told(self._settings)
+        scored = self._store.inbox.scored_conversations(max(since, last[0]), MOST_IN_ALARM)
+        rows = [row for row in scored if row.stratum != FORCED and (row.scored_at, row.id) > last]
+        rings = alarm_state(map(_live_score, rows), bar, alpha).rings
+        if not rings:
+            return False
+        row, newest = rows[rings[-1] - 1], rates.releases[-1]
+        notice = AlarmNotice(row.id, row.scored_at, bar, newest.release, newest.n_passed, newest.n_scored)
         return send_notice(self._settings, self._store, notice)
 
     def _n_all(self, scores: Sequence[LiveScore]) -> Mapping[tuple[date, str, bool], int]:
@@ -251,6 +255,11 @@ class LiveDesk:
             counts = self._store.inbox.counts_of_day(begin, begin + timedelta(days=1))
             n_all |= {(day, release, has_error): n for (release, has_error), n in counts.items()}
         return n_all
+
+
+def _live_score(row: ScoredConversation) -> LiveScore:
+    origin: Origin = FORCED if row.stratum == FORCED else SAMPLE
+    return LiveScore(row.began_at, row.release, row.has_error, origin, row.passed)
 
 
 def _scores_of(result: TrialResult, plan: ScoringPlan, origin: Origin | None) -> tuple[list[InboxScore], float | None]:

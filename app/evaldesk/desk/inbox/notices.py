@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from evaldesk.durable_files import replace_file
@@ -61,6 +61,15 @@ class FreshScores:
     scores: tuple[InboxScore, ...]
 
 
+def last_told(settings: Settings) -> tuple[datetime, int]:
+    """The time and the conversation of the last alarm that was told of; long ago and 0 before the first."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        told = json.loads((settings.state_folder / NOTICE_NAME).read_bytes())
+        at = datetime.fromisoformat(told["at"])
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)), int(told["conversation"])
+    return datetime.min.replace(tzinfo=UTC), 0
+
+
 def send_notice(settings: Settings, store: Store, notice: AlarmNotice) -> bool:
     """Start `on_alarm` and send an event, once for each alarm; whether it is a new one.
 
@@ -70,14 +79,11 @@ def send_notice(settings: Settings, store: Store, notice: AlarmNotice) -> bool:
     if end_hold is None:  # another process sends it
         return False
     try:
-        place, at = settings.state_folder / NOTICE_NAME, notice.at.isoformat()
-        last_at = ""
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            last_at = str(json.loads(place.read_bytes())["at"])
-        if last_at >= at:
+        if last_told(settings) >= (notice.at, notice.conversation):
             return False
         # Before the command: one that fails is not started again and again.
-        replace_file(place, json.dumps({"at": at, "conversation": notice.conversation}).encode(), mode=0o600)
+        told = {"at": notice.at.isoformat(), "conversation": notice.conversation}
+        replace_file(settings.state_folder / NOTICE_NAME, json.dumps(told).encode(), mode=0o600)
     finally:
         end_hold()
     if settings.inbox.on_alarm:
