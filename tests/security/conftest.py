@@ -412,7 +412,7 @@ def fill(fort: Fort) -> None:
     desk.store.runs.record([trial_of(twin, index, texts) for index in range(2)])
     desk.store.runs.set_status(twin, "finished", texts[0])
     variants = tuple(Variant(text, {"model": text}) for text in (texts[0], texts[-1]))
-    number = desk.store.experiments.create(ExperimentPlan(texts[0], variants, 7, 1))
+    number = desk.store.experiments.begin(ExperimentPlan(texts[0], variants, 7, 1), [])
     for index, variant in enumerate(variants):
         part = ExperimentPart(number, index, variant.name)
         variant_run = desk.store.runs.create(replace(config, experiment=part), [case])

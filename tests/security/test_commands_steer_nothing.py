@@ -212,7 +212,7 @@ def made_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store.runs.delete(run_id)
         variant = Variant(HOSTILE, {"model": HOSTILE}, (HOSTILE,))
         plan = ExperimentPlan(HOSTILE, (variant, Variant("b", {"model": "b"}, ("b",))), 7, 1)
-        number = store.experiments.create(replace(plan, factors=(Factor("model", (HOSTILE, "b")),)))
+        number = store.experiments.begin(replace(plan, factors=(Factor("model", (HOSTILE, "b")),)), [])
         run_id = store.runs.create(replace(config, experiment=ExperimentPart(number, 0, HOSTILE)), [case])
         store.runs.record([replace(trial, run_id=run_id)])
         store.runs.set_status(run_id, "finished", HOSTILE)

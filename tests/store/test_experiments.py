@@ -34,7 +34,7 @@ def play(store: Store, experiment_id: int, index: int) -> int:
 
 
 def test_an_experiment_comes_back_with_the_runs_of_its_variants(store: Store) -> None:
-    experiment_id = store.experiments.create(PLAN)
+    experiment_id = store.experiments.begin(PLAN, [])
     runs = [play(store, experiment_id, index) for index in (1, 0)]
 
     found = store.experiments.get(experiment_id)
@@ -46,7 +46,7 @@ def test_an_experiment_comes_back_with_the_runs_of_its_variants(store: Store) ->
 
 
 def test_a_deleted_run_keeps_its_place_and_a_later_run_of_the_variant_takes_it(store: Store) -> None:
-    experiment_id = store.experiments.create(PLAN)
+    experiment_id = store.experiments.begin(PLAN, [])
     gone, _ = play(store, experiment_id, 0), play(store, experiment_id, 1)
     store.runs.set_status(gone, "stopped")
     store.runs.delete(gone)
@@ -59,7 +59,7 @@ def test_a_deleted_run_keeps_its_place_and_a_later_run_of_the_variant_takes_it(s
 
 
 def test_experiments_are_listed_newest_first_in_pages(store: Store) -> None:
-    ids = [store.experiments.create(replace(PLAN, name=f"e{at}")) for at in range(5)]
+    ids = [store.experiments.begin(replace(PLAN, name=f"e{at}"), []) for at in range(5)]
     for experiment_id in ids:
         play(store, experiment_id, 0)
 
@@ -70,7 +70,7 @@ def test_experiments_are_listed_newest_first_in_pages(store: Store) -> None:
 
 
 def test_an_experiment_in_the_trash_is_not_listed_and_goes_with_its_last_run(store: Store) -> None:
-    experiment_id = store.experiments.create(PLAN)
+    experiment_id = store.experiments.begin(PLAN, [])
     run_ids = [play(store, experiment_id, index) for index in range(2)]
     for run_id in run_ids:
         store.runs.set_status(run_id, "stopped")
@@ -114,7 +114,7 @@ def test_runs_begin_together_or_none_of_them(store: Store) -> None:
 
 
 def test_an_analysis_is_read_again_until_a_trial_is_added(store: Store) -> None:
-    experiment_id = store.experiments.create(PLAN)
+    experiment_id = store.experiments.begin(PLAN, [])
     cases: Mapping[str, Mapping[int, Sample]] = {
         name: {at: Sample.of_sums(5, passes, passes) for at in range(6)} for name, passes in (("a", 5), ("b", 3))
     }
@@ -127,7 +127,7 @@ def test_an_analysis_is_read_again_until_a_trial_is_added(store: Store) -> None:
 
 
 def test_a_dropped_variant_is_noted_beside_the_others(store: Store) -> None:
-    experiment_id = store.experiments.create(PLAN)
+    experiment_id = store.experiments.begin(PLAN, [])
 
     store.experiments.note_drop(experiment_id, 2, 3)
     store.experiments.note_drop(experiment_id, 1, 4)

@@ -32,11 +32,6 @@ class NewExperiment:
 class ExperimentStore(StorePart):
     """The experiments of a workspace. A variant whose run is gone keeps its place."""
 
-    def create(self, plan: ExperimentPlan) -> int:
-        """Store an experiment without a run; gives its id."""
-        with self._database.writing() as connection:
-            return insert_experiment(connection, NewExperiment(plan), self._clock())
-
     def begin(self, plan: ExperimentPlan, plannings: Sequence[Planning]) -> int:
         """Store an experiment and its runs with their first cases in one transaction; gives its id."""
         experiment_id = 0

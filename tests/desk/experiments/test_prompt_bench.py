@@ -159,7 +159,7 @@ def test_experiments_of_other_variants_are_no_drafts(bench: Bench) -> None:
         (Variant("a", {}), Variant("b", {"instruction": "y"}), Variant("c", {"instruction": "z"})),
     ]
     for variants in plans:
-        number = bench.store.experiments.create(ExperimentPlan("e", variants, 1, 1))
+        number = bench.store.experiments.begin(ExperimentPlan("e", variants, 1, 1), [])
         with pytest.raises(NotFoundError):
             bench.bench.draft_of(number)
 

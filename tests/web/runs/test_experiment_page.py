@@ -37,7 +37,7 @@ def experiment(pages: RunPages, values: dict[str, dict[str, list[int]]]) -> dict
     """The run of each variant of experiment 1."""
     store, passes = pages.desk.store, values["passes"]
     plan = ExperimentPlan("trips", tuple(Variant(name, {"model": name}) for name in passes), 7, 4)
-    number = store.experiments.create(plan)
+    number = store.experiments.begin(plan, [])
     runs = {}
     for index, (name, of_cases) in enumerate(passes.items()):
         part = ExperimentPart(number, index, name)
@@ -84,7 +84,7 @@ def test_the_page_says_what_may_be_told_of_the_golden_experiment(pages: RunPages
 def test_a_head_has_the_rate_of_the_other_doors_where_cases_have_unequal_trials(pages: RunPages, address: str) -> None:
     store, names = pages.desk.store, ("even", "uneven", "other")
     plan = ExperimentPlan("trips", tuple(Variant(name, {"model": name}) for name in names), 7, 5)
-    number = store.experiments.create(plan)
+    number = store.experiments.begin(plan, [])
     for index, name in enumerate(names):
         config = RunConfig(
             AgentRef("dice", "dice:root_agent"), "calc", n=5, experiment=ExperimentPart(number, index, name)

@@ -25,8 +25,8 @@ ADDRESSES = {"runs": "/table?runs=1,2,3", "an experiment": "/experiments/1"}
 def run_ids(pages: RunPages) -> list[int]:
     """Three variants of an experiment that play; nothing has ended yet."""
     store, names = pages.desk.store, ("a", "b", "c")
-    number = store.experiments.create(
-        ExperimentPlan("trips", tuple(Variant(name, {"model": name}) for name in names), 7, 4)
+    number = store.experiments.begin(
+        ExperimentPlan("trips", tuple(Variant(name, {"model": name}) for name in names), 7, 4), []
     )
     runs = []
     for index, name in enumerate(names):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
 from evaldesk.desk.criteria.criteria import criteria_of
-from evaldesk.desk.inbox.notices import AlarmNotice, FreshScores, emit_scores, last_told, send_notice
+from evaldesk.desk.inbox.notices import AlarmNotice, FreshScores, emit_scores, last_notice, send_notice
 from evaldesk.desk.inbox.sampling import is_sampled
 from evaldesk.desk.inbox.scoring import (
     AlarmState,
@@ -237,7 +237,7 @@ class LiveDesk:
         """
         if not rates.alarms:
             return False
-        last = last_told(self._settings)
+        last = last_notice(self._settings)
         scored = self._store.inbox.scored_conversations(max(since, last[0]), MOST_IN_ALARM)
         rows = [row for row in scored if row.stratum != FORCED and (row.scored_at, row.id) > last]
         rings = alarm_state(map(_live_score, rows), bar, alpha).rings

@@ -61,12 +61,12 @@ class FreshScores:
     scores: tuple[InboxScore, ...]
 
 
-def last_told(settings: Settings) -> tuple[datetime, int]:
+def last_notice(settings: Settings) -> tuple[datetime, int]:
     """The time and the conversation of the last alarm that was told of; long ago and 0 before the first."""
     with suppress(OSError, ValueError, KeyError, TypeError):
-        told = json.loads((settings.state_folder / NOTICE_NAME).read_bytes())
-        at = datetime.fromisoformat(told["at"])
-        return (at if at.tzinfo else at.replace(tzinfo=UTC)), int(told["conversation"])
+        values = json.loads((settings.state_folder / NOTICE_NAME).read_bytes())
+        at = datetime.fromisoformat(values["at"])
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)), int(values["conversation"])
     return datetime.min.replace(tzinfo=UTC), 0
 
 
@@ -79,11 +79,11 @@ def send_notice(settings: Settings, store: Store, notice: AlarmNotice) -> bool:
     if end_hold is None:  # another process sends it
         return False
     try:
-        if last_told(settings) >= (notice.at, notice.conversation):
+        if last_notice(settings) >= (notice.at, notice.conversation):
             return False
         # Before the command: one that fails is not started again and again.
-        told = {"at": notice.at.isoformat(), "conversation": notice.conversation}
-        replace_file(settings.state_folder / NOTICE_NAME, json.dumps(told).encode(), mode=0o600)
+        values = {"at": notice.at.isoformat(), "conversation": notice.conversation}
+        replace_file(settings.state_folder / NOTICE_NAME, json.dumps(values).encode(), mode=0o600)
     finally:
         end_hold()
     if settings.inbox.on_alarm:

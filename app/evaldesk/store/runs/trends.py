@@ -78,15 +78,19 @@ def trend_runs(connection: Connection, evalset_id: str, limit: int = MOST_RUNS) 
         outcomes[row.run_id].append((row.n_passed, row.n_failed, row.n_errored, row.n_cases))
     contents = _contents(connection, [(row.id, row.n_cases) for row in rows])
     configs = {row.id: from_json(row.config, _Config) for row in rows}
-    held_ids = configs[ids[0]].left_out if ids else ()
-    held = _outcomes_of(connection, ids, held_ids)
+    quarantine_ids = configs[ids[0]].left_out if ids else ()
+    quarantine_counts = _outcomes_of(connection, ids, quarantine_ids)
     runs = []
     for row in reversed(rows):
         config = configs[row.id]
         triples = tuple(
-            (passed + failed + errored * config.errors_are_failures, passed, n - held[row.id][passed, failed, errored])
+            (
+                passed + failed + errored * config.errors_are_failures,
+                passed,
+                n - quarantine_counts[row.id][passed, failed, errored],
+            )
             for passed, failed, errored, n in outcomes[row.id]
-            if n > held[row.id][passed, failed, errored]
+            if n > quarantine_counts[row.id][passed, failed, errored]
         )
         if row.id not in contents or not any(trials for trials, _, _ in triples):
             continue
@@ -108,7 +112,7 @@ def trend_runs(connection: Connection, evalset_id: str, limit: int = MOST_RUNS) 
                 row.n_timed,
                 config.experiment.variant if config.experiment else "",
                 config.left_out,
-                held_ids,
+                quarantine_ids,
             )
         )
     return runs

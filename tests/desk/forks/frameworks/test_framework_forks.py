@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 from tests.agents.endpoint import Endpoint
-from tests.agents.installed import skip_without
-from tests.desk.forks.conftest import SHOP, Forks
+from tests.desk.forks.conftest import Forks
 from tests.desk.forks.frameworks.sources import FRAMEWORKS
 
 from evaldesk.desk.forks.forks import play_fork
-from evaldesk.engine.worker import player
 from evaldesk.model import Case, Criterion, Expected, Turn
 from evaldesk.model.fork import Fork, ForkPoint
 from evaldesk.model.stored import RunSummary
@@ -26,17 +24,8 @@ CASE = Case("dice", tuple(Turn(f"turn {number}", Expected(reference="done")) for
 
 
 @pytest.fixture(params=FRAMEWORKS)
-def framework_forks(
-    request: pytest.FixtureRequest,
-    forks: Forks,
-    endpoint: Endpoint,
-    loaded: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Forks:
-    package, source = FRAMEWORKS[request.param]
-    skip_without(package)
-    agent = loaded(source.replace("{address}", endpoint.address))
-    monkeypatch.setitem(player._agents, SHOP, agent)
+def framework_forks(request: pytest.FixtureRequest, forks: Forks, play_by: Callable[[str, str], None]) -> Forks:
+    play_by(*FRAMEWORKS[request.param])
     return forks
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from tests.agents.endpoint import Endpoint
-from tests.agents.installed import skip_without
 from tests.desk.forks.conftest import SHOP, Forks
 from tests.desk.forks.frameworks.sources import FRAMEWORKS
 
@@ -38,17 +37,8 @@ SOURCES = FRAMEWORKS | {"ours": ("", OURS)}
 
 
 @pytest.fixture(params=SOURCES)
-def recorded_forks(
-    request: pytest.FixtureRequest,
-    forks: Forks,
-    endpoint: Endpoint,
-    loaded: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Forks:
-    package, source = SOURCES[request.param]
-    if package:
-        skip_without(package)
-    monkeypatch.setitem(player._agents, SHOP, loaded(source.replace("{address}", endpoint.address)))
+def recorded_forks(request: pytest.FixtureRequest, forks: Forks, play_by: Callable[[str, str], None]) -> Forks:
+    play_by(*SOURCES[request.param])
     return forks
 
 
