@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Visit, Visitor
@@ -64,6 +64,28 @@ def test_chat_add_run_and_read_work_without_scripts(visit: Visit) -> None:
     page.get_by_role("link", name="trial 3 passed").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("without_scripts, trial 3")
     expect(page.locator("table.diff")).to_contain_text("roll_die")
+
+
+def test_the_preview_of_a_case_is_of_the_newest_change(anyone: Visitor) -> None:
+    """Of changes that wait for an answer the last one is sent."""
+    page = anyone.page
+    anyone.goto("/sessions/new?agent=hello_world")
+    page.get_by_label("First message").fill("Roll a 12-sided die.")
+    page.get_by_role("button", name="Start session").click()
+    page.get_by_role("link", name="Add current session").click()
+    held: list[Route] = []
+    page.route("**/case/preview", lambda route: route.continue_() if held else held.append(route))
+    name = page.get_by_label("Case", exact=True)
+
+    with page.expect_request("**/case/preview"):
+        name.fill("first")
+        name.press("Tab")
+    for text in ("second", "third"):
+        name.fill(text)
+        name.press("Tab")
+
+    with page.expect_request(lambda request: "third" in (request.post_data or "")):
+        held[0].continue_()
 
 
 def start_from_home(page: Page) -> None:
