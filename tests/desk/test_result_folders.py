@@ -134,6 +134,109 @@ def test_a_summary_that_differs_is_said_in_one_line_and_one_that_agrees_in_one(t
     ]
 
 
+def _published(n: int, n_passed: int, threshold: float) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The index and the metrics of `n` attempts, some of which reach the threshold, fewer of them 1."""
+    rewards = [1.0] * 15 + [threshold] * (n_passed - 15)
+    rows = [_row(at // 2, at % 2, reward=reward) for at, reward in enumerate(rewards)]
+    rows += [_row(at // 2, at % 2, reward=0.4) for at in range(n_passed, 83)]
+    rows += [_row(at // 2, at % 2, status="failed", error_type="timeout") for at in range(83, n)]
+    summary: dict[str, Any] = {
+        "total_samples": n,
+        "completed_samples": n,
+        "graded": 83,
+        "passed": n_passed,
+        "failed": n - 83,
+    }
+    summary |= {"skipped": 0, "pass_rate": n_passed / n, "pass_threshold": threshold, "n_runs": 2}
+    return rows, {"eval_run": METRICS["eval_run"], "summary": summary}
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> Path:
+    """The folder of a run with 44 of 110 attempts at 0.7, of which 15 of 83 judged ones reach 1."""
+    rows, metrics = _published(110, 44, 0.7)
+    trajectory = _trajectory("1 + 1", "2")
+    files = {"index.jsonl": rows, "metrics.json": metrics, "trajectories/row_0_run_0.json": trajectory}
+    return _fill(tmp_path / "run", files)
+
+
+def _n_passed(run: RecordedRun) -> int:
+    return sum(each.verdict == "passed" for each in run.results)
+
+
+def test_44_of_110_stay_44_of_110_by_the_folder_and_by_its_index_alone(published: Path) -> None:
+    of_folder, of_index = read_path(published), read_path(published / "index.jsonl")
+
+    run = _only_run(of_index)
+    assert (_n_passed(run), len(run.results), run.criteria[0].threshold) == (44, 110, 0.7)
+    assert of_index == of_folder
+    assert any("own summary agrees" in words and "passed 44" in words for words in of_index.understood)
+
+
+def test_an_index_without_its_metrics_says_that_it_lacks_the_threshold(published: Path) -> None:
+    """The import page, too, gets the index alone."""
+    rows = (published / "index.jsonl").read_bytes()
+    (published / "metrics.json").unlink()
+    (published / "trajectories" / "row_0_run_0.json").unlink()
+
+    for imported in (read_path(published / "index.jsonl"), read_file(rows, "index.jsonl")):
+        assert _n_passed(_only_run(imported)) == 15
+        [sentence] = [words for words in imported.understood if "threshold" in words]
+        assert "in its metrics.json, which is not here, so 1 is taken" in sentence
+
+
+def test_a_folder_without_metrics_says_so_and_metrics_without_a_threshold_too(published: Path) -> None:
+    metrics = json.loads((published / "metrics.json").read_text())
+    del metrics["summary"]["pass_threshold"]
+    (published / "metrics.json").write_text(json.dumps(metrics))
+    assert "The metrics.json of this run has no threshold, so 1 is taken." in read_path(published).understood
+
+    (published / "metrics.json").unlink()
+    assert any("which is not here, so 1 is taken" in words for words in read_path(published).understood)
+
+
+def test_the_large_index_is_joined_with_its_metrics(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evaldesk.desk.imports.files.is_whole", lambda _: False)
+    monkeypatch.setattr("evaldesk.desk.imports.streamed.is_whole", lambda _: False)
+
+    run = _only_run(read_path(published / "index.jsonl"))
+
+    assert (sum(each.verdict == "passed" for each in run.results), run.criteria[0].threshold) == (44, 0.7)
+
+
+def test_one_of_two_indexes_is_the_one_that_was_named(published: Path) -> None:
+    (published / "summary.jsonl").write_text(json.dumps(_row(0, 0, reward=0.7)) + "\n")
+
+    assert _n_passed(_only_run(read_path(published / "summary.jsonl"))) == 1
+    assert _n_passed(_only_run(read_path(published / "index.jsonl"))) == 44
+
+
+def test_an_index_in_a_full_folder_is_read_with_its_metrics(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evaldesk.desk.imports.files.MAX_FOLDER_FILES", 2)
+
+    assert _n_passed(_only_run(read_path(published / "index.jsonl"))) == 44
+
+
+def test_a_link_beside_an_index_is_no_part_of_the_run(published: Path, tmp_path: Path) -> None:
+    (published / "metrics.json").rename(tmp_path / "elsewhere.json")
+    (published / "metrics.json").symlink_to(tmp_path / "elsewhere.json")
+
+    assert _n_passed(_only_run(read_path(published / "index.jsonl"))) == 15
+
+
+def test_metrics_of_another_tool_are_refused_by_name(published: Path) -> None:
+    (published / "metrics.json").write_text('{"loss": 0.1}')
+
+    with pytest.raises(FormatError, match=r"metrics\.json.*no eval_run and no summary"):
+        read_path(published / "index.jsonl")
+
+
+def test_an_index_of_another_tool_is_not_read_with_the_files_beside_it(published: Path) -> None:
+    (published / "index.jsonl").write_text('{"messages": [{"role": "user", "content": "hi"}]}\n')
+
+    assert read_path(published / "index.jsonl").format == "openai-messages"
+
+
 def test_the_index_and_the_metrics_are_one_file_in_the_import_page_too(tmp_path: Path) -> None:
     from evaldesk.formats.files import as_one_file
 
@@ -196,6 +299,24 @@ def test_attempts_of_openhands_are_trials_and_its_costs_and_report_are_compared(
     assert "The tool's own summary agrees: total_cost 0.75, resolved 1." in imported.understood
     assert any(words.startswith("Attempts are trials.") for words in imported.understood)
     assert run.plan.n_planned == 3
+
+
+def test_the_output_of_openhands_alone_is_read_with_its_report_and_its_errors(tmp_path: Path) -> None:
+    files = {
+        "output.jsonl": [_instance("a"), _instance("b")],
+        "output_errors.jsonl": [_instance("c", error="no container")],
+        "output.critic_attempt_1.jsonl": [_instance("a"), _instance("b")],
+        "output.report.json": {"resolved_ids": ["a"], "unresolved_ids": ["b"]},
+        "metadata.json": {"llm": {"model": "m"}, "critic": {}, "dataset": "d", "eval_limit": 4},
+    }
+    path = _fill(tmp_path / "run", files) / "output.jsonl"
+
+    imported = read_path(path)
+    run = _only_run(imported)
+
+    assert [each.verdict for each in run.results] == ["passed", "failed", "errored"]
+    assert (run.name, run.model, run.plan.n_planned) == ("d", "m", 4)
+    assert any("own summary agrees" in words for words in imported.understood)
 
 
 def test_a_broken_archive_leaves_the_row_as_it_is(tmp_path: Path) -> None:

@@ -108,6 +108,13 @@ FOLDERS: Mapping[str, str] = {
 }
 """Formats whose results fill a folder of several files, with the reader that knows it by its parts."""
 
+MAINS: Mapping[str, str] = {
+    "index.jsonl": "osmosis-results",
+    "summary.jsonl": "osmosis-results",
+    "output.jsonl": "openhands",
+}
+"""Names of files that are read with the files beside them where a person names one alone, and their formats."""
+
 MAX_ROW = 64 * 1024 * 1024
 """Bytes of one trial in a file that is read trial by trial."""
 
@@ -237,6 +244,14 @@ class FolderFormat(Protocol):
 
     def read_folder(self, folder: ResultFolder, outcome: str) -> Imported:
         """The runs of the folder; `outcome` as in `read_by`. Raises FormatError."""
+
+
+@runtime_checkable
+class MainFileFormat(Protocol):
+    """A format of folders in which one file, of a name in `MAINS`, has the rows, and others complete it."""
+
+    def beside(self, main: str, paths: Sequence[str]) -> Sequence[str]:
+        """Those of the paths in the folder that complete the file `main`."""
 
 
 class PackedFormat(Protocol):

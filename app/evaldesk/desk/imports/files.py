@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,11 @@ from typing import Any
 from evaldesk.agents import declared_refs
 from evaldesk.desk.criteria.criteria import holds_criteria, read_criteria, read_live, read_user
 from evaldesk.desk.evalsets.masking import masked_file
-from evaldesk.desk.imports.streamed import MAX_FILE, Watch, stream_file
+from evaldesk.desk.imports.streamed import HEAD, MAX_FILE, Watch, stream_file
 from evaldesk.desk.runs.file import is_run_file, read_run_file
 from evaldesk.errors import DiskError, UsageError
 from evaldesk.formats import EVALSET_FORMS, losses
-from evaldesk.formats.exchange import Imported
+from evaldesk.formats.exchange import FORMATS, MAINS, Imported, JoinedFormat, MainFileFormat
 from evaldesk.formats.files import (
     as_one_file,
     folder_formats,
@@ -24,6 +24,7 @@ from evaldesk.formats.files import (
     names_for,
     read_file,
     read_folder,
+    recognised,
     suffix_of,
     title_of,
 )
@@ -34,6 +35,7 @@ from evaldesk.paths import did_you_mean
 from evaldesk.reading.regular_file import open_regular_file, read_at_most
 from evaldesk.reading.strict_json import parse_json
 from evaldesk.settings import CONFIG_NAME, read_settings
+from evaldesk.store.evalsets.large import is_whole
 from evaldesk.transcripts.recorded import RecordedRun, as_trials
 from evaldesk.wording.words import needs_words
 
@@ -50,7 +52,9 @@ def read_path(
     watch: Watch | None = None,
     columns: Columns | None = None,
 ) -> Imported:
-    """The contents of the file at `path`, or of an OpenHands run's folder; `outcome` is the key of the verdict.
+    """The contents of the file or the folder at `path`; `outcome` is the key of the verdict.
+
+    The main file of a run, such as the `index.jsonl` of Osmosis, is read with the files beside it.
 
     With `columns`, the columns of a data set by their role, its rows are cases whatever their format is.
     `watch` gets the numbers of read bytes and of all bytes of a large file. Raises FormatError, and UsageError when it
@@ -60,6 +64,8 @@ def read_path(
         return read_mapped(bytes_of(path), str(path), columns)
     if path.is_dir():
         return _read_folder(path, format_name, outcome, watch)
+    if imported := _read_with_neighbours(path, format_name, outcome, watch):
+        return imported
     with _leave_to_whole_reader():
         if streamed := stream_file(path, format_name, outcome, watch):
             return streamed
@@ -119,7 +125,41 @@ def _read_folder(folder: Path, format_name: str | None, outcome: str, watch: Wat
             f"{folder} is a folder without results that a tool is known by: {form.main}, or {known_parts}; name the "
             "file that holds the results"
         )
-    more = [(str(path), bytes_of(path)) for name in form.companions if (path := folder / name).is_file()]
+    return _read_joined(rows, form, format_name, outcome, watch)
+
+
+def _read_with_neighbours(path: Path, format_name: str | None, outcome: str, watch: Watch | None) -> Imported | None:
+    """The run of a main file, read as its folder is; None for another file, and for one that stands alone."""
+    name = MAINS.get(path.name, "")
+    if not name or format_name not in (None, name) or name not in FORMATS or not _is_of_format(path, name):
+        return None
+    form = joined_format([path.name])
+    is_large = not is_whole(path.stat().st_size)
+    folder_form = None if is_large else dict(folder_formats()).get(name)
+    if isinstance(folder_form, MainFileFormat):
+        with suppress(UsageError):  # too many files lie around it; those that are joined with it have known names
+            paths = [path.name, *folder_form.beside(path.name, [*_files_of(path.parent)])]
+            if imported := read_folder(FolderOnDisk(path.parent, str(path.parent), paths), name, outcome):
+                return imported
+    return _read_joined(path, form, name, outcome, watch)
+
+
+def _is_of_format(path: Path, name: str) -> bool:
+    """Whether the first lines of a file are of that format."""
+    try:
+        with open_regular_file(path) as file:
+            head = read_at_most(file, HEAD)
+    except OSError:
+        return False
+    return recognised(head[: head.rfind(b"\n") + 1] or head, str(path)) == name
+
+
+def _read_joined(
+    rows: Path, form: JoinedFormat, format_name: str | None, outcome: str, watch: Watch | None
+) -> Imported:
+    """The run of a file of rows and of its companions in the same folder."""
+    paths = (rows.parent / name for name in form.companions)
+    more = [(str(path), bytes_of(path)) for path in paths if path.is_file() and not path.is_symlink()]
     with _leave_to_whole_reader():
         _, tail = as_one_file([("", b""), *more])
         if streamed := stream_file(rows, format_name, outcome, watch, tail):

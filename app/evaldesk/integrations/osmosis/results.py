@@ -51,6 +51,11 @@ BASELINE = "baseline"
 REWARD = "reward"
 MAX_INDEX = 1_000_000
 _INDEX = {"row_index", "run_index"}
+NO_METRICS = (
+    "The threshold and the summary of this run are in its metrics.json, which is not here, so 1 is taken as the "
+    "threshold: import the folder of the run, or both files."
+)
+NO_THRESHOLD = "The metrics.json of this run has no threshold, so 1 is taken."
 _NAME = "osmosis-results"
 
 
@@ -72,7 +77,11 @@ class OsmosisResults(WritesRuns):
         if len(metrics) > 1 or len(rows) != 1:
             raise FormatError("choose one index.jsonl with its metrics.json", source=parts[0][0])
         ((source, data),) = rows
-        lines = [data.rstrip(), *(write_lines([parse_json(each, source=name).value], source) for name, each in metrics)]
+        documents = [parse_json(each, source=name) for name, each in metrics]
+        for document in documents:
+            if not _is_metrics(document.value):
+                raise document.error("no metrics of a run of Osmosis: it has no eval_run and no summary")
+        lines = [data.rstrip(), *(write_lines([document.value], source) for document in documents)]
         return source, b"\n".join(line for line in lines if line)
 
     @staticmethod
@@ -173,6 +182,7 @@ class _Header:
 
     Each row was to be played `n_runs` times. `total_runs` counts the runs that the summary is over, those of a baseline
     among them. `plan` is of a run of ours, else it says only how the run ended. `metrics` is the summary of the tool.
+    `lack` is a sentence about a threshold that another file has.
     """
 
     name: str
@@ -188,6 +198,7 @@ class _Header:
     total_runs: int = 0
     plan: RecordedPlan = field(default_factory=RecordedPlan)
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    lack: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +217,7 @@ def _index_header(lines: Iterable[Line], source: str) -> _Header:
     for line in lines:
         if _is_metrics(line.value):
             return _metrics_header(JsonPosition(line), read_mapping(JsonPosition(line), line.value), source)
-    return _Header(file_stem(source))
+    return _Header(file_stem(source), lack=NO_METRICS)
 
 
 def _metrics_header(place: JsonPosition, raw: dict[str, Any], source: str) -> _Header:
@@ -220,6 +231,7 @@ def _metrics_header(place: JsonPosition, raw: dict[str, Any], source: str) -> _H
         model=text_of(run.get("model_name")) or text_of(run.get("model")),
         agent=text_of(run.get("rollout_name")),
         threshold=1.0 if threshold is None else threshold,
+        lack=NO_THRESHOLD if threshold is None else "",
         n_runs=read_optional_count(at.at("n_runs"), summary.get("n_runs")),
         total_runs=read_optional_count(at.at("total_samples"), summary.get("total_samples")) or 0,
         plan=RecordedPlan(status=cast("RecordedStatus", ending)),
@@ -340,6 +352,7 @@ def _build_import(header: _Header, runs: Callable[[], Iterable[_Run]], rows: Cal
     kept_words = tuple(words for tag in sorted(by_tag) for words in by_tag[tag].earlier_words)
     least = "its threshold" if header.own else f"{header.threshold:g}"
     words = [f"A trial passes when every score reaches {least}; the file has no conversations."]
+    words += [header.lack] if header.lack else []
     if n_failed_passes:
         words.append(
             f"{counted(n_failed_passes, 'failed run')} with a reward of at least {header.threshold:g}: passed in "

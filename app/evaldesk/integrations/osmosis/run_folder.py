@@ -39,6 +39,11 @@ class RunFolder:
         return has_rows and any(path == METRICS or path.startswith("trajectories/") for path in paths)
 
     @staticmethod
+    def beside(main: str, paths: Sequence[str]) -> Sequence[str]:
+        """All but the other index of the folder."""
+        return [path for path in paths if path not in ROWS and path != main]
+
+    @staticmethod
     def read_folder(folder: ResultFolder, outcome: str) -> Imported:
         """The run with the conversations of its attempts. Raises FormatError."""
         if outcome:

@@ -23,7 +23,7 @@ from typing import Any
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Imported, ResultFolder
-from evaldesk.integrations.openhands.formats.rows import OpenHands
+from evaldesk.integrations.openhands.formats.rows import ERRORS, OpenHands
 from evaldesk.integrations.openhands.formats.writing import NOTE
 from evaldesk.model import RecordedPlan
 from evaldesk.model.conclusion import counted
@@ -50,6 +50,11 @@ class AttemptsFolder:
         has_attempts = any(map(ATTEMPT.fullmatch, paths))
         has_archives = OUTPUT in paths and any(map(ARCHIVES.fullmatch, paths))
         return has_attempts or has_archives or (OUTPUT in paths and (REPORT in paths or COSTS in paths))
+
+    @staticmethod
+    def beside(_: str, paths: Sequence[str]) -> Sequence[str]:
+        """Its metadata, errors, report and archives: the other attempts are no part of the chosen one."""
+        return [path for path in paths if path in (METADATA, ERRORS, REPORT) or ARCHIVES.fullmatch(path)]
 
     @staticmethod
     def read_folder(folder: ResultFolder, outcome: str) -> Imported:
@@ -92,7 +97,7 @@ def _rows(folder: ResultFolder) -> Iterator[tuple[int, dict[str, Any]]]:
         for row in _rows_of(folder, path):
             attempted_ids.add(str(row.get("instance_id")))
             yield number, row
-    for path in (OUTPUT, "output_errors.jsonl"):
+    for path in (OUTPUT, ERRORS):
         rows = _rows_of(folder, path) if path in folder.paths else iter(())
         yield from ((1, row) for row in rows if str(row.get("instance_id")) not in attempted_ids)
 
