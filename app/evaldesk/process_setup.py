@@ -117,6 +117,27 @@ _GROUPS, _GROUP = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"), "/evaldesk-"
 _RLIMIT_LOCKS = 10  # Linux counts no locks against it since 2.4, and hands it on as every limit
 
 
+PLAYED = "evaldesk.played"
+"""The OpenTelemetry attribute of resources of agents that Evaldesk plays: their traffic is no user's."""
+RESOURCE_ATTRIBUTES = "OTEL_RESOURCE_ATTRIBUTES"
+PLAYED_ATTRIBUTE = f"{PLAYED}=true"
+
+
+def with_played(attributes: str) -> str:
+    """A value of `OTEL_RESOURCE_ATTRIBUTES`, `name=value,...` with percent escapes, with `evaldesk.played` at its end.
+
+    The attributes of the user stay as they are, also those that no SDK can read.
+    """
+    if has_played(attributes):
+        return attributes
+    return ",".join((*(item for item in attributes.split(",") if item.strip()), PLAYED_ATTRIBUTE))
+
+
+def has_played(attributes: str) -> bool:
+    """Whether a value of `OTEL_RESOURCE_ATTRIBUTES` has `evaldesk.played`."""
+    return any(item.partition("=")[0].strip() == PLAYED for item in attributes.split(","))
+
+
 def mark_process(pid: int, mark: str) -> None:
     """Give a process, and its later children, the mark of a worker in a limit that means nothing (Linux).
 

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from evaldesk.process_setup import WORKER_VARIABLE, hide_memory, working_folder
+from evaldesk.process_setup import RESOURCE_ATTRIBUTES, WORKER_VARIABLE, hide_memory, with_played, working_folder
 
 SECRETS = ("EVALDESK_TOKEN", "EVALDESK_STORE")
 """Variables that no worker gets: they open the desk and its database."""
@@ -72,8 +72,9 @@ def end_ahead(*purposes: str) -> None:
 
 
 def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a worker of this interpreter."""
-    return {name: value for name, value in environment.items() if name not in SECRETS}
+    """The variables of a worker of this interpreter; its spans are marked as played."""
+    own = {name: value for name, value in environment.items() if name not in SECRETS}
+    return own | {RESOURCE_ATTRIBUTES: with_played(own.get(RESOURCE_ATTRIBUTES, ""))}
 
 
 def _can_watch_processes() -> bool:

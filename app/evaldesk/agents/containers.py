@@ -26,6 +26,7 @@ from evaldesk.agents.group_guard import end_group, watch_group
 from evaldesk.agents.workspaces import CommandResult, Workspace
 from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import Container
+from evaldesk.process_setup import PLAYED, PLAYED_ATTRIBUTE, RESOURCE_ATTRIBUTES
 from evaldesk.reading.regular_file import read_at_most
 
 CLIENTS = ("docker", "podman")
@@ -35,6 +36,9 @@ MAX_COPY = 512 * 2**20
 HOME = "/workspace"
 _WRITE = 'mkdir -p -- "$(dirname -- "$1")" && cat >"$1"'
 _PROCESS = "/tmp/.evaldesk-process"  # noqa: S108 - of the container
+_MARK = f"""case ",${RESOURCE_ATTRIBUTES}," in *,{PLAYED}=*) ;; *)
+export {RESOURCE_ATTRIBUTES}="${{{RESOURCE_ATTRIBUTES}:+${{{RESOURCE_ATTRIBUTES}%,}},}}{PLAYED_ATTRIBUTE}";; esac"""
+"""Marks the commands as played; attributes that the image has stay."""
 _UP = "command -v bash || echo /bin/sh; exec cat >/dev/null 2>&1"
 """The first process of a container: it names the shell, and lives as long as its standard input."""
 
@@ -122,7 +126,8 @@ class CommandContainer:
     def run(self, script: str, timeout_s: float, variables: Mapping[str, str]) -> CommandResult:
         """Run a shell script here. At its time limit it is killed, with its process group."""
         names = (part for name in variables for part in ("--env", name))
-        command = (self._client, "exec", *names, self._name, self._shell, "-c", f"echo $$ >{_PROCESS}\n{script}")
+        script = f"echo $$ >{_PROCESS}\n{_MARK}\n{script}"
+        command = (self._client, "exec", *names, self._name, self._shell, "-c", script)
         result = self._workspace.run(command, timeout_s=timeout_s, env={**self._client_env, **variables})
         if result.is_timeout:
             with suppress(OSError):  # it has ended meanwhile

@@ -9,6 +9,7 @@ from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
 from evaldesk.errors import AgentError
+from evaldesk.process_setup import PLAYED_ATTRIBUTE, RESOURCE_ATTRIBUTES, has_played, with_played
 
 ENV_FILE = ".env"
 _OFF = "ADK_DISABLE_LOAD_DOTENV"
@@ -25,10 +26,15 @@ def load_environment(folder: str, environment: MutableMapping[str, str] = os.env
 
 
 def take_variables(variables: Mapping[str, str], environment: MutableMapping[str, str] = os.environ) -> None:
-    """Set the variables of a `.env` that was read. They override those of an earlier one, no others."""
+    """Set the variables of a `.env` that was read. They override those of an earlier one, no others.
+
+    In a player the attributes of OpenTelemetry keep its mark, which the user did not set.
+    """
+    is_player = has_played(environment.get(RESOURCE_ATTRIBUTES, ""))
     for name, value in variables.items():
-        if name not in environment or name in _from_files:
-            environment[name] = value
+        is_free = name == RESOURCE_ATTRIBUTES and environment.get(name) == PLAYED_ATTRIBUTE
+        if name not in environment or name in _from_files or is_free:
+            environment[name] = with_played(value) if name == RESOURCE_ATTRIBUTES and is_player else value
             _from_files.add(name)
 
 

@@ -30,6 +30,7 @@ from evaldesk.integrations.openhands.kit.events import (
 from evaldesk.integrations.openhands.kit.runtime import Runtime
 from evaldesk.model import Container
 from evaldesk.model.run import EACH_IMAGE
+from evaldesk.process_setup import RESOURCE_ATTRIBUTES, with_played
 
 Open = Callable[..., Runtime]
 
@@ -115,6 +116,17 @@ def test_folder_variables_and_files_last_from_command_to_command(opened: Open) -
     assert run(runtime, "pwd; echo $WHO; echo $GIVEN").content == "/workspace/deep\nme\nby the script\n"
     assert run(runtime, "exit 3").exit_code == 3
     assert runtime.run_action(IPythonRunCellAction("print(open('../given.txt').read())")).content == "of the row\n"
+
+
+@pytest.mark.parametrize("own", ["", "service.name=shop%20desk,", "evaldesk.played=1,service.name=shop"])
+def test_programs_among_the_commands_are_marked_as_played(
+    own: str, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(RESOURCE_ATTRIBUTES, own)
+    runtime = opened(Container("shop:7", variables=(RESOURCE_ATTRIBUTES,)))
+
+    for _ in range(2):
+        assert run(runtime, f"sh -c 'echo ${RESOURCE_ATTRIBUTES}'").content == f"{with_played(own)}\n"
 
 
 def test_files_are_those_of_the_container(opened: Open, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from evaldesk.errors import EvaldeskError
 from evaldesk.matching.text_similarity import words_of
 from evaldesk.model import TrialResult
 from evaldesk.model.inbox import Conversation, ReceivedSpan
+from evaldesk.process_setup import PLAYED
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, JsonPosition
 from evaldesk.store import Store
@@ -19,7 +20,7 @@ from evaldesk.store.inbox.conversations import JoinedConversation
 from evaldesk.store.inbox.spans import SessionKey, TraceGroup
 from evaldesk.transcripts.otel import traces
 from evaldesk.transcripts.otel.span_messages import model_of
-from evaldesk.transcripts.otel.spans import CASE_ID, PLAYED, RELEASE, SERVICE, Span, SpanEvent
+from evaldesk.transcripts.otel.spans import CASE_ID, RELEASE, SERVICE, Span, SpanEvent
 from evaldesk.transcripts.otel.trace_turns import EVALUATION, session_of
 from evaldesk.transcripts.recorded import read_number
 from evaldesk.transcripts.recorded_sessions import run_of_sessions

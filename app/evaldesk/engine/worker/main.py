@@ -49,6 +49,7 @@ from evaldesk.engine.worker.jobs import DescribeJob, ForkJob, GradeJob, Job, Tri
 from evaldesk.engine.worker.shared_state_watch import SharedStateWatch
 from evaldesk.llm.direct import use_loop
 from evaldesk.process_setup import (
+    RESOURCE_ATTRIBUTES,
     ImportWatch,
     ProcessWatch,
     adopt_orphans,
@@ -58,6 +59,7 @@ from evaldesk.process_setup import (
     gc_paused,
     give_up_tracing,
     hide_memory,
+    with_played,
 )
 from evaldesk.secrets import known_values
 from evaldesk.wire import LineCutter, to_json, value_json_scrubber_of
@@ -319,6 +321,8 @@ def main() -> None:
     (give_up_tracing if purpose in PLAYERS else hide_memory)()
     pipes = take_over_pipes()
     guard_process(int(parent_pid))
+    # A container has the variables of its image, which its launcher does not know.
+    os.environ[RESOURCE_ATTRIBUTES] = with_played(os.environ.get(RESOURCE_ATTRIBUTES, ""))
     with suppress(OSError):
         os.nice(NICENESS)
     capture_output()

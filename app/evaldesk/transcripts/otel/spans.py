@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from evaldesk.process_setup import PLAYED
 from evaldesk.reading.fields import read_documents
 from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.reading.values import (
@@ -58,10 +59,6 @@ class Span:
 
 CASE_ID = "evaldesk.case_id"
 """The attribute of spans and resources with the case of an eval set that a conversation is a trial of."""
-
-
-PLAYED = "evaldesk.played"
-"""The attribute of resources of agents that Evaldesk plays: their traffic is no user's."""
 
 SERVICE = "service.name"
 RELEASE = "service.version"
