@@ -298,6 +298,24 @@ print(heavy, mcp_types.Tool.__pydantic_complete__, pydantic.BaseModel.model_conf
     assert result.stdout.split() == ["set()", "False", "None"]
 
 
+def test_the_documentation_is_read_without_a_desk(tmp_path: Path) -> None:
+    skip_without("mcp")
+    code = """
+import asyncio, sys
+import evaldesk.cli.door.mcp
+from evaldesk.pages.door.tools import Caller
+from evaldesk.web.mcp_server import answer_text
+text, is_error = asyncio.run(answer_text(None, Caller(), "get_docs", {"topic": "coding-agents#limits"}))
+heavy = {"sqlalchemy", "litellm", "pandas", "evaldesk.desk.desk", "evaldesk.store"} & set(sys.modules)
+print(is_error, heavy, "keeps a coding agent from the bar" in text)
+"""
+    result = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path, timeout=120
+    )
+
+    assert result.stdout.split() == ["False", "set()", "True"]
+
+
 def test_the_package_is_complete_for_code_that_uses_it_after_the_server() -> None:
     skip_without("mcp")
     code = """

@@ -179,20 +179,17 @@ def build_server(open_desk: OpenDesk, caller: Caller) -> Server[Any]:
 
 async def answer_text(open_desk: OpenDesk, caller: Caller, name: str, inputs: Mapping[str, Any]) -> tuple[str, bool]:
     """The fenced answer of a tool, and whether it is an error. No exception of ours leaves it, and no secret."""
-    # The first answer to a client comes without a desk, and so without its database.
-    from evaldesk.desk.serving import OPENING, desk_address
-
     desk: Desk | None = None
     try:
         tool = find_tool(name, caller.allowed)
-        desk = await open_desk()
-        _check_open(desk, tool)
+        if tool.needs_desk:
+            desk = await open_desk()
+            _check_open(desk, tool)
         answer = await call(tool, desk, inputs, caller)
         # Before the answer is cut: no pattern finds half of a secret.
-        answer = await asyncio.to_thread(masked, answer, desk.settings.environment)
+        answer = await asyncio.to_thread(masked, answer, desk.settings.environment if desk else {})
         value = fitted(answer, inputs.get("max_tokens") or USUAL_TOKENS, tool.more, inputs.get("cursor") or 0)
-        address = await asyncio.to_thread(desk_address, desk.settings)
-        text, is_error = fenced(value, "" if address == OPENING else address), False
+        text, is_error = fenced(value, await asyncio.to_thread(_address, desk) if desk else ""), False
     except EvaldeskError as error:
         text, is_error = fenced({"error": str(error)[:2_000]}), True
     except OSError as error:
@@ -206,6 +203,14 @@ async def answer_text(open_desk: OpenDesk, caller: Caller, name: str, inputs: Ma
         words = str(broken or "the tool broke off; the log of `evaldesk mcp` has the trace")
         text, is_error = fenced({"error": words[:2_000]}), True
     return scrubber(desk.settings.environment if desk else {})(text), is_error
+
+
+def _address(desk: Desk) -> str:
+    """The address of the desk that is open on this workspace; empty without one."""
+    from evaldesk.desk.serving import OPENING, desk_address  # it imports the store, which not every answer needs
+
+    address = desk_address(desk.settings)
+    return "" if address == OPENING else address
 
 
 def _check_open(desk: Desk, tool: Tool) -> None:

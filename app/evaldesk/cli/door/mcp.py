@@ -11,6 +11,7 @@ import click
 from evaldesk.cli.files.exchange_files import open_home
 from evaldesk.cli.runs.shared import workspace_option
 from evaldesk.errors import UsageError
+from evaldesk.process_setup import gc_paused
 from evaldesk.settings import CLIENT_GROUPS
 
 if TYPE_CHECKING:
@@ -58,9 +59,10 @@ async def _serve(settings: Settings, caller: Caller) -> None:
     desks: list[Desk] = []
 
     def open_now() -> Desk:
-        from evaldesk.desk.desk import Desk  # not before the first answer, which names the tools
+        with gc_paused():
+            from evaldesk.desk.desk import Desk  # not before the first answer, which names the tools
 
-        return Desk.open(replace(settings, roots=(*settings.roots, settings.samples_folder)))
+            return Desk.open(replace(settings, roots=(*settings.roots, settings.samples_folder)))
 
     async def open_desk() -> Desk:
         async with opening:

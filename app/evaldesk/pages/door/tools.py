@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from evaldesk.errors import VALUE_LIMIT, NotFoundError, UsageError
+from evaldesk.process_setup import gc_paused
 
 if TYPE_CHECKING:
     from evaldesk.desk.desk import Desk
@@ -65,7 +66,8 @@ class Tool:
     def answer(self) -> Answer:
         """The function, imported now."""
         module, _, name = self.target.partition(":")
-        return getattr(importlib.import_module(f"evaldesk.{module}"), name)  # type: ignore[no-any-return]
+        with gc_paused():
+            return getattr(importlib.import_module(f"evaldesk.{module}"), name)  # type: ignore[no-any-return]
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -415,8 +417,10 @@ class Caller:
     budget: Budget | None = None
 
 
-async def call(tool: Tool, desk: Desk, inputs: Mapping[str, Any], caller: Caller | None = None) -> dict[str, Any]:
-    """The answer of a tool; reading happens in a thread. Raises EvaldeskError."""
+async def call(
+    tool: Tool, desk: Desk | None, inputs: Mapping[str, Any], caller: Caller | None = None
+) -> dict[str, Any]:
+    """The answer of a tool; reading happens in a thread. A tool that needs no desk takes None. Raises EvaldeskError."""
     caller = caller or Caller()
     values = {
         name if tool.inputs.get(name) is OBJECT else PARAMETERS.get(name, name): value
