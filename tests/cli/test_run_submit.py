@@ -527,6 +527,148 @@ def test_a_method_that_does_not_take_the_context_is_refused_before_anything_is_s
     assert not place.store().runs.counts_by_status()
 
 
+VARIANTS = """
+[[variants]]
+name = "as now"
+[[variants]]
+name = "cold"
+temperature = 0
+[[variants]]
+model_path = "openai/gpt-5-nano"
+[evaldesk]
+seed = 7
+"""
+
+
+@pytest.mark.parametrize("verb", ["play", "submit"])
+def test_variants_of_a_run_file_are_an_experiment_with_its_rows_and_its_variables(
+    place: CommandFolder, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEVEL_OF_SUMS", "before")  # so that the value of the file is taken back after the test
+    monkeypatch.delenv("LEVEL_OF_SUMS")
+    handed: list[Any] = []
+
+    def hand_over(settings: Any, experiment_id: int, digests: Any, *, environment: Any = None) -> str:
+        handed.append((experiment_id, [*digests], environment))
+        return "driver"
+
+    monkeypatch.setattr("evaldesk.cli.eval.experiment.hand_over_experiment", hand_over)
+    _write_project(place.folder)
+    head = 'name = "three models"\nbaseline = "cold"\n'
+    path = _write(
+        place.folder,
+        experiment=head,
+        evaluation="n = 2\nlimit = 5\nbatch_size = 2\npass_threshold = 0.5",
+        more=f'[env]\nLEVEL_OF_SUMS = "high"\n{VARIANTS}',
+    )
+
+    result = place.run("run", verb, path, "--yes")
+
+    assert result.exit_code == 0, result.output + repr(result.exception)
+    assert "limit 5: the first 5 of 20 rows" in result.output
+    with place.store() as store:
+        plan = store.experiments.get(1).plan
+        runs = [store.runs.summary(number) for number in (1, 2, 3)]
+    assert (plan.name, [each.name for each in plan.variants], plan.baseline, plan.seed, plan.concurrency) == (
+        ("three models", ["as now", "cold", "openai/gpt-5-nano"], 1, 7, 2)
+    )
+    models = ["openai/gpt-5-mini", "openai/gpt-5-mini", "openai/gpt-5-nano"]
+    assert [(run.config.model, run.config.model_options.temperature) for run in runs] == [
+        (model, temperature) for model, temperature in zip(models, (None, 0, None), strict=True)
+    ]
+    assert {(run.n_cases, run.n_trials, run.config.name) for run in runs} == {(5, 10, None)}
+    assert {(each.metric, each.threshold) for run in runs for each in run.config.criteria} == {("reported_value", 0.5)}
+    assert {run.config.limits.trial_timeout_s for run in runs} == {600.0}
+    assert [run.n_done for run in runs] == [10 * (verb == "play")] * 3
+    assert handed == ([] if verb == "play" else [(1, [1, 2, 3], {"LEVEL_OF_SUMS": "high"})])
+
+
+def test_a_model_that_all_variants_name_is_left_out_of_the_experiment(place: CommandFolder) -> None:
+    path = _write_project(place.folder)
+    text = path.read_text().replace('model_path = "openai/gpt-5-mini"\n', "")
+    path.write_text(text + '[experiment.vary]\nmodel_path = ["openai/gpt-5-mini", "openai/gpt-5-nano"]\n')
+
+    result = place.run("run", "play", path, "--yes", "--rows", "0-2")
+
+    assert result.exit_code == 0, result.output + repr(result.exception)
+    with place.store() as store:
+        runs = [store.runs.summary(number) for number in (1, 2)]
+    assert [(run.config.model, run.n_done) for run in runs] == [("openai/gpt-5-mini", 3), ("openai/gpt-5-nano", 3)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"more": "[[variants]]\nname = 'a'"}, "at least 2 variants, and this has 1"),
+        ({"more": "[[variants]]\nname = 'a'\n[[variants]]\nname = 'b'"}, "b is the same as a"),
+        ({"more": "[[variants]]\ntemperatur = 0\n[[variants]]\ntop_p = 1"}, "did you mean 'temperature'?"),
+        ({"more": "[[variants]]\nbatch_size = 1\n[[variants]]\nbatch_size = 2"}, "concurrency is one for all variants"),
+        (
+            {"more": "[[variants]]\nmodel = 'a'\nmodel_path = 'b'\n[[variants]]\ntop_p = 1"},
+            "variant 1: model_path and model are one option; name it once",
+        ),
+        ({"experiment": "agent = 'x'", "more": VARIANTS}, "experiment.agent: Unrecognized key"),
+        ({"experiment": "baseline = 3", "more": VARIANTS}, "experiment.baseline: must be text, got 3"),
+        ({"experiment": "baseline = 'x'", "more": VARIANTS}, "variant"),
+        ({"experiment": "allow_equal = 'x'", "more": VARIANTS}, "experiment.allow_equal: must be true or false"),
+        ({"evaluation": "n = 0", "more": VARIANTS}, "evaluation.n: must be a whole number"),
+        ({"experiment": "foo = 1", "more": VARIANTS}, "experiment.foo: Unrecognized key"),
+        ({"required": '["NOT_THERE_AT_ALL"]', "more": VARIANTS}, "the environment has no NOT_THERE_AT_ALL"),
+        ({"experiment": 'name = "a"'}, "experiment.name: Unrecognized key"),
+    ],
+)
+def test_variants_of_a_run_file_that_cannot_be_are_refused_before_any_trial(
+    place: CommandFolder, changes: dict[str, str], words: str
+) -> None:
+    _write_project(place.folder)
+    path = _write(place.folder, **changes)
+
+    result = place.run("run", "play", path, "--yes")
+
+    assert isinstance(result.exception, EvaldeskError), result.output
+    assert words in str(result.exception)
+    assert not (place.folder / ".evaldesk/evaldesk.db").exists() or place.store().runs.list() == []
+
+
+def test_all_that_is_wrong_with_a_run_file_and_its_variants_is_listed_at_once(place: CommandFolder) -> None:
+    _write_project(place.folder)
+    path = _write(place.folder, experiment="foo = 1\nbaseline = 3", evaluation="n = 0", more="[variants]\na = 1")
+
+    said = str(place.run("run", "play", path, "--yes").exception)
+
+    assert said.startswith("Invalid eval config ")
+    assert said.count("\n  - ") == 4
+
+
+def test_an_experiment_of_several_names_takes_up_no_single_run(place: CommandFolder) -> None:
+    _write_project(place.folder)
+
+    result = place.run("run", "play", _write(place.folder, more=VARIANTS), "--yes", "--retry-failed")
+
+    assert "--retry-failed is of one run" in str(result.exception)
+
+
+def test_an_experiment_file_is_validated_by_its_variants(place: CommandFolder) -> None:
+    _write_project(place.folder)
+    path = _write(place.folder, more=VARIANTS)
+    own = place.folder / "own.toml"
+    own.write_text('[experiment]\nagent = "a"\nevalset = "b"\nvary.model = ["x", "y"]\nbaseline = "y"\n')
+
+    found = json.loads(place.run("validate", path, own, "--json").output)
+    own.write_text(own.read_text().replace('baseline = "y"', 'baseline = "z"'))
+    refused = place.run("validate", own)
+
+    assert [(each["format"], each["understood"]) for each in found] == [
+        (
+            "experiment-file",
+            ["calc (main.py) on sums.", "3 variants: as now, cold, openai/gpt-5-nano.", "The baseline is as now."],
+        ),
+        ("experiment-file", ["a on b.", "2 variants: x, y.", "The baseline is y."]),
+    ]
+    assert refused.exit_code == 2
+    assert "z" in refused.stderr
+
+
 @pytest.fixture
 def played(place: CommandFolder) -> Path:
     """A project whose agent answers itself, since no model is asked."""

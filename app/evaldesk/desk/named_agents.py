@@ -14,7 +14,7 @@ from evaldesk.engine.launch import placed
 from evaldesk.errors import UsageError
 from evaldesk.model import AgentRef
 from evaldesk.paths import workspace_folder
-from evaldesk.settings import read_settings
+from evaldesk.settings import Settings, read_settings
 
 
 def named_agent(
@@ -32,6 +32,13 @@ def named_agent(
     home = workspace_folder(workspace)
     settings = read_settings(home, (home,), environment=os.environ)
     return placed(named_ref(spec, settings.agents, home), settings, python, image, environment)
+
+
+def placed_again(
+    ref: AgentRef, settings: Settings, python: str | None, image: str | None, environment: str | None
+) -> AgentRef:
+    """An agent that was named before, in another place, as `named_agent`. Raises UsageError."""
+    return placed(ref, settings, python, image, environment)
 
 
 def module_agent(agent_module: str, agent_name: str | None = None) -> AgentRef:

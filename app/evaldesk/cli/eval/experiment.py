@@ -29,7 +29,7 @@ from evaldesk.desk.experiments.variants import (
     varied_option,
 )
 from evaldesk.desk.imports.files import read_path
-from evaldesk.desk.named_agents import named_agent
+from evaldesk.desk.named_agents import named_agent, placed_again
 from evaldesk.desk.runs.gates.conclusion import conclude
 from evaldesk.desk.runs.handover import hand_over_experiment
 from evaldesk.desk.runs.plan import RunPlan, options_like
@@ -150,15 +150,16 @@ def _job_of(desk: Desk, request: EvalRequest, job: Job, variant: Variant, run_pl
         options = options.but(seed=run_plans[0].config.seed)
     agent, evalset, path = job.agent, job.evalset, job.path
     environment = options.value("environment")
-    if AGENT in variant.options or environment != job.options.value("environment"):
-        place = (request.python, request.image, environment)
-        spec = str(variant.options.get(AGENT, request.words[0]))
-        if is_revision(spec):
-            desk.trust.name(job.agent)
-            desk.trust.check_agent(job.agent)
-            agent = agent_at(job.agent, spec, trees_folder(desk.settings))
-        else:
-            agent = named_agent(spec, request.workspace, *place)
+    place = (request.python, request.image, environment)
+    spec = str(variant.options.get(AGENT, ""))
+    if spec and not is_revision(spec):
+        agent = named_agent(spec, request.workspace, *place)
+    elif environment != job.options.value("environment"):
+        agent = placed_again(agent, desk.settings, *place)
+    if is_revision(spec):
+        desk.trust.name(agent)
+        desk.trust.check_agent(agent)
+        agent = agent_at(agent, spec, trees_folder(desk.settings))
     if EVALSET in variant.options:
         path = Path(str(variant.options[EVALSET]))
         read_evalset = read_path(path).evalset
@@ -204,7 +205,9 @@ async def _submit(desk: Desk, request: EvalRequest, plan: ExperimentPlan, run_pl
     experiment_id, run_ids = await desk.experiments.submit(plan, run_plans)
     configs = [(await desk.runs.summary(run_id)).config for run_id in run_ids]
     digests = {run_id: run_digest(config) for run_id, config in zip(run_ids, configs, strict=True)}
-    who = await asyncio.to_thread(hand_over_experiment, desk.settings, experiment_id, digests)
+    who = await asyncio.to_thread(
+        hand_over_experiment, desk.settings, experiment_id, digests, environment=request.own_environment or None
+    )
     if request.is_json:
         show_json({"id": experiment_id, "name": plan.name, "run_ids": run_ids})
         return 0

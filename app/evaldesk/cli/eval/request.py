@@ -28,7 +28,8 @@ class EvalRequest:
     `run_options` and `asked_gates` have those of the tables, `tool_options` those of the `tool` in whose form the
     command is written; it `is_mixed` where another form was selected, too. `more_models` may be used, besides that of
     the run. `vary` and `models` are the values of an experiment, `listed` its variants one by one; the fields after
-    them belong to it, which with `is_submitted` is played in the background.
+    them belong to it, which with `is_submitted` is played in the background, where `own_environment` are variables of
+    its process.
     """
 
     words: tuple[str, ...]
@@ -60,6 +61,7 @@ class EvalRequest:
     allow_equal: bool = False
     drop_worse: bool = False
     is_submitted: bool = False
+    own_environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rows(self) -> str | None:

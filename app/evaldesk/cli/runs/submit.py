@@ -21,7 +21,7 @@ from evaldesk.cli.eval.report import report_error
 from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.cli.files.exchange_files import open_home
 from evaldesk.cli.runs.shared import json_option, n_workers, workspace_option
-from evaldesk.desk.experiments.file import is_experiment_file, read_experiment_file
+from evaldesk.desk.experiments.file import ExperimentFile, is_experiment_file, read_experiment_file
 from evaldesk.desk.imports.files import bytes_of
 from evaldesk.desk.runs.file import AT_ONCE, RunFile, read_run_file
 from evaldesk.desk.runs.file_places import at_revision, dataset_path, placed_agent, read_secrets, secrets_of
@@ -30,9 +30,10 @@ from evaldesk.desk.runs.plan import RunOptions, RunPlan
 from evaldesk.desk.runs.provenance import run_digest
 from evaldesk.desk.runs.rows import chosen_rows
 from evaldesk.errors import AgentError, UsageError
+from evaldesk.gate_options import AskedGates
 from evaldesk.model import EvalSet, Gates
 from evaldesk.model.stored import RunSummary
-from evaldesk.run_options import MAX_RUN_NAME, Asked
+from evaldesk.run_options import MAX_RUN_NAME, OF_NAMED_RUN, Asked
 from evaldesk.wording.printable import in_one_line
 from evaldesk.wording.writer import choose, confirm, show, show_json, style
 
@@ -87,7 +88,7 @@ def submit(is_json: bool, workspace: str | None, **values: Any) -> None:
     is_asked = not (values["yes"] or is_json)
     time = f"-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     name = values["file"].stem[: MAX_RUN_NAME - len(time)] + time
-    file_run = _read(values, workspace, name, is_asked, is_new=True)
+    file_run = _read(read_run_file(values["file"]), values, workspace, name, is_asked, is_new=True)
     if not is_json:
         file_run.show_plan()
     if file_run.may_ask:
@@ -122,7 +123,8 @@ def play(workspace: str | None, **values: Any) -> None:
     """
     if is_experiment_file(values["file"]):
         sys.exit(_play_experiment(values, workspace))
-    file_run = _read(values, workspace, values["file"].stem[:MAX_RUN_NAME], is_asked=not values["yes"])
+    name = values["file"].stem[:MAX_RUN_NAME]
+    file_run = _read(read_run_file(values["file"]), values, workspace, name, is_asked=not values["yes"])
     file_run.show_plan()
     os.environ.update(file_run.own_environment)
     try:
@@ -145,14 +147,14 @@ def _play_experiment(
     Raises UsageError for an option that only the run of a data set has.
     """
     file = read_experiment_file(values["file"])
+    if file.run_file:
+        return _play_variants(file, file.run_file, values, workspace, is_submitted=is_submitted, is_json=is_json)
     for option in ("sample", "limit", "offset", "dataset_file", "secrets_file"):
         if values[option]:
             flag = f"--{option.replace('_', '-')}"
             raise UsageError(f"{flag} is of a run file, and {values['file']} is an experiment; leave it out")
-    if is_submitted and not values["yes"] and not is_json and sys.stdin.isatty():
-        confirm("Submit this experiment?", abort=True)
-    elif is_submitted and not (values["yes"] or is_json):
-        raise UsageError("no terminal for the question; add --yes to submit the experiment")
+    if is_submitted:
+        _ask_to_submit(is_asked=not (values["yes"] or is_json))
     options = {**file.run_options, **asked_options(values)}
     name = options.pop("name", None)
     request = EvalRequest(
@@ -175,6 +177,67 @@ def _play_experiment(
     return eval_adk(request)
 
 
+def _play_variants(
+    file: ExperimentFile,
+    run_file: RunFile,
+    values: dict[str, Any],
+    workspace: str | None,
+    *,
+    is_submitted: bool,
+    is_json: bool,
+) -> int:
+    """Play the variants of a run file of Osmosis, or submit them, with its rows, its variables and its secrets.
+
+    Raises UsageError for an option that only a single run has.
+    """
+    from evaldesk.cli.eval.experiment import play_experiment  # most commands play one run
+
+    is_asked = not (values["yes"] or is_json)
+    file_run = _read(run_file, values, workspace, file.name or run_file.path.stem[:MAX_RUN_NAME], is_asked)
+    named_option = next((each for each in OF_NAMED_RUN[1:] if file_run.run_file.run_options.get(each)), None)
+    if named_option:
+        raise UsageError(f"--{named_option.replace('_', '-')} is of one run, and {run_file.path} has variants")
+    if not is_json:
+        file_run.show_plan()
+    if is_submitted:
+        _ask_to_submit(is_asked=is_asked)
+    os.environ.update(file_run.own_environment)
+    run_options = {key: value for key, value in file_run.run_file.run_options.items() if key not in OF_NAMED_RUN}
+    request = EvalRequest(
+        words=(file_run.run_file.rollout, file_run.run_file.dataset),
+        run_options=cast("Asked", run_options),
+        workspace=workspace,
+        more_models=(file_run.run_file.model_path,),
+        vary=file.vary,
+        listed=file.variants,
+        experiment=file_run.name,
+        baseline_variant=file.baseline,
+        allow_equal=file.allow_equal,
+        drop_worse=file.drop_worse,
+        is_submitted=is_submitted,
+        is_json=is_json,
+        asked_gates=file_run.asked_gates,
+        python=values["python"],
+        image=values["image"],
+        own_environment=file_run.own_environment,
+    )
+    job = replace(file_run.job, options=file_run.job.options.but(name=None, fresh=None))
+    try:
+        return play_experiment(request, [job])
+    except AgentError as error:
+        report_error(job.agent.id, error)
+        return 3
+
+
+def _ask_to_submit(*, is_asked: bool) -> None:
+    """Ask whether to submit an experiment. Raises Abort for a no, and UsageError without a terminal."""
+    if not is_asked:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("no terminal for the question; add --yes to submit the experiment")
+    confirm("Submit this experiment?", abort=True)
+
+
 @dataclass(frozen=True, slots=True)
 class _FileRun:
     """The run that a file and the options beside it ask for."""
@@ -187,6 +250,7 @@ class _FileRun:
     baseline: str | None
     may_ask: bool
     own_environment: dict[str, str]
+    asked_gates: AskedGates
 
     def show_plan(self) -> None:
         """Print the settings."""
@@ -194,15 +258,21 @@ class _FileRun:
 
 
 def _read(
-    values: dict[str, Any], workspace: str | None, default_name: str, is_asked: bool, *, is_new: bool = False
+    run_file: RunFile,
+    values: dict[str, Any],
+    workspace: str | None,
+    default_name: str,
+    is_asked: bool,
+    *,
+    is_new: bool = False,
 ) -> _FileRun:
-    """Read and check the file and the options. Raises UsageError, FormatError.
+    """Check the options beside a file, and read its data set. Raises UsageError, FormatError.
 
     Without a name the run has `default_name`; where it `is_new`, it continues no other of that name.
     """
     names = ("file", "yes", "sample", "limit", "offset", "dataset_file", "secrets_file")
     of_file = {each: values.pop(each) for each in names}
-    run_file = _with_options(read_run_file(of_file["file"]), asked_options(values))
+    run_file = _with_options(run_file, asked_options(values))
     if of_file["dataset_file"]:
         run_file = replace(run_file, dataset=of_file["dataset_file"])
     if of_file["limit"] is not None:
@@ -232,7 +302,7 @@ def _read(
         note = f"{note}\n{given_note}"
     job = Job(agent, evalset, path, _options(run_file, case_ids, note, request.gates))
     own_environment = {**run_file.env, **secrets}
-    return _FileRun(run_file, job, name, words, commit, request.baseline, may_ask, own_environment)
+    return _FileRun(run_file, job, name, words, commit, request.baseline, may_ask, own_environment, request.asked_gates)
 
 
 async def _play(settings: Settings, file_run: _FileRun) -> int:

@@ -12,8 +12,10 @@ from typing import Any
 from evaldesk.agents import declared_refs
 from evaldesk.desk.criteria.criteria import holds_criteria, read_criteria, read_live, read_user
 from evaldesk.desk.evalsets.masking import masked_file
+from evaldesk.desk.experiments.file import is_experiment_file, read_experiment_file
+from evaldesk.desk.experiments.variants import baseline_index, check_names, grid_of, listed_variants, varied_option
 from evaldesk.desk.imports.streamed import HEAD, MAX_FILE, Watch, stream_file
-from evaldesk.desk.runs.file import is_run_file, read_run_file
+from evaldesk.desk.runs.file import RunFile, is_run_file, read_run_file
 from evaldesk.errors import DiskError, UsageError
 from evaldesk.formats import EVALSET_FORMS, losses
 from evaldesk.formats.exchange import FORMATS, MAINS, Imported, JoinedFormat, MainFileFormat
@@ -320,17 +322,40 @@ def _examined_toml(path: Path) -> Examined:
     """The settings of a workspace, or a run file. Raises UsageError with the fault."""
     if path.name == CONFIG_NAME:
         return Examined("settings", "settings of a workspace", _settings_sentences(path))
+    if is_experiment_file(path):
+        return _examined_experiment(path)
     if not is_run_file(path):
         raise UsageError(
             f"{path} is neither {CONFIG_NAME} nor a run file of `evaldesk run submit`, which has the sections "
             "experiment and evaluation"
         )
     run_file = read_run_file(path)
+    agent, dataset = _parts_of(run_file)
     sentences = [
-        f"{run_file.rollout} ({run_file.entrypoint}) with {run_file.model_path} on {run_file.dataset}.",
+        f"{agent} with {run_file.model_path} on {dataset}.",
         f"A trial passes from a reward of {run_file.pass_threshold:g} on.",
     ]
     return Examined("run-file", "run file", sentences)
+
+
+def _examined_experiment(path: Path) -> Examined:
+    """The variants of an experiment file. Raises UsageError with the fault."""
+    file = read_experiment_file(path)
+    _, variants = listed_variants(file.variants) if file.variants else grid_of([*map(varied_option, file.vary)])
+    names = [variant.name for variant in variants]
+    check_names(names)
+    baseline = names[baseline_index(names, file.baseline)]
+    agent, evalset = (file.agent, file.evalset) if file.run_file is None else _parts_of(file.run_file)
+    sentences = [
+        f"{agent} on {evalset}.",
+        f"{len(names)} variants: {', '.join(names)}.",
+        f"The baseline is {baseline}.",
+    ]
+    return Examined("experiment-file", "experiment file", sentences)
+
+
+def _parts_of(run_file: RunFile) -> tuple[str, str]:
+    return f"{run_file.rollout} ({run_file.entrypoint})", run_file.dataset
 
 
 def _settings_sentences(path: Path) -> list[str]:

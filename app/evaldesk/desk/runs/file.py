@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -116,8 +116,15 @@ EVALUATION = (
 
 def read_run_file(path: Path) -> RunFile:
     """The run file at `path`. Raises UsageError that lists everything that is wrong with it."""
-    table = _read_toml(path)
-    issues = list(_issues(table, path))
+    return run_file_of(_read_toml(path), path)
+
+
+def run_file_of(table: Mapping[str, Any], path: Path, more_issues: Sequence[str] = ()) -> RunFile:
+    """The run file of the contents of `path`.
+
+    Raises UsageError that lists everything that is wrong with it, with the `more_issues` of its variants.
+    """
+    issues = [*_issues(table, path), *more_issues]
     if issues:
         issue_lines = "\n".join(f"  - {issue}" for issue in issues)
         raise UsageError(f"Invalid eval config {path}:\n{issue_lines}" if len(issues) > 1 else f"{path}: {issues[0]}")

@@ -30,17 +30,24 @@ def hand_over(settings: Settings, run_id: int, digest: str, *, environment: Mapp
     return "driver"
 
 
-def hand_over_experiment(settings: Settings, experiment_id: int, digests: Mapping[int, str]) -> str:
+def hand_over_experiment(
+    settings: Settings,
+    experiment_id: int,
+    digests: Mapping[int, str],
+    *,
+    environment: Mapping[str, str] | None = None,
+) -> str:
     """Ensure that a process plays the runs of an experiment, each with its digest; gives `desk` or `driver`.
 
-    One process plays all of them, whose cells are interleaved.
+    One process plays all of them, whose cells are interleaved. Variables of their own lead to a driver, as of a run.
     """
-    if desk_address(settings) and _is_taken_up(settings, next(iter(digests))):
+    if environment is None and desk_address(settings) and _is_taken_up(settings, next(iter(digests))):
         return "desk"
+    own = environment or {}
     arguments = ["experiment", "drive", str(experiment_id), "--workspace", str(settings.workspace)]
     for run_id, digest in digests.items():
         arguments += ["--accept", f"{run_id}:{digest}"]
-    _start(settings, f"experiment-{experiment_id}", arguments, os.environ)
+    _start(settings, f"experiment-{experiment_id}", arguments, {**os.environ, **own, OWN_VARIABLES: " ".join(own)})
     return "driver"
 
 
