@@ -361,6 +361,11 @@ def _open_popover(page: Page, name: str) -> None:
     page.locator(f"[popovertarget={name}]").first.click()
 
 
+def _ask_to_delete_a_run(page: Page) -> None:
+    _open_popover(page, "config")
+    _open_popover(page, "deletion")
+
+
 def _search_in_vain(page: Page) -> None:
     page.keyboard.press("Control+k")
     page.keyboard.type("no-such-thing")
@@ -407,7 +412,8 @@ ACTS: Mapping[str, tuple[str, Callable[[Page], None]]] = {
     "fork-refused": ("{trial}/fork?turn=1", _fork_with_a_torn_state),
     "finding-offered": ("{trial}", _name_the_beginning_of_a_kind),
     "proposal-refused": ("/proposals/1", _edit_into_torn_json),
-    "run-deletion": ("{run}", lambda page: _open_popover(page, "deletion")),
+    "run-settings": ("{run}", lambda page: _open_popover(page, "config")),
+    "run-deletion": ("{run}", _ask_to_delete_a_run),
     "chat-rename": ("{chat}", lambda page: _open_popover(page, "rename")),
     "trash-emptying": ("/trash", lambda page: _open_popover(page, "empty")),
     "keys-of-trial": ("{trial}", lambda page: page.keyboard.press("?")),

@@ -210,6 +210,7 @@ def test_a_note_that_is_being_typed_outlives_the_end_of_its_run(someone: Visitor
     page = someone.page
     someone.goto(_start(someone))
     _wait_until_under_way(page)
+    page.get_by_role("button", name="Settings").click()
     page.get_by_text("Add a note").click()
     page.get_by_label("Note").click()
     page.keyboard.type("The new prompt ")
@@ -225,6 +226,7 @@ def test_a_note_that_is_being_typed_outlives_the_end_of_its_run(someone: Visitor
 
     page.on("dialog", lambda question: question.dismiss())
     page.get_by_role("link", name="Runs", exact=True).first.click()
+    page.get_by_role("button", name="Settings").click()
     page.get_by_role("button", name="Save note").click()
 
     expect(page.locator("#toasts")).to_contain_text("Note stored.")

@@ -101,6 +101,7 @@ def test_a_note_on_a_run_that_another_tab_deleted_is_kept(resident: Visitor) -> 
     someone, page = resident, resident.page
     run = f"/runs/{_finish(someone)}"
     someone.goto(run)
+    page.get_by_role("button", name="Settings").click()
     page.get_by_text("Add a note").click()
     page.get_by_label("Note").fill("The new prompt reads well")
     page.context.request.post(f"{someone.desk.address}{run}/deletion")

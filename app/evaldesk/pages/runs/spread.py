@@ -23,16 +23,26 @@ from evaldesk.wording.noise import (
     noise_sentence,
     noise_why,
 )
-from evaldesk.wording.words import bin_words, errors_sentence, mean_sentence, needs_words, short_title
+from evaldesk.wording.words import (
+    bin_words,
+    errors_sentence,
+    mean_sentence,
+    needs_words,
+    number_words,
+    short_title,
+)
 
 MAX_FLAKY = 10
 MAX_K = 10
-HEIGHT = 40.0
+LEFT, RIGHT, TOP, BASE = 34.0, 312.0, 26.0, 112.0
+"""The area of the bars or points in a picture of 320 by 132."""
+DIGIT = 6.4
+"""The width of a digit of a label, in the units of the picture."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistogramBar:
-    """One bin as it is drawn, in a box of 100 by HEIGHT, and as it is said."""
+    """One bin as it is drawn between LEFT and RIGHT, and in words; its count is drawn where it fits."""
 
     x: float
     width: float
@@ -40,16 +50,47 @@ class HistogramBar:
     words: str
     n: int
 
+    @property
+    def y(self) -> float:
+        """The top of the bar."""
+        return BASE - self.height
+
+    @property
+    def label(self) -> str:
+        """The count above the bar; empty where there is no trial, or no room."""
+        text = f"{self.n:,}"
+        return text if self.n and DIGIT * len(text) <= self.width else ""
+
 
 @dataclass(frozen=True, slots=True)
 class MetricSpread:
-    """The scores of one metric: words first, then the bins; `threshold_x` is where its bar lies, None without one."""
+    """The scores of one metric: words first, then the bins.
+
+    `ticks` are the numbers of the x axis as (x, text); `threshold_x` is the place of its threshold, None without one.
+    """
 
     title: str
     words: str
     needs: str
     bars: Sequence[HistogramBar]
+    ticks: Sequence[tuple[float, str]]
     threshold_x: float | None
+
+    @property
+    def most(self) -> int:
+        """The count of the highest bar, the end of the y axis."""
+        return max((bar.n for bar in self.bars), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPassPoint:
+    """G-Pass@k at one number of trials: the mean over cases as it is drawn and in words."""
+
+    x: float
+    y: float
+    n_needed: int
+    words: str
+    value: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +115,7 @@ class RunSpread:
     no_failure: str
     flakiness: str
     flaky: Sequence[FlakyCase]
-    g_pass: Sequence[tuple[str, float]]
+    g_pass: Sequence[GroupPassPoint]
     median_ms: float | None
 
 
@@ -110,25 +151,45 @@ def _metric(row: MetricRow, value_counts: Sequence[tuple[float, int]], run: RunS
         words=mean_sentence(row.mean, interval, row.n, row.n_passed if row.threshold is not None else None, needs),
         needs=needs,
         bars=_bars(bins),
+        ticks=_ticks(bins),
         threshold_x=_place(row.threshold, bins),
     )
 
 
 def _bars(bins: Sequence[Bin]) -> list[HistogramBar]:
     most = max((each.n for each in bins), default=0)
-    width = 100 / len(bins) if bins else 0.0
+    width = (RIGHT - LEFT) / len(bins) if bins else 0.0
     return [
-        HistogramBar(at * width, width, HEIGHT * each.n / most, bin_words(each, is_last=at == len(bins) - 1), each.n)
+        HistogramBar(
+            LEFT + at * width,
+            width,
+            (BASE - TOP) * each.n / most,
+            bin_words(each, is_last=at == len(bins) - 1),
+            each.n,
+        )
         for at, each in enumerate(bins)
     ]
 
 
+def _ticks(bins: Sequence[Bin]) -> list[tuple[float, str]]:
+    """Both ends and the middle of the x axis; the first, middle and last number where a bin is a single one."""
+    if not bins:
+        return []
+    middle = (LEFT + RIGHT) / 2
+    if bins[0].low != bins[0].high:
+        low, high = bins[0].low, bins[-1].high
+        return [(LEFT, number_words(low)), (middle, number_words((low + high) / 2)), (RIGHT, number_words(high))]
+    width = (RIGHT - LEFT) / len(bins)
+    places = sorted({0, (len(bins) - 1) // 2, len(bins) - 1})
+    return [(LEFT + (at + 0.5) * width, f"{bins[at].low:g}") for at in places]
+
+
 def _place(threshold: float | None, bins: Sequence[Bin]) -> float | None:
-    """Where the threshold lies in the box; None where it is beside the bins, or a bin is a single number."""
+    """The x of the threshold; None where it is beside the bins, or a bin is a single number."""
     if threshold is None or not bins or bins[0].low == bins[0].high:
         return None
     share = (threshold - bins[0].low) / (bins[-1].high - bins[0].low)
-    return 100 * share if 0 <= share <= 1 else None
+    return LEFT + share * (RIGHT - LEFT) if 0 <= share <= 1 else None
 
 
 def _no_failure(summary: RunSummary) -> str:
@@ -147,16 +208,15 @@ def _flaky(runs: RunStore, summary: RunSummary) -> list[FlakyCase]:
     return cases
 
 
-def _g_pass(outcomes: Sequence[CaseCounts]) -> list[tuple[str, float]]:
+def _g_pass(outcomes: Sequence[CaseCounts]) -> list[GroupPassPoint]:
     """How often at least 1, 2 and so on of k trials pass, over the cases of the curves and up to its last k."""
     rows, last = curve_rows(outcomes)
     k, n_cases = min(MAX_K, last), sum(times for _, _, times in rows)
     if k < 2:
         return []
-    return [
-        (
-            g_pass_words(k, at_least / k),
-            fsum((g_pass_at_k(n, c, k, at_least / k) or 0.0) * times for n, c, times in rows) / n_cases,
-        )
-        for at_least in range(1, k + 1)
-    ]
+    points = []
+    for at_least in range(1, k + 1):
+        mean = fsum((g_pass_at_k(n, c, k, at_least / k) or 0.0) * times for n, c, times in rows) / n_cases
+        x = LEFT + 8 + (at_least - 1) * (RIGHT - LEFT - 8) / (k - 1)
+        points.append(GroupPassPoint(x, BASE - mean * (BASE - TOP), at_least, g_pass_words(k, at_least / k), mean))
+    return points
