@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,13 +45,15 @@ def test_a_set_is_made_and_gets_the_scenarios_of_a_file_once(place: CommandFolde
     created, again = (place.run("eval_set", "create", place.agent, "booking") for _ in range(2))
     first, second = (place.run("eval_set", *add) for _ in range(2))
 
-    assert "create it first: evaldesk eval_set create" in str(missing.exception)
+    assert "create it first: evaldesk eval_set create" in missing.stderr
     assert created.exit_code == 0, created.output
-    assert "is there already" in str(again.exception)
+    assert "is there already" in again.stderr
+    assert (missing.exit_code, again.exit_code) == (1, 1)
     assert first.output.count("added to eval set 'booking'") == 2
     assert second.output == "2 of 2 scenarios are in the set already.\n"
     cases = load_evalset(place.agent / "booking.evalset.json").cases
     assert [(case.scenario, dict(case.initial_state)) for case in cases] == [(each, {"seat": 4}) for each in SCENARIOS]
+    assert all(isinstance(case.extra["creation_timestamp"], float) for case in cases)
 
 
 def test_the_id_of_a_scenario_is_that_of_adk() -> None:
@@ -66,7 +71,8 @@ def test_the_id_of_a_scenario_is_that_of_adk() -> None:
 def test_an_id_that_adk_refuses_is_refused(place: CommandFolder, name: str) -> None:
     done = place.run("eval_set", "create", place.agent, name)
 
-    assert "use letters, digits and _ only" in str(done.exception)
+    assert "use letters, digits and _ only" in done.stderr
+    assert done.exit_code == 1
 
 
 @pytest.fixture
@@ -113,7 +119,7 @@ def test_a_wrong_config_is_refused_before_a_model_is_asked(
 
     done = place.run("eval_set", "generate_eval_cases", place.agent, "trips", "--user_simulation_config_file", file)
 
-    assert words in str(done.exception)
+    assert words in done.stderr
     assert not prompts
 
 
@@ -129,5 +135,48 @@ def test_an_answer_without_scenarios_adds_nothing(place: CommandFolder, monkeypa
         "eval_set", "generate_eval_cases", place.agent, "trips", "--user_simulation_config_file", file, "--trust"
     )
 
-    assert "no key" in str(done.exception)
+    assert "no key" in str(done.exception) + done.stderr
     assert not (place.agent / "trips.evalset.json").exists()
+
+
+ADD = ("--scenarios_file", "../s.json", "--session_input_file", "../session.json")
+BESIDE = (
+    ("create", "my", "booking"),
+    ("create", "my", "booking"),
+    ("create", "my", "a-b"),
+    ("create", "none", "booking"),
+    ("add_eval_case", "my", "booking", *ADD),
+    ("add_eval_case", "my", "booking", *ADD),
+    ("add_eval_case", "my", "none", *ADD),
+    ("add_eval_case", "my", "booking", "--scenarios_file", "../none.json", *ADD[2:]),
+    ("add_eval_case", "my", "booking", "--scenarios_file", "../session.json", *ADD[2:]),
+)
+
+
+@pytest.mark.long
+def test_adk_eval_set_and_ours_write_the_same_set_and_end_alike(tmp_path: Path) -> None:
+    """A persona by its name is left out: ADK writes all its text into the case, whose id is that of the text."""
+    pytest.importorskip("google.adk.cli")
+    _file(tmp_path, "s.json", {"scenarios": SCENARIOS[:1]})
+    _file(tmp_path, "session.json", {"app_name": "app", "user_id": "u", "state": {"seat": 4}})
+
+    theirs = _eval_sets(tmp_path / "adk", "google.adk.cli")
+    ours = _eval_sets(tmp_path / "own", "evaldesk")
+
+    assert ours == theirs
+    assert ours[0] == [0, 1, 1, 2, 0, 0, 1, 2, 1]
+
+
+def _eval_sets(folder: Path, module: str) -> tuple[list[int], Any]:
+    """The exit codes of the commands, and the set with its numbers replaced by their types."""
+    (folder / "my").mkdir(parents=True)
+    (folder / "my" / "__init__.py").write_text("")
+    command = [sys.executable, "-W", "ignore", "-m", module, "eval_set"]
+    codes = [
+        subprocess.run(
+            [*command, *arguments], cwd=folder, env=dict(os.environ), capture_output=True, check=False, timeout=300
+        ).returncode
+        for arguments in BESIDE
+    ]
+    text = (folder / "my" / "booking.evalset.json").read_text()
+    return codes, json.loads(text, parse_float=lambda _: "a number")

@@ -303,6 +303,14 @@ def test_a_wrong_group_of_models_is_answered_with_the_groups(tmp_path: Path, cap
     assert "there are: [llm], [llm.eval_gpt]" in caplog.text
 
 
+def test_a_script_without_a_number_of_iterations_ends_with_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        make_metadata(LLMConfig(model="m"), "d", "CodeActAgent", None, None, "outputs")
+
+    assert ended.value.code == 2
+    assert "add -i N, such as -i 30" in capsys.readouterr().err
+
+
 def test_a_function_that_no_other_process_can_import_is_refused() -> None:
     def inside() -> None:
         """Is at no module's top."""

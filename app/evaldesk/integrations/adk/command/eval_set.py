@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from evaldesk.cli.runs.shared import ask_trust, settings_of, trust_option, workspace_option
-from evaldesk.errors import ConflictError, UsageError
-from evaldesk.wording.printable import printable
+from evaldesk.errors import ConflictError, FormatError, UsageError
+from evaldesk.secrets import scrub
+from evaldesk.wording.printable import in_one_line, printable
 from evaldesk.wording.writer import show
 
 if TYPE_CHECKING:
     from evaldesk.desk.evalsets.scenarios import ScenarioRequest
-    from evaldesk.model import EvalSet, JsonObject, SessionInit
+    from evaldesk.model import Case, EvalSet, JsonObject, SessionInit
     from evaldesk.reading.strict_json import JsonPosition
 
 _ID = re.compile(r"[a-zA-Z0-9_]+")
@@ -45,10 +50,12 @@ def create(agent: Path, eval_set_id: str) -> None:
     \b
     evaldesk eval_set create my_agent booking
     """
-    path = _path(agent, eval_set_id)
-    if path.exists():
-        raise ConflictError(f"{path} is there already; choose another name")
-    _write(path, _new_set(eval_set_id))
+    _check_files(agent)
+    with _ends_as_adk():
+        path = _path(agent, eval_set_id)
+        if path.exists():
+            raise ConflictError(f"{path} is there already; choose another name")
+        _write(path, _new_set(eval_set_id))
     show(f"Eval set {eval_set_id!r} created: {printable(str(path))}")
 
 
@@ -71,10 +78,12 @@ def add_eval_case(agent: Path, eval_set_id: str, scenarios_file: Path, session_i
     """
     from evaldesk.desk.imports.files import read_path
 
-    scenarios = read_path(scenarios_file, "adk-scenarios").evalset
-    session = _session(session_input_file)
-    file_scenarios = [case.scenario for case in scenarios.cases if case.scenario] if scenarios else []
-    _add(_path(agent, eval_set_id), eval_set_id, file_scenarios, session, is_proposed=False, must_exist=True)
+    _check_files(agent, scenarios_file, session_input_file)
+    with _ends_as_adk():
+        scenarios = read_path(scenarios_file, "adk-scenarios").evalset
+        session = _session(session_input_file)
+        file_scenarios = [case.scenario for case in scenarios.cases if case.scenario] if scenarios else []
+        _add(_path(agent, eval_set_id), eval_set_id, file_scenarios, session, is_proposed=False, must_exist=True)
 
 
 @eval_set.command(name="generate_eval_cases")
@@ -108,12 +117,14 @@ def generate_eval_cases(
     from evaldesk.desk.imports.files import json_of
     from evaldesk.reading.strict_json import Document, JsonPosition
 
-    config_place = JsonPosition(Document(json_of(user_simulation_config_file), "", str(user_simulation_config_file)))
-    request, model_name = _request(config_place)
-    model = model or model_name
-    if not model:
-        raise UsageError("name a model: --model, or model_name in the file")
-    path = _path(agent, eval_set_id)
+    _check_files(agent, user_simulation_config_file)
+    config = json_of(user_simulation_config_file)
+    with _ends_as_adk():
+        request, model_name = _request(JsonPosition(Document(config, "", str(user_simulation_config_file))))
+        model = model or model_name
+        if not model:
+            raise UsageError("name a model: --model, or model_name in the file")
+        path = _path(agent, eval_set_id)
     scenarios = asyncio.run(_propose(agent, model, request, is_trusted=is_trusted, workspace=workspace))
     _add(path, eval_set_id, scenarios, None, is_proposed=True, must_exist=False)
     show("They wait for a review: no run plays them before the tag needs-review is taken away.")
@@ -150,20 +161,47 @@ def _request(place: JsonPosition) -> tuple[ScenarioRequest, str]:
     return ScenarioRequest(count, texts["generation_instruction"], texts["environment_context"]), texts["model_name"]
 
 
-def _path(agent: Path, eval_set_id: str) -> Path:
+EXIT_REFUSED = 1
+"""The exit code of `adk eval_set` for a set that is there already, an id that cannot be, and a wrong file."""
+
+
+@contextmanager
+def _ends_as_adk() -> Iterator[None]:
+    """End with the exit code of ADK where it refuses; a missing argument, folder or file ends with 2 in both."""
+    try:
+        yield
+    except (ConflictError, FormatError, UsageError) as error:
+        context = click.get_current_context(silent=True)
+        if context is not None and context.obj is True:  # --debug shows the trace
+            raise
+        show(in_one_line(scrub(f"evaldesk: {error}", os.environ)), err=True)
+        raise SystemExit(EXIT_REFUSED) from error
+
+
+def _check_files(agent: Path, *files: Path) -> None:
+    """Raise UsageError for an argument that leads nowhere."""
     if not agent.is_dir():
         raise UsageError(f"{agent} is not a folder; name that of the agent")
+    for file in files:
+        if not file.is_file():
+            raise UsageError(f"{file} is not a file")
+
+
+def _path(agent: Path, eval_set_id: str) -> Path:
     if not _ID.fullmatch(eval_set_id):
         raise UsageError(f"{eval_set_id!r} cannot be an id in ADK; use letters, digits and _ only")
     return agent / f"{eval_set_id}.evalset.json"
 
 
 def _new_set(eval_set_id: str) -> EvalSet:
-    import time
-
     from evaldesk.model import EvalSet
 
     return EvalSet(eval_set_id, name=eval_set_id, extra={"creation_timestamp": time.time()})
+
+
+def _stamped(case: Case) -> Case:
+    """The case with the time of its addition, in seconds since 1970, as ADK notes it."""
+    return replace(case, extra={**case.extra, "creation_timestamp": time.time()})
 
 
 def _session(path: Path) -> SessionInit | None:
@@ -192,6 +230,7 @@ def _add(
         raise UsageError(f"{path} is not there; create it first: evaldesk eval_set create {path.parent} {eval_set_id}")
     evalset = load_evalset(path) if path.is_file() else _new_set(eval_set_id)
     new_set, new_ids = with_scenarios(evalset, scenarios, session, is_proposed=is_proposed)
+    new_set = replace(new_set, cases=tuple(_stamped(case) if case.id in new_ids else case for case in new_set.cases))
     if new_ids:
         _write(path, new_set)
     for case_id in new_ids:

@@ -193,7 +193,7 @@ def make_metadata(
     llm_config: LLMConfig,
     dataset_name: str,
     agent_class: str,
-    max_iterations: int,
+    max_iterations: int | None,
     eval_note: str | None,
     eval_output_dir: str,
     data_split: str | None = None,
@@ -203,8 +203,12 @@ def make_metadata(
 ) -> EvalMetadata:
     """The metadata of a run.
 
-    Its results are in `<root>/<dataset>/<agent>/<model>_maxiter_<N>[_N_<note>]`.
+    Its results are in `<root>/<dataset>/<agent>/<model>_maxiter_<N>[_N_<note>]`. Raises SystemExit without a number of
+    iterations, which no script has by default.
     """
+    if max_iterations is None:
+        openhands_logger.error("No number of iterations: add -i N, such as -i 30, the most model calls of an instance")
+        raise SystemExit(EXIT_USAGE)
     model = llm_config.model.rpartition("/")[2].replace(":", "_").replace("@", "-")
     note = f"_N_{eval_note}" if eval_note else ""
     folder = Path(eval_output_dir, dataset_name, agent_class, f"{model}_maxiter_{max_iterations}{note}")
@@ -299,7 +303,8 @@ class CompletedRun:
         yield
 
 
-ERROR_EXIT_CODES = (2, 130)
+EXIT_USAGE = 2
+ERROR_EXIT_CODES = (EXIT_USAGE, 130)
 """Exit codes of a refused or interrupted run; a failed gate is no error of the script."""
 
 
