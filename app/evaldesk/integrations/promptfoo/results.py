@@ -277,13 +277,13 @@ def read_row(place: JsonPosition, raw: Any, notes: Notes) -> Row:
     response = read_optional_mapping(place.at("response"), row.get("response")) or {}
     variables = test.get("vars") or row.get("vars") or {}
     n_lost = -notes.count(NO_TEXT)
-    prompt_messages = _prompt_messages(place.at("prompt", "raw"), prompt.get("raw"), notes)
+    messages = prompt_messages(place.at("prompt", "raw"), prompt.get("raw"), notes)
     n_lost += notes.count(NO_TEXT)
     error = _error(row, response)
     assertions = test.get("assert")
     asserted = [each for each in assertions if isinstance(each, dict)] if isinstance(assertions, list) else []
     extra = {key: test[key] for key in ("assert", "metadata", "options", "threshold") if test.get(key)}
-    queries = tuple(message.text for message in prompt_messages if message.speaker == "user") or ("",)
+    queries = tuple(message.text for message in messages if message.speaker == "user") or ("",)
     return Row(
         test=json.dumps([variables, test.get("description"), assertions], sort_keys=True),
         description=read_optional_text(place.at("testCase", "description"), test.get("description")) or "",
@@ -297,7 +297,7 @@ def read_row(place: JsonPosition, raw: Any, notes: Notes) -> Row:
             if _says(each, "llm-rubric")
         ),
         extra={"vars": variables, **extra} if variables else extra,
-        turns=turns_of(_conversation_messages(place.at("response"), prompt_messages, response, notes), error),
+        turns=turns_of(_conversation_messages(place.at("response"), messages, response, notes), error),
         scores=() if error else tuple(_scores(place, row, notes)),
         usage=_usage(row, response),
         duration_ms=known_time(place.at("latencyMs"), row.get("latencyMs"), notes),
@@ -313,7 +313,7 @@ def _says(assertion: dict[str, Any], kind: str) -> bool:
     return assertion.get("type") == kind and isinstance(assertion.get("value"), str)
 
 
-def _prompt_messages(place: JsonPosition, raw: Any, notes: Notes) -> tuple[Message, ...]:
+def prompt_messages(place: JsonPosition, raw: Any, notes: Notes) -> tuple[Message, ...]:
     """The prompt: messages as JSON, or text."""
     text = read_optional_text(place, raw) or ""
     value = json_value(text)
@@ -323,7 +323,7 @@ def _prompt_messages(place: JsonPosition, raw: Any, notes: Notes) -> tuple[Messa
 
 
 def _conversation_messages(
-    place: JsonPosition, prompt_messages: tuple[Message, ...], response: dict[str, Any], notes: Notes
+    place: JsonPosition, messages: tuple[Message, ...], response: dict[str, Any], notes: Notes
 ) -> tuple[Message, ...]:
     """The conversation: the recording of a provider of conversations, or else the prompt and its answer."""
     metadata = response.get("metadata")
@@ -335,8 +335,8 @@ def _conversation_messages(
             notes.refuse("the messages of a conversation, which cannot be read", place.at("metadata", "messages"))
     output = response.get("output")
     if output is None:
-        return prompt_messages
-    return (*prompt_messages, _answer(place.at("output"), output))
+        return messages
+    return (*messages, _answer(place.at("output"), output))
 
 
 def _answer(place: JsonPosition, output: Any) -> Message:
