@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -26,9 +26,10 @@ from evaldesk.metrics import (
 from evaldesk.model import Case, Criterion, Event, Expected, Score, ToolCall, Transcript, Turn, TurnRecord, Usage
 from evaldesk.model.decisions import Decision, Waiting
 from evaldesk.model.transcript import report
+from evaldesk.reading.pinned_turns import with_pinned_turns
 from evaldesk.wire import from_json, to_json
 
-from .judging import PANEL, scripted
+from .judging import PANEL, Told, scripted
 
 CALLS = (ToolCall("a", {"x": 1}), ToolCall("b", {}))
 # JSON, with a number and more than one word: what any metric of answers may need.
@@ -115,6 +116,46 @@ def test_a_metric_says_what_it_is(name: str) -> None:
     assert info.low < info.high
     assert info.default_threshold is None or info.low <= info.default_threshold <= info.high
     assert build_metric(Criterion(name)).info is info
+
+
+def pinned(case: Case) -> tuple[Case, tuple[TurnRecord, ...]]:
+    """The case with two pinned turns in front, which would fail every metric, and numbers of turns behind them."""
+    turns = TRANSCRIPTS["bad"].turns
+    extra = dict(case.extra)
+    if "human_decisions" in extra:
+        extra["human_decisions"] = [{"turn": 3, "tool": "a", "decision": "approve"}]
+        extra["expected_outcomes"] = [{"outcome": "error", "turn": 1}, {"outcome": "answered"}]
+    longer = replace(case, turns=case.turns and (Turn("old"), Turn("older"), *case.turns), extra=extra)
+    return with_pinned_turns(longer, turns), turns
+
+
+@pytest.mark.parametrize("transcript_name", TRANSCRIPTS)
+@pytest.mark.parametrize("name", [name for name in METRICS if name != "per_turn_user_simulator_quality_v1"])
+def test_pinned_turns_are_in_no_score(name: str, transcript_name: str) -> None:
+    case, turns = pinned(FULL)
+    transcript = TRANSCRIPTS[transcript_name]
+    own = score_trial(transcript, FULL, [asked(name)])
+
+    scores = score_trial(Transcript((*turns, *transcript.turns)), case, [asked(name)])
+
+    assert [(each.turn, each.value, each.is_applicable) for each in scores] == [
+        (None if each.turn is None else each.turn + 2, each.value, each.is_applicable) for each in own
+    ]
+    assert missing_reasons(asked(name), (case,)) == missing_reasons(asked(name), (replace(FULL, id=case.id),))
+    for score, alone in zip(scores, own, strict=True):
+        number = re.match(r"Turn (\d+)", alone.reason)
+        assert not number or score.reason.startswith(f"Turn {int(number[1]) + 2}")
+
+
+def test_judges_read_the_pinned_turns_before_those_that_they_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    case, turns = pinned(SCENARIO)
+    judge = Told(["yes"])
+    monkeypatch.setattr(PANEL, judge)
+
+    score_trial(Transcript((*turns, TurnRecord("Ask for both."))), case, [asked("per_turn_user_simulator_quality_v1")])
+
+    assert judge.prompts
+    assert all("four" in "\n".join(each) for each in judge.prompts)
 
 
 @pytest.mark.parametrize("played", TRANSCRIPTS)

@@ -42,6 +42,8 @@ FORM = "RUN:CASE[:TRIAL]@TURN[.CALL]"
 @click.option("--agent", metavar="AGENT", help="Another agent of the workspace.")
 @click.option("--say", metavar="TEXT", help="Play this one message in place of the rest of the case.")
 @click.option("--run-tools/--double-tools", default=None, help="Run tools for real; default: not for imported trials.")
+@click.option("--keep", metavar="SET", help="Play nothing: add the fork to SET as a case with pinned turns.")
+@click.option("--case", "case_id", metavar="NAME", help="The name of that case.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and play nothing.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @json_option
@@ -54,12 +56,16 @@ def fork(place: str, n: int, yes: bool, is_json: bool, is_trusted: bool, workspa
     Without TRIAL it is the first trial that failed. Cost and tools are shown first, and a person is asked. A fork is a
     run of its own: the counts of RUN stay as they are. The exit code is 0 once it was played.
 
+    With --keep it becomes a case of an eval set, which is created if there is none: the turns before the point are
+    pinned, so no trial plays or judges them. RUN alone is a fork that was played.
+
     \b
     evaldesk fork 12:refund:1@3
     evaldesk fork 12:refund:1@3.2 --n 5
     evaldesk fork 12:refund@3 --message "Use the other card" --n 20
     evaldesk fork 12:refund@3 --state '{"card": null}' --yes --json
     evaldesk fork 12:refund@3 --tool-result 1='{"price": 12}' --dry-run
+    evaldesk fork 14 --keep trips
     """
     from evaldesk.cli.files.exchange_files import open_home
 
@@ -75,6 +81,10 @@ async def _fork(settings: Any, trust: Any, place: str, n: int, yes: bool, is_jso
 
     desk = Desk.open(settings, trust)
     try:
+        if values["keep"] is not None:
+            return await _keep(desk, place, n, is_json, values)
+        if values["case_id"] is not None:
+            raise UsageError("--case names the case of --keep; add --keep SET", field="case")
         request = await asyncio.to_thread(_request, desk, place, n, values)
         plan = await desk.forks.plan(request)
         if values["dry_run"]:
@@ -93,6 +103,39 @@ async def _fork(settings: Any, trust: Any, place: str, n: int, yes: bool, is_jso
         return 0 if summary.status == "finished" else 3
     finally:
         await desk.close()
+
+
+async def _keep(desk: Desk, place: str, n: int, is_json: bool, values: dict[str, Any]) -> int:
+    """Add a fork to a set as a case. Raises UsageError, NotFoundError, ConflictError."""
+    from evaldesk.desk.forks.keeping import add_case, case_of_fork, case_of_run, kept_words
+    from evaldesk.pages.forks import kept_object
+    from evaldesk.wording.printable import in_one_line
+
+    if "@" in place:
+        source = await case_of_fork(desk, await asyncio.to_thread(_request, desk, place, n, values))
+    elif ":" in place:
+        raise click.BadParameter(f"name a fork by its run, as in 14, or write {FORM}", param_hint=FORM)
+    elif edits := _edits(values):
+        raise UsageError(f"run {place} was played with its own edits; leave {edits[0].kind} out", field=edits[0].kind)
+    else:
+        source = await case_of_run(desk, desk.stored_runs.find_by_name(place).id)
+    name = values["keep"]
+    evalset_id = next((each.id for each in desk.evalsets.list() if name in (each.name, str(each.path))), "")
+    if values["dry_run"]:
+        added_case = None
+    else:
+        added_case = await asyncio.to_thread(add_case, desk, source, evalset_id, name, values["case_id"])
+    if is_json:
+        show_json(kept_object(source, added_case), indent=2)
+        return 0
+    for sentence in (source.words, *source.notes):
+        show(in_one_line(sentence), err=True)
+    if added_case is not None:
+        show(in_one_line(kept_words(added_case)))
+        if added_case.version_before:
+            undo = f"evaldesk evalset restore {added_case.set_name}@{added_case.version_before}"
+            show(in_one_line(f"{undo} takes that back."), err=True)
+    return 0
 
 
 def _request(desk: Desk, place: str, n: int, values: dict[str, Any]) -> Fork:

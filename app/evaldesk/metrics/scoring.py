@@ -32,6 +32,7 @@ from evaldesk.metrics.metric import (
     metric_info,
     metric_kind,
 )
+from evaldesk.metrics.pinned import after_pinned, judged_case, moved_score
 from evaldesk.metrics.responses.json_match import is_json_reference
 from evaldesk.metrics.responses.number import is_number_reference
 from evaldesk.metrics.tools.call_words import accepted_calls, aligned_details
@@ -50,6 +51,7 @@ from evaldesk.model import (
 )
 from evaldesk.model.evalset import LargeCases, LargeReasons, own_bars
 from evaldesk.model.media import SHOWN_TYPES, Media
+from evaldesk.model.pinned import n_pinned, pins_turns
 from evaldesk.model.transcript import is_score
 from evaldesk.wire import converted, plain_json, plain_text
 
@@ -78,7 +80,10 @@ async def grade_trial(
     An exception, a result that is no score, or a wait beyond the seconds of `timeouts` gives an error score with its
     trace. Only cancellation is ever raised.
     """
-    with open_account() as usages, showing_images(case):
+    played, n_earlier = transcript, n_pinned(case)
+    with open_account() as usages, showing_images(case), after_pinned(transcript.turns[:n_earlier]):
+        if pins_turns(case):
+            transcript, case = replace(played, turns=played.turns[n_earlier:]), judged_case(case)
         comparison = _Comparison(transcript, case)
         scores: list[Score] = []
         deciding = criteria if strict else criteria_of_case(case, criteria)
@@ -91,7 +96,7 @@ async def grade_trial(
                 continue
             with judging(each.metric):
                 scores += await _criterion_scores(comparison, each, timeouts, strict)
-    return Grading(tuple(scores), tuple(usages))
+    return Grading(tuple(moved_score(score, n_earlier) for score in scores), tuple(usages))
 
 
 # A case only chooses among the criteria of its run: decision 516.
@@ -461,7 +466,7 @@ _kept_reasons = lru_cache(maxsize=64)(_reasons)  # about three forms; a kept que
 # Planning and grading ask this same function: decision 024.
 def missing_of(metric: Metric, case: Case) -> str | None:
     """The missing assertion of the case, or None when the metric applies to it."""
-    needs = _NEEDS_OF_TURNS.get(metric.info.needs)
+    case, needs = judged_case(case), _NEEDS_OF_TURNS.get(metric.info.needs)
     if needs and not any(needs[0](turn.expected) for turn in case.turns):
         return f"No turn of this case {needs[1]}."
     if metric.info.needs == "final_state" and case.final_state is None:

@@ -192,6 +192,8 @@ def _own_threshold(value: object) -> float | None:
     return float(value) if is_number and abs(value) <= sys.float_info.max else None  # type: ignore[arg-type]
 
 
+PROVENANCE = "provenance"
+"""The key of a case's `extra` that names the conversation or the trial that it was made of."""
 DECISIONS = "human_decisions"
 EXPECTED_OUTCOMES = "expected_outcomes"
 """The key of a case's `extra` with the outcomes that it expects of its turns."""

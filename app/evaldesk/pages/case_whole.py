@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import takewhile
 
 from evaldesk.errors import NAME_LIMIT, FormatError, UsageError
 from evaldesk.matching import Origins, read_allowances, renumber_allowances
@@ -13,6 +14,7 @@ from evaldesk.metrics.outcome import expected_outcomes, outcome_entry, outcome_l
 from evaldesk.model import Case, JsonObject, JsonValue
 from evaldesk.model.evalset import EXPECTED_OUTCOMES
 from evaldesk.model.json_text import json_line
+from evaldesk.model.pinned import n_pinned, pinning
 from evaldesk.pages.typed import Problems
 from evaldesk.reading.strict_json import parse_json
 
@@ -77,7 +79,7 @@ def with_whole(
     Unchanged parts stay as in the file. Accepted alternatives and outcomes move with turns, by their places `before`;
     once they were changed, their lines name turns and calls as they stand now.
     """
-    (outputs, rubrics), case = texts, renumber_allowances(before, case, origins)
+    (outputs, rubrics), case = texts, _move_pinned(renumber_allowances(before, case, origins), origins)
     if outcome_lines is not None and _lines(outcome_lines) != _lines(outcomes_text(before) or ""):
         lines = _limit_lines(outcome_lines, OUTCOMES, "Expected outcomes", problems)
         case = _with_outcomes(case, lines, problems)
@@ -90,6 +92,15 @@ def with_whole(
     if rubrics is not None and _lines(rubrics) != _lines(rubrics_text(case)):
         case = replace(case, rubrics=_rubrics(case, _limit_lines(rubrics, "rubrics", "Rubrics", problems), problems))
     return case
+
+
+def _move_pinned(case: Case, origins: Origins) -> Case:
+    """The case with the pinned turns that still come first, in the order of the conversation."""
+    n = n_pinned(case)
+    if not n or case.scenario is not None:
+        return case
+    numbers = takewhile(lambda origin: origin is not None and origin < n, (origin for origin, _ in origins))
+    return pinning(case, [number for number in numbers if number is not None])
 
 
 def _with_accepted(case: Case, lines: list[str], problems: Problems) -> Case:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from evaldesk.errors import NAME_LIMIT, TEXT_LIMIT, EvaldeskError, TrustError, UsageError
 from evaldesk.model import TurnRecord
 from evaldesk.model.conclusion import counted
+from evaldesk.model.evalset import PROVENANCE
 from evaldesk.model.fork import Edit, Fork, ForkPart, ForkPoint
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary, TrialKey
@@ -28,6 +29,7 @@ from evaldesk.wording.words import passed_words
 
 if TYPE_CHECKING:
     from evaldesk.desk.desk import Desk
+    from evaldesk.desk.forks.keeping import CaseOfFork, KeptCase
     from evaldesk.desk.forks.plan import ForkPlan
 
 
@@ -105,6 +107,18 @@ def fork_object(run: RunSummary) -> dict[str, Any]:
         "unscored": counts.unscored,
         "cost": run.cost,
         "page": f"/runs/{run.id}",
+    }
+
+
+def kept_object(source: CaseOfFork, added_case: KeptCase | None) -> dict[str, Any]:
+    """A fork that was kept as a case, as JSON; `added_case` is None where it was only looked at."""
+    return {
+        "case": added_case.case_id if added_case else source.case.id,
+        "evalset": added_case.set_name if added_case else None,
+        "n_pinned": source.n_pinned,
+        "n_turns": len(source.case.turns),
+        "provenance": source.case.extra.get(PROVENANCE),
+        "notes": [*source.notes, *([added_case.masking_note] if added_case and added_case.masking_note else [])],
     }
 
 

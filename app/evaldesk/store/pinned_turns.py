@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, delete, exists, insert, literal, select
 
-from evaldesk.model import Case, TrialResult, TurnRecord
+from evaldesk.model import TrialResult, TurnRecord
 from evaldesk.model.fork import pinned_stub
 from evaldesk.store import media
 from evaldesk.store.tables.columns import pack_json, unpack, upsert
@@ -96,8 +96,3 @@ def _with_turns(result: TrialResult, pinned: Sequence[TurnRecord]) -> TrialResul
         return result
     turns = (*pinned[:n], *result.transcript.turns[n:])
     return replace(result, transcript=replace(result.transcript, turns=turns))
-
-
-def pinned_of(case: Case) -> tuple[TurnRecord, ...]:
-    """The pinned turns that a case itself has."""
-    return ()

@@ -14,12 +14,12 @@ from typing import Any
 
 from evaldesk.desk.criteria.criteria import bars_of_text, criteria_of, criteria_of_text, text_of_criteria
 from evaldesk.desk.evalsets.case_trash import added_cases
-from evaldesk.desk.evalsets.cases import CaseChangedError, CaseDesk, CaseIds, numbers_of, places_of
+from evaldesk.desk.evalsets.cases import CaseChangedError, CaseDesk, CaseIds, check_id_is_free, numbers_of, places_of
 from evaldesk.desk.evalsets.names import free_name
 from evaldesk.errors import ConflictError, EvaldeskError, UsageError
 from evaldesk.model import Case, EvalSet, JsonValue
 from evaldesk.model.conclusion import counted
-from evaldesk.model.evalset import CRITERIA, case_key, splice_cases
+from evaldesk.model.evalset import CRITERIA, PROVENANCE, case_key, splice_cases
 from evaldesk.model.stored import EvalSetFile
 from evaldesk.reading.scenario import PLAN
 
@@ -56,6 +56,19 @@ class CaseSteps:
         except EvaldeskError:
             self._take_out(token)
             raise
+        return token
+
+    def add(self, evalset_id: str, case: Case, note: str) -> str:
+        """Put a case at the end of a set, in one step with that note. Gives the token. Raises CaseNameTakenError."""
+        token = secrets.token_hex(8)
+
+        def change(evalset: EvalSet) -> EvalSet:
+            check_id_is_free(evalset.cases, case.id)
+            n = len(evalset.cases)
+            self.added.write(token, evalset_id, [case])
+            return replace(evalset, cases=splice_cases(evalset.cases, n, n, (case,)))
+
+        self._cases.replace_all(evalset_id, change, note)
         return token
 
     def reword(self, evalset_id: str, wordings: Sequence[tuple[str, str]]) -> str:
@@ -133,7 +146,9 @@ class CaseSteps:
             return self._cases.tag_step_words(evalset_id, token)
         cases = counted(len(added.rows), "case")
         if added.evalset_id == evalset_id:
-            return f"{cases} added in other words"
+            source = added.rows[0].extra.get(PROVENANCE) if len(added.rows) == 1 else None
+            run_id = source.get("run") if isinstance(source, Mapping) else None
+            return f"{cases} added, from run {run_id}" if run_id else f"{cases} added in other words"
         verb = "moved" if token in self._cases.deleted else "copied"
         return f"{cases} {verb} to {self._file(added.evalset_id).name}"
 

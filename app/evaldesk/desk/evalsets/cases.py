@@ -122,7 +122,7 @@ class CaseDesk:
         """Put a new case at the end. Raises CaseNameTakenError."""
 
         def change(evalset: EvalSet) -> tuple[EvalSet, str]:
-            _check_id_is_free(evalset.cases, case.id)
+            check_id_is_free(evalset.cases, case.id)
             n = len(evalset.cases)
             return _splice_set(evalset, n, n, case), case_key(case.id)
 
@@ -152,7 +152,7 @@ class CaseDesk:
             if version is not None and current.version != version and current.case != case:
                 raise CaseChangedError("this case changed since you opened it")
             if case.id != current.case.id:
-                _check_id_is_free(evalset.cases, case.id)
+                check_id_is_free(evalset.cases, case.id)
             new_key = key if case.id == current.case.id else case_key(case.id)
             return _splice_set(evalset, current.index, current.index + 1, case), new_key
 
@@ -433,7 +433,8 @@ def _splice_set(evalset: EvalSet, start: int, stop: int, *cases: Case) -> EvalSe
     return replace(evalset, cases=splice_cases(evalset.cases, start, stop, cases))
 
 
-def _check_id_is_free(cases: Sequence[Case], case_id: str) -> None:
+def check_id_is_free(cases: Sequence[Case], case_id: str) -> None:
+    """Raise CaseNameTakenError for the id of one of the cases."""
     if case_id in CaseIds(cases):
         raise _name_taken_error(cases, case_id)
 

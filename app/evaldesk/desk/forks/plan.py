@@ -32,6 +32,7 @@ from evaldesk.model.fork import (
     turn_from_call,
 )
 from evaldesk.model.options import Recording
+from evaldesk.model.pinned import n_pinned, pinning
 from evaldesk.model.stored import RunSummary
 from evaldesk.model.transcript import known_sum
 from evaldesk.run_options import BY_NAME, EVEN
@@ -101,6 +102,8 @@ def plan_fork(store: Store, fork: Fork, parent: RunSummary, own: RunConfig, agen
     state = edited_state(played_turn.state_before, fork.edits)
     prefix = edited_prefix(earlier_turns, state, fork.edits)
     new_case = edited_case(case, fork, state, [turn.query for turn in prefix])
+    if n_pinned(new_case) > len(prefix):  # a pinned turn is played by this fork
+        new_case = pinning(new_case, range(len(prefix)))
     if new_case.scenario is None and len(new_case.turns) < point.turn:
         raise UsageError("after these edits there is no turn left to play; insert one, or say a message", field="edits")
     runs_tools = not is_imported(parent.config) if fork.runs_tools is None else fork.runs_tools

@@ -21,7 +21,7 @@ from evaldesk.errors import ConflictError, EvaldeskError, UsageError
 from evaldesk.model import Case, EvalSet, Expected, SessionInit, TrialResult, Turn
 from evaldesk.model.conclusion import counted
 from evaldesk.model.conversation_filter import ConversationFilter, FlagCondition
-from evaldesk.model.evalset import JsonValue, splice_cases
+from evaldesk.model.evalset import PROVENANCE, JsonValue, splice_cases
 from evaldesk.model.inbox import Candidate, Conversation, ConversationPage, Cursor, InboxLabel, InboxSource
 from evaldesk.settings import Settings
 from evaldesk.store import Store
@@ -33,8 +33,6 @@ Expectation: TypeAlias = Literal["calls", "none", "open"]
 VERDICTS = ("passed", "failed")
 MAX_CHOSEN = 100
 """Conversations that become cases at once."""
-PROVENANCE = "provenance"
-"""The key of a case with the conversation that it was made of."""
 TAG = "inbox"
 MAX_NOTE = 2_000
 

@@ -20,6 +20,7 @@ from evaldesk.desk.runs.plan import (
     RunOptions,
     RunPlan,
     apply_options,
+    check_pinned,
     check_reviewed,
     recordings_folder,
     with_defaults,
@@ -73,6 +74,7 @@ class CasePlayer:
     def check(self, case: Case, options: RunOptions) -> None:
         """Raise UsageError for a model of the run that has no name or no key, AgentError for an agent that fails."""
         check_reviewed((case,))
+        check_pinned((case,), self._agent)
         plan = RunPlan(self._config(case, options), (case,))
         work = asyncio.run_coroutine_threadsafe(self._describe(), self._loop)
         check_models(plan, work.result(), self._settings.environment)

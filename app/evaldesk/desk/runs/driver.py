@@ -35,6 +35,7 @@ from evaldesk.model.fork import ForkPart, Prefix
 from evaldesk.model.run import Place, is_more
 from evaldesk.model.stored import PendingTrial, TrialKey
 from evaldesk.model.transcript import FATAL_KINDS
+from evaldesk.reading.pinned_turns import pinned_turns
 from evaldesk.run_options import KEEP, OWN
 from evaldesk.store import RunStore, Store
 from evaldesk.store.runs.planning import Planning
@@ -503,7 +504,14 @@ def trial_spec(
         shows_case=config.shows_case,
         keeps_prompts=config.prompts == KEEP,
         needs_cost=config.gates.max_cost is not None,
+        prefix=None if config.fork else prefix_of_case(case),
     )
+
+
+def prefix_of_case(case: Case) -> Prefix | None:
+    """The pinned turns of a case, which its trials begin with; None without any."""
+    turns = pinned_turns(case)
+    return Prefix(turns, turns[-1].state_after) if turns else None
 
 
 def as_fresh(spec: TrialSpec) -> TrialSpec:

@@ -55,9 +55,11 @@ from evaldesk.model.evalset import (
     trials_of_cases,
 )
 from evaldesk.model.options import Recording, UserConfig
+from evaldesk.model.pinned import PINNED, pins_turns
 from evaldesk.model.run import MAX_TRIALS, ExecutorConfig, option_values, with_options
 from evaldesk.model.set_versions import SHORT
 from evaldesk.model.visibility import Visibility
+from evaldesk.reading.pinned_turns import pinned_turns
 from evaldesk.run_options import BY_NAME, EVEN, OF_ONE_RUN, OWN, RUN_OPTIONS, Asked, checked_options, has_door, offered
 from evaldesk.settings import Settings
 from evaldesk.store.evalsets.names import identity_of
@@ -298,6 +300,7 @@ def plan_run(
         )
     check_place(config)
     check_calls(config, config.agent.kind)
+    check_pinned(cases, config.agent)
     visibility = AGENTS.visibility(subject.agent, subject.description)
     plan = foreseen_plan(config, cases, visibility)
     if config.budget is None and (n_each := _own_trials(cases, n)):
@@ -444,6 +447,26 @@ def check_calls(config: RunConfig, kind_name: str) -> None:
             f"faults are injected into model calls; those of {config.agent.id!r} ({kind.title}) are not seen{way_out}",
             field="faults",
         )
+
+
+def check_pinned(cases: Sequence[Case], agent: AgentRef) -> None:
+    """Raise UsageError for pinned turns that cannot be read, and for an agent that cannot be given them."""
+    if isinstance(cases, LargeCases) and not cases.has_key(PINNED):
+        return
+    kind = AGENTS.find(agent.kind)
+    for case in cases:
+        if not pins_turns(case):
+            continue
+        try:
+            pinned_turns(case)
+        except UsageError as error:
+            raise UsageError(f"case {case.id!r}: {error}", field="cases") from error
+        if kind is not None and not kind.takes_history:
+            raise UsageError(
+                f"case {case.id!r} begins with pinned turns, and agents of {kind.title} keep their history themselves; "
+                "leave the case out, or choose another agent",
+                field="cases",
+            )
 
 
 def _check_live(config: RunConfig, kind_name: str) -> None:

@@ -35,6 +35,7 @@ from evaldesk.reading.fields import (
     write_calls,
     write_session,
 )
+from evaldesk.reading.pinned_turns import pinned_turns
 from evaldesk.reading.scenario import no_plan_words, plan_of, unknown_keys
 from evaldesk.reading.shape import FORM, Field, Shape, form_of, format_in, read_object, shown_extra, write_object
 from evaldesk.reading.strict_json import Document, JsonPosition
@@ -88,6 +89,7 @@ def read_case(place: JsonPosition, raw: Any) -> Case:
     )
     try:
         read_allowances(case)
+        pinned_turns(case)
     except UsageError as error:
         raise place.error(str(error)) from None
     return case

@@ -20,6 +20,7 @@ import msgspec
 from evaldesk.errors import MetricError, NotFoundError, UsageError
 from evaldesk.metrics.functions.loading import Function, Mode, load_function, mode_of
 from evaldesk.metrics.metric import FUNCTION_OPTION, Metric, MetricInfo
+from evaldesk.metrics.pinned import earlier_turns
 from evaldesk.model import (
     Case,
     Criterion,
@@ -202,7 +203,7 @@ def row_of(case: Case) -> dict[str, Any]:
 def messages_of(transcript: Transcript, row: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The conversation as chat messages in OpenAI's shape, with the row's system prompt first where it has one."""
     system = [{"role": "system", "content": row["system_prompt"]}] if row["system_prompt"] else []
-    return [*system, *(dict(message) for message in chat_messages(transcript.turns))]
+    return [*system, *(dict(message) for message in chat_messages((*earlier_turns(), *transcript.turns)))]
 
 
 def solution(transcript: Transcript) -> str:

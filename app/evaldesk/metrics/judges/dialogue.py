@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from evaldesk.metrics.judges.judge_metric import JudgeMetric, grade, vote
 from evaldesk.metrics.judges.judged_turns import Judgement
-from evaldesk.metrics.judges.material import conversation_text
+from evaldesk.metrics.judges.material import conversation_text, earlier_section
 from evaldesk.metrics.judges.panel import Panel, Task
 from evaldesk.metrics.judges.replies import Rating, Verdict
 from evaldesk.metrics.metric import NOT_PLAYED, MetricInfo
@@ -56,7 +56,7 @@ class _DialogueMetric(JudgeMetric):
         if last < 0 or last + 1 < len(case.turns):
             return [Score(self.info.name, 0.0, reason=NOT_PLAYED)]
         judgement = await self._judge(
-            self.panel(), {"CONVERSATION": conversation_text(transcript.turns, with_steps=True)}
+            self.panel(), earlier_section() | {"CONVERSATION": conversation_text(transcript.turns, with_steps=True)}
         )
         return [
             Score(self.info.name, judgement.value, turn, reason=judgement.reason, details=judgement.details)

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from evaldesk.metrics.judges.judge_metric import JudgeMetric, verdict_words
 from evaldesk.metrics.judges.judged_turns import Judgement
-from evaldesk.metrics.judges.material import conversation_text
+from evaldesk.metrics.judges.material import conversation_text, earlier_section
 from evaldesk.metrics.judges.panel import Sample, Task, problems, sample_rows
 from evaldesk.metrics.judges.replies import Occurrence
 from evaldesk.metrics.judges.voting import count
@@ -73,7 +73,8 @@ class FailureMode(JudgeMetric):
             "EXAMPLE THAT COUNTS": self.example_yes,
             "EXAMPLE THAT DOES NOT": self.example_no,
         }
-        sections = {name: text for name, text in texts.items() if text.strip()} | {"CONVERSATION": conversation}
+        sections = {name: text for name, text in texts.items() if text.strip()}
+        sections |= earlier_section() | {"CONVERSATION": conversation}
         panel, judge_text = self.panel(), plain_text(conversation)
         samples = [_check_quote(sample, judge_text) for sample in await panel.ask(TASK, sections)]
         votes = count(sample.answer.vote if sample.answer else None for sample in samples)

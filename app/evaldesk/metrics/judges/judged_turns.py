@@ -10,6 +10,7 @@ from evaldesk.metrics.judges.material import conversation_text, question_text
 from evaldesk.metrics.judges.panel import gather_or_cancel
 from evaldesk.metrics.judges.voting import mean_of
 from evaldesk.metrics.metric import NOT_PLAYED
+from evaldesk.metrics.pinned import earlier_turns
 from evaldesk.metrics.scoring import judging, showing_images
 from evaldesk.model import Case, JsonObject, Score, Transcript, Turn, TurnRecord
 
@@ -63,8 +64,9 @@ async def judge_turns(
     async def one(index: int, turn: Turn | None) -> Score:
         if index >= len(transcript.turns):
             return Score(metric, low, index, reason=NOT_PLAYED)
-        with showing_images(case, index + 1), judging(turn=index):
-            judgement = await judge(TurnView(index, turn, transcript.turns[index], transcript.turns[:index]))
+        before = (*earlier_turns(), *transcript.turns[:index])
+        with showing_images(case, index + 1), judging(turn=index + len(earlier_turns())):
+            judgement = await judge(TurnView(index, turn, transcript.turns[index], before))
         return Score(metric, judgement.value, index, reason=judgement.reason, details=judgement.details)
 
     turns: Sequence[Turn | None] = case.turns or [None] * len(transcript.turns)

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 
+from evaldesk.metrics.pinned import earlier_turns
 from evaldesk.model import Event, JsonValue, TurnRecord
 from evaldesk.model.decisions import decision_words
 from evaldesk.model.media import with_names
@@ -34,6 +35,12 @@ def question_text(record: TurnRecord) -> str:
 def steps_text(record: TurnRecord) -> str:
     """The tool calls of a turn with their results, in order."""
     return "\n".join(_steps(record)) or NOTHING
+
+
+def earlier_section() -> dict[str, str]:
+    """The pinned turns before the conversation that is judged; none without any."""
+    turns = earlier_turns()
+    return {"EARLIER CONVERSATION": conversation_text(turns, with_steps=True)} if turns else {}
 
 
 def conversation_text(records: Iterable[TurnRecord], *, with_steps: bool = False) -> str:

@@ -12,6 +12,7 @@ from evaldesk.metrics.judges.panel import Panel, Task
 from evaldesk.metrics.judges.replies import Verdict
 from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.option import option
+from evaldesk.metrics.pinned import earlier_turns
 from evaldesk.model import Case, Score, Transcript
 
 FOLLOWS = Task(
@@ -60,7 +61,7 @@ class UserSimulatorQuality(TurnJudgeMetric):
         if not turns or turns[-1].value != 1.0:
             return [*turns, trial_score]
         plan = text_of_value(dict(case.scenario or {}).get("conversation_plan"))
-        sections = {"PLAN": plan, "CONVERSATION": conversation_text(transcript.turns)}
+        sections = {"PLAN": plan, "CONVERSATION": conversation_text((*earlier_turns(), *transcript.turns))}
         end = await vote(self.panel(), ENDS, sections, ("right end", "wrong end"))
         if end.value != 1.0:
             turns[-1] = replace(turns[-1], value=end.value, reason=end.reason, details=end.details)
@@ -69,7 +70,7 @@ class UserSimulatorQuality(TurnJudgeMetric):
     async def _judge(self, panel: Panel, view: TurnView, case: Case) -> Judgement:
         scenario: dict[str, Any] = dict(case.scenario or {})
         message = view.record.query.replace(self.stop_signal, "").strip() if self.stop_signal else view.record.query
-        if view.index == 0:
+        if not view.before:
             is_same = message == str(scenario.get("starting_prompt", "")).strip()
             reason = "The first message is the starting prompt." if is_same else "The first message is another."
             return Judgement(float(is_same), reason)

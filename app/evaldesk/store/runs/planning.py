@@ -29,6 +29,7 @@ from evaldesk.model.fork import ForkPart
 from evaldesk.model.run import Place
 from evaldesk.model.stored import PendingTrial, TrialKey
 from evaldesk.model.trial_turns import MANY_TURNS
+from evaldesk.reading.pinned_turns import pinned_turns as turns_of_case
 from evaldesk.store import media, pinned_turns
 from evaldesk.store.database import NOBODY, Clock, Database, Starter, execute_many
 from evaldesk.store.runs import totals
@@ -174,7 +175,7 @@ class Planning:
         if self.config.source_run_id is not None:
             return
         for at, case in enumerate(some, self.n_planned):
-            yield at, self.prefix or pinned_turns.pinned_of(case)
+            yield at, self.prefix or turns_of_case(case)
 
     def _begin(self, connection: Connection) -> int:
         config = self.config

@@ -9,7 +9,14 @@ from typing import Any, ClassVar
 
 from evaldesk.metrics.judges.judge_metric import JudgeMetric, TurnJudgeMetric, verdict_words
 from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, whole_score
-from evaldesk.metrics.judges.material import NOTHING, answer_text, conversation_text, question_text, steps_text
+from evaldesk.metrics.judges.material import (
+    NOTHING,
+    answer_text,
+    conversation_text,
+    earlier_section,
+    question_text,
+    steps_text,
+)
 from evaldesk.metrics.judges.panel import MAX_REPLY_CHARS, Panel, Sample, Task, problems, sample_rows
 from evaldesk.metrics.judges.replies import Properties
 from evaldesk.metrics.judges.rubrics.sources import Rubric, read_rubric, rubrics_for, verdicts_of
@@ -211,7 +218,7 @@ class RubricTrajectory(RubricMetric):
             return [Score(self.info.name, 0.0, reason=NOT_PLAYED)]
         turn = case.turns[-1] if case.turns else None
         rubrics = rubrics_for(self.rubrics, case, turn, self.kind)
-        sections = {"CONVERSATION": conversation_text(transcript.turns, with_steps=True)}
+        sections = earlier_section() | {"CONVERSATION": conversation_text(transcript.turns, with_steps=True)}
         judgement = await self._verdict(self.panel(), rubrics, sections)
         score = Score(self.info.name, judgement.value, last, reason=judgement.reason, details=judgement.details)
         return [score, whole_score(self.info.name, [score])]
