@@ -1,6 +1,7 @@
 """Firefox by Marionette and WebKit by WebDriver: the same commands of the W3C, sent in two ways.
 
-Playwright brings browsers of its own for these engines; here they are Debian's, as people have them.
+Playwright brings browsers of its own for these engines; here they are Debian's, as people have them. Chromium takes the
+same commands by Playwright, so that one test is played in all three.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import shutil
 import socket
 import subprocess
 import time
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ from typing import IO, Any, Protocol
 
 import httpx
 import pytest
+from playwright.sync_api import Browser, ElementHandle, Page
+from playwright.sync_api import Error as PlaywrightError
 from tests.bound_processes import bound_command
 
 REQUIRED = "EVALDESK_REQUIRE_BROWSER"
@@ -128,6 +131,65 @@ class WebDriver:
         return value
 
 
+CLICK_MS = 5_000
+"""How long Playwright waits for one click: whoever asked it asks once more, as after an error of WebDriver."""
+
+
+@dataclass
+class PlaywrightPage:
+    """A page of Playwright that follows the commands of WebDriver; an element is named by its number."""
+
+    page: Page
+    elements: list[ElementHandle] = field(default_factory=list)
+
+    def __call__(self, name: str, parameters: dict[str, Any], element: str = "") -> Any:
+        try:
+            return self._follow(name, parameters, self.elements[int(element)] if element else None)
+        except PlaywrightError as error:
+            raise CommandError(str(error)) from error
+
+    def _follow(self, name: str, parameters: dict[str, Any], element: ElementHandle | None) -> Any:
+        match name:
+            case "Navigate":
+                self.page.goto(parameters["url"])
+            case "GetCurrentURL":
+                return self.page.url
+            case "Back":
+                self.page.go_back()
+            case "SetTimeouts":
+                self.page.set_default_navigation_timeout(parameters["pageLoad"])
+                self.page.set_default_timeout(parameters["implicit"])
+            case "SetWindowRect":
+                self.page.set_viewport_size({"width": parameters["width"], "height": parameters["height"]})
+            case "ExecuteScript":
+                script = f"(given) => (function () {{ {parameters['script']} }}).apply(null, given)"
+                return self.page.evaluate(script, parameters["args"])
+            case "FindElement":
+                selector = f"xpath={parameters['value']}" if parameters["using"] == "xpath" else parameters["value"]
+                handle = self.page.wait_for_selector(selector, state="attached")
+                assert handle is not None
+                self.elements.append(handle)
+                return {ELEMENT: str(len(self.elements) - 1)}
+            case "TakeScreenshot":
+                return b64encode(self.page.screenshot()).decode()
+        if element is not None:
+            self._act(name, parameters, element)
+        return None
+
+    def _act(self, name: str, parameters: dict[str, Any], element: ElementHandle) -> None:
+        match name:
+            case "ElementClick":
+                element.click(timeout=CLICK_MS)
+            case "ElementClear":
+                element.fill("", timeout=CLICK_MS)
+            case "ElementSendKeys":
+                if not element.evaluate("(element) => element === document.body"):
+                    element.focus()
+                names = {code: name for name, code in SPECIAL.items()}
+                for key in parameters["text"]:
+                    self.page.keyboard.press(names[key]) if key in names else self.page.keyboard.type(key)
+
+
 @dataclass
 class Window:
     """A window of such a browser, as a person uses it."""
@@ -220,6 +282,20 @@ class Window:
                 if time.monotonic() > end:
                     raise
                 time.sleep(0.02)
+
+
+@contextmanager
+def opened(engine: str, browser: Browser, folder: Path) -> Iterator[Window]:
+    """A window of `chromium`, in the browser of Playwright, or of `firefox` or `webkit`, with a new profile."""
+    if engine == "chromium":
+        context = browser.new_context()
+        try:
+            yield Window(PlaywrightPage(context.new_page()))
+        finally:
+            context.close()
+        return
+    with (firefox if engine == "firefox" else webkit)(folder) as window:
+        yield window
 
 
 @contextmanager

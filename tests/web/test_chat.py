@@ -175,6 +175,8 @@ def test_an_agent_that_raises_shows_its_trace_and_the_session_goes_on(chat: Any)
     chat.host.raises, chat.host.events = None, (ANSWER,)
     well = chat.say(session)
 
+    first_thing = f'data-kind="primary" href="{session}/case"'
+    assert (first_thing in broken, first_thing in well) == (False, True)
     assert "The turn errored" in broken
     assert "agent.py, line 9" in broken
     assert "You rolled a 4." in well
