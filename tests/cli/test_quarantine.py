@@ -13,10 +13,12 @@ from tests.cli.door_calls import tool_answer
 
 from evaldesk import evaluate
 from evaldesk.desk.runs.stored_runs import StoredRuns
+from evaldesk.desk.trash import open_desk
 from evaldesk.formats.files import read_file
 from evaldesk.formats.mapped_rows import read_columns, read_mapped
 from evaldesk.model.evalset import QUARANTINE
 from evaldesk.pages.gates import read_gates
+from evaldesk.settings import read_settings
 
 ANSWERS = {"one": "one", "two": "wrong", "three": "three", "flaky": "flaky"}
 
@@ -463,3 +465,25 @@ def test_a_comparison_leaves_out_what_is_in_quarantine_in_one_of_the_runs(
     assert (free.exit_code, held.exit_code) == (1, 0)
     assert "1 case in quarantine is not compared." in held.stdout
     assert "in quarantine" not in free.stdout
+
+
+def test_tags_of_a_data_set_in_the_database_count_in_each_door(
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(place)
+    before = path.read_bytes()
+    assert play(place, path)["outcome"] == "failed"
+    monkeypatch.setattr("evaldesk.store.evalsets.large.DATA_SET", 100)
+    with open_desk(read_settings(place.folder, (place.folder,), environment={})) as desk:
+        (set_id,) = (file.id for file in desk.evalsets.list())
+        desk.evalsets.cases.change_tags(set_id, ["case_2", "case_4"], [QUARANTINE, "slow"], [])
+
+    played = play(place, path)
+    slow = play(place, path, "--only", "tag:slow", "--without", "none")
+    result = evaluate(place.agent, path, criteria={"response_match_score": 0.8}, workspace=place.folder)
+
+    assert (played["outcome"], played["exit_code"]) == ("passed", 0)
+    assert "2 cases in quarantine are in no gate: case_2 (0 of 1" in str(played["gates"])
+    assert [case["case_id"] for case in slow["runs"][0]["cases"]] == ["case_2", "case_4"]
+    assert result.conclusion.gates[-1].names == ("case_2", "case_4")
+    assert path.read_bytes() == before

@@ -25,6 +25,7 @@ from evaldesk.model.evalset import numbered_keys
 from evaldesk.paths import check_no_links, is_read_only, make_private_file, make_private_folder
 from evaldesk.settings import DatabaseUrl
 from evaldesk.store.blames import BlameStore
+from evaldesk.store.case_tags import CaseTagStore
 from evaldesk.store.client_proposals import ClientProposalStore
 from evaldesk.store.database import (
     NOBODY,
@@ -61,6 +62,7 @@ from evaldesk.store.sessions import SessionStore
 from evaldesk.store.set_versions import SetVersionStore
 from evaldesk.store.sqlite import LOG, SPACE, SqliteFile, ask_for, reading_uri, telling_damage, writing_engine
 from evaldesk.store.tables import METADATA
+from evaldesk.store.tables.case_tags import CASE_TAG
 from evaldesk.store.tables.columns import DatabaseSeconds, pack
 from evaldesk.store.tables.proposals import CASE_EDIT, PROPOSAL
 from evaldesk.store.tables.runs import LAST_RUN, RUN, RUN_BASELINE
@@ -96,6 +98,7 @@ class Store:
 
     imports = _part(ImportStore)
     blames = _part(BlameStore)
+    case_tags = _part(CaseTagStore)
     evalset_lines = _part(LineStore)
     experiments = _part(ExperimentStore)
     failures = _part(FailureStore)
@@ -229,7 +232,7 @@ def move_evalset(connection: Connection, old_id: str, new_id: str, path: Path) -
         _rename_baseline(connection, run_id, config.evalset_name, new_config.evalset_name)
     change = update(RUN).where(RUN.c.id == bindparam("of_run")).values(evalset_id=new_id)
     execute_many(connection, change, rows)
-    for table in (LAST_RUN, SESSION_CASE):
+    for table in (LAST_RUN, SESSION_CASE, CASE_TAG):
         connection.execute(delete(table).where(table.c.evalset_id == new_id))
         connection.execute(update(table).where(table.c.evalset_id == old_id).values(evalset_id=new_id))
     for table in (PROPOSAL, CASE_EDIT, SET_VERSION):
@@ -251,7 +254,7 @@ def _rename_baseline(connection: Connection, run_id: int, old_name: str, new_nam
     connection.execute(update(RUN_BASELINE).where(own).values(codec=codec, data=data))
 
 
-HEAD = "0050"
+HEAD = "0051"
 
 
 def prepare(path: Path) -> None:

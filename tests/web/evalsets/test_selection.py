@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from evaldesk.desk.evalsets.cases import MOST_CASES
 from evaldesk.errors import UsageError
+from evaldesk.model.evalset import case_key, ids_with_tags
+from evaldesk.pages.case_list import matching_ids
+from evaldesk.store.evalsets import large
+from evaldesk.store.evalsets.case_index import build_index
 
 Pages = Any
 
@@ -245,25 +250,106 @@ def test_a_set_of_many_megabytes_is_tagged_moved_and_restored(pages: Pages, sets
     assert pages.stored("large.evalset.json") == before
 
 
-def test_a_data_set_is_copied_from_and_never_changed(
-    pages: Pages, sets: tuple[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    many, other = sets
-    monkeypatch.setattr("evaldesk.desk.evalsets.cases.DATA_SET", 1_000)
+@pytest.fixture
+def data_set(pages: Pages, sets: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """The id of a data set of 450 cases, which are found by their index."""
+    monkeypatch.setattr(large, "DATA_SET", 1_000)
+    monkeypatch.setattr(large, "WHOLE", 1_000)
+    monkeypatch.setattr(large, "indexed_facts", build_index)
     pages.write("other.evalset.json", {"eval_set_id": "other", "eval_cases": []})
+    return sets[0]
 
-    copied = pages.post(f"/evalsets/{many}/selection/copies", {"case": ["c001"], "target": other, "step": "copy"})
-    moved = pages.post(f"/evalsets/{many}/selection/copies", {"case": ["c001"], "target": other, "step": "move"})
+
+def test_a_data_set_is_copied_from_and_never_changed(pages: Pages, data_set: str, sets: tuple[str, str]) -> None:
+    before = (pages.folder / "many.evalset.json").read_bytes()
+    pages.post(f"/evalsets/{data_set}/tags", {"case": "c001", "add": "quarantine"})
+
+    copied = pages.post(f"/evalsets/{data_set}/selection/copies", {"case": "c001", "target": sets[1], "step": "copy"})
+    moved = pages.post(f"/evalsets/{data_set}/selection/copies", {"case": "c001", "target": sets[1], "step": "move"})
     wording = {"case": "c001", "case-0": "c001", "text-0": "x", "take-0": "1"}
-    reworded = pages.post(f"/evalsets/{many}/selection/wordings", wording)
+    reworded = pages.post(f"/evalsets/{data_set}/selection/wordings", wording)
+    deleted = pages.post(f"/evalsets/{data_set}/trash/cases", {"case": "c001"})
 
     assert copied.status_code == 303
-    tagged = pages.post(f"/evalsets/{many}/tags", {"case": "c001", "add": "quarantine"})
-    deleted = pages.post(f"/evalsets/{many}/trash/cases", {"case": "c001"})
-    for refused in (moved, reworded, tagged, deleted):
+    assert pages.stored("other.evalset.json")["eval_cases"][0]["tags"] == ["odd", "quarantine"]
+    for refused in (moved, reworded, deleted):
         assert refused.status_code == 422
         assert "he file evalsets/many.evalset.json is above 64 MiB" in refused.text
-    assert len(ids_in(pages, "many")) == 450
+    assert (pages.folder / "many.evalset.json").read_bytes() == before
+
+
+def test_tags_of_a_data_set_are_in_the_database_and_taken_back(pages: Pages, data_set: str) -> None:
+    path = pages.folder / "many.evalset.json"
+    pages.get(f"/evalsets/{data_set}")
+    before, versions = path.read_bytes(), n_versions(pages, data_set)
+
+    tagged = pages.post(f"/evalsets/{data_set}/tags", {"case": ["c001", "c002"], "add": "quarantine"})
+    untagged = pages.post(f"/evalsets/{data_set}/tags", {"case": ["c001"], "remove": "odd"})
+
+    words = pages.get(tagged.headers["location"]).text
+    assert "Quarantine added to 2 cases" in words
+    rows = pages.get(f"/evalsets/{data_set}?tag=quarantine").text
+    assert [case_id for case_id in ("c000", "c001", "c002", "c003") if f">{case_id}</a>" in rows] == ["c001", "c002"]
+    cases = pages.desk.evalsets.evalset(data_set).cases
+    assert ids_with_tags(cases, ["quarantine"]) == ["c001", "c002"]
+    assert (cases[1].tags, cases[2].tags, cases[3].tags) == (("quarantine",), ("quarantine",), ("odd",))
+    assert len(ids_with_tags(cases, ["odd"])) == 224
+    assert matching_ids(cases, text="quarant") == ["c001", "c002"]
+    exported = pages.get(f"/evalsets/{data_set}/file?format=adk").json()["eval_cases"]
+    assert [case["eval_id"] for case in exported if "quarantine" in case.get("tags", ())] == ["c001", "c002"]
+    assert path.read_bytes() == before
+    assert n_versions(pages, data_set) == versions
+
+    assert pages.post(undo_address(pages, untagged)).status_code == 303
+    undo = undo_address(pages, tagged)
+    assert pages.post(undo).status_code == 303
+    assert pages.post(undo).status_code == 404
+    cases = pages.desk.evalsets.evalset(data_set).cases
+    assert ids_with_tags(cases, ["quarantine"]) == []
+    assert set(cases[1].tags) == {"odd"}
+    assert len(ids_with_tags(cases, ["odd"])) == 225
+
+
+def test_a_tag_of_a_data_set_that_changed_again_is_not_taken_back(pages: Pages, data_set: str) -> None:
+    tagged = pages.post(f"/evalsets/{data_set}/tags", {"case": "c002", "add": "slow"})
+    undo = undo_address(pages, tagged)
+    pages.post(f"/evalsets/{data_set}/tags", {"case": "c002", "add": "quarantine"})
+
+    refused = pages.post(undo)
+
+    assert refused.status_code == 409
+    assert set(pages.desk.evalsets.evalset(data_set).cases[2].tags) == {"slow", "quarantine"}
+
+
+def test_a_case_of_a_data_set_that_is_edited_takes_its_tags_into_the_file(pages: Pages, data_set: str) -> None:
+    pages.post(f"/evalsets/{data_set}/tags", {"case": ["c001", "c002"], "add": "quarantine"})
+    desk = pages.desk.evalsets
+    found = desk.cases.find(data_set, case_key("c001"))
+
+    desk.cases.save(data_set, found.key, replace(found.case, tags=("odd", "kept")), found.version)
+
+    stored = pages.stored("many.evalset.json")["eval_cases"]
+    assert stored[1]["tags"] == ["odd", "kept"]
+    assert desk.evalset(data_set).cases[1].tags == ("odd", "kept")
+    assert desk.evalset(data_set).cases[2].tags == ("quarantine",)
+
+
+def test_a_data_set_has_a_most_of_tags(pages: Pages, data_set: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evaldesk.store.case_tags.MOST_TAGGED", 2)
+
+    refused = pages.post(f"/evalsets/{data_set}/tags", {"case": ["c001", "c002", "c004"], "add": "quarantine"})
+
+    assert refused.status_code == 422
+    assert "at most 2 tags of a data set are kept, not 3" in refused.text
+    assert ids_with_tags(pages.desk.evalsets.evalset(data_set).cases, ["quarantine"]) == []
+
+
+def test_tags_follow_a_data_set_that_is_renamed(pages: Pages, data_set: str) -> None:
+    pages.post(f"/evalsets/{data_set}/tags", {"case": ["c001"], "add": "quarantine"})
+
+    new_id = pages.desk.evalsets.change(data_set, "several", "")
+
+    assert ids_with_tags(pages.desk.evalsets.evalset(new_id).cases, ["quarantine"]) == ["c001"]
 
 
 def test_a_step_has_a_most_of_cases(pages: Pages, calc: str) -> None:

@@ -20,12 +20,12 @@ from evaldesk.formats import AdkObject, case_from_text, case_to_json, evalset_fo
 from evaldesk.model import Case, EvalSet, SessionInit
 from evaldesk.model.conclusion import counted
 from evaldesk.model.evalset import EditedCases, LargeCases, case_key, splice_cases
+from evaldesk.model.tagged_cases import TagEdit, TaggedCases, tag_edits
 from evaldesk.store.evalsets.files import EvalSetFiles
+from evaldesk.store.evalsets.large import is_data_set
 from evaldesk.wire import to_json
 
 MAX_TRIES = 5
-DATA_SET = 64 * 1024 * 1024
-"""Bytes of a file above which cases are only selected, played, copied and exported by steps over many of them."""
 MOST_CASES = 5_000
 """Cases of one step: its undo has each of them."""
 MAX_TAG = 64
@@ -35,6 +35,10 @@ T = TypeVar("T")
 
 NoteEdit: TypeAlias = Callable[[str, EvalSet, EvalSet, str], None]
 """Notes who made one eval set of another, which is saved already, and in a few words how."""
+
+
+NoteTags: TypeAlias = Callable[[str, Sequence[TagEdit], bool], None]
+"""Notes tags of the cases of an eval set that a person changed, and whether they are in its file."""
 
 
 class CaseNameTakenError(ConflictError):
@@ -101,10 +105,16 @@ class CaseDesk:
     """
 
     def __init__(
-        self, files: EvalSetFiles, evalset: Callable[[str], EvalSet], trash: Path, note_edit: NoteEdit = lambda *_: None
+        self,
+        files: EvalSetFiles,
+        evalset: Callable[[str], EvalSet],
+        trash: Path,
+        note_edit: NoteEdit = lambda *_: None,
+        note_tags: NoteTags = lambda *_: None,
     ) -> None:
         self._files = files
         self._note_edit = note_edit
+        self._note_tags = note_tags
         self._evalset = evalset
         self.deleted = deleted_cases(trash)
         self.edits = edited_cases(trash)
@@ -156,7 +166,12 @@ class CaseDesk:
             new_key = key if case.id == current.case.id else case_key(case.id)
             return _splice_set(evalset, current.index, current.index + 1, case), new_key
 
-        return self._edit_and_find(evalset_id, change, as_new_form)
+        earlier_tags = self.find(evalset_id, key).case.tags if self.is_data_set(evalset_id) else None
+        saved_case = self._edit_and_find(evalset_id, change, as_new_form)
+        if earlier_tags is not None:  # the file has all tags of the case now, and the database none
+            bare_cases = Case(case.id, tags=earlier_tags), Case(case.id)
+            self._note_tags(evalset_id, [*tag_edits([bare_cases]), *tag_edits([(bare_cases[1], case)])], True)
+        return saved_case
 
     def duplicate(self, evalset_id: str, key: str) -> FoundCase:
         """Put a copy after the case, under a free name."""
@@ -192,12 +207,16 @@ class CaseDesk:
 
         return self._edit(evalset_id, change)
 
+    def is_data_set(self, evalset_id: str) -> bool:
+        """Whether the file of a set is so large that no step over many cases changes it."""
+        return is_data_set(self._files.file(evalset_id).size)
+
     def check_small(self, evalset_id: str) -> None:
         """Raise UsageError for a data set, whose file is not changed."""
-        file = self._files.file(evalset_id)
-        if file.size > DATA_SET:
+        if self.is_data_set(evalset_id):
             raise UsageError(
-                f"the file {file.place} is above 64 MiB, so its cases are not changed here; copy them to another set"
+                f"the file {self._files.file(evalset_id).place} is above 64 MiB, so its cases are not changed here; "
+                "copy them to another set"
             )
 
     def delete_ids(self, evalset_id: str, ids: Collection[str], token: str = "", note: str = "") -> str:
@@ -248,14 +267,30 @@ class CaseDesk:
     ) -> str:
         """Add tags to cases and take others from them, in one step; the token takes the step back.
 
-        Raises UsageError for no case, for a tag that cannot be and for a data set, NotFoundError for an unknown id.
+        The tags of a data set are kept in the database. Raises UsageError for no case, for a tag that cannot be and for
+        too many tags of a data set, NotFoundError for an unknown id.
         """
         for tag in added_tags:
             if not 0 < len(tag.strip()) <= MAX_TAG or "," in tag or not tag.isprintable():
                 raise UsageError(
                     f"a tag has 1 to {MAX_TAG} characters and no comma, not {tag[:MAX_TAG]!r}", field="tags"
                 )
+        if self.is_data_set(evalset_id):
+            return self._tag_data_set(evalset_id, ids, added_tags, removed_tags)
         return self.change_many(evalset_id, ids, lambda case: _with_tags(case, added_tags, removed_tags))
+
+    def _tag_data_set(
+        self, evalset_id: str, ids: Collection[str], added_tags: Collection[str], removed_tags: Collection[str]
+    ) -> str:
+        cases = self._evalset(evalset_id).cases
+        edits = []
+        for case in with_ids(cases, {cases[number].id for number in places_of(cases, ids)}):
+            new_tags = _with_tags(case, added_tags, removed_tags).tags
+            if new_tags != case.tags:
+                edits.append((Case(case.id, tags=case.tags), Case(case.id, tags=new_tags)))
+        token = self.store_edits(evalset_id, edits)
+        self._note_tags(evalset_id, tag_edits(edits), False)
+        return token
 
     def change_many(
         self, evalset_id: str, ids: Collection[str], change_case: Callable[[Case], Case], note: str = ""
@@ -302,6 +337,8 @@ class CaseDesk:
         edits = self.edits.rows(token, evalset_id)
         if not edits:
             raise NotFoundError("nothing to undo; the expectations are already as they were")
+        if self.is_data_set(evalset_id):
+            return self._untag_data_set(evalset_id, token, edits)
 
         def change(evalset: EvalSet) -> tuple[EvalSet, list[str]]:
             result = evalset
@@ -315,6 +352,21 @@ class CaseDesk:
             return result, [before.id for before, _ in edits]
 
         ids = self._edit(evalset_id, change)
+        self.edits.discard(token)
+        return ids
+
+    def _untag_data_set(self, evalset_id: str, token: str, edits: Sequence[tuple[Case, Case]]) -> list[str]:
+        """Give cases of a data set the tags that they had before a step; gives their ids."""
+        ids = [before.id for before, _ in edits]
+        tags_now = {case.id: set(case.tags) for case in with_ids(self._evalset(evalset_id).cases, set(ids))}
+        for before, after in edits:
+            if replace(before, tags=()) != replace(after, tags=()):
+                self.check_small(evalset_id)
+            if before.id not in tags_now:
+                raise NotFoundError(f"this eval set has no case {before.id!r}; it may have been renamed or deleted")
+            if tags_now[before.id] not in (set(after.tags), set(before.tags)):
+                raise CaseChangedError(f"case {before.id!r} was edited since; its tags stay as they are")
+        self._note_tags(evalset_id, tag_edits((after, before) for before, after in edits), False)
         self.edits.discard(token)
         return ids
 
@@ -362,8 +414,9 @@ def _find(evalset: EvalSet, key: str) -> FoundCase:
     if not number:
         raise NotFoundError("this eval set has no such case; it may have been renamed or deleted")
     index = numbers[number - 1]
-    case = evalset.cases[index]
-    saved_json = to_json(case_to_json(case))  # all that it says in its file, time stamps and tags included
+    cases = evalset.cases
+    case, file_cases = cases[index], cases.file_cases if isinstance(cases, TaggedCases) else cases
+    saved_json = to_json(case_to_json(file_cases[index]))  # all that it says in its file, time stamps and tags included
     return FoundCase(evalset, index, key, hashlib.sha256(saved_json).hexdigest()[:16], case, len(saved_json))
 
 

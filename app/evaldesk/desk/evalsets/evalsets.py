@@ -17,6 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk.desk.evalsets.case_steps import CaseSteps
 from evaldesk.desk.evalsets.cases import CaseDesk
+from evaldesk.desk.evalsets.data_sets import cases_for_file, tag_changes, tagged_set
 from evaldesk.desk.evalsets.masking import masked_file, without_secrets
 from evaldesk.desk.evalsets.names import candidates, plain_name
 from evaldesk.desk.evalsets.versions import VersionDesk
@@ -28,6 +29,7 @@ from evaldesk.matching.case_version import case_version
 from evaldesk.model import Case, EvalSet, RunConfig
 from evaldesk.model.evalset import EditedCases, LargeCases
 from evaldesk.model.stored import EvalSetFile, RunSummary
+from evaldesk.model.tagged_cases import TagChange, TagEdit, tag_edits
 from evaldesk.reading.regular_file import version_of_file
 from evaldesk.settings import Settings
 from evaldesk.store import Store
@@ -91,6 +93,13 @@ def edited_versions(before: Sequence[Case], after: Sequence[Case]) -> list[tuple
     return versions + [(case.id, "") for case in before if id(case) not in new_cases and case.id not in names]
 
 
+def _edited_pairs(before: Sequence[Case], after: Sequence[Case]) -> Iterator[tuple[Case, Case]]:
+    """Each case of `after` that is another object than before, with the one of its id before, or a bare one."""
+    old_cases = set(map(id, before))
+    earlier = {case.id: case for case in before}
+    return ((earlier.get(case.id, Case(case.id)), case) for case in after if id(case) not in old_cases)
+
+
 def own_evalsets(files: Sequence[EvalSetFile], agent_id: str) -> Sequence[EvalSetFile]:
     """Those whose cases name the agent, that lie in its folder or have its name; the last one changed comes last."""
     own = [
@@ -123,11 +132,12 @@ class EvalSetDesk:
         self._settings = settings
         self._environment = settings.environment
         self._cached: dict[str, tuple[str, EvalSet]] = {}
+        self._tagged: tuple[EvalSet, Mapping[str, TagChange], EvalSet] | None = None
         # Not held while a file is read, so a large one delays no other.
         self._lock = Lock()
         self.home = settings.workspace
         self._followed: frozenset[str] = frozenset()
-        self.cases = CaseDesk(self._files, self.evalset, self._trash, self.note_edit)
+        self.cases = CaseDesk(self._files, self.evalset, self._trash, self.note_edit, self._note_tags)
         self.steps = CaseSteps(self.cases, self.evalset, self.file, self._trash)
         self.versions = VersionDesk(store, self.read, self.cases, self._author, reads_git)
 
@@ -143,8 +153,12 @@ class EvalSetDesk:
         try:
             versions = edited_versions(before.cases, after.cases)
             self._store.client_proposals.note_edits(evalset_id, versions, self._author())
+            self._note_tags(evalset_id, tag_edits(_edited_pairs(before.cases, after.cases)), is_in_file=True)
         except (EvaldeskError, SQLAlchemyError) as error:
             log.warning("the author of an edit cannot be noted: %s", error)
+
+    def _note_tags(self, evalset_id: str, edits: Sequence[TagEdit], is_in_file: bool) -> None:
+        self._store.case_tags.note(evalset_id, edits, self._author(), is_in_file=is_in_file)
 
     def _note_version(self, evalset_id: str, before: EvalSet | None, after: EvalSet, note: str = "") -> None:
         try:
@@ -259,7 +273,18 @@ class EvalSetDesk:
             self._cached[evalset_id] = (version, evalset)
             while len(self._cached) > MAX_CACHED:
                 self._cached.pop(next(iter(self._cached)))
-        return evalset, version, file.path
+        return self._tagged_set(evalset_id, evalset, file.path), version, file.path
+
+    def _tagged_set(self, evalset_id: str, evalset: EvalSet, path: Path) -> EvalSet:
+        """The set with the tags that count: the same object as before while neither file nor tags change."""
+        changes = tag_changes(self._store, evalset_id, path)
+        if not changes:
+            return evalset
+        with self._lock:
+            entry = self._tagged
+            if entry is None or entry[0] is not evalset or entry[1] != changes:
+                entry = self._tagged = (evalset, changes, tagged_set(evalset, changes))
+            return entry[2]
 
     def evalset(self, evalset_id: str) -> EvalSet:
         """An eval set. Raises NotFoundError, FormatError."""
@@ -368,7 +393,7 @@ class EvalSetDesk:
             return None
         n_masked: Counter[str] = Counter()
         (shell,) = without_secrets([replace(evalset, cases=())], self._environment, n_masked)
-        cases = without_secrets(evalset.cases, self._environment, n_masked)
+        cases = without_secrets(cases_for_file(evalset.cases), self._environment, n_masked)
         return path.name, iter(SetWriter(shell, path.name, cases=cases))
 
     def free_name(self, name: str) -> str:

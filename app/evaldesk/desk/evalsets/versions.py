@@ -26,6 +26,7 @@ from evaldesk.model.set_versions import Origin, SetContent, SetDiff, SetVersion,
 from evaldesk.reading.regular_file import read_regular
 from evaldesk.reading.strict_json import MAX_BYTES
 from evaldesk.store import Store
+from evaldesk.store.evalsets.large import is_data_set
 from evaldesk.store.set_versions import NewVersion
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("evaldesk.desk")
 
-DATA_SET = 64 * 1024 * 1024
-"""Bytes of a file above which the contents of its cases stay in the file alone."""
 MOST_KEYS = 50_000
 """Cases of a set above which its versions have no list of them."""
 SHORTEST = 4
@@ -106,7 +105,7 @@ def _contents(
     evalset: EvalSet, keys: Sequence[tuple[str, str]], path: Path | None, digests: Collection[str]
 ) -> Mapping[str, Case]:
     """The contents of the cases with these digests; none of a data set, whose file has them."""
-    if not digests or (isinstance(evalset.cases, LargeCases) and path and path.stat().st_size > DATA_SET):
+    if not digests or (isinstance(evalset.cases, LargeCases) and path and is_data_set(path.stat().st_size)):
         return {}
     cases = (evalset.cases[number] for number, (_, digest) in enumerate(keys) if digest in digests)
     prefix = (digest for _, digest in keys if digest in digests)
@@ -263,7 +262,7 @@ class VersionDesk:
 
     def _newest(self, evalset_id: str) -> SetVersion:
         evalset, _, path = self._read(evalset_id)
-        if isinstance(evalset.cases, LargeCases) and path.stat().st_size > DATA_SET:
+        if isinstance(evalset.cases, LargeCases) and is_data_set(path.stat().st_size):
             raise UsageError("a data set is restored from its own copies; export the file, and import it again")
         versions = self._store.set_versions.list(evalset_id, 1)
         if not versions:

@@ -17,6 +17,7 @@ from typing import TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk.desk.criteria.criteria import allowed_criteria, ready_criteria
+from evaldesk.desk.evalsets.data_sets import tag_changes, tagged_set
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.evalsets.versions import note_version
 from evaldesk.desk.experiments.turns import Turns
@@ -126,6 +127,9 @@ class RunDesk:
 
     def plan_for(self, subject: RunSubject, options: RunOptions) -> RunPlan:
         """The run of a command line. Raises UsageError naming the field at fault."""
+        if subject.evalset_path:
+            changes = tag_changes(self._store, subject.evalset_id, Path(subject.evalset_path))
+            subject = replace(subject, evalset=tagged_set(subject.evalset, changes))
         options, is_by_set = with_criteria_of_set(options, subject.evalset)
         options = with_defaults(options, self._settings, subject.agent.root, subject.agent.isolation)
         earlier = options.like.model if options.like else None  # a person named it then

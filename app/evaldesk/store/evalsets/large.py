@@ -29,6 +29,8 @@ from evaldesk.store.evalsets.set_writer import SetWriter
 
 WHOLE = 1024 * 1024
 """The largest file that is read whole."""
+DATA_SET = 64 * 1024 * 1024
+"""The size of a file above which its cases are only selected, played, tagged, copied and exported by many at once."""
 MAX_SET = 1024 * 1024 * 1024
 UNUSED_S = 3_600
 """The time for which an index is kept that no known file has."""
@@ -37,6 +39,11 @@ UNUSED_S = 3_600
 def is_whole(n_bytes: int) -> bool:
     """Whether a file of that size is read whole."""
     return n_bytes <= WHOLE
+
+
+def is_data_set(n_bytes: int) -> bool:
+    """Whether a file of that size is a data set, which no step over many cases changes."""
+    return n_bytes > DATA_SET
 
 
 @dataclass(frozen=True, slots=True)

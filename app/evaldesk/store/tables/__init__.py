@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from evaldesk.store.tables import (
     blames,
+    case_tags,
     evalsets,
     experiments,
     failures,
@@ -28,6 +29,7 @@ __all__ = [
     "METADATA",
     "NUMBERED",
     "blames",
+    "case_tags",
     "evalsets",
     "experiments",
     "failures",
