@@ -206,6 +206,21 @@ def test_a_live_page_takes_what_changed_and_shows_what_a_new_page_shows(someone:
     beside.close()
 
 
+def test_home_is_read_anew_when_the_run_that_it_shows_ends(someone: Visitor, held: Path) -> None:
+    page = someone.page
+    someone.goto(_start(someone))
+    _wait_until_under_way(page)
+    someone.goto("/")
+    expect(page.locator("#live")).to_contain_text(f"of {N}")
+    page.evaluate("document.body.dataset.loaded = 'once'")
+
+    held.unlink()
+
+    expect(page.get_by_role("heading", name="Running")).to_have_count(0, timeout=60_000)
+    expect(page.locator("#live")).to_have_count(0)
+    assert page.evaluate("document.body.dataset.loaded") == "once"
+
+
 def test_a_note_that_is_being_typed_outlives_the_end_of_its_run(someone: Visitor, held: Path) -> None:
     page = someone.page
     someone.goto(_start(someone))

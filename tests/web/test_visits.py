@@ -8,7 +8,7 @@ import pytest
 from starlette.requests import HTTPConnection
 from tests.web.conftest import ChatDesk
 
-from evaldesk.web.visits import GAP_S, UNKNOWN, Visit, last_visit, visit_at
+from evaldesk.web.visits import GAP_S, UNKNOWN, Visit, last_visit, visit_at, visit_of_part
 
 NOW = 1_800_000_000
 PAGE = {"Accept": "text/html"}
@@ -32,6 +32,22 @@ PAGE = {"Accept": "text/html"}
 )
 def test_a_visit_ends_with_half_an_hour_without_a_page(cookie: str, visit: Visit) -> None:
     assert visit_at(cookie, NOW) == visit
+
+
+@pytest.mark.parametrize(
+    ("cookie", "visit"),
+    [
+        ("", Visit(0, NOW)),
+        (f"{NOW - 9000}-{NOW - 10}", Visit(NOW - 9000, NOW - 10)),
+        (f"{NOW - 90_000}-{NOW - 10 * GAP_S}", Visit(NOW - 90_000, NOW - 10 * GAP_S)),
+        (f"{NOW - 5}-{NOW + 5}", Visit(0, NOW)),
+        (f"{NOW - 5}-{NOW - 10}", Visit(0, NOW)),
+        ("9" * 400 + "-1", Visit(0, NOW)),
+    ],
+    ids=["none", "same visit", "tab left open", "future", "backwards", "long"],
+)
+def test_a_part_belongs_to_the_visit_of_its_page(cookie: str, visit: Visit) -> None:
+    assert visit_of_part(cookie, NOW) == visit
 
 
 def test_without_a_known_visit_a_day_is_shown() -> None:

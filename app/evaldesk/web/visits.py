@@ -45,6 +45,13 @@ def visit_at(cookie: str, now: int) -> Visit:
     return Visit(last_page if now - last_page >= GAP_S else end_before, now)
 
 
+def visit_of_part(cookie: str, now: int) -> Visit:
+    """The visit that the cookie tells, for a part of a page that was asked for at `now`."""
+    match = _COOKIE.fullmatch(cookie)
+    visit = Visit(int(match[1]), int(match[2])) if match else Visit(0, now)
+    return visit if visit.end_before <= visit.last_page <= now else Visit(0, now)
+
+
 def last_visit(conn: HTTPConnection, now: datetime) -> tuple[datetime, bool]:
     """When the person at this browser left last, and whether that is known; else a day ago."""
     visit: Visit | None = conn.scope.get("evaldesk.visit")
@@ -61,10 +68,14 @@ class WithVisits:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         conn = HTTPConnection(scope) if scope["type"] == "http" else None
-        if conn is None or scope["method"] != "GET" or "hx-request" in conn.headers:
+        if conn is None or scope["method"] != "GET":
             await self._app(scope, receive, send)
             return
         value, now = conn.cookies.get(self._name, ""), int(self._clock().timestamp())
+        if "hx-request" in conn.headers:  # a part of a page belongs to the visit of its page, and makes no new one
+            scope["evaldesk.visit"] = visit_of_part(value, now)
+            await self._app(scope, receive, send)
+            return
         visit = visit_at(value, now)
         scope["evaldesk.visit"] = visit
         match = _COOKIE.fullmatch(value)

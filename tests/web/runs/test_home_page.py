@@ -151,6 +151,29 @@ def test_runs_that_go_on_are_shown_with_their_progress(pages: RunPages) -> None:
     assert "<html" not in part
 
 
+def test_the_page_is_read_anew_once_a_run_that_it_shows_ended(pages: RunPages) -> None:
+    runs = pages.desk.store.runs
+    first, second = (
+        runs.create(RunConfig(AgentRef("dice", "dice:root_agent"), "calc"), [Case("a", (Turn("hi"),))])
+        for _ in range(2)
+    )
+    part = {"HX-Request": "true", "HX-Target": "div#live"}
+    address = f"/?live={first}&live={second}"
+
+    before = pages.get(address, **part).text
+    runs.set_status(second, "finished")
+    after = pages.get(address, **part).text
+    later = pages.get(f"/?live={first}", **part).text
+    strange = pages.get("/?live=-1&live=x&live=%D9%A1&live=9999999999999999999", **part)
+
+    assert re.findall('name="live" value="([0-9]+)"', before) == [str(second), str(first)]
+    assert 'hx-trigger="load"' not in before + later
+    assert 'hx-trigger="load"' in after
+    assert 'hx-target="#main"' in after
+    assert strange.status_code == 200
+    assert 'hx-trigger="load"' not in strange.text
+
+
 def test_home_names_the_kinds_of_failure_that_are_known(pages: RunPages) -> None:
     pages.finish(n="1")
     pages.post("/runs/1/cases/0/trials/0/findings", **{"labeller": "Ana", "new-mode": "wrong <sum>", "place": ""})

@@ -100,8 +100,29 @@ def test_no_reading_tool_reads_a_whole_table_of_trials_nor_asks_more_beside_othe
 
     after = least_statements()
     # The errors of an agent are counted over its newest runs, of which one that failed asks for its divergences, too.
-    few = {"list_agents": 2 + RECENT_RUNS, "status": before["status"] + 2 * RECENT_RUNS}
+    few = {"list_agents": 2 + RECENT_RUNS}
     assert {name: (before[name], n) for name, n in after.items() if n > few.get(name, before[name])} == {}
+
+
+def test_the_status_asks_neither_for_trends_nor_for_the_errors_of_agents(
+    pages: RunPages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`evaldesk status` tells the steps of the home page without its other parts."""
+    pages.finish(n="1")
+    status = pages.client.within(call, TOOLS["status"], pages.desk, {})
+    names = ("trend_sparks.set_sparks", "set_trend.trend_page", "home_news.read_news", "agents.errored_words")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the status builds the home page")
+
+    for name in (*names, "home.set_sparks", "home.read_news", "home.errored_words", "home.live_runs"):
+        monkeypatch.setattr(f"evaldesk.pages.{name}", refuse)
+
+    again = pages.client.within(call, TOOLS["status"], pages.desk, {})
+
+    assert again == status
+    with pytest.raises(AssertionError, match="the status builds"):
+        pages.get("/")
 
 
 def scans(pages: RunPages, asked: list[tuple[str, Any]]) -> list[str]:

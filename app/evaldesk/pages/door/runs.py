@@ -22,13 +22,12 @@ N_RUNS, N_WORST, N_DIVERGENCES = 20, 5, 10
 
 def status_answer(desk: Desk) -> dict[str, Any]:
     """The contents of the workspace, its running runs, and the next steps."""
-    from evaldesk.pages.home import home
+    from evaldesk.pages.next_steps import read_next_steps
 
     runs = desk.stored_runs
     running = runs.list_newest("running", N_RUNS)[0]
-    counts = desk.store.runs.counts_by_status()
-    page = home(desk, desk.agents.list())
-    newest_id = page.runs[0].summary.id if page.runs else None
+    tasks = read_next_steps(desk, desk.agents.list())
+    newest_id = tasks.runs[0].summary.id if tasks.runs else None
     rows = () if newest_id is None else desk.store.runs.case_rows(newest_id, sort="worst", limit=N_WORST)
     bad_rows = [row for row in rows if row.counts.failed + row.counts.errored]
     worst = [(row, first_message(desk.store.runs, newest_id or 0, row)) for row in bad_rows]
@@ -37,13 +36,13 @@ def status_answer(desk: Desk) -> dict[str, Any]:
         "is_trusted": not desk.is_restricted,
         "is_read_only": desk.is_read_only,
         "n_open_proposals": desk.store.client_proposals.n_open(),
-        "n_runs": sum(counts.values()),
-        "n_evalsets": len(page.evalsets),
+        "n_runs": tasks.n_runs,
+        "n_evalsets": len(tasks.evalsets),
         "running": [item_of(runs, run) for run in running],
-        "newest_runs": [item_of(runs, line.summary) for line in page.runs[:N_WORST]],
+        "newest_runs": [item_of(runs, line.summary) for line in tasks.runs[:N_WORST]],
         "worst_cases": [_worst(row, message) for row, message in worst],
-        "kinds": [{"name": mode.name, "life": mode.life_words} for mode in page.kinds],
-        "next": [{"title": step.title, "text": step.text, "page": step.address} for step in page.steps],
+        "kinds": [{"name": mode.name, "life": mode.life_words} for mode in tasks.kinds],
+        "next": [{"title": step.title, "text": step.text, "page": step.address} for step in tasks.steps],
         "page": "/",
     }
 
