@@ -237,7 +237,7 @@ def test_a_workspace_that_is_none_is_said_in_one_line(filled: CommandFolder, pat
         f"experiment {verb}": f"experiment {verb} 1"
         for verb in ("confirm", "drive", "export", "report", "resume", "show", "stop")
     }
-    words |= {f"inbox {verb}": f"inbox {verb} 1" for verb in ("case", "drop", "show")}
+    words |= {f"inbox {verb}": f"inbox {verb} 1" for verb in ("case", "drop", "replay", "show")}
     words |= {"inbox label": "inbox label 1 failed", "inbox score": "inbox score --criterion turn_count=1"}
     words["experiment import"] = "experiment import experiment.json"
     words |= {name: f"{name} 1" for name in ("report", "mode cases", "mode judge", "trash restore")}

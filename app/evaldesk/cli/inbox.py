@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evaldesk.cli.inbox_draw import draw
+from evaldesk.cli.inbox_replay import replay
 from evaldesk.cli.inbox_score import score
 from evaldesk.cli.runs.shared import json_option, opened_desk, workspace_option
 from evaldesk.errors import UsageError
@@ -28,7 +29,7 @@ MOST_LISTED = 1_000
 
 @click.group()
 def inbox() -> None:
-    """Receive, list, draw, show, label and drop conversations of running agents, and make cases of them.
+    """Receive, list, draw, show, label, drop and replay conversations of running agents, and make cases of them.
 
     \b
     evaldesk ui --inbox              a desk that takes spans
@@ -39,6 +40,7 @@ def inbox() -> None:
 
 
 inbox.add_command(draw)
+inbox.add_command(replay)
 inbox.add_command(score)
 
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from evaldesk.desk.inbox.drawing import DrawDesk
     from evaldesk.desk.inbox.inbox import InboxDesk
     from evaldesk.desk.inbox.live import LiveDesk
+    from evaldesk.desk.inbox.replay import InboxReplays
     from evaldesk.desk.labels import LabelDesk, Person
     from evaldesk.desk.model_proposals import ModelProposalDesk
     from evaldesk.desk.queues import QueueDesk
@@ -276,6 +277,13 @@ class Desk:
         from evaldesk.desk.inbox.inbox import InboxDesk
 
         return InboxDesk(self.settings, self.store, self.evalsets, self.person)
+
+    @cached_property
+    def inbox_replays(self) -> InboxReplays:
+        """Runs of conversations of the inbox by agents of the workspace."""
+        from evaldesk.desk.inbox.replay import InboxReplays
+
+        return InboxReplays(self.settings, self.inbox, self.runs, self.imports, self.agents, self.host)
 
     @cached_property
     def draws(self) -> DrawDesk:

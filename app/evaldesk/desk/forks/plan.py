@@ -108,9 +108,9 @@ def plan_fork(store: Store, fork: Fork, parent: RunSummary, own: RunConfig, agen
         raise UsageError("after these edits there is no turn left to play; insert one, or say a message", field="edits")
     runs_tools = not is_imported(parent.config) if fork.runs_tools is None else fork.runs_tools
     later_turns = (turn_from_call(played_turn, point.call), *turns[point.turn :])
-    recorded_tools = _tools_of(later_turns, case, point.turn)
+    recorded_tools = tools_of(later_turns, case, point.turn)
     if not runs_tools:
-        new_case = _with_recorded_doubles(new_case, turns[point.turn - 1 :])
+        new_case = with_recorded_doubles(new_case, turns[point.turn - 1 :])
     doubled = _doubled_tools(new_case)
     version = agent_version(agent)
     config = _config(fork, parent, own, agent, new_case, version)
@@ -261,7 +261,7 @@ def _fingerprint(prefix: Sequence[TurnRecord], case: Case, fork: Fork, config: R
     return hashlib.blake2b(to_json(parts), digest_size=16).hexdigest()
 
 
-def _tools_of(turns: Sequence[TurnRecord], case: Case, turn: int) -> tuple[str, ...]:
+def tools_of(turns: Sequence[TurnRecord], case: Case, turn: int) -> tuple[str, ...]:
     """The tools that the trial called from this turn on, or that the case expects there; without hand-overs."""
     names = [call.name for each in turns for call in each.tool_calls]
     names += [call.name for each in case.turns[turn - 1 :] for call in each.expected.tool_calls or ()]
@@ -274,7 +274,7 @@ def _doubled_tools(case: Case) -> frozenset[str]:
     return frozenset(map(str, tools)) if isinstance(tools, Mapping) else frozenset()
 
 
-def _with_recorded_doubles(case: Case, turns: Sequence[TurnRecord]) -> Case:
+def with_recorded_doubles(case: Case, turns: Sequence[TurnRecord]) -> Case:
     """The case with the recorded results of these turns as doubles; tools without one are refused."""
     recorded: dict[str, list[dict[str, Any]]] = {}
     for turn in turns:

@@ -198,7 +198,7 @@ class InboxDesk:
         """
         proposals = self.proposals([each.conversation_id for each in choices], evalset_id)
         own_choices = {each.conversation_id: each for each in choices}
-        cases = [_case(each, own_choices[each.conversation.id]) for each in proposals]
+        cases = [case_of(each, own_choices[each.conversation.id]) for each in proposals]
         names = Counter(case.id for case in cases)
         if same_id := next((case.id for case in cases if names[case.id] > 1), ""):
             raise UsageError(f"two of the cases are named {same_id!r}; give one another name", field="case_id")
@@ -248,7 +248,8 @@ def bad_outcome(conversation: Conversation, labels: Sequence[InboxLabel]) -> str
     return "it was cut off" if conversation.ending == "cut_off" else ""
 
 
-def _case(proposal: CaseProposal, choice: CaseChoice) -> Case:
+def case_of(proposal: CaseProposal, choice: CaseChoice) -> Case:
+    """The case of a conversation, with its provenance. Raises UsageError for one without turns."""
     chosen_turns: list[Turn] = []
     for place, record in enumerate(proposal.result.transcript.turns):
         own = (choice.turns or {}).get(place) or (proposal.turns[place] if choice.turns is None else TurnChoice(False))
