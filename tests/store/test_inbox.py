@@ -27,11 +27,15 @@ def batch(trace_id: str, *names: str, source: str = "shop") -> SpanBatch:
     return packed_batch(source, trace_id, spans)
 
 
+def group_of(store: Store, group_id: int) -> TraceGroup | None:
+    return next((group for some in store.inbox_spans.groups([group_id], 100) for group in some), None)
+
+
 def put(store: Store, clock: Clock, name: str, **values: Any) -> int:
     """Store a conversation of one trace, which has its name; gives its id."""
     store.inbox_spans.receive([batch(name, "chat")])
     (group_id,) = store.inbox_spans.connect({TraceKey("shop", name): []})
-    group = store.inbox_spans.group(group_id, 100)
+    group = group_of(store, group_id)
     assert group is not None
     join(store, group, conversation(clock, name, **values))
     return store.inbox.list().items[0].id if not values.get("is_eval") else 0
@@ -80,8 +84,8 @@ def test_received_spans_are_read_back_in_order(store: Store) -> None:
 
     spans = store.inbox_spans.spans_of([TraceKey("shop", "t1"), TraceKey("shop", "t2")], 100)
 
-    assert [span.name for span in spans[TraceKey("shop", "t1")]] == ["a", "b", "d"]
-    assert [span.attributes for span in spans[TraceKey("shop", "t2")]] == [{"a": "c"}]
+    assert [span.name for span in spans[TraceKey("shop", "t1")].spans] == ["a", "b", "d"]
+    assert [span.attributes for span in spans[TraceKey("shop", "t2")].spans] == [{"a": "c"}]
     assert [(each.name, each.n_spans) for each in store.inbox_spans.sources()] == [("shop", 4)]
 
 
@@ -92,7 +96,7 @@ def test_sessions_connect_traces_whatever_comes_first(store: Store) -> None:
 
     store.inbox_spans.connect({one: [left], two: [right]})
     (group_id,) = store.inbox_spans.connect({three: [left, right]})
-    group = store.inbox_spans.group(group_id, 100)
+    group = group_of(store, group_id)
 
     assert group is not None
     assert sorted(span.name for span in group.spans) == ["a", "b", "c"]
@@ -103,7 +107,7 @@ def test_sessions_connect_traces_whatever_comes_first(store: Store) -> None:
 def test_spans_that_come_while_a_group_is_read_are_joined_next(store: Store, clock: Clock) -> None:
     store.inbox_spans.receive([batch("t1", "a")])
     (group_id,) = store.inbox_spans.connect({TraceKey("shop", "t1"): []})
-    group = store.inbox_spans.group(group_id, 100)
+    group = group_of(store, group_id)
     store.inbox_spans.receive([batch("t1", "b")])
     assert group is not None
 
@@ -118,7 +122,7 @@ def test_an_addition_keeps_the_id_and_the_state_of_a_conversation(store: Store, 
     store.inbox.close_quiet(clock.now)
     store.inbox_spans.receive([batch("t1", "late")])
     (group_id,) = store.inbox_spans.connect({TraceKey("shop", "t1"): [SessionKey("shop", "web", "s1")]})
-    group = store.inbox_spans.group(group_id, 100)
+    group = group_of(store, group_id)
     assert group is not None
 
     join(store, group, conversation(clock, "s1", n_turns=3))
@@ -130,7 +134,7 @@ def test_an_addition_keeps_the_id_and_the_state_of_a_conversation(store: Store, 
 def test_a_conversation_that_no_span_tells_of_goes_unless_it_was_read(store: Store, clock: Clock) -> None:
     store.inbox_spans.receive([batch("t1", "a")])
     (group_id,) = store.inbox_spans.connect({TraceKey("shop", "t1"): []})
-    group = store.inbox_spans.group(group_id, 100)
+    group = group_of(store, group_id)
     assert group is not None
     join(store, group, conversation(clock, "one"), conversation(clock, "two"))
     one = next(each.id for each in store.inbox.list().items if each.name == "one")
@@ -266,7 +270,7 @@ def test_a_full_inbox_loses_old_unread_conversations_first(store: Store, clock: 
 def test_spans_of_no_agent_go_once_their_trace_is_quiet(store: Store, clock: Clock) -> None:
     store.inbox_spans.receive([batch("t1", "GET /")])
     (group_id,) = store.inbox_spans.connect({TraceKey("shop", "t1"): []})
-    group = store.inbox_spans.group(group_id, 100)
+    group = group_of(store, group_id)
     assert group is not None
     join(store, group)
 
@@ -348,7 +352,7 @@ def test_a_score_goes_when_later_spans_change_its_conversation(
 ) -> None:
     number = put(store, clock, "a")
     store.inbox.record_scores({number: [InboxScore("turn_count", 1.0, True, "", "sample")]})
-    group = store.inbox_spans.group(1, 100)
+    group = group_of(store, 1)
     assert group is not None
 
     join(store, group, conversation(clock, "a"), query=query)

@@ -51,11 +51,11 @@ def join_new(store: Store, settle_s: float = SETTLE_S) -> int:
     keys = spans_store.unjoined(store.now() - timedelta(seconds=settle_s))
     if not keys:
         return 0
-    spans = spans_store.spans_of(keys, MAX_SPANS)
-    group_ids = spans_store.connect({key: session_keys(key.source, spans[key]) for key in keys})
-    groups = [group for each in group_ids if (group := spans_store.group(each, MAX_SPANS))]
-    store.inbox.put([(group, joined_conversations(group)) for group in groups])
-    return len(keys)
+    traces = spans_store.spans_of(keys, MAX_SPANS)
+    group_ids = spans_store.connect({key: session_keys(key.source, each.spans) for key, each in traces.items()})
+    for groups in spans_store.groups(group_ids, MAX_SPANS, traces):
+        store.inbox.put([(group, joined_conversations(group)) for group in groups])
+    return len(traces)
 
 
 def received_span(span: Span, hash_user: Any) -> ReceivedSpan:

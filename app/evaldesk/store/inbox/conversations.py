@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, func, insert, or_, select, tuple_, update
+from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, select, tuple_, update
 
 from evaldesk.errors import NotFoundError, WorkspaceError
 from evaldesk.model import TrialResult
@@ -33,7 +33,7 @@ from evaldesk.store.database import StorePart, execute_many
 from evaldesk.store.inbox.conditions import Lookups, where
 from evaldesk.store.inbox.spans import TraceGroup, count_removed, remove_traces
 from evaldesk.store.search import MAX_WORDS, MOST_WORDS_ASKED, numbers_of, words_of
-from evaldesk.store.tables.columns import at, pack, read_packed, replacing
+from evaldesk.store.tables.columns import at, pack, pieces, read_packed, replacing
 from evaldesk.store.tables.inbox import (
     CONTENT,
     CONVERSATION,
@@ -85,12 +85,14 @@ class InboxStore(StorePart):
         A known one keeps its id, its state and its labels, also under another name if it shares a trace. One without
         spans goes, unless a person has read or drawn it.
         """
-        words: list[tuple[int, Collection[str]]] = []
+        joinings = [each for _, conversations in groups for each in conversations]
         with self._database.writing() as connection:
-            for group, conversations in groups:
-                for number, each in zip(_put(connection, group, conversations), conversations, strict=True):
-                    words.append((number, sorted(set(words_of(each.text)))[:MAX_WORDS]))
-        self._index_words(words)
+            ids = _put(connection, groups)
+        words = [sorted(set(words_of(each.text)))[:MAX_WORDS] for each in joinings]
+        self._index_words([*zip(ids, words, strict=True)])
+        # At last: after a kill before this they are joined once more, and their words are in the index.
+        with self._database.writing() as connection:
+            _end_joining(connection, groups)
 
     def close_quiet(self, before: datetime, limit: int = 1000) -> int:
         """Close the conversations without a span since `before`; those with a part missing are cut off."""
@@ -373,53 +375,109 @@ class InboxStore(StorePart):
         return self._index.newest_in(words, *numbers_of(INBOX), MOST_WITH_TEXT)
 
 
-def _put(connection: Connection, group: TraceGroup, conversations: Sequence[JoinedConversation]) -> builtins.list[int]:
-    """Store the conversations of a group; gives their ids."""
-    rows = connection.execute(select(_C.id, _C.service, _C.name).where(_C.group_id == group.id)).all()
-    by_name = {(row.service, row.name): row.id for row in rows}
-    ids = [by_name.pop((each.conversation.service, each.conversation.name), 0) for each in conversations]
-    for index, each in enumerate(conversations):
-        earlier_keys = [key for key in by_name if key[1] in each.trace_ids]
-        if not ids[index] and earlier_keys:
-            ids[index] = by_name.pop(earlier_keys[0])
-    _remove_untouched(connection, [*by_name.values()])
-    ids = [_store(connection, group.id, own_id, each) for own_id, each in zip(ids, conversations, strict=True)]
+def _put(
+    connection: Connection, groups: Sequence[tuple[TraceGroup, Sequence[JoinedConversation]]]
+) -> builtins.list[int]:
+    """Store the conversations of groups; gives their ids, in order."""
+    by_group: dict[int, dict[tuple[str, str], int]] = {group.id: {} for group, _ in groups}
+    for some in pieces([*by_group]):
+        rows = select(_C.id, _C.group_id, _C.service, _C.name).where(_C.group_id.in_(some)).order_by(_C.id)
+        for row in connection.execute(rows):
+            by_group[row.group_id][row.service, row.name] = row.id
+    joinings: builtins.list[tuple[int, int, JoinedConversation]] = []  # the id, 0 for a new one, and the group
+    for group, conversations in groups:
+        by_name = by_group[group.id]
+        ids = [by_name.pop((each.conversation.service, each.conversation.name), 0) for each in conversations]
+        for index, each in enumerate(conversations):
+            earlier_keys = [key for key in by_name if key[1] in each.trace_ids]
+            if not ids[index] and earlier_keys:
+                ids[index] = by_name.pop(earlier_keys[0])
+        joinings += ((number, group.id, each) for number, each in zip(ids, conversations, strict=True))
+    _remove_untouched(connection, [number for by_name in by_group.values() for number in by_name.values()])
+    return _store(connection, joinings)
+
+
+def _end_joining(connection: Connection, groups: Sequence[tuple[TraceGroup, Sequence[JoinedConversation]]]) -> None:
+    """Note that the spans of groups are joined, but for traces that got spans meanwhile."""
     t = TRACE.c
-    for trace_id, n_spans in group.n_spans.items():
-        same = (t.group_id == group.id) & (t.trace_id == trace_id) & (t.n_spans == n_spans)
-        connection.execute(update(TRACE).where(same).values(stage="joined" if ids else "empty"))
+    of_trace = (t.source == bindparam("of_source")) & (t.trace_id == bindparam("of_trace"))
+    same = of_trace & (t.group_id == bindparam("of_group")) & (t.n_spans == bindparam("n"))
+    for stage, is_agent in (("joined", True), ("empty", False)):
+        rows = [
+            {"of_source": group.source, "of_group": group.id, "of_trace": trace_id, "n": n_spans}
+            for group, conversations in groups
+            for trace_id, n_spans in group.n_spans.items()
+            if bool(conversations) is is_agent
+        ]
+        execute_many(connection, update(TRACE).where(same).values(stage=stage), rows)
+
+
+def _store(connection: Connection, joinings: Sequence[tuple[int, int, JoinedConversation]]) -> builtins.list[int]:
+    """Store conversations with an id, 0 for a new one, and the id of their group; gives their ids."""
+    dialect = connection.dialect.name
+    contents = [pack(joining.result) for _, _, joining in joinings]
+    rows = [
+        _row(joining.conversation) | {"n_bytes": joining.conversation.n_bytes + len(data), "group_id": group_id}
+        for (_, group_id, joining), (_, data) in zip(joinings, contents, strict=True)
+    ]
+    contents_by_id = {number: data for (number, _, _), (_, data) in zip(joinings, contents, strict=True) if number}
+    _remove_outdated(connection, contents_by_id)
+    own: dict[str, Any] = {name: bindparam(f"new_{name}") for name in (*_FIELDS, "ending") if name not in _OWN}
+    changes = [
+        {f"new_{name}": row[name] for name in own} | {"own_id": number}
+        for (number, _, _), row in zip(joinings, rows, strict=True)
+        if number
+    ]
+    execute_many(
+        connection, update(CONVERSATION).where(_C.id == bindparam("own_id")).values(own | {"ending": "open"}), changes
+    )
+    new_rows = [
+        {name: value for name, value in row.items() if name != "id"}
+        for (number, _, _), row in zip(joinings, rows, strict=True)
+        if not number
+    ]
+    inserting = insert(CONVERSATION).returning(_C.id, sort_by_parameter_order=True)
+    new_ids = iter(connection.scalars(inserting, new_rows).all() if new_rows else ())
+    ids = [number or next(new_ids) for number, _, _ in joinings]
+    execute_many(
+        connection,
+        replacing(dialect, CONTENT),
+        [
+            {"conversation_id": number, "codec": codec, "data": data}
+            for number, (codec, data) in zip(ids, contents, strict=True)
+        ],
+    )
+    marks = [
+        {"kind": kind, "value": value, "conversation_id": number}
+        for number, (_, _, joining) in zip(ids, joinings, strict=True)
+        for kind, value in _marks(joining.conversation)
+    ]
+    execute_many(connection, insert(MARK), marks)
     return ids
 
 
-def _store(connection: Connection, group_id: int, conversation_id: int, joining: JoinedConversation) -> int:
-    values = _row(joining.conversation)
-    codec, data = pack(joining.result)
-    if conversation_id:
-        of_conversation = CONTENT.c.conversation_id == conversation_id
-        if connection.scalar(select(CONTENT.c.data).where(of_conversation)) != data:  # its scores are of fewer spans
-            # Without the cost of its judges, which is spent.
-            own_scores = CONVERSATION_SCORE.c.conversation_id == conversation_id
-            is_score = CONVERSATION_SCORE.c.metric != JUDGE_COST
-            connection.execute(delete(CONVERSATION_SCORE).where(own_scores, is_score))
-        own = {name: value for name, value in values.items() if name not in _OWN}
-        own |= {"ending": "open"}
-        connection.execute(update(CONVERSATION).where(_C.id == conversation_id).values(own))
-        connection.execute(delete(MARK).where(MARK.c.conversation_id == conversation_id))
-    else:
-        values = {name: value for name, value in values.items() if name != "id"} | {"group_id": group_id}
-        conversation_id = connection.execute(insert(CONVERSATION).values(values).returning(_C.id)).scalar_one()
-    content = {"conversation_id": conversation_id, "codec": codec, "data": data}
-    connection.execute(replacing(connection.dialect.name, CONTENT), content)
-    n_bytes = joining.conversation.n_bytes + len(data)
-    connection.execute(update(CONVERSATION).where(_C.id == conversation_id).values(n_bytes=n_bytes))
-    names = {("tool", name) for name in joining.conversation.tools} | {
-        ("tag", tag) for tag in joining.conversation.tags
-    }
-    marks = [
-        {"kind": kind, "value": value, "conversation_id": conversation_id} for kind, value in sorted(names)[:MOST_MARKS]
-    ]
-    execute_many(connection, insert(MARK), marks)
-    return conversation_id
+def _marks(conversation: Conversation) -> Sequence[tuple[str, str]]:
+    """The kinds and names that a conversation is found by."""
+    names = {("tool", name) for name in conversation.tools} | {("tag", tag) for tag in conversation.tags}
+    return sorted(names)[:MOST_MARKS]
+
+
+def _remove_outdated(connection: Connection, contents: Mapping[int, bytes]) -> None:
+    """Remove the marks of conversations, and scores of those whose packed turns change: they are of fewer spans.
+
+    The cost of the judges stays, since it is spent.
+    """
+    for some in pieces([*contents]):
+        changed_ids = []
+        for row in connection.execute(
+            select(CONTENT.c.conversation_id, CONTENT.c.data).where(CONTENT.c.conversation_id.in_(some))
+        ):
+            if row.data != contents[row.conversation_id]:
+                changed_ids.append(row.conversation_id)
+        columns = CONVERSATION_SCORE.c
+        is_score = columns.conversation_id.in_(changed_ids), columns.metric != JUDGE_COST
+        connection.execute(delete(CONVERSATION_SCORE).where(*is_score))
+        connection.execute(delete(MARK).where(MARK.c.conversation_id.in_(some)))
 
 
 def _remove_untouched(connection: Connection, ids: Sequence[int]) -> None:

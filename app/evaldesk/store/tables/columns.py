@@ -156,6 +156,16 @@ def unpack(codec: int, data: bytes, kind: type[T], change: Callable[[bytes], byt
         raise DamagedDatabaseError.at("the database", f"a packed value: {error}") from error
 
 
+def unpacked_size(codec: int, data: bytes) -> int:
+    """The bytes of the JSON of a packed value, without unpacking it; 0 for bytes that were never packed."""
+    if codec != ZSTD:
+        return len(data)
+    try:
+        return max(zstandard.frame_content_size(data), 0)
+    except zstandard.ZstdError:
+        return 0
+
+
 def read_packed(connection: Connection, table: Table, kind: type[T], *where: ColumnElement[bool]) -> T | None:
     """The packed value of a row of the table; None where there is none."""
     row = connection.execute(select(table.c.codec, table.c.data).where(*where)).first()
@@ -173,6 +183,15 @@ def _compressor() -> zstandard.ZstdCompressor:
         _of_thread.compressor = zstandard.ZstdCompressor(level=3)
     compressor: zstandard.ZstdCompressor = _of_thread.compressor
     return compressor
+
+
+MOST_VALUES = 500
+"""Values of one list of a statement."""
+
+
+def pieces(values: Sequence[T]) -> Iterable[Sequence[T]]:
+    """The values in lists that a statement may hold."""
+    return (values[start : start + MOST_VALUES] for start in range(0, len(values), MOST_VALUES))
 
 
 def upsert(dialect: str, table: Table) -> Any:
