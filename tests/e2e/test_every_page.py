@@ -272,6 +272,7 @@ PAGES = {
     "trial-pair": "{trial}/pair?show=all",
     "trial-blame": "{trial}/blame",
     "trial-fork": "{trial}/fork",
+    "trial-fork-case": "{trial}/fork?turn=1&keep=0",
     "run-blame": "{run}/blame",
     "trial-timeline": "{trial}/timeline",
     "trial-errored": "{trial-errored}",

@@ -192,6 +192,7 @@ class Fort:
                 f"{run}/blame",
                 f"{trial}/blame",
                 f"{trial}/fork",
+                f"{trial}/fork?turn=1&keep=0",
                 f"{run}/agents",
                 f"{run}/scorings/new",
                 f"{run}/acceptance",

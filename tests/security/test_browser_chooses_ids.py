@@ -210,6 +210,7 @@ FIELDS = {
     # A draw of conversations: its number, filters and numbers of its strata, a seed, and a tick.
     *("draw", "stratum", "number", "seed", "twins"),
     *("criteria", "criteria-seen"),  # the JSON of criteria that a set carries, and their earlier text
+    *("call", "fork"),  # numbers of a model call in a turn, and of a branch of the trial
     "runs_tools",  # yes or no: whether the tools of a fork run for real
     # What a case also accepts: JSON values for its own calls and answers; and how its turns end, words of one table.
     *("accepted", "outcomes"),

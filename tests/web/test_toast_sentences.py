@@ -13,6 +13,7 @@ TEMPLATES = Path(paths.shipped("templates"))
 FORM = re.compile(r'<form\b[^>]*method="post"[^>]*>')
 SAYS = ("data-says-stored", "data-toast", "data-stored", "hx-nonce", "ui.hx")
 ELSEWHERE = {
+    "{{ view.href }}/fork/case": "the page of the set offers to undo it",
     "/imports": "the preview of the file is the answer",
     "/runs/{{ run.id }}/deletion": "the list of runs offers to undo it",
     "/sessions/{{ session.id }}/deletion": "the list of chats offers to undo it",

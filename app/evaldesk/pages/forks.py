@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evaldesk.errors import NAME_LIMIT, TEXT_LIMIT, EvaldeskError, TrustError, UsageError
+from evaldesk.errors import NAME_LIMIT, TEXT_LIMIT, EvaldeskError, NotFoundError, TrustError, UsageError
 from evaldesk.model import TurnRecord
 from evaldesk.model.conclusion import counted
 from evaldesk.model.evalset import PROVENANCE
-from evaldesk.model.fork import Edit, Fork, ForkPart, ForkPoint
+from evaldesk.model.fork import Edit, Fork, ForkPart, ForkPoint, model_calls_of
 from evaldesk.model.run import LIVE
-from evaldesk.model.stored import RunSummary, TrialKey
+from evaldesk.model.stored import EvalSetFile, RunSummary, TrialKey
 from evaldesk.pages.runs.view import STATUS_OF, Square, trial_href
 from evaldesk.store.runs.run_store import is_imported
 from evaldesk.wording.forks import (
@@ -159,13 +159,14 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class RailTurn:
-    """A turn of a trial with the branches that begin before it."""
+    """A turn of a trial with the branches that begin before it, and its recorded model calls after the first."""
 
     number: int
     query: str
     is_point: bool
     branches: Sequence[Branch]
     n_more: int
+    calls: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +179,27 @@ class ForkRequest:
     answer: str | None = None
     state: str = ""
     runs_tools: bool | None = None
+    call: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRequest:
+    """The form of a fork that becomes a case: its run, None for the point itself, the set and the name."""
+
+    fork_id: int | None = None
+    evalset_id: str = ""
+    case_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseForm:
+    """A fork as a case before it is added. `problem` says why it cannot be."""
+
+    request: CaseRequest
+    sets: Sequence[EvalSetFile]
+    sentences: Sequence[str] = ()
+    proposed_name: str = ""
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +217,23 @@ class ForkView:
     sentences: Sequence[str]
     is_imported: bool
     problem: str = ""
+    case_form: CaseForm | None = None
+
+    @property
+    def n_branches(self) -> int:
+        """The branches that are shown."""
+        return sum(len(turn.branches) for turn in self.turns)
+
+    @property
+    def place(self) -> str:
+        """`turn 3`, or `call 2 of turn 3`."""
+        call = f"call {self.request.call} of " if self.request.call else ""
+        return f"{call}turn {self.request.turn}"
+
+    @property
+    def query(self) -> str:
+        """The part of an address that names the point."""
+        return f"turn={self.request.turn}" + (f"&call={self.request.call}" if self.request.call else "")
 
     @property
     def number(self) -> int:
@@ -217,7 +256,12 @@ def fork_of(view_turns: Sequence[TurnRecord], run_id: int, key: TrialKey, reques
     edits = []
     if turn and request.message is not None and request.message.strip() != turn.query.strip():
         edits.append(Edit("message", text=request.message))
-    if before and request.answer is not None and request.answer.strip() != before.answer.strip():
+    if (
+        before
+        and request.call is None
+        and request.answer is not None
+        and request.answer.strip() != before.answer.strip()
+    ):
         edits.append(Edit("assistant", text=request.answer))
     if request.state.strip():
         try:
@@ -226,7 +270,8 @@ def fork_of(view_turns: Sequence[TurnRecord], run_id: int, key: TrialKey, reques
             raise UsageError(f"the state patch cannot be read as JSON: {error}", field="state") from error
         edits.append(Edit("state", value=patch))
     n = int(request.n.strip()[:MOST_DIGITS])
-    return Fork(ForkPoint(run_id, *key, request.turn), tuple(edits), n, runs_tools=request.runs_tools)
+    point = ForkPoint(run_id, *key, request.turn, request.call)
+    return Fork(point, tuple(edits), n, runs_tools=request.runs_tools)
 
 
 MOST_DIGITS = 9
@@ -239,7 +284,12 @@ async def read_turns(desk: Desk, run_id: int, key: TrialKey) -> Sequence[TurnRec
 
 
 async def fork_page(
-    desk: Desk, run_id: int, key: TrialKey, request: ForkRequest, error: EvaldeskError | None = None
+    desk: Desk,
+    run_id: int,
+    key: TrialKey,
+    request: ForkRequest,
+    error: EvaldeskError | None = None,
+    case_form: CaseForm | None = None,
 ) -> ForkView:
     """The branches of a trial, and the plan of the fork that `request` asks for. Raises NotFoundError."""
     run = await desk.runs.summary(run_id)
@@ -252,6 +302,7 @@ async def fork_page(
             sentences = [*form_sentences(await desk.forks.plan(fork_of(turns, run_id, key, request)))]
         except (UsageError, TrustError) as refusal:
             problem = str(refusal)
+    is_recorded = run.config.recording.mode != "off" and not is_imported(run.config)
     at = request.turn - 1
     is_turn = 0 <= at < len(turns)
     message = request.message if request.message is not None else turns[at].query if is_turn else ""
@@ -268,6 +319,7 @@ async def fork_page(
                 number == request.turn,
                 branches.get(number, [])[-MOST_BRANCHES:],
                 max(len(branches.get(number, [])) - MOST_BRANCHES, 0),
+                range(2, min(model_calls_of(turn), MOST_CALLS) + 1) if is_recorded else (),
             )
             for number, turn in enumerate(turns, 1)
         ],
@@ -277,9 +329,40 @@ async def fork_page(
         sentences,
         is_imported(run.config),
         problem,
+        case_form,
     )
 
 
+async def case_of_request(
+    desk: Desk, run_id: int, key: TrialKey, request: ForkRequest, fork_id: int | None
+) -> CaseOfFork:
+    """The fork of the form, or the branch `fork_id` of the trial, as a case. Raises UsageError, NotFoundError."""
+    from evaldesk.desk.forks.keeping import case_of_fork, case_of_run
+
+    if fork_id is None:
+        return await case_of_fork(desk, fork_of(await read_turns(desk, run_id, key), run_id, key, request))
+    branches = await asyncio.to_thread(desk.forks.of_trial, run_id, *key)
+    if all(run.id != fork_id for run in branches):
+        raise NotFoundError(f"run {fork_id} is not a fork of this trial")
+    return await case_of_run(desk, fork_id)
+
+
+async def read_case_form(
+    desk: Desk, run_id: int, key: TrialKey, request: ForkRequest, asked: CaseRequest, error: EvaldeskError | None = None
+) -> CaseForm:
+    """The form of a fork that becomes a case, with the sets that can hold it. Raises NotFoundError."""
+    files = await asyncio.to_thread(desk.evalsets.list)
+    sets = [file for file in files if not file.error and not file.is_reading][:MOST_SETS]
+    try:
+        source = await case_of_request(desk, run_id, key, request, asked.fork_id)
+    except (UsageError, TrustError) as refusal:
+        return CaseForm(asked, sets, problem=str(error or refusal))
+    return CaseForm(asked, sets, (source.words, *source.notes), source.case.id, str(error or ""))
+
+
+MOST_CALLS = 20
+"""Model calls of a turn that a page offers as points."""
+MOST_SETS = 500
 MOST_BRANCHES = 10
 """Branches of one turn that a page shows, the newest."""
 MOST_SQUARES = 50

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from evaldesk.desk.desk import Desk
+from evaldesk.model.fork import Fork, ForkPoint
+from evaldesk.pages.forks import ForkRequest, fork_of
 
 
 async def _is_over(desk: Desk, run_id: int) -> None:
@@ -81,3 +83,106 @@ def test_a_fork_that_cannot_be_is_refused_in_words(shared_pages: Any, fields: di
     form = answer.text.partition('id="fork-form"')[2]
     assert 'id="fork-error"' in (answer.text if "turn" in fields else form)
     assert shared_pages.desk.store.forks.of_run(1) == []
+
+
+def test_a_branch_is_kept_as_a_case_and_the_step_is_taken_back(pages: Any) -> None:
+    trial = f"{pages.finish()}/cases/1/trials/0"
+    pages.post(f"{trial}/fork", turn="1", n="1", message="Roll two dice.")
+    pages.client.within(_is_over, pages.desk, 1)
+    (fork,) = pages.desk.store.forks.of_run(1)
+
+    offered = pages.get(f"{trial}/fork").text
+    form = pages.get(f"{trial}/fork?turn=1&keep={fork.id}").text
+    added = pages.post(f"{trial}/fork/case", turn="1", fork=str(fork.id), evalset="", name="Two <dice>")
+    shown = pages.get(added.headers["location"]).text
+
+    assert f"/fork?turn=1&amp;keep={fork.id}#case-form" in offered
+    assert f"Run {fork.id} as a case" in form
+    assert "No turn is pinned: the fork began before turn 1." in form
+    assert added.status_code == 303
+    assert "1 case added, from run 1." in shown
+    set_id, _, token = added.headers["location"].removeprefix("/evalsets/").partition("?changed=")
+    assert [case.id for case in pages.desk.evalsets.evalset(set_id).cases] == ["Two <dice>"]
+    assert pages.desk.evalsets.evalset(set_id).cases[0].turns[0].query == "Roll two dice."
+    pages.post(f"/evalsets/{set_id}/steps/{token}/restoration")
+    assert list(pages.desk.evalsets.evalset(set_id).cases) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"turn": "9"}, "the nearest point that can be forked is before turn 1"),
+        ({"name": "a\nb"}, "No line breaks"),
+        ({"name": "x" * 2000}, "At most"),
+        ({"call": "2"}, "the nearest point that can be forked is before turn 1"),
+    ],
+    ids=str,
+)
+def test_a_case_that_cannot_be_kept_is_refused_in_its_form(
+    shared_pages: Any, fields: dict[str, str], sentence: str
+) -> None:
+    trial = "/runs/1/cases/1/trials/0"
+    if not shared_pages.desk.store.runs.list():
+        shared_pages.finish()
+    before = [file.id for file in shared_pages.desk.evalsets.list()]
+
+    answer = shared_pages.post(f"{trial}/fork/case", **({"turn": "1"} | fields))
+
+    assert answer.status_code == 422
+    assert sentence in answer.text.partition('id="case-form"')[2].partition("</form>")[0]
+    assert [file.id for file in shared_pages.desk.evalsets.list()] == before
+
+
+def test_a_branch_of_another_trial_is_not_kept(shared_pages: Any) -> None:
+    if not shared_pages.desk.store.runs.list():
+        shared_pages.finish()
+
+    answer = shared_pages.post("/runs/1/cases/1/trials/0/fork/case", turn="1", fork="1")
+
+    assert answer.status_code == 422
+    assert "run 1 is not a fork of this trial" in answer.text
+
+
+def test_a_call_without_a_recording_is_refused_in_words(shared_pages: Any) -> None:
+    trial = "/runs/1/cases/1/trials/0"
+    if not shared_pages.desk.store.runs.list():
+        shared_pages.finish()
+
+    page = shared_pages.get(f"{trial}/fork?turn=1&call=2").text
+    refused = shared_pages.post(f"{trial}/fork", turn="1", call="2", n="1")
+
+    assert "Fork before call 2 of turn 1" in page
+    assert 'name="message"' not in page  # the conversation before a call is not edited
+    assert "the nearest point that can be forked is before turn 1" in page
+    assert refused.status_code == 422
+    assert "call=2" not in shared_pages.get(f"{trial}/fork").text  # no link to a point that cannot be
+
+
+def test_recorded_calls_are_points_of_the_rail(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evaldesk.pages.forks.model_calls_of", lambda turn: 3)
+    trial = f"{pages.finish(recording='record')}/cases/1/trials/0"
+
+    rail = pages.get(f"{trial}/fork").text
+    fork = fork_of(pages.desk.store.runs.trial(1, 1, 0).transcript.turns, 1, (1, 0), ForkRequest(1, call=2))
+
+    assert [number for number in range(1, 5) if f"/fork?turn=1&amp;call={number}" in rail] == [2, 3]
+    assert fork == Fork(ForkPoint(1, 1, 0, 1, 2), n=10)
+
+
+def test_two_branches_are_compared_from_the_rail(pages: Any) -> None:
+    trial = f"{pages.finish()}/cases/1/trials/0"
+    pages.post(f"{trial}/fork", turn="1", n="1", message="Roll two dice.")
+    pages.client.within(_is_over, pages.desk, 1)
+    alone = pages.get(f"{trial}/fork").text
+    pages.post(f"{trial}/fork", turn="1", n="1", message="Roll a die.")
+    pages.client.within(_is_over, pages.desk, 1)
+    first, second = (fork.id for fork in pages.desk.store.forks.of_run(1))
+
+    page = pages.get(f"{trial}/fork").text
+    compared = pages.get(f"/compare?run={first}&run={second}")
+
+    assert 'name="run"' not in alone
+    assert f'name="run" value="{first}"' in page
+    assert f'name="run" value="{second}"' in page
+    assert compared.status_code == 303
+    assert pages.get(compared.headers["location"]).status_code == 200

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from evaldesk.errors import ConflictError, EvaldeskError, UsageError
-from evaldesk.pages.forks import ForkRequest, fork_of, fork_page, read_turns
+from evaldesk.desk.forks.keeping import add_case
+from evaldesk.errors import ConflictError, EvaldeskError, LossError, UsageError
+from evaldesk.pages.forks import (
+    CaseRequest,
+    ForkRequest,
+    case_of_request,
+    fork_of,
+    fork_page,
+    read_case_form,
+    read_turns,
+)
 from evaldesk.pages.runs.view import trial_href
 from evaldesk.web.forms.fields import number_of, read_form, text_of
 from evaldesk.web.render import desk_of, go, page, refused_status
@@ -15,8 +26,13 @@ from evaldesk.web.routes.trials import TRIAL, trial_key
 
 
 async def show(request: Request) -> Response:
-    """GET .../fork: the branches of the trial, and the form of a fork before `turn`, from 1."""
-    return await _page(request, ForkRequest(number_of(request.query_params.get("turn")) or 1))
+    """GET .../fork: the branches of the trial, and the form of a fork before `turn`, from 1, and `call` of it.
+
+    With `keep`, the run of a branch or 0 for the point, also the form of a case.
+    """
+    turn, call, fork_id = (number_of(request.query_params.get(name)) for name in ("turn", "call", "keep"))
+    asked_case = CaseRequest(fork_id or None) if fork_id is not None else None
+    return await _page(request, ForkRequest(turn or 1, call=call or None), asked_case=asked_case)
 
 
 async def start(request: Request) -> Response:
@@ -25,7 +41,9 @@ async def start(request: Request) -> Response:
     answer = text_of(form, "answer") if "answer" in form else None
     runs_tools = {"yes": True, "no": False}.get(text_of(form, "runs_tools"))
     turn = number_of(text_of(form, "turn")) or 1
-    asked = ForkRequest(turn, text_of(form, "n"), text_of(form, "message"), answer, text_of(form, "state"), runs_tools)
+    message = text_of(form, "message") if "message" in form else None
+    call = number_of(text_of(form, "call")) or None
+    asked = ForkRequest(turn, text_of(form, "n"), message, answer, text_of(form, "state"), runs_tools, call)
     desk = desk_of(request)
     try:
         await desk.forks.start(fork_of(await read_turns(desk, run_id, key), run_id, key, asked))
@@ -34,13 +52,38 @@ async def start(request: Request) -> Response:
     return go(f"{trial_href(run_id, key)}/fork?turn={turn}")
 
 
-async def _page(request: Request, asked: ForkRequest, error: EvaldeskError | None = None) -> Response:
-    run_id, key = trial_key(request)
-    view = await fork_page(desk_of(request), run_id, key, asked, error)
+async def keep(request: Request) -> Response:
+    """POST .../fork/case: add a branch, or the point itself, to a set as a case with pinned turns."""
+    (run_id, key), form, desk = trial_key(request), await read_form(request), desk_of(request)
+    call, fork_id = number_of(text_of(form, "call")) or None, number_of(text_of(form, "fork")) or None
+    asked = ForkRequest(number_of(text_of(form, "turn")) or 1, call=call)
+    asked_case = CaseRequest(fork_id, text_of(form, "evalset"), text_of(form, "name"))
+    try:
+        source = await case_of_request(desk, run_id, key, asked, fork_id)
+        name = await asyncio.to_thread(desk.evalsets.free_name, "forks")
+        arguments = (asked_case.evalset_id, name, asked_case.case_name)
+        added_case = await asyncio.to_thread(add_case, desk, source, *arguments)
+    except (UsageError, ConflictError, LossError) as error:
+        return await _page(request, asked, asked_case=asked_case, case_error=error)
+    return go(f"/evalsets/{added_case.evalset_id}?changed={added_case.token}")
+
+
+async def _page(
+    request: Request,
+    asked: ForkRequest,
+    error: EvaldeskError | None = None,
+    asked_case: CaseRequest | None = None,
+    case_error: EvaldeskError | None = None,
+) -> Response:
+    (run_id, key), desk = trial_key(request), desk_of(request)
+    case_form = await read_case_form(desk, run_id, key, asked, asked_case, case_error) if asked_case else None
+    view = await fork_page(desk, run_id, key, asked, error, case_form)
+    error = error or case_error
     return page(request, "trials/fork.html", block="live", status=refused_status(error), view=view)
 
 
 routes = [
     Route(f"{TRIAL}/fork", show, methods=["GET"]),
     Route(f"{TRIAL}/fork", start, methods=["POST"]),
+    Route(f"{TRIAL}/fork/case", keep, methods=["POST"]),
 ]
