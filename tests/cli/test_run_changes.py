@@ -11,6 +11,7 @@ from tests.cli.door_calls import play, tool_answer
 
 from evaldesk.desk.client_proposals import ClientProposalDesk, draft_version
 from evaldesk.desk.trash import open_desk
+from evaldesk.model.evalset import QUARANTINE
 from evaldesk.model.proposals import ProposalDraft
 from evaldesk.settings import read_settings
 
@@ -85,6 +86,60 @@ def test_other_criteria_and_gates_are_named_with_the_starter(
         (each["kind"], each["name"], each["words"], each["who"]) for each in items
     ]
     assert [each["who"] for each in items if each["name"] == "min_pass_rate"] == ["ann"]
+
+
+def _tag(place: CommandFolder, *tagged: str) -> None:
+    """Write the file of the set, with some cases in quarantine."""
+    path = place.folder / "words.evalset.json"
+    value: dict[str, Any] = json.loads(path.read_text())
+    for case in value["eval_cases"]:
+        case["tags"] = [QUARANTINE] if case["eval_id"] in tagged else []
+    path.write_text(json.dumps(value))
+
+
+def test_a_case_that_the_file_puts_in_quarantine_is_named_as_changed_outside(played: CommandFolder) -> None:
+    _tag(played, "case_2")
+
+    assert changes(played) == [("case", "case_2", "put in quarantine", "changed outside")]
+
+
+def test_a_person_who_moves_a_case_in_or_out_of_quarantine_is_named(played: CommandFolder) -> None:
+    settings = read_settings(played.folder, (played.folder,), environment={"EVALDESK_ME": "ann"})
+    with open_desk(settings) as desk:
+        (file,) = desk.evalsets.list()
+        desk.evalsets.cases.change_tags(file.id, ["case_2"], [QUARANTINE], [])
+
+    assert changes(played) == [("case", "case_2", "put in quarantine", "ann")]
+    _tag(played)
+    played.eval(played.folder / "words.evalset.json", "--n", 2)
+    _tag(played, "case_2")
+    played.eval(played.folder / "words.evalset.json", "--n", 2)
+
+    for numbers, words, who in (
+        (("3", "4"), "out of quarantine", "changed outside"),
+        (("4", "5"), "put in quarantine", "changed outside"),
+        (("3", "2"), "out of quarantine", "ann"),
+    ):
+        items = json.loads(played.run("run", "changes", *numbers, "--json").stdout)["items"]
+        assert [(each["name"], each["words"], each["who"]) for each in items] == [("case_2", words, who)]
+
+
+def test_a_run_that_leaves_cases_out_of_its_gates_names_its_starter(
+    played: CommandFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVALDESK_ME", "ann")
+    played.eval(played.folder / "words.evalset.json", "--n", 2, "--without", "tag:slow")
+    played.eval(played.folder / "words.evalset.json", "--n", 2, "--rows", "0")
+
+    items = [
+        json.loads(played.run("run", "changes", *each, "--json").stdout)["items"] for each in (("2", "3"), ("2", "4"))
+    ]
+
+    assert [(each["kind"], each["name"], each["who"]) for each in items[0]] == [("gate", "without", "ann")]
+    assert {(each["name"], each["words"], each["who"]) for each in items[1]} == {
+        ("case_2", "not in the later run", "ann"),
+        ("case_3", "not in the later run", "ann"),
+    }
 
 
 def test_without_a_change_nothing_is_named(played: CommandFolder) -> None:

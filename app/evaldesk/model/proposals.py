@@ -67,6 +67,10 @@ class Proposal:
         return f"{self.client}, {'edited and ' if self.edited else ''}accepted by {self.decided_by}"
 
 
+IN_QUARANTINE, OUT_OF_QUARANTINE = "in quarantine", "out of quarantine"
+"""The version of an edit that took a case out of every gate, or back into them; its content is another edit's."""
+
+
 @dataclass(frozen=True, slots=True)
 class CaseEdit:
     """An edit of a case through a desk or a command: the version of its content from then on, empty once deleted."""

@@ -27,7 +27,8 @@ from evaldesk.formats import load_evalset, losses
 from evaldesk.formats.files import names_for, suffix_of
 from evaldesk.matching.case_version import case_version
 from evaldesk.model import Case, EvalSet, RunConfig
-from evaldesk.model.evalset import EditedCases, LargeCases
+from evaldesk.model.evalset import QUARANTINE, EditedCases, LargeCases
+from evaldesk.model.proposals import IN_QUARANTINE, OUT_OF_QUARANTINE
 from evaldesk.model.stored import EvalSetFile, RunSummary
 from evaldesk.model.tagged_cases import TagChange, TagEdit, tag_edits
 from evaldesk.reading.regular_file import version_of_file
@@ -86,11 +87,21 @@ class Export:
 
 
 def edited_versions(before: Sequence[Case], after: Sequence[Case]) -> list[tuple[str, str]]:
-    """The id and the version of each case that is new or has another content, and of each one that is gone, empty."""
+    """The id and the version of each case that is new or has another content, and of each one that is gone, empty.
+
+    A case that came into quarantine or out of it is in the list once more, with that as its version.
+    """
     old_cases, new_cases = set(map(id, before)), set(map(id, after))
     versions = [(case.id, case_version(case)) for case in after if id(case) not in old_cases]
     names = {case_id for case_id, _ in versions}
-    return versions + [(case.id, "") for case in before if id(case) not in new_cases and case.id not in names]
+    removed_versions = [(case.id, "") for case in before if id(case) not in new_cases and case.id not in names]
+    earlier_ids = {case.id for case in before if QUARANTINE in case.tags}
+    moves = [
+        (case.id, IN_QUARANTINE if QUARANTINE in case.tags else OUT_OF_QUARANTINE)
+        for case in after
+        if id(case) not in old_cases and (QUARANTINE in case.tags) != (case.id in earlier_ids)
+    ]
+    return versions + removed_versions + moves
 
 
 def _edited_pairs(before: Sequence[Case], after: Sequence[Case]) -> Iterator[tuple[Case, Case]]:

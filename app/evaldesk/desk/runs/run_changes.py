@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from itertools import islice
@@ -13,6 +13,7 @@ from evaldesk.formats import case_from_text
 from evaldesk.matching.case_version import case_version
 from evaldesk.model import Criterion
 from evaldesk.model.json_text import short_json
+from evaldesk.model.proposals import IN_QUARANTINE, OUT_OF_QUARANTINE, CaseEdit
 from evaldesk.model.stored import RunSummary
 from evaldesk.store import Store
 from evaldesk.wire import plain_json
@@ -47,12 +48,35 @@ def _cases(store: Store, before: RunSummary, after: RunSummary) -> Iterator[RunD
     removed_ids = [name for name in earlier_values if name not in now]
     ids = [*edited_ids, *removed_ids][:MAX_CASES]
     authors = _authors(store, after.config.evalset_id, ids)
+    # Of one version of the whole set other cases are played by choice: the person who started the run chose them.
+    is_same_set = bool(after.config.set_version) and before.config.set_version == after.config.set_version
+    chooser = _starter(after) if is_same_set else OUTSIDE
     for name in edited_ids:
         words = "edited" if name in earlier_values else "added" if before.n_cases < after.n_cases else "played only now"
-        yield RunDifference("case", name, words, authors.get((name, now[name]), OUTSIDE))
+        yield RunDifference("case", name, words, authors.get((name, now[name]), chooser))
     for name in removed_ids:
         who = authors.get((name, ""))
-        yield RunDifference("case", name, "deleted" if who else "not in the later run", who or OUTSIDE)
+        yield RunDifference("case", name, "deleted" if who else "not in the later run", who or chooser)
+    if before.config.without == after.config.without:  # else the option is named, with the person who gave it
+        yield from _quarantine(store, before, after, {name for name in now if name in earlier_values})
+
+
+def _quarantine(
+    store: Store, before: RunSummary, after: RunSummary, played_ids: Collection[str]
+) -> Iterator[RunDifference]:
+    """The cases of both runs that are in quarantine, and so in no gate, in one of them only."""
+    earlier_ids, ids = (set(run.config.left_out) for run in (before, after))
+    moved_ids = sorted(name for name in earlier_ids ^ ids if name in played_ids)[:MAX_CASES]
+    first, last = sorted((before, after), key=lambda run: run.id)
+    newest: dict[str, CaseEdit] = {}
+    for edit in store.client_proposals.edits(after.config.evalset_id, moved_ids):
+        if edit.version in (IN_QUARANTINE, OUT_OF_QUARANTINE) and first.created_at <= edit.at <= last.created_at:
+            newest.setdefault(edit.case_id, edit)
+    for name in moved_ids:
+        version = IN_QUARANTINE if name in last.config.left_out else OUT_OF_QUARANTINE
+        move = newest.get(name)
+        words = "put in quarantine" if name in ids else "out of quarantine"
+        yield RunDifference("case", name, words, move.author if move and move.version == version else OUTSIDE)
 
 
 def _authors(store: Store, evalset_id: str, case_ids: Sequence[str]) -> Mapping[tuple[str, str], str]:
@@ -94,6 +118,9 @@ def _gates(before: RunSummary, after: RunSummary) -> Iterator[RunDifference]:
             sides = ("none" if each is None else short_json(plain_json(each), 100) for each in (earlier_values, now))
             words = " -> ".join(sides)
             yield RunDifference("gate", each.name, words, _starter(after))
+    if before.config.without != after.config.without:
+        words = f"{before.config.without or 'none'} -> {after.config.without or 'none'}"
+        yield RunDifference("gate", "without", words, _starter(after))
 
 
 def _starter(run: RunSummary) -> str:
