@@ -29,7 +29,7 @@ from tests.distribution import (
 )
 from tests.leftovers import nothing_left, own_imports
 from tests.processor_time import ProcessorTime
-from tests.selection import Outcomes, SkippedFiles, leave_out_played, shuffle
+from tests.selection import Outcomes, SkippedFiles, keep_failed, leave_out_played, shuffle
 
 from evaldesk.process_setup import prepare_litellm
 
@@ -133,6 +133,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--cpu-by-file", metavar="FILE", help="write the CPU seconds of each test, and show the dearest files"
     )
     parser.addoption("--but-passed", metavar="FILE", help="play what did not pass in a run that wrote this file")
+    parser.addoption("--failed-in", metavar="FILE", help="play the few tests that failed in a run that wrote this file")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -178,6 +179,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("server")
     if config.option.but_passed:
         leave_out_played(config, items, config.option.but_passed)
+    if config.option.failed_in:
+        keep_failed(config, items, config.option.failed_in)
     if config.option.random_order:
         shuffle(items, config.option.random_order)
     if is_worker(config):

@@ -16,6 +16,7 @@ from httpx2 import BaseTransport, ByteStream, Client, Request, Response
 from starlette.types import ASGIApp, Message
 
 T = TypeVar("T")
+PATIENCE_S = 300.0
 
 
 class DeskClient(Client):
@@ -69,15 +70,26 @@ class _Application(BaseTransport):
         self._loop = has_started.result()
 
     def stop(self) -> None:
-        """Let it end, and its loop."""
+        """Let it end, and its loop. Raises TimeoutError where it does not, once its tasks are cancelled."""
         assert self._loop
-        self._loop.call_soon_threadsafe(self._is_left.set)
-        self._loop = None
-        self._life.result()
+        loop, self._loop = self._loop, None
+        loop.call_soon_threadsafe(self._is_left.set)
+        try:
+            self._life.result(PATIENCE_S)
+        except TimeoutError:
+            for task in asyncio.all_tasks(loop):
+                loop.call_soon_threadsafe(task.cancel)
+            raise
 
     def run(self, called: Coroutine[Any, Any, T]) -> T:
         """What a coroutine gives in the loop of the application; before this has started, in one of its own."""
-        return asyncio.run_coroutine_threadsafe(called, self._loop).result() if self._loop else asyncio.run(called)
+        if not self._loop:
+            return asyncio.run(called)
+        future = asyncio.run_coroutine_threadsafe(called, self._loop)
+        try:
+            return future.result()
+        finally:
+            future.cancel()  # where a time limit broke off the wait
 
     def handle_request(self, request: Request) -> Response:
         """The whole answer to a request."""

@@ -201,7 +201,7 @@ class _Template:
         """End it."""
         self._asking.close()
         if self._process:
-            self._process.wait()
+            self._process.wait(120)
 
 
 def _serve(asked: socket.socket, fork: Callable[[], int]) -> dict[str, Any]:

@@ -55,7 +55,8 @@ def empty_database(request: pytest.FixtureRequest) -> DatabaseUrl:
     import psycopg
 
     url: DatabaseUrl = request.getfixturevalue("postgresql")
-    with psycopg.connect(host=url.host, dbname=url.database, user=url.user) as connection:
+    waits_at_most = "-c lock_timeout=120s"  # for a transaction that a failed test left open
+    with psycopg.connect(host=url.host, dbname=url.database, user=url.user, options=waits_at_most) as connection:
         connection.execute("; ".join(EMPTIED))
     return url
 
@@ -107,7 +108,7 @@ def running_server(*, port: bool = False, tls: Path | None = None) -> Iterator[D
             yield url
         finally:
             server.send_signal(signal.SIGQUIT)
-            server.wait()
+            server.wait(120)
 
 
 def _free_port() -> int:

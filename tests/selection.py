@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from xdist.workermanage import WorkerController
 
 SKIPPED_FILES = "evaldesk_skipped_files"
 """The key of the files that a worker skipped while it collected, in its output for the process that writes outcomes."""
+MAX_ACCIDENTS = 5
+"""Of the failures of one run, as many may be played again."""
 
 
 class Outcomes:
@@ -21,9 +24,11 @@ class Outcomes:
         self._outcomes: dict[str, tuple[str, str]] = {}
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Note a file that is skipped whole while it is collected."""
+        """Note a file that is skipped whole while it is collected, or cannot be."""
         if report.skipped:
             self._outcomes[report.nodeid] = ("skipped", _reason(report))
+        elif report.failed:
+            self._outcomes[report.nodeid] = ("failed", "")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note the outcome of a test: failed where any phase of it failed."""
@@ -40,8 +45,10 @@ class Outcomes:
         for file, reason in getattr(node, "workeroutput", {}).get(SKIPPED_FILES, {}).items():
             self._outcomes[file] = ("skipped", reason)
 
-    def pytest_sessionfinish(self) -> None:
-        """Write them."""
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """Write them; a run that ended by something else than its tests has failed as a whole."""
+        if exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            self._outcomes[f"exit code {int(exitstatus)}"] = ("failed", "")
         rows = ({"id": name, "outcome": kind, "reason": why} for name, (kind, why) in self._outcomes.items())
         self._file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
 
@@ -69,10 +76,31 @@ def _reason(report: pytest.CollectReport | pytest.TestReport) -> str:
 
 def leave_out_played(config: pytest.Config, items: list[pytest.Item], file: str) -> None:
     """Deselect the tests that passed in an earlier run, which wrote its outcomes to the file."""
+    passed = _ids_of(file, "passed")
+    _select(config, items, lambda item: item.nodeid not in passed)
+
+
+def keep_failed(config: pytest.Config, items: list[pytest.Item], file: str) -> None:
+    """Deselect all but the tests that failed in an earlier run, which wrote its outcomes to the file.
+
+    Raises UsageError where none failed, more than MAX_ACCIDENTS, or something that is no test.
+    """
+    failed = _ids_of(file, "failed")
+    if not 0 < len(failed) <= MAX_ACCIDENTS:
+        raise pytest.UsageError(f"{len(failed)} tests failed in {file}; 1 to {MAX_ACCIDENTS} are played again")
+    if others := failed - {item.nodeid for item in items}:
+        raise pytest.UsageError(f"no test that can be played again: {', '.join(sorted(others))}")
+    _select(config, items, lambda item: item.nodeid in failed)
+
+
+def _ids_of(file: str, outcome: str) -> set[str]:
     rows = (json.loads(line) for line in Path(file).read_text("utf-8").splitlines())
-    passed = {row["id"] for row in rows if row["outcome"] == "passed"}
-    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
-    items[:] = [item for item in items if item.nodeid not in passed]
+    return {row["id"] for row in rows if row["outcome"] == outcome}
+
+
+def _select(config: pytest.Config, items: list[pytest.Item], is_wanted: Callable[[pytest.Item], bool]) -> None:
+    config.hook.pytest_deselected(items=[item for item in items if not is_wanted(item)])
+    items[:] = filter(is_wanted, items)
 
 
 def shuffle(items: list[pytest.Item], seed: int) -> None:

@@ -158,6 +158,31 @@ def test_a_test_that_waits_for_ever_fails_with_where_it_stands(project: pytest.P
     result.stdout.fnmatch_lines(["FAILED test_a.py::test_waits*"])
 
 
+TEARDOWN_WITHOUT_END = """
+import time, pytest
+
+@pytest.fixture
+def torn():
+    yield
+    while True:
+        time.sleep(3600)
+
+def test_is_torn_down(torn): assert False
+def test_after(): pass
+"""
+
+
+def test_a_teardown_that_waits_for_ever_ends_its_worker_with_its_stacks(project: pytest.Pytester) -> None:
+    project.makepyfile(test_a=TEARDOWN_WITHOUT_END)
+    limits = ("-o", "timeout=600", "-o", "faulthandler_timeout=1", "-o", "faulthandler_exit_on_timeout=true")
+
+    result = project.runpytest_subprocess(*WORKERS, *limits, timeout=PATIENCE_S)
+
+    assert result.parseoutcomes()["passed"] == 1
+    result.stdout.fnmatch_lines(["worker 'gw?' crashed while running 'test_a.py::test_is_torn_down'"])
+    result.stderr.fnmatch_lines(["Timeout (0:00:01)!", "*test_a.py*in torn"])
+
+
 def test_a_path_that_does_not_exist_is_named(project: pytest.Pytester) -> None:
     result = project.runpytest_subprocess(*WORKERS, "test_a.py::test_of_nothing")
 

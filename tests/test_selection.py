@@ -85,6 +85,53 @@ def test_the_second_part_plays_what_the_first_did_not_and_the_rest_is_told(
     assert told.endswith("0 tests skipped for any other reason, and played by no part of the gate\n")
 
 
+ACCIDENTS = """
+import pathlib, pytest
+
+@pytest.mark.parametrize("n", range(N_ACCIDENTS))
+def test_fails_once(n):
+    place = pathlib.Path(f"again-{n}")
+    if not place.exists():
+        place.touch()
+        raise AssertionError("among others")
+
+def test_passes(): pass
+"""
+OPTIONS = ("-p", "no:evaldesk", "-n", "2")
+
+
+def test_a_few_accidents_are_played_once_more_alone(project: pytest.Pytester) -> None:
+    project.makepyfile(test_d=ACCIDENTS.replace("N_ACCIDENTS", "2"))
+    first = project.runpytest_subprocess(*OPTIONS, "test_d.py", "--outcomes", "first")
+
+    again = project.runpytest_subprocess("-p", "no:evaldesk", "-v", "--failed-in", "first")
+
+    first.assert_outcomes(failed=2, passed=1)
+    again.assert_outcomes(passed=2, skipped=1)
+    again.stdout.fnmatch_lines(["test_d.py::test_fails_once?0? PASSED*", "test_d.py::test_fails_once?1? PASSED*"])
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("def test_passes(): pass", "0 tests failed in first; 1 to 5 are played again"),
+        (ACCIDENTS.replace("N_ACCIDENTS", "6"), "6 tests failed in first; 1 to 5 are played again"),
+        ("import a_module_that_nobody_has", ""),  # nor is the file that imports it collected
+    ],
+    ids=["none failed", "many", "a file that cannot be imported"],
+)
+def test_no_accident_is_played_again(project: pytest.Pytester, text: str, told: str) -> None:
+    project.makepyfile(test_d=text)
+    project.runpytest_subprocess(*OPTIONS[:2], "test_d.py", "--outcomes", "first")
+
+    again = project.runpytest_subprocess("-p", "no:evaldesk", "test_a.py", "test_d.py", "--failed-in", "first")
+
+    assert again.ret not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    again.stdout.no_fnmatch_line("*passed*")
+    if told:
+        again.stderr.fnmatch_lines([f"*{told}*"])
+
+
 def test_a_failed_test_is_no_skip() -> None:
     rows = [
         {"id": "test_a.py::test_one", "outcome": "failed", "reason": ""},

@@ -353,7 +353,7 @@ def _driver(program: str, folder: Path, variables: dict[str, str]) -> Iterator[s
 
 def _answers(address: str) -> bool:
     try:
-        return bool(httpx.get(f"{address}/status", trust_env=False).json()["value"]["ready"])
+        return bool(httpx.get(f"{address}/status", trust_env=False, timeout=TIMEOUT_S).json()["value"]["ready"])
     except httpx.TransportError:
         return False
 

@@ -29,6 +29,7 @@ from evaldesk.errors import TrustError
 from evaldesk.store import Store
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+PATIENCE_S = 300.0
 SERVED = ("/", "/trust", "/agents", "/runs", "/runs/1", "/evalsets", "/sessions/new", "/runs/new", "/labels")
 
 ARGUMENTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
@@ -150,13 +151,14 @@ def look_at_all_pages(command: list[str]) -> None:
         found = re.search(r"(http://\S+?/)(?:runs/\d+)?\?token=(\S+)", process.stdout.readline())
         assert found
         home, token = found.groups()
-        with httpx.Client(base_url=home, headers={"Sec-Fetch-Site": "same-origin"}, follow_redirects=True) as browser:
+        headers = {"Sec-Fetch-Site": "same-origin"}
+        with httpx.Client(base_url=home, headers=headers, follow_redirects=True, timeout=PATIENCE_S) as browser:
             browser.get(f"/?token={token}", headers={"Sec-Fetch-Site": "none"})
             for path in SERVED:
                 assert "rust" in browser.get(path).text
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate()
+        process.communicate(timeout=PATIENCE_S)
 
 
 @pytest.mark.server
