@@ -23,6 +23,8 @@ from tests.distribution import (
     is_worker,
     put_first,
     pytest_configure_node,
+    pytest_exception_interact,
+    pytest_runtest_protocol,
     pytest_xdist_auto_num_workers,
     pytest_xdist_make_scheduler,
     seed_of_controller,
@@ -37,6 +39,8 @@ __all__ = [
     "nothing_left",
     "own_imports",
     "pytest_configure_node",
+    "pytest_exception_interact",
+    "pytest_runtest_protocol",
     "pytest_xdist_auto_num_workers",
     "pytest_xdist_make_scheduler",
 ]

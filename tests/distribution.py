@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Generator, Sequence
 from importlib import import_module
 from typing import cast
 
@@ -13,6 +15,10 @@ from xdist.workermanage import WorkerController
 
 MAX_WORKERS = 4
 SEED = "evaldesk_random_order"
+TEARDOWN_S = 300.0
+"""The time of a failed test for its teardown, which the slowest machine does not take."""
+STDERR = pytest.StashKey[int]()
+"""The file descriptor of the error output beside what a test writes to it."""
 N_FILES_OF_MANY = 100
 """Above it nearly the whole suite is played."""
 
@@ -49,6 +55,30 @@ def pytest_configure_node(node: WorkerController) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> FileScheduling:
     """Keep each file in one worker: its browser, desk and database belong to it."""
     return FileScheduling(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
+    """End this process, with the stacks of all threads, where the teardown of a failed test waits for ever.
+
+    At a failure pytest and pytest-timeout take back their own limits, for a person who looks at it with a debugger.
+    """
+    if isinstance(node, pytest.Item):
+        if STDERR not in node.stash:
+            node.stash[STDERR] = os.dup(sys.stderr.fileno())  # nothing is captured at this moment
+        faulthandler.dump_traceback_later(TEARDOWN_S, exit=True, file=node.stash[STDERR])
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Take the limit back when the test is over."""
+    try:
+        return (yield)
+    finally:
+        if STDERR in item.stash:
+            faulthandler.cancel_dump_traceback_later()
+            os.close(item.stash[STDERR])
+            del item.stash[STDERR]
 
 
 def put_first(items: list[pytest.Item], names: Sequence[str]) -> None:

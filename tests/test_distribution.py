@@ -17,9 +17,12 @@ CONFTEST = """
 import os, pytest
 from tests.conftest import (
     pytest_addoption, pytest_collection_modifyitems, pytest_configure, pytest_configure_node,
+    pytest_exception_interact, pytest_runtest_protocol,
     pytest_terminal_summary, pytest_xdist_auto_num_workers, pytest_xdist_make_scheduler
 )
 pytest_collection_modifyitems.__globals__["LONGEST"] = ("test_z.py",)
+if "TEARDOWN_S" in os.environ:
+    pytest_exception_interact.__globals__["TEARDOWN_S"] = float(os.environ["TEARDOWN_S"])
 
 @pytest.fixture(scope="session")
 def own_folder(tmp_path_factory):
@@ -172,11 +175,13 @@ def test_after(): pass
 """
 
 
-def test_a_teardown_that_waits_for_ever_ends_its_worker_with_its_stacks(project: pytest.Pytester) -> None:
+def test_a_teardown_that_waits_for_ever_after_a_failure_ends_its_worker_with_its_stacks(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEARDOWN_S", "1")
     project.makepyfile(test_a=TEARDOWN_WITHOUT_END)
-    limits = ("-o", "timeout=600", "-o", "faulthandler_timeout=1", "-o", "faulthandler_exit_on_timeout=true")
 
-    result = project.runpytest_subprocess(*WORKERS, *limits, timeout=PATIENCE_S)
+    result = project.runpytest_subprocess(*WORKERS, timeout=PATIENCE_S)
 
     assert result.parseoutcomes()["passed"] == 1
     result.stdout.fnmatch_lines(["worker 'gw?' crashed while running 'test_a.py::test_is_torn_down'"])
