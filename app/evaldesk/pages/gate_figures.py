@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import cos, pi, sin
 
 from evaldesk.desk.runs.gates.conclusion import ALL_PASSED, EVERY_CASE
 from evaldesk.desk.runs.gates.forecasts import GatePreview
@@ -10,15 +11,20 @@ from evaldesk.gate_options import GATE_OPTIONS
 from evaldesk.model.forecast import GateForecast
 from evaldesk.run_options import BY_NAME
 from evaldesk.wording.forecasts import (
+    about_words,
     forecast_sentence,
     notes_of,
     passes_words,
     proposal_sentence,
     proposal_words,
+    range_words,
     share_words,
     short_alarm,
 )
 
+DIAL_CENTRE, DIAL_RADIUS = (30.0, 30.0), 25.0
+NARROWEST = 0.02
+"""The least width of a range on the dial, so that it can be seen."""
 _TITLES = {option.flags[0]: option.title for option in (BY_NAME["n"], *GATE_OPTIONS)}
 
 
@@ -29,6 +35,18 @@ class BetterGate:
     words: str
     note: str
     options: str
+
+
+@dataclass(frozen=True, slots=True)
+class GateDial:
+    """The share of unchanged builds that a gate fails, on a half circle from 0 % at the left to 100 % at the right.
+
+    `band` is the path of its range, `needle` that of its mean.
+    """
+
+    band: str
+    needle: str
+    words: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +70,18 @@ class GateFigures:
     def short_alarm(self) -> str:
         """The same for a column."""
         return short_alarm(self.forecast)
+
+    @property
+    def dial(self) -> GateDial:
+        """The same as a dial."""
+        share = self.forecast.false_alarm or self.forecast.fails
+        low = max(0.0, min(share.low, 1 - NARROWEST))
+        start, end, mean = (_on_dial(at) for at in (low, max(share.high, low + NARROWEST), share.mean))
+        return GateDial(
+            f"M{start}A{DIAL_RADIUS:g} {DIAL_RADIUS:g} 0 0 1 {end}",
+            f"M{DIAL_CENTRE[0]:g} {DIAL_CENTRE[1]:g}L{mean}",
+            f"Fails {about_words(share.mean)} of unchanged builds, {range_words(share)}",
+        )
 
     @property
     def is_frequent(self) -> bool:
@@ -95,6 +125,12 @@ class GateFigures:
             and forecast.proposal is None
             and forecast.standing not in ("below the bar", "rarely")
         )
+
+
+def _on_dial(share: float) -> str:
+    angle = pi * (1 - share)
+    x, y = DIAL_CENTRE[0] + DIAL_RADIUS * cos(angle), DIAL_CENTRE[1] - DIAL_RADIUS * sin(angle)
+    return f"{x:.1f} {y:.1f}"
 
 
 def gate_figures(preview: GatePreview) -> tuple[GateFigures, ...]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
 from evaldesk.desk.runs.deciding import DECIDED_LIKELY
@@ -28,6 +29,8 @@ from evaldesk.store.runs.run_store import is_imported
 from evaldesk.wording.forecasts import CLOSE, measured_sentence, standing_sentence
 
 N_RUNS = 50
+N_SHOWN = 20
+"""The newest answers of a gate that are drawn."""
 FEWEST = 5
 """Answers from which on one may say "never"."""
 GateState: TypeAlias = Answer | Literal["errored"]
@@ -55,6 +58,10 @@ ADVICE: dict[GateFlag, str] = {
     "never-failed": "It may ask for too little: see whether a worse agent passes it.",
     "": "",
 }
+GateKey: TypeAlias = tuple[str, str, str]
+"""The options of a gate, the id of the agent and that of the eval set."""
+GateRun: TypeAlias = tuple[RunSummary, Gates, GateState]
+"""A run, the gate alone, and its answer."""
 _BY_FLAG = {flag_of(option): option for option in GATE_OPTIONS}
 
 
@@ -90,6 +97,30 @@ class GateRow:
     flips: tuple[SameAgent, ...] = ()
     measured_rate: str = ""
     figures: GateFigures | None = None
+
+    @property
+    def newest(self) -> tuple[GateAnswer, ...]:
+        """The newest answers, the oldest of them first."""
+        return self.answers[-N_SHOWN:]
+
+    @property
+    def joins(self) -> tuple[tuple[int, int], ...]:
+        """Places among the newest answers of which both have the same agent, and one held and the other failed."""
+        places = {answer.run_id: place for place, answer in enumerate(self.newest)}
+        pairs = [
+            (places[older.run_id], places[newer.run_id])
+            for same in self.flips
+            for newer, older in pairwise(each for each in same.answers if each.state in ("held", "failed"))
+            if newer.state != older.state and older.run_id in places
+        ]
+        return tuple(sorted(pairs))
+
+    @property
+    def summary(self) -> str:
+        """The note in a few words; the rest of it is behind them."""
+        if self.words:
+            return self.words
+        return "Misses worse agents" if self.figures and self.figures.is_blind else "Nothing to do"
 
     @property
     def counts(self) -> Mapping[GateState, int]:
@@ -141,16 +172,9 @@ def read_gates(runs: RunStore, show: str = "") -> GatesPage:
 
     A re-score has the trials of another run, so it is no further answer. Of an import no gate was asked here.
     """
-    judged_runs = [run for run in runs.list(limit=N_RUNS) if run.status not in LIVE and _is_judged(run)]
     stored_runs = StoredRuns(runs)
-    by_gate: dict[tuple[str, str, str], list[tuple[RunSummary, Gates, GateState]]] = defaultdict(list)
-    for run in judged_runs:
-        conclusion = stored_runs.conclusion(run)
-        if conclusion.outcome == "interrupted":
-            continue
-        for options, gates, state in _answers(run, conclusion):
-            by_gate[options, run.config.agent.id, run.config.evalset_id].append((run, gates, state))
-    rows = [_row(stored_runs, key, answers) for key, answers in by_gate.items()]
+    judged_runs = _judged_runs(runs)
+    rows = [_row(stored_runs, key, answers) for key, answers in _by_gate(stored_runs, judged_runs).items()]
     rows.sort(key=lambda row: (list(FLAGS).index(row.flag), -len(row.answers)))
     n_of = Counter(row.flag for row in rows)
     flags = [(flag, FLAGS[flag], n_of[flag], flag == show) for flag in FLAGS if flag and n_of[flag]]
@@ -162,6 +186,47 @@ def read_gates(runs: RunStore, show: str = "") -> GatesPage:
         n_doubtful=sum(bool(row.flag) for row in rows),
         n_gates=len(rows),
     )
+
+
+def read_gate_flips(runs: RunStore, new_ids: Collection[int]) -> list[GateRow]:
+    """The gates that held and failed for the same agent, eval set and settings, one of the new runs among them.
+
+    Only gates that somebody asked for: where every trial must pass by default, a flaky trial is no surprise.
+    """
+    judged_runs = _judged_runs(runs)
+    subjects = {_subject(run) for run in judged_runs if run.id in new_ids}
+    if not subjects:
+        return []
+    stored_runs = StoredRuns(runs)
+    by_gate = _by_gate(stored_runs, [run for run in judged_runs if _subject(run) in subjects])
+    keys = [
+        key
+        for key, answers in by_gate.items()
+        if any(asked_of(gates) for _, gates, _ in answers)
+        and any(answer.run_id in new_ids for same in _flips(answers) for answer in same.answers)
+    ]
+    rows = [_row(stored_runs, key, by_gate[key]) for key in keys]
+    return [row for row in rows if row.flag != "below-bar"]
+
+
+def _judged_runs(runs: RunStore) -> list[RunSummary]:
+    return [run for run in runs.list(limit=N_RUNS) if run.status not in LIVE and _is_judged(run)]
+
+
+def _subject(run: RunSummary) -> tuple[str, str]:
+    return run.config.agent.id, run.config.evalset_id
+
+
+def _by_gate(stored_runs: StoredRuns, judged_runs: Sequence[RunSummary]) -> Mapping[GateKey, Sequence[GateRun]]:
+    """The runs of each gate with its answer, the newest first."""
+    by_gate: dict[GateKey, list[GateRun]] = defaultdict(list)
+    for run in judged_runs:
+        conclusion = stored_runs.conclusion(run)
+        if conclusion.outcome == "interrupted":
+            continue
+        for options, gates, state in _answers(run, conclusion):
+            by_gate[options, *_subject(run)].append((run, gates, state))
+    return by_gate
 
 
 def _is_judged(run: RunSummary) -> bool:
@@ -208,20 +273,23 @@ def _option_text(name: str, gates: Gates) -> str:
     return GATES_BY_NAME[name].value_words(getattr(gates, name)).removeprefix("$")
 
 
-def _row(
-    stored_runs: StoredRuns, key: tuple[str, str, str], run_states: Sequence[tuple[RunSummary, Gates, GateState]]
-) -> GateRow:
-    """`run_states` has the newest run first."""
-    options, agent, _ = key
+def _flips(run_states: Sequence[GateRun]) -> list[SameAgent]:
+    """The answers that differ although agent, eval set and settings were the same."""
     same: dict[tuple[str, str], list[GateAnswer]] = defaultdict(list)
     for run, gates, state in run_states:
         against = run.config.gates.baseline if gates.compares else ""
         same[run_fingerprint(run.config), against].append(GateAnswer(run.id, state))
-    flips = [
+    return [
         SameAgent(fingerprint, tuple(answers))
         for (fingerprint, _), answers in same.items()
         if {"held", "failed"} <= {answer.state for answer in answers}
     ]
+
+
+def _row(stored_runs: StoredRuns, key: GateKey, run_states: Sequence[GateRun]) -> GateRow:
+    """`run_states` has the newest run first."""
+    options, agent, _ = key
+    flips = _flips(run_states)
     row = GateRow(
         options=options,
         agent=agent,

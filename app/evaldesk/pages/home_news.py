@@ -15,6 +15,7 @@ from evaldesk.desk.desk import Desk
 from evaldesk.model.conclusion import Interval, counted
 from evaldesk.model.set_trend import TrendRun
 from evaldesk.model.stored import EvalSetFile, RunSummary
+from evaldesk.pages.gates import GateRow, read_gate_flips
 from evaldesk.pages.set_trend import CaseTrend, TrendChart, TrendPage, change_words, trend_page
 from evaldesk.statistics.comparison import holm
 from evaldesk.statistics.history.build_tests import SUITE_LEVEL
@@ -28,6 +29,7 @@ N_TREND_RUNS = 120
 MOST_CASES = 200
 """A set with more cases is judged as a whole only."""
 MOST_CARDS = 4
+MOST_FLIPS = 2
 MOST_EVENTS = 12
 MOST_RUNS = 50
 LEVEL = 0.05
@@ -92,6 +94,15 @@ class News:
     n_tested: int
     n_told: int
     n_more: int = 0
+    flips: tuple[GateRow, ...] = ()
+    """The gates that answered differently for the same agent, one of the new runs among them."""
+
+    @property
+    def summary(self) -> str:
+        """The number of changes beyond chance, and of gates that flip."""
+        n_worse, n_flips = len(self.worse) + self.n_more, len(self.flips)
+        gates = f"{counted(n_flips, 'gate')} that {'flips' if n_flips == 1 else 'flip'}" if n_flips else ""
+        return " and ".join(filter(None, (f"{n_worse} beyond chance" if n_worse else "", gates)))
 
     @property
     def sentence(self) -> tuple[str, str]:
@@ -101,6 +112,12 @@ class News:
             return f"{first.title} fell from {first.was} to {first.now}", f"and {n_others} more" if n_others else ""
         if not self.n_runs:
             return "", ""
+        if self.flips:
+            gates = counted(len(self.flips), "gate")
+            rest = (
+                "no set got worse beyond chance" if self.n_told else "too few comparable runs before to tell a change"
+            )
+            return f"{gates} held and failed for the same agent", rest
         runs = f"{counted(self.n_runs, 'run')} ended"
         if not self.n_told:
             return runs, "too few comparable runs before to tell a change"
@@ -113,7 +130,8 @@ class News:
             f"Tested: {counted(self.n_tested, 'trend')} with a new run, {self.n_told:,} of them with enough runs "
             "before. A set is worse where its trend has a change point, or where its newest run passed fewer trials "
             "than its last 10 allow (the rule likely); a case by Fisher's test. All of them after Holm, over these "
-            "trends as well. What cannot be told is not shown as worse."
+            "trends as well. What cannot be told is not shown as worse. A gate flips where it held and failed with the "
+            "same agent, eval set and settings, so the difference is chance."
         )
 
 
@@ -128,7 +146,8 @@ def read_news(desk: Desk, since: datetime, files: Sequence[EvalSetFile], now: da
     tested = list(newest.items())[:MOST_TESTED]
     trends = [trend_page(desk, *pair, is_strip=run.n_cases > MOST_CASES, n_runs=N_TREND_RUNS) for pair, run in tested]
     all_worse = _worse(trends, [pair[0] for pair, _ in tested], names, since)
-    worse = all_worse[:MOST_CARDS]
+    flips = read_gate_flips(desk.store.runs, {run.id for run in runs})[:MOST_FLIPS]
+    worse = all_worse[: MOST_CARDS - len(flips)]
     bad_ids = {run_id for each in all_worse for run_id in each.run_ids}
     return News(
         since,
@@ -138,6 +157,7 @@ def read_news(desk: Desk, since: datetime, files: Sequence[EvalSetFile], now: da
         n_tested=len(trends),
         n_told=sum(len(trend.compared) >= 8 or trend.alarm is not None for trend in trends),
         n_more=len(all_worse) - len(worse),
+        flips=tuple(flips),
     )
 
 

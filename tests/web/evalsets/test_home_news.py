@@ -9,6 +9,7 @@ from typing import Any
 from tests.web.evalsets.test_set_trend import CASES, add_run, series
 
 from evaldesk.model import RunConfig, TrialResult
+from evaldesk.model.conclusion import Gates
 from evaldesk.model.set_trend import TrendCase
 from evaldesk.pages.home_news import News, read_news
 from evaldesk.pages.set_trend import trend_page
@@ -69,6 +70,39 @@ def test_noise_and_short_histories_are_not_worse(pages: Pages, calc: str) -> Non
     assert short.sentence == ("2 runs ended", "too few comparable runs before to tell a change")
     assert (noise.worse, noise.n_told) == ((), 1)
     assert noise.sentence[0] == "Nothing got worse beyond chance"
+
+
+def test_a_gate_that_held_and_failed_for_the_same_agent_has_a_card(pages: Pages, calc: str) -> None:
+    gates = Gates(min_pass_rate=0.9)
+    before = series(pages, calc, 5, 5, gates=gates)
+    quiet = news(pages)
+    run_id = add_run(pages, calc, 4, gates=gates)
+
+    after, later = news(pages), news(pages, hours=-1)
+    add_run(pages, calc, 5, gates=gates)
+    text = pages.get("/").text
+
+    assert quiet.flips == later.flips == ()
+    (row,) = after.flips
+    assert [answer.state for answer in row.answers] == ["held"] * len(before) + ["failed"]
+    assert row.answers[-1].run_id == run_id
+    assert row.joins == ((1, 2),)
+    assert after.sentence == (
+        "1 gate held and failed for the same agent",
+        "too few comparable runs before to tell a change",
+    )
+    assert after.summary == "1 gate that flips"
+    assert text.count('data-kind="answers"') == 1
+    assert "flips <span>1 of 4 failed</span>" in text
+    assert "In doubt" in text
+
+
+def test_another_version_of_the_agent_flips_no_gate(pages: Pages, calc: str) -> None:
+    gates = Gates(min_pass_rate=0.7)
+    series(pages, calc, 5, 5, gates=gates, agent_version="v1")
+    series(pages, calc, 3, gates=gates, agent_version="v2")
+
+    assert news(pages).flips == ()
 
 
 def test_a_case_in_quarantine_raises_no_alarm(pages: Pages, calc: str) -> None:

@@ -12,7 +12,8 @@ from tests.desk.runs_by_hand import ended, subject
 
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.model import Gates, RunStatus, TrialSpec, Verdict
-from evaldesk.pages.gates import GateRow, read_gates
+from evaldesk.model.forecast import Range
+from evaldesk.pages.gates import GateRow, read_gate_flips, read_gates
 from evaldesk.store.runs.run_store import imported_agent
 
 
@@ -83,10 +84,10 @@ def test_a_gate_on_a_level_that_the_agent_does_not_reach_is_right_to_fail(pages:
     for _ in range(3):
         played(pages, "p" * 7 + "fff", Gates(min_pass_rate=0.9))
 
-    text = pages.get("/gates").text
+    text = " ".join(html.unescape(re.sub("<[^>]+>", " ", pages.get("/gates").text)).split())
 
     assert "1 of 1 gate needs attention" in text
-    assert "<b>The agent is below the bar.</b> It never held. 3 of 10 cases fail every time" in text
+    assert "The agent is below the bar. It never held. 3 of 10 cases fail every time" in text
     assert "every time. Fix them, or accept them as known failures." in text
     assert text.count("this agent is below the bar") == 0, "the standing is named before the note"
     assert "Often fails" not in text
@@ -108,6 +109,53 @@ def test_a_gate_on_change_that_often_fails_for_nothing_needs_a_look(pages: Any) 
     text = " ".join(html.unescape(re.sub("<[^>]+>", " ", pages.get("/gates").text)).split())
     assert "Often fails although nothing changed." in text
     assert row.measured_rate in text
+
+
+@pytest.mark.parametrize(
+    ("share", "ends"),
+    [
+        (Range(0.5, 0.0, 1.0), ("5.0 30.0", "55.0 30.0", "30.0 5.0")),
+        (Range(0.0, 0.0, 0.0), ("5.0 30.0", "5.0 28.4", "5.0 30.0")),
+        (Range(1.0, 1.0, 1.0), ("55.0 28.4", "55.0 30.0", "55.0 30.0")),
+    ],
+    ids=["unknown", "never", "always"],
+)
+def test_the_dial_has_the_range_and_the_mean_and_never_an_empty_range(
+    pages: Any, share: Range, ends: tuple[str, str, str]
+) -> None:
+    played(pages, "pppf", Gates(min_pass_rate=0.5))
+    (row,) = rows(pages)
+    assert row.figures
+
+    dial = replace(row.figures, forecast=replace(row.figures.forecast, false_alarm=share)).dial
+
+    start, end, mean = ends
+    assert dial.band == f"M{start}A25 25 0 0 1 {end}"
+    assert dial.needle == f"M30 30L{mean}"
+    assert pages.get("/gates").text.count('class="dial"') == 1
+
+
+def test_the_newest_answers_are_drawn_and_those_of_the_same_agent_joined(pages: Any) -> None:
+    gates = Gates(min_pass_rate=0.5)
+    run_ids = [played(pages, "ff" if at in (1, 22) else "pp", gates) for at in range(24)]
+
+    (row,) = rows(pages)
+
+    assert [answer.run_id for answer in row.newest] == run_ids[4:]
+    assert row.joins == ((17, 18), (18, 19))
+    assert (row.counts["held"], row.counts["failed"]) == (22, 2)
+    assert pages.get("/gates").text.count('class="square"') == 20
+
+
+def test_a_flip_is_news_where_somebody_asked_for_the_gate_and_a_new_run_is_in_it(pages: Any) -> None:
+    gates, store = Gates(min_pass_rate=0.4), pages.desk.runs.run_store
+    first = [played(pages, letters, gates) for letters in ("ppp", "fff")]
+    other = [played(pages, letters, Gates()) for letters in ("ppp", "ppf")]
+
+    assert [row.options for row in read_gate_flips(store, first)] == ["--n 1 --min-pass-rate 0.4"]
+    assert [row.options for row in read_gate_flips(store, first[:1])] == ["--n 1 --min-pass-rate 0.4"]
+    assert read_gate_flips(store, other) == []
+    assert read_gate_flips(store, [10_000]) == []
 
 
 def test_a_gate_by_which_no_run_was_judged_has_no_row(pages: Any) -> None:
