@@ -26,8 +26,23 @@ KILLS = (200, 550)
 MOST_AFTER = 100
 """The cells that a desk begins at most after the one at which it is killed, however late the signal comes."""
 
+AGENT = """
+import os
+
+async def agent(message):
+    case, variant, trial = map(int, os.environ["CELL"].split())
+    yield message if (7 * case + 3 * trial) % 12 > 2 * variant else "no"
+"""
+"""Passes by case, variant and trial: 11, 9, 7, 5, 3 and 1 of 12."""
+
+
+def is_passed(case: int, variant: int, trial: int) -> bool:
+    """Whether the agent passes in a cell."""
+    return (7 * case + 3 * trial) % 12 > 2 * variant
+
+
 DESK = """
-import asyncio, json, sys
+import asyncio, json, os, sys
 from pathlib import Path
 from evaldesk.desk.experiments.experiments import ExperimentDesk
 from evaldesk.desk.runs.plan import RunOptions, RunSubject
@@ -50,7 +65,9 @@ class Noting(InlineExecutor):
         if not n_left:
             await asyncio.Event().wait()
         n_left -= 1
-        print(json.dumps([spec.case_index, self.variant, spec.trial_index]), flush=True)
+        cell = [spec.case_index, self.variant, spec.trial_index]
+        os.environ["CELL"] = " ".join(map(str, cell))  # one trial at once
+        print(json.dumps(cell), flush=True)
         await super().submit(spec)
 
 async def main(folder):
@@ -75,7 +92,7 @@ asyncio.run(main(Path(sys.argv[1])))
 
 @pytest.mark.long
 def test_a_killed_experiment_is_taken_up_with_every_cell_once_in_order(tmp_path: Path) -> None:
-    (tmp_path / "echo_agent.py").write_text("async def agent(message):\n    yield message\n")
+    (tmp_path / "echo_agent.py").write_text(AGENT)
     (tmp_path / "desk.py").write_text(DESK)
 
     parts = [_begun(tmp_path, n_cells) for n_cells in (*KILLS, None)]
@@ -88,20 +105,28 @@ def test_a_killed_experiment_is_taken_up_with_every_cell_once_in_order(tmp_path:
     with Store.open(tmp_path / "evaldesk.db") as store:
         found = results(store, 1)
         attempts = {store.runs.trial(run.id, 0, 0).attempt for run in found.runs.values()}
+        strips = [list(store.runs.strips(run.id)) for run in found.runs.values()]
         imports = ImportDesk(settings := Settings(tmp_path, ()), store, EvalSetDesk(settings, store))
         file = read_experiment(b"".join(experiment_parts(store, 1)), "experiment.json")
         again = results(store, import_experiment(store, imports, file, "experiment.json"))
     assert [len(part) >= n for part, n in zip(parts, (*KILLS, 1), strict=True)] == [True] * 3
     assert all([place[cell] for cell in part] == sorted(place[cell] for cell in part) for part in parts)
     assert {cell for part in parts for cell in part} == set(planned)
+    assert strips == [
+        ["".join("fp"[is_passed(case, variant, n)] for n in range(N)) for case in range(N_CASES)]
+        for variant in range(N_VARIANTS)
+    ]
+    n_passed = [sum(strip.count("p") for strip in each) for each in strips]
     assert [(run.status, run.n_passed, run.n_duplicates) for run in found.runs.values()] == [
-        ("finished", N_CASES * N, 0)
-    ] * N_VARIANTS
+        ("finished", n, 0) for n in n_passed
+    ]
+    assert len({*n_passed}) == N_VARIANTS
+    assert found.analysis.may_be_best == ("v0",)
     assert attempts == {1}
     assert (found.n_blocks, found.is_cut) == (N, False)
     assert (again.analysis, again.n_blocks, again.is_cut) == (found.analysis, N, False)
     assert (again.experiment.plan, again.experiment.created_at) == (found.experiment.plan, found.experiment.created_at)
-    assert [run.n_passed for run in again.runs.values()] == [N_CASES * N] * N_VARIANTS
+    assert [run.n_passed for run in again.runs.values()] == n_passed
 
 
 BEGINNING = """

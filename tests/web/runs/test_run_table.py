@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from evaldesk.model import AgentRef, Case, Criterion, RunConfig, Score, TrialResult, Turn, Usage
 from evaldesk.pages.runs.table_query import TableQuery, sort_text
 from evaldesk.wire import from_json
+from evaldesk.wording.words import short_title
 
 if TYPE_CHECKING:
     from tests.web.runs.conftest import RunPages
@@ -200,3 +202,121 @@ def test_the_report_of_a_table_needs_no_desk(pages: RunPages, three: str) -> Non
     assert {*re.findall(r'(?:src|href)="(.)', body)} == {"#"}
     assert body.count('class="trials"') == 0 or 'href="/' not in body
     assert "misses" in body
+
+
+METRICS = ("response_match_score", "tool_trajectory_avg_score")
+N_MEASURED = 7
+
+
+def measure_of(run: int, case: int, name: str) -> int:
+    """A different number for each case, 0 to 6, in an order of its own for each run and each measure."""
+    factor = {"response_match_score": 2, "tool_trajectory_avg_score": 3, "cost": 4, "tokens": 5, "time": 6}[name]
+    return (case * factor + run) % N_MEASURED
+
+
+@pytest.fixture
+def measured(pages: RunPages) -> list[int]:
+    """Three runs of seven cases with two metrics, costs, tokens and times; the last case has no score of a metric."""
+    runs = []
+    for run in range(3):
+        criteria = tuple(Criterion(metric, 0.5) for metric in METRICS)
+        config = RunConfig(AgentRef("dice", "dice:root_agent"), "calc", n=5, criteria=criteria)
+        run_id = pages.desk.store.runs.create(config, [Case(f"c{at}", (Turn("hi"),)) for at in range(N_MEASURED)])
+        pages.desk.store.runs.record(
+            [
+                TrialResult(
+                    run_id,
+                    case,
+                    at,
+                    "finished",
+                    "passed" if at < case % 4 else "failed",
+                    scores=tuple(
+                        Score(metric, measure_of(run, case, metric) / 10, threshold=0.5)
+                        for metric in METRICS
+                        if case < N_MEASURED - 1
+                    ),
+                    usages=(
+                        Usage(
+                            "m", tokens_in=1 + measure_of(run, case, "tokens"), cost=measure_of(run, case, "cost") / 8
+                        ),
+                    ),
+                    duration_ms=1000.0 * (1 + measure_of(run, case, "time")),
+                )
+                for case in range(N_MEASURED)
+                for at in range(5)
+            ]
+        )
+        pages.desk.store.runs.set_status(run_id, "finished")
+        runs.append(run_id)
+    return runs
+
+
+CHOICE = re.compile(r'<a href="([^"]+)" role="checkbox" aria-checked="(?:true|false)">([^<]+)</a>')
+CASE = re.compile(r'<th scope="row">.{0,300}?>(c\d)</a>', re.DOTALL)
+HEAD = re.compile(r'<th scope="col"([^>]*)>(?:<a href="([^"]+)" data-sort>)?([^<]+)')
+ALL = ",".join(f"metric.{metric}" for metric in METRICS) + ",trials,rate,cost,time"
+
+
+@pytest.mark.parametrize("n_runs", [1, 3])
+@pytest.mark.parametrize("name", [*METRICS, "cost", "time"])
+def test_a_head_sorts_by_its_values_in_both_directions(
+    pages: RunPages, measured: list[int], n_runs: int, name: str
+) -> None:
+    title = short_title(name).lower()
+    for run in range(n_runs):
+        address = (
+            f"/runs/{measured[0]}?" if n_runs == 1 else f"/table?runs={','.join(map(str, measured))}&columns={ALL}"
+        )
+        values = {f"c{case}": measure_of(run, case, name) for case in range(N_MEASURED)}
+        is_metric = name in METRICS
+        if is_metric:
+            del values[f"c{N_MEASURED - 1}"]
+        orders = []
+        for _ in range(2):
+            heads = [each for each in HEAD.findall(pages.get(address).text) if each[2].strip().lower() == title]
+            address = heads[run][1].replace("&amp;", "&")
+            text = pages.get(address).text
+            (sorted_head,) = (each for each in HEAD.findall(text) if "aria-sort" in each[0])
+            direction = re.search(r'aria-sort="(\w+)"', sorted_head[0])
+            assert direction
+            order = [case for case in CASE.findall(text) if case in values]
+            assert order == sorted(values, key=values.__getitem__, reverse=direction[1] == "descending")
+            assert sorted_head[2].strip().lower() == title
+            orders.append(order)
+        assert orders[0] == orders[1][::-1]
+
+
+def test_a_column_is_chosen_and_left_out_by_itself_and_the_choice_holds(pages: RunPages, measured: list[int]) -> None:
+    table = f"/table?runs={','.join(map(str, measured))}"
+    choices = choices_of(pages.get(table).text)
+    titles = [title for title in choices if title != "Tight rows"]
+
+    assert {"Trials", "Pass rate", "Cost", "Time"} < {*titles}
+    for title in titles:
+        before, address = column_titles(pages.get(table).text), choices[title]
+        after = column_titles(pages.get(address).text)
+        back = choices_of(pages.get(address).text)[title]
+        assert {*before} ^ {*after} == {title}
+        assert column_titles(pages.get(back).text) == before
+
+    tight = choices["Tight rows"] + "&columns=trials,cost&sort=cost"
+    text = pages.get(tight).text
+    assert 'data-density="tight"' in text
+    links = re.findall(r'(?:class="filters"|Sort)(.*?)</ul>', text, re.DOTALL)
+    hrefs = [href.replace("&amp;", "&") for part in links for href in re.findall(r'href="(/table[^"]+)"', part)]
+    assert len(hrefs) > 8
+    for href in hrefs:
+        assert "density=tight" in href
+        assert "columns=trials%2Ccost" in href
+    assert 'name="density" value="tight"' in text
+    assert 'name="columns" value="trials,cost"' in text
+
+
+def column_titles(text: str) -> list[str]:
+    """The different heads below those of the runs, in their order."""
+    return list(dict.fromkeys(title.strip() for _, _, title in HEAD.findall(text) if title.strip() != "Case"))
+
+
+def choices_of(text: str) -> dict[str, str]:
+    """The addresses that show a column, or leave it out, by its title."""
+    return {title: href.replace("&amp;", "&") for href, title in CHOICE.findall(text)}
