@@ -17,6 +17,7 @@ from evaldesk.model.experiment import Analysis
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.analysis_plots import Forest, Scatter, forest_of, scatter_of
+from evaldesk.pages.experiment_files import failure_sentences
 from evaldesk.pages.runs.table import LETTERS, CaseTable, TableGroup, read_table
 from evaldesk.pages.runs.table_query import TableQuery
 from evaldesk.statistics.intervals import t_95
@@ -102,6 +103,7 @@ def read_experiment_page(
         for each in experiment.members
         if each.run_id and each.variant_index in experiment.dropped
     }
+    marks |= {run.id: "failed" for run in loaded.runs.values() if run.status == "failed"}
     table = read_table(desk, query, titles=names, marks=marks, rows=rows)
     summaries = [each.summary for each in table.groups if each.summary]
     letters = {names[run_id]: letter for run_id, letter in zip(ordered, LETTERS, strict=False)}
@@ -115,6 +117,7 @@ def read_experiment_page(
     notes = [
         f"Variant {names[each.run_id]} was deleted; its column is empty." for each in table.groups if not each.summary
     ]
+    notes += failure_sentences(loaded)
     if loaded.is_cut:
         notes.append(f"Only the first {loaded.n_blocks} trials of each case count, which all variants have.")
     if len({summary.n_most for summary in summaries}) > 1:

@@ -42,6 +42,16 @@ def experiment_lines(results: Results) -> list[str]:
     return [*lines, f"{luck}."] if luck else lines
 
 
+def failure_sentences(results: Results) -> list[str]:
+    """A sentence for each variant whose run failed, with its reason."""
+    failures = ((index, run) for index, run in results.runs.items() if run.status == "failed")
+    return [
+        f"{results.experiment.plan.variants[index].name} failed after {counted(run.n_done, 'trial')} "
+        f"of {run.n_trials:,}: {run.reason}"
+        for index, run in failures
+    ]
+
+
 def _unequal_trials(results: Results) -> list[str]:
     return [UNEQUAL_TRIALS] if len({run.n_most for run in results.runs.values()}) > 1 else []
 
@@ -64,7 +74,12 @@ def experiment_markdown(results: Results) -> str:
         cost = "" if each.cost is None else cost_words(each.cost)
         lines.append(f"| {_cell(each.variant)} | {share} | {cost} | {each.n_trials:,} | {_cell(words)} |")
     sentences = [*effect_sentences(analysis.effects, plan.factors), luck_sentence(analysis)]
-    lines += ["", *_unequal_trials(results), *(f"- {_cell(sentence)}." for sentence in sentences if sentence)]
+    lines += [
+        "",
+        *_unequal_trials(results),
+        *(f"- {_cell(each)}" for each in failure_sentences(results)),
+        *(f"- {_cell(sentence)}." for sentence in sentences if sentence),
+    ]
     lines += ["", "Differences are paired by case; intervals are over cases, p by exact sign flips or t, after Holm."]
     return "\n".join(lines) + "\n"
 
@@ -104,6 +119,7 @@ def _variant_line(results: Results, rate: VariantRate) -> str:
     words = "the baseline" if difference is None else variant_difference_words(difference)
     dropped = results.experiment.dropped.get(index)
     note = f"; dropped after {dropped} of {run.config.n}" if dropped is not None else ""
+    note += f"; failed: {run.reason}" if run.status == "failed" else ""
     return f"  {rate.variant}: {share}, {cost}, run {run.id}; {words}{note}"
 
 

@@ -13,6 +13,7 @@ from evaldesk.desk.experiments.results import results
 from evaldesk.model import AgentRef, Case, RunConfig, TrialResult, Turn, Usage, Verdict
 from evaldesk.model.experiment import ExperimentPlan, Variant
 from evaldesk.model.run import ExperimentPart
+from evaldesk.pages.experiment_files import experiment_lines, experiment_markdown
 
 if TYPE_CHECKING:
     from tests.web.runs.conftest import RunPages
@@ -101,6 +102,34 @@ def test_a_head_has_the_rate_of_the_other_doors_where_cases_have_unequal_trials(
 
     assert [round(100 * (each.rate or 0)) for each in results(store, number).analysis.rates] == [50, 50, 50]
     assert shares[:3] == ["50", "50", "50"]
+
+
+@pytest.mark.parametrize("n_done", [0, 8])
+def test_a_variant_whose_run_failed_takes_no_trial_from_the_others(pages: RunPages, n_done: int) -> None:
+    store, names = pages.desk.store, ("as now", "broken", "weak")
+    plan = ExperimentPlan("trips", tuple(Variant(name, {"model": name}) for name in names), 7, 5)
+    number = store.experiments.begin(plan, [])
+    for index, name in enumerate(names):
+        part = ExperimentPart(number, index, name)
+        config = RunConfig(AgentRef("dice", "dice:root_agent"), "calc", n=2, experiment=part)
+        run_id = store.runs.create(config, [Case(f"c{at}", (Turn("hi"),)) for at in range(12)])
+        cells = [(case, at) for at in range(2) for case in range(12)][: n_done if name == "broken" else None]
+        verdict: Verdict = "failed" if name == "weak" else "passed"
+        store.runs.record([TrialResult(run_id, case, at, "finished", verdict) for case, at in cells])
+        is_broken = name == "broken"
+        store.runs.set_status(run_id, "failed" if is_broken else "finished", reason="No <model>." if is_broken else "")
+
+    found = results(store, number)
+    text = pages.get(f"/experiments/{number}").text
+    sentence = f"broken failed after {n_done} trials of 24: No <model>."
+
+    assert (found.n_blocks, found.is_cut) == (2, False)
+    assert [each.n_trials for each in found.analysis.rates] == [24, n_done, 24]
+    assert [each.word for each in found.analysis.differences if each.variant == "weak"] == ["worse"]
+    assert sentence.replace("<", "&lt;").replace(">", "&gt;") in text
+    assert '<span class="tag">failed</span>' in text
+    assert any(line.endswith("; failed: No <model>.") for line in experiment_lines(found))
+    assert r"No \<model\>." in experiment_markdown(found)
 
 
 def test_an_option_that_the_experiment_varies_is_no_limit_of_its_comparison(

@@ -27,8 +27,8 @@ class Results:
     """The results of an experiment as they are stored now.
 
     `runs` has the run of each variant by its index; one that was deleted is missing. `n_blocks` are the trials of each
-    case that count, which every variant that was not dropped has; `is_cut` where some variants have more, as at the cap
-    of a budget or while the experiment goes on.
+    case that count, which every variant has that was not dropped and did not fail; `is_cut` where some of them have
+    more, as at the cap of a budget or while the experiment goes on.
     """
 
     experiment: Experiment
@@ -68,13 +68,14 @@ def results(store: Store, experiment_id: int) -> Results:
     """The results of an experiment; the analysis is computed once for each change of its trials. Raises NotFoundError.
 
     While a budget cut it or it goes on, only blocks that are complete for all variants count. A variant that was
-    dropped early, or deleted, does not shorten the others.
+    dropped early, or deleted, does not shorten the others, nor does one whose run failed, as without its model.
     """
     experiment = store.experiments.get(experiment_id)
     plan, runs = experiment.plan, _runs(store, experiment)
     strips = {index: store.runs.strips(run.id) for index, run in runs.items()}
     n_most = max((len(strip) for each in strips.values() for strip in each), default=0)
     playing = [index for index in strips if index not in experiment.dropped]
+    playing = [index for index in playing if runs[index].status != "failed"] or playing
     n_whole = min((_n_whole(strips[index]) for index in playing), default=0)
     is_cut = any(TO_PLAY in strip for index in playing for strip in strips[index])
     n_blocks = n_whole if is_cut else n_most
