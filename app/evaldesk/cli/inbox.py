@@ -220,7 +220,7 @@ def case(ids: tuple[int, ...], evalset: str | None, preview: bool, is_json: bool
 def status(is_json: bool, workspace: str | None) -> None:
     """Show the address of the inbox, its sources, and the numbers of its conversations.
 
-    Exit code 1 while the alarm of the pass rate rang in the last 7 days.
+    Exit code 1 while the alarm of the pass rate rang in the last 14 days.
 
     \b
     evaldesk inbox status

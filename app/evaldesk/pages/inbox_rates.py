@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
 
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.inbox.live import LiveRates
+from evaldesk.desk.inbox.live import WINDOW, LiveRates
 from evaldesk.desk.inbox.scoring import LiveDay
 from evaldesk.settings import InboxScoring
 from evaldesk.wording.inbox import alarm_sentence, release_change_sentence
 from evaldesk.wording.words import interval_words, passed_words, share_words
 
-WINDOW = timedelta(days=14)
 """The days of the strip."""
 LEFT, RIGHT, TOP, BOTTOM = 30.0, 770.0, 8.0, 128.0
 E_LEFT, E_RIGHT, E_LIMIT, E_TOP = 44.0, 510.0, 32.0, 8.0

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.conversations import put_conversation
 
+from evaldesk.desk.inbox import notices
 from evaldesk.desk.inbox.live import LiveDesk, scoring_plan
 from evaldesk.desk.inbox.notices import emit_events
 from evaldesk.desk.inbox.sampling import is_sampled
@@ -177,6 +183,33 @@ def test_a_command_that_fails_is_a_warning_and_not_started_again(
     live.score_by_settings(settings.inbox.score, is_trusted=True)
 
     assert [record.message[:17] for record in caplog.records] == ["[inbox] on_alarm:"]
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="the end of a process is seen on Linux")
+def test_processes_that_a_command_leaves_end_with_its_time(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments = iter([0.0, 1.0, 2.0, *[notices.COMMAND_S + 1] * 5])
+    monkeypatch.setattr(notices, "time", SimpleNamespace(monotonic=lambda: next(moments), sleep=time.sleep))
+    pid_file = tmp_path / "pid"
+    code = (
+        "import subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(600)'])\n"
+        f"open({str(pid_file)!r}, 'w').write(str(child.pid))\n"
+    )
+    settings = alarming(tmp_path, tmp_path / "alarm.json")
+    settings = replace(settings, inbox=replace(settings.inbox, on_alarm=(sys.executable, "-S", "-c", code)))
+
+    notices.start_command(settings, notices.AlarmNotice(1, store.now(), 0.9, "1.4", 1, 2))
+
+    assert next(moments) > notices.COMMAND_S  # it waited for the processes
+    watch = select.poll()
+    with suppress(ProcessLookupError):  # it is gone already
+        handle = os.pidfd_open(int(pid_file.read_text()))
+        watch.register(handle, select.POLLIN)
+        ended = watch.poll(20_000)
+        os.close(handle)
+        assert ended
 
 
 class Collector(BaseHTTPRequestHandler):

@@ -40,7 +40,7 @@ LEFT_OUT = ""
 MOST_IN_ALARM = 20_000
 """The newest scored conversations that the alarm looks at."""
 SCORING_HOLD = "inbox-score"
-WINDOW = timedelta(days=7)
+WINDOW = timedelta(days=14)
 """The scores of so long ago are rated, and conversations that began since then are scored."""
 
 

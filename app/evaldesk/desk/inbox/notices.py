@@ -6,12 +6,14 @@ import json
 import logging
 import os
 import subprocess
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from evaldesk.agents.group_guard import kill_group
 from evaldesk.durable_files import replace_file
 from evaldesk.model.inbox import Conversation, InboxScore
 from evaldesk.settings import Settings
@@ -21,7 +23,7 @@ log = logging.getLogger("evaldesk.inbox")
 
 NOTICE_NAME = "inbox-alarm.json"
 NOTICE_HOLD = "inbox-alarm"
-COMMAND_S = 60.0
+COMMAND_S, POLL_S = 60.0, 0.05
 EMIT_S = 10.0
 EVENT = "gen_ai.evaluation.result"
 """The event of the semantic conventions of OpenTelemetry for a score."""
@@ -94,20 +96,39 @@ def send_notice(settings: Settings, store: Store, notice: AlarmNotice) -> bool:
 
 
 def start_command(settings: Settings, notice: AlarmNotice) -> None:
-    """Start `on_alarm` in the folder of the workspace, and wait for its end. A fault is a warning."""
+    """Start `on_alarm` in the folder of the workspace, and wait for its end and that of its processes.
+
+    After COMMAND_S its process group is killed. A fault is a warning.
+    """
+    deadline_s = time.monotonic() + COMMAND_S
     try:
-        subprocess.run(
+        with subprocess.Popen(
             settings.inbox.on_alarm,
-            input=json.dumps(notice.values).encode(),
             cwd=settings.workspace,
             env=dict(os.environ),
+            stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            timeout=COMMAND_S,
-            check=True,
-        )
+            start_new_session=True,  # one group for the command and its processes, to kill them together: decision 099
+        ) as process:
+            try:
+                process.communicate(json.dumps(notice.values).encode(), timeout=COMMAND_S)
+                while _has_processes(process.pid) and time.monotonic() < deadline_s:
+                    time.sleep(POLL_S)
+            finally:
+                kill_group(process.pid)
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, settings.inbox.on_alarm)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         log.warning("[inbox] on_alarm: %s", error)
+
+
+def _has_processes(group: int) -> bool:
+    try:
+        os.killpg(group, 0)  # sends no signal, and tells whether the group has processes (decision 099)
+    except OSError:
+        return False
+    return True
 
 
 def emit_scores(url: str, batch: Sequence[FreshScores]) -> None:
