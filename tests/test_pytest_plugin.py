@@ -658,3 +658,23 @@ def test_chosen_cases_are_not_judged_together(suite: pytest.Pytester) -> None:
     assert result.ret == 0
     result.assert_outcomes(passed=11, skipped=1, deselected=9)
     result.stdout.fnmatch_lines(["not judged: 11 of 20 cases were played; `evaldesk eval --baseline` judges them so"])
+
+
+def test_a_set_with_criteria_has_the_user_of_the_file_beside_it(project: pytest.Pytester) -> None:
+    agent = next(project.path.glob("echo_*")) / "agent.py"
+    agent.write_text(AGENT + "\n\ndef user_response_fn(state):\n    return 'go on'\n")
+    scenario = {"starting_prompt": "hello", "conversation_plan": "You talk for ever."}
+    cases = [
+        {"eval_id": "talks", "conversation_scenario": scenario},
+        {"eval_id": "wrong", "conversation_scenario": scenario, "criteria": {"turn_count": -1}},
+    ]
+    talk = {"eval_set_id": "talk", "eval_cases": cases, "criteria": {"turn_count": 3}}
+    folder = project.mkdir("own")
+    (folder / "talk.evalset.json").write_text(json.dumps(talk))
+    config = {"criteria": {"turn_count": 1}, "user_simulator_config": {"max_allowed_invocations": 3}}
+    (folder / "test_config.json").write_text(json.dumps(config))
+
+    result = _run(project, "own")
+
+    result.assert_outcomes(passed=1)  # the second ends the session before it is played
+    result.stdout.fnmatch_lines(["*case 'wrong', criteria: turn_count: threshold -1 is out of range*"])

@@ -10,9 +10,11 @@ import pytest
 from tests.cli.conftest import CommandFolder
 
 from evaldesk import evaluate
+from evaldesk.errors import UsageError
 from evaldesk.metrics import criteria_of_case
 from evaldesk.model import Case, Criterion
 from evaldesk.model.evalset import own_bars
+from evaldesk.model.options import UserConfig
 from evaldesk.store import Store
 
 ANSWERS = {"one": "one", "two": "wrong", "three": "three"}
@@ -216,3 +218,38 @@ def test_an_export_and_its_import_have_them(place: CommandFolder) -> None:
     assert content["criteria"] == {"response_match_score": 0.5}
     assert content["eval_cases"][1]["criteria"] == ["response_match_score"]
     assert own_bars(Case("a", extra=content["eval_cases"][1])) == {"response_match_score": None}
+
+
+@pytest.mark.parametrize("value", [{"response_match_score": 7}, {"response_match_score": {"threshold": -1}}], ids=repr)
+def test_a_threshold_of_a_case_out_of_range_is_refused_before_anything_is_played(
+    place: CommandFolder, value: Any
+) -> None:
+    path = write(place, {"response_match_score": 0.8}, case_2=value)
+
+    by_command = place.run("eval", place.agent, path)
+    with pytest.raises(UsageError, match="case 'case_2', criteria: response_match_score: threshold"):
+        evaluate(place.agent, path, workspace=place.folder)
+    by_variants = place.run("eval", place.agent, path, "--vary", "n=1,2")
+    by_shard = place.run("eval", place.agent, path, "--shard", "1/1", "-o", place.folder / "part.json")
+
+    for refused in (by_command, by_variants, by_shard):
+        assert isinstance(refused.exception, UsageError)
+        assert "case 'case_2', criteria: response_match_score: threshold" in str(refused.exception)
+    assert place.store().runs.list() == []
+    assert play(place, path, "--strict", "--config-file-path", place.folder / "test_config.json")["runs"]
+
+
+def test_other_settings_of_the_file_beside_a_set_with_criteria_count_in_each_door(place: CommandFolder) -> None:
+    path = write(place, {"response_match_score": 0.8})
+    config = {"criteria": {"response_exact": 1.0}, "user_simulator_config": {"max_allowed_invocations": 3}}
+    (place.folder / "test_config.json").write_text(json.dumps(config))
+
+    play(place, path)
+    evaluate(place.agent, path, workspace=place.folder)
+
+    by_python, by_command = (run.config for run in place.store().runs.list())
+    assert by_python.user == by_command.user
+    assert by_python.user != UserConfig()
+    assert by_python.criteria == by_command.criteria == (Criterion("response_match_score", 0.8),)
+    assert by_python.is_by_set
+    assert by_command.is_by_set

@@ -137,7 +137,7 @@ def test_sets_are_created_renamed_copied_deleted_and_brought_back(someone: Visit
     page.get_by_label("Name", exact=True).fill("fresh")
     page.get_by_role("button", name="Create").click()
     expect(page.get_by_role("heading", name="No cases yet")).to_be_visible()
-    page.get_by_role("link", name="Rename").click()
+    page.get_by_role("link", name="Settings").click()
     page.get_by_label("Name", exact=True).fill("ripe")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("heading", level=1, name="ripe")).to_be_visible()

@@ -148,6 +148,7 @@ def test_a_mapping_that_cannot_be_is_refused(mapping: str, words: str) -> None:
         ("a: [1, 2\n", "this is not YAML"),
         ("a: !!python/object/apply:os.system ['true']\n", "this is not YAML"),
         ("a,b\n1\n", "not as many cells"),
+        ("a,b,a\n1,2,3\n", "rows.csv:1: column 'a' stands twice; give each its own name"),
     ],
 )
 def test_hostile_files_are_refused(text: str, words: str) -> None:

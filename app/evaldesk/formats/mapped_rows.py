@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import isfinite
 from typing import Any, TypeAlias
 
-from evaldesk.errors import FormatError, NotFoundError, UsageError
+from evaldesk.errors import VALUE_LIMIT, FormatError, NotFoundError, UsageError
 from evaldesk.formats.exchange import Imported
 from evaldesk.formats.import_words import with_words
 from evaldesk.model import Case, EvalSet, ToolCall, Turn
@@ -200,6 +201,10 @@ def _table(data: bytes, source: str, delimiter: str) -> Iterator[tuple[JsonPosit
     text = decode_text(data, source)
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
+        names = Counter(reader.fieldnames or ())
+        if repeated_name := next((name for name, n in names.items() if name and n > 1), ""):
+            reason = f"column {repeated_name[:VALUE_LIMIT]!r} stands twice; give each its own name"
+            raise FormatError(reason, source=source, line=1)
         for row in reader:
             if None in row or None in row.values():
                 raise FormatError("the row has not as many cells as the header", source=source, line=reader.line_num)

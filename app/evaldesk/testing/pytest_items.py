@@ -163,10 +163,10 @@ class EvalSetCollecting:
         """
         config_path = self.option_text("config")
         options, is_by_set = with_criteria_of_set(self._options, evalset)
-        if is_by_set and not config_path:
-            check_deciding(options.criteria or ())
-            return options
         file = self._config.invocation_params.dir / config_path if config_path else find_criteria_file(path)
+        if is_by_set and not config_path:  # the other settings of a file beside the set count, as for the command
+            check_deciding(options.criteria or ())
+            return options if file is None else options.but(user=read_user(file))
         if file is None:
             return self._options
         criteria = read_criteria(file)

@@ -22,6 +22,7 @@ from evaldesk.desk.runs.plan import (
     apply_options,
     check_pinned,
     check_reviewed,
+    checked_criteria_of_case,
     recordings_folder,
     with_defaults,
     with_executor,
@@ -76,6 +77,8 @@ class CasePlayer:
         check_reviewed((case,))
         check_pinned((case,), self._agent)
         plan = RunPlan(self._config(case, options), (case,))
+        if not plan.config.is_strict:
+            checked_criteria_of_case(case, plan.config.criteria)
         work = asyncio.run_coroutine_threadsafe(self._describe(), self._loop)
         check_models(plan, work.result(), self._settings.environment)
 

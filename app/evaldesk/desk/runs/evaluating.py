@@ -529,12 +529,14 @@ def _read_call(call: _Call, models: Sequence[str] = ()) -> Iterator[_Bench]:
         raise UsageError("name the cases after the colon of the eval set or as cases=, not both", field="cases")
     options = options if case_ids is None else options.but(case_ids=case_ids)
     _check_names(evalset, options.case_ids)
-    is_beside = call.criteria is None and path is not None and not is_judged_by_set(options, evalset)
-    criteria_file = find_criteria_file(path) if path and is_beside else None
-    criteria = criteria_file or call.criteria
-    if criteria is not None:
-        asked_live = given_live(criteria) if options.overrides.get("live") is None else {}
-        options = options.but(criteria=given_criteria(criteria), user=given_user(criteria), **asked_live)
+    criteria_file = find_criteria_file(path) if path and call.criteria is None else None
+    source = criteria_file or call.criteria
+    if source is not None:
+        asked_live = given_live(source) if options.overrides.get("live") is None else {}
+        # The user and live settings of a file beside a set with criteria count, as they do for the command.
+        is_by_set = call.criteria is None and is_judged_by_set(options, evalset)
+        criteria = options.criteria if is_by_set else given_criteria(source)
+        options = options.but(criteria=criteria, user=given_user(source), **asked_live)
     model = options.overrides.get("model")
     more_models = (*([model] if model else []), *models)
     with tempfile.TemporaryDirectory(prefix="evaldesk-", ignore_cleanup_errors=True) as passing:

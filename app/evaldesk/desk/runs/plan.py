@@ -25,7 +25,14 @@ from evaldesk.engine.driver.code_files import agent_version, functions_version
 from evaldesk.engine.executors import check_place
 from evaldesk.errors import EmptyShardError, NotFoundError, UsageError
 from evaldesk.matching.case_version import version_of_set
-from evaldesk.metrics import applies_by_part, check_criteria, criteria_of_case, missing_reasons, unset_option
+from evaldesk.metrics import (
+    applies_by_part,
+    build_metric,
+    check_criteria,
+    criteria_of_case,
+    missing_reasons,
+    unset_option,
+)
 from evaldesk.metrics.metric import is_efficiency, is_function, metric_info
 from evaldesk.metrics.scoring import narrowing_words
 from evaldesk.model import (
@@ -414,7 +421,7 @@ def foreseen_plan(config: RunConfig, cases: Sequence[Case], visibility: Visibili
     foresight = foresee(cases, config.criteria, strict=config.is_strict, visibility=visibility)
     n_asserted, n_partly = foresight.n_asserted(len(cases)), foresight.n_partly_asserted
     version = functions_version(config.criteria)
-    n_narrowed = 0 if config.is_strict or isinstance(cases, LargeCases) else len(narrowed_cases(cases, config.criteria))
+    n_narrowed = 0 if config.is_strict else len(narrowed_cases(cases, config.criteria))
     config_with_counts = replace(
         config, n_asserted=n_asserted, n_partly_asserted=n_partly, n_narrowed=n_narrowed, functions_version=version
     )
@@ -588,9 +595,26 @@ def foresee(
     return Foresight(tuple(unscored), tuple(not_applicable))
 
 
+def checked_criteria_of_case(case: Case, criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
+    """The criteria that judge the case. Raises UsageError, with the case, for a threshold that cannot be."""
+    deciding = criteria_of_case(case, criteria)
+    for each in deciding:
+        if each not in criteria and not is_function(each):
+            try:
+                build_metric(each)
+            except UsageError as error:
+                raise UsageError(f"case {case.id!r}, criteria: {error}", field="cases") from error
+    return deciding
+
+
 def narrowed_cases(cases: Sequence[Case], criteria: Sequence[Criterion]) -> dict[str, tuple[frozenset[str], str]]:
-    """The ids of the cases that other criteria judge than those of the run: their metrics, and why no others do."""
-    own = [(case, criteria_of_case(case, criteria)) for case in cases if CRITERIA in case.extra]
+    """The ids of the cases that other criteria judge than those of the run: their metrics, and why no others do.
+
+    Raises UsageError, with the case, for a threshold that is out of the range of its metric.
+    """
+    if isinstance(cases, LargeCases) and not cases.has_key(CRITERIA):
+        return {}
+    own = [(case, checked_criteria_of_case(case, criteria)) for case in cases if CRITERIA in case.extra]
     return {
         case.id: (frozenset(each.metric for each in deciding), narrowing_words(deciding))
         for case, deciding in own
