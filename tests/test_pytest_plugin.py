@@ -313,6 +313,17 @@ def test_the_reason_is_said_before_an_option_is_called_unknown(project: pytest.P
     result.stderr.fnmatch_lines(["ERROR: --evaldesk-budget is not there: an item is one case*leave it out"])
 
 
+def test_a_case_is_judged_by_its_mean_where_its_trials_are_pooled(project: pytest.Pytester) -> None:
+    (project.path / "evalsets" / "test_config.json").write_text('{"criteria": {"response_match_score": 0.5}}')
+
+    pooled = _run(project, "--evaldesk-n=2", "--evaldesk-compat=adk-pooled")
+    refused = _run(project, "--evaldesk-compat=adk-pooled", "--evaldesk-min-pass-rate=0.5")
+
+    pooled.assert_outcomes(passed=2, failed=3)
+    pooled.stdout.fnmatch_lines(["*every case must pass in the mean: *differs (response_match_score: the mean 0 *"])
+    refused.stderr.fnmatch_lines(["ERROR: *--evaldesk-min-pass-rate asks for the verdicts of single trials*"])
+
+
 def test_an_option_overrides_that_of_the_project(project: pytest.Pytester) -> None:
     (project.path / "pytest.ini").write_text("[pytest]\naddopts = --evaldesk-n=0\n")
 

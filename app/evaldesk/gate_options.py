@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model.conclusion import CONFIRM, NEW_CASES, REGRESSION_RULES, STOP_RULES, UNDECIDED, Gates
-from evaldesk.run_options import BY_NAME, OWN, RunOption, option_of
+from evaldesk.run_options import ADK_POOLED, BY_NAME, OWN, RunOption, option_of
 
 SECTION = "Gates"
 MOST_CONFIRMING = 100
@@ -176,6 +176,7 @@ NOT_ASKED: Mapping[str, str] = {
     "all_must_pass": "follows from the door: what a reward or a benchmark measures need not pass",
     "pass_threshold": "is the option --pass-threshold of the run",
     "unscored_are_failures": "follows from the tool that the run is judged as",
+    "is_pooled": "follows from the tool that the run is judged as",
 }
 """Fields of Gates that no door asks for, and why."""
 
@@ -240,6 +241,8 @@ def gates_of(
         is_about_cases = "margin" not in values or "regression_rule" in values
         least = {"max_regressions": 0} if is_about_cases else {}
         values = {**least, **values, "baseline": baseline_words(values["baseline"])}
+    if compat == ADK_POOLED:
+        check_pooled(values, name_of)
     gates = Gates(**values, all_must_pass=all_must_pass)
     if compat != OWN:
         return gates.as_tool(compat)
@@ -266,6 +269,17 @@ def _check_together(values: Mapping[str, Any], n: int, name_of: Callable[[RunOpt
                     f"{gate_name(name)} {k} asks for {k} trials of each case; say {more} {k} or more, not {more} {n}",
                     field=name,
                 )
+
+
+def check_pooled(values: Mapping[str, Any], name_of: Callable[[RunOption], str]) -> None:
+    """Raise UsageError for a gate that asks for the verdicts of single trials, beside pooled ones of cases."""
+    for name, value in values.items():
+        if name != "max_cost" and value != GATES_BY_NAME[name].default:
+            raise UsageError(
+                f"{name_of(GATES_BY_NAME[name])} asks for the verdicts of single trials, and {ADK_POOLED} judges all "
+                "trials of a case together; leave one of them out",
+                field=name,
+            )
 
 
 def check_confirm(values: Mapping[str, Any], name_of: Callable[[RunOption], str]) -> None:

@@ -293,6 +293,8 @@ FAULTS = ("rate_limit", "server_error", "timeout", "slow", "truncated", "malform
 SANDBOX: Final = "sandbox"
 ISOLATIONS = (AUTO, SHARED, "process", SANDBOX, "container")
 KEEP: Final = "keep"
+ADK_POOLED: Final = "adk-pooled"
+"""The rules of ADK's `AgentEvaluator`: a case is judged by the means of its metrics over all trials together."""
 OWN = "evaldesk"
 """The rules of this tool, as which trials are judged unless another is named."""
 
@@ -507,9 +509,10 @@ _RUN = (
         "choice",
         title="Judged as",
         words="the tool that trials are judged as",
-        help="Answer as that tool does: its verdicts, its means and its exit code.",
+        help="Answer as that tool does: its verdicts, its means and its exit code; adk-pooled: a case by the means "
+        "over its trials, as AgentEvaluator.",
         default=OWN,
-        choices=(OWN, "adk", "osmosis", "openhands"),
+        choices=(OWN, "adk", ADK_POOLED, "osmosis", "openhands"),
         form="more",
         left_out={"toml": NOT_WORKSPACE},
     ),

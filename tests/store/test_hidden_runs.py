@@ -65,6 +65,8 @@ ASKED: dict[str, Asked] = {
     "case_counts": lambda store, run: store.runs.case_counts(run),
     "case_outcomes": lambda store, run: store.runs.case_outcomes(run),
     "metric_samples": lambda store, run: store.runs.metric_samples(run),
+    "pooled_failures": lambda store, run: store.runs.pooled_failures(run),
+    "set_pooled_failures": lambda store, run: store.runs.set_pooled_failures(run, {0: "failed"}),
     "trial_samples": lambda store, run: store.runs.trial_samples(run),
     "strips": lambda store, run: store.runs.strips(run),
     "outcome_counts": lambda store, run: store.runs.outcome_counts(run),

@@ -10,14 +10,31 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from evaldesk.desk.other_tools import READ_OTHERWISE, as_adk_hears, as_adk_reads
-from evaldesk.desk.runs.run_result import CaseResult
+from evaldesk.desk.other_tools import READ_OTHERWISE, as_adk_hears, as_adk_reads, decides
+from evaldesk.errors import REASON_LIMIT
 from evaldesk.metrics import score_trial
 from evaldesk.model import Case, Criterion, Score, TrialResult
 from evaldesk.model.conclusion import counted
 
 ROUND = ".4g"
+
+
+class CaseTrials(Protocol):
+    """A case with its trials that were played, of `n_planned`."""
+
+    @property
+    def case(self) -> Case:
+        """The case as it was run."""
+
+    @property
+    def trials(self) -> tuple[TrialResult, ...]:
+        """The trials that were played, in order."""
+
+    @property
+    def n_planned(self) -> int:
+        """The trials that there were to play."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +58,13 @@ class PooledScore:
         return f"{self.metric}: the mean {self.mean:{ROUND}} over {turns} of {runs} {word} {self.threshold:g}"
 
 
-def pooled_scores(case: CaseResult, criteria: Sequence[Criterion]) -> list[PooledScore]:
+def pooled_scores(case: CaseTrials, criteria: Sequence[Criterion]) -> list[PooledScore]:
     """Each metric that decides, over the trials that did not break off."""
     trials = [trial for trial in case.trials if trial.error is None]
     return [_pool_score(case.case, trials, each, each.threshold) for each in criteria if each.threshold is not None]
 
 
-def adk_failures(case: CaseResult, criteria: Sequence[Criterion]) -> list[str]:
+def adk_failures(case: CaseTrials, criteria: Sequence[Criterion]) -> list[str]:
     """Why ADK's `AgentEvaluator` would fail the case; empty when it would pass it."""
     n_broken = case.n_planned - sum(trial.error is None for trial in case.trials)
     broken = [f"{n_broken} of {case.n_planned} runs broke off before they could be judged"] if n_broken else []
@@ -59,6 +76,14 @@ def adk_failures(case: CaseResult, criteria: Sequence[Criterion]) -> list[str]:
     if is_unasserted and any(each.metric == "response_match_score" for each in failed):
         reasons.append("ADK scores a turn without a reference answer 0")
     return broken + reasons
+
+
+def pooled_failure(case: CaseTrials, criteria: Sequence[Criterion]) -> str:
+    """Why ADK's `AgentEvaluator` would fail the case, by the metrics that it knows; empty where it would pass it."""
+    tool_criteria = [each for each in criteria if decides("adk", each)]
+    if not tool_criteria:
+        return "no metric by which ADK decides"
+    return "; ".join(adk_failures(case, tool_criteria))[:REASON_LIMIT]
 
 
 def _pool_score(case: Case, trials: Sequence[TrialResult], criterion: Criterion, threshold: float) -> PooledScore:

@@ -33,10 +33,15 @@ from evaldesk.model import (
 from evaldesk.model.decisions import ANSWER
 from evaldesk.model.transcript import AWAITING
 from evaldesk.reading.shape import form_of
-from evaldesk.run_options import OWN
+from evaldesk.run_options import ADK_POOLED, OWN
 from evaldesk.transcripts.adk import REQUEST
 
-CALLED: dict[str, str] = {"adk": "`adk eval`", "osmosis": "Osmosis", "openhands": "OpenHands"}
+CALLED: dict[str, str] = {
+    "adk": "`adk eval`",
+    ADK_POOLED: "`AgentEvaluator` of ADK",
+    "osmosis": "Osmosis",
+    "openhands": "OpenHands",
+}
 """The tools, as sentences name them."""
 
 REPORTED = "reported_value"
@@ -68,8 +73,14 @@ def as_tool_judges(tool: str, case: Case, trial: TrialResult, criteria: Sequence
     """The trial with the scores and the verdict that the tool gives it; as it is for our own rules."""
     if tool == OWN or trial.status == "cancelled":
         return trial
+    tool = rules_of(tool)
     scores = _adk_scores(case, trial, criteria) if tool == "adk" else _scores_or_0(tool, trial, criteria)
     return replace(trial, scores=scores, verdict=_verdict(tool, trial, scores, criteria))
+
+
+def rules_of(compat: str) -> str:
+    """The tool by whose rules single trials are judged; trials that are pooled are judged as those of `adk eval`."""
+    return "adk" if compat == ADK_POOLED else compat
 
 
 def difference(tool: str, case: Case, trial: TrialResult, criteria: Sequence[Criterion]) -> str:
@@ -113,7 +124,7 @@ def tools_beside(config: RunConfig, spelled: str = "") -> tuple[str, ...]:
         "osmosis": any(decides("osmosis", each) for each in deciding),
         "openhands": any(decides("openhands", each) for each in deciding),
     }
-    return tuple(tool for tool, has in has_tool.items() if tool != config.compat and (has or tool == spelled))
+    return tuple(tool for tool, has in has_tool.items() if tool != rules_of(config.compat) and (has or tool == spelled))
 
 
 def unscored_by(tool: str, config: RunConfig) -> str:

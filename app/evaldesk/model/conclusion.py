@@ -10,7 +10,7 @@ from typing import Literal, Protocol, TypeAlias, get_args
 
 from evaldesk.model.evalset import JsonObject
 from evaldesk.model.transcript import ErrorRecord, TurnRecord
-from evaldesk.run_options import OWN
+from evaldesk.run_options import ADK_POOLED, OWN
 
 Verdict: TypeAlias = Literal["passed", "failed", "errored", "unscored"]
 ScoreVerdict: TypeAlias = Verdict | Literal["not_applicable"]
@@ -312,6 +312,8 @@ class Gates:
     With `undecided` a gate on a rate is undecided while its threshold lies inside the interval; it counts as this says.
     With `stop_when_decided` no more trials begin once the others cannot change the answers of the gates ("exact"), or
     are not likely to ("likely").
+    Where the gates are `is_pooled`, every case must reach the thresholds in the means over its trials, as in ADK's
+    `AgentEvaluator`, and no other gate asks for verdicts.
     """
 
     min_pass_rate: float | None = None
@@ -333,6 +335,7 @@ class Gates:
     all_must_pass: bool = True
     unscored_are_failures: bool = False
     pass_threshold: float = 1.0
+    is_pooled: bool = False
 
     @property
     def asks_for_verdicts(self) -> bool:
@@ -362,8 +365,8 @@ class Gates:
         """
         if tool == OWN or self.asks_for_verdicts:
             return self
-        tolerant = replace(self, max_unscored_rate=1.0)
-        if tool == "adk":
+        tolerant = replace(self, max_unscored_rate=1.0, is_pooled=tool == ADK_POOLED)
+        if tool in ("adk", ADK_POOLED):
             return replace(tolerant, all_must_pass=True, unscored_are_failures=True)
         return replace(tolerant, all_must_pass=False)
 

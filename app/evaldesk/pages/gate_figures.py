@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import cos, pi, sin
 
-from evaldesk.desk.runs.gates.conclusion import ALL_PASSED, EVERY_CASE
+from evaldesk.desk.runs.gates.conclusion import ALL_PASSED, EVERY_CASE, POOLED
 from evaldesk.desk.runs.gates.forecasts import GatePreview
 from evaldesk.gate_options import GATE_OPTIONS
 from evaldesk.model.forecast import GateForecast
@@ -142,7 +142,7 @@ def gate_figures(preview: GatePreview) -> tuple[GateFigures, ...]:
 
 def gate_words(options: str) -> str:
     """The flags of a gate in the words of the form: `Most regressed cases 0, rule confirm`."""
-    if options in (ALL_PASSED, EVERY_CASE):
+    if options in (ALL_PASSED, EVERY_CASE, POOLED):
         return options.capitalize()
     text = ", ".join(_option_words(*each.partition(" ")[::2]) for each in options.split(" --"))
     return text[:1].upper() + text[1:]

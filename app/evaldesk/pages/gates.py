@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
 from evaldesk.desk.runs.deciding import DECIDED_LIKELY
-from evaldesk.desk.runs.gates.conclusion import ALL_PASSED, EVERY_CASE, OF_A_RATE
+from evaldesk.desk.runs.gates.conclusion import ALL_PASSED, EVERY_CASE, OF_A_RATE, POOLED
 from evaldesk.desk.runs.gates.forecasts import MOST_PREVIEWED, check_explained, gate_forecasts, history_subject
 from evaldesk.desk.runs.gates.measured import measured_pairs
 from evaldesk.desk.runs.stored_runs import StoredRuns
@@ -252,6 +252,8 @@ def _alone(gates: Gates, outcome: GateOutcome) -> Gates | None:
     """The one gate, with the options that change its answer; None for a tolerance that nobody asked for."""
     if outcome.name in (ALL_PASSED, EVERY_CASE):
         return Gates(pass_threshold=gates.pass_threshold)
+    if outcome.name == POOLED:
+        return None
     flag, _, k = outcome.name.partition(" ")
     if flag == WITHOUT:  # it tells of cases that no gate asks for
         return None

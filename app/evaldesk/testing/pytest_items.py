@@ -17,18 +17,18 @@ from evaldesk.desk.criteria.criteria import find_criteria_file, read_criteria, r
 from evaldesk.desk.named_agents import named_agent
 from evaldesk.desk.runs.baseline import read_baseline_file
 from evaldesk.desk.runs.case_player import CasePlayer, ComparedCase
-from evaldesk.desk.runs.gates.conclusion import CaseNumbers, RunNumbers, conclude
+from evaldesk.desk.runs.gates.conclusion import POOLED, CaseNumbers, RunNumbers, conclude
 from evaldesk.desk.runs.plan import RunOptions, check_deciding, check_ids, left_out_ids, with_criteria_of_set
 from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.desk.runs.stored_runs import open_stored_runs
 from evaldesk.errors import AgentError, EvaldeskError, UsageError
-from evaldesk.gate_options import GATES_BY_NAME, gates_of
+from evaldesk.gate_options import GATE_OPTIONS, GATES_BY_NAME, check_pooled, gates_of
 from evaldesk.model import AgentRef, Case, Conclusion, EvalSet, GateOutcome, Gates
 from evaldesk.model.comparison import Baseline, RunChange
 from evaldesk.model.conclusion import counted
 from evaldesk.model.evalset import own_trials
 from evaldesk.paths import interpreter_path
-from evaldesk.run_options import Asked, RunOption, offered
+from evaldesk.run_options import ADK_POOLED, Asked, RunOption, has_door, offered
 from evaldesk.settings import read_settings
 from evaldesk.wording.trial_text import first_words, trial_text
 from evaldesk.wording.words import asides_words, scored_words
@@ -65,6 +65,13 @@ class EvalSetCollecting:
             self.agent = self._agent()
             self._options = RunOptions(**self._options_of_ini())
             self.n = self._options.value("n")
+            if self._options.value("compat") == ADK_POOLED:
+                names = (option.name for option in GATE_OPTIONS if has_door(option, "pytest"))
+                values = {name: self._gate(name) for name in names}
+                usual = {"min_scored": 1}  # a case without a scored trial never passes there
+                named = {name: each for name, each in values.items() if each is not None and each != usual.get(name)}
+                check_pooled(named, _flag)
+                self.gates = Gates().as_tool(ADK_POOLED)
             self._check_min_scored()
             self.baseline = self._baseline()
             self.new_cases = self._gate("new_cases") if self.baseline else None
@@ -328,7 +335,12 @@ class EvalCaseItem(pytest.Item):
             return
         gates, change = self.collecting.gates, self._change(result)
         is_alone = change is None or bool(change.unaccounted_cases)
-        numbers = CaseNumbers(self.case.id, result.counts)
+        failure = None
+        if gates.is_pooled:
+            from evaldesk.desk.adk_verdict import pooled_failure  # most runs judge single trials
+
+            failure = pooled_failure(result, self.collecting.case_player.criteria(self.case, self.options))
+        numbers = CaseNumbers(self.case.id, result.counts, pooled_failure=failure)
         if not is_alone:
             gates = self.collecting.compared_gates
         self.collecting.add(self, None if is_alone else change, numbers)
@@ -421,7 +433,8 @@ def _failure(result: CaseResult, conclusion: Conclusion, gates: Gates) -> str:
     words = f"{counts.passed} of {counts.scored} scored trials passed" if counts.scored else "no trial was scored"
     words += "" if gates.min_pass_rate is None else f", {gates.min_pass_rate:.0%} must"
     words += asides_words(counts)
-    own_gates = [gate for gate in conclusion.gates if gate.is_of_evidence or gate.name == "--max-regressions"]
+    named_gates = ("--max-regressions", POOLED)
+    own_gates = [gate for gate in conclusion.gates if gate.is_of_evidence or gate.name in named_gates]
     reasons = [f"{gate.name}: {gate.sentence}" for gate in own_gates if not gate.is_held]
     first = next((trial for trial in result if trial.verdict != "passed"), None)
     if first is None:

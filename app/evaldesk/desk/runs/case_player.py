@@ -35,7 +35,7 @@ from evaldesk.engine.executors import check_place, open_executor
 from evaldesk.engine.launch import launcher_of
 from evaldesk.errors import EvaldeskError
 from evaldesk.matching.case_version import case_version
-from evaldesk.model import AgentDescription, AgentRef, Case, Gates, RunConfig, TrialResult
+from evaldesk.model import AgentDescription, AgentRef, Case, Criterion, Gates, RunConfig, TrialResult
 from evaldesk.model.comparison import Baseline, PlayedCase, RunChange, match_cases
 from evaldesk.model.evalset import CaseKey, assertions
 from evaldesk.model.options import Recording
@@ -94,6 +94,10 @@ class CasePlayer:
         except BaseException:
             work.cancel()
             raise
+
+    def criteria(self, case: Case, options: RunOptions) -> tuple[Criterion, ...]:
+        """The criteria by which a case is judged. Raises UsageError."""
+        return self._config(case, options).criteria
 
     def change(
         self, case: Case, evalset: str, options: RunOptions, result: CaseResult, baseline: Baseline, gates: Gates

@@ -49,6 +49,7 @@ BATCH_SIZE = 100
 BATCH_S = 0.05
 PAUSE_S = 0.5
 ROOM_S = 0.01
+POOLED_AT_ONCE = 50
 MAX_UNSTORED = 1_000
 FATAL_WORDS: Mapping[str, str] = {
     "agent_import": "The agent could not be imported",
@@ -165,6 +166,8 @@ class RunDriver:
         if self.decided and n_left and not self._n_cancelled:
             n_trials = (await asyncio.to_thread(self._store.runs.summary, self.run_id)).n_trials
             return Ending("finished", decided_sentence(self.decided, n_trials), self.decided)
+        if self._config.gates.is_pooled and not (n_left or self._n_cancelled):
+            await self._writer.write_with_retry(self._store_pooled_failures)
         if n_left and self._turns and self._turns.reason and not self._n_cancelled:
             return Ending("stopped", self._turns.reason)
         if n_left and self._max_cost is not None and self._is_overspent:
@@ -186,6 +189,32 @@ class RunDriver:
         plan = functools.partial(plan_confirming, self._store.runs, self.run_id, self._config.gates, self._lease)
         await self._writer.write_with_retry(plan)
         await self._writer.write(self._queue.look)
+
+    # A case is judged once, when its last trial is stored: decision 518.
+    def _store_pooled_failures(self) -> None:
+        """Judge the trials of each case together, a few cases at a time."""
+        from evaldesk.desk.adk_verdict import pooled_failure  # most runs judge single trials
+        from evaldesk.desk.runs.run_result import CaseResult
+
+        runs, criteria = self._store.runs, self._config.criteria
+        strips = runs.strips(self.run_id)
+        for start in range(0, len(strips), POOLED_AT_ONCE):
+            indexes = range(start, min(start + POOLED_AT_ONCE, len(strips)))
+            cases = runs.some_cases(self.run_id, list(indexes))
+            keys = [(index, at) for index in indexes for at in range(len(strips[index]))]
+            trials = runs.trials(self.run_id, keys)
+            failures = {
+                index: pooled_failure(
+                    CaseResult(
+                        cases[index],
+                        tuple(trials[key] for key in keys if key[0] == index and key in trials),
+                        len(strips[index]),
+                    ),
+                    criteria,
+                )
+                for index in indexes
+            }
+            runs.set_pooled_failures(self.run_id, failures, lease=self._lease)
 
     async def _decide(self) -> None:
         """Look after whole blocks whether the gates are decided, if that ends the run."""

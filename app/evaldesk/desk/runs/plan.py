@@ -24,6 +24,7 @@ from evaldesk.desk.runs.shards import place_of, shard_of
 from evaldesk.engine.driver.code_files import agent_version, functions_version
 from evaldesk.engine.executors import check_place
 from evaldesk.errors import EmptyShardError, NotFoundError, UsageError
+from evaldesk.gate_options import asked_of, check_pooled, title_of
 from evaldesk.matching.case_version import version_of_set
 from evaldesk.metrics import (
     applies_by_part,
@@ -67,7 +68,18 @@ from evaldesk.model.run import MAX_TRIALS, ExecutorConfig, option_values, with_o
 from evaldesk.model.set_versions import SHORT
 from evaldesk.model.visibility import Visibility
 from evaldesk.reading.pinned_turns import pinned_turns
-from evaldesk.run_options import BY_NAME, EVEN, OF_ONE_RUN, OWN, RUN_OPTIONS, Asked, checked_options, has_door, offered
+from evaldesk.run_options import (
+    ADK_POOLED,
+    BY_NAME,
+    EVEN,
+    OF_ONE_RUN,
+    OWN,
+    RUN_OPTIONS,
+    Asked,
+    checked_options,
+    has_door,
+    offered,
+)
 from evaldesk.settings import Settings
 from evaldesk.store.evalsets.names import identity_of
 from evaldesk.wording.words import named_words
@@ -269,6 +281,7 @@ def plan_run(
         if options.case_ids is not None:
             raise UsageError("--rows and names of cases: choose the cases by one of them", field="rows")
         options = options.but(case_ids=chosen_rows(subject.evalset.cases, rows))
+    _check_pooled(options)
     cases = chosen_cases(subject.evalset, options.case_ids, file=PurePath(subject.evalset_path).name)
     cases = _cases_with_tags(cases, options)
     options = options.but(criteria=options.criteria_for(cases))  # shards have the criteria of all cases
@@ -317,6 +330,21 @@ def plan_run(
         is_of_part=len(cases) < len(subject.evalset.cases),
         evalset=subject.evalset if subject.evalset_version else None,
     )
+
+
+def _check_pooled(options: RunOptions) -> None:
+    """Raise UsageError for what needs a verdict of each trial, beside the pooled ones of cases."""
+    if options.value("compat") != ADK_POOLED:
+        return
+    if not options.gates.is_pooled:  # those are of a door, which names them by its own words
+        check_pooled(asked_of(options.gates), title_of)
+    for name, value in (("shard", options.value("shard")), ("pass_threshold", options.value("pass_threshold") < 1)):
+        if value:
+            raise UsageError(
+                f"{BY_NAME[name].title}: {ADK_POOLED} judges all trials of a case together, at thresholds of its "
+                "metrics; leave one of them out",
+                field=name,
+            )
 
 
 def _own_trials(cases: Sequence[Case], n: int) -> tuple[int, ...]:

@@ -130,7 +130,10 @@ class RunResult(Counted, Sequence[CaseResult]):
     @cached_property
     def _numbers(self) -> RunNumbers:
         trials, threshold = self.trials, self.config.pass_threshold
-        every_case = [CaseNumbers(case.id, case.counts, threshold) for case in self.cases]
+        every_case = [
+            CaseNumbers(case.id, case.counts, threshold, pooled_failure=self._pooled_failure(case))
+            for case in self.cases
+        ]
         left_out = frozenset(self.config.left_out)
         numbers = RunNumbers.of_cases(
             (case for case in every_case if case.id not in left_out),
@@ -143,6 +146,13 @@ class RunResult(Counted, Sequence[CaseResult]):
         )
         others = tuple(case for case in every_case if case.id in left_out)
         return replace(numbers, equal_kinds=self._equal_kinds, left_out=others)
+
+    def _pooled_failure(self, case: CaseResult) -> str | None:
+        if not self.config.gates.is_pooled:
+            return None
+        from evaldesk.desk.adk_verdict import pooled_failure  # most runs judge single trials
+
+        return pooled_failure(case, self.config.criteria)
 
     @property
     def counts(self) -> Counts:

@@ -377,8 +377,10 @@ class RunDesk:
     async def stop_when_decided(self, run_id: int, rule: StopRule | None) -> None:
         """Let a run end once its gates are decided, by which rule; None lets it play every trial.
 
-        Nothing happens to a run that is over. Raises NotFoundError.
+        Nothing happens to a run that is over. Raises NotFoundError, and UsageError for a run of pooled verdicts.
         """
+        if rule is not None and (await self.summary(run_id)).config.gates.is_pooled:
+            raise UsageError("pooled verdicts are of all trials of a case, so none can be left out")
         await self._write(self._store.runs.set_stop_rule, run_id, rule)
         playing = self._playing.get(run_id)
         if playing and playing.driver:

@@ -184,12 +184,14 @@ class StoredRuns:
             run.config.evalset_name,
         )
         keys = numbered_keys((name, each.case_id, each.digest) for each in outcomes)
+        failures = self._store.pooled_failures(run.id) if run.config.gates.is_pooled else {}
         cases = [
             CaseNumbers(
                 id=each.case_id,
                 counts=replace(each.counts, not_applicable=each.counts.planned if each.case_id in partly else 0),
                 pass_threshold=run.config.pass_threshold,
                 key=key,
+                pooled_failure=failures.get(each.case_index),
             )
             for each, key in zip(outcomes, keys, strict=True)
         ]
@@ -197,7 +199,7 @@ class StoredRuns:
 
     def _totals(self, run: RunSummary, outcomes: Sequence[CaseCounts] | None = None) -> RunNumbers:
         """The numbers of one run whose cases are not named; `outcomes` where they are known."""
-        if run.config.left_out:
+        if run.config.left_out or run.config.gates.is_pooled:
             return self.numbers(run)
         rows, gates = self.outcomes(run.id) if outcomes is None else outcomes, run.config.gates
         equal = self._equal_kinds(run) if run.is_uneven or gates.pass_at or gates.pass_hat else None

@@ -468,6 +468,13 @@ def case_outcomes(connection: Connection, run_id: int) -> list[CaseRow]:
     return [case_row_of(row, means[row.case_index], config, confirming=fresh.get(row.case_index, "")) for row in rows]
 
 
+def pooled_failures(connection: Connection, run_id: int) -> dict[int, str]:
+    """Why the trials of a case together fail, empty where they pass, by the index of each case that was judged so."""
+    run_row(connection, run_id)
+    rows = select(_C.case_index, _C.pooled_failure).where(_C.run_id == run_id, _C.pooled_failure.is_not(None))
+    return {index: str(failure) for index, failure in connection.execute(rows)}
+
+
 def metric_samples(connection: Connection, run_id: int) -> dict[str, dict[int, Sample]]:
     """The scores of each metric by the index of the case."""
     run_row(connection, run_id)

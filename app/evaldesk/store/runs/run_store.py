@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -37,7 +37,7 @@ from evaldesk.store.runs.histories import IMPORTED
 from evaldesk.store.runs.planning import Planning
 from evaldesk.store.runs.recording import KIND, Storable, record, storable_rows, unstorable
 from evaldesk.store.runs.recounting import add_totals
-from evaldesk.store.tables.runs import LISTED, RUN, RUN_SOURCE, VISIBLE
+from evaldesk.store.tables.runs import LISTED, RUN, RUN_CASE, RUN_SOURCE, VISIBLE
 
 if TYPE_CHECKING:
     from evaldesk.diff.divergence import Divergence
@@ -103,6 +103,7 @@ class RunStore(StorePart):
     cases_named = reading(run_queries.cases_named)
     case_counts = reading(run_queries.case_counts)
     case_outcomes = reading(run_queries.case_outcomes)
+    pooled_failures = reading(run_queries.pooled_failures)
     metric_samples = reading(run_queries.metric_samples)
     trial_samples = reading(run_queries.trial_samples)
     case_versions = reading(run_queries.case_versions)
@@ -218,6 +219,20 @@ class RunStore(StorePart):
             cause = getattr(error, "orig", None) or error  # without the statement and what was to be written by it
             log.warning("run %s, case %s: a result cannot be stored: %s", result.run_id, result.case_index, cause)
             return self._record([unstorable(result, f"{type(cause).__name__}: {str(cause)[:TEXT_LIMIT]}")], lease)
+
+    def set_pooled_failures(self, run_id: int, failures: Mapping[int, str], *, lease: int | None = None) -> None:
+        """Store why the trials of cases together fail, empty where they pass, by the index of the case.
+
+        Raises ConflictError where another process has taken the run since `lease`, NotFoundError for a deleted run.
+        """
+        columns = RUN_CASE.c
+        with self._database.writing() as connection:
+            run_queries.run_row(connection, run_id)
+            if lease is not None:
+                planning.check_lease(connection, run_id, lease)
+            for index, failure in failures.items():
+                at_case = (columns.run_id == run_id, columns.case_index == index)
+                connection.execute(update(RUN_CASE).where(*at_case).values(pooled_failure=failure))
 
     def set_status(self, run_id: int, status: RunStatus, reason: str = "", *, driver: str | None = None) -> None:
         """Move a run on; `driver` names the process that plays it, None leaves the name as it is."""

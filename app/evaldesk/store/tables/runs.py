@@ -126,7 +126,8 @@ class RunBaseline(OfRun, table=True):
 class RunCase(OfCase, table=True):
     """A case of a run with the totals of its trials; `digest` is its `case_version`.
 
-    `worst` is its place among the worst cases, None where it is not in the totals of the run.
+    `worst` is its place among the worst cases, None where it is not in the totals of the run. `pooled_failure` says why
+    its trials together fail, in a run that judges them so; it is empty where they pass.
     """
 
     __table_args__ = (of_run(), {"sqlite_with_rowid": False})
@@ -146,6 +147,7 @@ class RunCase(OfCase, table=True):
     worst: float | None = 3.0
     n_uncounted: int = Field(default=0, sa_column_kwargs=ZERO)
     n_timed: int = Field(default=0, sa_column_kwargs=ZERO)
+    pooled_failure: str | None = Field(default=None, sa_type=Text)
 
 
 class CaseSnapshot(OfCase, table=True):

@@ -59,13 +59,15 @@ NO_KEY = CaseKey("", "")
 ALL_PASSED = "every trial must pass"
 EVERY_CASE = "every case must pass"
 """The gates of a run of which no other asks for verdicts; the second with a `pass_threshold` below 1."""
+POOLED = "every case must pass in the mean"
+"""The one gate on the verdicts of a run that is judged as ADK's `AgentEvaluator`."""
 OF_A_RATE = frozenset({"--min-pass-rate", "--pass-at", "--pass-hat", "--margin"})
 """The gates that `--undecided` is about: those that compare a number that has an interval with a threshold."""
-OF_EACH_CASE = frozenset({"--min-case-pass-rate", EVERY_CASE})
+OF_EACH_CASE = frozenset({"--min-case-pass-rate", EVERY_CASE, POOLED})
 """The gates whose sentence names the cases that did not reach them."""
 OF_NAMED_CASES = frozenset({"--max-regressions", "--new-cases"})
 """The gates whose sentence may end with names of cases."""
-OF_THE_RUN = EVIDENCE_GATES | {"--max-cost"}
+OF_THE_RUN = EVIDENCE_GATES | {"--max-cost", POOLED}
 """The gates that are about the run as it is, whatever its missing trials would bring."""
 
 
@@ -73,13 +75,15 @@ OF_THE_RUN = EVIDENCE_GATES | {"--max-cost"}
 class CaseNumbers:
     """A case of a run: how its trials ended, and the share of the scored ones that must pass.
 
-    `id` is the name it is shown by, unambiguous among the cases that are judged together.
+    `id` is the name it is shown by, unambiguous among the cases that are judged together. `pooled_failure` says why its
+    trials together fail, for a run of pooled verdicts; it is empty where they pass, and None before they are judged.
     """
 
     id: str
     counts: Counts
     pass_threshold: float = 1.0
     key: CaseKey = NO_KEY
+    pooled_failure: str | None = None
 
     @property
     def is_passed(self) -> bool | None:
@@ -520,6 +524,11 @@ def _them(n: int) -> str:
 
 def outcomes(gates: Gates, run: RunNumbers, change: RunChange | None) -> Iterator[GateOutcome]:
     """The answer of each gate over the planned trials of a run."""
+    if gates.is_pooled:
+        yield _pooled(run)
+        if gates.max_cost is not None:
+            yield _cost(run, gates.max_cost)
+        return
     if gates.all_must_pass and not gates.asks_for_verdicts:
         is_by_case = gates.pass_threshold < 1 and not gates.unscored_are_failures
         yield _case_pass_rate(run, gates.pass_threshold, EVERY_CASE) if is_by_case else _all_passed(run, gates)
@@ -540,6 +549,21 @@ def outcomes(gates: Gates, run: RunNumbers, change: RunChange | None) -> Iterato
         yield _tolerance("--max-error-rate", "errored", run.counts.errored, run.counts, gates.max_error_rate)
     if run.counts.unscored or gates.max_unscored_rate:
         yield _tolerance("--max-unscored-rate", "unscored", run.counts.unscored, run.counts, gates.max_unscored_rate)
+
+
+def _pooled(run: RunNumbers) -> GateOutcome:
+    """Whether each case reaches its thresholds in the means over its trials; open while some are not played."""
+    answers = {case.id: None if case.counts.unplayed else case.pooled_failure for case in run.cases}
+    failed = [case_id for case_id, failure in answers.items() if failure]
+    n_open = sum(failure is None for failure in answers.values())
+    n_passed = len(answers) - len(failed) - n_open
+    words = f"{counted_words(n_passed, len(answers), 'case')} reached the thresholds in the mean over all trials"
+    if failed:
+        words += f"; failed: {named_words([f'{name} ({answers[name]})' for name in failed], MOST_NAMED)}"
+    if n_open:
+        words += f"; {counted(n_open, 'case')} not played to the end"
+    answer: Answer = "failed" if failed else "undecided" if n_open or not answers else "held"
+    return GateOutcome(POOLED, answer, words, tuple(failed))
 
 
 def _all_passed(run: RunNumbers, gates: Gates) -> GateOutcome:

@@ -347,7 +347,7 @@ def _on_other_days(gate: _Gate, draws: Draws) -> float | None:
 def _gates(gates: Gates, subject: Subject) -> Iterator[_Gate]:
     n, n_trials = (subject.n, subject.n_trials) if subject.is_even else (0, 0)
     n_each, undecided, may_err = subject.n_each, gates.undecided, gates.stop_when_decided == "likely"
-    if gates.all_must_pass and not gates.asks_for_verdicts:
+    if gates.all_must_pass and not (gates.asks_for_verdicts or gates.is_pooled):
         least = 1.0 if gates.unscored_are_failures else subject.pass_threshold
         yield _Gate(
             EVERY_CASE if least < 1 else ALL_PASSED,
