@@ -7,16 +7,20 @@ import json
 import re
 import shlex
 import threading
+import time
 from typing import Any, Literal
 
 import pytest
 
+from evaldesk.errors import UsageError
 from evaldesk.formats import read_evalset
 from evaldesk.model import AgentRef, Case, RunConfig, TrialResult, Usage
+from evaldesk.model.stored import EvalSetFile
 from evaldesk.pages.set_health import room
 from evaldesk.pages.set_health.finding import ci_command, kinds_of
 from evaldesk.pages.set_health.health import SetHealth
 from evaldesk.pages.set_health.health import read_health as read_health_of_set
+from evaldesk.store.evalsets import large
 
 Pages = Any
 
@@ -89,6 +93,39 @@ def test_a_large_set_is_read_in_the_background_with_progress(pages: Pages, monke
     assert "hx-get" in waiting
     assert "5 cases read; no runs yet" in done
     assert "load delay" not in done
+
+
+def test_a_set_that_is_read_by_its_index_has_a_health_and_a_data_set_has_none(
+    pages: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = {f"c{n}": " ".join("abcdefgh"[int(digit)] + "word" for digit in f"{n:o}") for n in range(60)}
+    long = {case_id: f"{text} {text[:1] * 20_000}" for case_id, text in texts.items()}
+    set_id = write_set(pages, "long", long | {"twin": long["c42"]})
+    pages.desk.evalsets.read(set_id)
+    file = wait_for_reading(pages, set_id)
+
+    text = pages.get(f"/evalsets/{set_id}/health").text
+    monkeypatch.setattr(large, "DATA_SET", file.size - 1)
+    refused = refusal(pages, set_id)
+
+    assert pages.desk.evalsets.is_indexed(file)
+    assert "61 cases read; no runs yet" in text
+    assert "c42 and twin" in text
+    assert (
+        refused == "the health of a file above 64 MiB is not computed; copy the cases that you work on to an eval set"
+    )
+
+
+def wait_for_reading(pages: Pages, set_id: str) -> EvalSetFile:
+    while (file := pages.desk.evalsets.file(set_id)).is_reading:
+        time.sleep(0.01)
+    return file
+
+
+def refusal(pages: Pages, set_id: str) -> str:
+    with pytest.raises(UsageError) as refused:
+        read_health_of_set(pages.desk, pages.desk.evalsets.file(set_id), None, "")
+    return str(refused.value)
 
 
 def test_a_failure_of_the_rules_is_told_and_ends_the_wait(

@@ -35,6 +35,7 @@ from evaldesk.pages.set_health.trials import (
     missing_words,
     trial_findings,
 )
+from evaldesk.store.evalsets.large import is_data_set
 from evaldesk.store.runs.set_outcomes import SetRun
 
 OnProgress: TypeAlias = Callable[[int], None]
@@ -111,7 +112,7 @@ def read_health(
 
     Without an `agent_id` tools and runs are left out. Raises UsageError for a data set.
     """
-    if desk.evalsets.is_indexed(file):
+    if is_data_set(file.size):
         raise UsageError(NO_DATA_SET, field="set")
     return health_of(
         tuple(desk.evalsets.evalset(file.id).cases),
