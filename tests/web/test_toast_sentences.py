@@ -23,6 +23,7 @@ ELSEWHERE = {
     "{{ address }}/versions": "the page says which version came back, and offers to undo it",
     "/evalsets/{{ file.id }}/settings": "the page has a note",
     "{{ path }}": "the page has a note",
+    "/inbox/replays": "the comparison of both runs is the answer",
     "/queues": "the page of the queue says how many are read",
     "/trash/removal": "the trash has a note",
 }

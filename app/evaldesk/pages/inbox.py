@@ -169,6 +169,7 @@ class CasesPage:
     sets: Sequence[tuple[str, str]]
     evalset_id: str
     name: str
+    agents: Sequence[str]
     problem: str = ""
 
 
@@ -230,6 +231,7 @@ def cases_page(
         sets=sets,
         evalset_id=evalset_id,
         name=form.name if form else NEW_SET,
+        agents=[each.id for each in desk.agents.list()],
         problem=problem,
     )
 

@@ -14,6 +14,7 @@ from tests.spans_of_agents import request, turn_spans
 
 from evaldesk.desk.inbox.joining import join_new
 from evaldesk.desk.inbox.receiver import span_reader
+from evaldesk.model import AgentDescription, AgentRef
 from evaldesk.model.inbox import VERDICT, InboxScore
 from evaldesk.pages.inbox import cursor_text, read_cursor
 
@@ -272,3 +273,31 @@ def test_the_strip_shows_the_share_of_each_day_and_the_alarm(pages: Pages) -> No
 
 def test_without_scores_the_strip_is_empty(pages: Pages, train: int) -> None:
     assert "<svg" not in pages.get("/inbox/rates").text
+
+
+def test_conversations_are_played_by_an_agent_beside_them_as_seen(
+    pages: Pages, train: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Host:
+        async def describe(self, ref: AgentRef) -> AgentDescription:
+            return AgentDescription(ref.id, ref.kind)
+
+    monkeypatch.setattr(pages.desk, "host", Host())
+    agent = pages.desk.agents.list()[0].id
+    text = pages.get(f"/inbox/cases?conversation={train}").text
+
+    answer = pages.post("/inbox/replays", {"conversation": str(train), "agent": agent, "n": "2"})
+
+    assert 'action="/inbox/replays"' in text
+    assert f"<option>{agent}</option>" in text
+    assert answer.status_code == 303
+    assert re.fullmatch(r"/compare\?a=\d+&b=\d+", answer.headers["location"])
+    assert pages.desk.store.runs.summary(int(answer.headers["location"].rpartition("=")[2])).config.n == 2
+
+
+@pytest.mark.parametrize(("change", "status"), [({"n": "0"}, 422), ({"n": "x"}, 422), ({"agent": "os:system"}, 404)])
+def test_a_replay_that_cannot_be_plays_nothing(pages: Pages, train: int, change: dict[str, str], status: int) -> None:
+    form = {"conversation": str(train), "agent": pages.desk.agents.list()[0].id, "n": "2"}
+
+    assert pages.post("/inbox/replays", form | change).status_code == status
+    assert pages.desk.store.runs.list() == []

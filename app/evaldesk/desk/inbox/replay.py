@@ -86,7 +86,8 @@ class InboxReplays:
 
         Without `runs_tools` a tool answers as it did in the conversation, and a call that was not recorded is refused.
         """
-        agent = self._agents.get(agent_id).ref
+        found_agent = self._agents.get(agent_id)
+        agent = found_agent.ref
         pairs, left_out = await asyncio.to_thread(self._read, ids)
         cases = [case for case, _ in pairs]
         if not runs_tools:
@@ -96,7 +97,7 @@ class InboxReplays:
         options = RunOptions(n=n, note=NOTE)
         criteria = options.criteria_for(cases)
         await asyncio.to_thread(self._runs.freeze, criteria, agent.root)  # before the agent's import
-        description = await self._host.describe(agent)
+        description = found_agent.description or await self._host.describe(agent)
         evalset = EvalSet(SET_ID, cases=tuple(cases))
         subject = subject_of(agent, evalset, None, description, self._settings.workspace)
         run = await asyncio.to_thread(self._runs.plan_for_page, subject, options)

@@ -100,6 +100,23 @@ async def add_cases(request: Request) -> Response:
     return go(f"/evalsets/{added.evalset_id}")
 
 
+async def replay(request: Request) -> Response:
+    """POST /inbox/replays: play the conversations with an agent of the workspace, beside them as they were seen."""
+    form, desk = await read_form(request), desk_of(request)
+    ids, n = _ids(texts_of(form, "conversation")), number_of(text_of(form, "n"))
+    try:
+        if n is None or not 1 <= n <= MOST_REPLAYED:
+            raise UsageError(f"the trials of each are 1 to {MOST_REPLAYED}", field="n")
+        runs_tools = text_of(form, "runs_tools") == "yes"
+        plan = await desk.inbox_replays.plan(ids, text_of(form, "agent"), n, runs_tools=runs_tools)
+        started = await desk.inbox_replays.start(plan)
+    except NotFoundError:
+        raise
+    except UsageError as error:
+        return await _cases(request, ids, "", None, str(error))
+    return go(f"/compare?a={started.seen_run_id}&b={started.run_id}")
+
+
 async def _cases(
     request: Request, ids: Sequence[int], evalset_id: str, form: DraftsForm | None = None, problem: str = ""
 ) -> Response:
@@ -114,6 +131,10 @@ async def _cases(
         view=view,
         expectations=FORM_EXPECTATIONS,
     )
+
+
+MOST_REPLAYED = 100
+"""Trials of each conversation that a page plays."""
 
 
 def _choice(form: FormData, conversation_id: int) -> CaseChoice:
@@ -147,6 +168,7 @@ routes = (
     Route("/inbox", index),
     Route("/inbox/cases", show_cases, methods=["GET"]),
     Route("/inbox/cases", add_cases, methods=["POST"]),
+    Route("/inbox/replays", replay, methods=["POST"]),
     Route("/inbox/rates", rates, methods=["GET"]),
     Route("/inbox/dropped", drop, methods=["POST"]),
     Route(f"/inbox/{number('conversation_id')}", show),
