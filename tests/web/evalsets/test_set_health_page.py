@@ -117,8 +117,10 @@ def test_a_set_that_is_read_by_its_index_has_a_health_and_a_data_set_has_none(
 
 
 def wait_for_reading(pages: Pages, set_id: str) -> EvalSetFile:
-    while (file := pages.desk.evalsets.file(set_id)).is_reading:
+    file: EvalSetFile = pages.desk.evalsets.file(set_id)
+    while file.is_reading:
         time.sleep(0.01)
+        file = pages.desk.evalsets.file(set_id)
     return file
 
 

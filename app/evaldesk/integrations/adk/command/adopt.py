@@ -70,6 +70,8 @@ PROJECT = ToolProject(
         "an agent equals; `--compat adk` does so too.",
         "A turn that reports no model call has no `inference_call_count_v1`, and the mean leaves it out. ADK counts "
         "it as 0; `--compat adk` does so too.",
+        "Each trial has a verdict of its own, so a case that fails one run in two does not pass. `AgentEvaluator` "
+        "pools its `num_runs`; `--compat adk-pooled --n 2` does so too.",
     ),
     commands=(
         (re.compile(rf"\badk eval(?=\s){_WITHOUT_OPTIONS_OF_ADK_ALONE}"), "evaldesk eval"),
