@@ -509,8 +509,7 @@ _RUN = (
         "choice",
         title="Judged as",
         words="the tool that trials are judged as",
-        help="Answer as that tool does: its verdicts, its means and its exit code; adk-pooled: a case by the means "
-        "over its trials, as AgentEvaluator.",
+        help="Answer as that tool does: its verdicts, means and exit code; adk-pooled: a case by its means.",
         default=OWN,
         choices=(OWN, "adk", ADK_POOLED, "osmosis", "openhands"),
         form="more",

@@ -129,13 +129,17 @@ def test_a_worker_is_not_told_the_token() -> None:
 
     started = launch.OWN.launch(given, "player")
 
-    mark = {WORKER_VARIABLE: started.mark}
-    assert started.environment == {"OPENAI_API_KEY": "needed", "PATH": "/bin", **mark}
+    own = {WORKER_VARIABLE: started.mark, "OTEL_RESOURCE_ATTRIBUTES": "evaldesk.played=true"}
+    assert started.environment == {"OPENAI_API_KEY": "needed", "PATH": "/bin", **own}
     elsewhere = launch.ProcessLauncher("/shop/bin/python").launch(given, "player")
     there = dict(elsewhere.environment)
     assert there.pop(WORKER_VARIABLE) == elsewhere.mark != started.mark
     assert there.pop("EVALDESK_PRICE_LIST").endswith(".json")
-    assert there == {"OPENAI_API_KEY": "needed", "PATH": "/shop/bin:/bin"}
+    assert there == {
+        "OPENAI_API_KEY": "needed",
+        "PATH": "/shop/bin:/bin",
+        "OTEL_RESOURCE_ATTRIBUTES": "evaldesk.played=true",
+    }
 
 
 def test_neither_token_nor_key_is_in_the_command_line_of_a_worker() -> None:
