@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.cli.refund_case import REFUND_CASE
 
 from evaldesk.cli import cli
 from evaldesk.errors import NotFoundError, UsageError
@@ -16,25 +17,13 @@ def agent(message, state):
     state["n"] = state.get("n", 0) + 1
     return "yes" if state.get("card", "good") == "good" else "no"
 """
-PARTS = {"parts": [{"text": "yes"}], "role": "model"}
-
-
-def _turn(text: str) -> dict[str, object]:
-    return {"user_content": {"parts": [{"text": text}], "role": "user"}, "final_response": PARTS}
-
-
-CASE = {
-    "eval_id": "refund",
-    "conversation": [_turn("one"), _turn("two"), _turn("three")],
-    "session_input": {"app_name": "agent", "user_id": "u", "state": {"card": "bad"}},
-}
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shop.py").write_text(AGENT)
-    (tmp_path / "talk.evalset.json").write_text(json.dumps({"eval_set_id": "talk", "eval_cases": [CASE]}))
+    (tmp_path / "talk.evalset.json").write_text(json.dumps({"eval_set_id": "talk", "eval_cases": [REFUND_CASE]}))
     result = run(tmp_path, "eval", "shop:agent", "talk.evalset.json", "--n", "2")
     assert "0 of 2 passed" in result.output, result.output
     return tmp_path

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.cli.refund_case import REFUND_CASE
 
 from evaldesk.cli import cli
 from evaldesk.errors import UsageError
@@ -21,25 +22,13 @@ def agent(message, state, session):
         file.write(f"{message}|{heard}|{state.get('card')}\\n")
     return "yes" if state.get("card", "good") == "good" else "no"
 """
-YES = {"parts": [{"text": "yes"}], "role": "model"}
-
-
-def _turn(text: str) -> dict[str, object]:
-    return {"user_content": {"parts": [{"text": text}], "role": "user"}, "final_response": YES}
-
-
-CASE = {
-    "eval_id": "refund",
-    "conversation": [_turn("one"), _turn("two"), _turn("three")],
-    "session_input": {"app_name": "agent", "user_id": "u", "state": {"card": "bad"}},
-}
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shop.py").write_text(AGENT)
-    (tmp_path / "talk.evalset.json").write_text(json.dumps({"eval_set_id": "talk", "eval_cases": [CASE]}))
+    (tmp_path / "talk.evalset.json").write_text(json.dumps({"eval_set_id": "talk", "eval_cases": [REFUND_CASE]}))
     result = run(tmp_path, "eval", "shop:agent", "talk.evalset.json")
     assert "0 of 1 passed" in result.output, result.output
     return tmp_path
@@ -141,7 +130,7 @@ def test_a_fork_that_cannot_be_kept_is_refused_in_words(folder: Path, words: lis
 def test_pinned_turns_that_cannot_be_read_are_refused_by_their_turn(
     folder: Path, pinned: object, sentence: str
 ) -> None:
-    content = {"eval_set_id": "bad", "eval_cases": [CASE | {"evaldesk_pinned": pinned}]}
+    content = {"eval_set_id": "bad", "eval_cases": [REFUND_CASE | {"evaldesk_pinned": pinned}]}
     (folder / "bad.evalset.json").write_text(json.dumps(content))
 
     result = run(folder, "eval", "shop:agent", "bad.evalset.json")

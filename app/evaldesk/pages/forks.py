@@ -348,16 +348,21 @@ async def case_of_request(
 
 
 async def read_case_form(
-    desk: Desk, run_id: int, key: TrialKey, request: ForkRequest, asked: CaseRequest, error: EvaldeskError | None = None
+    desk: Desk,
+    run_id: int,
+    key: TrialKey,
+    request: ForkRequest,
+    case_request: CaseRequest,
+    error: EvaldeskError | None = None,
 ) -> CaseForm:
     """The form of a fork that becomes a case, with the sets that can hold it. Raises NotFoundError."""
     files = await asyncio.to_thread(desk.evalsets.list)
     sets = [file for file in files if not file.error and not file.is_reading][:MOST_SETS]
     try:
-        source = await case_of_request(desk, run_id, key, request, asked.fork_id)
+        source = await case_of_request(desk, run_id, key, request, case_request.fork_id)
     except (UsageError, TrustError) as refusal:
-        return CaseForm(asked, sets, problem=str(error or refusal))
-    return CaseForm(asked, sets, (source.words, *source.notes), source.case.id, str(error or ""))
+        return CaseForm(case_request, sets, problem=str(error or refusal))
+    return CaseForm(case_request, sets, (source.words, *source.notes), source.case.id, str(error or ""))
 
 
 MOST_CALLS = 20

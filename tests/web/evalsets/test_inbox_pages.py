@@ -295,7 +295,9 @@ def test_conversations_are_played_by_an_agent_beside_them_as_seen(
     assert pages.desk.store.runs.summary(int(answer.headers["location"].rpartition("=")[2])).config.n == 2
 
 
-@pytest.mark.parametrize(("change", "status"), [({"n": "0"}, 422), ({"n": "x"}, 422), ({"agent": "os:system"}, 404)])
+@pytest.mark.parametrize(
+    ("change", "status"), [({"n": "0"}, 422), ({"n": "1001"}, 422), ({"n": "x"}, 422), ({"agent": "os:system"}, 404)]
+)
 def test_a_replay_that_cannot_be_plays_nothing(pages: Pages, train: int, change: dict[str, str], status: int) -> None:
     form = {"conversation": str(train), "agent": pages.desk.agents.list()[0].id, "n": "2"}
 

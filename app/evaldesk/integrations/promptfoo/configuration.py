@@ -218,8 +218,8 @@ class _Configuration:
         reference = raw.get("$ref") if isinstance(raw, dict) else None
         if isinstance(reference, str):
             templates = self.config.get("assertionTemplates")
-            found = templates.get(reference.rpartition("/")[2]) if isinstance(templates, dict) else None
-            raw = {**found, **{key: raw[key] for key in raw if key != "$ref"}} if isinstance(found, dict) else {}
+            template = templates.get(reference.rpartition("/")[2]) if isinstance(templates, dict) else None
+            raw = {**template, **{key: raw[key] for key in raw if key != "$ref"}} if isinstance(template, dict) else {}
         return raw if isinstance(raw, dict) else {"type": f"{raw}"} if isinstance(raw, str) else {}
 
     def _queries(self, place: JsonPosition, variables: Mapping[str, Any], prompt: str) -> tuple[tuple[str, ...], str]:
@@ -290,12 +290,12 @@ def _rendered(value: Any, variables: Mapping[str, Any], depth: int = 0) -> Any:
 
 def _template_text(template: str, variables: Mapping[str, Any]) -> str:
     def value_of(match: re.Match[str]) -> str:
-        found: Any = variables
+        value: Any = variables
         for key in match["path"].split("."):
-            if not isinstance(found, Mapping) or key not in found:
+            if not isinstance(value, Mapping) or key not in value:
                 raise ValueError(f"no variable {match['path']}")
-            found = found[key]
-        return json_or_text(found)
+            value = value[key]
+        return json_or_text(value)
 
     # Templates that are no variable are looked for in the template alone: a value may have braces of its own.
     if _TEMPLATE.search(_VARIABLE.sub("", template)):

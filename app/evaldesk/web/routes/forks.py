@@ -31,8 +31,8 @@ async def show(request: Request) -> Response:
     With `keep`, the run of a branch or 0 for the point, also the form of a case.
     """
     turn, call, fork_id = (number_of(request.query_params.get(name)) for name in ("turn", "call", "keep"))
-    asked_case = CaseRequest(fork_id or None) if fork_id is not None else None
-    return await _page(request, ForkRequest(turn or 1, call=call or None), asked_case=asked_case)
+    case_request = CaseRequest(fork_id or None) if fork_id is not None else None
+    return await _page(request, ForkRequest(turn or 1, call=call or None), case_request=case_request)
 
 
 async def start(request: Request) -> Response:
@@ -43,12 +43,12 @@ async def start(request: Request) -> Response:
     turn = number_of(text_of(form, "turn")) or 1
     message = text_of(form, "message") if "message" in form else None
     call = number_of(text_of(form, "call")) or None
-    asked = ForkRequest(turn, text_of(form, "n"), message, answer, text_of(form, "state"), runs_tools, call)
+    fork_request = ForkRequest(turn, text_of(form, "n"), message, answer, text_of(form, "state"), runs_tools, call)
     desk = desk_of(request)
     try:
-        await desk.forks.start(fork_of(await read_turns(desk, run_id, key), run_id, key, asked))
+        await desk.forks.start(fork_of(await read_turns(desk, run_id, key), run_id, key, fork_request))
     except (UsageError, ConflictError) as error:
-        return await _page(request, asked, error)
+        return await _page(request, fork_request, error)
     return go(f"{trial_href(run_id, key)}/fork?turn={turn}")
 
 
@@ -56,28 +56,30 @@ async def keep(request: Request) -> Response:
     """POST .../fork/case: add a branch, or the point itself, to a set as a case with pinned turns."""
     (run_id, key), form, desk = trial_key(request), await read_form(request), desk_of(request)
     call, fork_id = number_of(text_of(form, "call")) or None, number_of(text_of(form, "fork")) or None
-    asked = ForkRequest(number_of(text_of(form, "turn")) or 1, call=call)
-    asked_case = CaseRequest(fork_id, text_of(form, "evalset"), text_of(form, "name"))
+    fork_request = ForkRequest(number_of(text_of(form, "turn")) or 1, call=call)
+    case_request = CaseRequest(fork_id, text_of(form, "evalset"), text_of(form, "name"))
     try:
-        source = await case_of_request(desk, run_id, key, asked, fork_id)
+        source = await case_of_request(desk, run_id, key, fork_request, fork_id)
         name = await asyncio.to_thread(desk.evalsets.free_name, "forks")
-        arguments = (asked_case.evalset_id, name, asked_case.case_name)
+        arguments = (case_request.evalset_id, name, case_request.case_name)
         added_case = await asyncio.to_thread(add_case, desk, source, *arguments)
     except (UsageError, ConflictError, LossError) as error:
-        return await _page(request, asked, asked_case=asked_case, case_error=error)
+        return await _page(request, fork_request, case_request=case_request, case_error=error)
     return go(f"/evalsets/{added_case.evalset_id}?changed={added_case.token}")
 
 
 async def _page(
     request: Request,
-    asked: ForkRequest,
+    fork_request: ForkRequest,
     error: EvaldeskError | None = None,
-    asked_case: CaseRequest | None = None,
+    case_request: CaseRequest | None = None,
     case_error: EvaldeskError | None = None,
 ) -> Response:
     (run_id, key), desk = trial_key(request), desk_of(request)
-    case_form = await read_case_form(desk, run_id, key, asked, asked_case, case_error) if asked_case else None
-    view = await fork_page(desk, run_id, key, asked, error, case_form)
+    case_form = (
+        await read_case_form(desk, run_id, key, fork_request, case_request, case_error) if case_request else None
+    )
+    view = await fork_page(desk, run_id, key, fork_request, error, case_form)
     error = error or case_error
     return page(request, "trials/fork.html", block="live", status=refused_status(error), view=view)
 

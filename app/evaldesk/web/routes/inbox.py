@@ -13,10 +13,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from evaldesk.desk.inbox.inbox import CaseChoice, Expectation, TurnChoice
+from evaldesk.desk.inbox.replay import USUAL_N
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.pages.inbox import FORM_EXPECTATIONS, DraftsForm, cases_page, inbox_page, reader_page
 from evaldesk.pages.inbox_draws import next_href
 from evaldesk.pages.inbox_rates import rates_view
+from evaldesk.run_options import BY_NAME
 from evaldesk.web.forms.fields import number_of, read_form, text_of, texts_of
 from evaldesk.web.render import desk_of, go, number, page
 
@@ -103,10 +105,9 @@ async def add_cases(request: Request) -> Response:
 async def replay(request: Request) -> Response:
     """POST /inbox/replays: play the conversations with an agent of the workspace, beside them as they were seen."""
     form, desk = await read_form(request), desk_of(request)
-    ids, n = _ids(texts_of(form, "conversation")), number_of(text_of(form, "n"))
+    ids = _ids(texts_of(form, "conversation"))
     try:
-        if n is None or not 1 <= n <= MOST_REPLAYED:
-            raise UsageError(f"the trials of each are 1 to {MOST_REPLAYED}", field="n")
+        n = BY_NAME["n"].read(text_of(form, "n")) or USUAL_N
         runs_tools = text_of(form, "runs_tools") == "yes"
         plan = await desk.inbox_replays.plan(ids, text_of(form, "agent"), n, runs_tools=runs_tools)
         started = await desk.inbox_replays.start(plan)
@@ -131,10 +132,6 @@ async def _cases(
         view=view,
         expectations=FORM_EXPECTATIONS,
     )
-
-
-MOST_REPLAYED = 100
-"""Trials of each conversation that a page plays."""
 
 
 def _choice(form: FormData, conversation_id: int) -> CaseChoice:
