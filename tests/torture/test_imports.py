@@ -93,6 +93,38 @@ def test_what_needs_little_imports_little(code: str, unwanted: set[str]) -> None
     assert unwanted & set(ended.stdout.rpartition("modules")[2].split()) == set()
 
 
+VERSION_MODULES = {
+    "evaldesk",
+    "evaldesk.cli",
+    "evaldesk.cli.broken_pipe",
+    "evaldesk.cli.lazy",
+    "evaldesk.errors",
+    "evaldesk.integrations",
+    "evaldesk.process_setup",
+    "evaldesk.registry",
+}
+MOST_MODULES = 175
+"""Beyond those of a bare interpreter: 145 on Python 3.11 with click 8; other versions have a few more."""
+
+
+def test_the_version_needs_no_module_more_however_many_commands_and_tools_there_are() -> None:
+    """Its time follows from the modules, which are the same under any load."""
+    code = (
+        "import sys; before = set(sys.modules); sys.argv = ['evaldesk', '--version']\n"
+        "from evaldesk.__main__ import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    print(*sorted(set(sys.modules) - before))"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+
+    version, names = ended.stdout.splitlines()
+    modules = set(names.split())
+    assert version.startswith("evaldesk ")
+    assert {name for name in modules if name.startswith("evaldesk")} == VERSION_MODULES | {"evaldesk.__main__"}
+    assert {name.partition(".")[0] for name in modules} - sys.stdlib_module_names == {"evaldesk", "click"}
+    assert len(modules) <= MOST_MODULES
+
+
 def test_the_package_itself_imports_only_the_standard_library() -> None:
     code = "import sys; before = set(sys.modules); import evaldesk; print(*(set(sys.modules) - before))"
 

@@ -88,6 +88,17 @@ def visitor(tmp_path: Path, migrated: Path) -> Iterator[Visitor]:
     store.close()
 
 
+def test_an_empty_home_page_leads_from_openai_evals_to_the_form_until_there_is_an_eval_set(visitor: Visitor) -> None:
+    line = re.search(r'<p class="small">From OpenAI Evals\?.*?href="([^"]+)".*?</p>', visitor.text("/"))
+    assert line
+    assert "evaldesk adopt openai-evals DIR" in line[0]
+    assert '<input id="file" name="file" type="file" multiple' in visitor.text(line[1])
+
+    visitor.yes(visitor.look_into(EVALSET, "mine.evalset.json"))
+
+    assert "OpenAI Evals" not in visitor.text("/")
+
+
 def test_a_file_is_shown_before_anything_is_stored(visitor: Visitor) -> None:
     address = visitor.look_into((SAMPLES / "osmosis-jsonl.jsonl").read_bytes(), "add.jsonl")
 

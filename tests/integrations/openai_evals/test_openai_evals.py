@@ -144,6 +144,18 @@ def test_a_summary_that_disagrees_and_rows_that_are_missing_are_named() -> None:
     assert found.runs[0].plan.n_planned == 14
 
 
+@pytest.mark.parametrize("key", ["label-0b1c", "label"], ids=["by id", "by name"])
+def test_the_passes_of_each_grader_are_compared_with_those_of_the_run(key: str) -> None:
+    graders = [{**EVAL["testing_criteria"][0], "id": "label-0b1c"}]  # type: ignore[dict-item]
+    counted = [{"testing_criteria": key, "passed": 2, "failed": 0}]
+    run = {**RUN, "per_testing_criteria_results": counted}
+    results = [{"name": "label-0b1c", "score": 1.0, "passed": True}], [{"name": "label", "score": 0.0, "passed": False}]
+
+    found = read({**EVAL, "testing_criteria": graders}, run, *(output(n, results=r) for n, r in enumerate(results)))
+
+    assert "The tool's own summary differs from its trials: label passed 2 (here 1)." in found.understood
+
+
 @pytest.mark.parametrize(
     ("total", "numbers", "absent"),
     [

@@ -394,7 +394,7 @@ def _result(place: JsonPosition, output: Mapping[str, Any], row: Row, own_eval: 
 def _scores(place: JsonPosition, output: Mapping[str, Any], own_eval: EvalRows) -> Iterator[Score]:
     """The given scores of the graders; a result names its grader by its name or its id, which begins with the name."""
     used_names: dict[str, int] = {PASS.metric: 1}
-    names = {grader_id: grader.name for grader in own_eval.eval.graders for grader_id in (grader.id, grader.name)}
+    names = _names_of_graders(own_eval.eval)
     for index, each in enumerate(_objects(output.get("results"))):
         result_name = text(each.get("name")) or f"grader_{index + 1}"
         name = free_name(names.get(result_name, result_name), used_names)
@@ -405,6 +405,11 @@ def _scores(place: JsonPosition, output: Mapping[str, Any], own_eval: EvalRows) 
         is_passed = each.get("passed")
         words = f"{'Passed' if is_passed else 'Failed'}, given by OpenAI Evals." if isinstance(is_passed, bool) else ""
         yield recorded_score(Criterion(name), value, words or "Given by OpenAI Evals.")
+
+
+def _names_of_graders(each: ReadEval) -> dict[str, str]:
+    """The name of each grader by its id and by its name."""
+    return {grader_id: grader.name for grader in each.graders for grader_id in (grader.id, grader.name)}
 
 
 def _usage(sample: Mapping[str, Any]) -> Usage | ErrorRecord | None:
@@ -433,7 +438,7 @@ def _recorded_run(
         criteria=(PASS, *(Criterion(name) for name in n_passed if name != PASS.metric)),
         model=model or None,
         plan=RecordedPlan(n_planned, status="finished" if is_finished else "unknown"),
-        summary=tuple(_summary(raw, verdict_counts(results), n_passed))
+        summary=tuple(_summary(raw, verdict_counts(results), n_passed, _names_of_graders(each)))
         if n_planned is None or n_planned <= len(results)
         else (),
     )
@@ -452,9 +457,9 @@ def _passes_of_metrics(results: Sequence[TrialResult]) -> dict[str, int]:
 
 
 def _summary(
-    raw: Mapping[str, Any], verdicts: Mapping[str, int], n_passed: Mapping[str, int]
+    raw: Mapping[str, Any], verdicts: Mapping[str, int], n_passed: Mapping[str, int], names: Mapping[str, str]
 ) -> Iterator[SummaryValue]:
-    """The counts of the run, and those of its graders, beside those of its rows."""
+    """The counts of the run, and those of its graders, by their id or name, beside those of its rows."""
     counts = mapping(raw.get("result_counts"))
     for key, verdict in (("passed", "passed"), ("failed", "failed"), ("errored", "errored")):
         n = counts.get(key)
@@ -462,6 +467,7 @@ def _summary(
             yield SummaryValue(key, n, verdicts.get(verdict, 0))
     for each in _objects(raw.get("per_testing_criteria_results")):
         name, n = text(each.get("testing_criteria")), each.get("passed")
+        name = names.get(name, name)
         if name in n_passed and isinstance(n, int) and not isinstance(n, bool):
             yield SummaryValue(f"{name} passed", n, n_passed[name])
 
