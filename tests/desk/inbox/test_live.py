@@ -27,8 +27,10 @@ from evaldesk.desk.inbox.sampling import is_sampled
 from evaldesk.errors import UsageError
 from evaldesk.model import Criterion
 from evaldesk.model.inbox import InboxScore
+from evaldesk.reading.strict_json import Document, JsonPosition
 from evaldesk.settings import Settings, read_settings
 from evaldesk.store import Store
+from evaldesk.transcripts.otel.spans import log_spans_in
 
 JUDGE = """
 [inbox.score]
@@ -256,6 +258,56 @@ def test_scores_and_alarms_go_out_as_events(
     assert (first["gen_ai.evaluation.name"], first["gen_ai.evaluation.score.label"]) == ("tool_used", "failed")
     assert first["gen_ai.evaluation.score.value"] == 0
     assert first["gen_ai.conversation.id"] in NAMES
+    assert all("traceId" not in record for record in records)  # these conversations are sessions
+    assert [record["severityNumber"] for record in records] == [9] * 40 + [13]
+    assert all(int(record["observedTimeUnixNano"]) >= int(record["timeUnixNano"]) > 0 for record in records)
+
+
+TYPES_OF_ATTRIBUTES = {
+    "event.name": "stringValue",
+    "gen_ai.conversation.id": "stringValue",
+    "gen_ai.evaluation.name": "stringValue",
+    "gen_ai.evaluation.score.value": "doubleValue",
+    "gen_ai.evaluation.score.label": "stringValue",
+    "gen_ai.evaluation.explanation": "stringValue",
+    "service.version": "stringValue",
+}
+"""The types of the attributes of an event by the semantic conventions of OpenTelemetry 1.38 to 1.44."""
+
+
+def test_the_event_of_a_score_has_the_types_of_opentelemetry(
+    store: Store, collector: tuple[str, list[tuple[str, Any]]]
+) -> None:
+    address, bodies = collector
+    trace_id = "a1" * 16
+    conversation_id = put_conversation(store, "hello", name=trace_id, source="shop", release="1.4")
+    conversation = store.inbox.get(conversation_id)
+    scores = (InboxScore("turn_count", 1, True, "One turn."), InboxScore("tool_used", None, None))
+
+    notices.emit_scores(address, [notices.FreshScores(conversation, scores)], store.now())
+    ((_, body),) = bodies
+    (record,) = body["resourceLogs"][0]["scopeLogs"][0]["logRecords"]
+    (event,) = (span.events[0] for span in log_spans_in(JsonPosition(Document(body)), with_span_id(body)))
+
+    assert {each["key"]: next(iter(each["value"])) for each in record["attributes"]} == TYPES_OF_ATTRIBUTES
+    assert (record["traceId"], record["severityNumber"]) == (trace_id, 9)
+    assert event.name == "gen_ai.evaluation.result"
+    assert event.attributes["gen_ai.evaluation.score.value"] == 1.0
+
+
+def test_the_attributes_of_a_score_are_those_that_opentelemetry_names() -> None:
+    conventions = pytest.importorskip("opentelemetry.semconv._incubating.attributes.gen_ai_attributes")
+
+    names = {value for name, value in vars(conventions).items() if name.startswith("GEN_AI_EVALUATION")}
+
+    assert {each for each in TYPES_OF_ATTRIBUTES if each.startswith("gen_ai.evaluation")} == names
+
+
+def with_span_id(body: Any) -> Any:
+    """The request with an id of a span, without which its records belong to no span."""
+    (record,) = body["resourceLogs"][0]["scopeLogs"][0]["logRecords"]
+    record["spanId"] = "b2" * 8
+    return body
 
 
 def test_an_address_that_does_not_answer_is_a_warning(

@@ -173,7 +173,7 @@ class LiveDesk:
             self._store.inbox.record_scores(rows)
             n_scored += len(rows)
             if emit and batch:
-                emit_scores(emit, batch)
+                emit_scores(emit, batch, self._store.now())
             if not rows:
                 break
         return n_scored

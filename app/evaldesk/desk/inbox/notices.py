@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import subprocess
 import time
 from collections.abc import Sequence
@@ -28,6 +29,9 @@ EMIT_S = 10.0
 EVENT = "gen_ai.evaluation.result"
 """The event of the semantic conventions of OpenTelemetry for a score."""
 ALARM_EVENT = "evaldesk.alarm"
+SEVERITY_INFO, SEVERITY_WARN = 9, 13
+"""Of the data model of logs of OpenTelemetry."""
+_TRACE_ID = re.compile(r"(?!0{32})[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,7 @@ def send_notice(settings: Settings, store: Store, notice: AlarmNotice) -> bool:
     if settings.inbox.on_alarm:
         start_command(settings, notice)
     if settings.inbox.emit:
-        emit_events(settings.inbox.emit, [_event(ALARM_EVENT, notice.at, notice.values)])
+        emit_events(settings.inbox.emit, [_event(ALARM_EVENT, notice.at, store.now(), notice.values)])
     return True
 
 
@@ -131,19 +135,25 @@ def _has_processes(group: int) -> bool:
     return True
 
 
-def emit_scores(url: str, batch: Sequence[FreshScores]) -> None:
-    """Send the scores of conversations as events `gen_ai.evaluation.result`. A fault is a warning."""
+def emit_scores(url: str, batch: Sequence[FreshScores], scored_at: datetime) -> None:
+    """Send the scores of conversations as events `gen_ai.evaluation.result`. A fault is a warning.
+
+    A conversation that is one trace is named by the trace of the event too, as links of tracing tools need it.
+    """
     events = []
     for each in batch:
-        about = {"gen_ai.conversation.id": each.conversation.name, "service.version": each.conversation.release}
+        name = each.conversation.name
+        about = {"gen_ai.conversation.id": name, "service.version": each.conversation.release}
         for score in each.scores:
             if score.value is None:
                 continue
             values: dict[str, object] = {"gen_ai.evaluation.name": score.metric}
-            values |= {"gen_ai.evaluation.score.value": score.value}
+            # A double by the conventions of OpenTelemetry, also where the score is a whole number.
+            values |= {"gen_ai.evaluation.score.value": float(score.value)}
             values |= {} if score.passed is None else {"gen_ai.evaluation.score.label": _label(passed=score.passed)}
             values |= {"gen_ai.evaluation.explanation": score.reason} if score.reason else {}
-            events.append(_event(EVENT, each.conversation.ended_at, about | values))
+            event = _event(EVENT, each.conversation.ended_at, scored_at, about | values)
+            events.append(event | ({"traceId": name} if _TRACE_ID.fullmatch(name) else {}))
     if events:
         emit_events(url, events)
 
@@ -167,13 +177,19 @@ def emit_events(url: str, events: Sequence[dict[str, Any]]) -> None:
         log.warning("[inbox] emit: %s", type(error).__name__)
 
 
-def _event(name: str, at: datetime, values: dict[str, object]) -> dict[str, Any]:
+def _event(name: str, at: datetime, observed_at: datetime, values: dict[str, object]) -> dict[str, Any]:
     return {
-        "timeUnixNano": str(int(at.timestamp() * 1_000_000) * 1000),
+        "timeUnixNano": _nanoseconds(at),
+        "observedTimeUnixNano": _nanoseconds(observed_at),
+        "severityNumber": SEVERITY_WARN if name == ALARM_EVENT else SEVERITY_INFO,
         "eventName": name,
         # Readers before the field eventName look for the attribute.
         "attributes": _attributes({"event.name": name} | values),
     }
+
+
+def _nanoseconds(at: datetime) -> str:
+    return str(int(at.timestamp() * 1_000_000) * 1000)
 
 
 def _attributes(values: dict[str, object]) -> list[dict[str, Any]]:
