@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO, ClassVar, Literal, NoReturn, Protocol, TypeAlias, runtime_checkable
 
@@ -254,6 +255,27 @@ class MainFileFormat(Protocol):
 
     def beside(self, main: str, paths: Sequence[str]) -> Sequence[str]:
         """Those of the paths in the folder that complete the file `main`."""
+
+
+class ExportFiles(ResultFolder, Protocol):
+    """The files of an export by their paths, of which some may be larger than the memory."""
+
+    def is_large(self, path: str) -> bool:
+        """Whether a file is read value by value."""
+
+    def open(self, path: str) -> AbstractContextManager[BinaryIO]:
+        """A file, open for reading. Raises FormatError and UsageError."""
+
+
+@runtime_checkable
+class ExportFormat(Protocol):
+    """A format whose objects fill the files of an export in any order; each of the files is recognised."""
+
+    def read_export(self, files: ExportFiles) -> Imported:
+        """The contents of all files together. Raises FormatError and UsageError."""
+
+    def join(self, parts: Sequence[tuple[str, bytes]]) -> tuple[str, bytes]:
+        """Name and bytes of one file of lines with the objects of the named files. Raises FormatError."""
 
 
 class PackedFormat(Protocol):

@@ -10,6 +10,8 @@ from evaldesk.formats.exchange import (
     FOLDERS,
     FORMATS,
     MARKS,
+    ExportFiles,
+    ExportFormat,
     FolderFormat,
     Format,
     Holding,
@@ -39,6 +41,10 @@ JOINED = ("openhands", "osmosis-results")
 """The formats of several files that are read as one; the first stands for files of none."""
 
 
+EXPORTS = ("openai-evals",)
+"""The formats whose objects are spread over files of any names; several of them are read together."""
+
+
 def read_file(data: bytes, source: str, format: str | None = None, outcome: str = "") -> Imported:  # noqa: A002
     """The contents of the file called `source`, in the named format or in the detected one.
 
@@ -62,6 +68,24 @@ def read_file(data: bytes, source: str, format: str | None = None, outcome: str 
 def as_one_file(parts: Sequence[tuple[str, bytes]]) -> tuple[str, bytes]:
     """Name and bytes of several files that are one run. Raises FormatError for files that do not belong together."""
     return parts[0] if len(parts) == 1 else joined_format([name for name, _ in parts]).join(parts)
+
+
+def export_format(name: str | None) -> ExportFormat | None:
+    """The format of that name where its files are read together; None for any other."""
+    return cast("ExportFormat", load_format(name)) if name in EXPORTS and name in FORMATS else None
+
+
+def read_export(form: ExportFormat, files: ExportFiles) -> Imported:
+    """The contents of the files of an export. Raises FormatError, and UsageError."""
+    try:
+        with gc_paused():
+            return with_words(form.read_export(files))
+    except FormatError as error:
+        raise error if error.source else FormatError(error.reason, source=files.name, path=error.path) from error
+    except BadNumberError as error:
+        raise FormatError(str(error), source=files.name) from error
+    finally:
+        peek.cache_clear()
 
 
 def joined_format(names: Iterable[str] = ()) -> JoinedFormat:

@@ -15,6 +15,7 @@ from evaldesk.wording.writer import show, show_json
 
 if TYPE_CHECKING:
     from evaldesk.desk.imports.importing import TakenIn
+    from evaldesk.model import EvalSet
 
 
 @click.command(name="import")
@@ -44,7 +45,8 @@ def import_(
 ) -> None:
     """Import each FILE: the eval set into the folder of eval sets, the runs into the database.
 
-    A folder of results of Osmosis, OpenHands or Harbor is a FILE too.
+    A folder of results of Osmosis, OpenHands or Harbor is a FILE too, and so is an export of OpenAI Evals, whose
+    files are read together, also where they are named one by one.
 
     All files are read and checked before anything is stored. A file is stored whole or not at all: Ctrl-C
     cancels the import of a file, a killed one is removed by the next start, and others can write meanwhile.
@@ -52,29 +54,32 @@ def import_(
     \b
     evaldesk import airline.json
     evaldesk import evaluation_outputs/swe-bench/run_1 --outcome resolved
+    evaldesk import eval.json runs.json output_items.jsonl
     evaldesk import questions.csv --map input=question,expected=answer,tags=topic
     evaldesk import run_1/output.jsonl run_2/output.jsonl --as-trials
     """
     if columns is not None and (format_name or outcome or as_trials):
         raise UsageError("--map reads rows of any data set; leave --from, --outcome and --as-trials out")
-    if name and len(files) > 1:
-        raise UsageError("--name is for one file; import them one by one")
-
-    from evaldesk.desk.imports.files import as_one_run, read_path
+    from evaldesk.desk.imports.files import as_one_run, group_exports, read_together
     from evaldesk.desk.imports.importing import Arrival, open_imports
-    from evaldesk.desk.imports.staging import proposed_name
 
-    shows = [_JsonLines(path) if is_json else _Terminal(path) for path in files]
+    groups = group_exports(files, format_name) if columns is None else [(path,) for path in files]
+    if name and len(groups) > 1:
+        raise UsageError("--name is for one file; import them one by one")
+    shows = [_JsonLines(paths[0]) if is_json else _Terminal(paths[0]) for paths in groups]
     try:
-        both = zip(files, shows, strict=True)
-        contents = [(path, read_path(path, format_name, outcome, show.reading, columns)) for path, show in both]
+        both = zip(groups, shows, strict=True)
+        contents = [(paths, read_together(paths, format_name, outcome, show.reading, columns)) for paths, show in both]
     except (KeyboardInterrupt, EvaldeskError) as error:
         for show in shows:
             show.broken_off("cancelled" if isinstance(error, KeyboardInterrupt) else "failed")
         raise
     if as_trials:
-        contents, shows = [(files[0], as_one_run(contents))], shows[:1]
-    arrivals = [Arrival(imported, path.name, name or proposed_name(path.name)) for path, imported in contents]
+        one_run = as_one_run([(paths[0], imported) for paths, imported in contents])
+        contents, shows = [(files[:1], one_run)], shows[:1]
+    arrivals = [
+        Arrival(imported, paths[0].name, name or _name_of(paths, imported.evalset)) for paths, imported in contents
+    ]
     n_stored = 0
     with open_imports(open_home(workspace)) as imports:
         try:
@@ -90,6 +95,13 @@ def import_(
             for show in shows[n_stored:]:
                 show.broken_off("cancelled" if isinstance(error, KeyboardInterrupt) else "failed")
             raise
+
+
+def _name_of(paths: Sequence[Path], evalset: EvalSet | None) -> str:
+    """The name of the eval set of a file, or of an export in several files, which is that of its eval."""
+    from evaldesk.desk.imports.staging import proposed_name
+
+    return proposed_name(evalset.id.replace(".", "_") if evalset and len(paths) > 1 else paths[0].name)
 
 
 Words: TypeAlias = tuple[Sequence[str], Sequence[str], Sequence[str]]

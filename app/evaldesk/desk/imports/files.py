@@ -5,25 +5,28 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from evaldesk.agents import declared_refs
 from evaldesk.desk.criteria.criteria import holds_criteria, read_criteria, read_live, read_user
 from evaldesk.desk.evalsets.masking import masked_file
 from evaldesk.desk.experiments.file import is_experiment_file, read_experiment_file
 from evaldesk.desk.experiments.variants import baseline_index, check_names, grid_of, listed_variants, varied_option
-from evaldesk.desk.imports.streamed import HEAD, MAX_FILE, Watch, stream_file
+from evaldesk.desk.imports.streamed import HEAD, MAX_FILE, Watch, recognise_format, stream_file
 from evaldesk.desk.runs.file import RunFile, is_run_file, read_run_file
-from evaldesk.errors import DiskError, UsageError
+from evaldesk.errors import DiskError, FormatError, UsageError
 from evaldesk.formats import EVALSET_FORMS, losses
 from evaldesk.formats.exchange import FORMATS, MAINS, Imported, JoinedFormat, MainFileFormat
 from evaldesk.formats.files import (
+    EXPORTS,
     as_one_file,
+    export_format,
     folder_formats,
     joined_format,
     names_for,
+    read_export,
     read_file,
     read_folder,
     recognised,
@@ -74,6 +77,53 @@ def read_path(
     return read_file(bytes_of(path), str(path), format_name, outcome)
 
 
+def read_together(
+    paths: Sequence[Path],
+    format_name: str | None = None,
+    outcome: str = "",
+    watch: Watch | None = None,
+    columns: Columns | None = None,
+) -> Imported:
+    """The contents of one file or folder, or of the files of one export, as `group_exports` puts them together.
+
+    The other arguments are those of `read_path`, which gives the errors.
+    """
+    if len(paths) == 1:
+        return read_path(paths[0], format_name, outcome, watch, columns)
+    files = FolderOnDisk(Path(), str(paths[0]), [*map(str, paths)])
+    return _read_export(files, format_name or _export_of(paths[0]) or "", outcome)
+
+
+def group_exports(paths: Sequence[Path], format_name: str | None = None) -> list[tuple[Path, ...]]:
+    """The named files in order, those of one export together: its objects are spread over files of any names."""
+    groups: dict[str, list[Path]] = {}
+    for number, path in enumerate(paths):
+        name = _export_of(path) if len(paths) > 1 and format_name in (None, *EXPORTS) else None
+        groups.setdefault(name or str(number), []).append(path)
+    return [*map(tuple, groups.values())]
+
+
+def _export_of(path: Path) -> str | None:
+    """The format of a regular file where its objects may be spread over several files; None for any other."""
+    try:
+        if not path.is_file():
+            return None
+        with open_regular_file(path) as file:
+            name = recognise_format(file, str(path), is_complete=is_whole(path.stat().st_size))
+    except (FormatError, OSError):
+        return None  # the reader of the file meets the fault again
+    return name if name in EXPORTS else None
+
+
+def _read_export(files: FolderOnDisk, format_name: str, outcome: str) -> Imported:
+    form = export_format(format_name)
+    if form is None:
+        raise UsageError(f"{files.name}: the files of {format_name or 'no format'} are not read together")
+    if outcome:
+        raise FormatError("the files state which trials passed, so no outcome can be chosen", source=files.name)
+    return read_export(form, files)
+
+
 MAX_FOLDER_FILES = 20_000
 MAX_FOLDER_BYTES = 1024 * 1024 * 1024
 """Files of a folder of results and the bytes that are read of all of them."""
@@ -87,13 +137,24 @@ class FolderOnDisk:
     folder: Path
     name: str
     paths: Sequence[str]
-    n_bytes: int = 0
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    def is_large(self, path: str) -> bool:
+        """Whether a file is too large to be read whole."""
+        return not is_whole((self.folder / path).stat().st_size)
+
+    def open(self, path: str) -> BinaryIO:
+        """A file, open for reading. Raises FormatError, and UsageError when it cannot be read."""
+        try:
+            return open_regular_file(self.folder / path)
+        except OSError as error:
+            raise UsageError(f"{self.folder / path} cannot be read: {error.strerror}") from None
 
     def read(self, path: str) -> bytes:
         """The bytes of one of its files. Raises FormatError, and UsageError where they are too many."""
         data = bytes_of(self.folder / path)
-        self.n_bytes += len(data)
-        if self.n_bytes > MAX_FOLDER_BYTES:
+        self.sizes[path] = len(data)
+        if sum(self.sizes.values()) > MAX_FOLDER_BYTES:
             limit = f"more than {MAX_FOLDER_BYTES // 2**20} MiB of results"
             raise UsageError(f"{self.folder} has {limit}; import parts of it")
         return data
@@ -122,6 +183,9 @@ def _read_folder(folder: Path, format_name: str | None, outcome: str, watch: Wat
     form = joined_format()
     rows = folder / form.main
     if not rows.is_file():
+        for name in EXPORTS if format_name is None else {format_name}.intersection(EXPORTS):
+            if any(_export_of(folder / path) == name for path in files.paths):
+                return _read_export(files, name, outcome)
         known_parts = "; ".join(form.parts for _, form in folder_formats())
         raise UsageError(
             f"{folder} is a folder without results that a tool is known by: {form.main}, or {known_parts}; name the "

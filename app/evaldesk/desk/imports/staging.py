@@ -16,7 +16,7 @@ from evaldesk.desk.imports.streamed import MAX_FILE, Watch, stream_file
 from evaldesk.desk.imports.uploads import MAX_SMALL, ArrivingFile, Label, Upload, Uploads
 from evaldesk.errors import VALUE_LIMIT, ConflictError, EvaldeskError, FormatError, UsageError
 from evaldesk.formats.exchange import Imported
-from evaldesk.formats.files import MAPPING, as_one_file, joined_format, title_of
+from evaldesk.formats.files import MAPPING, as_one_file, export_format, joined_format, recognised, title_of
 from evaldesk.formats.mapped_rows import ROLES, FileColumn, columns_in, proposed_columns, read_columns
 from evaldesk.formats.process import read_large_upload, read_upload
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES
@@ -114,6 +114,9 @@ class Staging:
         """
         for problem in filter(None, (file.problem for file in files)):
             raise problem
+        if len(files) > 1 and (export := _joined_export(files)):
+            source, data = export
+            return self.stage(data, source).token
         companions = joined_format(file.name for file in files).companions if len(files) > 1 else ()
         rows = min(files, key=lambda file: [file.name.endswith(name) for name in companions])
         other_files = [file for file in files if file is not rows]
@@ -285,6 +288,22 @@ class Staging:
         self._is_closing = True
         if "_reader" in self.__dict__:
             self._reader.shutdown(cancel_futures=True)
+
+
+def _joined_export(files: Sequence[ArrivingFile]) -> tuple[str, bytes] | None:
+    """Name and bytes of uploaded files of one export; None where one of them is of no export.
+
+    Raises FormatError, also where they are large: those are read by their folder.
+    """
+    small_files = [(file.name, file.read()) for file in files if not file.is_large]
+    names = {recognised(data, name) for name, data in small_files}
+    form = export_format(names.pop()) if len(names) == 1 else None
+    if form is None:
+        return None
+    if len(small_files) < len(files) or sum(file.size for file in files) > MAX_SMALL:
+        limit = f"several files of one export have at most {MAX_SMALL // 2**20} MiB here"
+        raise FormatError(f"{limit}; import their folder with `evaldesk import FOLDER`", source=files[0].name)
+    return form.join(small_files)
 
 
 def proposed_name(source: str) -> str:

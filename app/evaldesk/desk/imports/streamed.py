@@ -61,7 +61,7 @@ def stream_file(
         if not path.is_file() or is_whole(n_bytes):
             return None
         source = source or str(path)
-        name = format_name or _recognise_format(file, source)
+        name = format_name or recognise_format(file, source)
         file.seek(0)
         file_format = load_format(name) if name else None
         stream = _Told(file, n_bytes, watch or (lambda _, __: None), tail)
@@ -87,7 +87,13 @@ _KEYS_OF_DATASETS = (b'"eval_case_id"', b'"agent_data"', b'"evalCaseId"', b'"age
 """Keys of agents-cli, whose datasets are read whole."""
 
 
-def _recognise_format(file: BinaryIO, source: str) -> str | None:
+def recognise_format(file: BinaryIO, source: str, *, is_complete: bool = False) -> str | None:
+    """The format of an open file by its beginning, or by all of it with `is_complete`; None for an unknown one."""
+    if is_complete:
+        try:
+            return recognised(file.read(), source)
+        finally:
+            peek.cache_clear()
     head = file.read(HEAD)
     if not head.lstrip(_BLANK).startswith((b"{", b"[")):
         return recognised(head[: head.rfind(b"\n") + 1], source)

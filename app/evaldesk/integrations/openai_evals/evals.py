@@ -468,8 +468,8 @@ def _summary(
     for each in _objects(raw.get("per_testing_criteria_results")):
         name, n = text(each.get("testing_criteria")), each.get("passed")
         name = names.get(name, name)
-        if name in n_passed and isinstance(n, int) and not isinstance(n, bool):
-            yield SummaryValue(f"{name} passed", n, n_passed[name])
+        if name in {*n_passed, *names.values()} and isinstance(n, int) and not isinstance(n, bool):
+            yield SummaryValue(f"{name} passed", n, n_passed.get(name, 0))
 
 
 def _count_words(

@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from itertools import chain
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from evaldesk.cli.files.exchange_files import visible
 from evaldesk.desk.evalsets.names import free_name, slug
-from evaldesk.desk.imports.files import bytes_of
+from evaldesk.desk.imports.files import FolderOnDisk
 from evaldesk.desk.imports.importing import open_imports
 from evaldesk.durable_files import make_folder, replace_file
 from evaldesk.errors import EvaldeskError, FormatError, UsageError
 from evaldesk.formats.exchange import Imported
 from evaldesk.formats.large_runs import TrialRowsOnDisk
-from evaldesk.integrations.openai_evals.archive import Placed, is_object, objects_of, streamed_objects, text
+from evaldesk.integrations.openai_evals.archive import text
 from evaldesk.integrations.openai_evals.evals import FORMAT, ReadEval, read_evals
-from evaldesk.integrations.openai_evals.exports import OpenAiEvals
+from evaldesk.integrations.openai_evals.exports import ExportObjects
 from evaldesk.integrations.openai_evals.judges import judge_options, message_text
 from evaldesk.model import EvalSet, JsonObject
 from evaldesk.model.conclusion import counted
-from evaldesk.reading.json_stream import NotStreamedError
 from evaldesk.reading.notes import Notes
-from evaldesk.reading.regular_file import open_regular_file
 from evaldesk.secrets import scrubber
 from evaldesk.settings import Settings
-from evaldesk.store.evalsets.large import is_whole
 from evaldesk.wording.printable import printable
 from evaldesk.wording.writer import show
 
@@ -40,11 +34,15 @@ ENDINGS = (".json", ".jsonl")
 
 def adopt_folder(folder: Path, settings: Settings, *, is_written: bool) -> None:
     """Import every eval of the folder, and show or write the files beside it. Raises UsageError."""
-    notes = Notes()
-    export = _Export(folder, [*_files(folder)])
-    evals, archive = read_evals(
-        export.objects, slug(folder.resolve().name, default="evals"), notes, rows=TrialRowsOnDisk
-    )
+    notes, faulty = Notes(), set[str]()
+
+    def report(path: str, error: FormatError) -> None:
+        if path not in faulty:
+            show(f"{visible(path)}: {printable(str(error))}", err=True)
+        faulty.add(path)
+
+    objects = ExportObjects(FolderOnDisk(folder, str(folder), [*_files(folder)]), report)
+    evals, archive = read_evals(objects, slug(folder.resolve().name, default="evals"), notes, rows=TrialRowsOnDisk)
     if not evals:
         raise UsageError(f"{folder} has no objects of OpenAI Evals; name the folder of the export")
     with open_imports(settings) as imports:
@@ -66,40 +64,8 @@ def adopt_folder(folder: Path, settings: Settings, *, is_written: bool) -> None:
         show(printable(sentence))
 
 
-@dataclass(slots=True)
-class _Export:
-    """The files of a folder; a fault of one is shown once."""
-
-    folder: Path
-    paths: Sequence[Path]
-    faulty: set[Path] = field(default_factory=set)
-
-    def objects(self) -> Iterator[Placed]:
-        """The objects of all files, up to the fault of each. Raises UsageError."""
-        for path in self.paths:
-            try:
-                yield from self._objects_in(path)
-            except FormatError as error:
-                if path not in self.faulty:
-                    show(f"{visible(path.name)}: {printable(str(error))}", err=True)
-                self.faulty.add(path)
-
-    def _objects_in(self, path: Path) -> Iterator[Placed]:
-        """The objects of a file; none where its first value is not one of OpenAI Evals."""
-        source = path.relative_to(self.folder).as_posix()
-        if not is_whole(path.stat().st_size):
-            with open_regular_file(path) as file, suppress(NotStreamedError):
-                objects = streamed_objects(file, source)
-                first = next(objects, None)
-                if first and is_object(first[1]):
-                    yield from chain([first], objects)
-                return
-        data = bytes_of(path)
-        if OpenAiEvals.recognises(data, path.name):
-            yield from objects_of(data, source)
-
-
-def _files(folder: Path) -> Iterator[Path]:
+def _files(folder: Path) -> Iterator[str]:
+    """The paths of the files that may be of an export, in the folder. Raises UsageError."""
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder; name that of the export")
     paths = (Path(at) / name for at, _, names in os.walk(folder) for name in sorted(names) if name.endswith(ENDINGS))
@@ -107,7 +73,7 @@ def _files(folder: Path) -> Iterator[Path]:
         if number == MAX_FILES:
             raise UsageError(f"{folder} has more than {MAX_FILES:,} files; name the folder of the export itself")
         if path.is_file() and not path.is_symlink():
-            yield path
+            yield path.relative_to(folder).as_posix()
 
 
 def _show_eval(each: ReadEval) -> None:
