@@ -143,12 +143,13 @@ def leak_words(case: Case) -> str:
 
     The words of earlier turns and of its own turn count.
     """
+    state = _SearchText(json_line(case.initial_state)) if case.initial_state else None
     for last, turn in enumerate(case.turns):
+        query = None
         for value in answer_values(turn.expected.reference or ""):
-            query = " ".join(each.query for each in case.turns[: last + 1])
-            state = json_line(case.initial_state) if case.initial_state else ""
+            query = query or _SearchText(" ".join(each.query for each in case.turns[: last + 1]))
             for text, place in ((query, "the user’s words"), (state, "the initial state")):
-                if _stands_in(value, _folded(text)):
+                if text and text.has(value):
                     return f"{value} stands in {place} and in the reference"
     return ""
 
@@ -166,12 +167,24 @@ def answer_values(reference: str) -> Iterator[str]:
             yield match[0]
 
 
-def _stands_in(value: str, text: str) -> bool:
-    """Whether a value stands in a folded text as words of its own; a number in any spelling of its thousands."""
-    if value[:1].isdigit() and not any(map(str.isalpha, value)):
-        digits = "".join(filter(str.isdigit, value))
-        return any("".join(filter(str.isdigit, match[0])) == digits for match in _NUMBER.finditer(text))
-    return re.search(rf"(?<!\w){re.escape(_folded(value))}(?!\w)", text) is not None
+class _SearchText:
+    """A folded text in which values are looked for, and its numbers as digits alone."""
+
+    def __init__(self, text: str) -> None:
+        self._text = _folded(text)
+        self._numbers: frozenset[str] | None = None
+
+    def has(self, value: str) -> bool:
+        """Whether a value stands in it as words of its own; a number in any spelling of its thousands."""
+        if value[:1].isdigit() and not any(map(str.isalpha, value)):
+            if self._numbers is None:
+                self._numbers = frozenset(_digits(match[0]) for match in _NUMBER.finditer(self._text))
+            return _digits(value) in self._numbers
+        return re.search(rf"(?<!\w){re.escape(_folded(value))}(?!\w)", self._text) is not None
+
+
+def _digits(number: str) -> str:
+    return "".join(filter(str.isdigit, number))
 
 
 def _folded(text: str) -> str:

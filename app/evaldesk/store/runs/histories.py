@@ -136,14 +136,16 @@ class _Found:
         """Add the trials of one run: the planned and the confirming ones of each case."""
         planned_counts = [(0, 0)] * len(self.scored)
         n_scored = 0
-        for place, verdicts in of_run.items():
-            scored_letters, fresh = ("".join(each for each in strip if each in letters) for strip in verdicts)
-            planned_counts[place] = len(scored_letters), scored_letters.count("p")
+        for place, (strip, fresh) in of_run.items():
+            counts = _counts(strip, letters)
+            planned_counts[place] = counts
             room = MOST_TRIALS - self.scored[place]
-            newest = (scored_letters + fresh)[-room:] if room > 0 else ""
-            self.scored[place] += len(newest)
-            self.passed[place] += newest.count("p")
-            n_scored += len(newest)
+            if fresh or counts[0] > room:
+                newest = [each for each in strip + fresh if each in letters][-room:] if room > 0 else []
+                counts = len(newest), newest.count("p")
+            self.scored[place] += counts[0]
+            self.passed[place] += counts[1]
+            n_scored += counts[0]
         if n_scored:
             self.run_ids.append(run_id)
         if 2 * sum(n > 0 for n, _ in planned_counts) >= len(planned_counts):
@@ -153,6 +155,11 @@ class _Found:
         """The histories of the cases."""
         cases = tuple(CaseHistory(*case) for case in zip(self.scored, self.passed, strict=True))
         return SetHistory(cases, tuple(self.run_ids), tuple(reversed(self.runs)))
+
+
+def _counts(strip: str, letters: str) -> tuple[int, int]:
+    """The scored and the passed trials of a strip; a count of each letter is quicker than a look at each trial."""
+    return sum(map(strip.count, letters)), strip.count("p")
 
 
 def _strips(
