@@ -123,3 +123,22 @@ def test_300_calls_and_10_megabytes_fit_the_tokens(desk: Desk, detail: str, max_
     assert value["next_cursor"] is None
     assert detail != "full" or len(seen) == 601
     assert json.dumps(value)
+
+
+def test_a_search_answers_before_the_index_is_made_and_says_what_is_left(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evaldesk.pages.door.trials.MOST_INDEXED_S", -1.0)  # after the fewest steps
+    case = Case("greets", (Turn("greet", Expected(reference="good day")),))
+    runs = []
+    for word in ("oldest", "newer", "newest"):
+        record = TurnRecord("greet", (Event("agent_message", text=f"a {word} llama"),))
+        runs.append(stored_run(desk, [case], [scored(0, case, (record,))]))
+
+    first = answer(desk, "search", text="llama")
+    answers = [first, *(answer(desk, "search", text="llama") for _ in range(20))]
+
+    assert [each["run"] for each in first["items"]] in ([], runs[2:])
+    assert re.fullmatch(r"The texts of \d runs are not all searched yet; the index is being made\.", first["behind"])
+    assert [each["run"] for each in answers[-1]["items"]] == runs[::-1]
+    assert answers[-1]["behind"] == ""

@@ -223,7 +223,7 @@ def test_what_is_not_searched_yet_is_said(chat: Any) -> None:
     play(chat, "Sunny.")
     chat.desk.store.runs.create(RunConfig(AgentRef("dice", "dice:agent"), "calc", n=1), [Case("c1", (Turn("Go"),))])
 
-    assert "What is said in 1 run is not all searched yet" in chat.client.get("/search", params={"q": "sunny"}).text
+    assert "The texts of 1 run are not all searched yet" in chat.client.get("/search", params={"q": "sunny"}).text
 
 
 def test_any_text_is_answered(chat: Any) -> None:

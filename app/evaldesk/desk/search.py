@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk.errors import EvaldeskError, NotFoundError
 from evaldesk.model import Case, TrialResult
+from evaldesk.model.conclusion import counted
 from evaldesk.model.evalset import case_pieces
 from evaldesk.secrets import scrubber
 from evaldesk.settings import Settings
@@ -24,6 +26,8 @@ log = logging.getLogger("evaldesk.desk")
 LOOK_EVERY_S = 3.0
 REST = 3.0
 """After a step so many times as long as it took: runs and pages go first."""
+LEAST_STEPS = 3
+"""Who has hardly any time goes on nevertheless: the last trials of a run are put once more before it is done."""
 FAULTS = (EvaldeskError, SQLAlchemyError, OSError, ValueError)
 AROUND = 40
 SHOWN = 160
@@ -85,12 +89,19 @@ class SearchDesk:
                 is_refused = True
             await asyncio.sleep(LOOK_EVERY_S)
 
-    def catch_up(self, pause_factor: float = REST) -> None:
-        """Bring the index up to date in steps, with a rest after each."""
+    def catch_up(self, pause_factor: float = REST, most_s: float = math.inf) -> None:
+        """Bring the index up to date in steps, with a rest after each; at most so many seconds, then as far as it is.
+
+        The next call goes on from there.
+        """
         steps = self._store.search.catch_up(self.case_text, self.trial_text)
         began = time.monotonic()
-        for _ in steps:
-            time.sleep((time.monotonic() - began) * pause_factor)
+        end = began + most_s
+        for number, _ in enumerate(steps, 1):
+            now = time.monotonic()
+            if now > end and number >= LEAST_STEPS:
+                break
+            time.sleep((now - began) * pause_factor)
             began = time.monotonic()
 
     def case_text(self, case: Case) -> str:
@@ -123,8 +134,7 @@ class SearchDesk:
 def _behind(n_runs: int) -> str:
     if not n_runs:
         return ""
-    runs = "1 run is" if n_runs == 1 else f"{n_runs:,} runs are"
-    return f"What is said in {runs} not all searched yet; the index is being made."
+    return f"The texts of {counted(n_runs, 'run')} are not all searched yet; the index is being made."
 
 
 def trial_pieces(result: TrialResult) -> Iterator[str]:

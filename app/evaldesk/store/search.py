@@ -222,9 +222,12 @@ class SearchStore(StorePart):
         of_case: Callable[[Case], str],
         of_trial: Callable[[TrialResult], str],
     ) -> Iterator[None]:
-        if progress is None or _stable_part(progress.mark) != _stable_part(mark):
+        if progress is not None and _stable_part(progress.mark) != _stable_part(mark):
+            progress = None
+        if progress is None:
             yield from self._forget(run_id)
-            yield from self._put_cases(run_id, of_case)
+        if progress is None or progress.mark.endswith(_ONLY_CASES):
+            yield from self._put_cases(run_id, _stable_part(mark), of_case)
             progress = None
         up_to = progress.up_to if progress else None
         with self._database.reading() as connection:
@@ -243,14 +246,16 @@ class SearchStore(StorePart):
         self._index.put(run_id, Seen(mark, up_to), [])
         yield
 
-    def _put_cases(self, run_id: int, of_case: Callable[[Case], str]) -> Iterator[None]:
+    def _put_cases(self, run_id: int, mark: str, of_case: Callable[[Case], str]) -> Iterator[None]:
+        """Put the cases that are not there yet: who stopped in between goes on from there."""
         cases: Sequence[Case] = ()
         with suppress(NotFoundError), self._database.reading() as connection:
             cases = run_queries.snapshots(connection, run_id)
-        for some in _batches([*enumerate(cases)]):
+        for some in _batches([*enumerate(cases)][self._index.count(run_id) :]):
             words = [(SearchPosition(run_id, index), of_case(case)) for index, case in some]
-            self._index.put(run_id, _NEVER, _words_by_number(words))
+            self._index.put(run_id, Seen(mark + _ONLY_CASES), _words_by_number(words))
             yield
+        self._index.put(run_id, Seen(mark), [])
 
     def _trials(self, run_id: int, keys: Sequence[TrialKey]) -> Mapping[TrialKey, TrialResult] | None:
         with suppress(NotFoundError), self._database.reading() as connection:
@@ -259,6 +264,8 @@ class SearchStore(StorePart):
 
 
 _NEVER = Seen("")
+_ONLY_CASES = " cases"
+"""The end of the mark of a run, some of whose cases are there and none of its trials."""
 
 
 def _marks(connection: Connection, run_ids: Collection[int] | None = None) -> dict[int, str]:
