@@ -6,6 +6,7 @@ And how values are written on pages, one filter each: times, sizes, numbers.
 from __future__ import annotations
 
 import gzip
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -53,6 +54,7 @@ from evaldesk.wording.words import (
 
 PACKED_FROM = 50_000
 """Bytes of a page from which it is compressed."""
+_PARTS = re.compile(r"[^_\-./]*[_\-./]+(?=\w)|.+", re.DOTALL)
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -298,6 +300,11 @@ def packed(request: Request, response: Response) -> Response:
     return response
 
 
+def with_breaks(name: str) -> Markup:
+    """A name that a narrow column breaks between its parts, after `_`, `-`, `.` and `/`, not within a word."""
+    return Markup("<wbr>").join(_PARTS.findall(name))
+
+
 def speaker(asked_by: AskedBy | None) -> str:
     """The author of the message of a turn."""
     return {"person": "You", "simulated": "Simulated user", "scripted": "Scripted user"}.get(asked_by or "", "User")
@@ -336,6 +343,7 @@ FILTERS: Mapping[str, Callable[..., object]] = {
     "case_href": case_href,
     "trial_strip": trial_strip,
     "statuses": statuses,
+    "with_breaks": with_breaks,
     "run_title": run_title,
     "share_words": share_words,
 }
