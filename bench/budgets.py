@@ -24,6 +24,7 @@ from bench import (
     measure_secrets,
     measure_start,
     measure_table,
+    measure_tools,
     measure_trials,
 )
 from bench.framework_agents import PACKAGES
@@ -71,6 +72,8 @@ BUDGETS = (
     *(Budget(f"{measure_table.OF_LARGE}, {what}: processor") for what, _ in measure_table.QUESTIONS),
     Budget(measure_table.PAGE),
     Budget(f"{measure_table.TABLE}, size"),
+    *(Budget(measure_tools.tool_row(name, measure_tools.SMALL)) for name in measure_tools.READ),
+    Budget(measure_tools.FIRST_ANSWER),
     Budget(measure_live.TABS),
     Budget(measure_players.GATEWAY),
     Budget(measure_players.WARM_EVALUATOR, "0 s after the first import"),

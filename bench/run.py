@@ -36,6 +36,7 @@ from bench import (
     measure_sets,
     measure_start,
     measure_table,
+    measure_tools,
     measure_trials,
 )
 from bench.budgets import page, with_rows
@@ -55,6 +56,7 @@ MEASURES: Mapping[str, Callable[[Path], Iterable[Row]]] = {
     "sets": measure_sets.measure,
     "comparison": measure_comparison.measure,
     "table": measure_table.measure,
+    "tools": measure_tools.measure,
     "large_run": measure_large_run.measure,
     "live": measure_live.measure,
     "browser": measure_browser.measure,
