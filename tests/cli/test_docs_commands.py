@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.islands import of_command
 
-from evaldesk.cli import cli
+from evaldesk.cli import cli, respelled
 from evaldesk.cli.lazy import LazyGroup, dashed
 
 pytest_plugins = ["pytester"]
@@ -43,7 +43,7 @@ SHOWN = [(path.name, line) for path in DOCS for line in _commands(path)]
     [pytest.param(name, line, marks=of_command(line), id=f"{name}-{at}") for at, (name, line) in enumerate(SHOWN)],
 )
 def test_every_command_and_option_that_is_shown_exists(name: str, line: str) -> None:
-    words = shlex.split(line, comments=True)[1:]
+    words = respelled(shlex.split(line, comments=True)[1:])
     command: click.Command = cli
     context = click.Context(cli, token_normalize_func=dashed)
     while isinstance(command, LazyGroup):

@@ -24,6 +24,13 @@ def section_commands(title: str) -> list[str]:
     return re.findall(r"^evaldesk .*$", section, re.MULTILINE)
 
 
+def commands_of_tool(tool: str) -> list[str]:
+    """The commands from a clone to a verdict for a tool, which begin with its `evaldesk adopt`."""
+    lines = section_commands("From a clone to a verdict")
+    start = lines.index(f"evaldesk adopt {tool} . --write")
+    return lines[start : start + 2]
+
+
 def carry_out(
     commands: ForkedCommands, lines: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None
 ) -> str:
